@@ -1,0 +1,317 @@
+/* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
+ *
+ * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel when its master dies
+ * (spawn.c), so nothing is ever left to list or remove.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/backend.h"
+#include "runtime/log.h"
+#include "runtime/spawn.h"
+
+#define DRAIN_MS 200 /* a grandchild may hold the pipes open */
+
+struct local_job {
+    struct local_job *next, *prev;
+    struct fbr_backend *b;
+    void *user;
+    pid_t pid;
+    int pidfd;
+    uv_poll_t watch;
+    struct stream {
+        struct local_job *job;
+        uv_pipe_t pipe;
+        bool open;
+    } out[2];
+    struct fbr_timer drain;
+    bool dead, told, released, paused;
+    int32_t code;
+    int handles; /* libuv's, not yet closed */
+};
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct local_job *jobs;
+};
+
+static void tell(struct local_job *j, const struct fbr_job_event *e)
+{
+    struct fbr_job_event copy = *e;
+
+    if (!copy.text)
+        copy.text = "";
+    j->b->env.event(j->user, &copy);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct local_job *j = handle->data;
+
+    if (--j->handles == 0 && j->released)
+        free(j);
+}
+
+static void maybe_free(struct local_job *j)
+{
+    if (j->handles == 0)
+        free(j);
+}
+
+static void close_stream(struct stream *s)
+{
+    if (!s->open)
+        return;
+    s->open = false;
+    s->pipe.data = s->job;
+    uv_close((uv_handle_t *)&s->pipe, on_closed);
+}
+
+static void finish(void *arg)
+{
+    struct local_job *j = arg;
+
+    if (j->told)
+        return;
+    j->told = true;
+    fbr_timer_fini(&j->drain);
+    for (int i = 0; i < 2; i++)
+        close_stream(&j->out[i]);
+    DL_DELETE(j->b->jobs, j);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid});
+}
+
+static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
+{
+    struct stream *s = handle->data;
+
+    (void)want;
+    *buf = uv_buf_init(fbr_loop_scratch(s->job->b->env.loop), FBR_LOOP_SCRATCH);
+}
+
+static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct stream *s = stream->data;
+    struct local_job *j = s->job;
+    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = s == &j->out[0] ? 1 : 2};
+
+    if (n == 0)
+        return;
+    if (n > 0) {
+        e.data = buf->base;
+        e.len = (size_t)n;
+    }
+    tell(j, &e);
+    if (n > 0)
+        return;
+    close_stream(s);
+    if (j->dead && !j->out[0].open && !j->out[1].open)
+        finish(j);
+}
+
+static void on_dead(uv_poll_t *watch, int status, int events)
+{
+    struct local_job *j = watch->data;
+    siginfo_t info = {0};
+
+    (void)status;
+    (void)events;
+    kill(-j->pid, SIGKILL); /* its group, while its number is still taken by the zombie */
+    if (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED) < 0)
+        j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
+    else
+        j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+    j->dead = true;
+    uv_poll_stop(watch);
+    close(j->pidfd);
+    j->pidfd = -1;
+    uv_close((uv_handle_t *)watch, on_closed);
+    if (!j->out[0].open && !j->out[1].open)
+        finish(j);
+    else if (fbr_timer_init(&j->drain, j->b->env.loop, finish, j) == 0)
+        fbr_timer_start(&j->drain, DRAIN_MS, 0);
+}
+
+static int local_open(struct fbr_backend **out, const struct fbr_backend_env *env, struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    *out = b;
+    return 0;
+}
+
+static void local_close(struct fbr_backend *b)
+{
+    struct local_job *j, *next;
+
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        DL_DELETE(b->jobs, j);
+        kill(-j->pid, SIGKILL);
+        if (!j->dead)
+            waitpid(j->pid, NULL, 0);
+    }
+    free(b);
+}
+
+static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
+{
+    int fd = memfd_create("fiber-ticket", MFD_CLOEXEC);
+
+    if (fd < 0 || write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
+        int rc = fbr_fail(err, -errno, "no memory file for the ticket: %s", fbr_strerror(errno));
+
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+static char **with_ticket(char *const *env)
+{
+    static char where[] = "FIBER_TICKET=fd:3";
+    size_t n = 0, k = 0;
+    char **all;
+
+    while (env[n])
+        n++;
+    all = calloc(n + 2, sizeof(*all));
+    if (!all)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(env[i], "FIBER_TICKET=", 13) != 0)
+            all[k++] = env[i];
+    all[k] = where;
+    return all;
+}
+
+static void watch(struct local_job *j, int out, int err)
+{
+    uv_loop_t *uv = fbr_loop_uv(j->b->env.loop);
+    int fds[2] = {out, err};
+
+    for (int i = 0; i < 2; i++) {
+        struct stream *s = &j->out[i];
+
+        s->job = j;
+        uv_pipe_init(uv, &s->pipe, 0);
+        j->handles++;
+        s->open = true;
+        s->pipe.data = s;
+        uv_pipe_open(&s->pipe, fds[i]);
+        uv_read_start((uv_stream_t *)&s->pipe, on_alloc, on_output);
+    }
+    uv_poll_init(uv, &j->watch, j->pidfd);
+    j->watch.data = j;
+    j->handles++;
+    uv_poll_start(&j->watch, UV_READABLE, on_dead);
+}
+
+static int launch(struct local_job *j, const struct fbr_job *job, const int out[2], const int errp[2], struct fbr_error *err)
+{
+    char **env = with_ticket(job->env);
+    int ticket = env ? ticket_fd(job, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    struct fbr_spawn s = {.file = job->file, .argv = job->argv, .env = env, .workdir = job->workdir,
+                          .fds = {job->keep_stdin ? 0 : -1, out[1], errp[1], ticket}, .nfds = 4};
+    int rc = ticket < 0 ? ticket : fbr_spawn(&s, &j->pid, &j->pidfd, err);
+
+    if (ticket >= 0)
+        close(ticket);
+    free(env);
+    return rc;
+}
+
+static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle, struct fbr_error *err)
+{
+    int out[2] = {-1, -1}, errp[2] = {-1, -1}, rc = 0;
+    struct local_job *j = calloc(1, sizeof(*j));
+    char id[24];
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->b = b;
+    j->user = user;
+    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+    if (rc == 0)
+        rc = launch(j, job, out, errp, err);
+    if (out[1] >= 0)
+        close(out[1]);
+    if (errp[1] >= 0)
+        close(errp[1]);
+    if (rc < 0) {
+        if (out[0] >= 0)
+            close(out[0]);
+        if (errp[0] >= 0)
+            close(errp[0]);
+        free(j);
+        return rc;
+    }
+    watch(j, out[0], errp[0]);
+    DL_APPEND(b->jobs, j);
+    *handle = j;
+    snprintf(id, sizeof(id), "%d", (int)j->pid);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
+    return 0;
+}
+
+static int local_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct local_job *j = handle;
+
+    (void)b;
+    if (j->dead)
+        return 0;
+    if (sig == SIGKILL)
+        return kill(-j->pid, SIGKILL) < 0 && errno != ESRCH ? -errno : 0;
+    return syscall(SYS_pidfd_send_signal, j->pidfd, sig, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+}
+
+static void local_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct local_job *j = handle;
+
+    (void)b;
+    for (int i = 0; i < 2; i++) {
+        if (!j->out[i].open)
+            continue;
+        if (paused)
+            uv_read_stop((uv_stream_t *)&j->out[i].pipe);
+        else
+            uv_read_start((uv_stream_t *)&j->out[i].pipe, on_alloc, on_output);
+    }
+}
+
+static void local_release(struct fbr_backend *b, void *handle)
+{
+    struct local_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    maybe_free(j);
+}
+
+const struct fbr_backend_ops fbr_backend_local = {
+    .name = "local",
+    .reach = FBR_REACH_HOST,
+    .open = local_open,
+    .close = local_close,
+    .start = local_start,
+    .signal = local_signal,
+    .pause_output = local_pause_output,
+    .release = local_release,
+};

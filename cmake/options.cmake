@@ -1,0 +1,26 @@
+# options.cmake - the target fiber_options: warnings, sanitizers and link options of everything that is built here.
+#
+# SPDX-License-Identifier: Apache-2.0
+add_library(fiber_options INTERFACE)
+target_compile_options(fiber_options INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wpointer-arith -Wvla $<$<BOOL:${FIBER_WERROR}>:-Werror>)
+target_link_options(fiber_options INTERFACE LINKER:--build-id=sha1 LINKER:-O1 LINKER:--as-needed)
+
+
+set(sanitizer_flags "")
+if(FIBER_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+        message(FATAL_ERROR "FIBER_FUZZ needs clang (libFuzzer): configure with -DCMAKE_C_COMPILER=clang")
+    endif()
+    set(sanitizer_flags -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+elseif(FIBER_SANITIZER STREQUAL asan)
+    set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+elseif(FIBER_SANITIZER STREQUAL tsan)
+    set(sanitizer_flags -fsanitize=thread)
+elseif(NOT FIBER_SANITIZER STREQUAL none)
+    message(FATAL_ERROR "FIBER_SANITIZER is none, asan or tsan, not ${FIBER_SANITIZER}")
+endif()
+if(sanitizer_flags)
+    target_compile_options(fiber_options INTERFACE ${sanitizer_flags} -O1 -fno-omit-frame-pointer)
+    target_link_options(fiber_options INTERFACE ${sanitizer_flags})
+endif()

@@ -1,0 +1,270 @@
+/* dispatch.h - who gets which tasks of a pool, when, and what becomes of them: the scheduling engine.
+ *
+ * Pure: events and the time go in, decisions come out. No descriptors, no threads, no clock, no payloads. Nothing is
+ * locked: the caller holds one mutex around all calls on an engine, and around a results ... results_end sequence.
+ * Times are nanoseconds of any monotonic clock and never go back.
+ *
+ *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may grow.
+ *     task    (map, index): waiting, held by a worker, or done. Its `attempt` counts how often it was handed out, its
+ *             deaths how many workers died while they may have been running it.
+ *     worker  one that runs tasks one after the other, in the order of its messages.
+ *     batch   neighbouring tasks of one map, handed to one worker: index = first + position. A worker holds at most
+ *             two: the one that it runs and the next (prefetched).
+ *
+ * After every event, or several, the caller pulls the decisions and arms its timer:
+ *
+ *     while (fbr_dispatch_next(d, now, &batch) > 0)
+ *         send TASKS to batch.worker
+ *     while (fbr_dispatch_order(d, now, &order) > 0)
+ *         carry it out
+ *     call both again at fbr_dispatch_wake(d), or before
+ *
+ * What a worker has to do. It reports each position of a batch exactly once, in order, also those that it skipped
+ * because they were cancelled; in as many parts as it likes (about one a millisecond, the last at the end of the
+ * batch). On RECALL of a batch it keeps what it has started, forgets the rest and answers fbr_dispatch_returned(), at
+ * once and whatever its task does. It may return unstarted tasks without being asked.
+ *
+ * Which task next. Maps of higher priority first; at equal priority the oldest map first, until none of its tasks
+ * waits (FIFO). So a short map waits for those before it and for nothing else. An open map counts as old as the last
+ * batch that was taken from it, so that an endless source takes turns with the others. Within a map: suspects, then
+ * tasks that came back, then fresh ones by index.
+ *
+ * How many. A first batch of a map has one task for each worker (or the chunk hint); then about `target_ns` of work by
+ * the measured task times of that worker on that map, at most four times the last batch, `max_batch` tasks and
+ * `max_bytes`, and never more than 1/(2 x workers) of what waits of the map. So a slow worker gets less by as much
+ * as it is slower. A second batch is only sent to a worker while the task times of its running batch and of the next are
+ * known and short (`prefetch_ns`), and more tasks wait than there are workers: idle workers come first.
+ *
+ * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that would take
+ * longest: `recall_ns` of work or more, or silent for several times longer than its tasks take. They go to the
+ * front. A worker that does not answer is left to whoever watches its heartbeat.
+ *
+ * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to the front, and from
+ * then on handed out alone, to a worker that holds nothing else and gets nothing else. The second batch goes back
+ * without a count. A task that has seen `deaths_blame` deaths fails as blamed with the reports of these deaths; one with
+ * more deaths than retries is lost. So batch-mates of a killer are delayed, never blamed. A task with retries = 0 is
+ * always handed out alone, so that no death takes another one with it, and is never handed out again. At most one task
+ * fails by a death. A disruption (eviction, a kill for another task's sake) counts for nobody, but what is at
+ * most once is lost all the same.
+ *
+ * A task with a timeout is handed out alone in its batch, though another one may be prefetched behind it; its time runs
+ * from when the batch before it ended, or from when it was handed out.
+ *
+ * Invariants. Each task is taken (or cancelled, failed) once. A live worker's held tasks are held by nobody else. Results
+ * of a dead worker are taken while their task is not done, whoever holds it by then; the second one is dropped.
+ *
+ * Cost. O(1) for each event and O(log maps) when a map starts or stops to have waiting tasks; a few ns for each task of
+ * a batch. Recall looks at all workers with unstarted work, at most every half millisecond and only while somebody
+ * idles. Memory: below 300 bytes a map, 2 bytes a task from its first handing out until its 1,024 neighbours are done
+ * (so an endless map stays small), about 300 bytes a held batch. Events that must not fail allocate nothing.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_DISPATCH_H
+#define FBR_DISPATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fbr_dispatch;
+
+#define FBR_DISPATCH_BATCH_MAX 1024 /* tasks in a batch */
+#define FBR_DISPATCH_REPORTS 4      /* death reports kept for a task */
+#define FBR_DISPATCH_NEVER UINT64_MAX
+
+/* Zeros mean the defaults in brackets. */
+struct fbr_dispatch_config {
+    uint64_t target_ns;    /* work in a batch [1 ms] */
+    uint64_t prefetch_ns;  /* a second batch only while a task takes less [5 ms] */
+    uint64_t recall_ns;    /* unstarted work that is worth a recall [1 ms] */
+    uint32_t max_batch;    /* tasks [FBR_DISPATCH_BATCH_MAX, and that at most] */
+    uint64_t max_bytes;    /* input bytes in a batch of more than one task [4 MiB] */
+    uint32_t deaths_blame; /* [3]; 63 at most */
+};
+
+/* NULL when memory is short. config may be NULL. */
+struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config);
+void fbr_dispatch_close(struct fbr_dispatch *d); /* NULL is fine */
+
+/* ---- maps ------------------------------------------------------------------------------------------------------- */
+
+/* Ids of maps, workers and batches are never 0 and never used twice. A call with the id of a map or a worker that is
+ * gone does nothing, or returns -ENOENT. */
+struct fbr_dispatch_map {
+    void *user;            /* handed back with each decision about this map */
+    uint64_t tasks;        /* how many; 0 is fine */
+    bool open;             /* may grow */
+    int priority;          /* higher first */
+    int retries;           /* times that a task is run again after a death; 0: at most once; -1: no limit but blame */
+    uint64_t timeout_ns;   /* 0: none */
+    uint32_t chunk;        /* a hint for the first batches; 0: none */
+    uint64_t expect_ns;    /* time of a task as known from elsewhere (an earlier map of the same function); 0: unknown */
+    uint64_t task_bytes;   /* of each input; 0: ask size_of, or unknown when that is NULL */
+    uint64_t (*size_of)(void *user, uint64_t index); /* called within fbr_dispatch_next() */
+};
+
+/* 0 and the id; -ENOMEM. */
+int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id);
+/* More tasks for an open map, behind the others. -ENOMEM, -ENOENT, -EINVAL (not open). */
+int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks);
+/* Forgets the map, finished or not: the caller fails what is not done. Each worker that holds some of it is told by an
+ * order CANCEL; what they report is dropped. */
+void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map);
+/* Tasks that are not done (0 when the map is gone). */
+uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map);
+/* Mean time of its tasks by now, to be another map's expect_ns; 0: not known. */
+uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map);
+
+/* ---- workers ---------------------------------------------------------------------------------------------------- */
+
+/* A worker that is ready for tasks, for max_tasks of them (0: no limit; then it is drained). 0 and the id; -ENOMEM. */
+int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks, uint64_t *id);
+/* It gets no more tasks and returns what it has not started. When it holds nothing, an order DRAINED says so, once. */
+void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker);
+
+enum fbr_dispatch_why {
+    FBR_DISPATCH_BLAMED = 1, /* it saw deaths_blame deaths */
+    FBR_DISPATCH_LOST,       /* no retries are left */
+};
+
+struct fbr_dispatch_failure {
+    uint64_t map, index;
+    void *map_user;
+    enum fbr_dispatch_why why;
+    uint32_t deaths;
+    uint32_t reports; /* how many of `report` are set: the first FBR_DISPATCH_REPORTS deaths, oldest first */
+    uint64_t report[FBR_DISPATCH_REPORTS];
+};
+
+#define FBR_DISPATCH_DISRUPTION 1 /* the death says nothing about the task that ran */
+
+/* It died, or is to be treated so (fenced). `report` is the caller's name for this death. 1: a task failed, it is done and
+ * *failure tells which; 0: none. The worker stays known, for late results, until worker_remove. Repeats do nothing. */
+int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report, unsigned flags,
+                             struct fbr_dispatch_failure *failure);
+/* Forgets a worker that is dead, or drained and empty; nothing can come from it any more. One that is neither is treated
+ * as disrupted first; then and only then a task (at most once, so lost) may fail: 1 and *failure. */
+int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
+                               struct fbr_dispatch_failure *failure);
+
+struct fbr_dispatch_worker {
+    void *user;
+    uint32_t held;        /* tasks */
+    uint32_t batches;     /* 0 to 2 */
+    bool draining, dead;
+    uint64_t done;        /* tasks that it reported */
+    uint64_t busy_ns;     /* as it reported */
+    uint64_t idle_since;  /* meaningful when batches == 0 */
+    double slowness;      /* its task times over those of the others, about 1 */
+};
+
+/* 0; -ENOENT. */
+int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struct fbr_dispatch_worker *out);
+
+/* ---- decisions -------------------------------------------------------------------------------------------------- */
+
+struct fbr_dispatch_batch {
+    uint64_t id; /* increasing */
+    uint64_t worker, map;
+    void *worker_user, *map_user;
+    uint64_t first; /* index of its first task; the others follow without gaps */
+    uint32_t count;
+    const uint16_t *states; /* for fbr_dispatch_attempt(); valid until the next call on the engine */
+};
+
+/* 1: *out is to be sent; the worker holds it from now on. 0: nothing (more) to send. -ENOMEM: nothing has changed. */
+int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_batch *out);
+/* Which attempt (from 1, stops counting at 255) the task at this position is. */
+static inline unsigned fbr_dispatch_attempt(const struct fbr_dispatch_batch *b, uint32_t pos)
+{
+    return b->states[pos] >> 8;
+}
+
+enum fbr_dispatch_order_kind {
+    FBR_DISPATCH_RECALL = 1, /* ask the worker to return what it has not started of `batch` */
+    FBR_DISPATCH_CANCEL,     /* tell the worker that the result of `pos` in `batch` is not wanted; FBR_DISPATCH_ALL: of
+                                the whole batch, and it returns what it has not started as for RECALL */
+    FBR_DISPATCH_TIMEOUT,    /* the task at `pos` (`map`, `index`) ran too long; it is done: fail it, kill the worker and
+                                report its death as a disruption */
+    FBR_DISPATCH_DRAINED,    /* the draining worker holds nothing: stop it, and worker_remove */
+};
+
+#define FBR_DISPATCH_ALL UINT32_MAX
+
+struct fbr_dispatch_order {
+    enum fbr_dispatch_order_kind kind;
+    uint64_t worker, batch, map, index; /* 0 where it has no meaning; map 0: closed */
+    void *worker_user, *map_user;       /* map_user NULL: closed */
+    uint32_t pos;
+};
+
+/* 1: *out is to be carried out. 0: nothing (more). */
+int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out);
+/* When time alone may lead to a decision; FBR_DISPATCH_NEVER. May be early, and then moves on. Valid after next and order
+ * returned 0. */
+uint64_t fbr_dispatch_wake(const struct fbr_dispatch *d);
+
+/* ---- what workers say ------------------------------------------------------------------------------------------- */
+
+/* One message with the results of positions pos, pos + 1, ... pos + n - 1 of a batch:
+ *
+ *     if (fbr_dispatch_results(d, worker, batch, pos, n, &r) == 0) {
+ *         for (i = 0; i < n; i++)
+ *             if (fbr_results_take(&r))
+ *                 deliver the i-th result: task r.index of r.map_user
+ *         fbr_dispatch_results_end(d, now, &r, busy_ns);
+ *     }
+ *
+ * -ENOENT: no such batch (its worker was removed): all n are dropped and counted. -EPROTO: not the next position, or more
+ * than the batch has; nothing has changed, the worker is broken. */
+struct fbr_results {
+    uint64_t map;   /* 0: closed, nothing will be taken */
+    void *map_user; /* NULL: closed */
+    uint64_t index; /* of the task that the last fbr_results_take() was about */
+    /* the engine's: */
+    void *batch;
+    uint16_t *states;
+    uint64_t next;
+    uint32_t left, seen, taken, suspects;
+    uint32_t were_held;
+};
+
+int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t worker, uint64_t batch, uint32_t pos, uint32_t n,
+                         struct fbr_results *r);
+/* True: this result is the one to deliver, the task is done. False: drop it (done before, cancelled, map closed). A caller
+ * that stops before n (a damaged message) leaves the rest unreported. */
+bool fbr_results_take(struct fbr_results *r);
+/* busy_ns: time that the worker spent in the task function for these results. */
+void fbr_dispatch_results_end(struct fbr_dispatch *d, uint64_t now, struct fbr_results *r, uint64_t busy_ns);
+
+/* The worker keeps the first `kept` tasks of the batch and has not started, nor will start, the rest. 0; -ENOENT; -EPROTO:
+ * fewer than it has reported, or more than it holds; nothing has changed. */
+int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t kept);
+
+/* Cancels one task. 0: it waited; 1: a worker holds it, *order (CANCEL) tells the caller whom to tell, now; its result will
+ * be dropped. -EALREADY: it was done before. -ENOENT: no such task. -ENOMEM. O(batches of the map). */
+int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index, struct fbr_dispatch_order *order);
+/* The same for a task that has failed for a reason of the caller's: nobody needs to be told. 0; -EALREADY; -ENOENT; -ENOMEM. */
+int fbr_dispatch_task_fail(struct fbr_dispatch *d, uint64_t map, uint64_t index);
+
+struct fbr_dispatch_stats {
+    uint32_t maps, workers; /* now; workers: alive, draining ones included */
+    uint32_t idle;          /* workers that hold nothing */
+    uint64_t waiting, held; /* tasks now */
+    uint64_t done;          /* taken, cancelled, failed */
+    uint64_t batches;       /* handed out */
+    uint64_t requeued;      /* tasks, after deaths */
+    uint64_t dropped;       /* results that were not taken */
+    uint64_t late;          /* results of dead workers that were taken */
+    uint64_t recalls;       /* orders */
+    uint64_t returned;      /* tasks, by workers */
+    uint64_t blamed, lost;  /* tasks */
+    uint64_t deaths;        /* of workers, disruptions included */
+};
+
+void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats);
+
+/* Checks the invariants, for tests: NULL, or what is wrong. O(everything). */
+const char *fbr_dispatch_check(const struct fbr_dispatch *d);
+
+#endif

@@ -1,0 +1,102 @@
+/* backend.h - what a backend is: a table of functions that start, watch and end jobs.
+ *
+ * Contract, for each backend:
+ *  - every function and every event is called on the loop thread, and none of them blocks;
+ *  - start() returns at once; what becomes of the job arrives as events: any number of PENDING and OUTPUT, at most
+ *    one STARTED, and exactly one EXITED as the last. A start() that returns an error sends no event;
+ *  - watching is by events of the engine, never a poll for each job. "I do not know" is never EXITED: only what the
+ *    engine has said ended has ended (code FBR_EXIT_UNKNOWN when it has not said how);
+ *  - signal() is idempotent, and asks only: the EXITED event tells the outcome;
+ *  - the ticket reaches the job by a way that is neither its arguments nor its environment: the environment has only
+ *    FIBER_TICKET=<where>, "fd:3" or "file:/path";
+ *  - the caller's strings in struct fbr_job are valid during start() only.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_BACKEND_H
+#define FBR_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/config.h"
+#include "runtime/error.h"
+#include "runtime/loop.h"
+
+#define FBR_EXIT_UNKNOWN INT32_MIN
+
+struct fbr_job {
+    const char *name;        /* unique within the run: "process-3" */
+    const char *run_uid;     /* of the run, for labels and listing */
+    const char *image;       /* NULL: the parent's own */
+    const char *file;        /* program */
+    char *const *argv;
+    char *const *env;        /* all of it, FIBER_TICKET not included */
+    const char *workdir;     /* NULL: the parent's */
+    double cpus;
+    int gpus;
+    uint64_t memory;
+    int keep_stdin;
+    const void *ticket;      /* bytes for the child alone */
+    size_t ticket_len;
+    uint64_t process, epoch; /* who it is, also for deterministic names */
+};
+
+enum fbr_job_event_type {
+    FBR_JOB_PENDING, /* text: why it does not run yet */
+    FBR_JOB_STARTED, /* text: the engine's id of the job; pid: on its host, 0 if unknown */
+    FBR_JOB_OUTPUT,  /* data, len: bytes it wrote; stream 1 or 2. len 0: that stream has ended */
+    FBR_JOB_EXITED,  /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; text: the engine's reason or "" */
+};
+
+struct fbr_job_event {
+    enum fbr_job_event_type type;
+    int stream;
+    int32_t code;
+    int64_t pid;
+    const char *text; /* never NULL */
+    const void *data;
+    size_t len;
+};
+
+struct fbr_backend;
+
+/* What the runtime gives a backend. */
+struct fbr_backend_env {
+    struct fbr_loop *loop;
+    const struct fbr_config *config;
+    void (*event)(void *job_user, const struct fbr_job_event *event);
+};
+
+/* How jobs of this backend reach their parent. */
+enum fbr_reach {
+    FBR_REACH_HOST, /* same host, same user: unix sockets */
+    FBR_REACH_TCP,  /* over the network */
+};
+
+struct fbr_backend_ops {
+    const char *name;
+    enum fbr_reach reach;
+    int (*open)(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err);
+    /* Ends what runs (SIGKILL) and frees everything; no event comes after it. */
+    void (*close)(struct fbr_backend *b);
+    int (*start)(struct fbr_backend *b, const struct fbr_job *job, void *job_user, void **handle, struct fbr_error *err);
+    /* 0 also when it has ended already. */
+    int (*signal)(struct fbr_backend *b, void *handle, int sig);
+    /* Stops or goes on reading the job's output (back-pressure from a slow terminal). */
+    void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
+    /* After EXITED: the handle will not be used again. */
+    void (*release)(struct fbr_backend *b, void *handle);
+    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for each. NULL when nothing
+     * can be left behind (jobs die with their master). */
+    int (*list)(struct fbr_backend *b, void (*found)(void *user, const char *run, const char *id, int alive), void *user,
+                struct fbr_error *err);
+    int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
+};
+
+/* The registry: one array, NULL at its end (backends/backends.c). */
+extern const struct fbr_backend_ops *const fbr_backends[];
+
+/* The table by name, or NULL and a sentence with the names that exist. */
+const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* buf.h - bytes: a growing buffer that messages are written into, and the one bounds-checked cursor that they are
+ * read through.
+ *
+ * Everything on a wire is little endian. A buffer that could not grow remembers it: check `failed` once, at the end,
+ * instead of after each put. A cursor that was asked for more than is left turns bad, answers zeros from then on and
+ * never copies; check `fbr_cur_ok` before the values are used.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_BUF_H
+#define FBR_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fbr_buf {
+    uint8_t *data;
+    size_t len, cap;
+    bool failed; /* an allocation failed: the contents are not to be used */
+};
+
+void fbr_buf_init(struct fbr_buf *b);
+void fbr_buf_fini(struct fbr_buf *b);
+void fbr_buf_clear(struct fbr_buf *b); /* empty, memory kept */
+
+/* Makes room for n more bytes; returns where they go (length unchanged), or NULL and `failed`. */
+void *fbr_buf_reserve(struct fbr_buf *b, size_t n);
+/* The same, and the bytes count as written (contents undefined). */
+void *fbr_buf_extend(struct fbr_buf *b, size_t n);
+/* Drops the first n bytes. */
+void fbr_buf_consume(struct fbr_buf *b, size_t n);
+
+void fbr_put(struct fbr_buf *b, const void *data, size_t len);
+void fbr_put_u8(struct fbr_buf *b, uint8_t v);
+void fbr_put_u16(struct fbr_buf *b, uint16_t v);
+void fbr_put_u32(struct fbr_buf *b, uint32_t v);
+void fbr_put_u64(struct fbr_buf *b, uint64_t v);
+/* u32 length, then the bytes. A NULL string is written as "". */
+void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len);
+void fbr_put_str(struct fbr_buf *b, const char *s);
+/* Overwrites a u32 that was put at `at`. */
+void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v);
+
+struct fbr_cur {
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+struct fbr_cur fbr_cur(const void *data, size_t len);
+uint8_t fbr_get_u8(struct fbr_cur *c);
+uint16_t fbr_get_u16(struct fbr_cur *c);
+uint32_t fbr_get_u32(struct fbr_cur *c);
+uint64_t fbr_get_u64(struct fbr_cur *c);
+/* The next len bytes, in place (valid as long as the message), or NULL and bad. */
+const void *fbr_get(struct fbr_cur *c, size_t len);
+/* u32 length, then bytes, in place. */
+const void *fbr_get_bytes(struct fbr_cur *c, size_t *len);
+/* u32 length, then a string without NUL bytes that is shorter than `size`; copied with its NUL into `out`. */
+void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
+/* The same into fresh memory, at most `max` bytes; NULL and bad otherwise. The caller frees. */
+char *fbr_get_strdup(struct fbr_cur *c, size_t max);
+static inline size_t fbr_cur_left(const struct fbr_cur *c)
+{
+    return (size_t)(c->end - c->at);
+}
+static inline bool fbr_cur_ok(const struct fbr_cur *c)
+{
+    return !c->bad;
+}
+
+#endif

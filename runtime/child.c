@@ -1,0 +1,382 @@
+/* child.c - the side of a job: joins its parent, runs what it is told, ends with it; see child.h.
+ *
+ * A child lives no longer than its parent: when the control connection ends, it removes what a killed parent left
+ * behind and exits. On one host the kernel kills it as well (spawn.c).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/fnref.h"
+#include "runtime/log.h"
+
+#define RETRY_MS 50
+#define PARENT_LOST 74 /* EX_IOERR of sysexits.h */
+#define CANNOT_START 125
+
+enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
+
+/* A frame that came before anybody listened. */
+struct early {
+    struct early *next;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+struct fbr_child {
+    struct fbr_runtime *rt;
+    struct fbr_join join;
+    struct fbr_conn *conn; /* loop thread */
+    struct fbr_timer retry;
+    uint64_t deadline;
+    struct fbr_error failure; /* under lock, as all below */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool started, failed;
+    uint8_t *start; /* the START frame's body */
+    size_t start_len;
+    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
+    void *user;
+    struct early *early, **early_last;
+    /* From START, read-only after it. */
+    int kind;
+    struct fbr_fnref ref;
+    const void *work;
+    size_t work_len;
+    char hub_url[FBR_URL_MAX];
+    uint64_t link;
+    uint8_t alg; /* 0: not sealed */
+};
+
+static void dial(void *arg);
+
+static void fail(struct fbr_child *c, int code, const char *text)
+{
+    pthread_mutex_lock(&c->lock);
+    fbr_fail(&c->failure, code, "%s: %s", c->join.url, text);
+    c->failed = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The parent is gone: leave nothing of it behind, and go. */
+static void lose_parent(struct fbr_child *c, const char *text)
+{
+    fbr_info("%s: lost the parent (%s)", c->join.name, text);
+    fbr_rundir_wreck(c->join.root);
+    _exit(PARENT_LOST);
+}
+
+static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct fbr_child *c = user;
+    bool started;
+
+    (void)conn;
+    c->conn = NULL;
+    pthread_mutex_lock(&c->lock);
+    started = c->started;
+    pthread_mutex_unlock(&c->lock);
+    if (started)
+        lose_parent(c, text);
+    if ((why == -EAGAIN || why == -ECONNREFUSED) && fbr_now_ms() < c->deadline)
+        fbr_timer_start(&c->retry, RETRY_MS, 0); /* the parent's queue of callers is full */
+    else
+        fail(c, why, text);
+}
+
+/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8 algorithm of its seal.
+ * The argument is moved to the front of our copy, where it is aligned. */
+static int read_start(struct fbr_child *c)
+{
+    struct fbr_cur cur = fbr_cur(c->start, c->start_len);
+    const void *work;
+
+    c->kind = fbr_get_u8(&cur);
+    if (c->kind != START_FN && c->kind != START_WORK)
+        return -EPROTO;
+    if (c->kind == START_FN)
+        fbr_fnref_get(&cur, &c->ref);
+    c->work_len = fbr_get_u64(&cur);
+    work = fbr_get(&cur, c->work_len);
+    fbr_get_str(&cur, c->hub_url, sizeof(c->hub_url));
+    c->link = fbr_get_u64(&cur);
+    c->alg = fbr_get_u8(&cur);
+    if (!fbr_cur_ok(&cur))
+        return -EPROTO;
+    memmove(c->start, work, c->work_len);
+    c->work = c->start;
+    return 0;
+}
+
+static void on_start(struct fbr_child *c, struct fbr_cur *body)
+{
+    size_t len = fbr_cur_left(body);
+    int rc = -ENOMEM;
+
+    pthread_mutex_lock(&c->lock);
+    if (!c->start)
+        c->start = malloc(len + 1);
+    if (c->start && !c->started) {
+        memcpy(c->start, body->at, len);
+        c->start_len = len;
+        rc = read_start(c);
+    }
+    c->started = rc == 0;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (rc < 0)
+        fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
+}
+
+static void keep_early(struct fbr_child *c, uint8_t type, const struct fbr_cur *body)
+{
+    size_t len = fbr_cur_left(body);
+    struct early *e = malloc(sizeof(*e) + len);
+
+    if (!e)
+        return;
+    *e = (struct early){.type = type, .len = len};
+    memcpy(e->body, body->at, len);
+    *c->early_last = e;
+    c->early_last = &e->next;
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_child *c = user;
+    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
+
+    (void)conn;
+    if (type == FBR_FRAME_START) {
+        on_start(c, body);
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    fn = c->fn;
+    if (!fn)
+        keep_early(c, type, body);
+    pthread_mutex_unlock(&c->lock);
+    if (fn)
+        fn(c->user, type, body);
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
+
+static void dial(void *arg)
+{
+    struct fbr_child *c = arg;
+    struct fbr_error err = {0, ""};
+    const struct fbr_config *config = c->rt->config;
+    bool far = strncmp(c->join.url, "unix:", 5) != 0;
+
+    if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c, &err) < 0) {
+        fail(c, err.code, err.text);
+        return;
+    }
+    /* A parent on this host that is stopped by a debugger is not dead: its end shows as the end of the connection. */
+    fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+}
+
+static int begin(void *arg)
+{
+    struct fbr_child *c = arg;
+    int rc = fbr_timer_init(&c->retry, c->rt->loop, dial, c);
+
+    if (rc == 0)
+        dial(c);
+    return rc;
+}
+
+int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
+{
+    struct fbr_child *c = calloc(1, sizeof(*c));
+    int rc;
+
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    c->rt = rt;
+    c->join = *join;
+    c->early_last = &c->early;
+    pthread_mutex_init(&c->lock, NULL);
+    fbr_cond_init(&c->changed);
+    c->deadline = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "start_timeout");
+    rt->child = c;
+    rc = fbr_loop_call(rt->loop, begin, c);
+    pthread_mutex_lock(&c->lock);
+    while (rc == 0 && !c->started && !c->failed)
+        rc = fbr_cond_wait(&c->changed, &c->lock, c->deadline);
+    if (c->failed) {
+        *err = c->failure;
+        rc = c->failure.code;
+    } else if (rc < 0) {
+        fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
+}
+
+void fbr_child_run(struct fbr_runtime *rt)
+{
+    struct fbr_child *c = rt->child;
+    struct fbr_error err = {0, ""};
+    void (*fn)(void);
+
+    if (c->kind == START_WORK)
+        return;
+    if (fbr_fnref_resolve(&c->ref, &fn, &err) < 0)
+        fbr_child_exit(c, CANNOT_START, err.text);
+    fbr_child_exit(c, ((fiber_process_fn)fn)(c->work, c->work_len), "");
+}
+
+struct sending {
+    struct fbr_child *c;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+static void run_send(void *arg)
+{
+    struct sending *s = arg;
+
+    if (s->c->conn)
+        fbr_conn_send(s->c->conn, s->type, s->body, s->len);
+    free(s);
+}
+
+int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body)
+{
+    struct sending *s;
+    int rc;
+
+    if (body->failed)
+        return -ENOMEM;
+    s = malloc(sizeof(*s) + body->len);
+    if (!s)
+        return -ENOMEM;
+    *s = (struct sending){.c = c, .type = type, .len = body->len};
+    if (body->len)
+        memcpy(s->body, body->data, body->len);
+    rc = fbr_loop_post(c->rt->loop, run_send, s);
+    if (rc < 0)
+        free(s);
+    return rc;
+}
+
+void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *), void *user)
+{
+    struct early *list;
+
+    pthread_mutex_lock(&c->lock);
+    list = c->early;
+    c->early = NULL;
+    c->early_last = &c->early;
+    c->user = user;
+    c->fn = fn;
+    pthread_mutex_unlock(&c->lock);
+    while (list) {
+        struct early *e = list;
+        struct fbr_cur cur = fbr_cur(e->body, e->len);
+
+        list = e->next;
+        fn(user, e->type, &cur);
+        free(e);
+    }
+}
+
+struct key_call {
+    struct fbr_child *c;
+    struct fbr_keys *keys;
+};
+
+static int get_keys(void *arg)
+{
+    struct key_call *k = arg;
+
+    return k->c->conn ? fbr_rt_keys(k->c->conn, k->c->link, k->c->alg, k->keys) : -EPIPE;
+}
+
+int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err)
+{
+    struct fbr_keys keys;
+    struct key_call call = {c, &keys};
+    int rc = 0;
+
+    if (!c->link)
+        return fbr_fail(err, -ENODATA, "the parent has no data link for us");
+    if (c->alg)
+        rc = fbr_loop_call(c->rt->loop, get_keys, &call);
+    if (rc < 0)
+        return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, fbr_config_size(c->rt->config, "max_message"), err);
+    fbr_wipe(&keys, sizeof(keys));
+    return rc;
+}
+
+struct goodbye {
+    struct fbr_child *c;
+    int code;
+    const char *why;
+};
+
+static int say_goodbye(void *arg)
+{
+    struct goodbye *g = arg;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)g->code);
+    fbr_put_str(&b, g->why);
+    if (g->c->conn)
+        fbr_conn_send_buf(g->c->conn, FBR_FRAME_EXIT, &b);
+    fbr_buf_fini(&b);
+    return 0;
+}
+
+void fbr_child_exit(struct fbr_child *c, int code, const char *why)
+{
+    struct goodbye g = {c, code & 255, why};
+
+    fflush(NULL);
+    fbr_loop_call(c->rt->loop, say_goodbye, &g);
+    exit(code & 255); /* fiber_fini() closes the connection, after what is queued on it */
+}
+
+static int hang_up(void *arg)
+{
+    struct fbr_child *c = arg;
+
+    fbr_timer_fini(&c->retry);
+    fbr_conn_close(c->conn);
+    c->conn = NULL;
+    return 0;
+}
+
+void fbr_child_close(struct fbr_child *c)
+{
+    if (!c)
+        return;
+    fbr_loop_call(c->rt->loop, hang_up, c);
+}
+
+const char *fbr_child_name(const struct fbr_child *c)
+{
+    return c->join.name;
+}
+
+int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len)
+{
+    if (c->kind != START_WORK)
+        return -ENODATA;
+    *work = c->work;
+    *len = c->work_len;
+    return 0;
+}

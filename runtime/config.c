@@ -1,0 +1,451 @@
+/* config.c - typed configuration: the table of keys and the places that values come from; see config.h.
+ *
+ * Sources are read from the weakest to the strongest, and each overwrites what came before; so there is one way
+ * in, fbr_config_set, which checks, and no merging.
+ *
+ * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own instead of a
+ * file, because its handler is not told the line number (INI_HANDLER_LINENO is off in distributions), and
+ * because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in two and take the rest for a line.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ini.h>
+
+#include "runtime/config_value.h"
+#include "runtime/log.h"
+
+#define KIB 1024LL
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define SECOND 1000LL
+#define HOUR (3600 * SECOND)
+#define MAX_FILE ((size_t)MIB)
+#define MAX_VALUE 4096 /* longest string */
+#define MAX_NAME 64    /* longest key */
+
+static const struct fbr_config_key keys[] = {
+    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0, "auto local mock docker kubernetes slurm command",
+     "what starts jobs; auto: in a pod kubernetes, in a Slurm allocation slurm, else local"},
+    {"transport", "FIBER_TRANSPORT", FBR_CONFIG_ENUM, "auto", 0, 0, "auto unix tcp",
+     "how jobs reach their parent; auto: as the backend needs it"},
+    {"log_level", "FIBER_LOG_LEVEL", FBR_CONFIG_ENUM, "warn", 0, 0, "error warn info debug trace",
+     "which lines go to standard error"},
+    {"heartbeat", "FIBER_HEARTBEAT", FBR_CONFIG_MS, "5s", 50, HOUR, NULL,
+     "time between two heartbeats of a process"},
+    {"heartbeat_misses", "FIBER_HEARTBEAT_MISSES", FBR_CONFIG_INT, "3", 1, 1000, NULL,
+     "missing heartbeats after which a process is taken for lost"},
+    {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
+     "time from the start of a job until it has joined"},
+    {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+     "time that a new connection has to prove who it is"},
+    {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,
+     "time between asking a process to end and killing it"},
+    {"retries", "FIBER_RETRIES", FBR_CONFIG_INT, "2", -1, 1000000, NULL,
+     "how often a task is started again after its worker died; -1: as often as it takes"},
+    {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
+     "put the name of the process in front of each line that it writes"},
+    {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, MAX_VALUE, NULL,
+     "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
+    {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "address or interface that jobs dial; empty: the one that the backend needs"},
+    {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * KIB, 1024 * GIB, NULL,
+     "largest message that a peer may announce"},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* FIBER_* variables that are no configuration: what a parent tells its child. */
+static const char *const internal_variables[] = {"FIBER_TICKET", "FIBER_MOCK"};
+
+struct entry {
+    char *text, *origin;
+    int64_t number; /* bool, int, ms, bytes, index of the enum's word */
+    bool given;     /* not the default */
+};
+
+struct fbr_config {
+    struct entry entries[KEYS];
+};
+
+/* ---- values ---- */
+
+/* The known key (or variable) that is nearest to what was typed, or NULL if none is near. */
+static const char *key_suggest(const char *typed, bool env)
+{
+    size_t len = strlen(typed), best = (len < 9 ? 2 : len / 4) + 1;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < KEYS; i++) {
+        const char *name = env ? keys[i].env : keys[i].name;
+        size_t d = fbr_word_distance(typed, len, name, strlen(name));
+
+        if (d < best) {
+            best = d;
+            found = name;
+        }
+    }
+    return found;
+}
+
+static const struct fbr_config_key *key_find(const char *name, bool env)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (!strcmp(env ? keys[i].env : keys[i].name, name))
+            return &keys[i];
+    return NULL;
+}
+
+static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
+                     const char *origin, struct fbr_error *err)
+{
+    struct entry *e = &c->entries[k - keys];
+    int64_t number = 0;
+    char *text, *from;
+    int rc = fbr_value_parse(k, value, &number, origin, err);
+
+    if (rc)
+        return rc;
+    text = strdup(value);
+    from = strdup(origin);
+    if (!text || !from) {
+        free(text);
+        free(from);
+        return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+    }
+    free(e->text);
+    free(e->origin);
+    *e = (struct entry){text, from, number, true};
+    return 0;
+}
+
+int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
+                   struct fbr_error *err)
+{
+    const struct fbr_config_key *k = key_find(key, false);
+    const char *near;
+
+    if (k)
+        return entry_set(c, k, value, origin, err);
+    near = key_suggest(key, false);
+    return fbr_fail(err, -EINVAL, "%s: unknown key \"%.64s\"%s%s%s", origin, key,
+                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+struct fbr_config *fbr_config_new(void)
+{
+    struct fbr_config *c = calloc(1, sizeof(*c));
+    const char *dir = getenv("XDG_RUNTIME_DIR");
+    int rc = c ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < KEYS && !rc; i++)
+        rc = entry_set(c, &keys[i], keys[i].fallback, "default", NULL);
+    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= MAX_VALUE)
+        rc = fbr_config_set(c, "run_dir", dir, "default", NULL);
+    if (rc) {
+        fbr_config_free(c);
+        return NULL;
+    }
+    for (size_t i = 0; i < KEYS; i++)
+        c->entries[i].given = false;
+    return c;
+}
+
+void fbr_config_free(struct fbr_config *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < KEYS; i++) {
+        free(c->entries[i].text);
+        free(c->entries[i].origin);
+    }
+    free(c);
+}
+
+/* ---- files ---- */
+
+struct source {
+    const char *at, *end;
+    int line; /* lines that inih has been given */
+    struct fbr_config *config;
+    const char *name;
+    struct fbr_error *err;
+    int rc;
+};
+
+/* fgets for inih: the next line without leading blanks. A line that it could not take ends the text with an
+ * error. */
+static char *source_line(char *out, int size, void *stream)
+{
+    struct source *s = stream;
+    const char *newline, *start = s->at;
+    size_t len;
+
+    if (s->rc || s->at == s->end)
+        return NULL;
+    newline = memchr(start, '\n', (size_t)(s->end - start));
+    s->at = newline ? newline + 1 : s->end;
+    s->line++;
+    while (start < s->at && (*start == ' ' || *start == '\t'))
+        start++;
+    len = (size_t)(s->at - start);
+    if (memchr(start, '\0', len) || len > (size_t)size - 3) {
+        s->rc = fbr_fail(s->err, -EINVAL, "%s:%d: the line is %s", s->name, s->line,
+                         len > (size_t)size - 3 ? "too long" : "not text");
+        return NULL;
+    }
+    memcpy(out, start, len);
+    out[len] = '\0';
+    return out;
+}
+
+static int source_pair(void *user, const char *section, const char *name, const char *value)
+{
+    struct source *s = user;
+    char key[128], origin[PATH_MAX + 16];
+
+    if (s->rc)
+        return 0;
+    snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
+    snprintf(origin, sizeof(origin), "%s:%d", s->name, s->line);
+    s->rc = fbr_config_set(s->config, key, value, origin, s->err);
+    return s->rc == 0;
+}
+
+int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len, struct fbr_error *err)
+{
+    struct source s = {.at = text, .end = (const char *)text + len, .config = c, .name = origin, .err = err};
+    int first = ini_parse_stream(source_line, &s, source_pair, &s);
+
+    if (first < 0)
+        return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+    if (first > 0 && (!s.rc || first < s.line)) /* a line that inih could not split comes before ours */
+        return fbr_fail(err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"", origin, first);
+    return s.rc;
+}
+
+/* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared folder such as
+ * /tmp could choose what is run. */
+static const char *file_refuse(int fd, bool trusted)
+{
+    struct stat st;
+
+    if (fstat(fd, &st))
+        return fbr_strerror(errno);
+    if (!S_ISREG(st.st_mode))
+        return "it is not a regular file";
+    if (trusted)
+        return NULL;
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return "it belongs to another user";
+    return st.st_mode & S_IWOTH ? "everyone may write it" : NULL;
+}
+
+/* Reads up to size bytes; the count or a negative errno. */
+static ssize_t file_slurp(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    while (len < size && (n = read(fd, out + len, size - len)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        len += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)len;
+}
+
+static int file_take(struct fbr_config *c, const char *path, int fd, struct fbr_error *err)
+{
+    char *text = malloc(MAX_FILE + 1);
+    ssize_t len = text ? file_slurp(fd, text, MAX_FILE + 1) : 0;
+    int rc = 0;
+
+    if (!text)
+        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
+    else if (len < 0)
+        fbr_warn("%s is ignored: %s", path, fbr_strerror((int)len));
+    else if ((size_t)len > MAX_FILE)
+        rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
+    else
+        rc = fbr_config_parse(c, path, text, (size_t)len, err);
+    free(text);
+    return rc;
+}
+
+static int file_read(struct fbr_config *c, const char *path, bool trusted, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    const char *why;
+
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
+    if (why)
+        fbr_warn("%s is ignored: %s", path, why);
+    else
+        rc = file_take(c, path, fd, err);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *err)
+{
+    return file_read(c, path, true, err);
+}
+
+static int user_file_read(struct fbr_config *c, struct fbr_error *err)
+{
+    const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX];
+    int n = 0;
+
+    if (dir && dir[0] == '/')
+        n = snprintf(path, sizeof(path), "%s/fiber/fiber.conf", dir);
+    else if (home && home[0] == '/')
+        n = snprintf(path, sizeof(path), "%s/.config/fiber/fiber.conf", home);
+    return n > 0 && (size_t)n < sizeof(path) ? file_read(c, path, true, err) : 0;
+}
+
+/* ---- environment ---- */
+
+static int variable_take(struct fbr_config *c, const char *name, const char *value, struct fbr_error *err)
+{
+    const struct fbr_config_key *k = key_find(name, true);
+    const char *near;
+
+    for (size_t i = 0; i < sizeof(internal_variables) / sizeof(internal_variables[0]); i++)
+        if (!strcmp(name, internal_variables[i]))
+            return 0;
+    if (k)
+        return *value ? entry_set(c, k, value, name, err) : 0;
+    near = key_suggest(name, true);
+    return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s%s%s%s", name,
+                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+static int environment_read(struct fbr_config *c, struct fbr_error *err)
+{
+    for (char **e = environ; e && *e; e++) {
+        const char *equals = strchr(*e, '=');
+        char name[128];
+        int rc;
+
+        if (strncmp(*e, "FIBER_", 6) || !equals)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - *e), *e);
+        rc = variable_take(c, name, equals + 1, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
+{
+    struct fbr_config *c = fbr_config_new();
+    int rc;
+
+    *config = NULL;
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "configuration: out of memory");
+    rc = file_read(c, "/etc/fiber/fiber.conf", true, err);
+    rc = rc ? rc : user_file_read(c, err);
+    rc = rc ? rc : file_read(c, "./.fiberconfig", false, err);
+    rc = rc ? rc : environment_read(c, err);
+    if (rc) {
+        fbr_config_free(c);
+        return rc;
+    }
+    *config = c;
+    return 0;
+}
+
+/* ---- reading values ---- */
+
+static const struct entry *entry_get(const struct fbr_config *c, const char *key, unsigned types)
+{
+    const struct fbr_config_key *k = key_find(key, false);
+
+    if (!k || !(types & (1u << k->type))) {
+        fbr_log_error("configuration: \"%s\" is not a key of the type that was asked for", key);
+        abort();
+    }
+    return &c->entries[k - keys];
+}
+
+bool fbr_config_bool(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, 1u << FBR_CONFIG_BOOL)->number != 0;
+}
+
+int fbr_config_int(const struct fbr_config *c, const char *key)
+{
+    return (int)entry_get(c, key, 1u << FBR_CONFIG_INT | 1u << FBR_CONFIG_ENUM)->number;
+}
+
+int fbr_config_ms(const struct fbr_config *c, const char *key)
+{
+    return (int)entry_get(c, key, 1u << FBR_CONFIG_MS)->number;
+}
+
+uint64_t fbr_config_size(const struct fbr_config *c, const char *key)
+{
+    return (uint64_t)entry_get(c, key, 1u << FBR_CONFIG_SIZE)->number;
+}
+
+const char *fbr_config_str(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, ~0u)->text;
+}
+
+const char *fbr_config_origin(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, ~0u)->origin;
+}
+
+const struct fbr_config_key *fbr_config_keys(size_t *n)
+{
+    *n = KEYS;
+    return keys;
+}
+
+/* ---- from parent to child ---- */
+
+void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b)
+{
+    uint16_t count = 0;
+
+    for (size_t i = 0; i < KEYS; i++)
+        count += c->entries[i].given;
+    fbr_put_u16(b, count);
+    for (size_t i = 0; i < KEYS; i++)
+        if (c->entries[i].given) {
+            fbr_put_str(b, keys[i].name);
+            fbr_put_str(b, c->entries[i].text);
+        }
+}
+
+int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (uint16_t left = fbr_get_u16(cur); left && !rc && fbr_cur_ok(cur); left--) {
+        char key[MAX_NAME], value[MAX_VALUE + 1];
+
+        fbr_get_str(cur, key, sizeof(key));
+        fbr_get_str(cur, value, sizeof(value));
+        if (fbr_cur_ok(cur))
+            rc = fbr_config_set(c, key, value, "parent", err);
+    }
+    return fbr_cur_ok(cur) ? rc : fbr_fail(err, -EBADMSG, "the parent's configuration is malformed");
+}

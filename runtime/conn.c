@@ -1,0 +1,390 @@
+/* conn.c - framed streams over unix sockets and TLS; see conn.h.
+ *
+ * A conn is in one of these states; each step is made in one place:
+ *
+ *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
+ *     GREETING authentication is not complete   -> OPEN
+ *     OPEN     frames flow                      -> GONE
+ *     GONE     uv_close was called; freed by its callback
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/conn.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/conn_priv.h"
+#include "runtime/log.h"
+
+enum { FRAME_PING = 1, FRAME_PONG = 2 };
+
+#define FRAME_HEAD 5
+#define CLOSE_MS 1000
+#define SILENT_TCP_MS 30000 /* TCP_USER_TIMEOUT: unacknowledged bytes for so long end the connection */
+
+struct write_req {
+    uv_write_t uv;
+    uint8_t data[];
+};
+
+struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
+{
+    struct fbr_conn *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->loop = loop;
+    c->tcp = tcp;
+    if (tcp)
+        uv_tcp_init(fbr_loop_uv(loop), &c->h.tcp);
+    else
+        uv_pipe_init(fbr_loop_uv(loop), &c->h.pipe, 0);
+    c->h.handle.data = c;
+    fbr_buf_init(&c->in);
+    return c;
+}
+
+static void on_freed(uv_handle_t *handle)
+{
+    struct fbr_conn *c = handle->data;
+
+    fbr_tls_free(c->tls);
+    fbr_buf_fini(&c->in);
+    fbr_buf_fini(&c->early);
+    fbr_wipe(c->hello, sizeof(c->hello));
+    free(c);
+}
+
+/* Ends the conn without a callback. */
+static void drop(struct fbr_conn *c)
+{
+    if (c->state == CONN_GONE)
+        return;
+    c->state = CONN_GONE;
+    fbr_timer_fini(&c->timer);
+    fbr_listener_forget(c);
+    uv_close(&c->h.handle, on_freed);
+}
+
+void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)
+{
+    if (c->state == CONN_GONE)
+        return;
+    if (c->ops && !c->closing)
+        c->ops->on_close(c->user, c, why, text);
+    drop(c);
+}
+
+/* ---- Writing ---- */
+
+static void on_written(uv_write_t *uv, int status)
+{
+    struct fbr_conn *c = uv->data;
+
+    free(uv);
+    if (status < 0 && status != UV_ECANCELED)
+        fbr_conn_lost(c, status, "the connection broke");
+}
+
+/* Hands bytes to the kernel, or keeps a copy of the rest. */
+static int write_raw(struct fbr_conn *c, const void *data, size_t len)
+{
+    struct write_req *w;
+    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
+
+    if (c->connected && uv_stream_get_write_queue_size(&c->h.stream) == 0) {
+        int n = uv_try_write(&c->h.stream, &buf, 1);
+
+        if (n == (int)len)
+            return 0;
+        if (n > 0) {
+            data = (const char *)data + n;
+            len -= (size_t)n;
+        }
+    }
+    w = malloc(sizeof(*w) + len);
+    if (!w)
+        return -ENOMEM;
+    memcpy(w->data, data, len);
+    buf = uv_buf_init((char *)w->data, (unsigned)len);
+    w->uv.data = c;
+    return uv_write(&w->uv, &c->h.stream, &buf, 1, on_written) < 0 ? (free(w), -EPIPE) : 0;
+}
+
+int fbr_conn_flush_tls(struct fbr_conn *c)
+{
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    rc = fbr_tls_pending(c->tls, &out);
+    if (rc == 0 && out.len)
+        rc = write_raw(c, out.data, out.len);
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len)
+{
+    int rc;
+
+    if (!c->tls)
+        return write_raw(c, data, len);
+    rc = fbr_tls_write(c->tls, data, len, NULL);
+    return rc < 0 ? rc : fbr_conn_flush_tls(c);
+}
+
+int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf out;
+    int rc;
+
+    if (c->state == CONN_GONE)
+        return -EPIPE;
+    if (len > FBR_FRAME_MAX)
+        return -EMSGSIZE;
+    fbr_buf_init(&out);
+    fbr_put_u32(&out, (uint32_t)len);
+    fbr_put_u8(&out, type);
+    fbr_put(&out, body, len);
+    if (out.failed) {
+        rc = -ENOMEM;
+    } else if (c->state != CONN_OPEN) { /* before the greeting is over: kept, in order */
+        fbr_put(&c->early, out.data, out.len);
+        rc = c->early.failed ? -ENOMEM : 0;
+    } else {
+        rc = fbr_conn_write(c, out.data, out.len);
+    }
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *body)
+{
+    return body->failed ? -ENOMEM : fbr_conn_send(c, type, body->data, body->len);
+}
+
+size_t fbr_conn_queued(const struct fbr_conn *c)
+{
+    return uv_stream_get_write_queue_size(&c->h.stream);
+}
+
+/* ---- Frames ---- */
+
+void fbr_conn_opened(struct fbr_conn *c)
+{
+    c->state = CONN_OPEN;
+    c->heard_ms = fbr_now_ms();
+    if (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0)
+        fbr_debug("conn: early frames lost");
+    fbr_buf_fini(&c->early);
+}
+
+static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
+{
+    uint64_t sent = fbr_get_u64(body);
+
+    if (!fbr_cur_ok(body))
+        return;
+    if (type == FRAME_PING)
+        fbr_conn_send(c, FRAME_PONG, body->at - 8, 8);
+    else if (type == FRAME_PONG)
+        c->rtt_ns = fbr_now_ns() - sent;
+}
+
+static int take_frames(struct fbr_conn *c)
+{
+    size_t at = 0;
+
+    while (c->state == CONN_OPEN && !c->closing && c->in.len - at >= FRAME_HEAD) {
+        struct fbr_cur head = fbr_cur(c->in.data + at, FRAME_HEAD), body;
+        uint32_t len = fbr_get_u32(&head);
+        uint8_t type = fbr_get_u8(&head);
+
+        if (len > FBR_FRAME_MAX)
+            return -EPROTO;
+        if (c->in.len - at < FRAME_HEAD + (size_t)len)
+            break;
+        body = fbr_cur(c->in.data + at + FRAME_HEAD, len);
+        at += FRAME_HEAD + (size_t)len;
+        if (type < FBR_FRAME_USER)
+            on_own_frame(c, type, &body);
+        else
+            c->ops->on_frame(c->user, c, type, &body);
+    }
+    fbr_buf_consume(&c->in, at);
+    if (c->in.len == 0 && c->in.cap > FBR_LOOP_SCRATCH)
+        fbr_buf_fini(&c->in);
+    return 0;
+}
+
+static int take_plain(struct fbr_conn *c, const void *data, size_t len)
+{
+    fbr_put(&c->in, data, len);
+    if (c->in.failed)
+        return -ENOMEM;
+    if (c->state == CONN_GREETING) {
+        int rc = fbr_listener_greet_unix(c);
+
+        if (rc < 0)
+            return rc;
+    }
+    return c->state == CONN_OPEN ? take_frames(c) : 0;
+}
+
+static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct fbr_error *err)
+{
+    int rc = fbr_tls_feed(c->tls, data, len, err);
+
+    fbr_conn_flush_tls(c);
+    if (rc < 0)
+        return rc;
+    if (c->state == CONN_GREETING && fbr_tls_ready(c->tls)) {
+        rc = c->listener ? fbr_listener_greet_tls(c) : (fbr_conn_opened(c), 0);
+        if (rc < 0)
+            return fbr_fail(err, rc, "not let in");
+    }
+    if (c->state != CONN_OPEN)
+        return 0;
+    rc = fbr_tls_read(c->tls, &c->in, err);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    return take_frames(c);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
+{
+    struct fbr_conn *c = handle->data;
+
+    (void)want;
+    *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct fbr_conn *c = stream->data;
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    if (n == 0 || c->state == CONN_GONE)
+        return;
+    if (n < 0) {
+        fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n, n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
+        return;
+    }
+    c->heard_ms = fbr_now_ms();
+    rc = c->tls ? take_cipher(c, buf->base, (size_t)n, &err) : take_plain(c, buf->base, (size_t)n);
+    if (rc < 0)
+        fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
+}
+
+int fbr_conn_start_reading(struct fbr_conn *c)
+{
+    c->connected = true;
+    if (c->tcp) {
+        unsigned timeout = SILENT_TCP_MS;
+        int fd = -1;
+
+        uv_tcp_nodelay(&c->h.tcp, 1);
+        uv_tcp_keepalive(&c->h.tcp, 1, 10);
+        if (uv_fileno(&c->h.handle, &fd) == 0)
+            setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    }
+    return uv_read_start(&c->h.stream, on_alloc, on_read);
+}
+
+/* ---- Heartbeats, end ---- */
+
+static void on_beat(void *arg)
+{
+    struct fbr_conn *c = arg;
+    uint64_t now = fbr_now_ms();
+    struct fbr_buf b;
+
+    if (c->closing) {
+        drop(c);
+        return;
+    }
+    if (c->misses && now - c->heard_ms > (uint64_t)c->misses * c->beat_ms) {
+        char text[96];
+
+        snprintf(text, sizeof(text), "no heartbeat for %.1f s", (double)(now - c->heard_ms) / 1e3);
+        fbr_conn_lost(c, -ETIMEDOUT, text);
+        return;
+    }
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, fbr_now_ns());
+    fbr_conn_send_buf(c, FRAME_PING, &b);
+    fbr_buf_fini(&b);
+}
+
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms)
+{
+    if (!c->timer.uv && fbr_timer_init(&c->timer, c->loop, fn, c) < 0)
+        return -ENOMEM;
+    c->timer.fn = fn;
+    fbr_timer_start(&c->timer, after_ms, repeat_ms);
+    return 0;
+}
+
+void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misses)
+{
+    c->beat_ms = interval_ms;
+    c->misses = misses;
+    c->heard_ms = fbr_now_ms();
+    fbr_conn_timer(c, on_beat, interval_ms, interval_ms);
+}
+
+uint64_t fbr_conn_rtt_ns(const struct fbr_conn *c)
+{
+    return c->rtt_ns;
+}
+
+static void on_shut(uv_shutdown_t *req, int status)
+{
+    struct fbr_conn *c = req->data;
+
+    (void)status;
+    drop(c);
+}
+
+void fbr_conn_close(struct fbr_conn *c)
+{
+    if (!c || c->state == CONN_GONE || c->closing)
+        return;
+    c->closing = true;
+    if (c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
+        drop(c);
+        return;
+    }
+    c->shut.data = c;
+    if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 || uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
+        drop(c);
+}
+
+void fbr_conn_adopt(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *user)
+{
+    c->ops = ops;
+    c->user = user;
+}
+
+int fbr_conn_export(struct fbr_conn *c, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE])
+{
+    struct fbr_buf b;
+    int rc;
+
+    if (!c->tls)
+        return -ENOTSUP;
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, id);
+    rc = b.failed ? -ENOMEM : fbr_tls_export(c->tls, label, b.data, b.len, key, FBR_KEY_SIZE);
+    fbr_buf_fini(&b);
+    return rc;
+}

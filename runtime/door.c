@@ -1,0 +1,101 @@
+/* door.c - who calls a process and what becomes of it: joins of our children, peers with an address of ours.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "runtime/log.h"
+#include "runtime/process_priv.h"
+
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys)
+{
+    int rc = fbr_conn_export(conn, "fiber data up", link, keys->up);
+
+    keys->alg = alg;
+    return rc < 0 ? rc : fbr_conn_export(conn, "fiber data down", link, keys->down);
+}
+
+/* The process that waits for this caller; loop thread, on which processes end. */
+static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_caller *who)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p)
+        if (p->id == who->id)
+            break;
+    if (p && (p->epoch != who->epoch || p->state != P_STARTING || p->conn))
+        p = NULL;
+    pthread_mutex_unlock(&rt->lock);
+    return p;
+}
+
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+{
+    struct fiber_process *p = find(rt, who);
+
+    if (!p)
+        return -EACCES;
+    memcpy(secret, p->secret, FBR_KEY_SIZE);
+    return 0;
+}
+
+/* Adds url, id and seal of the child's data link to its START. */
+static int add_link(struct fiber_process *p, struct fbr_conn *conn)
+{
+    enum fbr_reach reach = fbr_rt_reach(p->rt, p->slot->ops);
+    struct fbr_keys keys;
+    struct fbr_hub *hub;
+    const char *url;
+    int rc = fbr_rt_hub(p->rt, reach, &hub, &url, NULL);
+
+    if (rc == 0)
+        rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user);
+    if (rc < 0)
+        return rc;
+    rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
+    fbr_put_str(&p->start, url);
+    fbr_put_u64(&p->start, fbr_link_id(p->link));
+    fbr_put_u8(&p->start, rc == 0 ? (uint8_t)keys.alg : 0);
+    if (rc == 0)
+        rc = fbr_link_seal(p->link, &keys);
+    else if (rc == -ENOTSUP && reach == FBR_REACH_HOST)
+        rc = 0;
+    fbr_wipe(&keys, sizeof(keys));
+    return rc;
+}
+
+int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    struct fiber_process *p = find(rt, who);
+    int rc = 0;
+
+    if (!p)
+        return -EACCES;
+    if (p->spec.link) {
+        rc = add_link(p, conn);
+    } else {
+        fbr_put_str(&p->start, "");
+        fbr_put_u64(&p->start, 0);
+        fbr_put_u8(&p->start, 0);
+    }
+    if (rc == 0)
+        rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start);
+    if (rc < 0)
+        return rc;
+    fbr_buf_fini(&p->start);
+    fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
+    p->conn = conn;
+    fbr_conn_adopt(conn, &fbr_job_conn_ops, p);
+    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    fbr_timer_stop(&p->timer);
+    pthread_mutex_lock(&rt->lock);
+    p->state = P_JOINED;
+    pthread_mutex_unlock(&rt->lock);
+    if (p->spec.ops && p->spec.ops->on_joined)
+        p->spec.ops->on_joined(p->spec.user, p);
+    return 0;
+}

@@ -1,0 +1,301 @@
+/* hub.c - the serving side of the data channel; see hub.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/hub.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <uthash.h>
+
+#include "runtime/auth.h"
+#include "runtime/log.h"
+#include "runtime/sock.h"
+
+struct fbr_link {
+    uint64_t id;
+    struct fbr_hub *hub;
+    const struct fbr_link_ops *ops;
+    void *user;
+    pthread_mutex_t lock; /* out, route, sent, acked, broken */
+    struct fbr_lane_out out;
+    struct fbr_route route; /* how the peer's last message came */
+    uint32_t sent, acked;   /* messages down; equal: the peer holds all of them */
+    bool met, broken;
+    struct fbr_lane_in in; /* hub thread only */
+    bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
+    bool orphan;           /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+    UT_hash_handle hh;
+};
+
+struct fbr_hub {
+    struct fbr_sock *sock;
+    size_t limit;
+    int wake;
+    bool stop; /* under lock */
+    pthread_t thread;
+    pthread_mutex_t lock; /* the table, busy and closed of its links */
+    pthread_cond_t idle;
+    struct fbr_link *links;
+};
+
+/* Sends the next message if the peer is ready for it. Under the link's lock. */
+static int push(struct fbr_link *l)
+{
+    void *msg;
+    size_t len;
+    int rc;
+
+    if (!l->met || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
+        return 0;
+    rc = fbr_lane_take(&l->out, 0, &msg, &len);
+    if (rc < 0)
+        return rc;
+    l->sent++;
+    rc = fbr_sock_send(l->hub->sock, &l->route, msg, 0);
+    if (rc < 0) {
+        fbr_sock_free(msg);
+        l->broken = true; /* the peer's own silence brings on_broken or its death */
+    }
+    return rc;
+}
+
+struct arrival {
+    struct fbr_link *link;
+    const struct fbr_route *route;
+};
+
+static void on_ack(void *user, uint32_t ack, bool records)
+{
+    struct arrival *a = user;
+    struct fbr_link *l = a->link;
+
+    (void)records;
+    pthread_mutex_lock(&l->lock);
+    l->route = *a->route;
+    l->met = true;
+    if (ack == l->sent)
+        l->acked = ack;
+    push(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct fbr_link *l = ((struct arrival *)user)->link;
+
+    if (!__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+        l->ops->on_record(l->user, l, record, len);
+}
+
+static void break_link(struct fbr_link *l, int why)
+{
+    pthread_mutex_lock(&l->lock);
+    l->broken = true;
+    pthread_mutex_unlock(&l->lock);
+    fbr_info("data link %016llx is broken: %s", (unsigned long long)l->id, fbr_strerror(why));
+    if (!__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+        l->ops->on_broken(l->user, l, why);
+}
+
+static void free_link(struct fbr_link *l)
+{
+    fbr_lane_out_fini(&l->out);
+    fbr_lane_in_fini(&l->in);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static void take_message(struct fbr_hub *h, const struct fbr_route *route, void *msg, size_t len)
+{
+    struct arrival a = {.route = route};
+    uint64_t id;
+    int rc;
+
+    if (fbr_lane_link(msg, len, &id) < 0)
+        return;
+    pthread_mutex_lock(&h->lock);
+    HASH_FIND(hh, h->links, &id, sizeof(id), a.link);
+    if (a.link)
+        a.link->busy = true;
+    pthread_mutex_unlock(&h->lock);
+    if (!a.link)
+        return;
+    rc = a.link->broken ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
+    /* Bytes that are not authentic may come from anybody who reached the port: they break nothing. */
+    if (rc < 0 && !(rc == -EBADMSG && a.link->in.sealed))
+        break_link(a.link, rc);
+    pthread_mutex_lock(&h->lock);
+    a.link->busy = false;
+    if (a.link->orphan) {
+        pthread_mutex_unlock(&h->lock);
+        free_link(a.link);
+        return;
+    }
+    pthread_cond_broadcast(&h->idle);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *hub_main(void *arg)
+{
+    struct fbr_hub *h = arg;
+    struct pollfd p[2] = {{.fd = fbr_sock_fd(h->sock), .events = POLLIN}, {.fd = h->wake, .events = POLLIN}};
+
+    pthread_setname_np(pthread_self(), "fbr-hub");
+    while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+        struct fbr_route route;
+        void *msg;
+        size_t len;
+
+        if (p[1].revents)
+            break;
+        while (fbr_sock_recv(h->sock, &route, &msg, &len) == 0) {
+            take_message(h, &route, msg, len);
+            fbr_sock_free(msg);
+        }
+    }
+    return NULL;
+}
+
+int fbr_hub_open(struct fbr_hub **out, const char *url, size_t limit, struct fbr_error *err)
+{
+    struct fbr_hub *h = calloc(1, sizeof(*h));
+    sigset_t all, old;
+    int rc;
+
+    if (!h)
+        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    h->limit = limit;
+    h->wake = eventfd(0, EFD_CLOEXEC);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->idle, NULL);
+    rc = h->wake < 0 ? fbr_fail(err, -errno, "data channel: %s", fbr_strerror(errno)) : fbr_sock_bind(&h->sock, url, err);
+    if (rc == 0) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        rc = -pthread_create(&h->thread, NULL, hub_main, h);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        if (rc < 0)
+            fbr_fail(err, rc, "data channel: no thread: %s", fbr_strerror(rc));
+    }
+    if (rc < 0) {
+        fbr_sock_close(h->sock);
+        if (h->wake >= 0)
+            close(h->wake);
+        free(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+void fbr_hub_close(struct fbr_hub *h)
+{
+    uint64_t one = 1;
+
+    if (!h)
+        return;
+    if (write(h->wake, &one, sizeof(one)) < 0)
+        fbr_debug("data channel: wake: %m");
+    pthread_join(h->thread, NULL);
+    fbr_sock_close(h->sock);
+    close(h->wake);
+    pthread_cond_destroy(&h->idle);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops, void *user)
+{
+    struct fbr_link *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return -ENOMEM;
+    rc = fbr_random(&l->id, sizeof(l->id));
+    if (rc < 0) {
+        free(l);
+        return rc;
+    }
+    l->hub = h;
+    l->ops = ops;
+    l->user = user;
+    pthread_mutex_init(&l->lock, NULL);
+    rc = fbr_lane_out_init(&l->out, l->id, NULL, 0);
+    if (rc == 0)
+        rc = fbr_lane_in_init(&l->in, l->id, NULL, 0, h->limit);
+    pthread_mutex_lock(&h->lock);
+    HASH_ADD(hh, h->links, id, sizeof(l->id), l);
+    pthread_mutex_unlock(&h->lock);
+    *out = l;
+    return rc;
+}
+
+int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
+{
+    int rc;
+
+    pthread_mutex_lock(&l->lock);
+    fbr_lane_out_fini(&l->out);
+    fbr_lane_in_fini(&l->in);
+    rc = fbr_lane_out_init(&l->out, l->id, keys->down, keys->alg);
+    if (rc == 0)
+        rc = fbr_lane_in_init(&l->in, l->id, keys->up, keys->alg, l->hub->limit);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+uint64_t fbr_link_id(const struct fbr_link *l)
+{
+    return l->id;
+}
+
+int fbr_link_send(struct fbr_link *l, const struct iovec *iov, int n)
+{
+    int rc;
+
+    pthread_mutex_lock(&l->lock);
+    rc = l->broken ? -EPIPE : fbr_lane_add(&l->out, iov, n);
+    if (rc == 0)
+        rc = push(l);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+size_t fbr_link_queued(struct fbr_link *l)
+{
+    size_t n;
+
+    pthread_mutex_lock(&l->lock);
+    n = l->out.queued;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+void fbr_link_close(struct fbr_link *l)
+{
+    struct fbr_hub *h;
+    bool mine = true;
+
+    if (!l)
+        return;
+    h = l->hub;
+    pthread_mutex_lock(&h->lock);
+    HASH_DELETE(hh, h->links, l);
+    __atomic_store_n(&l->closed, true, __ATOMIC_RELEASE);
+    if (l->busy && pthread_equal(pthread_self(), h->thread)) {
+        l->orphan = true;
+        mine = false;
+    }
+    while (mine && l->busy)
+        pthread_cond_wait(&h->idle, &h->lock);
+    pthread_mutex_unlock(&h->lock);
+    if (mine)
+        free_link(l);
+}

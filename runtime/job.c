@@ -1,0 +1,415 @@
+/* job.c - the life and death of a process's job, on the loop thread; process_priv.h has the table of its states.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/log.h"
+#include "runtime/process_priv.h"
+
+#define EXIT_AFTER_CONN_MS 2000 /* the backend should know soon that a job ended which has hung up */
+#define CONN_AFTER_EXIT_MS 200  /* bytes of a dead process on their way */
+#define EXIT_AFTER_KILL_MS 3000
+#define CANNOT_START 125
+
+extern char **environ;
+
+static void on_time(void *arg);
+static void end(struct fiber_process *p);
+
+static void set_timer(struct fiber_process *p, uint64_t ms)
+{
+    if (!p->timer.uv && fbr_timer_init(&p->timer, p->rt->loop, on_time, p) < 0)
+        return;
+    fbr_timer_start(&p->timer, ms, 0);
+}
+
+static void set_state(struct fiber_process *p, enum process_state state)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->state = state;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+static void set_why(struct fiber_process *p, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    if (!p->why[0])
+        snprintf(p->why, sizeof(p->why), "%s", why);
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+/* ---- The end ---- */
+
+/* The last lines of both streams, indented. */
+static void put_tail(struct fbr_buf *b, const struct fbr_lines *l)
+{
+    const char *at = (const char *)l->tail.data, *end_of = at + l->tail.len;
+    int lines = 0;
+
+    if (!l->tail.len)
+        return;
+    while (end_of > at && end_of[-1] == '\n')
+        end_of--;
+    for (const char *s = end_of; s > at; s--)
+        if (s[-1] == '\n' && ++lines == 10) {
+            at = s;
+            break;
+        }
+    fbr_put(b, "\n    ", 5);
+    for (; at < end_of; at++) {
+        fbr_put(b, *at == '\n' ? "\n    " : at, *at == '\n' ? 5 : 1);
+    }
+}
+
+static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
+{
+    char text[512];
+
+    if (p->why[0])
+        snprintf(text, sizeof(text), "%s", p->why);
+    else if (p->code == FBR_EXIT_UNKNOWN)
+        snprintf(text, sizeof(text), "ended, and nobody knows how");
+    else if (p->code < 0)
+        snprintf(text, sizeof(text), "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
+    else
+        snprintf(text, sizeof(text), "exited with code %d", p->code);
+    fbr_put(b, text, strlen(text));
+}
+
+static char *make_report(struct fiber_process *p)
+{
+    struct fbr_buf b;
+    char head[128];
+
+    fbr_buf_init(&b);
+    if (p->pid)
+        snprintf(head, sizeof(head), "%s (pid %lld) ", p->name, (long long)p->pid);
+    else
+        snprintf(head, sizeof(head), "%s ", p->name);
+    fbr_put(&b, head, strlen(head));
+    put_reason(&b, p);
+    if (p->code != 0 && (p->out[0].tail.len || p->out[1].tail.len)) {
+        fbr_put(&b, "; its last lines:", 17);
+        put_tail(&b, &p->out[0]);
+        put_tail(&b, &p->out[1]);
+    }
+    fbr_put_u8(&b, 0);
+    if (b.failed)
+        fbr_buf_fini(&b);
+    return (char *)b.data;
+}
+
+static void end(struct fiber_process *p)
+{
+    struct fbr_runtime *rt = p->rt;
+    struct fbr_conn *conn = p->conn;
+    uint64_t one = 1;
+
+    fbr_timer_fini(&p->timer);
+    p->conn = NULL;
+    fbr_conn_close(conn);
+    if (p->handle)
+        p->slot->ops->release(p->slot->backend, p->handle);
+    p->handle = NULL;
+    for (int i = 0; i < 2; i++)
+        if (p->out[i].output)
+            fbr_lines_end(&p->out[i]);
+    pthread_mutex_lock(&rt->lock);
+    if (p->code == FBR_EXIT_UNKNOWN)
+        p->code = p->told_code;
+    p->report = make_report(p);
+    p->state = P_ENDED;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&rt->lock);
+    for (int i = 0; i < 2; i++)
+        fbr_lines_fini(&p->out[i]);
+    fbr_info("%s", p->report ? p->report : p->name);
+    if (write(p->sentinel, &one, sizeof(one)) < 0)
+        fbr_debug("%s: sentinel: %m", p->name);
+    if (p->spec.ops && p->spec.ops->on_end)
+        p->spec.ops->on_end(p->spec.user, p);
+    fbr_link_close(p->link);
+    p->link = NULL;
+    fbr_process_unref(p);
+}
+
+/* Ends a process that never came to life. */
+void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->code = code;
+    pthread_mutex_unlock(&p->rt->lock);
+    set_why(p, why);
+    end(p);
+}
+
+void fbr_job_signal(struct fiber_process *p, int sig)
+{
+    if (p->state == P_ENDED || !p->handle)
+        return;
+    if (sig == SIGKILL)
+        p->killed = true;
+    p->slot->ops->signal(p->slot->backend, p->handle, sig);
+}
+
+static void kill_it(struct fiber_process *p, const char *why)
+{
+    set_why(p, why);
+    set_state(p, P_CLOSING);
+    fbr_job_signal(p, SIGKILL);
+    set_timer(p, EXIT_AFTER_KILL_MS);
+}
+
+static void on_time(void *arg)
+{
+    struct fiber_process *p = arg;
+    char why[256];
+
+    switch (p->state) {
+    case P_STARTING:
+        snprintf(why, sizeof(why), "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
+                 p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
+        p->told_code = CANNOT_START;
+        kill_it(p, why);
+        break;
+    case P_CLOSING:
+        if (p->exited || p->killed) /* both witnesses had their time */
+            end(p);
+        else
+            kill_it(p, "hung up, and its backend says that it runs; killed");
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- The control connection ---- */
+
+static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
+{
+    int32_t code = (int32_t)fbr_get_u32(body);
+    char text[256];
+
+    fbr_get_str(body, text, sizeof(text));
+    if (!fbr_cur_ok(body))
+        return;
+    pthread_mutex_lock(&p->rt->lock);
+    p->told_code = code;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (text[0])
+        set_why(p, text);
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct fiber_process *p = user;
+    uint64_t rtt = fbr_conn_rtt_ns(conn);
+
+    if (rtt) {
+        pthread_mutex_lock(&p->rt->lock);
+        p->rtt = (double)rtt / 1e9;
+        pthread_mutex_unlock(&p->rt->lock);
+    }
+    if (type == FBR_FRAME_EXIT)
+        on_exit_frame(p, body);
+    else if (p->spec.ops && p->spec.ops->on_frame)
+        p->spec.ops->on_frame(p->spec.user, p, type, body);
+}
+
+static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct fiber_process *p = user;
+    char reason[256];
+
+    (void)conn;
+    p->conn = NULL;
+    if (p->exited) {
+        end(p);
+    } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
+        snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
+        kill_it(p, reason);
+    } else {
+        set_state(p, P_CLOSING);
+        set_timer(p, EXIT_AFTER_CONN_MS);
+    }
+}
+
+const struct fbr_conn_ops fbr_job_conn_ops = {.on_frame = on_frame, .on_close = on_conn_close};
+
+/* ---- The backend ---- */
+
+static void on_output(struct fiber_process *p, const struct fbr_job_event *e)
+{
+    struct fbr_lines *l = &p->out[e->stream == 2];
+
+    if (e->len == 0) {
+        fbr_lines_end(l);
+    } else if (fbr_lines_add(l, e->data, e->len) && !p->paused) {
+        p->paused = true;
+        p->slot->ops->pause_output(p->slot->backend, p->handle, 1);
+    }
+}
+
+void fbr_process_resume_output(struct fbr_runtime *rt)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock); /* pause_output takes no lock of ours */
+    DL_FOREACH(rt->processes, p) {
+        if (p->paused && p->handle)
+            p->slot->ops->pause_output(p->slot->backend, p->handle, 0);
+        p->paused = false;
+    }
+    pthread_mutex_unlock(&rt->lock);
+}
+
+static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->code = e->code;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (e->text[0])
+        set_why(p, e->text);
+    p->exited = true;
+    if (p->state == P_STARTING && !p->why[0] && p->told_code == FBR_EXIT_UNKNOWN) {
+        char why[256];
+
+        if (e->code < 0 && e->code != FBR_EXIT_UNKNOWN)
+            snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -e->code, strsignal(-e->code));
+        else
+            snprintf(why, sizeof(why), "exited with code %d before it joined; does its main() call fiber_init() first?", e->code);
+        set_why(p, why);
+    }
+    if (!p->conn) {
+        end(p);
+        return;
+    }
+    set_state(p, P_CLOSING);
+    set_timer(p, CONN_AFTER_EXIT_MS);
+}
+
+void fbr_job_event(void *user, const struct fbr_job_event *e)
+{
+    struct fiber_process *p = user;
+
+    switch (e->type) {
+    case FBR_JOB_PENDING:
+        snprintf(p->pending, sizeof(p->pending), "%s", e->text);
+        break;
+    case FBR_JOB_STARTED:
+        pthread_mutex_lock(&p->rt->lock);
+        snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
+        p->pid = e->pid;
+        pthread_mutex_unlock(&p->rt->lock);
+        break;
+    case FBR_JOB_OUTPUT:
+        on_output(p, e);
+        break;
+    case FBR_JOB_EXITED:
+        on_exited(p, e);
+        break;
+    }
+}
+
+/* ---- Starting ---- */
+
+static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_buf *ticket, struct fbr_error *err)
+{
+    struct fbr_runtime *rt = p->rt;
+    struct fbr_join j = {.me = {FBR_CALLER_JOB, p->id, p->epoch}};
+    struct fbr_listener *l;
+    int rc = fbr_rt_listener(rt, reach, &l, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(j.url, sizeof(j.url), "%s", fbr_listener_url(l));
+    snprintf(j.run_uid, sizeof(j.run_uid), "%s", rt->run_uid);
+    snprintf(j.name, sizeof(j.name), "%s", p->name);
+    if (p->slot->ops->reach == FBR_REACH_HOST)
+        snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
+    memcpy(j.secret, p->secret, sizeof(j.secret));
+    fbr_join_put(&j, rt->config, ticket);
+    fbr_wipe(&j, sizeof(j));
+    return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* Our environment and the job's own additions, which win. NULL without memory. */
+static char **make_env(const char *const *more)
+{
+    size_t n = 0, m = 0, k = 0;
+    char **env;
+
+    while (environ[n])
+        n++;
+    while (more && more[m])
+        m++;
+    env = calloc(n + m + 1, sizeof(*env));
+    for (size_t i = 0; env && i < n; i++) {
+        bool replaced = false;
+
+        for (size_t j = 0; j < m && !replaced; j++) {
+            const char *eq = strchr(more[j], '=');
+
+            replaced = eq && strncmp(environ[i], more[j], (size_t)(eq - more[j]) + 1) == 0;
+        }
+        if (!replaced)
+            env[k++] = environ[i];
+    }
+    for (size_t j = 0; env && j < m; j++)
+        env[k++] = (char *)(uintptr_t)more[j];
+    return env;
+}
+
+static int start(struct fiber_process *p, struct fbr_error *err)
+{
+    static const char *const self[] = {"fiber-worker", NULL};
+    struct fbr_buf ticket;
+    struct fbr_job job = {.name = p->name, .run_uid = p->rt->run_uid, .image = p->job.image, .workdir = p->job.workdir,
+                          .cpus = p->job.cpus, .gpus = p->job.gpus, .memory = p->job.memory, .keep_stdin = p->keep_stdin,
+                          .process = p->id, .epoch = p->epoch};
+    char **env = make_env(p->job.env);
+    int rc = fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
+
+    fbr_buf_init(&ticket);
+    if (rc == 0 && !env)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = put_ticket(p, fbr_rt_reach(p->rt, p->slot->ops), &ticket, err);
+    if (rc == 0) {
+        const char *const *argv = p->job.command ? p->job.command : self;
+
+        job.file = p->job.command ? argv[0] : "/proc/self/exe";
+        job.argv = (char *const *)(uintptr_t)argv;
+        job.env = env;
+        job.ticket = ticket.data;
+        job.ticket_len = ticket.len;
+        for (int i = 0; i < 2; i++)
+            fbr_lines_init(&p->out[i], p->rt->output, i + 1, fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
+        set_timer(p, (uint64_t)p->start_timeout_ms);
+        rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
+    }
+    if (ticket.data)
+        fbr_wipe(ticket.data, ticket.len);
+    fbr_buf_fini(&ticket);
+    free(env);
+    return rc;
+}
+
+void fbr_job_start(void *arg)
+{
+    struct fiber_process *p = arg;
+    struct fbr_error err = {0, ""};
+    char why[256];
+
+    if (start(p, &err) == 0)
+        return;
+    snprintf(why, sizeof(why), "could not be started: %.200s", err.text);
+    fbr_job_fail(p, CANNOT_START, why);
+}

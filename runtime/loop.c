@@ -1,0 +1,275 @@
+/* loop.c - the event loop thread; see loop.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/loop.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct post {
+    struct post *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct fbr_loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    struct post *first, **last; /* under lock */
+    bool closing;               /* under lock: nothing more is taken */
+    void *scratch;
+};
+
+uint64_t fbr_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t fbr_now_ms(void)
+{
+    return fbr_now_ns() / 1000000u;
+}
+
+static void run_posts(struct fbr_loop *l)
+{
+    struct post *p;
+
+    pthread_mutex_lock(&l->lock);
+    p = l->first;
+    l->first = NULL;
+    l->last = &l->first;
+    pthread_mutex_unlock(&l->lock);
+    while (p) {
+        struct post *next = p->next;
+
+        p->fn(p->arg);
+        free(p);
+        p = next;
+    }
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    run_posts(wake->data);
+}
+
+static void close_any(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static void *loop_main(void *arg)
+{
+    struct fbr_loop *l = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-loop");
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    run_posts(l);
+    uv_walk(&l->uv, close_any, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static int thread_start(struct fbr_loop *l)
+{
+    sigset_t all, old;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&l->thread, NULL, loop_main, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
+int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
+{
+    struct fbr_loop *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return fbr_fail(err, -ENOMEM, "event loop: out of memory");
+    l->scratch = malloc(FBR_LOOP_SCRATCH);
+    rc = -ENOMEM;
+    if (!l->scratch)
+        goto fail;
+    pthread_mutex_init(&l->lock, NULL);
+    l->last = &l->first;
+    rc = uv_loop_init(&l->uv);
+    if (rc < 0)
+        goto fail;
+    rc = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (rc < 0)
+        goto fail_loop;
+    l->wake.data = l;
+    rc = thread_start(l);
+    if (rc == 0) {
+        *out = l;
+        return 0;
+    }
+    uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+fail_loop:
+    uv_loop_close(&l->uv);
+fail:
+    free(l->scratch);
+    free(l);
+    return fbr_fail(err, rc, "event loop: %s", fbr_strerror(rc));
+}
+
+static void stop(void *arg)
+{
+    struct fbr_loop *l = arg;
+
+    uv_stop(&l->uv);
+}
+
+void fbr_loop_close(struct fbr_loop *l)
+{
+    if (!l)
+        return;
+    fbr_loop_post(l, stop, l);
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    uv_loop_close(&l->uv);
+    pthread_mutex_destroy(&l->lock);
+    free(l->scratch);
+    free(l);
+}
+
+void *fbr_loop_scratch(struct fbr_loop *l)
+{
+    return l->scratch;
+}
+
+uv_loop_t *fbr_loop_uv(struct fbr_loop *l)
+{
+    return &l->uv;
+}
+
+bool fbr_loop_here(const struct fbr_loop *l)
+{
+    return pthread_equal(l->thread, pthread_self());
+}
+
+int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *), void *arg)
+{
+    struct post *p = malloc(sizeof(*p));
+
+    if (!p)
+        return -ENOMEM;
+    *p = (struct post){.fn = fn, .arg = arg};
+    pthread_mutex_lock(&l->lock);
+    if (l->closing) {
+        pthread_mutex_unlock(&l->lock);
+        free(p);
+        return -ESHUTDOWN;
+    }
+    *l->last = p;
+    l->last = &p->next;
+    uv_async_send(&l->wake);
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+struct call {
+    int (*fn)(void *arg);
+    void *arg;
+    int rc;
+    bool done;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+};
+
+static void run_call(void *arg)
+{
+    struct call *c = arg;
+    int rc = c->fn(c->arg);
+
+    pthread_mutex_lock(&c->lock);
+    c->rc = rc;
+    c->done = true;
+    pthread_cond_signal(&c->cond);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
+{
+    struct call c = {.fn = fn, .arg = arg};
+    int rc;
+
+    if (fbr_loop_here(l))
+        return fn(arg);
+    pthread_mutex_init(&c.lock, NULL);
+    pthread_cond_init(&c.cond, NULL);
+    rc = fbr_loop_post(l, run_call, &c);
+    if (rc == 0) {
+        pthread_mutex_lock(&c.lock);
+        while (!c.done)
+            pthread_cond_wait(&c.cond, &c.lock);
+        pthread_mutex_unlock(&c.lock);
+        rc = c.rc;
+    }
+    pthread_cond_destroy(&c.cond);
+    pthread_mutex_destroy(&c.lock);
+    return rc;
+}
+
+static void on_timer(uv_timer_t *uv)
+{
+    struct fbr_timer *t = uv->data;
+
+    t->fn(t->arg);
+}
+
+int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *), void *arg)
+{
+    t->uv = malloc(sizeof(*t->uv));
+    if (!t->uv)
+        return -ENOMEM;
+    t->fn = fn;
+    t->arg = arg;
+    uv_timer_init(&l->uv, t->uv);
+    t->uv->data = t;
+    return 0;
+}
+
+void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
+{
+    if (!t->uv)
+        return;
+    uv_update_time(t->uv->loop); /* the loop's clock stands still while a callback runs */
+    uv_timer_start(t->uv, on_timer, after_ms, repeat_ms);
+}
+
+void fbr_timer_stop(struct fbr_timer *t)
+{
+    if (t->uv)
+        uv_timer_stop(t->uv);
+}
+
+static void free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void fbr_timer_fini(struct fbr_timer *t)
+{
+    if (!t->uv)
+        return;
+    uv_timer_stop(t->uv);
+    uv_close((uv_handle_t *)t->uv, free_handle);
+    t->uv = NULL;
+}

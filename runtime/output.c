@@ -1,0 +1,233 @@
+/* output.c - whole lines of jobs to our own stdout and stderr; see output.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FULL (4u << 20)
+#define LINE_MAX_HELD (64u << 20) /* a line that is longer than this is passed on in parts */
+#define CLOSE_MS 1000
+
+struct chunk {
+    struct chunk *next;
+    int fd;
+    size_t len;
+    char data[];
+};
+
+struct fbr_output {
+    struct fbr_loop *loop;
+    void (*on_room)(void *user);
+    void *user;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, idle;
+    struct chunk *first, **last; /* under lock, as all below */
+    size_t queued;
+    bool full, stop, writing;
+};
+
+static void write_chunk(const struct chunk *c)
+{
+    size_t at = 0;
+
+    while (at < c->len) {
+        ssize_t n = write(c->fd, c->data + at, c->len - at);
+
+        if (n > 0) {
+            at += (size_t)n;
+        } else if (n < 0 && errno == EAGAIN) { /* somebody made our stdout non-blocking */
+            struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+
+            poll(&p, 1, 1000);
+        } else if (n < 0 && errno != EINTR) {
+            return; /* closed: nobody wants to read it */
+        }
+    }
+}
+
+static void room(void *arg)
+{
+    struct fbr_output *o = arg;
+
+    o->on_room(o->user);
+}
+
+static void *writer_main(void *arg)
+{
+    struct fbr_output *o = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-output");
+    pthread_mutex_lock(&o->lock);
+    while (!o->stop || o->first) {
+        struct chunk *c = o->first;
+
+        if (!c) {
+            pthread_cond_wait(&o->work, &o->lock);
+            continue;
+        }
+        o->first = c->next;
+        if (!o->first)
+            o->last = &o->first;
+        o->writing = true;
+        pthread_mutex_unlock(&o->lock);
+        write_chunk(c);
+        pthread_mutex_lock(&o->lock);
+        o->writing = false;
+        o->queued -= c->len;
+        free(c);
+        if (o->full && o->queued < FULL / 2) {
+            o->full = false;
+            fbr_loop_post(o->loop, room, o);
+        }
+        if (!o->first)
+            pthread_cond_broadcast(&o->idle);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_room)(void *), void *user)
+{
+    struct fbr_output *o = calloc(1, sizeof(*o));
+    sigset_t all, old;
+    int rc;
+
+    if (!o)
+        return -ENOMEM;
+    o->loop = loop;
+    o->on_room = on_room;
+    o->user = user;
+    o->last = &o->first;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->work, NULL);
+    pthread_cond_init(&o->idle, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&o->thread, NULL, writer_main, o);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0) {
+        free(o);
+        return rc;
+    }
+    *out = o;
+    return 0;
+}
+
+void fbr_output_close(struct fbr_output *o)
+{
+    struct timespec until;
+    bool stuck;
+
+    if (!o)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CLOSE_MS / 1000;
+    pthread_mutex_lock(&o->lock);
+    o->stop = true;
+    pthread_cond_signal(&o->work);
+    while ((o->first || o->writing) && pthread_cond_timedwait(&o->idle, &o->lock, &until) == 0)
+        continue;
+    stuck = o->first || o->writing;
+    pthread_mutex_unlock(&o->lock);
+    if (stuck) { /* a reader that does not read may not hold our exit; the thread ends with the process */
+        pthread_detach(o->thread);
+        return;
+    }
+    pthread_join(o->thread, NULL);
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+}
+
+static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b, size_t b_len)
+{
+    size_t t = strlen(tag);
+    struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);
+    bool full;
+
+    if (!c)
+        return false; /* a line is lost rather than the job */
+    *c = (struct chunk){.fd = fd, .len = t + a_len + b_len + 1};
+    memcpy(c->data, tag, t);
+    if (a_len)
+        memcpy(c->data + t, a, a_len);
+    if (b_len)
+        memcpy(c->data + t + a_len, b, b_len);
+    c->data[c->len - 1] = '\n';
+    pthread_mutex_lock(&o->lock);
+    *o->last = c;
+    o->last = &c->next;
+    o->queued += c->len;
+    if (o->queued > FULL)
+        o->full = true;
+    full = o->full;
+    pthread_cond_signal(&o->work);
+    pthread_mutex_unlock(&o->lock);
+    return full;
+}
+
+void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag)
+{
+    memset(l, 0, sizeof(*l));
+    l->output = o;
+    l->fd = fd;
+    if (tag)
+        snprintf(l->tag, sizeof(l->tag), "[%s] ", tag);
+}
+
+void fbr_lines_fini(struct fbr_lines *l)
+{
+    fbr_buf_fini(&l->part);
+    fbr_buf_fini(&l->tail);
+}
+
+static void keep_tail(struct fbr_lines *l, const void *data, size_t len)
+{
+    if (len > FBR_TAIL_MAX) {
+        data = (const char *)data + (len - FBR_TAIL_MAX);
+        len = FBR_TAIL_MAX;
+    }
+    if (l->tail.len + len > 2 * FBR_TAIL_MAX)
+        fbr_buf_consume(&l->tail, l->tail.len - FBR_TAIL_MAX);
+    fbr_put(&l->tail, data, len);
+}
+
+bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len)
+{
+    const char *at = data, *end = at + len;
+    bool full = false;
+
+    keep_tail(l, data, len);
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at));
+
+        if (!nl) {
+            fbr_put(&l->part, at, (size_t)(end - at));
+            if (l->part.len > LINE_MAX_HELD)
+                fbr_lines_end(l);
+            break;
+        }
+        full = push(l->output, l->fd, l->tag, l->part.data, l->part.len, at, (size_t)(nl - at));
+        fbr_buf_clear(&l->part);
+        if (l->part.cap > 65536)
+            fbr_buf_fini(&l->part);
+        at = nl + 1;
+    }
+    return full;
+}
+
+void fbr_lines_end(struct fbr_lines *l)
+{
+    if (l->part.len)
+        push(l->output, l->fd, l->tag, l->part.data, l->part.len, NULL, 0);
+    fbr_buf_clear(&l->part);
+}

@@ -1,0 +1,39 @@
+/* output.h - what jobs print: whole lines on our own stdout and stderr, written by a thread of its own.
+ *
+ * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal or pipe that does not
+ * read holds back the jobs (back-pressure), never the loop.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_OUTPUT_H
+#define FBR_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/buf.h"
+#include "runtime/loop.h"
+
+struct fbr_output;
+
+/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is full. */
+int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user), void *user);
+void fbr_output_close(struct fbr_output *o); /* writes what is queued, for at most a second. NULL is fine */
+
+#define FBR_TAIL_MAX 2048
+
+/* One stream of one job. Loop thread. */
+struct fbr_lines {
+    struct fbr_output *output;
+    int fd;             /* 1 or 2 */
+    char tag[80];       /* in front of each line; "" for none */
+    struct fbr_buf part; /* an unfinished line */
+    struct fbr_buf tail; /* the last lines, for reports */
+};
+
+void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag);
+void fbr_lines_fini(struct fbr_lines *l);
+/* Takes bytes that the job wrote; true: the queue is full, stop reading until on_room. */
+bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len);
+void fbr_lines_end(struct fbr_lines *l); /* the stream is over: an unfinished line gets its newline */
+
+#endif

@@ -1,0 +1,521 @@
+/* process.c - handles of job-backed processes: what programs call; job.c has their life and death.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/fnref.h"
+#include "runtime/log.h"
+#include "runtime/process_priv.h"
+
+enum { START_FN = 1, START_WORK = 2 }; /* child.c reads them */
+
+void fbr_process_ref(struct fiber_process *p)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->refs++;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+static void destroy(struct fiber_process *p)
+{
+    if (p->sentinel >= 0)
+        close(p->sentinel);
+    fbr_buf_fini(&p->start);
+    fbr_buf_fini(&p->strings);
+    fbr_wipe(p->secret, sizeof(p->secret));
+    pthread_cond_destroy(&p->changed);
+    free(p->report);
+    free(p);
+}
+
+void fbr_process_unref(struct fiber_process *p)
+{
+    struct fbr_runtime *rt = p->rt;
+    bool last;
+
+    pthread_mutex_lock(&rt->lock);
+    last = --p->refs == 0;
+    if (last)
+        DL_DELETE(rt->processes, p);
+    pthread_mutex_unlock(&rt->lock);
+    if (last)
+        destroy(p);
+}
+
+/* ---- Starting ---- */
+
+static const char *keep_string(struct fbr_buf *b, const char *s)
+{
+    size_t at = b->len;
+
+    if (!s)
+        return NULL;
+    fbr_put(b, s, strlen(s) + 1);
+    return (const char *)(uintptr_t)(at + 1); /* an offset, until the buffer stands still */
+}
+
+static const char *settle(const struct fbr_buf *b, const char *offset)
+{
+    return offset ? (const char *)b->data + ((uintptr_t)offset - 1) : NULL;
+}
+
+static size_t count(const char *const *list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+/* A NULL-terminated list: its pointers first (offsets until settled), then its strings. */
+static size_t keep_list(struct fbr_buf *b, const char *const *list)
+{
+    size_t n = count(list), at;
+
+    while (b->len % sizeof(char *))
+        fbr_put_u8(b, 0);
+    at = b->len;
+    if (!list || !fbr_buf_extend(b, (n + 1) * sizeof(char *)))
+        return 0;
+    for (size_t i = 0; i <= n; i++) {
+        const char *s = keep_string(b, list[i]);
+
+        if (!b->failed)
+            memcpy(b->data + at + i * sizeof(s), &s, sizeof(s));
+    }
+    return at + 1;
+}
+
+static const char *const *settle_list(struct fbr_buf *b, size_t at)
+{
+    const char **list;
+
+    if (!at)
+        return NULL;
+    list = (const char **)(void *)(b->data + at - 1);
+    for (size_t i = 0; list[i]; i++)
+        list[i] = settle(b, list[i]);
+    return list;
+}
+
+/* The caller's jobspec is valid during the call only: copies it. */
+static int keep_job(struct fiber_process *p, const struct fiber_jobspec *job)
+{
+    struct fbr_buf *b = &p->strings;
+    const char *image = keep_string(b, job->image), *workdir = keep_string(b, job->workdir);
+    size_t command = keep_list(b, job->command), env = keep_list(b, job->env);
+
+    if (b->failed)
+        return -ENOMEM;
+    p->job = *job;
+    p->job.name = p->name;
+    p->job.image = settle(b, image);
+    p->job.workdir = settle(b, workdir);
+    p->job.command = settle_list(b, command);
+    p->job.env = settle_list(b, env);
+    return 0;
+}
+
+static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+{
+    struct fbr_fnref ref;
+    int rc;
+
+    fbr_put_u8(&p->start, spec->fn ? START_FN : START_WORK);
+    if (spec->fn) {
+        rc = fbr_fnref_make(&ref, (void (*)(void))spec->fn, err);
+        if (rc < 0)
+            return fbr_wrap(err, "%s: its function cannot travel", p->name);
+        fbr_fnref_put(&p->start, &ref);
+    }
+    fbr_put_u64(&p->start, spec->len);
+    fbr_put(&p->start, spec->arg, spec->len);
+    if (p->start.failed || p->start.len > FBR_FRAME_MAX - 1024)
+        return fbr_fail(err, p->start.failed ? -ENOMEM : -EMSGSIZE,
+                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe", p->name, spec->len);
+    return 0;
+}
+
+static bool name_is_good(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && n < FBR_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+}
+
+static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+{
+    static const struct fiber_process_options none = {.size = sizeof(none)};
+    const struct fiber_process_options *o = spec->options ? spec->options : &none;
+    int rc;
+
+    if (o->size != sizeof(*o))
+        return fbr_fail(err, -EINVAL, "process options: size is %zu, not sizeof(struct fiber_process_options)", o->size);
+    if (o->job.name && !name_is_good(o->job.name))
+        return fbr_fail(err, -EINVAL, "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .", o->job.name,
+                        FBR_NAME_MAX - 1);
+    if (o->job.cpus < 0 || o->job.gpus < 0)
+        return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
+    if (o->job.name)
+        snprintf(p->name, sizeof(p->name), "%s", o->job.name);
+    else
+        snprintf(p->name, sizeof(p->name), "%.40s-%llu", spec->prefix ? spec->prefix : "process", (unsigned long long)p->id);
+    if (o->backend)
+        snprintf(p->backend_name, sizeof(p->backend_name), "%s", o->backend);
+    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms : fbr_config_ms(p->rt->config, "start_timeout");
+    p->keep_stdin = o->keep_stdin;
+    p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->sentinel < 0)
+        return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name, fbr_strerror(errno));
+    rc = keep_job(p, &o->job);
+    if (rc == 0)
+        rc = fbr_ticket(p->rt->key, p->rt->run_uid, p->id, p->epoch, p->secret);
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc)) : put_start(p, spec, err);
+}
+
+static int create(struct fiber_process **out, const struct fbr_process_spec *spec, struct fbr_error *err)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fiber_process *p;
+    int rc;
+
+    if (!rt)
+        return -EPERM; /* kept already */
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return fbr_fail(err, -ENOMEM, "process: out of memory");
+    p->rt = rt;
+    p->spec = *spec;
+    p->sentinel = -1;
+    p->refs = 2; /* the handle's and the job's */
+    p->handle_open = true;
+    p->told_code = FBR_EXIT_UNKNOWN;
+    fbr_cond_init(&p->changed);
+    pthread_mutex_lock(&rt->lock);
+    p->id = ++rt->next_process;
+    pthread_mutex_unlock(&rt->lock);
+    rc = set_up(p, spec, err);
+    if (rc < 0) {
+        destroy(p);
+        return rc;
+    }
+    pthread_mutex_lock(&rt->lock);
+    DL_APPEND(rt->processes, p);
+    pthread_mutex_unlock(&rt->lock);
+    *out = p;
+    return 0;
+}
+
+int fbr_process_start(struct fiber_process **out, const struct fbr_process_spec *spec)
+{
+    struct fbr_error err = {0, ""};
+    struct fiber_process *p = NULL;
+    int rc = create(&p, spec, &err);
+
+    if (rc < 0)
+        return err.code ? fbr_keep_error(&err) : rc;
+    *out = p; /* before the start, whose callbacks may look for it */
+    rc = fbr_loop_post(p->rt->loop, fbr_job_start, p);
+    if (rc < 0) {
+        *out = NULL;
+        fbr_process_unref(p);
+        fbr_process_unref(p);
+        return fbr_keep(rc, "process: %s", fbr_strerror(rc));
+    }
+    return 0;
+}
+
+int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg, size_t len,
+                        const struct fiber_process_options *opts)
+{
+    struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .options = opts};
+
+    if (!p || !fn || (!arg && len))
+        return fbr_keep(-EINVAL, "fiber_process_start: needs a place for the handle, a function, and bytes for its length");
+    return fbr_process_start(p, &spec);
+}
+
+int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len, const struct fiber_process_options *opts)
+{
+    struct fbr_process_spec spec = {.arg = work, .len = len, .options = opts};
+
+    if (!p || (!work && len) || !opts || !opts->job.command)
+        return fbr_keep(-EINVAL, "fiber_process_start_work: needs a place for the handle, the work, and job.command");
+    return fbr_process_start(p, &spec);
+}
+
+/* ---- Asking ---- */
+
+static enum process_state state_of(struct fiber_process *p)
+{
+    enum process_state s;
+
+    pthread_mutex_lock(&p->rt->lock);
+    s = p->state;
+    pthread_mutex_unlock(&p->rt->lock);
+    return s;
+}
+
+int fiber_process_join(struct fiber_process *p, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    if (fbr_loop_here(p->rt->loop))
+        return fbr_keep(-EDEADLK, "fiber_process_join: not from a callback");
+    pthread_mutex_lock(&p->rt->lock);
+    while (p->state != P_ENDED && rc == 0)
+        rc = fbr_cond_wait(&p->changed, &p->rt->lock, deadline);
+    if (p->state == P_ENDED)
+        rc = 0;
+    pthread_mutex_unlock(&p->rt->lock);
+    return rc < 0 ? fbr_keep(rc, "%s still lives after %d ms", p->name, timeout_ms) : 0;
+}
+
+struct signal_post {
+    struct fiber_process *p;
+    int sig;
+    char why[200];
+};
+
+static void run_signal(void *arg)
+{
+    struct signal_post *s = arg;
+
+    pthread_mutex_lock(&s->p->rt->lock);
+    if (s->why[0] && !s->p->why[0])
+        snprintf(s->p->why, sizeof(s->p->why), "%s", s->why);
+    pthread_mutex_unlock(&s->p->rt->lock);
+    fbr_job_signal(s->p, s->sig);
+    fbr_process_unref(s->p);
+    free(s);
+}
+
+static int post_signal(struct fiber_process *p, int sig, const char *why)
+{
+    struct signal_post *s;
+    int rc;
+
+    if (state_of(p) == P_ENDED)
+        return 0;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return fbr_keep(-ENOMEM, "%s: out of memory", p->name);
+    s->p = p;
+    s->sig = sig;
+    snprintf(s->why, sizeof(s->why), "%s", why);
+    fbr_process_ref(p);
+    rc = fbr_loop_post(p->rt->loop, run_signal, s);
+    if (rc < 0) {
+        fbr_process_unref(p);
+        free(s);
+    }
+    return rc;
+}
+
+int fiber_process_terminate(struct fiber_process *p)
+{
+    return post_signal(p, SIGTERM, "");
+}
+
+int fiber_process_kill(struct fiber_process *p)
+{
+    return post_signal(p, SIGKILL, "");
+}
+
+int fbr_process_give_up(struct fiber_process *p, const char *why)
+{
+    return post_signal(p, SIGKILL, why);
+}
+
+int fiber_process_is_alive(struct fiber_process *p)
+{
+    return state_of(p) != P_ENDED;
+}
+
+int fiber_process_exitcode(struct fiber_process *p, int *code)
+{
+    int32_t c;
+
+    if (state_of(p) != P_ENDED)
+        return -EAGAIN;
+    pthread_mutex_lock(&p->rt->lock);
+    c = p->code;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (c == FBR_EXIT_UNKNOWN)
+        return -ENODATA;
+    *code = c;
+    return 0;
+}
+
+int64_t fiber_process_pid(struct fiber_process *p)
+{
+    int64_t pid;
+
+    pthread_mutex_lock(&p->rt->lock);
+    pid = p->pid;
+    pthread_mutex_unlock(&p->rt->lock);
+    return pid;
+}
+
+const char *fiber_process_name(struct fiber_process *p)
+{
+    return p->name;
+}
+
+const char *fiber_process_job(struct fiber_process *p)
+{
+    return state_of(p) == P_STARTING ? "" : p->job_id;
+}
+
+const char *fiber_process_report(struct fiber_process *p)
+{
+    const char *report;
+
+    pthread_mutex_lock(&p->rt->lock);
+    report = p->state == P_ENDED && p->report ? p->report : "";
+    pthread_mutex_unlock(&p->rt->lock);
+    return report;
+}
+
+int fiber_process_sentinel(struct fiber_process *p)
+{
+    return p->sentinel;
+}
+
+void fiber_process_close(struct fiber_process *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->rt->lock);
+    p->handle_open = false;
+    pthread_mutex_unlock(&p->rt->lock);
+    fbr_process_unref(p);
+}
+
+int fiber_active_children(struct fiber_process **out, int max)
+{
+    struct fbr_runtime *rt = fbr_rt_peek();
+    struct fiber_process *p;
+    int n = 0, listed = 0;
+
+    if (!rt)
+        return 0;
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p) {
+        if (p->state == P_ENDED)
+            continue;
+        n++;
+        if (out && listed < max && p->handle_open)
+            out[listed++] = p;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    return n;
+}
+
+/* ---- For the rest of Fiber ---- */
+
+uint64_t fbr_process_id(const struct fiber_process *p)
+{
+    return p->id;
+}
+
+struct fbr_link *fbr_process_link(struct fiber_process *p)
+{
+    return p->link;
+}
+
+double fbr_process_rtt(struct fiber_process *p)
+{
+    double rtt;
+
+    pthread_mutex_lock(&p->rt->lock);
+    rtt = p->rtt;
+    pthread_mutex_unlock(&p->rt->lock);
+    return rtt;
+}
+
+struct frame_post {
+    struct fiber_process *p;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+static void run_frame(void *arg)
+{
+    struct frame_post *f = arg;
+
+    if (f->p->conn)
+        fbr_conn_send(f->p->conn, f->type, f->body, f->len);
+    fbr_process_unref(f->p);
+    free(f);
+}
+
+int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
+{
+    struct frame_post *f;
+    int rc;
+
+    if (body->failed)
+        return -ENOMEM;
+    f = malloc(sizeof(*f) + body->len);
+    if (!f)
+        return -ENOMEM;
+    *f = (struct frame_post){.p = p, .type = type, .len = body->len};
+    if (body->len)
+        memcpy(f->body, body->data, body->len);
+    fbr_process_ref(p);
+    rc = fbr_loop_post(p->rt->loop, run_frame, f);
+    if (rc < 0) {
+        fbr_process_unref(p);
+        free(f);
+    }
+    return rc;
+}
+
+/* Kills what lives and waits for its end: at the end of the process. */
+void fbr_process_end_all(struct fbr_runtime *rt)
+{
+    uint64_t deadline = fbr_now_ms() + 5000;
+    struct fiber_process *p;
+    bool alive = true;
+
+    while (alive && fbr_now_ms() < deadline) {
+        struct fiber_process *found = NULL;
+
+        alive = false;
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p) {
+            if (p->state == P_ENDED)
+                continue;
+            alive = true;
+            if (!p->doomed) {
+                p->doomed = true;
+                p->refs++;
+                found = p;
+                break;
+            }
+        }
+        if (alive && !found) {
+            DL_FOREACH(rt->processes, p)
+                if (p->state != P_ENDED)
+                    break;
+            fbr_cond_wait(&p->changed, &rt->lock, fbr_now_ms() + 100);
+        }
+        pthread_mutex_unlock(&rt->lock);
+        if (found) {
+            fbr_process_give_up(found, "");
+            fbr_process_unref(found);
+        }
+    }
+}

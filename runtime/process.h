@@ -1,0 +1,42 @@
+/* process.h - job-backed processes, for the other parts of Fiber (fiber.h has what a program sees).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PROCESS_H
+#define FBR_PROCESS_H
+
+#include "runtime/runtime.h"
+
+/* What happens to a process, on the loop thread. Any may be NULL. */
+struct fbr_process_ops {
+    void (*on_joined)(void *user, struct fiber_process *p);
+    void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
+    /* It has ended, or could not start; the last one. fiber_process_exitcode and _report have the details. */
+    void (*on_end)(void *user, struct fiber_process *p);
+};
+
+struct fbr_process_spec {
+    fiber_process_fn fn; /* NULL: `arg` is work for a program of its own */
+    const void *arg;
+    size_t len;
+    const char *prefix;  /* names without a name of their own: "worker" gives worker-7 */
+    const struct fiber_process_options *options;
+    const struct fbr_process_ops *ops;
+    void *user;
+    const struct fbr_link_ops *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
+};
+
+int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *spec);
+uint64_t fbr_process_id(const struct fiber_process *p);
+/* To the child, on the control channel. Any thread; frames of one thread keep their order. */
+int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
+struct fbr_link *fbr_process_link(struct fiber_process *p); /* NULL before on_joined; the process's own, closed with it */
+double fbr_process_rtt(struct fiber_process *p);            /* seconds, of the last heartbeat. Any thread */
+bool fbr_process_killed_by_us(struct fiber_process *p);
+/* Kills it for a reason that its report will give. Any thread. */
+int fbr_process_give_up(struct fiber_process *p, const char *why);
+/* What backends call with a process as the job's user (backend.h). Loop thread. */
+void fbr_job_event(void *process, const struct fbr_job_event *event);
+/* Loop thread: more output may be read. */
+void fbr_process_resume_output(struct fbr_runtime *rt);
+
+#endif

@@ -1,0 +1,73 @@
+/* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
+ *
+ * Life of a process. Events come from two witnesses, the control connection and the backend; death needs both, or one and
+ * a time in which the other should have spoken:
+ *
+ *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
+ *     joined         -> JOINED      refused                     refused
+ *     conn closed    -              -> CLOSING (2 s, then KILL)  -> ENDED if the backend has spoken
+ *     conn silent    -              kill, -> CLOSING
+ *     exited         -> ENDED       -> CLOSING (200 ms)          -> ENDED
+ *     start timeout  kill, CLOSING  -                           -
+ *     time is over   -              -                           first kill, then -> ENDED (how: unknown)
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PROCESS_PRIV_H
+#define FBR_PROCESS_PRIV_H
+
+#include "runtime/output.h"
+#include "runtime/process.h"
+#include "runtime/ticket.h"
+
+enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
+
+struct fiber_process {
+    struct fiber_process *next, *prev; /* rt->processes, under its lock */
+    struct fbr_runtime *rt;
+    int refs; /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
+    bool handle_open, doomed;
+
+    uint64_t id;
+    uint32_t epoch;
+    char name[FBR_NAME_MAX];
+    struct fbr_process_spec spec; /* only ops, user, link are used after the start */
+    uint8_t secret[FBR_KEY_SIZE];
+    struct fbr_buf start; /* the START frame, until it is sent */
+    struct fiber_jobspec job; /* owned copies, until started */
+    struct fbr_buf strings;   /* what they point into */
+    int start_timeout_ms, keep_stdin;
+    char backend_name[32];
+
+    /* Loop thread. */
+    struct fbr_backend_slot *slot;
+    void *handle;
+    struct fbr_conn *conn;
+    struct fbr_link *link;
+    struct fbr_timer timer;
+    struct fbr_lines out[2];
+    bool exited, killed, paused;
+    char pending[160]; /* why it does not run yet, in the backend's words */
+
+    /* Under rt->lock. */
+    enum process_state state;
+    pthread_cond_t changed;
+    int sentinel;
+    int32_t code; /* exit code, -signal, FBR_EXIT_UNKNOWN */
+    int32_t told_code; /* what it said itself in its EXIT frame */
+    char job_id[80];
+    int64_t pid;
+    char why[256]; /* a reason that we know better than the code does */
+    char *report;
+    double rtt;
+};
+
+/* job.c, loop thread. */
+void fbr_job_start(void *process);
+void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
+void fbr_job_signal(struct fiber_process *p, int sig);
+extern const struct fbr_conn_ops fbr_job_conn_ops;
+
+void fbr_process_ref(struct fiber_process *p);
+void fbr_process_unref(struct fiber_process *p);
+
+#endif

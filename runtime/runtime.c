@@ -1,0 +1,418 @@
+/* runtime.c - the context of a process: fiber_init, what is opened when, and the end; see runtime.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include "runtime/child.h"
+#include "runtime/log.h"
+#include "runtime/output.h"
+#include "runtime/process.h"
+
+static struct fbr_runtime *the_runtime;
+
+/* ---- Small things that everybody needs ---- */
+
+void fbr_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t a;
+
+    pthread_condattr_init(&a);
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &a);
+    pthread_condattr_destroy(&a);
+}
+
+int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
+{
+    struct timespec t = {(time_t)(deadline / 1000), (long)(deadline % 1000) * 1000000};
+
+    if (deadline == UINT64_MAX)
+        return -pthread_cond_wait(cond, lock);
+    return -pthread_cond_timedwait(cond, lock, &t);
+}
+
+const char *fiber_version(void)
+{
+    return "0.1.0";
+}
+
+void fiber_bytes_free(struct fiber_bytes *bytes)
+{
+    if (!bytes)
+        return;
+    free(bytes->data);
+    bytes->data = NULL;
+    bytes->len = 0;
+}
+
+/* ---- What is opened when first needed ---- */
+
+static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+{
+    struct fbr_runtime *rt = user;
+
+    if (who->kind == FBR_CALLER_JOB)
+        return fbr_process_secret(rt, who, secret);
+    if (who->kind != FBR_CALLER_PEER || !rt->admit_peer)
+        return -EACCES;
+    memcpy(secret, rt->peer_key, FBR_KEY_SIZE);
+    return 0;
+}
+
+static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    struct fbr_runtime *rt = user;
+
+    return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn) : rt->admit_peer(rt, who, conn);
+}
+
+static const char *bind_address(struct fbr_runtime *rt)
+{
+    const char *bind = fbr_config_str(rt->config, "bind");
+
+    return bind[0] ? bind : "127.0.0.1";
+}
+
+int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err)
+{
+    const struct fbr_door door = {door_secret, door_admit, rt};
+    char url[FBR_URL_MAX];
+    int rc = 0;
+
+    if (!rt->listener[reach]) {
+        if (reach == FBR_REACH_HOST)
+            snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
+        else
+            snprintf(url, sizeof(url), "tcp://%.80s:0", bind_address(rt));
+        rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err);
+    }
+    *l = rt->listener[reach];
+    return rc;
+}
+
+/* nanomsg does not tell which port it got, so one is found for it. */
+static int free_port(const char *address)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
+
+    inet_pton(AF_INET, address, &a.sin_addr);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && getsockname(fd, (struct sockaddr *)&a, &len) == 0)
+        port = ntohs(a.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_error *err)
+{
+    size_t limit = fbr_config_size(rt->config, "max_message");
+    char *url = rt->hub_url[reach];
+    int rc = -EADDRINUSE;
+
+    if (reach == FBR_REACH_HOST) {
+        snprintf(url, FBR_URL_MAX, "ipc://%s/d", rt->dir.own);
+        return fbr_hub_open(&rt->hub[reach], url, limit, err);
+    }
+    for (int i = 0; i < 16 && rc == -EADDRINUSE; i++) { /* somebody may take the port in between */
+        snprintf(url, FBR_URL_MAX, "tcp://%.80s:%d", bind_address(rt), free_port(bind_address(rt)));
+        rc = fbr_hub_open(&rt->hub[reach], url, limit, err);
+    }
+    return rc;
+}
+
+int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url, struct fbr_error *err)
+{
+    int rc = rt->hub[reach] ? 0 : open_hub(rt, reach, err);
+
+    *h = rt->hub[reach];
+    *url = rt->hub_url[reach];
+    return rc;
+}
+
+enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops)
+{
+    return strcmp(fbr_config_str(rt->config, "transport"), "tcp") == 0 ? FBR_REACH_TCP : ops->reach;
+}
+
+int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out, struct fbr_error *err)
+{
+    const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event};
+    struct fbr_backend_slot *s;
+    const struct fbr_backend_ops *ops;
+    int rc;
+
+    if (!name)
+        name = fbr_config_str(rt->config, "backend");
+    if (strcmp(name, "auto") == 0)
+        name = "local";
+    for (s = rt->backends; s; s = s->next)
+        if (strcmp(s->ops->name, name) == 0) {
+            *out = s;
+            return 0;
+        }
+    ops = fbr_backend_find(name, err);
+    if (!ops)
+        return -ENOENT;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    s->ops = ops;
+    rc = ops->open(&s->backend, &env, err);
+    if (rc < 0) {
+        free(s);
+        return fbr_wrap(err, "backend %s", name);
+    }
+    s->next = rt->backends;
+    rt->backends = s;
+    *out = s;
+    return 0;
+}
+
+/* ---- Birth ---- */
+
+static void on_output_room(void *user)
+{
+    fbr_process_resume_output(user);
+}
+
+/* Many children are many descriptors: uses what the hard limit allows. Children get ours, as theirs may have children. */
+static void raise_fd_limit(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+/* Under rt->lock: loop, directory, output. `root`: of the run, in a child. */
+static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err)
+{
+    const char *base = fbr_config_str(rt->config, "run_dir");
+    int rc;
+
+    if (rt->started)
+        return 0;
+    signal(SIGPIPE, SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
+    raise_fd_limit();
+    rc = root ? fbr_rundir_join(&rt->dir, root, base, err) : fbr_rundir_create(&rt->dir, base, err);
+    if (rc == 0)
+        rc = fbr_loop_open(&rt->loop, err);
+    if (rc == 0)
+        rc = fbr_output_open(&rt->output, rt->loop, on_output_room, rt);
+    if (rc == 0)
+        rc = fbr_random(rt->key, sizeof(rt->key));
+    if (rc == 0)
+        rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
+    rt->started = rc == 0;
+    return rc < 0 && err && !err->code ? fbr_fail(err, rc, "start: %s", fbr_strerror(rc)) : rc;
+}
+
+static int new_runtime(struct fbr_error *err)
+{
+    struct fbr_runtime *rt = calloc(1, sizeof(*rt));
+    uint8_t uid[16];
+    int rc;
+
+    if (!rt)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    pthread_mutex_init(&rt->lock, NULL);
+    rt->pid = getpid();
+    rc = fbr_random(uid, sizeof(uid));
+    if (rc == 0)
+        rc = fbr_random(&rt->self, sizeof(rt->self));
+    for (size_t i = 0; i < sizeof(uid); i++)
+        snprintf(rt->run_uid + 2 * i, 3, "%02x", uid[i]);
+    if (rc < 0) {
+        free(rt);
+        return fbr_fail(err, rc, "no random bytes: %s", fbr_strerror(rc));
+    }
+    the_runtime = rt;
+    return 0;
+}
+
+static void apply_log_level(struct fbr_runtime *rt)
+{
+    int level = fbr_log_level_named(fbr_config_str(rt->config, "log_level"));
+
+    if (level >= 0)
+        fbr_log_level((enum fbr_log_level)level);
+}
+
+static int become_child(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
+{
+    int rc;
+
+    snprintf(rt->run_uid, sizeof(rt->run_uid), "%s", join->run_uid);
+    pthread_mutex_lock(&rt->lock);
+    rc = start(rt, join->root, err);
+    pthread_mutex_unlock(&rt->lock);
+    return rc < 0 ? rc : fbr_child_join(rt, join, err);
+}
+
+int fiber_init(int *argc, char ***argv)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_join join;
+    struct fbr_runtime *rt;
+    int rc;
+
+    (void)argc; /* for options of ours, should there be any */
+    (void)argv;
+    if (the_runtime)
+        return the_runtime->pid == getpid() ? the_runtime->child != NULL
+                                            : fbr_keep(-EPERM, "fiber_init: this is a fork() child; start processes by Fiber");
+    rc = new_runtime(&err);
+    if (rc < 0)
+        return fbr_keep_error(&err);
+    rt = the_runtime;
+    atexit(fiber_fini);
+    rc = fbr_join_take(&join, &rt->config, &err);
+    if (rc == 1) {
+        rc = fbr_config_load(&rt->config, &err);
+        if (rc < 0) {
+            free(rt);
+            the_runtime = NULL;
+            return fbr_keep_error(&err);
+        }
+        apply_log_level(rt);
+        return 0;
+    }
+    if (rc == 0) {
+        apply_log_level(rt);
+        rc = become_child(rt, &join, &err);
+        fbr_wipe(&join, sizeof(join));
+    }
+    if (rc < 0) {
+        fbr_log_error("%s", err.text);
+        _exit(125);
+    }
+    fbr_child_run(rt);
+    return 1;
+}
+
+/* ---- Access ---- */
+
+struct fbr_runtime *fbr_rt_peek(void)
+{
+    return the_runtime && the_runtime->started && the_runtime->pid == getpid() ? the_runtime : NULL;
+}
+
+struct fbr_runtime *fbr_rt(void)
+{
+    struct fbr_runtime *rt = the_runtime;
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    if (!rt) {
+        fbr_keep(-EPERM, "fiber_init() has not been called");
+        return NULL;
+    }
+    if (rt->pid != getpid()) {
+        fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+        return NULL;
+    }
+    pthread_mutex_lock(&rt->lock);
+    rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already") : start(rt, NULL, &err);
+    pthread_mutex_unlock(&rt->lock);
+    if (rc < 0) {
+        fbr_keep_error(&err);
+        return NULL;
+    }
+    return rt;
+}
+
+int fiber_config_set(const char *key, const char *value)
+{
+    struct fbr_error err = {0, ""};
+
+    if (!the_runtime)
+        return fbr_keep(-EPERM, "fiber_config_set: fiber_init() has not been called");
+    if (!key || !value)
+        return fbr_keep(-EINVAL, "fiber_config_set: needs a key and a value");
+    if (fbr_config_set(the_runtime->config, key, value, "fiber_config_set", &err) < 0)
+        return fbr_keep_error(&err);
+    apply_log_level(the_runtime);
+    return 0;
+}
+
+const char *fiber_process_self(void)
+{
+    return the_runtime && the_runtime->child ? fbr_child_name(the_runtime->child) : "main";
+}
+
+int fiber_process_is_child(void)
+{
+    return the_runtime && the_runtime->child;
+}
+
+int fiber_process_work(const void **work, size_t *len)
+{
+    if (!the_runtime || !the_runtime->child)
+        return fbr_keep(-ENODATA, "fiber_process_work: this process was not started by another one");
+    if (fbr_child_work(the_runtime->child, work, len) < 0)
+        return fbr_keep(-ENODATA, "fiber_process_work: this process runs a function");
+    return 0;
+}
+
+/* ---- Death ---- */
+
+static int close_engines(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+
+    while (rt->backends) {
+        struct fbr_backend_slot *s = rt->backends;
+
+        rt->backends = s->next;
+        s->ops->close(s->backend);
+        free(s);
+    }
+    for (int i = 0; i < 2; i++) {
+        fbr_listener_close(rt->listener[i]);
+        rt->listener[i] = NULL;
+    }
+    return 0;
+}
+
+void fiber_fini(void)
+{
+    struct fbr_runtime *rt = the_runtime;
+
+    if (!rt || rt->pid != getpid() || rt->finished)
+        return;
+    if (!rt->started) {
+        rt->finished = true;
+        return;
+    }
+    if (rt->close_share)
+        rt->close_share(rt);
+    fbr_process_end_all(rt);
+    pthread_mutex_lock(&rt->lock);
+    rt->finished = true;
+    pthread_mutex_unlock(&rt->lock);
+    fbr_loop_call(rt->loop, close_engines, rt);
+    fbr_output_close(rt->output);
+    for (int i = 0; i < 2; i++)
+        fbr_hub_close(rt->hub[i]);
+    fbr_child_close(rt->child);
+    fbr_rundir_remove(&rt->dir);
+    fbr_loop_close(rt->loop);
+    fbr_wipe(rt->key, sizeof(rt->key));
+    fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
+    /* The context itself stays: handles that the program still holds may be closed. */
+}

@@ -1,0 +1,92 @@
+/* runtime.h - the one context of a process that uses Fiber, and how its parts find each other.
+ *
+ * Order of construction (destruction is the reverse): configuration; loop; run directory; then, when first needed, the
+ * listener (control channel), the hub (data channel) and the backends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RUNTIME_H
+#define FBR_RUNTIME_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "fiber.h"
+#include "runtime/backend.h"
+#include "runtime/conn.h"
+#include "runtime/hub.h"
+#include "runtime/rundir.h"
+
+/* Frames of the control channel; docs/wire.md has them byte by byte. */
+enum fbr_frame {
+    FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: what to run */
+    FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
+    FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
+    FBR_FRAME_POOL = 32,              /* pool/wire.h */
+    FBR_FRAME_PEER = 64,              /* share/peer.h */
+};
+
+struct fbr_child;
+struct fbr_output;
+struct fiber_process;
+
+struct fbr_runtime {
+    pthread_mutex_t lock;   /* processes, started */
+    struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct fbr_rundir dir;
+    char run_uid[33];       /* of the whole run: the master's, in hex */
+    uint8_t key[FBR_KEY_SIZE];      /* tickets of our children derive from it */
+    uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
+    uint64_t self;          /* random: tells processes of a run apart */
+    pid_t pid;              /* a forked child is not us */
+    bool started, finished;
+    struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
+    struct fbr_hub *hub[2];
+    char hub_url[2][FBR_URL_MAX];
+    struct fbr_output *output;
+    struct fbr_backend_slot {
+        const struct fbr_backend_ops *ops;
+        struct fbr_backend *backend;
+        struct fbr_backend_slot *next;
+    } *backends;            /* loop thread */
+    struct fiber_process *processes; /* under lock */
+    uint64_t next_process;
+    struct fbr_child *child; /* how we reach our parent; NULL in a master */
+    /* Set by share/: lets in a process that has an address of ours. Loop thread. */
+    int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+    void (*close_share)(struct fbr_runtime *rt); /* set by share/: called first of all at the end */
+    void *share;
+};
+
+/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised, ended, after fork). */
+struct fbr_runtime *fbr_rt(void);
+/* The context without starting it, or NULL. */
+struct fbr_runtime *fbr_rt_peek(void);
+
+/* How processes of this reach call us and our data channel; opened when first asked for. Loop thread. */
+int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err);
+int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url, struct fbr_error *err);
+/* A running backend by name (NULL: as configured). Loop thread. */
+int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot, struct fbr_error *err);
+/* The reach that children of this backend have, with the configuration's transport applied. */
+enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
+
+/* Both ends of a data link derive its keys from their control connection. -ENOTSUP: it needs none. */
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
+
+/* Process doors (process.c). */
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
+int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+void fbr_process_end_all(struct fbr_runtime *rt);
+
+/* Milliseconds left until `deadline` (of fbr_now_ms), for a timeout of -1 always -1. */
+static inline uint64_t fbr_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : fbr_now_ms() + (uint64_t)timeout_ms;
+}
+/* Waits on a condition with CLOCK_MONOTONIC until the deadline: 0 or -ETIMEDOUT. */
+int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
+void fbr_cond_init(pthread_cond_t *cond);
+
+#endif

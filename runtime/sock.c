@@ -1,0 +1,189 @@
+/* sock.c - raw nanomsg sockets; see sock.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/sock.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nanomsg/nn.h>
+#include <nanomsg/reqrep.h>
+
+struct fbr_sock {
+    int s, in_fd, out_fd;
+    struct fbr_route own; /* calling side: the request id that every message carries */
+};
+
+#define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(struct fbr_route)))
+#define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
+
+/* An SP header travels as ancillary data: a size_t with its length, then its bytes (nn_sendmsg(3)). */
+static size_t put_route(void *control, const struct fbr_route *route)
+{
+    struct nn_cmsghdr *c = control;
+    size_t n = route->len;
+
+    c->cmsg_level = PROTO_SP;
+    c->cmsg_type = SP_HDR;
+    c->cmsg_len = NN_CMSG_LEN(sizeof(n) + n);
+    memcpy(NN_CMSG_DATA(c), &n, sizeof(n));
+    memcpy(NN_CMSG_DATA(c) + sizeof(n), route->bytes, n);
+    return NN_CMSG_SPACE(sizeof(n) + n);
+}
+
+static int get_route(const struct nn_msghdr *h, struct fbr_route *route)
+{
+    struct nn_cmsghdr *c = NN_CMSG_FIRSTHDR(h);
+    size_t n;
+
+    while (c && !(c->cmsg_level == PROTO_SP && c->cmsg_type == SP_HDR))
+        c = NN_CMSG_NXTHDR(h, c);
+    if (!c)
+        return -EPROTO;
+    memcpy(&n, NN_CMSG_DATA(c), sizeof(n));
+    if (n > sizeof(route->bytes)) /* a path through devices, which we do not have */
+        return -EPROTO;
+    route->len = (uint8_t)n;
+    memcpy(route->bytes, NN_CMSG_DATA(c) + sizeof(n), n);
+    return 0;
+}
+
+static int set_int(int s, int option, int value)
+{
+    return nn_setsockopt(s, NN_SOL_SOCKET, option, &value, sizeof(value)) < 0 ? -errno : 0;
+}
+
+static int get_fd(int s, int option, int *fd)
+{
+    size_t len = sizeof(*fd);
+
+    return nn_getsockopt(s, NN_SOL_SOCKET, option, fd, &len) < 0 ? -errno : 0;
+}
+
+static int sock_open(struct fbr_sock **out, int protocol, const char *url, int (*attach)(int, const char *),
+                     struct fbr_error *err)
+{
+    struct fbr_sock *s = calloc(1, sizeof(*s));
+    int rc;
+
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    s->s = nn_socket(AF_SP_RAW, protocol);
+    if (s->s < 0) {
+        rc = -errno;
+        free(s);
+        return fbr_fail(err, rc, "data channel: no socket: %s", nn_strerror(-rc));
+    }
+    rc = set_int(s->s, NN_RCVMAXSIZE, FBR_SOCK_MAX);
+    if (rc == 0)
+        rc = set_int(s->s, NN_SNDBUF, BUFFER_SIZE);
+    if (rc == 0)
+        rc = set_int(s->s, NN_RCVBUF, BUFFER_SIZE);
+    if (rc == 0)
+        rc = get_fd(s->s, NN_RCVFD, &s->in_fd);
+    if (rc == 0 && protocol == NN_REQ) {
+        set_int(s->s, NN_RECONNECT_IVL, 10);
+        rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
+    }
+    if (rc == 0 && attach(s->s, url) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        fbr_sock_close(s);
+        return fbr_fail(err, rc, "data channel: %s: %s", url, nn_strerror(-rc));
+    }
+    *out = s;
+    return 0;
+}
+
+int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err)
+{
+    return sock_open(s, NN_REP, url, nn_bind, err);
+}
+
+int fbr_sock_connect(struct fbr_sock **s, const char *url, struct fbr_error *err)
+{
+    uint32_t id = htobe32(0x80000001u); /* the top bit ends the stack of routing ids */
+    int rc = sock_open(s, NN_REQ, url, nn_connect, err);
+
+    if (rc == 0) {
+        (*s)->own.len = sizeof(id);
+        memcpy((*s)->own.bytes, &id, sizeof(id));
+    }
+    return rc;
+}
+
+void fbr_sock_close(struct fbr_sock *s)
+{
+    if (!s)
+        return;
+    nn_close(s->s);
+    free(s);
+}
+
+void *fbr_sock_alloc(size_t len)
+{
+    return nn_allocmsg(len, 0);
+}
+
+void fbr_sock_free(void *msg)
+{
+    if (msg)
+        nn_freemsg(msg);
+}
+
+int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms)
+{
+    union {
+        struct nn_cmsghdr align;
+        uint8_t bytes[CONTROL_SIZE];
+    } control;
+    struct nn_iovec iov = {&msg, NN_MSG};
+    struct nn_msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
+
+    memset(&control, 0, sizeof(control));
+    h.msg_controllen = put_route(&control, route ? route : &s->own);
+    while (nn_sendmsg(s->s, &h, NN_DONTWAIT) < 0) {
+        struct pollfd p = {.fd = s->out_fd, .events = POLLIN};
+
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN || route || timeout_ms == 0)
+            return -errno;
+        if (poll(&p, 1, timeout_ms) == 0)
+            return -EAGAIN;
+    }
+    return 0;
+}
+
+int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len)
+{
+    union {
+        struct nn_cmsghdr align;
+        uint8_t bytes[CONTROL_SIZE];
+    } control;
+    void *body = NULL;
+    struct nn_iovec iov = {&body, NN_MSG};
+    struct nn_msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    int n;
+
+    do
+        n = nn_recvmsg(s->s, &h, NN_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    if (route && get_route(&h, route) < 0) {
+        nn_freemsg(body);
+        return -EPROTO;
+    }
+    *msg = body;
+    *len = (size_t)n;
+    return 0;
+}
+
+int fbr_sock_fd(const struct fbr_sock *s)
+{
+    return s->in_fd;
+}

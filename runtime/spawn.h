@@ -1,0 +1,27 @@
+/* spawn.h - starts a program on this machine by vfork and exec; never a bare fork.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_SPAWN_H
+#define FBR_SPAWN_H
+
+#include <sys/types.h>
+
+#include "runtime/error.h"
+
+#define FBR_SPAWN_FDS 4
+
+struct fbr_spawn {
+    const char *file;        /* path; no search */
+    char *const *argv;       /* NULL-terminated */
+    char *const *env;        /* NULL-terminated, all of it */
+    const char *workdir;     /* NULL: ours */
+    int fds[FBR_SPAWN_FDS];  /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
+    int nfds;                /* at least 3 */
+};
+
+/* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It is killed when the
+ * calling thread ends, so call on the loop thread. On success *pid and *pidfd (close-on-exec) are the caller's. An exec
+ * that fails is an error here, with the reason. */
+int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+/* ticket.c - the ticket that a job gets from its parent; see ticket.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/ticket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC 0x4b544246u /* "FBTK" */
+
+void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
+{
+    fbr_put_u32(b, MAGIC);
+    fbr_put_str(b, j->url);
+    fbr_put_str(b, j->run_uid);
+    fbr_put_str(b, j->name);
+    fbr_put_str(b, j->root);
+    fbr_put_u8(b, j->me.kind);
+    fbr_put_u64(b, j->me.id);
+    fbr_put_u32(b, j->me.epoch);
+    fbr_put(b, j->secret, FBR_KEY_SIZE);
+    fbr_config_put(config, b);
+}
+
+int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len, struct fbr_error *err)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+    uint32_t magic = fbr_get_u32(&c);
+    const void *secret;
+    int rc;
+
+    memset(j, 0, sizeof(*j));
+    fbr_get_str(&c, j->url, sizeof(j->url));
+    fbr_get_str(&c, j->run_uid, sizeof(j->run_uid));
+    fbr_get_str(&c, j->name, sizeof(j->name));
+    fbr_get_str(&c, j->root, sizeof(j->root));
+    j->me.kind = fbr_get_u8(&c);
+    j->me.id = fbr_get_u64(&c);
+    j->me.epoch = fbr_get_u32(&c);
+    secret = fbr_get(&c, FBR_KEY_SIZE);
+    if (!fbr_cur_ok(&c) || magic != MAGIC)
+        return fbr_fail(err, -EBADMSG, "the ticket from the parent is damaged");
+    memcpy(j->secret, secret, FBR_KEY_SIZE);
+    *config = fbr_config_new();
+    if (!*config)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = fbr_config_get(*config, &c, err);
+    if (rc < 0) {
+        fbr_config_free(*config);
+        *config = NULL;
+    }
+    return rc;
+}
+
+/* The file's bytes; the file is emptied, and removed when it has a name. */
+static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
+{
+    const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    ssize_t n = 0;
+
+    if (!path && strncmp(where, "fd:", 3) == 0)
+        fd = atoi(where + 3);
+    else if (fd < 0 && path)
+        fd = open(path, O_RDONLY | O_CLOEXEC); /* a mounted secret is read-only */
+    if (fd < 3)
+        return -EBADF;
+    *len = 0;
+    while (*len < FBR_TICKET_MAX && (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
+        *len += (size_t)n;
+    if (n < 0)
+        n = -errno;
+    if (ftruncate(fd, 0) < 0 && path)
+        n = n < 0 ? n : 0; /* a read-only mount: its engine removes it */
+    if (path)
+        unlink(path);
+    close(fd);
+    return (int)(n < 0 ? n : 0);
+}
+
+int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err)
+{
+    const char *where = getenv(FBR_TICKET_ENV);
+    uint8_t *data;
+    size_t len;
+    int rc;
+
+    if (!where || !where[0])
+        return 1;
+    data = malloc(FBR_TICKET_MAX);
+    if (!data)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = read_and_wipe(where, data, &len);
+    if (rc < 0)
+        fbr_fail(err, rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program that this job started?",
+                 FBR_TICKET_ENV, where, fbr_strerror(rc));
+    else
+        rc = fbr_join_get(j, config, data, len, err);
+    fbr_wipe(data, FBR_TICKET_MAX);
+    free(data);
+    unsetenv(FBR_TICKET_ENV);
+    return rc;
+}

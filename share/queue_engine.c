@@ -1,0 +1,712 @@
+/* queue_engine.c - the decisions of queue_engine.h.
+ *
+ * Every message has a number, `order`, its place among all that were accepted. `queue` is sorted by it at all
+ * times: new messages are the newest, and what comes back from consumers is merged into the front.
+ *
+ * A consumer is in the `line` while it is hungry for more than it has, and is `ahead` while it has more than it
+ * is hungry for (the two exclude each other). While somebody stands in line and somebody else is ahead, those
+ * ahead are recalled, and nothing is assigned before they have answered; so whatever is assigned is the oldest
+ * message that no program has. A peer with an open recall is assigned nothing either: its answer must tell
+ * exactly what it has.
+ *
+ * For the owner's own process messages are not assigned but reserved: `reserved` messages of the queue, no
+ * matter which, are for its threads that were woken.
+ *
+ * `queue` has room for all that is waiting, assigned or parked, so that nothing can fail when messages come
+ * back.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "share/queue_engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+/* Messages in a row that only one consumer read, until it may read ahead. */
+#define SOLE_STREAK 64
+#define RING_MIN 16
+#define RING_SHRINK 1024
+
+struct item {
+    void *data;
+    size_t len;
+    uint64_t order;
+};
+
+struct ring {
+    struct item *items;
+    size_t cap, head, len; /* cap: 0 or a power of two */
+};
+
+struct peer {
+    uint64_t id;
+    uint64_t last;          /* sequence number of the newest that was assigned; `held` ends with it */
+    struct ring held;       /* assigned, not known to be taken */
+    size_t reserved;        /* of peer 0, in place of `held` */
+    size_t hungry, want;
+    bool in_line, is_ahead;
+    bool recalled, late;
+    struct peer *prev, *next; /* in the line, or among those ahead */
+    UT_hash_handle hh;
+};
+
+struct park_key {
+    uint64_t peer, call;
+};
+
+struct park {
+    struct park_key key;
+    void *data;
+    size_t len;
+    struct park *prev, *next;
+    UT_hash_handle hh;
+};
+
+struct fbr_queue_engine {
+    const struct fbr_queue_engine_ops *ops;
+    void *user;
+    size_t max_messages, max_bytes;
+    struct ring queue;
+    uint64_t order;       /* of the next message */
+    size_t held, bytes;   /* assigned messages; bytes of all in queue and held */
+    size_t parked;
+    bool shut, done;      /* done: shut, and the last message was taken */
+    struct park *parks;   /* oldest first */
+    struct park *park_hash;
+    struct peer local;
+    struct peer *peers;   /* hash of the remote consumers */
+    struct peer *line, *ahead;
+    size_t recalls;       /* open and not late */
+    struct peer *sole;    /* who read last */
+    size_t streak;        /* how many messages nobody else read since */
+};
+
+/* ---- rings ------------------------------------------------------------------------------------ */
+
+static struct item *ring_at(const struct ring *r, size_t i)
+{
+    return &r->items[(r->head + i) & (r->cap - 1)];
+}
+
+static int ring_resize(struct ring *r, size_t cap)
+{
+    struct item *items = cap > SIZE_MAX / sizeof(*items) ? NULL : malloc(cap * sizeof(*items));
+
+    if (!items)
+        return -ENOMEM;
+    for (size_t i = 0; i < r->len; i++)
+        items[i] = *ring_at(r, i);
+    free(r->items);
+    r->items = items;
+    r->cap = cap;
+    r->head = 0;
+    return 0;
+}
+
+static int ring_reserve(struct ring *r, size_t n)
+{
+    size_t cap = r->cap ? r->cap : RING_MIN;
+
+    if (n <= r->cap)
+        return 0;
+    while (cap < n)
+        cap *= 2;
+    return ring_resize(r, cap);
+}
+
+static void ring_push(struct ring *r, struct item item)
+{
+    r->items[(r->head + r->len++) & (r->cap - 1)] = item;
+}
+
+static struct item ring_pop(struct ring *r)
+{
+    struct item item = r->items[r->head];
+
+    r->head = (r->head + 1) & (r->cap - 1);
+    r->len--;
+    return item;
+}
+
+/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the room. */
+static void ring_merge(struct ring *into, struct ring *from, size_t n)
+{
+    size_t to = 0, next = n; /* the gap is [to, next) */
+
+    into->head = (into->head - n) & (into->cap - 1);
+    into->len += n;
+    while (to < next) {
+        if (next < into->len && ring_at(into, next)->order < from->items[from->head].order)
+            *ring_at(into, to++) = *ring_at(into, next++);
+        else
+            *ring_at(into, to++) = ring_pop(from);
+    }
+}
+
+/* How many items at the front of r are sorted. */
+static size_t ring_run(const struct ring *r)
+{
+    size_t n = r->len ? 1 : 0;
+
+    while (n < r->len && ring_at(r, n - 1)->order < ring_at(r, n)->order)
+        n++;
+    return n;
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static size_t total(const struct fbr_queue_engine *e)
+{
+    return e->queue.len + e->held;
+}
+
+/* Messages that are nobody's yet. */
+static size_t available(const struct fbr_queue_engine *e)
+{
+    return e->queue.len - e->local.reserved;
+}
+
+static void drop(struct fbr_queue_engine *e, void *data, size_t len)
+{
+    if (e->ops->drop)
+        e->ops->drop(e->user, data, len);
+    else
+        free(data);
+}
+
+static bool has_space(const struct fbr_queue_engine *e)
+{
+    return (!e->max_messages || total(e) < e->max_messages) && (!e->max_bytes || e->bytes < e->max_bytes);
+}
+
+/* The caller has made room in the ring. */
+static void enqueue(struct fbr_queue_engine *e, void *data, size_t len)
+{
+    ring_push(&e->queue, (struct item){data, len, e->order++});
+    e->bytes += len;
+}
+
+/* After messages left the engine: gives memory back, best effort. */
+static void shrink(struct fbr_queue_engine *e)
+{
+    size_t need = total(e) + e->parked;
+
+    if (e->queue.cap > RING_SHRINK && need < e->queue.cap / 8)
+        (void)ring_resize(&e->queue, e->queue.cap / 4);
+}
+
+static void drop_ring(struct fbr_queue_engine *e, struct ring *r)
+{
+    while (r->len) {
+        struct item item = ring_pop(r);
+
+        drop(e, item.data, item.len);
+    }
+    free(r->items);
+}
+
+/* ---- consumers -------------------------------------------------------------------------------- */
+
+static size_t has(const struct peer *p)
+{
+    return p->held.len + p->reserved;
+}
+
+static void set_in_line(struct fbr_queue_engine *e, struct peer *p, bool in)
+{
+    if (p->in_line == in)
+        return;
+    if (in)
+        DL_APPEND(e->line, p);
+    else
+        DL_DELETE(e->line, p);
+    p->in_line = in;
+}
+
+static void set_ahead(struct fbr_queue_engine *e, struct peer *p, bool ahead)
+{
+    if (p->is_ahead == ahead)
+        return;
+    if (ahead)
+        DL_APPEND(e->ahead, p);
+    else
+        DL_DELETE(e->ahead, p);
+    p->is_ahead = ahead;
+}
+
+/* Puts p where it belongs after its numbers changed. */
+static void place(struct fbr_queue_engine *e, struct peer *p)
+{
+    bool ahead = has(p) > p->hungry && !p->late;
+    bool in_line = has(p) < p->hungry && !p->recalled && !e->done;
+
+    if (!ahead)
+        set_ahead(e, p, false);
+    set_in_line(e, p, in_line);
+    if (ahead)
+        set_ahead(e, p, true);
+}
+
+/* p reads: does somebody else, too? */
+static void note_reader(struct fbr_queue_engine *e, struct peer *p)
+{
+    if (e->sole == p)
+        return;
+    e->streak = e->sole ? 0 : SOLE_STREAK;
+    e->sole = p;
+}
+
+/* The consumer that may have one more message without being hungry for it. */
+static struct peer *reads_ahead(const struct fbr_queue_engine *e)
+{
+    struct peer *p = e->sole;
+
+    return p && p->id && e->streak >= SOLE_STREAK && !p->recalled && has(p) < p->want ? p : NULL;
+}
+
+static int assign(struct fbr_queue_engine *e, struct peer *p)
+{
+    struct item item;
+
+    if (p->id && ring_reserve(&p->held, p->held.len + 1) < 0)
+        return -ENOMEM; /* tried again with the next event */
+    note_reader(e, p);
+    e->streak++;
+    set_in_line(e, p, false); /* if it wants more, behind the others */
+    if (!p->id) {
+        p->reserved++;
+        place(e, p);
+        e->ops->wake_local(e->user, false);
+        return 0;
+    }
+    item = ring_pop(&e->queue);
+    ring_push(&p->held, item);
+    e->held++;
+    place(e, p);
+    e->ops->deliver(e->user, p->id, ++p->last, item.data, item.len);
+    return 0;
+}
+
+static void recall(struct fbr_queue_engine *e, struct peer *p)
+{
+    if (p->recalled)
+        return;
+    p->recalled = true;
+    e->recalls++;
+    place(e, p);
+    e->ops->recall(e->user, p->id);
+}
+
+static void recall_ahead(struct fbr_queue_engine *e)
+{
+    struct peer *p;
+
+    DL_FOREACH(e->ahead, p)
+        recall(e, p);
+}
+
+/* Once the queue is shut and empty, all that is left is to learn what was taken. */
+static void recall_all(struct fbr_queue_engine *e)
+{
+    struct peer *p, *tmp;
+
+    HASH_ITER(hh, e->peers, p, tmp) {
+        if (p->held.len)
+            recall(e, p);
+    }
+}
+
+static void end_gets(struct fbr_queue_engine *e)
+{
+    e->done = true;
+    while (e->line) {
+        struct peer *p = e->line;
+
+        set_in_line(e, p, false);
+        if (p->id) {
+            p->hungry = 0;
+            e->ops->eof(e->user, p->id);
+        }
+    }
+    e->ops->wake_local(e->user, true);
+}
+
+static void dispatch(struct fbr_queue_engine *e)
+{
+    for (;;) {
+        struct peer *p = e->line ? e->line : reads_ahead(e);
+
+        if (e->line && e->ahead)
+            recall_ahead(e);
+        if (!p || e->recalls || !available(e))
+            break;
+        if (assign(e, p) < 0)
+            return;
+    }
+    if (e->shut && e->line && !e->queue.len) {
+        if (total(e))
+            recall_all(e);
+        else
+            end_gets(e);
+    }
+}
+
+/* ---- producers -------------------------------------------------------------------------------- */
+
+static void forget_park(struct fbr_queue_engine *e, struct park *w)
+{
+    DL_DELETE(e->parks, w);
+    HASH_DEL(e->park_hash, w);
+    e->parked--;
+    free(w);
+}
+
+/* Lets parked puts in while there is room. */
+static void admit(struct fbr_queue_engine *e)
+{
+    while (e->parks && has_space(e)) {
+        struct park *w = e->parks;
+        struct park_key key = w->key;
+
+        enqueue(e, w->data, w->len);
+        forget_park(e, w);
+        e->ops->put_done(e->user, key.peer, key.call, 0);
+    }
+}
+
+/* After messages left the engine: whether others came in for them. */
+static bool freed(struct fbr_queue_engine *e)
+{
+    shrink(e);
+    if (!e->parks || !has_space(e))
+        return false;
+    admit(e);
+    return true;
+}
+
+static struct park *find_park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call)
+{
+    struct park_key key = {peer, call};
+    struct park *w;
+
+    HASH_FIND(hh, e->park_hash, &key, sizeof(key), w);
+    return w;
+}
+
+static int park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data, size_t len)
+{
+    struct park *w;
+
+    if (find_park(e, peer, call))
+        return -EALREADY;
+    w = calloc(1, sizeof(*w));
+    if (!w)
+        return -ENOMEM;
+    w->key = (struct park_key){peer, call};
+    w->data = data;
+    w->len = len;
+    HASH_ADD(hh, e->park_hash, key, sizeof(w->key), w);
+    if (!w->hh.tbl) {
+        free(w);
+        return -ENOMEM;
+    }
+    DL_APPEND(e->parks, w);
+    e->parked++;
+    return 1;
+}
+
+int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data, size_t len)
+{
+    if (e->shut)
+        return -EPIPE;
+    if (ring_reserve(&e->queue, total(e) + e->parked + 1) < 0)
+        return -ENOMEM;
+    if (e->parks || !has_space(e))
+        return park(e, peer, call, data, len);
+    enqueue(e, data, len);
+    if (e->line || e->sole != &e->local)
+        dispatch(e);
+    return 0;
+}
+
+int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call)
+{
+    struct park *w = find_park(e, peer, call);
+
+    if (!w)
+        return -ENOENT;
+    drop(e, w->data, w->len);
+    forget_park(e, w);
+    return 0;
+}
+
+bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e)
+{
+    return !e->shut && !e->parks && has_space(e);
+}
+
+void fbr_queue_engine_shut(struct fbr_queue_engine *e)
+{
+    e->shut = true;
+    while (e->parks) {
+        struct park *w = e->parks;
+        struct park_key key = w->key;
+
+        drop(e, w->data, w->len);
+        forget_park(e, w);
+        e->ops->put_done(e->user, key.peer, key.call, -EPIPE);
+    }
+    dispatch(e);
+}
+
+/* ---- remote consumers ------------------------------------------------------------------------- */
+
+static struct peer *find_peer(struct fbr_queue_engine *e, uint64_t id)
+{
+    struct peer *p;
+
+    HASH_FIND(hh, e->peers, &id, sizeof(id), p);
+    return p;
+}
+
+static struct peer *add_peer(struct fbr_queue_engine *e, uint64_t id)
+{
+    struct peer *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->id = id;
+    HASH_ADD(hh, e->peers, id, sizeof(p->id), p);
+    if (!p->hh.tbl) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+/* The program of p has the first n that it held. */
+static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
+{
+    e->held -= n;
+    for (; n; n--) {
+        struct item item = ring_pop(&p->held);
+
+        e->bytes -= item.len;
+        drop(e, item.data, item.len);
+    }
+}
+
+/* All that p still holds is in the queue again. */
+static void put_back(struct fbr_queue_engine *e, struct peer *p)
+{
+    e->held -= p->held.len;
+    while (p->held.len) /* more than one run only if p was assigned what had come back from another one */
+        ring_merge(&e->queue, &p->held, ring_run(&p->held));
+}
+
+static void recall_ended(struct fbr_queue_engine *e, struct peer *p)
+{
+    if (p->recalled && !p->late)
+        e->recalls--;
+    p->recalled = false;
+    p->late = false;
+}
+
+int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t upto, uint32_t hungry,
+                         uint32_t want)
+{
+    struct peer *p = find_peer(e, peer);
+    uint64_t first;
+
+    if (!peer || want < hungry || upto > (p ? p->last : 0))
+        return -EPROTO;
+    if (!p)
+        p = add_peer(e, peer);
+    if (!p)
+        return -ENOMEM;
+    first = p->last - p->held.len + 1;
+    p->hungry = hungry;
+    p->want = want;
+    if (hungry)
+        note_reader(e, p);
+    if (upto >= first)
+        taken(e, p, (size_t)(upto - first + 1));
+    place(e, p);
+    freed(e);
+    dispatch(e);
+    if (p->hungry && e->done) {
+        p->hungry = 0;
+        e->ops->eof(e->user, peer);
+    }
+    return 0;
+}
+
+int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_t from)
+{
+    struct peer *p = find_peer(e, peer);
+    uint64_t first;
+
+    if (!p || !p->recalled)
+        return -EPROTO;
+    first = p->last - p->held.len + 1;
+    if (from < first || from > p->last + 1)
+        return -EPROTO;
+    recall_ended(e, p);
+    taken(e, p, (size_t)(from - first));
+    put_back(e, p);
+    place(e, p);
+    freed(e);
+    dispatch(e);
+    return 0;
+}
+
+void fbr_queue_engine_overdue(struct fbr_queue_engine *e, uint64_t peer)
+{
+    struct peer *p = find_peer(e, peer);
+
+    if (!p || !p->recalled || p->late)
+        return;
+    p->late = true;
+    e->recalls--;
+    place(e, p);
+    dispatch(e);
+}
+
+void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
+{
+    struct peer *p = find_peer(e, peer);
+    struct park *w, *tmp;
+
+    if (!peer)
+        return;
+    DL_FOREACH_SAFE(e->parks, w, tmp) {
+        if (w->key.peer != peer)
+            continue;
+        drop(e, w->data, w->len);
+        forget_park(e, w);
+    }
+    if (!p)
+        return;
+    recall_ended(e, p);
+    put_back(e, p);
+    set_in_line(e, p, false);
+    set_ahead(e, p, false);
+    if (e->sole == p)
+        e->sole = NULL;
+    HASH_DEL(e->peers, p);
+    free(p->held.items);
+    free(p);
+    dispatch(e);
+}
+
+/* ---- consumers in the owner's process --------------------------------------------------------- */
+
+/* Whether a thread for which nothing is reserved may have the next message. */
+static int may_get(struct fbr_queue_engine *e)
+{
+    note_reader(e, &e->local);
+    if (!total(e))
+        return e->shut ? -EPIPE : -EAGAIN;
+    if (e->ahead)
+        recall_ahead(e);
+    if (e->shut && !e->queue.len)
+        recall_all(e);
+    if (e->recalls)
+        return -EINPROGRESS;
+    return e->queue.len ? 0 : -EAGAIN;
+}
+
+int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
+{
+    struct item item;
+
+    if (!e->local.reserved) {
+        int rc = may_get(e);
+
+        if (rc < 0)
+            return rc;
+    } else {
+        e->local.reserved--;
+        place(e, &e->local);
+    }
+    item = ring_pop(&e->queue);
+    e->bytes -= item.len;
+    *data = item.data;
+    *len = item.len;
+    if (freed(e))
+        dispatch(e);
+    return 0;
+}
+
+void fbr_queue_engine_wait(struct fbr_queue_engine *e)
+{
+    e->local.hungry++;
+    note_reader(e, &e->local);
+    place(e, &e->local);
+    dispatch(e);
+    if (e->done)
+        e->ops->wake_local(e->user, true);
+}
+
+void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
+{
+    struct peer *p = &e->local;
+
+    if (!p->hungry)
+        return;
+    p->hungry--;
+    if (p->reserved > p->hungry)
+        p->reserved = p->hungry;
+    place(e, p);
+    dispatch(e);
+}
+
+/* ---- the engine ------------------------------------------------------------------------------- */
+
+void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats)
+{
+    stats->waiting = e->queue.len;
+    stats->assigned = e->held;
+    stats->parked = e->parked;
+    stats->bytes = e->bytes;
+    stats->shut = e->shut;
+}
+
+struct fbr_queue_engine *fbr_queue_engine_open(const struct fbr_queue_engine_ops *ops, void *user,
+                                               const struct fbr_queue_engine_config *config)
+{
+    struct fbr_queue_engine *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    e->ops = ops;
+    e->user = user;
+    if (config) {
+        e->max_messages = config->max_messages;
+        e->max_bytes = config->max_bytes;
+    }
+    return e;
+}
+
+void fbr_queue_engine_close(struct fbr_queue_engine *e)
+{
+    struct peer *p, *tmp;
+
+    if (!e)
+        return;
+    while (e->parks) {
+        drop(e, e->parks->data, e->parks->len);
+        forget_park(e, e->parks);
+    }
+    HASH_ITER(hh, e->peers, p, tmp) {
+        HASH_DEL(e->peers, p);
+        drop_ring(e, &p->held);
+        free(p);
+    }
+    drop_ring(e, &e->queue);
+    free(e);
+}

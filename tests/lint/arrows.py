@@ -1,0 +1,64 @@
+# arrows.py - who may include whom: between the folders of the project, and which file knows which foreign library.
+#
+# SPDX-License-Identifier: Apache-2.0
+import fnmatch
+import os
+import re
+
+import lint
+
+# folder -> headers of the project that it may include, besides its own and fiber.h, which is everybody's.
+MAY = {
+    "include": [],
+    "runtime": [],
+    "share": ["runtime/*"],
+    "pool": ["runtime/*"],
+    "mpi_bridge": [f"runtime/{name}.h" for name in ("error", "log", "buf", "wire", "loop")],
+    "ring": ["mpi_bridge/bridge.h", "runtime/*"],
+    "backends": [f"runtime/{name}.h" for name in ("backend", "error", "log", "buf", "spawn", "config", "loop")],
+    "cli": ["ring/*", "backends/*"],
+    "python": [],
+    "examples": [],
+    "benchmarks": [],
+}
+
+# header of a foreign library -> files that may include it.
+FOREIGN = {
+    "nanomsg/*": ["runtime/sock.c"],
+    "hwloc.h": ["runtime/pin.c", "runtime/topology.c"],
+    "hwloc/*": ["runtime/pin.c", "runtime/topology.c"],
+    "curl/*": ["backends/http.c"],
+    "pmix*": ["mpi_bridge/pmix*.c"],
+    "jansson.h": ["backends/json.c"],
+    "openssl/*": ["runtime/auth.c", "runtime/seal.c", "runtime/tls.c"],
+    "ini.h": ["runtime/config.c"],
+    "uv.h": ["runtime/*", "backends/*"],
+}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def check(report, name, text):
+    folder = name.split("/")[0]
+    for found in INCLUDE.finditer(text):
+        kind, header = found.groups()
+        line = text.count("\n", 0, found.start()) + 1
+        for foreign, users in FOREIGN.items():
+            if matches(header, [foreign]) and not matches(name, users):
+                report.complain(name, f"may not know <{header}>, only {', '.join(users)} may", line)
+        if kind == '"' and os.path.exists(os.path.join(lint.ROOT, os.path.dirname(name), header)):
+            header = os.path.normpath(os.path.join(os.path.dirname(name), header))
+        if header.split("/")[0] in MAY or (kind == '"' and "/" not in header):
+            if header != "fiber.h" and not matches(header, MAY[folder] + [f"{folder}/*"]):
+                report.complain(name, f'{folder}/ may not include "{header}"', line)
+
+
+report = lint.Lint("arrows")
+for file in lint.files():
+    if lint.language(file) == "c" and file.split("/")[0] in MAY:
+        check(report, file, lint.read(file))
+report.finish()
