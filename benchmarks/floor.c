@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         failed |= status;
     for (i = 0; i < workers; i++)
         end = board->end[i] > end ? board->end[i] : end;
-    printf("{\"bench\": \"floor\", \"tasks\": %ld, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", tasks, ms,
-           workers, end - start);
+    printf("{\"bench\": \"floor\", \"tasks\": %ld, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", tasks,
+           ms, workers, end - start);
     return failed != 0;
 }

@@ -17,7 +17,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-QUIET_CORES, QUIET_WAIT = 0.3, 2.0  # wait at most so long (s) until fewer cores are busy
+QUIET_CORES = 0.3  # a repetition waits until fewer cores than this are busy, or its patience is over
 
 
 class Failure(Exception):
@@ -32,8 +32,8 @@ def machine_ticks():
     return (v[0] + v[1] + v[2] + v[5] + v[6]) / hz, v[7] / hz
 
 
-def wait_quiet():
-    end = time.time() + QUIET_WAIT
+def wait_quiet(patience):
+    end = time.time() + patience
     while True:
         busy = machine_ticks()[0]
         time.sleep(0.1)
@@ -79,15 +79,14 @@ class Suite:
     def program(self, name):
         path = os.path.join(self.build, 'benchmarks', name)
         if not os.access(path, os.X_OK):
-            raise Failure('%s is not built (build the project, or name its build folder with --build)' % path)
+            raise Failure('no program %s (build the project, or name its build folder with --build)' % path)
         return path
 
     def progress(self, text):
+        """What is running now, on a terminal: one line that the next one overwrites; '' clears it."""
         if sys.stderr.isatty():
             sys.stderr.write('\r\033[K' + text)
-        elif text:
-            sys.stderr.write(text + '\n')
-        sys.stderr.flush()
+            sys.stderr.flush()
 
     def run_one(self, argv, env=None, limit=60):
         start, busy, own = time.perf_counter(), machine_ticks()[0], children_cpu()
@@ -103,7 +102,7 @@ class Suite:
         [line, ...]}}. Only `wholes` may fail."""
         got = {case: {name: [] for name in group} for case, group in contenders.items()}
         for rep in range(self.reps):
-            wait_quiet()
+            wait_quiet(0.3 if self.quick else 1.5)
             for case, group in contenders.items():
                 for name, (argv, env) in group.items():
                     self.progress('%s %s: %s, %d of %d' % (key, case, name, rep + 1, self.reps))
@@ -193,34 +192,38 @@ def verdict(figure, colours):
 
 def print_row(name, figure, colours):
     band = '%s .. %s' % (number(figure['min']), number(figure['max']))
-    print('%-30s %10s %-15s %-22s %-30s %s' % (name, number(figure['value']), figure['unit'], band,
+    print('%-30s %11s %-20s %-24s %-26s %s' % (name, number(figure['value']), figure['unit'], band,
                                               figure.get('bar', ''), verdict(figure, colours)))
 
 
-def print_samples(samples):
+def print_key(key, figure, colours):
+    if figure.get('error'):
+        print('%-30s did not run: %s' % (key, figure['error']))
+        return
+    if 'cases' not in figure:
+        print_row(key, figure, colours)
+    else:
+        print('%-30s %s' % (key, verdict(figure, colours)))
+        for name, case in figure['cases'].items():
+            print_row('  ' + name, case, colours)
     groups = {}
-    for label, values in samples.items():
+    for label, values in figure['samples'].items():
         case, name = label.rsplit('/', 1)
         groups.setdefault(case, []).append('%s %s' % (name, number(statistics.median(values))))
     for case, texts in groups.items():
-        print('      %s: %s' % (case, ', '.join(texts)))
+        print('    medians, %s: %s' % (case, ', '.join(texts)))
 
 
 def print_table(report, colours):
-    print('%-30s %10s %-15s %-22s %s' % ('key', 'value', '', 'min .. max', 'bar'))
+    print('%-30s %11s %-20s %-24s %s' % ('key', 'value', '', 'min .. max', 'bar'))
     for key, figure in report.items():
-        if key == 'machine':
-            continue
-        if figure.get('error'):
-            print('%-30s did not run: %s' % (key, figure['error']))
-            continue
-        print_row(key, figure, colours)
-        for name, case in figure.get('cases', {}).items():
-            print_row('    ' + name, case, colours)
-        print_samples(figure['samples'])
-    print('\n' + ', '.join('%s %s' % (k, v) for k, v in report['machine'].items() if not isinstance(v, (dict, list))))
-    absent = [name for name, version in report['machine']['peers'].items() if version is None]
+        if key != 'machine':
+            print_key(key, figure, colours)
+    facts = report['machine']
+    print('\n' + ', '.join('%s %s' % (k.replace('_', ' '), v) for k, v in facts.items()
+                           if not isinstance(v, (dict, list))))
+    absent = [name for name, version in facts['peers'].items() if version is None]
     if absent:
         print('peers not installed: ' + ', '.join(absent))
-    for error in report['machine']['peer_errors']:
+    for error in facts['peer_errors']:
         print('peer without a figure: ' + error)

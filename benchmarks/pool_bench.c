@@ -20,8 +20,8 @@
 #include "fiber.h"
 #include "bench.h"
 
-#define SMALL 16        /* bytes of a no-op task */
-#define PAYLOADS 64     /* distinct inputs of `payload` */
+#define SMALL 16    /* bytes of a no-op task */
+#define PAYLOADS 64 /* distinct inputs of `payload` */
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------- */
 
@@ -92,8 +92,8 @@ static int run_tasks(int argc, char **argv)
     struct fiber_pool *pool = warm_pool(workers);
 
     elapsed = time_equal_sleeps(pool, n, ms / 1e3);
-    printf("{\"bench\": \"tasks\", \"tasks\": %zu, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", n, ms, workers,
-           elapsed);
+    printf("{\"bench\": \"tasks\", \"tasks\": %zu, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", n, ms,
+           workers, elapsed);
     fiber_pool_close(pool);
     return 0;
 }
@@ -154,7 +154,8 @@ static int run_apply(int argc, char **argv)
     p50 = bench_quantile(us + warm, n, 0.5);
     p99 = bench_quantile(us + warm, n, 0.99);
     printf("{\"bench\": \"apply\", \"tasks\": %zu, \"workers\": %d, \"p50_us\": %.2f, \"p99_us\": %.2f, "
-           "\"max_us\": %.2f}\n", n, workers, p50, p99, us[warm + n - 1]);
+           "\"max_us\": %.2f}\n",
+           n, workers, p50, p99, us[warm + n - 1]);
     fiber_pool_close(pool);
     free(us);
     return 0;
@@ -175,8 +176,8 @@ static int run_barrier(int argc, char **argv)
     for (i = 0; i < batches; i++)
         time_sleeps(pool, durations, pids, (size_t)workers);
     elapsed = bench_now() - start;
-    printf("{\"bench\": \"barrier\", \"batches\": %d, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", batches, ms,
-           workers, elapsed);
+    printf("{\"bench\": \"barrier\", \"batches\": %d, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n",
+           batches, ms, workers, elapsed);
     fiber_pool_close(pool);
     free(durations);
     free(pids);
@@ -239,7 +240,8 @@ static int run_payload(int argc, char **argv)
     for (done = 0; done < n; done += PAYLOADS)
         elapsed += time_payloads(pool, in, PAYLOADS);
     printf("{\"bench\": \"payload\", \"tasks\": %zu, \"bytes\": %zu, \"workers\": %d, \"seconds\": %.6f, "
-           "\"mib_s\": %.1f}\n", done, bytes, workers, elapsed, 2.0 * (double)(done * bytes) / elapsed / 1048576);
+           "\"mib_s\": %.1f}\n",
+           done, bytes, workers, elapsed, 2.0 * (double)(done * bytes) / elapsed / 1048576);
     fiber_pool_close(pool);
     for (i = 0; i < PAYLOADS; i++)
         free(in[i].data);
@@ -338,10 +340,11 @@ static int run_scale(int argc, char **argv)
     all = bench_now() - start;
     bench_sleep(0.3); /* idle: results are delivered, buffers are released */
     pss = mean_pss(seen, (size_t)workers);
-    printf("{\"bench\": \"scale\", \"workers\": %d, \"first_map_s\": %.4f, \"all_answered_s\": %.4f, \"maps\": %d, "
+    printf("{\"bench\": \"scale\", \"workers\": %d, \"first_map_s\": %.4f, \"all_answered_s\": %.4f, "
+           "\"maps\": %d, "
            "\"pss_kib\": %.1f, \"tasks\": %zu, \"ms\": %g, \"generation_s\": [",
            workers, first_map, all, maps, pss, tasks, ms);
-    time_equal_sleeps(pool, tasks, ms / 1e3);
+    time_equal_sleeps(pool, 2 * (size_t)workers, ms / 1e3);
     for (i = 0; i < generations; i++)
         printf("%s%.5f", i ? ", " : "", time_equal_sleeps(pool, tasks, ms / 1e3));
     start = bench_now();
@@ -365,9 +368,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } questions[] = {
-    {"tasks", run_tasks},     {"empty", run_empty},         {"master", run_empty}, {"apply", run_apply},
-    {"barrier", run_barrier}, {"payload", run_payload},     {"scale", run_scale},  {"straggler", run_straggler},
-    {"version", run_version},
+    {"tasks", run_tasks}, {"empty", run_empty},         {"master", run_empty},
+    {"apply", run_apply}, {"barrier", run_barrier},     {"payload", run_payload},
+    {"scale", run_scale}, {"straggler", run_straggler}, {"version", run_version},
 };
 
 int main(int argc, char **argv)

@@ -138,7 +138,8 @@ int main(int argc, char **argv)
     }
     join_child(producer);
     printf("{\"bench\": \"queue\", \"way\": \"%s\", \"messages\": %zu, \"bytes\": %zu, \"seconds\": %.6f, "
-           "\"messages_per_s\": %.0f}\n", relayed ? "relayed" : "direct", order.messages, order.bytes, elapsed,
+           "\"messages_per_s\": %.0f}\n",
+           relayed ? "relayed" : "direct", order.messages, order.bytes, elapsed,
            (double)order.messages / elapsed);
     fiber_queue_close(data);
     fiber_queue_close(report);

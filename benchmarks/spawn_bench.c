@@ -92,7 +92,8 @@ int main(int argc, char **argv)
     }
     median = bench_quantile(ms + 1, (size_t)rounds, 0.5);
     printf("{\"bench\": \"spawn\", \"kind\": \"%s\", \"at_once\": %d, \"rounds\": %d, \"median_ms\": %.4f, "
-           "\"min_ms\": %.4f, \"max_ms\": %.4f}\n", kind, at_once, rounds, median, ms[1], ms[rounds]);
+           "\"min_ms\": %.4f, \"max_ms\": %.4f}\n",
+           kind, at_once, rounds, median, ms[1], ms[rounds]);
     free(ms);
     return 0;
 }

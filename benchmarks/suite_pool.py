@@ -81,7 +81,7 @@ def apply_p50_vs_multiprocessing(suite):
 
 
 def barrier5_vs_floor(suite):
-    batches = 200 if suite.quick else 1000
+    batches = 200 if suite.quick else 600
     group = {'fiber': bench(suite, 'barrier', batches, 1, 5),
              'floor': ([suite.program('floor'), str(5 * batches), '1', '5'], None)}
     with_peers(group, 5, 'barrier:%d:1' % batches)
@@ -113,8 +113,8 @@ def straggler_s(suite):
 
 
 def scale_1024(suite):
-    tasks, ms, sizes = 2048, 50, ((32, 128) if suite.quick else (32, 128, 512, 1024))
-    top = sizes[-1]
+    tasks, sizes = (512, (32, 128)) if suite.quick else (2048, (32, 128, 512, 1024))
+    ms, top = 50, sizes[-1]
     contenders = {str(w): {'fiber': bench(suite, 'scale', w, tasks, ms, 1 if w == 32 else 3),
                            'floor': ([suite.program('floor'), str(tasks), str(ms), str(w)], None)} for w in sizes}
     lines = suite.sample('scale_1024', contenders)

@@ -29,15 +29,20 @@
 #ifndef EXAMPLE_DATA
 #define EXAMPLE_DATA "examples/data"
 #endif
+#define PIXELS 64
+#define HIDDEN 32
+#define DIGITS 10
+#define LAYER_2 (PIXELS * HIDDEN + HIDDEN) /* where it begins in theta; biases stand behind weights */
+#define PARAMS (LAYER_2 + HIDDEN * DIGITS + DIGITS)
+#define MAX_IMAGES 4096
+#define NOISE (4u << 20) /* floats in the table, 16 MiB */
+
+#define TASKS 32  /* in a generation */
+#define TRIES 16  /* in a task, which make some milliseconds */
+#define BATCH 512 /* images that a try is measured on */
 #define SIGMA 0.1f
 #define RATE 0.08f /* of Adam at the start; it falls to zero */
 #define DECAY 0.02f
-
-enum { PIXELS = 64, HIDDEN = 32, DIGITS = 10, MAX_IMAGES = 4096 };
-enum { LAYER_2 = PIXELS * HIDDEN + HIDDEN, PARAMS = LAYER_2 + HIDDEN * DIGITS + DIGITS }; /* weights, biases, twice */
-enum { NOISE = 4 << 20 };                     /* floats in the table: 16 MiB */
-enum { PAIRS = 8, TASKS = 32, BATCH = 512 };  /* of tries in a task (some ms), in a generation, images in a minibatch */
-enum { TRIES = TASKS * PAIRS * 2 };           /* in a generation */
 
 struct digits { /* training images from the front, held-out images from the back */
     int train, test;
@@ -53,21 +58,16 @@ struct generation { /* what all its tasks share */
 
 struct task {
     uint32_t generation;
-    uint32_t offset[PAIRS]; /* of each direction in the noise */
+    uint32_t offset[TRIES / 2]; /* of each direction in the noise */
 };
 
-struct fitness {
-    float of[PAIRS * 2]; /* along each direction and against it */
-};
-
-struct setup { /* what a worker is told when it starts */
-    uint64_t seed;
-    struct fiber_address store;
-    char data[PATH_MAX];
-};
-
-static struct { /* of this process, master or worker: a task function has no argument of its own */
-    struct setup setup;
+/* Of this process, master or worker: a task function has no argument of its own. */
+static struct {
+    struct setup { /* what a worker is told when it starts */
+        uint64_t seed;
+        struct fiber_address store;
+        char data[PATH_MAX];
+    } setup;
     const float *noise;
     const struct digits *digits;
     struct fiber_store *store;
@@ -85,19 +85,17 @@ static uint64_t draw(uint64_t *state) /* splitmix64 (Steele, Lea, Flood 2014) */
     return z ^ (z >> 31);
 }
 
-static int build_noise(void *data, size_t len, void *user) /* normal deviates, by Box and Muller */
+static int build_noise(void *data, size_t len, void *user)
 {
     uint64_t state = here.setup.seed;
     float *noise = data;
 
     (void)user;
-    for (size_t i = 0; i + 1 < len / sizeof(float); i += 2) {
+    for (size_t i = 0; i < len / sizeof(float); i++) { /* near enough to normal: the sum of four uniform deviates */
         uint64_t bits = draw(&state);
-        float radius = sqrtf(-2 * logf(((float)(bits >> 40) + 0.5f) / 16777216.0f));
-        float angle = 6.2831853f * (float)(bits & 0xffffff) / 16777216.0f;
 
-        noise[i] = radius * cosf(angle);
-        noise[i + 1] = radius * sinf(angle);
+        for (int part = 0; part < 64; part += 16)
+            noise[i] += ((float)(bits >> part & 0xffff) / 65535 - 0.5f) * 1.7320508f;
     }
     return 0;
 }
@@ -135,7 +133,7 @@ static int load_digits(void *data, size_t len, void *user)
     while (rc == 0 && gzgets(file, line, sizeof(line)))
         rc = add_image(d, line, seen);
     gzclose(file);
-    return rc || (d->train >= BATCH && d->test) ? rc : -EBADMSG;
+    return rc || (d->train && d->test) ? rc : -EBADMSG;
 }
 
 static int map_host_memory(void) /* until the process ends */
@@ -156,7 +154,7 @@ static int map_host_memory(void) /* until the process ends */
 
 static void add_layer(const float *restrict weight, const float *in, int n_in, float *restrict out, int n_out)
 {
-    memcpy(out, weight + n_in * n_out, (size_t)n_out * sizeof(float)); /* biases stand behind the weights */
+    memcpy(out, weight + n_in * n_out, (size_t)n_out * sizeof(float)); /* the biases */
     for (int i = 0; i < n_in; i++) {
         if (in[i] == 0)
             continue; /* half of the pixels */
@@ -186,10 +184,12 @@ static float classify(const float *theta, int image, int *right)
     return out[label] - out[best] - logf(sum);
 }
 
-static float measure_fitness(const struct generation *g, const float *theta, int *right)
+static float measure_fitness(const struct generation *g, const float *direction, float sigma, int *right)
 {
-    float sum = 0;
+    float theta[PARAMS], sum = 0;
 
+    for (int i = 0; i < PARAMS; i++)
+        theta[i] = g->theta[i] + sigma * direction[i];
     for (int i = 0; i < BATCH; i++)
         sum += classify(theta, g->batch[i], right);
     return sum / BATCH;
@@ -203,53 +203,38 @@ static int init_worker(const void *arg, size_t len)
     return map_host_memory() ? 1 : fiber_store_connect(&here.store, &here.setup.store);
 }
 
-static const struct generation *fetch_generation(uint32_t number) /* NULL: fiber_last_error() says why */
-{
-    const struct generation *g = here.fetched.data;
-
-    if (!g || g->number != number) {
-        fiber_bytes_free(&here.fetched);
-        if (fiber_store_get(here.store, "generation", &here.fetched, 0))
-            return NULL;
-    }
-    return here.fetched.data;
-}
-
-static float try_direction(const struct generation *g, const float *direction, float sigma)
-{
-    float theta[PARAMS];
-    int right = 0;
-
-    for (int i = 0; i < PARAMS; i++)
-        theta[i] = g->theta[i] + sigma * direction[i];
-    return measure_fitness(g, theta, &right);
-}
-
 static int run_task(const void *in, size_t len, struct fiber_reply *reply)
 {
     const struct task *task = in;
-    const struct generation *g = len == sizeof(*task) ? fetch_generation(task->generation) : NULL;
-    struct fitness fitness;
+    const struct generation *g = here.fetched.data;
+    float fitness[TRIES]; /* along a direction and against it, by turns */
+    int right = 0, rc = 0;
 
-    if (!g || g->number != task->generation) /* another number: a late copy of a task that is done */
-        return fiber_reply_fail(reply, -ESTALE, "no parameters to try: %s", fiber_last_error());
-    for (int i = 0; i < PAIRS * 2; i++)
-        fitness.of[i] = try_direction(g, here.noise + task->offset[i / 2], i % 2 ? -SIGMA : SIGMA);
-    return fiber_reply_write(reply, &fitness, sizeof(fitness));
+    (void)len;
+    if (!g || g->number != task->generation) {
+        fiber_bytes_free(&here.fetched);
+        rc = fiber_store_get(here.store, "generation", &here.fetched, 0);
+        g = here.fetched.data;
+    }
+    if (rc || g->number != task->generation) /* another number: this is a late copy of a task that is done */
+        return fiber_reply_fail(reply, -ESTALE, "cannot fetch the generation: %s", fiber_last_error());
+    for (int i = 0; i < TRIES; i++)
+        fitness[i] = measure_fitness(g, here.noise + task->offset[i / 2], i % 2 ? -SIGMA : SIGMA, &right);
+    return fiber_reply_write(reply, fitness, sizeof(fitness));
 }
 
 /* ---- The strategy ---- */
 
 struct run {
     long workers, grow, generations, seed;
-    int quiet, quick, live, colour; /* live: with a status line */
+    int quiet, quick, live, colour, killed; /* live: with a status line */
     struct fiber_pool *pool;
     struct fiber_pool_stats stats;
     struct generation now;
     float mean[PARAMS], square[PARAMS]; /* of Adam */
     uint64_t random;
     struct task task[TASKS];
-    struct fitness fitness[TASKS];
+    float fitness[TASKS][TRIES];
     unsigned char *ledger; /* how often each task of each generation was delivered */
     float batch_accuracy, held_out;
     double speed; /* tasks a second, lately */
@@ -261,9 +246,10 @@ static int prepare_generation(struct run *run, long step)
     run->now.number = (uint32_t)step;
     for (int i = 0; i < BATCH; i++)
         run->now.batch[i] = (uint16_t)(draw(&run->random) % (uint64_t)here.digits->train);
-    for (int i = 0; i < TASKS * PAIRS; i++) {
-        run->task[i / PAIRS].generation = (uint32_t)step;
-        run->task[i / PAIRS].offset[i % PAIRS] = (uint32_t)(draw(&run->random) % (NOISE - PARAMS));
+    for (int t = 0; t < TASKS; t++) {
+        run->task[t].generation = (uint32_t)step;
+        for (int i = 0; i < TRIES / 2; i++)
+            run->task[t].offset[i] = (uint32_t)(draw(&run->random) % (NOISE - PARAMS));
     }
     return fiber_store_set(here.store, "generation", &run->now, sizeof(run->now));
 }
@@ -273,9 +259,9 @@ static float rank_fitness(const struct run *run, float fitness)
 {
     int below = 0;
 
-    for (int i = 0; i < TRIES; i++)
-        below += run->fitness[i / (PAIRS * 2)].of[i % (PAIRS * 2)] < fitness;
-    return (float)below / (TRIES - 1) - 0.5f;
+    for (int i = 0; i < TASKS * TRIES; i++)
+        below += run->fitness[i / TRIES][i % TRIES] < fitness;
+    return (float)below / (TASKS * TRIES - 1) - 0.5f;
 }
 
 /* One step of Adam (Kingma, Ba 2014, arXiv 1412.6980) along the gradient, as the tries estimate it. */
@@ -284,12 +270,12 @@ static void climb(struct run *run, long step)
     float gradient[PARAMS] = {0}, rate = RATE * (1 - (float)step / (float)run->generations);
     float mean_part = 1 - powf(0.9f, (float)step + 1), square_part = 1 - powf(0.99f, (float)step + 1);
 
-    for (int i = 0; i < TRIES; i++) {
-        const float *direction = here.noise + run->task[i / (PAIRS * 2)].offset[i % (PAIRS * 2) / 2];
-        float rank = rank_fitness(run, run->fitness[i / (PAIRS * 2)].of[i % (PAIRS * 2)]);
+    for (int i = 0; i < TASKS * TRIES; i++) {
+        const float *direction = here.noise + run->task[i / TRIES].offset[i % TRIES / 2];
+        float rank = rank_fitness(run, run->fitness[i / TRIES][i % TRIES]);
 
         for (int j = 0; j < PARAMS; j++)
-            gradient[j] += (i % 2 ? -rank : rank) / (TRIES * SIGMA) * direction[j];
+            gradient[j] += (i % 2 ? -rank : rank) / (TASKS * TRIES * SIGMA) * direction[j];
     }
     for (int j = 0; j < PARAMS; j++) {
         run->mean[j] += 0.1f * (gradient[j] - run->mean[j]);
@@ -303,7 +289,7 @@ static void measure_accuracy(struct run *run)
 {
     int right = 0, held_out = 0, test = here.digits->test;
 
-    measure_fitness(&run->now, run->now.theta, &right);
+    measure_fitness(&run->now, here.noise, 0, &right);
     for (int i = 0; i < test; i++)
         classify(run->now.theta, MAX_IMAGES - 1 - i, &held_out);
     run->batch_accuracy = 100.0f * (float)right / BATCH;
@@ -326,11 +312,12 @@ static void show_generation(struct run *run, long step)
 
     if (run->quiet || (!run->live && step % 10 && step != run->generations))
         return;
+    measure_accuracy(run);
     if (run->live) /* over the last one; a narrow terminal cuts it off */
         printf("\r\033[?7l[%-16.*s] ", (int)(16 * step / run->generations), "################");
-    printf("generation %3ld/%ld  batch %5.1f %%  held out %s%5.1f %%%s  %3.0f tasks/s  %d workers", step,
-           run->generations, run->batch_accuracy, mark, run->held_out, plain, run->speed, run->stats.workers);
-    fputs(!run->live ? "\n" : step < run->generations ? "\033[K\033[?7h" : "\033[K\033[?7h\n", stdout);
+    printf("generation %3ld/%ld  batch %5.1f %%  held out %s%5.1f %%%s  %3.0f tasks/s  %d workers%s", step,
+           run->generations, run->batch_accuracy, mark, run->held_out, plain, run->speed, run->stats.workers,
+           run->live ? "\033[K\033[?7h" : "\n");
     fflush(stdout);
 }
 
@@ -349,16 +336,17 @@ static void kill_worker(struct run *run, struct fiber_result *result)
     siginfo_t info;
 
     for (int i = 0; i < n && i < 64; i++) {
-        pid_t pid = (pid_t)worker[i].pid;
+        int pid = (int)worker[i].pid;
 
-        if (worker[i].state != 2 || pid <= 1 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT))
+        if (worker[i].state != 2 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+            kill(pid, SIGKILL))
             continue;
-        kill(pid, SIGKILL);
+        run->killed = 1;
         fiber_result_wait(result, -1);
         fiber_pool_stats(run->pool, &run->stats);
         if (!run->quiet)
-            printf("%skilled %s (pid %lld) at work; its %llu tasks went to others\n", run->live ? "\r\033[K" : "",
-                   worker[i].name, (long long)worker[i].pid, (unsigned long long)(run->stats.requeued - requeued));
+            printf("%skilled %s (pid %d) at work; %llu of its tasks went to others\n", run->live ? "\r\033[K" : "",
+                   worker[i].name, pid, (unsigned long long)(run->stats.requeued - requeued));
         return;
     }
 }
@@ -368,28 +356,30 @@ static int run_generation(struct run *run, long step)
     struct fiber_map_options opts = FIBER_MAP_OPTIONS_INIT;
     struct fiber_result *result;
     double speed, begun = read_clock();
+    const char *text = "";
+    size_t number = 0, len = 0;
     int rc = prepare_generation(run, step);
 
     opts.on_done = note_delivery;
     opts.user = run->ledger + step * TASKS;
     if (rc == 0)
-        rc = fiber_pool_map_array(run->pool, run_task, run->task, sizeof(struct task), run->fitness,
-                                  sizeof(struct fitness), TASKS, &opts, &result);
+        rc = fiber_pool_map_array(run->pool, run_task, run->task, sizeof(run->task[0]), run->fitness,
+                                  sizeof(run->fitness[0]), TASKS, &opts, &result);
     if (rc)
         return rc;
     if (step == run->generations / 2 && fiber_pool_resize(run->pool, (int)run->grow) == 0 && !run->quiet)
         printf("%sresized the pool: %ld -> %ld\n", run->live ? "\r\033[K" : "", run->workers, run->grow);
-    if (step == run->generations * 2 / 3)
+    if (step >= run->generations * 2 / 3 && !run->killed)
         kill_worker(run, result);
     rc = fiber_result_wait(result, -1);
     if (rc == 0)
-        rc = fiber_result_error(result, NULL);
+        rc = fiber_result_error(result, &number);
+    if (rc && fiber_result_get(result, number, (const void **)&text, &len) < 0)
+        fprintf(stderr, "%ses_digits: task %zu: %.*s\n", run->live ? "\n" : "", number, (int)len, text);
     fiber_result_close(result);
     if (rc)
         return rc;
     climb(run, step);
-    if (run->live || (step + 1) % 10 == 0 || step + 1 == run->generations)
-        measure_accuracy(run);
     fiber_pool_stats(run->pool, &run->stats);
     speed = TASKS / (read_clock() - begun);
     run->speed += (step ? 0.1 : 1) * (speed - run->speed);
@@ -398,11 +388,11 @@ static int run_generation(struct run *run, long step)
 
 static int open_run(struct run *run)
 {
-    struct fiber_pool_options opts = {
-        .size = sizeof(opts), .min = (int)run->workers, .max = (int)run->workers,
-        .init = init_worker, .init_arg = &here.setup, .init_len = sizeof(here.setup)};
+    struct fiber_pool_options opts = {.size = sizeof(opts), .init = init_worker, .init_arg = &here.setup};
     int rc;
 
+    opts.min = opts.max = (int)run->workers;
+    opts.init_len = sizeof(here.setup);
     run->stats.size = sizeof(run->stats);
     here.setup.seed = run->random = (uint64_t)run->seed;
     rc = map_host_memory();
@@ -414,12 +404,14 @@ static int open_run(struct run *run)
     for (int i = 0; i < PARAMS; i++)
         run->now.theta[i] = here.noise[i] / 8;
     run->ledger = calloc((size_t)run->generations, TASKS);
-    if (!run->ledger || (rc = fiber_store_start(&here.store, NULL)) ||
-        (rc = fiber_store_address(here.store, &here.setup.store)) || (rc = fiber_pool_open(&run->pool, &opts))) {
-        fprintf(stderr, "es_digits: cannot start: %s\n", fiber_last_error());
-        return -1;
-    }
-    return 0;
+    rc = run->ledger ? fiber_store_start(&here.store, NULL) : -ENOMEM;
+    if (rc == 0)
+        rc = fiber_store_address(here.store, &here.setup.store);
+    if (rc == 0)
+        rc = fiber_pool_open(&run->pool, &opts);
+    if (rc)
+        fprintf(stderr, "es_digits: cannot start: %s\n", run->ledger ? fiber_last_error() : fiber_strerror(rc));
+    return rc;
 }
 
 /* Once the pool is closed no delivery can come any more. Answers the exit code. */
@@ -429,12 +421,15 @@ static int end_run(struct run *run, double wall)
 
     fiber_pool_close(run->pool);
     fiber_store_close(here.store);
+    measure_accuracy(run);
     for (long i = 0; i < tasks; i++) {
         lost += run->ledger[i] == 0;
         twice += run->ledger[i] > 1;
     }
-    printf("held-out accuracy %.1f %% (%d images that training never sees)\n", run->held_out, here.digits->test);
-    printf("%ld generations, %ld tasks in %.1f s: %.0f tasks/s\n", run->generations, tasks, wall, (double)tasks / wall);
+    printf("%sheld-out accuracy %.1f %% (%d images that training never sees)\n",
+           run->live && !run->quiet ? "\n" : "", run->held_out, here.digits->test);
+    printf("%ld generations, %ld tasks in %.1f s: %.0f tasks/s\n", run->generations, tasks, wall,
+           (double)tasks / wall);
     printf("deaths %llu, restarts %llu, tasks requeued %llu, lost %ld, delivered twice %ld\n",
            (unsigned long long)run->stats.deaths, (unsigned long long)run->stats.restarts,
            (unsigned long long)run->stats.requeued, lost, twice);
@@ -443,32 +438,32 @@ static int end_run(struct run *run, double wall)
     return lost || twice || (run->quick && run->held_out < 85);
 }
 
-static const char help[] =
-    "Usage: es_digits [options]\n"
-    "Trains a network on handwritten digits, by evolution strategies on a pool that grows and loses a worker.\n"
-    "  --workers N      at the start (2)\n"
-    "  --grow N         workers from half-way on (4)\n"
-    "  --generations N  (200)\n"
-    "  --seed N         (1)\n"
-    "  --data FILE      lines of 64 counts and a digit, gzip or plain\n"
-    "  --quick          30 generations; less than 85 % is a failure\n"
-    "  --quiet          only the summary\n";
+static const char help[] = "Usage: es_digits [options]\n"
+                           "Trains a network on handwritten digits by evolution strategies, on a pool that "
+                           "grows and loses a worker.\n"
+                           "  --workers N, --grow N  at the start and from half-way on (2, 4)\n"
+                           "  --generations N, --seed N  (160, 1)\n"
+                           "  --data FILE  lines of 64 counts and a digit, gzip or plain\n"
+                           "  --quick      30 generations; less than 85 % is a failure\n"
+                           "  --quiet      only the summary\n";
 
-/* 0, or the exit code; -1: help was asked for. */
+/* 0, or the exit code. */
 static int parse_options(struct run *run, int argc, char **argv)
 {
-    const struct option options[] = {
-        {"workers", 1, NULL, 0}, {"grow", 1, NULL, 1}, {"generations", 1, NULL, 2}, {"seed", 1, NULL, 3},
-        {"data", 1, NULL, 'd'},  {"quick", 0, NULL, 'k'}, {"quiet", 0, NULL, 'q'},  {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"workers", 1, NULL, 0}, {"grow", 1, NULL, 1},   {"generations", 1, NULL, 2},
+        {"seed", 1, NULL, 3},    {"data", 1, NULL, 'd'}, {"quick", 0, NULL, 'k'},
+        {"quiet", 0, NULL, 'q'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
     long *number[] = {&run->workers, &run->grow, &run->generations, &run->seed};
     char *end = NULL;
     int c;
 
     opterr = 0;
     while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0 && c != '?') {
-        if (c == 'h')
-            return fputs(help, stdout), -1;
+        if (c == 'h') {
+            fputs(help, stdout);
+            exit(0);
+        }
         run->quick |= c == 'k';
         run->quiet |= c == 'q';
         if (c == 'd')
@@ -477,14 +472,16 @@ static int parse_options(struct run *run, int argc, char **argv)
             continue;
         *number[c] = strtol(optarg, &end, 10);
         if (*end || *number[c] < 1 || *number[c] > 1000000) {
-            fprintf(stderr, "es_digits: --%s wants a number from 1 to 1000000, not \"%s\".\n", options[c].name, optarg);
+            fprintf(stderr, "es_digits: --%s wants a number from 1 to 1000000, not \"%s\".\n",
+                    options[c].name, optarg);
             return 2;
         }
     }
-    if (c == '?' || optind < argc)
-        return fprintf(stderr, "es_digits: \"%s\" is no option, or lacks its value; --help lists the options.\n",
-                       argv[c == '?' ? optind - 1 : optind]), 2;
-    return 0;
+    if (c != '?' && optind == argc)
+        return 0;
+    fprintf(stderr, "es_digits: \"%s\" is no option, or lacks its value; --help lists the options.\n",
+            argv[c == '?' ? optind - 1 : optind]);
+    return 2;
 }
 
 int main(int argc, char **argv)
@@ -501,8 +498,8 @@ int main(int argc, char **argv)
     snprintf(here.setup.data, sizeof(here.setup.data), "%s/digits.csv.gz", EXAMPLE_DATA);
     rc = parse_options(&run, argc, argv);
     if (rc)
-        return rc < 0 ? 0 : rc;
-    run.generations = run.generations ? run.generations : run.quick ? 30 : 200;
+        return rc;
+    run.generations = run.generations ? run.generations : run.quick ? 30 : 160;
     run.live = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
     run.colour = run.live && !(no_color && *no_color);
     rc = open_run(&run);

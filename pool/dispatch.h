@@ -1,7 +1,7 @@
 /* dispatch.h - who gets which tasks of a pool, when, and what becomes of them: the scheduling engine.
  *
  * Pure: events and the time go in, decisions come out. No descriptors, no threads, no clock, no payloads. Nothing is
- * locked: the caller holds one mutex around all calls on an engine, and around a results ... results_end sequence.
+ * locked: the caller holds one mutex around all calls on an engine; size_of is the only callback.
  * Times are nanoseconds of any monotonic clock and never go back.
  *
  *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may grow.
@@ -206,47 +206,29 @@ uint64_t fbr_dispatch_wake(const struct fbr_dispatch *d);
 
 /* ---- what workers say ------------------------------------------------------------------------------------------- */
 
-/* One message with the results of positions pos, pos + 1, ... pos + n - 1 of a batch:
- *
- *     if (fbr_dispatch_results(d, worker, batch, pos, n, &r) == 0) {
- *         for (i = 0; i < n; i++)
- *             if (fbr_results_take(&r))
- *                 deliver the i-th result: task r.index of r.map_user
- *         fbr_dispatch_results_end(d, now, &r, busy_ns);
- *     }
- *
- * -ENOENT: no such batch (its worker was removed): all n are dropped and counted. -EPROTO: not the next position, or more
- * than the batch has; nothing has changed, the worker is broken. */
-struct fbr_results {
-    uint64_t map;   /* 0: closed, nothing will be taken */
+struct fbr_dispatch_taken {
+    uint64_t map;   /* 0: closed, nothing was taken */
     void *map_user; /* NULL: closed */
-    uint64_t index; /* of the task that the last fbr_results_take() was about */
-    /* the engine's: */
-    void *batch;
-    uint16_t *states;
-    uint64_t next;
-    uint32_t left, seen, taken, suspects;
-    uint32_t were_held;
+    uint64_t first; /* index of the first of the n results; the others follow */
+    uint32_t taken; /* how many are to be delivered */
 };
 
-int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t worker, uint64_t batch, uint32_t pos, uint32_t n,
-                         struct fbr_results *r);
-/* True: this result is the one to deliver, the task is done. False: drop it (done before, cancelled, map closed). A caller
- * that stops before n (a damaged message) leaves the rest unreported. */
-bool fbr_results_take(struct fbr_results *r);
-/* busy_ns: time that the worker spent in the task function for these results. */
-void fbr_dispatch_results_end(struct fbr_dispatch *d, uint64_t now, struct fbr_results *r, uint64_t busy_ns);
+/* One message of a worker: the results (or user errors) of the tasks at positions pos, pos + 1, ... pos + n - 1 of a batch,
+ * for which it was busy_ns in the task function. take[i] becomes true where result i is the one to deliver: that task is
+ * done now; false where it is to be dropped (done before, cancelled, map closed). `take` has room for n; n may be 0.
+ * 0; -ENOENT: no such batch (its worker was removed), all n are to be dropped and are counted; -EPROTO: not the next
+ * position, or more than the batch has: nothing has changed, the worker is broken. */
+int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t pos, uint32_t n,
+                         uint64_t busy_ns, bool *take, struct fbr_dispatch_taken *out);
 
 /* The worker keeps the first `kept` tasks of the batch and has not started, nor will start, the rest. 0; -ENOENT; -EPROTO:
  * fewer than it has reported, or more than it holds; nothing has changed. */
 int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t kept);
 
-/* Cancels one task. 0: it waited; 1: a worker holds it, *order (CANCEL) tells the caller whom to tell, now; its result will
- * be dropped. -EALREADY: it was done before. -ENOENT: no such task. -ENOMEM. O(batches of the map). */
+/* Cancels one task (or fails it, for a reason of the caller's): it is done. 0: it waited; 1: a worker holds it, *order
+ * (CANCEL) says whom to tell, now; its result will be dropped. -EALREADY: it was done before. -ENOENT: no such task.
+ * -ENOMEM: nothing has changed. O(batches of the map) for a held one. */
 int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index, struct fbr_dispatch_order *order);
-/* The same for a task that has failed for a reason of the caller's: nobody needs to be told. 0; -EALREADY; -ENOENT; -ENOMEM. */
-int fbr_dispatch_task_fail(struct fbr_dispatch *d, uint64_t map, uint64_t index);
-
 struct fbr_dispatch_stats {
     uint32_t maps, workers; /* now; workers: alive, draining ones included */
     uint32_t idle;          /* workers that hold nothing */

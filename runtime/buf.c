@@ -30,7 +30,7 @@ void *fbr_buf_reserve(struct fbr_buf *b, size_t n)
         b->failed = true;
         return NULL;
     }
-    if (b->len + n > b->cap) {
+    if (b->len + n > b->cap || !b->data) {
         size_t cap = b->cap ? b->cap : 256;
         uint8_t *data;
 

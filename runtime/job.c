@@ -137,6 +137,8 @@ static void end(struct fiber_process *p)
         p->spec.ops->on_end(p->spec.user, p);
     fbr_link_close(p->link);
     p->link = NULL;
+    if (p->spec.ops && p->spec.ops->on_gone)
+        p->spec.ops->on_gone(p->spec.user, p);
     fbr_process_unref(p);
 }
 

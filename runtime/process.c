@@ -14,6 +14,7 @@
 #include "runtime/fnref.h"
 #include "runtime/log.h"
 #include "runtime/process_priv.h"
+#include "runtime/strings.h"
 
 enum { START_FN = 1, START_WORK = 2 }; /* child.c reads them */
 
@@ -51,79 +52,6 @@ void fbr_process_unref(struct fiber_process *p)
 }
 
 /* ---- Starting ---- */
-
-static const char *keep_string(struct fbr_buf *b, const char *s)
-{
-    size_t at = b->len;
-
-    if (!s)
-        return NULL;
-    fbr_put(b, s, strlen(s) + 1);
-    return (const char *)(uintptr_t)(at + 1); /* an offset, until the buffer stands still */
-}
-
-static const char *settle(const struct fbr_buf *b, const char *offset)
-{
-    return offset ? (const char *)b->data + ((uintptr_t)offset - 1) : NULL;
-}
-
-static size_t count(const char *const *list)
-{
-    size_t n = 0;
-
-    while (list && list[n])
-        n++;
-    return n;
-}
-
-/* A NULL-terminated list: its pointers first (offsets until settled), then its strings. */
-static size_t keep_list(struct fbr_buf *b, const char *const *list)
-{
-    size_t n = count(list), at;
-
-    while (b->len % sizeof(char *))
-        fbr_put_u8(b, 0);
-    at = b->len;
-    if (!list || !fbr_buf_extend(b, (n + 1) * sizeof(char *)))
-        return 0;
-    for (size_t i = 0; i <= n; i++) {
-        const char *s = keep_string(b, list[i]);
-
-        if (!b->failed)
-            memcpy(b->data + at + i * sizeof(s), &s, sizeof(s));
-    }
-    return at + 1;
-}
-
-static const char *const *settle_list(struct fbr_buf *b, size_t at)
-{
-    const char **list;
-
-    if (!at)
-        return NULL;
-    list = (const char **)(void *)(b->data + at - 1);
-    for (size_t i = 0; list[i]; i++)
-        list[i] = settle(b, list[i]);
-    return list;
-}
-
-/* The caller's jobspec is valid during the call only: copies it. */
-static int keep_job(struct fiber_process *p, const struct fiber_jobspec *job)
-{
-    struct fbr_buf *b = &p->strings;
-    const char *image = keep_string(b, job->image), *workdir = keep_string(b, job->workdir);
-    size_t command = keep_list(b, job->command), env = keep_list(b, job->env);
-
-    if (b->failed)
-        return -ENOMEM;
-    p->job = *job;
-    p->job.name = p->name;
-    p->job.image = settle(b, image);
-    p->job.workdir = settle(b, workdir);
-    p->job.command = settle_list(b, command);
-    p->job.env = settle_list(b, env);
-    return 0;
-}
 
 static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
 {
@@ -176,7 +104,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
     p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->sentinel < 0)
         return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name, fbr_strerror(errno));
-    rc = keep_job(p, &o->job);
+    rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
+    p->job.name = p->name;
     if (rc == 0)
         rc = fbr_ticket(p->rt->key, p->rt->run_uid, p->id, p->epoch, p->secret);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc)) : put_start(p, spec, err);

@@ -10,8 +10,11 @@
 struct fbr_process_ops {
     void (*on_joined)(void *user, struct fiber_process *p);
     void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
-    /* It has ended, or could not start; the last one. fiber_process_exitcode and _report have the details. */
+    /* It has ended, or could not start. fiber_process_exitcode and _report have the details. After this call nobody may
+     * send on its data link. */
     void (*on_end)(void *user, struct fiber_process *p);
+    /* The last one: its data link is closed, nothing more comes from it. */
+    void (*on_gone)(void *user, struct fiber_process *p);
 };
 
 struct fbr_process_spec {

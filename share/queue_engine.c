@@ -556,6 +556,7 @@ int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_
     if (from < first || from > p->last + 1)
         return -EPROTO;
     recall_ended(e, p);
+    p->hungry -= from - first < p->hungry ? (size_t)(from - first) : p->hungry;
     taken(e, p, (size_t)(from - first));
     put_back(e, p);
     place(e, p);
@@ -662,6 +663,8 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
     if (p->reserved > p->hungry)
         p->reserved = p->hungry;
     place(e, p);
+    if (p->reserved) /* the thread that was woken may be the one that gives up */
+        e->ops->wake_local(e->user, false);
     dispatch(e);
 }
 

@@ -99,8 +99,8 @@ void fbr_queue_engine_shut(struct fbr_queue_engine *e);
 int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t taken, uint32_t hungry,
                          uint32_t want);
 /* The answer to a recall: its program has taken all before `from`, and every message that was delivered from
- * `from` on is back (none: from = last delivered + 1). -EPROTO: nothing was recalled, or `from` cannot be;
- * nothing is changed. */
+ * `from` on is back (none: from = last delivered + 1). What it took has fed those that were hungry. -EPROTO:
+ * nothing was recalled, or `from` cannot be; nothing is changed. */
 int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_t from);
 /* While recalls are unanswered nobody is given messages, so that the order holds. The caller may say that a
  * peer takes too long (it is frozen, say): the others go on, what it holds comes back when it answers or is

@@ -1,0 +1,396 @@
+/* crew.c - the workers of a pool: how many, and what becomes of each.
+ *
+ *     STARTING  its process was started             -> READY when it says so
+ *     READY     the engine gives it tasks           -> DRAINING when there are too many, or it has done its share
+ *     DRAINING  it finishes what it holds           -> STOPPING when the engine says that it holds nothing
+ *     STOPPING  it was told to exit
+ *
+ * A worker may end in any state. Nothing but its end removes it from the list.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+#include "runtime/log.h"
+
+#define TICK_MS 100           /* autoscale looks at the backlog */
+#define BACKOFF_MS 100        /* after a failed start, doubled each time */
+#define BACKOFF_MAX_MS 5000
+#define FAILED_STARTS_MAX 4   /* in a row, with nobody at work: the pool is broken */
+#define CLOSE_BUSY_MS 200     /* at close, for a task that looks at fiber_reply_cancelled() */
+
+/* ---- Events of a worker's process, on the loop thread ---- */
+
+static void on_ready(struct fbr_pool_worker *w)
+{
+    struct fiber_pool *p = w->pool;
+
+    pthread_mutex_lock(&p->lock);
+    if (w->state == FBR_WORKER_STARTING && !p->closing &&
+        fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) == 0) {
+        w->state = FBR_WORKER_READY;
+        w->was_ready = true;
+        p->failed_starts = 0;
+        fbr_crew_adjust(p); /* it may be one too many by now */
+        fbr_pool_pump(p);
+    }
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void on_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_pool_worker *w = user;
+
+    (void)process;
+    if (type == FBR_FRAME_READY)
+        on_ready(w);
+    else
+        fbr_pool_on_frame(w, type, body);
+}
+
+static uint64_t keep_report(struct fiber_pool *p, const char *report)
+{
+    uint64_t id = ++p->next_report;
+    char **slot = &p->reports[id % FBR_DEATH_REPORTS];
+
+    free(*slot);
+    *slot = strdup(report);
+    return id;
+}
+
+/* A worker that ended before it was ready: tries again later, or gives up. */
+static void failed_start(struct fiber_pool *p, const char *report)
+{
+    uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
+    struct fbr_dispatch_stats s;
+
+    p->failed_starts++;
+    p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    fbr_dispatch_stats(p->dispatch, &s);
+    fbr_warn("pool: a worker did not start: %s", report);
+    if (s.workers || p->failed_starts < FAILED_STARTS_MAX)
+        return;
+    p->broken = true;
+    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %.400s", p->failed_starts, report);
+    fbr_result_end_all(p, -ECHILD, p->why);
+}
+
+static void on_end(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_worker *w = user;
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+    const char *report = fiber_process_report(process);
+    bool expected;
+
+    pthread_mutex_lock(&p->lock);
+    expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
+    if (w->id && w->state != FBR_WORKER_STOPPING) {
+        if (!expected)
+            p->stats.deaths++;
+        if (fbr_dispatch_worker_dead(p->dispatch, fbr_now_ns(), w->id, keep_report(p, report),
+                                     w->disrupted ? FBR_DISPATCH_DISRUPTION : 0, &failure) > 0)
+            fbr_result_task_failure(p, &failure);
+    }
+    if (!w->was_ready && !expected)
+        failed_start(p, report);
+    w->state = FBR_WORKER_STOPPING;
+    DL_DELETE(p->workers, w);
+    p->n_workers--;
+    if (!p->closing) {
+        if (w->was_ready && !expected)
+            p->stats.restarts += p->n_workers < p->target;
+        fbr_crew_adjust(p);
+    }
+    fbr_pool_pump(p);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+static void on_gone(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_worker *w = user;
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+
+    pthread_mutex_lock(&p->lock);
+    if (w->id && fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
+        fbr_result_task_failure(p, &failure);
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+    fiber_process_close(process);
+    free(w);
+    fbr_pool_unref(p);
+}
+
+static const struct fbr_process_ops process_ops = {.on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
+
+/* ---- How many ---- */
+
+static int start_one(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w = calloc(1, sizeof(*w));
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_worker_main, .arg = p->work.data, .len = p->work.len,
+                                    .prefix = "worker", .options = &p->start, .ops = &process_ops, .user = w,
+                                    .link = &fbr_pool_link_ops};
+    int rc;
+
+    if (!w)
+        return -ENOMEM;
+    w->pool = p;
+    rc = fbr_process_start(&w->process, &spec);
+    if (rc < 0) {
+        snprintf(p->why, sizeof(p->why), "%s", fiber_last_error());
+        free(w);
+        return rc;
+    }
+    p->refs++;
+    p->n_workers++;
+    DL_APPEND(p->workers, w);
+    return 0;
+}
+
+static void drain_one(struct fiber_pool *p, struct fbr_pool_worker *w)
+{
+    if (w->state == FBR_WORKER_STARTING) {
+        w->disrupted = true;
+        w->state = FBR_WORKER_STOPPING;
+        fiber_process_kill(w->process);
+        return;
+    }
+    w->state = FBR_WORKER_DRAINING;
+    fbr_dispatch_worker_drain(p->dispatch, w->id);
+}
+
+/* The worker that is missed least: not yet started, else idle, else any. */
+static struct fbr_pool_worker *least_missed(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w, *idle = NULL, *any = NULL;
+
+    DL_FOREACH(p->workers, w) {
+        struct fbr_dispatch_worker info;
+
+        if (w->state == FBR_WORKER_STARTING)
+            return w;
+        if (w->state != FBR_WORKER_READY)
+            continue;
+        any = w;
+        if (fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0)
+            idle = w;
+    }
+    return idle ? idle : any;
+}
+
+static int staying(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w;
+    int n = 0;
+
+    DL_FOREACH(p->workers, w)
+        n += w->state == FBR_WORKER_STARTING || w->state == FBR_WORKER_READY;
+    return n;
+}
+
+/* Autoscale: as many as the backlog can use, at once; one less for each that idles for long. */
+static void retarget(struct fiber_pool *p)
+{
+    struct fbr_dispatch_stats s;
+    struct fbr_pool_worker *w;
+    uint64_t busy, want;
+
+    fbr_dispatch_stats(p->dispatch, &s);
+    busy = s.workers - s.idle;
+    want = busy + s.waiting;
+    if (want > (uint64_t)p->max)
+        want = (uint64_t)p->max;
+    if ((int)want > p->target)
+        p->target = (int)want;
+    if (s.waiting || p->target <= p->min)
+        return;
+    DL_FOREACH(p->workers, w) {
+        struct fbr_dispatch_worker info;
+
+        if (w->state == FBR_WORKER_READY && fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0 &&
+            fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
+            p->target--;
+            drain_one(p, w);
+            return;
+        }
+    }
+}
+
+void fbr_crew_adjust(struct fiber_pool *p)
+{
+    int n;
+
+    if (p->closing || p->broken)
+        return;
+    if (p->min < p->max)
+        retarget(p);
+    n = staying(p);
+    while (n < p->target && fbr_now_ms() >= p->not_before_ms) {
+        if (start_one(p) < 0) {
+            failed_start(p, p->why);
+            return;
+        }
+        n++;
+    }
+    while (n > p->target) {
+        struct fbr_pool_worker *w = least_missed(p);
+
+        if (!w)
+            break;
+        drain_one(p, w);
+        n--;
+    }
+}
+
+void fbr_crew_stop(struct fbr_pool_worker *w)
+{
+    struct fiber_pool *p = w->pool;
+    struct fbr_dispatch_failure failure;
+    struct fbr_buf none;
+
+    if (fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
+        fbr_result_task_failure(p, &failure);
+    w->id = 0;
+    w->state = FBR_WORKER_STOPPING;
+    fbr_buf_init(&none);
+    fbr_process_send(w->process, FBR_POOL_STOP, &none);
+    if (!p->closing)
+        fbr_crew_adjust(p); /* its place may be to fill */
+}
+
+/* ---- The timer ---- */
+
+static void on_tick(void *arg)
+{
+    struct fiber_pool *p = arg;
+
+    pthread_mutex_lock(&p->lock);
+    p->timer_at_ms = UINT64_MAX;
+    fbr_crew_adjust(p);
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+static void arm(void *arg)
+{
+    struct fiber_pool *p = arg;
+    uint64_t now = fbr_now_ms(), at;
+
+    pthread_mutex_lock(&p->lock);
+    at = p->timer_at_ms;
+    pthread_mutex_unlock(&p->lock);
+    if (p->timer.uv && at != UINT64_MAX)
+        fbr_timer_start(&p->timer, at > now ? at - now : 0, 0);
+    fbr_pool_unref(p);
+}
+
+void fbr_crew_arm(struct fiber_pool *p)
+{
+    uint64_t wake = fbr_dispatch_wake(p->dispatch), at = UINT64_MAX, now = fbr_now_ms();
+
+    if (p->closing)
+        return;
+    if (wake != FBR_DISPATCH_NEVER)
+        at = wake / 1000000 + 1;
+    if (p->min < p->max && (p->undone || p->target > p->min) && now + TICK_MS < at)
+        at = now + TICK_MS;
+    if (p->not_before_ms > now && p->not_before_ms < at)
+        at = p->not_before_ms;
+    if (at >= p->timer_at_ms)
+        return;
+    p->timer_at_ms = at;
+    p->refs++;
+    if (fbr_loop_post(p->rt->loop, arm, p) < 0)
+        p->refs--;
+}
+
+static int open_timer(void *arg)
+{
+    struct fiber_pool *p = arg;
+
+    return fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
+}
+
+static int close_timer(void *arg)
+{
+    struct fiber_pool *p = arg;
+
+    fbr_timer_fini(&p->timer);
+    return 0;
+}
+
+int fbr_crew_open(struct fiber_pool *p)
+{
+    int rc = fbr_loop_call(p->rt->loop, open_timer, p);
+
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&p->lock);
+    fbr_crew_adjust(p);
+    pthread_mutex_unlock(&p->lock);
+    return 0;
+}
+
+/* ---- The end ---- */
+
+/* Tells everybody to go; those who hold tasks are killed a little later. */
+static void dismiss(struct fiber_pool *p)
+{
+    struct fbr_pool_worker *w;
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    DL_FOREACH(p->workers, w) {
+        if (w->state == FBR_WORKER_STARTING)
+            drain_one(p, w);
+        else if (w->state != FBR_WORKER_STOPPING)
+            fbr_process_send(w->process, FBR_POOL_STOP, &none);
+    }
+}
+
+static void kill_all(struct fiber_pool *p, bool busy_only)
+{
+    struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w) {
+        struct fbr_dispatch_worker info;
+
+        if (busy_only && (!w->id || fbr_dispatch_worker_get(p->dispatch, w->id, &info) < 0 || info.batches == 0))
+            continue;
+        w->disrupted = true;
+        fiber_process_kill(w->process);
+    }
+}
+
+static void wait_gone(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+
+    while (p->n_workers && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
+        continue;
+}
+
+void fbr_crew_close(struct fiber_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    dismiss(p);
+    wait_gone(p, CLOSE_BUSY_MS);
+    kill_all(p, true);
+    wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
+    kill_all(p, false);
+    wait_gone(p, 10000);
+    pthread_mutex_unlock(&p->lock);
+    fbr_loop_call(p->rt->loop, close_timer, p);
+}

@@ -1,0 +1,489 @@
+/* dispatch.c - the scheduling engine: its maps and its workers, and what a death does.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/dispatch_priv.h"
+
+/* ---- objects by id ---------------------------------------------------------------------------------------------- */
+
+static int slots_grow(struct slots *s)
+{
+    uint32_t cap = s->cap ? s->cap * 2 : 8;
+    struct entry **items;
+    uint32_t *unused;
+
+    if (s->cap >= 1u << SLOT_BITS)
+        return -ENOMEM;
+    items = realloc(s->items, cap * sizeof(struct entry *));
+    if (!items)
+        return -ENOMEM;
+    s->items = items;
+    unused = realloc(s->free, cap * sizeof(*unused));
+    if (!unused)
+        return -ENOMEM;
+    s->free = unused;
+    s->cap = cap;
+    return 0;
+}
+
+static int slots_add(struct slots *s, struct entry *e)
+{
+    uint32_t slot;
+
+    if (!s->nfree && s->used == s->cap && slots_grow(s))
+        return -ENOMEM;
+    slot = s->nfree ? s->free[--s->nfree] : s->used++;
+    s->items[slot] = e;
+    e->id = ++s->count << SLOT_BITS | slot;
+    return 0;
+}
+
+static void slots_remove(struct slots *s, uint64_t id)
+{
+    uint32_t slot = id & ((1u << SLOT_BITS) - 1);
+
+    s->items[slot] = NULL;
+    s->free[s->nfree++] = slot;
+}
+
+static void *slots_find(const struct slots *s, uint64_t id)
+{
+    uint32_t slot = id & ((1u << SLOT_BITS) - 1);
+
+    return slot < s->used && s->items[slot] && s->items[slot]->id == id ? s->items[slot] : NULL;
+}
+
+static void slots_fini(struct slots *s)
+{
+    free(s->items);
+    free(s->free);
+}
+
+struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id)
+{
+    return slots_find(&d->maps, id);
+}
+
+struct worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id)
+{
+    return slots_find(&d->workers, id);
+}
+
+struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
+{
+    struct batch *b;
+
+    DL_FOREACH2(w->batches, b, worker_next)
+        if (b->id == id)
+            return b;
+    return NULL;
+}
+
+/* ---- the engine ------------------------------------------------------------------------------------------------- */
+
+static void config_default(struct fbr_dispatch_config *c)
+{
+    c->target_ns = c->target_ns ? c->target_ns : NS_PER_MS;
+    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : 5 * NS_PER_MS;
+    c->recall_ns = c->recall_ns ? c->recall_ns : NS_PER_MS;
+    c->max_bytes = c->max_bytes ? c->max_bytes : 4 << 20;
+    c->deaths_blame = c->deaths_blame ? c->deaths_blame : 3;
+    if (c->deaths_blame > TASK_DEATHS_MAX)
+        c->deaths_blame = TASK_DEATHS_MAX;
+    if (!c->max_batch || c->max_batch > FBR_DISPATCH_BATCH_MAX)
+        c->max_batch = FBR_DISPATCH_BATCH_MAX;
+}
+
+struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config)
+{
+    struct fbr_dispatch *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return NULL;
+    if (config)
+        d->config = *config;
+    config_default(&d->config);
+    d->timeout_at = FBR_DISPATCH_NEVER;
+    return d;
+}
+
+void fbr_dispatch_close(struct fbr_dispatch *d)
+{
+    struct fbr_dispatch_failure failure;
+
+    if (!d)
+        return;
+    for (uint32_t i = 0; i < d->maps.used; i++)
+        if (d->maps.items[i])
+            fbr_dispatch_map_close(d, d->maps.items[i]->id);
+    for (uint32_t i = 0; i < d->workers.used; i++)
+        if (d->workers.items[i])
+            fbr_dispatch_worker_remove(d, 0, d->workers.items[i]->id, &failure);
+    slots_fini(&d->maps);
+    slots_fini(&d->workers);
+    free(d->ready);
+    free(d);
+}
+
+void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats)
+{
+    *stats = d->stats;
+}
+
+/* ---- maps ------------------------------------------------------------------------------------------------------- */
+
+int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id)
+{
+    struct map *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return -ENOMEM;
+    if (fbr_map_reserve(d) || slots_add(&d->maps, (struct entry *)m)) {
+        free(m);
+        return -ENOMEM;
+    }
+    m->user = map->user;
+    m->age = ++d->age;
+    m->total = map->tasks;
+    m->open = map->open;
+    m->priority = map->priority;
+    m->retries = map->retries;
+    m->timeout_ns = map->timeout_ns;
+    m->chunk = map->chunk;
+    m->mean = (float)map->expect_ns;
+    m->task_bytes = map->task_bytes;
+    m->size_of = map->size_of;
+    m->solo = !map->retries || d->config.deaths_blame == 1;
+    d->stats.maps++;
+    if (m->total)
+        fbr_map_wait(d, m, (int64_t)m->total, 0);
+    *id = m->id;
+    return 0;
+}
+
+int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
+{
+    struct map *m = fbr_dispatch_map_find(d, map);
+
+    if (!m)
+        return -ENOENT;
+    if (!m->open || tasks > INT64_MAX - m->total)
+        return -EINVAL;
+    if (!tasks)
+        return 0;
+    m->total += tasks;
+    fbr_map_wait(d, m, (int64_t)tasks, 0);
+    return 0;
+}
+
+/* Parts a batch from its map, which goes; may free it. */
+static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
+{
+    struct worker *w = b->worker;
+
+    for (int kind = 0; kind < WINDOWS; kind++) {
+        if (b->windows[kind].listed)
+            DL_DELETE2(b->map->windows[kind], b, windows[kind].prev, windows[kind].next);
+        b->windows[kind].listed = false;
+    }
+    fbr_timed_drop(d, b);
+    DL_DELETE2(b->map->batches, b, map_prev, map_next);
+    b->map = NULL;
+    if (w && !w->dead) {
+        fbr_order_push(d, b, FBR_DISPATCH_CANCEL);
+        fbr_dispatch_place(d, now, w);
+    }
+    fbr_batch_put(b);
+}
+
+void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map)
+{
+    struct map *m = fbr_dispatch_map_find(d, map);
+
+    if (!m)
+        return;
+    fbr_map_wait(d, m, -(int64_t)m->waiting, -(int64_t)m->suspects);
+    d->stats.held -= m->held;
+    d->stats.maps--;
+    while (m->batches)
+        batch_orphan(d, 0, m->batches);
+    fbr_task_pages_free(m);
+    slots_remove(&d->maps, m->id);
+    free(m);
+}
+
+uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map)
+{
+    const struct map *m = fbr_dispatch_map_find(d, map);
+
+    return m ? m->total - m->done : 0;
+}
+
+uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map)
+{
+    const struct map *m = fbr_dispatch_map_find(d, map);
+
+    return m ? (uint64_t)m->mean : 0;
+}
+
+static struct batch *holder(const struct map *m, uint64_t index)
+{
+    struct batch *b;
+
+    DL_FOREACH2(m->batches, b, map_next)
+        if (b->worker && !b->worker->dead && index >= b->first + b->seen && index < b->first + b->kept)
+            return b;
+    return NULL;
+}
+
+int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index, struct fbr_dispatch_order *order)
+{
+    struct map *m = fbr_dispatch_map_find(d, map);
+    struct batch *b;
+    uint16_t *state;
+
+    if (!m || index >= m->total)
+        return -ENOENT;
+    if (fbr_task_touch(m, index, &state))
+        return -ENOMEM;
+    if (!state || task_what(*state) == TASK_DONE)
+        return -EALREADY;
+    b = task_what(*state) == TASK_HELD ? holder(m, index) : NULL;
+    fbr_task_end(d, m, index, state);
+    if (!b)
+        return 0;
+    *order = (struct fbr_dispatch_order){FBR_DISPATCH_CANCEL, b->worker->id, b->id, map, index, b->worker->user, m->user,
+                                         (uint32_t)(index - b->first)};
+    return 1;
+}
+
+/* ---- workers ---------------------------------------------------------------------------------------------------- */
+
+/* May a second batch go to this worker, which holds one? */
+static bool takes_second(const struct fbr_dispatch *d, struct worker *w)
+{
+    const struct batch *b = w->batches;
+    const struct rate *rate = b->map ? fbr_rate_find(w, b->map->id) : NULL;
+    uint64_t ns;
+
+    if (b->alone || w->shy || !rate || !rate->samples)
+        return false;
+    ns = fbr_rate_estimate(w, b->map);
+    return ns && ns <= d->config.prefetch_ns;
+}
+
+static enum place place_of(const struct fbr_dispatch *d, struct worker *w)
+{
+    if (w->dead || w->draining)
+        return NOWHERE;
+    if (!w->nbatches)
+        return IDLE;
+    return w->nbatches == 1 && takes_second(d, w) ? HALF : NOWHERE;
+}
+
+static void place_leave(struct fbr_dispatch *d, struct worker *w)
+{
+    if (w->place == IDLE) {
+        DL_DELETE2(d->idle, w, place_prev, place_next);
+        d->stats.idle--;
+    } else if (w->place == HALF) {
+        DL_DELETE2(d->half, w, place_prev, place_next);
+    }
+}
+
+/* The last to become idle is the first to be used, so that the others can be seen to be idle; but not a slow one. */
+static void place_enter(struct fbr_dispatch *d, struct worker *w)
+{
+    if (w->place == HALF) {
+        DL_APPEND2(d->half, w, place_prev, place_next);
+    } else if (w->place == IDLE) {
+        d->stats.idle++;
+        if (w->slowness > 2)
+            DL_APPEND2(d->idle, w, place_prev, place_next);
+        else
+            DL_PREPEND2(d->idle, w, place_prev, place_next);
+    }
+}
+
+void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
+{
+    enum place place = place_of(d, w);
+    bool loaded = !w->dead && fbr_order_recallable(w);
+
+    if (place != w->place) {
+        place_leave(d, w);
+        w->place = place;
+        place_enter(d, w);
+        if (place == IDLE)
+            w->idle_since = now;
+    }
+    if (loaded && !w->loaded)
+        DL_APPEND2(d->loaded, w, loaded_prev, loaded_next);
+    else if (!loaded && w->loaded)
+        DL_DELETE2(d->loaded, w, loaded_prev, loaded_next);
+    w->loaded = loaded;
+    if (w->draining && !w->dead && !w->nbatches && !w->told) {
+        w->told = true;
+        DL_APPEND2(d->drained, w, drained_prev, drained_next);
+    }
+}
+
+int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks, uint64_t *id)
+{
+    struct worker *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return -ENOMEM;
+    if (slots_add(&d->workers, (struct entry *)w)) {
+        free(w);
+        return -ENOMEM;
+    }
+    w->user = user;
+    w->tasks_left = max_tasks ? max_tasks : UINT64_MAX;
+    w->slowness = 1;
+    d->stats.workers++;
+    d->takers++;
+    fbr_dispatch_place(d, now, w);
+    *id = w->id;
+    return 0;
+}
+
+void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
+{
+    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct batch *b;
+
+    if (!w || w->dead)
+        return;
+    if (!w->draining)
+        d->takers--;
+    w->draining = true;
+    DL_FOREACH2(w->batches, b, worker_next)
+        if (b->map && !b->recalled && (b != w->batches || b->kept - b->seen > 1)) {
+            b->recalled = true;
+            fbr_order_push(d, b, FBR_DISPATCH_RECALL);
+        }
+    fbr_dispatch_place(d, 0, w);
+}
+
+int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struct fbr_dispatch_worker *out)
+{
+    const struct worker *w = fbr_dispatch_worker_find(d, worker);
+    const struct batch *b;
+
+    if (!w)
+        return -ENOENT;
+    *out = (struct fbr_dispatch_worker){.user = w->user,
+                                        .batches = w->nbatches,
+                                        .draining = w->draining,
+                                        .dead = w->dead,
+                                        .done = w->done,
+                                        .busy_ns = w->busy_ns,
+                                        .idle_since = w->idle_since,
+                                        .slowness = w->slowness};
+    DL_FOREACH2(w->batches, b, worker_next)
+        out->held += b->kept - b->seen;
+    return 0;
+}
+
+/* ---- deaths ----------------------------------------------------------------------------------------------------- */
+
+static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m, unsigned deaths, bool counts)
+{
+    if (counts && deaths >= d->config.deaths_blame)
+        return FBR_DISPATCH_BLAMED;
+    if (!m->retries || (m->retries > 0 && deaths > (unsigned)m->retries))
+        return FBR_DISPATCH_LOST;
+    return 0;
+}
+
+/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a shared batch had seen no
+ * death and may be run again. */
+static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, struct fbr_dispatch_failure *failure)
+{
+    struct map *m = b->map;
+    uint16_t *state = b->alone ? fbr_task_states(m, b->first) : NULL;
+    enum fbr_dispatch_why why;
+    unsigned deaths;
+
+    if (!state || task_what(*state) != TASK_HELD)
+        return 0;
+    deaths = task_deaths(*state) + counts;
+    why = why_fails(d, m, deaths, counts);
+    if (!why)
+        return 0;
+    *failure = (struct fbr_dispatch_failure){.map = m->id, .index = b->first, .map_user = m->user, .why = why};
+    failure->deaths = deaths;
+    failure->reports = b->nreports;
+    for (uint32_t i = 0; i < b->nreports; i++)
+        failure->report[i] = b->reports[i];
+    fbr_task_end(d, m, b->first, state);
+    if (why == FBR_DISPATCH_BLAMED)
+        d->stats.blamed++;
+    else
+        d->stats.lost++;
+    return 1;
+}
+
+/* What the dead worker left: its oldest batch may have started, the next one counts as untouched. */
+static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts, struct fbr_dispatch_failure *failure)
+{
+    struct batch *b;
+    int failed = 0;
+
+    for (b = w->batches ? w->batches->worker_prev : NULL; b; b = b == w->batches ? NULL : b->worker_prev) {
+        bool first = b == w->batches;
+
+        fbr_order_drop(d, b);
+        fbr_timed_drop(d, b);
+        if (!b->map)
+            continue;
+        failed = first && batch_fails(d, b, counts, failure);
+        if (!failed)
+            d->stats.requeued += fbr_batch_requeue(d, b, b->seen, b->kept, first && counts);
+    }
+    return failed;
+}
+
+int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report, unsigned flags,
+                             struct fbr_dispatch_failure *failure)
+{
+    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct batch *b = w ? w->batches : NULL;
+    bool counts = !(flags & FBR_DISPATCH_DISRUPTION);
+
+    if (!w || w->dead)
+        return 0;
+    d->takers -= !w->draining;
+    d->stats.workers--;
+    d->stats.deaths++;
+    w->dead = true;
+    if (w->told && w->drained_prev)
+        DL_DELETE2(d->drained, w, drained_prev, drained_next);
+    w->drained_prev = NULL;
+    fbr_dispatch_place(d, now, w);
+    if (b && counts && b->nreports < FBR_DISPATCH_REPORTS)
+        b->reports[b->nreports++] = report;
+    return worker_release(d, w, counts, failure);
+}
+
+int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
+                               struct fbr_dispatch_failure *failure)
+{
+    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    int failed = 0;
+
+    if (!w)
+        return 0;
+    if (!w->dead) {
+        failed = fbr_dispatch_worker_dead(d, now, worker, 0, FBR_DISPATCH_DISRUPTION, failure);
+        d->stats.deaths--;
+    }
+    while (w->batches)
+        fbr_batch_leave(d, now, w->batches);
+    slots_remove(&d->workers, worker);
+    free(w);
+    return failed;
+}

@@ -1,0 +1,224 @@
+/* dispatch_order.c - orders to workers: recalls, timeouts, cancels, the end of a drain.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/dispatch_priv.h"
+
+#define VICTIMS 16                      /* recalls by one look at the workers */
+#define LOOK_AGAIN (NS_PER_MS / 2)      /* when there was nothing to recall */
+#define ANSWER_TIME NS_PER_MS           /* that recalls may take, before others are asked */
+#define SILENCE 4                       /* times its usual one, after which a worker is suspected to hang */
+
+/* ---- orders that wait to be pulled ------------------------------------------------------------------------------ */
+
+void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_order_kind kind)
+{
+    b->order = kind;
+    if (!b->listed)
+        DL_APPEND2(d->orders, b, order_prev, order_next);
+    b->listed = true;
+}
+
+void fbr_order_drop(struct fbr_dispatch *d, struct batch *b)
+{
+    if (b->listed)
+        DL_DELETE2(d->orders, b, order_prev, order_next);
+    b->listed = false;
+}
+
+static void order_fill(struct fbr_dispatch_order *out, enum fbr_dispatch_order_kind kind, const struct batch *b)
+{
+    *out = (struct fbr_dispatch_order){.kind = kind, .worker = b->worker->id, .batch = b->id};
+    out->worker_user = b->worker->user;
+    if (kind == FBR_DISPATCH_CANCEL)
+        out->pos = FBR_DISPATCH_ALL;
+    if (b->map) {
+        out->map = b->map->id;
+        out->map_user = b->map->user;
+        out->index = b->first + b->seen;
+    }
+}
+
+static int drained_pop(struct fbr_dispatch *d, struct fbr_dispatch_order *out)
+{
+    struct worker *w = d->drained;
+
+    DL_DELETE2(d->drained, w, drained_prev, drained_next);
+    w->drained_prev = NULL;
+    *out = (struct fbr_dispatch_order){.kind = FBR_DISPATCH_DRAINED, .worker = w->id, .worker_user = w->user};
+    return 1;
+}
+
+static int order_pop(struct fbr_dispatch *d, struct fbr_dispatch_order *out)
+{
+    struct batch *b = d->orders;
+
+    fbr_order_drop(d, b);
+    order_fill(out, b->order, b);
+    return 1;
+}
+
+/* ---- timeouts --------------------------------------------------------------------------------------------------- */
+
+static uint64_t timed_end(const struct batch *b)
+{
+    if (b->start > FBR_DISPATCH_NEVER - b->map->timeout_ns)
+        return FBR_DISPATCH_NEVER;
+    return b->start + b->map->timeout_ns;
+}
+
+static bool is_timed(const struct batch *b)
+{
+    return b->timed_prev;
+}
+
+void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b)
+{
+    if (!is_timed(b))
+        return;
+    b->start = now;
+    if (timed_end(b) < d->timeout_at)
+        d->timeout_at = timed_end(b);
+}
+
+void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b)
+{
+    if (is_timed(b))
+        DL_DELETE2(d->timed, b, timed_prev, timed_next);
+    b->timed_prev = NULL;
+}
+
+/* Fails the task of a batch whose time is over; false: it was done (cancelled) already. */
+static bool timed_expire(struct fbr_dispatch *d, struct batch *b, struct fbr_dispatch_order *out)
+{
+    uint16_t *state = fbr_task_states(b->map, b->first);
+
+    fbr_timed_drop(d, b);
+    if (!state || task_what(*state) != TASK_HELD)
+        return false;
+    order_fill(out, FBR_DISPATCH_TIMEOUT, b);
+    fbr_task_end(d, b->map, b->first, state);
+    return true;
+}
+
+static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out)
+{
+    uint64_t earliest = FBR_DISPATCH_NEVER;
+    struct batch *b, *next;
+
+    DL_FOREACH_SAFE2(d->timed, b, next, timed_next) {
+        uint64_t end = timed_end(b);
+
+        if (end <= now && timed_expire(d, b, out))
+            return 1; /* timeout_at stays: the next call looks for others */
+        if (end > now && end < earliest)
+            earliest = end;
+    }
+    d->timeout_at = earliest;
+    return 0;
+}
+
+/* ---- stragglers ------------------------------------------------------------------------------------------------- */
+
+struct batch *fbr_order_recallable(const struct worker *w)
+{
+    struct batch *first = w->batches, *last = first ? first->worker_prev : NULL, *b;
+
+    DL_FOREACH2(w->batches, b, worker_next)
+        if (b->recalled)
+            return NULL;
+    if (last != first && last->map)
+        return last;
+    return first && first->map && first->kept - first->seen > 1 ? first : NULL;
+}
+
+void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
+{
+    struct batch *b = fbr_order_recallable(w);
+
+    b->recalled = true;
+    w->shy = true;
+    d->stats.recalls++;
+    fbr_order_push(d, b, FBR_DISPATCH_RECALL);
+    fbr_dispatch_place(d, now, w);
+}
+
+/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall. */
+static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
+{
+    uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns;
+    const struct batch *b;
+
+    DL_FOREACH2(w->batches, b, worker_next) {
+        ns = b->map ? fbr_rate_estimate(w, b->map) : 0;
+        work += ns * (b->kept - b->seen - (b == w->batches));
+        if (b == w->batches && ns > usual)
+            usual = ns;
+    }
+    if (silent > SILENCE * usual)
+        return work + silent;
+    return work > d->config.recall_ns ? work : 0;
+}
+
+struct victim {
+    uint64_t score;
+    struct worker *worker;
+};
+
+/* Inserts into the n best, best first; returns how many they are now. */
+static uint32_t victim_add(struct victim *best, uint32_t n, uint32_t max, struct victim v)
+{
+    uint32_t i = n < max ? n : max - 1;
+
+    if (n == max && best[i].score >= v.score)
+        return n;
+    for (; i > 0 && best[i - 1].score < v.score; i--)
+        best[i] = best[i - 1];
+    best[i] = v;
+    return n < max ? n + 1 : n;
+}
+
+static void recall_look(struct fbr_dispatch *d, uint64_t now)
+{
+    uint32_t max = d->stats.idle < VICTIMS ? d->stats.idle : VICTIMS, n = 0;
+    struct victim best[VICTIMS];
+    struct worker *w;
+
+    DL_FOREACH2(d->loaded, w, loaded_next) {
+        struct victim v = {straggles(d, now, w), w};
+
+        if (v.score)
+            n = victim_add(best, n, max, v);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        fbr_order_recall(d, now, best[i].worker);
+    d->recall_at = now + (n ? ANSWER_TIME : LOOK_AGAIN);
+}
+
+static bool may_recall(const struct fbr_dispatch *d)
+{
+    return d->idle && d->loaded && !d->stats.waiting;
+}
+
+/* ---- what the caller sees --------------------------------------------------------------------------------------- */
+
+int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out)
+{
+    if (d->orders)
+        return order_pop(d, out);
+    if (d->drained)
+        return drained_pop(d, out);
+    if (now >= d->timeout_at && timeout_pop(d, now, out))
+        return 1;
+    if (may_recall(d) && now >= d->recall_at)
+        recall_look(d, now);
+    return d->orders ? order_pop(d, out) : 0;
+}
+
+uint64_t fbr_dispatch_wake(const struct fbr_dispatch *d)
+{
+    uint64_t wake = d->timeout_at;
+
+    if (may_recall(d) && d->recall_at < wake)
+        wake = d->recall_at;
+    return d->orders || d->drained ? 0 : wake;
+}

@@ -1,0 +1,219 @@
+/* dispatch_priv.h - what the files of the scheduling engine share (see dispatch.h for what it does).
+ *
+ *     dispatch.c         the engine, its maps and its workers, deaths
+ *     dispatch_task.c    states of tasks, which of a map's tasks come next
+ *     dispatch_send.c    who gets how many: fbr_dispatch_next()
+ *     dispatch_report.c  results, returns, measured times
+ *     dispatch_order.c   recalls, timeouts, cancels: fbr_dispatch_order()
+ *     dispatch_check.c   the invariants
+ *
+ * Tasks that came back are not copied anywhere: the batch that they were part of stays, and is listed with its map as a
+ * segment, a window of positions in which tasks may wait. A listed window may also cover tasks that do not wait (any
+ * more); who takes from it looks at the states. The rule that keeps it right: a waiting task is fresh (at or above the
+ * map's cursor), or in the window of a segment of its kind (`again` without deaths, `suspects` with).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_DISPATCH_PRIV_H
+#define FBR_DISPATCH_PRIV_H
+
+#include <utlist.h>
+
+#include "pool/dispatch.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define PAGE 1024 /* tasks; no batch reaches over the end of a page */
+#define RATES 4
+
+/* State of a task: what it does, how many deaths it saw, how often it was handed out. */
+enum { TASK_WAITING = 0, TASK_HELD = 1, TASK_DONE = 2, TASK_WHAT = 3 };
+#define TASK_DEATH 4u /* one of them */
+#define TASK_DEATHS 0xfcu
+#define TASK_DEATHS_MAX 63u
+#define TASK_ATTEMPT 0x100u
+#define TASK_ATTEMPTS 0xff00u
+
+static inline unsigned task_what(uint16_t state)
+{
+    return state & TASK_WHAT;
+}
+static inline unsigned task_deaths(uint16_t state)
+{
+    return (state & TASK_DEATHS) / TASK_DEATH;
+}
+static inline uint16_t task_set(uint16_t state, unsigned what)
+{
+    return (uint16_t)((state & ~TASK_WHAT) | what);
+}
+
+struct page {
+    uint32_t size, done;
+    uint16_t states[];
+};
+
+/* Objects by id: the slot in the low bits, above it a count of all that ever were. */
+struct entry {
+    uint64_t id;
+};
+#define SLOT_BITS 24
+struct slots {
+    struct entry **items;
+    uint32_t *free; /* a stack of free slots; room for all, so that freeing one never fails */
+    uint32_t used, cap, nfree;
+    uint64_t count;
+};
+
+struct window {
+    uint32_t at, end; /* positions in the batch */
+    bool listed;
+    struct batch *prev, *next;
+};
+
+enum window_kind { AGAIN, SUSPECTS, WINDOWS };
+
+/* Lives while its worker knows it (live, or dead and not removed), or a window of it is listed. */
+struct batch {
+    uint64_t id, first;
+    struct map *map;       /* NULL: closed */
+    struct worker *worker; /* NULL: it is through with it */
+    uint32_t kept, seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
+    bool alone;            /* nothing else may be with its worker */
+    bool recalled;         /* and not answered */
+    bool listed;           /* in d->orders */
+    enum fbr_dispatch_order_kind order;
+    uint64_t start; /* when it became its worker's first; 0: not yet. Of batches in d->timed */
+    uint32_t nreports;
+    uint64_t reports[FBR_DISPATCH_REPORTS];
+    struct window windows[WINDOWS];
+    struct batch *map_prev, *map_next;
+    struct batch *worker_prev, *worker_next;
+    struct batch *order_prev, *order_next;
+    struct batch *timed_prev, *timed_next;
+};
+
+struct map {
+    uint64_t id; /* struct entry */
+    void *user;
+    uint64_t age; /* lower: earlier */
+    uint64_t total, cursor, done, waiting, suspects, held;
+    uint64_t timeout_ns, task_bytes;
+    uint64_t (*size_of)(void *user, uint64_t index);
+    int priority, retries;
+    uint32_t chunk;
+    bool open, solo; /* solo: tasks are handed out alone */
+    uint32_t heap;   /* its place in d->ready + 1; 0: it has none */
+    float mean;      /* ns of a task; 0: unknown */
+    uint32_t samples;
+    struct page **pages; /* from page number `base` on; NULL: untouched, &fbr_page_done: all done */
+    uint64_t base;
+    uint32_t npages, cap;
+    uint32_t leading; /* how many pages at the front are done */
+    struct batch *batches;
+    struct batch *windows[WINDOWS];
+};
+
+/* What is known of one worker's time for the tasks of one map. */
+struct rate {
+    uint64_t map;
+    float mean; /* ns of a task; 0: unknown */
+    uint32_t samples;
+    uint32_t answered; /* the largest batch that it finished */
+};
+
+enum place { NOWHERE, IDLE, HALF };
+
+struct worker {
+    uint64_t id; /* struct entry */
+    void *user;
+    struct batch *batches; /* oldest first. Alive: two at most, none of them complete */
+    uint32_t nbatches;
+    bool draining, dead;
+    bool loaded;   /* in d->loaded */
+    bool told;     /* an order DRAINED is in d->drained, or was pulled */
+    bool shy;      /* was asked to return tasks: gets no second batch until it finished one */
+    enum place place;
+    uint64_t tasks_left, done, busy_ns, idle_since;
+    uint64_t heard; /* when it last said something, or got its first batch */
+    double slowness;
+    struct rate rates[RATES]; /* latest first */
+    struct worker *place_prev, *place_next;
+    struct worker *loaded_prev, *loaded_next;
+    struct worker *drained_prev, *drained_next;
+};
+
+struct fbr_dispatch {
+    struct fbr_dispatch_config config;
+    struct fbr_dispatch_stats stats;
+    struct slots maps, workers;
+    uint64_t batch_count, age;
+    struct map **ready; /* heap of the maps with waiting tasks */
+    uint32_t nready, ready_cap;
+    struct worker *idle, *half; /* by place: who gets the next first batch, second batch */
+    struct worker *loaded;      /* with unstarted tasks that may be recalled */
+    struct worker *drained;     /* to be told */
+    uint32_t takers;            /* workers that are neither dead nor draining */
+    struct batch *orders, *timed;
+    uint64_t timeout_at; /* not after the first timeout of `timed` */
+    uint64_t recall_at;  /* do not look for stragglers before */
+};
+
+/* dispatch.c */
+struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id);
+struct worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id);
+struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id);
+/* Puts the worker into the lists where it belongs; after each change of what it holds. */
+void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w);
+
+/* dispatch_task.c: maps */
+extern struct page fbr_page_done;
+struct page *fbr_task_page(const struct map *m, uint64_t index);
+/* The states from `index` to the end of its page; NULL: untouched, or all done. */
+uint16_t *fbr_task_states(const struct map *m, uint64_t index);
+/* The same, and makes the page if it was untouched, so that NULL means all done. 0 or -ENOMEM. */
+int fbr_task_touch(struct map *m, uint64_t index, uint16_t **states);
+/* n tasks of the page of `index` are done now; the page goes if these were the last. */
+void fbr_task_retire(struct fbr_dispatch *d, struct map *m, uint64_t index, uint32_t n);
+/* Ends one task, waiting or held, whose state is at *state. */
+void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_t *state);
+void fbr_task_pages_free(struct map *m);
+/* Counts `n` tasks of m (of them `suspects`) as waiting now, or no more (negative); m enters or leaves the heap. */
+void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t suspects);
+int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps and one more */
+void fbr_map_renew(struct fbr_dispatch *d, struct map *m); /* as if it was added now */
+
+/* dispatch_task.c: batches */
+/* Lists positions [at, end) of b, in front of the others of its map. */
+void fbr_window_list(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end);
+void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: see fbr_batch_put */
+/* Frees b if nothing refers to it any more. */
+void fbr_batch_put(struct batch *b);
+/* Its worker is through with it (complete, or the worker is removed). May free it. */
+void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
+/* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0). Returns how many. */
+uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end, unsigned deaths);
+/* Where the next tasks of m are: the first index, how many may follow it at most (one page, one segment), and the segment
+ * that they come from (NULL: fresh). */
+struct found {
+    uint64_t first;
+    uint32_t most;
+    uint16_t *states;
+    struct batch *from;
+    enum window_kind kind;
+};
+int fbr_task_find(struct map *m, struct found *f); /* m has waiting tasks. 0 or -ENOMEM */
+uint32_t fbr_task_run(const struct found *f, uint32_t n); /* how many of the n can go into one batch */
+void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f, uint32_t n); /* f->from may be gone then */
+
+/* dispatch_report.c: times */
+struct rate *fbr_rate_find(struct worker *w, uint64_t map);
+struct rate *fbr_rate_touch(struct worker *w, uint64_t map); /* makes it the latest */
+uint64_t fbr_rate_estimate(struct worker *w, const struct map *m); /* ns of a task; 0: unknown */
+
+/* dispatch_order.c */
+void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_order_kind kind);
+void fbr_order_drop(struct fbr_dispatch *d, struct batch *b);
+void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
+void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
+struct batch *fbr_order_recallable(const struct worker *w); /* NULL: nothing that it has not started */
+void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w);
+
+#endif

@@ -1,0 +1,138 @@
+/* dispatch_send.c - who gets the next tasks, and how many.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/dispatch_priv.h"
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Workers that hold nothing come first. A second batch is for short tasks, and not for the last ones. */
+static struct worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
+{
+    if (d->idle)
+        return d->idle;
+    if (m->solo || m->suspects || m->mean <= 0 || m->mean > (float)d->config.prefetch_ns)
+        return NULL;
+    return d->stats.waiting > d->takers ? d->half : NULL;
+}
+
+/* Tasks that this worker should get by the time they take. */
+static uint64_t measured_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m)
+{
+    const struct rate *rate = fbr_rate_find(w, m->id);
+    uint64_t ns;
+
+    if (!rate || !rate->answered)
+        return m->chunk ? m->chunk : 1;
+    ns = fbr_rate_estimate(w, m);
+    return min_u64(ns ? d->config.target_ns / ns : UINT32_MAX, rate->answered * UINT64_C(4));
+}
+
+static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uint64_t first, uint32_t n)
+{
+    uint64_t bytes = 0;
+    uint32_t i;
+
+    if (m->task_bytes)
+        return (uint32_t)min_u64(n, d->config.max_bytes / m->task_bytes);
+    if (!m->size_of)
+        return n;
+    for (i = 0; i < n; i++) {
+        uint64_t size = m->size_of(m->user, first + i);
+
+        if (size > d->config.max_bytes - bytes)
+            break;
+        bytes += size;
+    }
+    return i;
+}
+
+static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m, const struct found *f)
+{
+    uint64_t crowd = 2 * (uint64_t)d->takers;
+    uint64_t n;
+
+    if (m->solo || m->timeout_ns || f->kind == SUSPECTS)
+        return 1;
+    n = measured_size(d, w, m);
+    n = min_u64(n, (m->waiting + crowd - 1) / crowd);
+    n = min_u64(n, d->config.max_batch);
+    n = min_u64(n, f->most);
+    n = min_u64(n, w->tasks_left);
+    if (n > 1)
+        n = fit_bytes(d, m, f->first, (uint32_t)n);
+    return n > 1 ? fbr_task_run(f, (uint32_t)n) : 1;
+}
+
+static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct map *m, const struct found *f)
+{
+    struct batch *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return NULL;
+    b->id = ++d->batch_count;
+    b->first = f->first;
+    b->kept = batch_size(d, w, m, f);
+    b->alone = m->solo || f->kind == SUSPECTS;
+    b->start = FBR_DISPATCH_NEVER;
+    if (f->kind == SUSPECTS) {
+        b->nreports = f->from->nreports;
+        for (uint32_t i = 0; i < b->nreports; i++)
+            b->reports[i] = f->from->reports[i];
+    }
+    return b;
+}
+
+static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b, struct worker *w, struct map *m)
+{
+    b->map = m;
+    b->worker = w;
+    DL_APPEND2(m->batches, b, map_prev, map_next);
+    DL_APPEND2(w->batches, b, worker_prev, worker_next);
+    w->nbatches++;
+    if (w->nbatches == 1)
+        w->heard = now;
+    if (m->timeout_ns) {
+        DL_APPEND2(d->timed, b, timed_prev, timed_next);
+        if (w->nbatches == 1)
+            fbr_timed_start(d, now, b);
+    }
+    if (w->tasks_left != UINT64_MAX)
+        w->tasks_left -= b->kept;
+    if (!w->tasks_left) {
+        w->draining = true;
+        d->takers--;
+    }
+    fbr_rate_touch(w, m->id);
+    fbr_dispatch_place(d, now, w);
+}
+
+int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_batch *out)
+{
+    struct map *m = d->nready ? d->ready[0] : NULL;
+    struct worker *w = m ? choose_worker(d, m) : NULL;
+    struct found f;
+    struct batch *b;
+    int rc;
+
+    if (!w)
+        return 0;
+    rc = fbr_task_find(m, &f);
+    if (rc)
+        return rc;
+    b = batch_new(d, w, m, &f);
+    if (!b)
+        return -ENOMEM;
+    d->stats.batches++;
+    fbr_task_hold(d, m, &f, b->kept);
+    if (m->open)
+        fbr_map_renew(d, m);
+    batch_give(d, now, b, w, m);
+    *out = (struct fbr_dispatch_batch){b->id, w->id, m->id, w->user, m->user, b->first, b->kept, f.states};
+    return 1;
+}

@@ -1,0 +1,192 @@
+/* imap.c - a function over a lazy source: results one by one, and never more than a window of tasks under way.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+
+struct fiber_imap {
+    struct fiber_result *r;
+    fiber_source_fn source;
+    void *user;
+    size_t window;
+    bool unordered, ended; /* ended: the source has no more */
+    int source_error;
+    uint64_t next; /* ordered: the index to hand out */
+};
+
+int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user, size_t window,
+                    unsigned flags, const struct fiber_map_options *opts, struct fiber_imap **out)
+{
+    struct fiber_imap *it;
+    int rc;
+
+    if (!p || !source || !out || flags > FIBER_IMAP_UNORDERED)
+        return fbr_keep(-EINVAL, "pool: imap needs a pool, a source, known flags, and a place for the iterator");
+    it = calloc(1, sizeof(*it));
+    if (!it)
+        return fbr_keep(-ENOMEM, "pool: out of memory");
+    it->source = source;
+    it->user = user;
+    it->unordered = flags & FIBER_IMAP_UNORDERED;
+    pthread_mutex_lock(&p->lock);
+    it->window = window ? window : 4 * (size_t)(p->target > p->max ? p->target : p->max);
+    pthread_mutex_unlock(&p->lock);
+    rc = fbr_result_new(p, fn, opts, &it->r);
+    if (rc == 0) {
+        it->r->kind = FBR_RESULT_STREAM;
+        rc = fbr_result_begin(it->r, true);
+    }
+    if (rc < 0) {
+        free(it);
+        return rc;
+    }
+    *out = it;
+    return 0;
+}
+
+/* Takes one input from the source, without the lock: 1, 0 at its end, negative. */
+static int pull(struct fiber_imap *it, struct fbr_item **out)
+{
+    struct fiber_bytes in = {NULL, 0};
+    struct fbr_item *item;
+    int rc = it->source(it->user, &in);
+
+    if (rc <= 0)
+        return rc;
+    if (in.len > UINT32_MAX - 64)
+        return -EMSGSIZE;
+    item = calloc(1, sizeof(*item));
+    if (item)
+        item->in.data = malloc(in.len ? in.len : 1);
+    if (!item || !item->in.data) {
+        free(item);
+        return -ENOMEM;
+    }
+    item->in.len = in.len;
+    if (in.len)
+        memcpy(item->in.data, in.data, in.len);
+    *out = item;
+    return 1;
+}
+
+/* Fills the window. Under the lock, which it gives up while the source runs. */
+static void refill(struct fiber_imap *it)
+{
+    struct fiber_result *r = it->r;
+    struct fiber_pool *p = r->pool;
+    uint64_t added = 0;
+
+    while (!it->ended && r->map && HASH_COUNT(r->items) < it->window) {
+        struct fbr_item *item;
+        int rc;
+
+        pthread_mutex_unlock(&p->lock);
+        rc = pull(it, &item);
+        pthread_mutex_lock(&p->lock);
+        if (rc <= 0) {
+            it->ended = true;
+            it->source_error = rc;
+            break;
+        }
+        if (!r->map) { /* the pool was closed meanwhile */
+            free(item->in.data);
+            free(item);
+            break;
+        }
+        item->index = r->n++;
+        HASH_ADD(hh, r->items, index, sizeof(item->index), item);
+        added++;
+        p->stats.submitted++;
+        p->undone++;
+        if (fbr_dispatch_map_grow(p->dispatch, r->map, 1) < 0) {
+            fbr_result_deliver(r, item->index, -ENOMEM, "out of memory", 13);
+        } else if (added % 64 == 1) {
+            fbr_pool_pump(p); /* the first ones start while the source goes on */
+        }
+    }
+    if (added && p->min < p->max)
+        fbr_crew_adjust(p);
+    if (added)
+        fbr_pool_pump(p);
+}
+
+static struct fbr_item *next_ready(struct fiber_imap *it)
+{
+    struct fbr_item *item;
+
+    if (it->unordered)
+        return it->r->ready;
+    HASH_FIND(hh, it->r->items, &it->next, sizeof(it->next), item);
+    return item && item->slot.done ? item : NULL;
+}
+
+static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index, struct fiber_bytes *out)
+{
+    int rc = 1;
+
+    HASH_DELETE(hh, it->r->items, item);
+    DL_DELETE(it->r->ready, item);
+    it->next = item->index + 1;
+    if (index)
+        *index = item->index;
+    if (item->slot.code) {
+        rc = item->slot.code < 0 ? item->slot.code : -EIO;
+        fbr_keep(rc, "%s", item->slot.data ? (char *)item->slot.data : "failed");
+        free(item->slot.data);
+    } else {
+        *out = (struct fiber_bytes){item->slot.data, item->slot.len};
+    }
+    free(item);
+    return rc;
+}
+
+int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out, int timeout_ms)
+{
+    struct fiber_result *r = it->r;
+    struct fiber_pool *p = r->pool;
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    *out = (struct fiber_bytes){NULL, 0};
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        struct fbr_item *item;
+
+        refill(it);
+        item = next_ready(it);
+        if (item) {
+            rc = hand_out(it, item, index, out);
+            break;
+        }
+        if (HASH_COUNT(r->items) == 0) {
+            rc = it->source_error;
+            if (rc == 0 && !it->ended)
+                rc = r->end_code ? r->end_code : -ESHUTDOWN;
+            if (rc < 0)
+                fbr_keep(rc, "%s", it->source_error ? "the source of the map failed" : r->why ? r->why : "the map has ended");
+            break;
+        }
+        r->waiting_task++;
+        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+        r->waiting_task--;
+        if (rc < 0 && !next_ready(it)) {
+            fbr_keep(rc, "no result within %d ms", timeout_ms);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+void fiber_imap_close(struct fiber_imap *it)
+{
+    if (!it)
+        return;
+    fiber_result_close(it->r);
+    free(it);
+}

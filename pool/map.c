@@ -1,0 +1,267 @@
+/* map.c - giving work to a pool, and reading what came of it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/pool.h"
+
+#define LONGEST (UINT32_MAX - 64)
+
+static int too_long(size_t len)
+{
+    return fbr_keep(-EMSGSIZE, "a task's input of %zu bytes is longer than 4 GiB", len);
+}
+
+int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out, size_t out_size,
+                         size_t n, const struct fiber_map_options *opts, struct fiber_result **result)
+{
+    struct fiber_result *r;
+    int rc;
+
+    if (!p || !result || (n && ((!in && in_size) || (!out && out_size))))
+        return fbr_keep(-EINVAL, "pool: a map needs a pool, arrays for its sizes, and a place for the result");
+    if (in_size > LONGEST)
+        return too_long(in_size);
+    rc = fbr_result_new(p, fn, opts, &r);
+    if (rc < 0)
+        return rc;
+    r->kind = FBR_RESULT_ARRAY;
+    r->n = n;
+    r->in = in;
+    r->in_size = in_size;
+    r->out = out;
+    r->out_size = out_size;
+    r->flags = calloc(n ? n : 1, 1);
+    if (!r->flags) {
+        r->refs = 1;
+        fbr_result_unref(r);
+        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
+    }
+    rc = fbr_result_begin(r, false);
+    if (rc == 0)
+        *result = r;
+    return rc;
+}
+
+int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out, size_t out_size,
+                   size_t n, const struct fiber_map_options *opts)
+{
+    struct fiber_result *r;
+    const void *text;
+    size_t len, index;
+    int rc = fiber_pool_map_array(p, fn, in, in_size, out, out_size, n, opts, &r);
+
+    if (rc < 0)
+        return rc;
+    rc = fiber_result_wait(r, -1);
+    if (rc == 0) {
+        rc = fiber_result_error(r, &index);
+        if (rc && fiber_result_get(r, index, &text, &len) != 0)
+            fbr_keep(rc, "%.*s", (int)len, (const char *)text);
+    }
+    fiber_result_close(r);
+    return rc;
+}
+
+static int begin_bytes(struct fiber_result *r, const struct fiber_bytes *in, size_t n)
+{
+    r->kind = FBR_RESULT_BYTES;
+    r->n = n;
+    r->bytes = in;
+    r->slots = calloc(n ? n : 1, sizeof(*r->slots));
+    if (!r->slots) {
+        r->n = 0;
+        r->refs = 1;
+        fbr_result_unref(r);
+        return fbr_keep(-ENOMEM, "pool: no memory for %zu tasks", n);
+    }
+    return fbr_result_begin(r, false);
+}
+
+int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_bytes *in, size_t n,
+                         const struct fiber_map_options *opts, struct fiber_result **result)
+{
+    struct fiber_result *r;
+    int rc;
+
+    if (!p || !result || (!in && n))
+        return fbr_keep(-EINVAL, "pool: a map needs a pool, an array, and a place for the result");
+    for (size_t i = 0; i < n; i++) {
+        if (in[i].len > LONGEST)
+            return too_long(in[i].len);
+        if (!in[i].data && in[i].len)
+            return fbr_keep(-EINVAL, "pool: input %zu has a length and no data", i);
+    }
+    rc = fbr_result_new(p, fn, opts, &r);
+    if (rc == 0)
+        rc = begin_bytes(r, in, n);
+    if (rc == 0)
+        *result = r;
+    return rc;
+}
+
+int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t len, struct fiber_bytes *out)
+{
+    const struct fiber_bytes one = {(void *)(uintptr_t)in, len};
+    struct fiber_result *r;
+    const void *data;
+    size_t n;
+    int rc;
+
+    if (out)
+        *out = (struct fiber_bytes){NULL, 0};
+    rc = fiber_pool_map_async(p, fn, &one, 1, NULL, &r);
+    if (rc < 0)
+        return rc;
+    rc = fiber_result_wait(r, -1);
+    if (rc == 0)
+        rc = fiber_result_get(r, 0, &data, &n);
+    if (rc == 0 && out) { /* the slot's memory becomes the caller's */
+        *out = (struct fiber_bytes){r->slots[0].data, n};
+        r->slots[0].data = NULL;
+    } else if (rc) {
+        fbr_keep(rc, "%.*s", (int)n, (const char *)data);
+    }
+    fiber_result_close(r);
+    return rc;
+}
+
+int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t len,
+                           const struct fiber_map_options *opts, struct fiber_result **result)
+{
+    struct fiber_result *r;
+    int rc;
+
+    if (!p || !result || (!in && len))
+        return fbr_keep(-EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
+    if (len > LONGEST)
+        return too_long(len);
+    rc = fbr_result_new(p, fn, opts, &r);
+    if (rc < 0)
+        return rc;
+    r->own = (struct fiber_bytes){malloc(len ? len : 1), len};
+    if (!r->own.data) {
+        r->refs = 1;
+        fbr_result_unref(r);
+        return fbr_keep(-ENOMEM, "pool: no memory for %zu bytes", len);
+    }
+    if (len)
+        memcpy(r->own.data, in, len);
+    rc = begin_bytes(r, &r->own, 1);
+    if (rc == 0)
+        *result = r;
+    return rc;
+}
+
+/* ---- Reading ---- */
+
+static bool is_done(const struct fiber_result *r, size_t i)
+{
+    return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
+}
+
+int fiber_result_wait(struct fiber_result *r, int timeout_ms)
+{
+    struct fiber_pool *p = r->pool;
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    pthread_mutex_lock(&p->lock);
+    r->waiting++;
+    while (r->map && rc == 0)
+        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+    if (!r->map)
+        rc = 0;
+    r->waiting--;
+    pthread_mutex_unlock(&p->lock);
+    return rc < 0 ? fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n, timeout_ms) : 0;
+}
+
+int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
+{
+    struct fiber_pool *p = r->pool;
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    if (index >= r->n)
+        return fbr_keep(-ENOENT, "there is no task %zu", index);
+    pthread_mutex_lock(&p->lock);
+    r->waiting_task++;
+    while (!is_done(r, index) && rc == 0)
+        rc = fbr_cond_wait(&r->changed, &p->lock, deadline);
+    if (is_done(r, index))
+        rc = 0;
+    r->waiting_task--;
+    pthread_mutex_unlock(&p->lock);
+    return rc < 0 ? fbr_keep(rc, "task %zu is not done after %d ms", index, timeout_ms) : 0;
+}
+
+static int array_get(const struct fiber_result *r, size_t i, const void **data, size_t *len)
+{
+    const struct fbr_array_error *e = r->errors;
+
+    if (r->flags[i] == 1) {
+        *data = r->out + i * r->out_size;
+        *len = r->out_size;
+        return 0;
+    }
+    while (e && e->index != i)
+        e = e->next;
+    *data = e ? e->text : r->why ? r->why : "failed";
+    *len = strlen(*data);
+    return e ? e->code : r->end_code ? r->end_code : -EIO;
+}
+
+int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t *len)
+{
+    struct fiber_pool *p = r->pool;
+    int rc;
+
+    *data = NULL;
+    *len = 0;
+    if (i >= r->n)
+        return fbr_keep(-ENOENT, "there is no task %zu", i);
+    pthread_mutex_lock(&p->lock);
+    if (!is_done(r, i)) {
+        rc = -EAGAIN;
+    } else if (r->kind == FBR_RESULT_ARRAY) {
+        rc = array_get(r, i, data, len);
+    } else {
+        const struct fbr_slot *s = &r->slots[i];
+
+        rc = s->code;
+        *data = s->data ? s->data : rc && r->why ? r->why : "";
+        *len = s->data ? s->len : strlen(*data);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+size_t fiber_result_count(struct fiber_result *r)
+{
+    return r->n;
+}
+
+size_t fiber_result_done(struct fiber_result *r)
+{
+    size_t n;
+
+    pthread_mutex_lock(&r->pool->lock);
+    n = r->done;
+    pthread_mutex_unlock(&r->pool->lock);
+    return n;
+}
+
+int fiber_result_error(struct fiber_result *r, size_t *index)
+{
+    int code;
+
+    pthread_mutex_lock(&r->pool->lock);
+    code = r->first_code;
+    if (index)
+        *index = r->first_error;
+    pthread_mutex_unlock(&r->pool->lock);
+    return code;
+}

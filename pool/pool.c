@@ -1,0 +1,187 @@
+/* pool.c - pools: opening, size, closing; see pool.h for what the other files do.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/pool.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/strings.h"
+
+static void destroy(struct fiber_pool *p)
+{
+    fbr_dispatch_close(p->dispatch);
+    for (int i = 0; i < FBR_DEATH_REPORTS; i++)
+        free(p->reports[i]);
+    fbr_buf_fini(&p->message);
+    fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->work);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+void fbr_pool_unref(struct fiber_pool *p)
+{
+    bool last;
+
+    pthread_mutex_lock(&p->lock);
+    last = --p->refs == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (last)
+        destroy(p);
+}
+
+static int usable_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
+{
+    struct fbr_fnref ref;
+    int rc = 0;
+
+    fbr_put_u32(&p->work, FBR_WORKER_MAGIC);
+    fbr_put_u8(&p->work, o->init != NULL);
+    if (o->init) {
+        rc = fbr_fnref_make(&ref, (void (*)(void))o->init, err);
+        if (rc < 0)
+            return fbr_wrap(err, "the pool's initializer cannot travel");
+        fbr_fnref_put(&p->work, &ref);
+    }
+    fbr_put_u64(&p->work, o->init_len);
+    fbr_put(&p->work, o->init_arg, o->init_len);
+    return p->work.failed ? fbr_fail(err, -ENOMEM, "pool: out of memory") : 0;
+}
+
+static int check_options(const struct fiber_pool_options *o, struct fbr_error *err)
+{
+    if (o->size != sizeof(*o))
+        return fbr_fail(err, -EINVAL, "pool options: size is %zu, not sizeof(struct fiber_pool_options)", o->size);
+    if (o->min < 0 || o->max < 0 || (o->max && o->min > o->max))
+        return fbr_fail(err, -EINVAL, "pool options: min %d and max %d workers make no sense", o->min, o->max);
+    if (o->serve && !o->job.command)
+        return fbr_fail(err, -EINVAL, "pool options: serve needs the program's argv in job.command");
+    if (!o->init_arg && o->init_len)
+        return fbr_fail(err, -EINVAL, "pool options: init_len without init_arg");
+    if (o->workers_per_job < 0)
+        return fbr_fail(err, -EINVAL, "pool options: workers_per_job cannot be negative");
+    return 0;
+}
+
+static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
+{
+    int rc = check_options(o, err);
+
+    if (rc < 0)
+        return rc;
+    p->min = o->min || o->max ? o->min : usable_cpus();
+    p->max = o->max ? o->max : p->min;
+    if (p->max == 0)
+        return fbr_fail(err, -EINVAL, "pool options: max is 0");
+    p->target = p->min;
+    p->serve = o->serve;
+    p->tasks_per_child = o->tasks_per_child;
+    p->idle_ms = o->idle_ms > 0 ? o->idle_ms : 2000;
+    p->start.size = sizeof(p->start);
+    if (o->backend) {
+        snprintf(p->backend, sizeof(p->backend), "%s", o->backend);
+        p->start.backend = p->backend;
+    }
+    rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job);
+    if (rc < 0)
+        return fbr_fail(err, rc, "pool: out of memory");
+    p->start.job.name = NULL; /* each worker has a name of its own */
+    rc = put_work(p, o, err);
+    if (rc < 0)
+        return rc;
+    p->dispatch = fbr_dispatch_open(NULL);
+    return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
+}
+
+int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *opts)
+{
+    static const struct fiber_pool_options none = {.size = sizeof(none)};
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_error err = {0, ""};
+    struct fiber_pool *p;
+    int rc;
+
+    if (!rt)
+        return -EPERM;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return fbr_keep(-ENOMEM, "pool: out of memory");
+    p->rt = rt;
+    p->refs = 1;
+    p->timer_at_ms = UINT64_MAX;
+    p->callbacks_last = &p->callbacks;
+    pthread_mutex_init(&p->lock, NULL);
+    fbr_cond_init(&p->changed);
+    rc = set_up(p, opts ? opts : &none, &err);
+    if (rc == 0) {
+        rc = fbr_crew_open(p);
+        if (rc < 0)
+            fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
+    }
+    if (rc < 0) {
+        destroy(p);
+        return fbr_keep_error(&err);
+    }
+    *out = p;
+    return 0;
+}
+
+int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
+{
+    if (min < 0 || max < 1 || min > max)
+        return fbr_keep(-EINVAL, "pool: min %d and max %d workers make no sense", min, max);
+    pthread_mutex_lock(&p->lock);
+    p->min = min;
+    p->max = max;
+    if (p->target < min)
+        p->target = min;
+    if (p->target > max)
+        p->target = max;
+    fbr_crew_adjust(p);
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    return 0;
+}
+
+int fiber_pool_resize(struct fiber_pool *p, int workers)
+{
+    return fiber_pool_autoscale(p, workers, workers);
+}
+
+int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    pthread_mutex_lock(&p->lock);
+    while (p->undone && rc == 0)
+        rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
+    pthread_mutex_unlock(&p->lock);
+    return rc < 0 ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : 0;
+}
+
+void fiber_pool_close(struct fiber_pool *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->closing = true;
+    fbr_result_end_all(p, -ECANCELED, "the pool was closed");
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+    fbr_crew_close(p);
+    fbr_pool_unref(p);
+}

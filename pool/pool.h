@@ -1,0 +1,173 @@
+/* pool.h - the inside of a pool, shared by the files of this folder:
+ *
+ *     pool.c      opening, closing, the options
+ *     crew.c      the workers: started, watched, drained, replaced; how many there shall be
+ *     send.c      batches to workers (decisions of dispatch.h carried out)
+ *     take.c      what workers say: results, returned tasks
+ *     result.c    maps and their results, as the program sees them
+ *     imap.c      maps over lazy sources
+ *     stats.c     figures
+ *
+ * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user functions are called
+ * without it. Threads: the program's own; the hub's, on which results arrive; the loop's, on which workers are born and
+ * die and the pool's timer ticks.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_POOL_H
+#define FBR_POOL_H
+
+#include <uthash.h>
+
+#include "pool/dispatch.h"
+#include "pool/wire.h"
+#include "runtime/fnref.h"
+#include "runtime/process.h"
+
+#define FBR_DEATH_REPORTS 256 /* the last ones are kept, for tasks that fail by them */
+
+enum fbr_worker_state { FBR_WORKER_STARTING, FBR_WORKER_READY, FBR_WORKER_DRAINING, FBR_WORKER_STOPPING };
+
+struct fbr_pool_worker {
+    struct fbr_pool_worker *next, *prev;
+    struct fiber_pool *pool;
+    struct fiber_process *process;
+    uint64_t id; /* in the engine; 0 before it is ready */
+    enum fbr_worker_state state;
+    bool disrupted; /* we end it for a reason that no task is to blame for */
+    bool was_ready;
+    uint64_t tasks; /* done */
+    uint64_t busy_ns;
+    struct {
+        uint64_t id, at_ns;
+        uint32_t left;
+        uint64_t busy_ns;
+    } sent[2]; /* batches under way, for the statistics */
+};
+
+struct fbr_callback; /* result.c */
+
+struct fiber_pool {
+    struct fbr_runtime *rt;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* drained, a worker ended */
+    int refs;               /* the program's, each worker's, each result's, the timer's */
+    struct fbr_dispatch *dispatch;
+    struct fbr_pool_worker *workers;
+    int n_workers;          /* in the list */
+    int min, max, target;
+    bool closing, closed;
+    /* How to start one; strings are owned. */
+    struct fiber_process_options start;
+    struct fbr_buf strings;
+    struct fbr_buf work;    /* what a worker is started with */
+    char backend[32];
+    bool serve;
+    uint64_t tasks_per_child;
+    int idle_ms;
+    /* Crew. */
+    int failed_starts;      /* in a row */
+    uint64_t not_before_ms; /* no start before that: backing off */
+    bool broken;            /* workers cannot be started: all work fails with why */
+    char why[512];
+    struct fbr_timer timer; /* loop thread */
+    uint64_t timer_at_ms;   /* when it is armed to go off; UINT64_MAX: it is not */
+    bool timer_live;
+    /* Maps. */
+    struct fiber_result *results; /* not done */
+    uint64_t undone;              /* tasks */
+    struct fbr_callback *callbacks, **callbacks_last;
+    bool calling;                 /* a thread is in a callback */
+    struct fbr_buf message;       /* TASKS in the making */
+    /* Deaths. */
+    uint64_t next_report;
+    char *reports[FBR_DEATH_REPORTS];
+    struct fiber_pool_stats stats;
+};
+
+/* The results of one map. */
+enum fbr_result_kind { FBR_RESULT_ARRAY, FBR_RESULT_BYTES, FBR_RESULT_STREAM };
+
+struct fbr_slot {
+    int32_t code;
+    bool done;
+    uint32_t len;
+    void *data; /* result, or error text with a NUL; owned */
+};
+
+/* One task of a stream. */
+struct fbr_item {
+    uint64_t index;
+    struct fiber_bytes in;
+    struct fbr_slot slot;
+    struct fbr_item *next, *prev; /* in `ready` */
+    UT_hash_handle hh;
+};
+
+struct fiber_result {
+    struct fiber_result *next, *prev; /* pool->results */
+    struct fiber_pool *pool;
+    int refs; /* the program's handle, the running map's */
+    enum fbr_result_kind kind;
+    uint64_t map; /* in the engine; 0 when it is done */
+    uint8_t ref[64]; /* the function, as it travels */
+    size_t ref_len;
+    uint64_t n, done; /* STREAM: n grows */
+    bool open;        /* STREAM: more may come */
+    const uint8_t *in;              /* ARRAY */
+    size_t in_size, out_size;
+    uint8_t *out;
+    const struct fiber_bytes *bytes; /* BYTES */
+    struct fiber_bytes own;          /* apply: our copy */
+    struct fbr_slot *slots;          /* BYTES */
+    struct fbr_item *items;          /* STREAM: taken from the source and not yet handed out, by index */
+    struct fbr_item *ready;          /* STREAM: of these, the done ones in the order in which they came */
+    char *why;                       /* why what has no text of its own failed */
+    int end_code;                    /* its code */
+    uint8_t *flags;                  /* ARRAY: done, failed; errors have slots in `errors` */
+    struct fbr_array_error {
+        struct fbr_array_error *next;
+        uint64_t index;
+        int32_t code;
+        char text[];
+    } *errors;
+    uint64_t first_error;
+    int first_code;
+    struct fiber_map_options opts;
+    pthread_cond_t changed;
+    int waiting;      /* threads that wait for all, or for one task */
+    int waiting_task;
+};
+
+/* ---- Under the lock, unless they say otherwise ---- */
+
+void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
+
+/* crew.c */
+void fbr_crew_adjust(struct fiber_pool *p);   /* starts and drains until there are as many as there shall be */
+void fbr_crew_close(struct fiber_pool *p);    /* not under the lock: ends all and waits for it */
+void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
+int fbr_crew_open(struct fiber_pool *p);      /* not under the lock */
+void fbr_crew_arm(struct fiber_pool *p);      /* sets the timer to when the engine or the crew needs it */
+struct fbr_pool_worker *fbr_crew_find(struct fiber_pool *p, uint64_t id);
+
+/* send.c: carries out what the engine decides. */
+void fbr_pool_pump(struct fiber_pool *p);
+
+/* take.c */
+extern const struct fbr_link_ops fbr_pool_link_ops;
+void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body); /* takes the lock itself */
+
+/* result.c */
+void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data, size_t len);
+void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f);
+void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
+void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
+void fbr_result_messages_end(struct fiber_result *r); /* a message of results was delivered: wakes and reports */
+int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts, struct fiber_result **out);
+int fbr_result_begin(struct fiber_result *r, bool open); /* takes the lock itself; on failure frees r */
+void fbr_result_unref(struct fiber_result *r);
+void fbr_pool_call_back(struct fiber_pool *p); /* not under the lock: calls the callbacks that wait */
+
+#endif

@@ -1,0 +1,482 @@
+/* result.c - maps and their results, as the program sees them; callbacks.
+ *
+ * A result has a reference of the program's handle, one of the running map, and one of each callback that waits. The map
+ * ends when its last task is done, or when it is cancelled; only then may the program's input go away.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+
+enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
+
+struct fbr_callback {
+    struct fbr_callback *next;
+    struct fiber_result *r;
+    bool progress;
+    uint64_t index; /* progress: tasks done */
+    int code;
+    const void *data;
+    size_t len;
+};
+
+/* ---- Birth and death ---- */
+
+static void destroy(struct fiber_result *r)
+{
+    struct fbr_item *item, *next;
+
+    for (uint64_t i = 0; r->slots && i < r->n; i++)
+        free(r->slots[i].data);
+    free(r->slots);
+    HASH_ITER(hh, r->items, item, next) {
+        HASH_DELETE(hh, r->items, item);
+        free(item->in.data);
+        free(item->slot.data);
+        free(item);
+    }
+    while (r->errors) {
+        struct fbr_array_error *e = r->errors;
+
+        r->errors = e->next;
+        free(e);
+    }
+    free(r->own.data);
+    free(r->flags);
+    free(r->why);
+    pthread_cond_destroy(&r->changed);
+    fbr_pool_unref(r->pool);
+    free(r);
+}
+
+void fbr_result_unref(struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+    bool last;
+
+    pthread_mutex_lock(&p->lock);
+    last = --r->refs == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (last)
+        destroy(r);
+}
+
+int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts, struct fiber_result **out)
+{
+    static const struct fiber_map_options none = FIBER_MAP_OPTIONS_INIT;
+    struct fbr_error err = {0, ""};
+    struct fiber_result *r;
+    struct fbr_fnref ref;
+    struct fbr_buf b;
+
+    if (!fn && !p->serve)
+        return fbr_keep(-EINVAL, "pool: a map needs a function");
+    if (opts && opts->size != sizeof(*opts))
+        return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)", opts->size);
+    if (opts && (opts->timeout_ms < 0 || opts->retries < FIBER_RETRIES_DEFAULT))
+        return fbr_keep(-EINVAL, "map options: a timeout or retries below 0 make no sense");
+    if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
+        return fbr_keep_error(&err);
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return fbr_keep(-ENOMEM, "pool: out of memory");
+    r->pool = p;
+    r->refs = 2;
+    r->opts = opts ? *opts : none;
+    if (r->opts.retries == FIBER_RETRIES_DEFAULT)
+        r->opts.retries = fbr_config_int(p->rt->config, "retries");
+    fbr_cond_init(&r->changed);
+    if (!p->serve) {
+        fbr_buf_init(&b);
+        fbr_fnref_put(&b, &ref);
+        if (!b.failed && b.len <= sizeof(r->ref)) {
+            memcpy(r->ref, b.data, b.len);
+            r->ref_len = b.len;
+        }
+        fbr_buf_fini(&b);
+    }
+    pthread_mutex_lock(&p->lock);
+    p->refs++;
+    pthread_mutex_unlock(&p->lock);
+    *out = r;
+    return 0;
+}
+
+static uint64_t size_of(void *user, uint64_t index)
+{
+    const void *data;
+    size_t len;
+
+    fbr_result_input(user, index, &data, &len);
+    return len;
+}
+
+/* The map is over: its input may go away. */
+static void finish(struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+
+    if (!r->map)
+        return;
+    fbr_dispatch_map_close(p->dispatch, r->map);
+    r->map = 0;
+    r->open = false;
+    DL_DELETE(p->results, r);
+    r->refs--; /* the handle, or a callback, still has one */
+    pthread_cond_broadcast(&r->changed);
+    if (!p->undone)
+        pthread_cond_broadcast(&p->changed);
+}
+
+int fbr_result_begin(struct fiber_result *r, bool open)
+{
+    struct fiber_pool *p = r->pool;
+    struct fbr_dispatch_map map = {.user = r, .tasks = r->n, .open = open, .priority = r->opts.priority,
+                                   .retries = r->opts.retries, .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
+                                   .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
+                                   .size_of = size_of};
+    int rc = 0;
+
+    if (r->kind == FBR_RESULT_ARRAY)
+        map.task_bytes = r->in_size ? r->in_size : 1;
+    pthread_mutex_lock(&p->lock);
+    if (p->closing)
+        rc = fbr_keep(-ESHUTDOWN, "the pool was closed");
+    else if (p->broken)
+        rc = fbr_keep(-ECHILD, "the pool has no workers: %s", p->why);
+    else if (fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
+        rc = fbr_keep(-ENOMEM, "pool: out of memory");
+    if (rc == 0) {
+        r->open = open;
+        DL_APPEND(p->results, r);
+        p->stats.submitted += r->n;
+        p->undone += r->n;
+        if (r->n == 0 && !open)
+            finish(r);
+        if (p->min < p->max)
+            fbr_crew_adjust(p);
+        fbr_pool_pump(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (rc < 0) {
+        r->refs = 1;
+        fbr_result_unref(r);
+    }
+    return rc;
+}
+
+/* ---- Tasks ---- */
+
+void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len)
+{
+    struct fbr_item *item;
+
+    switch (r->kind) {
+    case FBR_RESULT_ARRAY:
+        *data = r->in + index * r->in_size;
+        *len = r->in_size;
+        return;
+    case FBR_RESULT_BYTES:
+        *data = r->bytes[index].data;
+        *len = r->bytes[index].len;
+        return;
+    case FBR_RESULT_STREAM:
+        HASH_FIND(hh, r->items, &index, sizeof(index), item);
+        *data = item ? item->in.data : NULL;
+        *len = item ? item->in.len : 0;
+        return;
+    }
+}
+
+static void keep_array_error(struct fiber_result *r, uint64_t index, int code, const char *text, size_t len)
+{
+    struct fbr_array_error *e = malloc(sizeof(*e) + len + 1);
+
+    if (!e)
+        return; /* its code is known by `flags` and first_code at least */
+    e->index = index;
+    e->code = code;
+    memcpy(e->text, text, len);
+    e->text[len] = '\0';
+    e->next = r->errors;
+    r->errors = e;
+}
+
+static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data, size_t len)
+{
+    char text[96];
+
+    if (code == 0 && len != r->out_size) {
+        snprintf(text, sizeof(text), "the result has %zu bytes, not the %zu of the array", len, r->out_size);
+        code = -EMSGSIZE;
+        data = text;
+        len = strlen(text);
+    }
+    r->flags[index] = code == 0 ? ARRAY_DONE : ARRAY_FAILED;
+    if (code)
+        keep_array_error(r, index, code, data, len);
+    else if (len)
+        memcpy(r->out + index * len, data, len);
+    return code;
+}
+
+static void fill_slot(struct fbr_slot *s, int code, const void *data, size_t len)
+{
+    s->data = malloc(len + 1);
+    s->done = true;
+    s->code = s->data ? code : -ENOMEM;
+    s->len = s->data ? (uint32_t)len : 0;
+    if (!s->data)
+        return;
+    if (len)
+        memcpy(s->data, data, len);
+    ((char *)s->data)[len] = '\0';
+}
+
+static struct fbr_callback *call_later(struct fiber_result *r, int code)
+{
+    struct fiber_pool *p = r->pool;
+    struct fbr_callback *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->r = r;
+    c->code = code;
+    r->refs++;
+    *p->callbacks_last = c;
+    p->callbacks_last = &c->next;
+    return c;
+}
+
+void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data, size_t len)
+{
+    struct fiber_pool *p = r->pool;
+    struct fbr_slot *slot = NULL;
+    struct fbr_item *item;
+
+    if (r->kind == FBR_RESULT_ARRAY) {
+        code = deliver_array(r, index, code, data, len);
+    } else if (r->kind == FBR_RESULT_BYTES) {
+        slot = &r->slots[index];
+        fill_slot(slot, code, data, len);
+    } else {
+        HASH_FIND(hh, r->items, &index, sizeof(index), item);
+        if (!item)
+            return;
+        slot = &item->slot;
+        fill_slot(slot, code, data, len);
+        fiber_bytes_free(&item->in);
+        DL_APPEND(r->ready, item);
+    }
+    r->done++;
+    p->undone--;
+    p->stats.done++;
+    if (code) {
+        p->stats.failed++;
+        if (!r->first_code || index < r->first_error) {
+            r->first_error = index;
+            r->first_code = code;
+        }
+    }
+    if (r->opts.on_done) {
+        struct fbr_callback *c = call_later(r, code);
+
+        if (c) {
+            c->index = index;
+            if (slot)
+                c->data = slot->data;
+            else if (code)
+                c->data = r->errors ? r->errors->text : "";
+            else
+                c->data = r->out + index * r->out_size;
+            c->len = slot ? slot->len : code ? strlen(c->data) : r->out_size;
+        }
+    }
+}
+
+void fbr_result_messages_end(struct fiber_result *r)
+{
+    if (r->opts.on_progress) {
+        struct fbr_callback *c = call_later(r, 0);
+
+        if (c) {
+            c->progress = true;
+            c->index = r->done;
+            c->len = r->n;
+        }
+    }
+    if (r->done == r->n && !r->open)
+        finish(r);
+    else if (!r->pool->undone)
+        pthread_cond_broadcast(&r->pool->changed);
+    if (r->waiting_task)
+        pthread_cond_broadcast(&r->changed);
+}
+
+void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fbr_result_deliver(r, index, code, text, strlen(text));
+    fbr_result_messages_end(r);
+}
+
+void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f)
+{
+    char reports[3500] = "";
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < f->reports && at < sizeof(reports) - 1; i++) {
+        const char *text = p->next_report - f->report[i] < FBR_DEATH_REPORTS ? p->reports[f->report[i] % FBR_DEATH_REPORTS] : NULL;
+
+        at += (size_t)snprintf(reports + at, sizeof(reports) - at, "%s%.1000s", i ? "\n" : "", text ? text : "a worker died");
+    }
+    if (!f->map_user)
+        return;
+    if (f->why == FBR_DISPATCH_BLAMED)
+        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD, "task %llu was running when %u workers died, so it is not tried again:\n%s",
+                          (unsigned long long)f->index, f->deaths, reports);
+    else
+        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD, "task %llu was lost with its worker, and may not be tried again:\n%s",
+                          (unsigned long long)f->index, reports);
+}
+
+/* ---- Ending early ---- */
+
+static bool task_done(const struct fiber_result *r, uint64_t i)
+{
+    return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
+}
+
+static void end_map(struct fiber_result *r, int code, const char *why)
+{
+    struct fiber_pool *p = r->pool;
+    struct fbr_item *item, *next;
+
+    if (!r->map)
+        return;
+    r->end_code = code;
+    r->why = strdup(why);
+    HASH_ITER(hh, r->items, item, next)
+        if (!item->slot.done)
+            fbr_result_deliver(r, item->index, code, why, strlen(why));
+    for (uint64_t i = 0; r->kind != FBR_RESULT_STREAM && i < r->n; i++) {
+        if (task_done(r, i))
+            continue;
+        if (r->opts.on_done) {
+            fbr_result_deliver(r, i, code, why, strlen(why));
+            continue;
+        }
+        if (r->kind == FBR_RESULT_ARRAY)
+            r->flags[i] = ARRAY_FAILED;
+        else
+            r->slots[i] = (struct fbr_slot){.done = true, .code = code};
+        if (!r->first_code || i < r->first_error) {
+            r->first_error = i;
+            r->first_code = code;
+        }
+        r->done++;
+        p->undone--;
+        p->stats.done++;
+        p->stats.failed++;
+    }
+    finish(r);
+}
+
+void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why)
+{
+    struct fiber_result *r, *next;
+
+    DL_FOREACH_SAFE(p->results, r, next)
+        end_map(r, code, why);
+}
+
+int fiber_result_cancel(struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+
+    pthread_mutex_lock(&p->lock);
+    end_map(r, -ECANCELED, "cancelled");
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+    return 0;
+}
+
+int fiber_result_cancel_task(struct fiber_result *r, size_t index)
+{
+    struct fiber_pool *p = r->pool;
+    struct fbr_dispatch_order order;
+    int rc = -ENOENT;
+
+    pthread_mutex_lock(&p->lock);
+    if (index < r->n && r->map)
+        rc = fbr_dispatch_task_cancel(p->dispatch, r->map, index, &order);
+    if (rc == 1) {
+        struct fbr_pool_worker *w = order.worker_user;
+        struct fbr_buf b;
+
+        fbr_buf_init(&b);
+        fbr_put_u64(&b, order.batch);
+        fbr_put_u32(&b, order.pos);
+        fbr_process_send(w->process, FBR_POOL_CANCEL, &b);
+        fbr_buf_fini(&b);
+    }
+    if (rc >= 0)
+        fbr_result_failed(r, index, -ECANCELED, "cancelled");
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+    if (rc == -EALREADY || (rc == -ENOENT && index < r->n))
+        return fbr_keep(-EALREADY, "task %zu is done already", index);
+    return rc < 0 ? fbr_keep(rc, "there is no task %zu", index) : 0;
+}
+
+void fiber_result_close(struct fiber_result *r)
+{
+    if (!r)
+        return;
+    fiber_result_cancel(r);
+    fbr_result_unref(r);
+}
+
+/* ---- Callbacks ---- */
+
+void fbr_pool_call_back(struct fiber_pool *p)
+{
+    struct fbr_callback *c;
+
+    pthread_mutex_lock(&p->lock);
+    if (p->calling) { /* that thread, or the one further up this stack, takes ours as well */
+        pthread_mutex_unlock(&p->lock);
+        return;
+    }
+    p->calling = true;
+    while ((c = p->callbacks)) {
+        p->callbacks = c->next;
+        if (!p->callbacks)
+            p->callbacks_last = &p->callbacks;
+        p->refs++;
+        pthread_mutex_unlock(&p->lock);
+        if (c->progress)
+            c->r->opts.on_progress(c->r->opts.user, c->index, c->len);
+        else
+            c->r->opts.on_done(c->r->opts.user, c->index, c->code, c->data, c->len);
+        fbr_result_unref(c->r);
+        free(c);
+        pthread_mutex_lock(&p->lock);
+        p->refs--; /* the caller has one too */
+    }
+    p->calling = false;
+    pthread_mutex_unlock(&p->lock);
+}

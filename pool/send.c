@@ -1,0 +1,164 @@
+/* send.c - carries out what the engine decides: batches to workers, recalls, cancels.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/pool.h"
+#include "runtime/log.h"
+
+#define DIRECT (16 * 1024)  /* an input that is longer is sent from where it lies */
+#define MAX_DIRECT 300      /* such inputs in one batch, as dispatch.h limits its bytes */
+
+static const uint8_t zeros[8];
+
+/* A message in the making: pieces of p->message, by offset while it grows, and long inputs in between. */
+struct gather {
+    struct fbr_buf *b;
+    struct iovec iov[2 * MAX_DIRECT + 2];
+    int n;
+    size_t from; /* of the piece under way */
+};
+
+static void end_piece(struct gather *g)
+{
+    if (g->b->len > g->from)
+        g->iov[g->n++] = (struct iovec){(void *)(uintptr_t)g->from, g->b->len - g->from};
+    g->from = g->b->len;
+}
+
+static void put_input(struct gather *g, const void *data, size_t len)
+{
+    fbr_put_u32(g->b, (uint32_t)len);
+    fbr_put_u32(g->b, 0);
+    if (len >= DIRECT && g->n < 2 * MAX_DIRECT) {
+        end_piece(g);
+        g->iov[g->n++] = (struct iovec){(void *)(uintptr_t)data, len};
+        g->iov[g->n - 1].iov_len = len;
+    } else {
+        fbr_put(g->b, data, len);
+    }
+    fbr_put(g->b, zeros, fbr_pad8(len));
+}
+
+static bool is_offset(const struct gather *g, const struct iovec *v)
+{
+    return (uintptr_t)v->iov_base < g->b->len;
+}
+
+static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch, const struct fiber_result *r)
+{
+    fbr_put_u32(g->b, FBR_TASKS);
+    fbr_put_u32(g->b, batch->count);
+    fbr_put_u64(g->b, batch->id);
+    fbr_put_bytes(g->b, r->ref, r->ref_len);
+    fbr_put(g->b, zeros, fbr_pad8(4 + r->ref_len));
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const void *data;
+        size_t len;
+
+        fbr_result_input(r, batch->first + i, &data, &len);
+        put_input(g, data, len);
+    }
+    end_piece(g);
+    return g->b->failed ? -ENOMEM : 0;
+}
+
+static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch *batch)
+{
+    int slot = w->sent[0].left ? 1 : 0;
+
+    w->sent[slot].id = batch->id;
+    w->sent[slot].at_ns = fbr_now_ns();
+    w->sent[slot].left = batch->count;
+    w->sent[slot].busy_ns = 0;
+}
+
+static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
+{
+    struct fbr_pool_worker *w = batch->worker_user;
+    struct fbr_link *link = fbr_process_link(w->process);
+    struct gather g = {.b = &p->message};
+    int rc;
+
+    fbr_buf_clear(&p->message);
+    rc = put_batch(&g, batch, batch->map_user);
+    for (int i = 0; i < g.n; i++)
+        if (is_offset(&g, &g.iov[i]))
+            g.iov[i].iov_base = p->message.data + (uintptr_t)g.iov[i].iov_base;
+    if (rc == 0)
+        rc = fbr_link_send(link, g.iov, g.n);
+    if (rc < 0) { /* it cannot be given work: another one will do */
+        w->disrupted = true;
+        fbr_process_give_up(w->process, rc == -ENOMEM ? "got no tasks: out of memory" : "has a broken data link; killed");
+    }
+    note_sent(w, batch);
+    p->stats.messages++;
+    if (p->message.cap > (1u << 20))
+        fbr_buf_fini(&p->message);
+}
+
+static void tell(struct fbr_pool_worker *w, uint8_t type, const struct fbr_dispatch_order *o)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, o->batch);
+    if (type == FBR_POOL_CANCEL)
+        fbr_put_u32(&b, o->pos);
+    fbr_process_send(w->process, type, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
+{
+    struct fbr_pool_worker *w = o->worker_user;
+    struct fiber_result *r = o->map_user;
+
+    (void)p;
+    if (r)
+        fbr_result_failed(r, o->index, -ETIMEDOUT, "task %llu ran longer than %d ms on %s; its worker was replaced",
+                          (unsigned long long)o->index, r->opts.timeout_ms, fiber_process_name(w->process));
+    w->disrupted = true;
+    fbr_process_give_up(w->process, "was killed for a task that ran over its time");
+}
+
+static void carry_out(struct fiber_pool *p, const struct fbr_dispatch_order *o)
+{
+    struct fbr_pool_worker *w = o->worker_user;
+
+    switch (o->kind) {
+    case FBR_DISPATCH_RECALL:
+        tell(w, FBR_POOL_RECALL, o);
+        break;
+    case FBR_DISPATCH_CANCEL:
+        tell(w, FBR_POOL_CANCEL, o);
+        break;
+    case FBR_DISPATCH_TIMEOUT:
+        on_timeout(p, o);
+        break;
+    case FBR_DISPATCH_DRAINED:
+        fbr_crew_stop(w);
+        break;
+    }
+}
+
+void fbr_pool_pump(struct fiber_pool *p)
+{
+    struct fbr_dispatch_batch batch;
+    struct fbr_dispatch_order order;
+    uint64_t now = fbr_now_ns();
+    bool more = true;
+
+    while (more) {
+        more = false;
+        while (fbr_dispatch_next(p->dispatch, now, &batch) > 0)
+            send_batch(p, &batch);
+        while (fbr_dispatch_order(p->dispatch, now, &order) > 0) {
+            carry_out(p, &order);
+            more = true; /* an order may have made room */
+        }
+    }
+    fbr_crew_arm(p);
+}

@@ -1,0 +1,61 @@
+/* stats.c - figures of a pool and its workers.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+
+int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
+{
+    struct fbr_dispatch_stats s;
+    struct fbr_pool_worker *w;
+
+    if (!out || out->size != sizeof(*out))
+        return fbr_keep(-EINVAL, "pool statistics: set size to sizeof(struct fiber_pool_stats)");
+    pthread_mutex_lock(&p->lock);
+    fbr_dispatch_stats(p->dispatch, &s);
+    *out = p->stats;
+    out->size = sizeof(*out);
+    out->workers = (int)s.workers;
+    out->busy = (int)(s.workers - s.idle);
+    DL_FOREACH(p->workers, w)
+        out->starting += w->state == FBR_WORKER_STARTING;
+    out->target = p->target;
+    out->waiting = s.waiting;
+    out->running = s.held;
+    out->requeued = s.requeued;
+    out->dropped = s.dropped;
+    pthread_mutex_unlock(&p->lock);
+    return 0;
+}
+
+static void describe(struct fbr_pool_worker *w, struct fiber_worker_stats *o)
+{
+    struct fbr_dispatch_worker info;
+    bool busy = w->id && fbr_dispatch_worker_get(w->pool->dispatch, w->id, &info) == 0 && info.batches;
+
+    snprintf(o->name, sizeof(o->name), "%s", fiber_process_name(w->process));
+    o->pid = fiber_process_pid(w->process);
+    o->tasks = w->tasks;
+    o->busy = (double)w->busy_ns / 1e9;
+    o->rtt = fbr_process_rtt(w->process);
+    o->state = w->state == FBR_WORKER_STARTING ? 0 : w->state == FBR_WORKER_READY ? (busy ? 2 : 1) : 3;
+}
+
+int fiber_pool_worker_stats(struct fiber_pool *p, struct fiber_worker_stats *out, int max)
+{
+    struct fbr_pool_worker *w;
+    int n = 0;
+
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w) {
+        if (out && n < max)
+            describe(w, &out[n]);
+        n++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}

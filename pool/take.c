@@ -1,0 +1,126 @@
+/* take.c - what workers say: results on the data link, returned tasks on the control channel.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "pool/pool.h"
+#include "runtime/log.h"
+
+static int bucket(uint64_t us)
+{
+    int i = us ? 63 - __builtin_clzll(us) : 0;
+
+    return i < FIBER_POOL_BUCKETS ? i : FIBER_POOL_BUCKETS - 1;
+}
+
+/* Statistics of a batch, as its results come in. */
+static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint64_t busy_ns)
+{
+    struct fiber_pool *p = w->pool;
+
+    w->tasks += n;
+    w->busy_ns += busy_ns;
+    p->stats.task_us[bucket(busy_ns / n / 1000)] += n;
+    for (int i = 0; i < 2; i++) {
+        uint64_t took;
+
+        if (w->sent[i].id != batch || !w->sent[i].left)
+            continue;
+        w->sent[i].busy_ns += busy_ns;
+        w->sent[i].left -= n < w->sent[i].left ? n : w->sent[i].left;
+        if (w->sent[i].left)
+            continue;
+        took = fbr_now_ns() - w->sent[i].at_ns;
+        p->stats.overhead_us[bucket(took > w->sent[i].busy_ns ? (took - w->sent[i].busy_ns) / 1000 : 0)]++;
+    }
+}
+
+/* Walks over the items; with `take`, delivers those that it marks. -EBADMSG: they are not n items. */
+static int walk(struct fbr_cur c, uint32_t n, const bool *take, const struct fbr_dispatch_taken *taken)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t code = (int32_t)fbr_get_u32(&c);
+        size_t len = fbr_get_u32(&c);
+        const void *data = fbr_get(&c, len);
+
+        fbr_get(&c, fbr_pad8(len));
+        if (!fbr_cur_ok(&c))
+            return -EBADMSG;
+        if (take && take[i])
+            fbr_result_deliver(taken->map_user, taken->first + i, code, data, len);
+    }
+    return 0;
+}
+
+static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
+{
+    struct fiber_pool *p = w->pool;
+    uint32_t n = fbr_get_u32(c), pos;
+    uint64_t batch = fbr_get_u64(c), busy;
+    struct fbr_dispatch_taken taken;
+    bool take[FBR_DISPATCH_BATCH_MAX];
+    int rc;
+
+    pos = fbr_get_u32(c);
+    fbr_get_u32(c);
+    busy = fbr_get_u64(c);
+    if (!fbr_cur_ok(c) || n == 0 || n > FBR_DISPATCH_BATCH_MAX || walk(*c, n, NULL, NULL) < 0)
+        return -EBADMSG;
+    rc = fbr_dispatch_results(p->dispatch, fbr_now_ns(), w->id, batch, pos, n, busy, take, &taken);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    account(w, batch, n, busy);
+    if (taken.map_user) {
+        walk(*c, n, take, &taken);
+        fbr_result_messages_end(taken.map_user);
+    }
+    return 0;
+}
+
+static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
+{
+    struct fbr_pool_worker *w = user;
+    struct fiber_pool *p = w->pool;
+    struct fbr_cur c = fbr_cur(record, len);
+    int rc;
+
+    (void)link;
+    if (fbr_get_u32(&c) != FBR_RESULTS)
+        return;
+    pthread_mutex_lock(&p->lock);
+    rc = take_results(w, &c);
+    if (rc < 0)
+        fbr_process_give_up(w->process, "sent results that make no sense; killed");
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    struct fbr_pool_worker *w = user;
+
+    (void)link;
+    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process), fbr_strerror(why));
+    pthread_mutex_lock(&w->pool->lock);
+    w->disrupted = true;
+    pthread_mutex_unlock(&w->pool->lock);
+    fbr_process_give_up(w->process, "had its data link broken; killed");
+}
+
+const struct fbr_link_ops fbr_pool_link_ops = {.on_record = on_record, .on_broken = on_broken};
+
+void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body)
+{
+    struct fiber_pool *p = w->pool;
+    uint64_t batch = fbr_get_u64(body);
+    uint32_t kept = fbr_get_u32(body);
+
+    if (type != FBR_POOL_RETURNED || !fbr_cur_ok(body))
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (w->id && fbr_dispatch_returned(p->dispatch, fbr_now_ns(), w->id, batch, kept) == -EPROTO)
+        fbr_warn("pool: %s returned tasks that it does not hold", fiber_process_name(w->process));
+    fbr_pool_pump(p);
+    pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,429 @@
+/* worker.c - a pool's worker: takes batches, runs their tasks in the main thread, sends results as they come.
+ *
+ * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which guards how far the
+ * current batch is: a task that was started is kept, everything behind it may be given back.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "pool/dispatch.h"
+#include "pool/wire.h"
+#include "runtime/child.h"
+#include "runtime/fnref.h"
+#include "runtime/log.h"
+#include "runtime/reply.h"
+
+#define REPORT_NS 1000000      /* results are sent at least so often */
+#define REPORT_BYTES (64 * 1024)
+#define REMEMBERED 64          /* orders about batches that have not come yet */
+
+struct note {
+    uint64_t batch;
+    uint32_t pos; /* FBR_DISPATCH_ALL: give it back; else: skip this one */
+};
+
+struct worker {
+    struct fbr_child *child;
+    struct fbr_uplink *up;
+    fiber_task_fn serve; /* of fiber_serve(); NULL: functions come with the tasks */
+    int wake;
+
+    pthread_mutex_t lock;
+    uint64_t batch;          /* the current, or last, one */
+    uint32_t started, limit; /* of its tasks: begun; to be done */
+    struct note notes[REMEMBERED];
+    int n_notes;
+    bool stop;
+
+    atomic_bool cancelled; /* the running task's result is not wanted */
+
+    /* Main thread. */
+    struct fbr_buf ref_bytes; /* the last function, as it came */
+    fiber_task_fn fn;
+    struct fbr_error fn_error;
+    struct fbr_buf out; /* RESULTS in the making */
+    uint32_t out_pos, out_count;
+    uint64_t out_busy, sent_at;
+};
+
+/* ---- Loop thread ---- */
+
+static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, batch);
+    fbr_put_u32(&b, kept);
+    fbr_child_send(w->child, FBR_POOL_RETURNED, &b);
+    fbr_buf_fini(&b);
+}
+
+static void remember(struct worker *w, uint64_t batch, uint32_t pos)
+{
+    if (w->n_notes == REMEMBERED) /* of batches that never came */
+        memmove(w->notes, w->notes + 1, sizeof(w->notes[0]) * (size_t)--w->n_notes);
+    w->notes[w->n_notes++] = (struct note){batch, pos};
+}
+
+static void on_recall(struct worker *w, uint64_t batch)
+{
+    uint32_t kept = 0;
+    bool known = true;
+
+    pthread_mutex_lock(&w->lock);
+    if (batch == w->batch)
+        kept = w->limit = w->started;
+    else if (batch > w->batch)
+        remember(w, batch, FBR_DISPATCH_ALL);
+    else
+        known = false; /* done: its results have told */
+    pthread_mutex_unlock(&w->lock);
+    if (known)
+        answer_returned(w, batch, kept);
+}
+
+static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
+{
+    pthread_mutex_lock(&w->lock);
+    if (batch == w->batch && (pos == FBR_DISPATCH_ALL || pos + 1 == w->started))
+        atomic_store(&w->cancelled, true);
+    else if (batch >= w->batch && pos != FBR_DISPATCH_ALL)
+        remember(w, batch, pos);
+    pthread_mutex_unlock(&w->lock);
+    if (pos == FBR_DISPATCH_ALL)
+        on_recall(w, batch);
+}
+
+static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
+{
+    struct worker *w = user;
+    uint64_t one = 1, batch;
+    uint32_t pos;
+
+    switch (type) {
+    case FBR_POOL_RECALL:
+        batch = fbr_get_u64(body);
+        if (fbr_cur_ok(body))
+            on_recall(w, batch);
+        break;
+    case FBR_POOL_CANCEL:
+        batch = fbr_get_u64(body);
+        pos = fbr_get_u32(body);
+        if (fbr_cur_ok(body))
+            on_cancel(w, batch, pos);
+        break;
+    case FBR_POOL_STOP:
+        pthread_mutex_lock(&w->lock);
+        w->stop = true;
+        pthread_mutex_unlock(&w->lock);
+        if (write(w->wake, &one, sizeof(one)) < 0)
+            fbr_debug("worker: wake: %m");
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- Main thread ---- */
+
+static void begin_results(struct worker *w, uint32_t pos)
+{
+    fbr_buf_clear(&w->out);
+    fbr_buf_extend(&w->out, FBR_RESULTS_HEAD);
+    w->out_pos = pos;
+    w->out_count = 0;
+    w->out_busy = 0;
+}
+
+static void send_results(struct worker *w, uint32_t next_pos)
+{
+    struct iovec iov;
+    struct fbr_buf head;
+    int rc;
+
+    if (!w->out_count)
+        return;
+    fbr_buf_init(&head);
+    fbr_put_u32(&head, FBR_RESULTS);
+    fbr_put_u32(&head, w->out_count);
+    fbr_put_u64(&head, w->batch);
+    fbr_put_u32(&head, w->out_pos);
+    fbr_put_u32(&head, 0);
+    fbr_put_u64(&head, w->out_busy);
+    if (head.failed || w->out.failed)
+        fbr_child_exit(w->child, 1, "out of memory for its results");
+    memcpy(w->out.data, head.data, head.len);
+    fbr_buf_fini(&head);
+    iov = (struct iovec){w->out.data, w->out.len};
+    rc = fbr_uplink_send(w->up, &iov, 1, -1);
+    if (rc < 0)
+        fbr_child_exit(w->child, 1, "its data link broke");
+    if (w->out.cap > (1u << 20))
+        fbr_buf_fini(&w->out);
+    w->sent_at = fbr_now_ns();
+    begin_results(w, next_pos);
+}
+
+static int run_task(struct worker *w, const void *in, size_t len, struct fiber_reply *reply)
+{
+    if (!w->fn)
+        return fiber_reply_fail(reply, w->fn_error.code, "%s", w->fn_error.text);
+    return w->fn(in, len, reply);
+}
+
+/* Runs one task and appends its result. */
+static void one_task(struct worker *w, const void *in, size_t len, bool skip)
+{
+    size_t head = w->out.len;
+    struct fiber_reply reply;
+    int code;
+
+    fbr_buf_extend(&w->out, FBR_ITEM_HEAD);
+    fbr_reply_init(&reply, &w->out, &w->cancelled);
+    code = skip ? fiber_reply_fail(&reply, -ECANCELED, "cancelled") : run_task(w, in, len, &reply);
+    code = fbr_reply_end(&reply, code);
+    if (w->out.len - reply.start > UINT32_MAX)
+        code = fiber_reply_fail(&reply, -EMSGSIZE, "the result is longer than 4 GiB");
+    fbr_set_u32(&w->out, head, (uint32_t)code);
+    fbr_set_u32(&w->out, head + 4, (uint32_t)(w->out.len - reply.start));
+    for (size_t pad = fbr_pad8(w->out.len); pad; pad--)
+        fbr_put_u8(&w->out, 0);
+    w->out_count++;
+}
+
+/* The next task may begin: false when the rest of the batch was given back. Sets *skip for a cancelled one. */
+static bool begin_task(struct worker *w, uint32_t pos, bool *skip)
+{
+    bool go;
+
+    *skip = false;
+    pthread_mutex_lock(&w->lock);
+    go = pos < w->limit;
+    if (go) {
+        w->started = pos + 1;
+        atomic_store_explicit(&w->cancelled, false, memory_order_relaxed);
+        for (int i = 0; i < w->n_notes; i++)
+            *skip |= w->notes[i].batch == w->batch && w->notes[i].pos == pos;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return go;
+}
+
+static void begin_batch(struct worker *w, uint64_t batch, uint32_t count)
+{
+    int kept = 0;
+
+    pthread_mutex_lock(&w->lock);
+    w->batch = batch;
+    w->started = 0;
+    w->limit = count;
+    for (int i = 0; i < w->n_notes; i++) {
+        if (w->notes[i].batch == batch && w->notes[i].pos == FBR_DISPATCH_ALL)
+            w->limit = 0; /* it was given back before it came */
+        if (w->notes[i].batch >= batch)
+            w->notes[kept++] = w->notes[i];
+    }
+    w->n_notes = kept;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The function that a batch names; most batches name the same one as the last. */
+static void look_up(struct worker *w, const void *ref, size_t len)
+{
+    struct fbr_cur c = fbr_cur(ref, len);
+    struct fbr_fnref r;
+    void (*fn)(void) = NULL;
+
+    if (w->serve) {
+        w->fn = w->serve;
+        return;
+    }
+    if (w->ref_bytes.len == len && memcmp(w->ref_bytes.data, ref, len) == 0)
+        return;
+    fbr_buf_clear(&w->ref_bytes);
+    fbr_put(&w->ref_bytes, ref, len);
+    fbr_fnref_get(&c, &r);
+    if (!fbr_cur_ok(&c))
+        fbr_fail(&w->fn_error, -EBADMSG, "the pool's message cannot be read");
+    else
+        fbr_fnref_resolve(&r, &fn, &w->fn_error);
+    w->fn = (fiber_task_fn)fn;
+}
+
+static void on_tasks(struct worker *w, struct fbr_cur *c)
+{
+    uint32_t count = fbr_get_u32(c);
+    uint64_t batch = fbr_get_u64(c);
+    size_t ref_len;
+    const void *ref = fbr_get_bytes(c, &ref_len);
+    uint64_t before;
+
+    fbr_get(c, fbr_pad8(4 + ref_len));
+    if (!fbr_cur_ok(c))
+        return;
+    look_up(w, ref, ref_len);
+    begin_batch(w, batch, count);
+    begin_results(w, 0);
+    before = w->sent_at = fbr_now_ns();
+    for (uint32_t pos = 0; pos < count; pos++) {
+        size_t len = fbr_get_u32(c);
+        const void *in;
+        uint64_t now;
+        bool skip;
+
+        fbr_get_u32(c);
+        in = fbr_get(c, len);
+        fbr_get(c, fbr_pad8(len));
+        if (!fbr_cur_ok(c) || !begin_task(w, pos, &skip))
+            break;
+        one_task(w, in, len, skip);
+        now = fbr_now_ns();
+        w->out_busy += now - before;
+        before = now;
+        if (now - w->sent_at >= REPORT_NS || w->out.len >= REPORT_BYTES)
+            send_results(w, pos + 1);
+    }
+    send_results(w, 0);
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct worker *w = user;
+    struct fbr_cur c = fbr_cur(record, len);
+
+    if (fbr_get_u32(&c) == FBR_TASKS)
+        on_tasks(w, &c);
+}
+
+static bool stopped(struct worker *w)
+{
+    bool stop;
+
+    pthread_mutex_lock(&w->lock);
+    stop = w->stop;
+    pthread_mutex_unlock(&w->lock);
+    return stop;
+}
+
+static void serve(struct worker *w)
+{
+    struct pollfd p[2] = {{.fd = fbr_uplink_fd(w->up), .events = POLLIN}, {.fd = w->wake, .events = POLLIN}};
+
+    while (!stopped(w)) {
+        int rc = fbr_uplink_recv(w->up, on_record, w);
+
+        if (rc < 0)
+            fbr_child_exit(w->child, 1, "its data link broke");
+        if (rc == 0)
+            poll(p, 2, -1);
+    }
+}
+
+static int open_worker(struct worker *w, fiber_task_fn fn)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_runtime *rt = fbr_rt();
+
+    memset(w, 0, sizeof(*w));
+    if (!rt || !rt->child)
+        return fbr_keep(-EPERM, "this process is not a pool's worker");
+    w->child = rt->child;
+    w->serve = fn;
+    w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&w->lock, NULL);
+    if (w->wake < 0)
+        return fbr_keep(-errno, "worker: %s", fbr_strerror(errno));
+    if (fbr_child_uplink(w->child, &w->up, &err) < 0) {
+        close(w->wake);
+        return fbr_keep_error(&err);
+    }
+    return 0;
+}
+
+static void close_worker(struct worker *w)
+{
+    fbr_uplink_close(w->up);
+    close(w->wake);
+    fbr_buf_fini(&w->out);
+    fbr_buf_fini(&w->ref_bytes);
+    pthread_mutex_destroy(&w->lock);
+}
+
+/* Runs the initializer, if there is one: nonzero ends the worker. */
+static int run_init(const void *arg, size_t len, bool functions)
+{
+    struct fbr_cur c = fbr_cur(arg, len);
+    struct fbr_error err = {0, ""};
+    struct fbr_fnref ref;
+    void (*fn)(void);
+    uint32_t magic = fbr_get_u32(&c);
+    int has_init = fbr_get_u8(&c), rc;
+    const void *init_arg, *aligned;
+    size_t init_len;
+    void *copy;
+
+    if (has_init)
+        fbr_fnref_get(&c, &ref);
+    init_len = fbr_get_u64(&c);
+    init_arg = fbr_get(&c, init_len);
+    if (!fbr_cur_ok(&c) || magic != FBR_WORKER_MAGIC)
+        return fbr_keep(-EBADMSG, "this process was not started to be a pool's worker");
+    if (!has_init || !functions)
+        return 0;
+    rc = fbr_fnref_resolve(&ref, &fn, &err);
+    if (rc < 0)
+        return fbr_keep_error(&err);
+    copy = malloc(init_len + 1);
+    if (copy && init_len)
+        memcpy(copy, init_arg, init_len);
+    aligned = copy;
+    rc = copy ? ((fiber_pool_init_fn)fn)(aligned, init_len) : -ENOMEM;
+    free(copy);
+    return rc == 0 ? 0 : fbr_keep(rc, "the worker's initializer returned %d", rc);
+}
+
+static int work(fiber_task_fn fn, const void *arg, size_t len)
+{
+    struct worker w;
+    int rc = run_init(arg, len, fn == NULL);
+    struct fbr_buf none;
+
+    if (rc == 0)
+        rc = open_worker(&w, fn);
+    if (rc != 0)
+        return rc;
+    fbr_child_on_frame(w.child, on_frame, &w);
+    fbr_buf_init(&none);
+    fbr_child_send(w.child, FBR_FRAME_READY, &none);
+    serve(&w);
+    fbr_child_on_frame(w.child, NULL, NULL);
+    close_worker(&w);
+    return 0;
+}
+
+int fbr_pool_worker_main(const void *arg, size_t len)
+{
+    if (work(NULL, arg, len) != 0)
+        fbr_child_exit(fbr_rt()->child, 1, fiber_last_error());
+    return 0;
+}
+
+int fiber_serve(fiber_task_fn fn)
+{
+    const void *arg;
+    size_t len;
+
+    if (!fn)
+        return fbr_keep(-EINVAL, "fiber_serve: needs a function");
+    if (fiber_process_work(&arg, &len) < 0)
+        return fbr_keep(-ENODATA, "fiber_serve: this process was not started by a pool with options.serve");
+    return work(fn, arg, len);
+}

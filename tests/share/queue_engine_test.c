@@ -1,0 +1,574 @@
+/* queue_engine_test.c - a queue's engine: who gets which message, when a put is accepted, what becomes of deaths.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "share/queue_engine.h"
+
+/* What the engine decided, as text: "3<1:a" deliver a as number 1 to peer 3, "3?" recall, "3." end of file, "3+7" put 7 of
+ * peer 3 is accepted ("3-7": refused), "!" wake one, "!!" wake all, "~a" a was dropped. */
+static char said[4096];
+static struct fbr_queue_engine *queue;
+
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+    size_t len = strlen(said);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(said + len, sizeof(said) - len, fmt, ap);
+    va_end(ap);
+}
+
+static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
+{
+    assert_ptr_equal(user, said);
+    say("%d<%d:%.*s ", (int)peer, (int)seq, (int)len, (const char *)data);
+}
+
+static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
+{
+    (void)user;
+    assert_true(code == 0 || code == -EPIPE);
+    say("%d%c%d ", (int)peer, code ? '-' : '+', (int)call);
+}
+
+static void on_recall(void *user, uint64_t peer)
+{
+    (void)user;
+    say("%d? ", (int)peer);
+}
+
+static void on_eof(void *user, uint64_t peer)
+{
+    (void)user;
+    say("%d. ", (int)peer);
+}
+
+static void on_wake_local(void *user, bool all)
+{
+    (void)user;
+    say(all ? "!! " : "! ");
+}
+
+static void on_drop(void *user, void *data, size_t len)
+{
+    (void)user;
+    say("~%.*s ", (int)len, (const char *)data);
+    free(data);
+}
+
+static const struct fbr_queue_engine_ops ops = {
+    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop,
+};
+
+static int open_bounded(size_t max_messages, size_t max_bytes)
+{
+    const struct fbr_queue_engine_config config = {max_messages, max_bytes};
+
+    queue = fbr_queue_engine_open(&ops, said, &config);
+    said[0] = '\0';
+    return queue ? 0 : -1;
+}
+
+static int open_queue(void **state)
+{
+    (void)state;
+    return open_bounded(0, 0);
+}
+
+static int close_queue(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    return 0;
+}
+
+/* What was said since the last look. */
+static void assert_said(const char *text)
+{
+    size_t len = strlen(said);
+
+    if (len)
+        said[len - 1] = '\0';
+    assert_string_equal(said, text);
+    said[0] = '\0';
+}
+
+static int put_from(uint64_t peer, uint64_t call, const char *text)
+{
+    char *data = strdup(text);
+    int rc = fbr_queue_engine_put(queue, peer, call, data, strlen(text));
+
+    if (rc < 0)
+        free(data);
+    return rc;
+}
+
+/* Each letter of the text is a message. */
+static void put(const char *letters)
+{
+    char text[2] = "";
+
+    for (; *letters; letters++) {
+        text[0] = *letters;
+        assert_int_equal(put_from(0, 0, text), 0);
+    }
+}
+
+static int ask(uint64_t peer, uint64_t taken, uint32_t hungry, uint32_t want)
+{
+    return fbr_queue_engine_ask(queue, peer, taken, hungry, want);
+}
+
+/* The letter that a local get has, or its error. */
+static int get(void)
+{
+    void *data = NULL;
+    size_t len;
+    int rc = fbr_queue_engine_get(queue, &data, &len);
+
+    if (rc == 0) {
+        assert_int_equal(len, 1);
+        rc = *(char *)data;
+        free(data);
+    }
+    return rc;
+}
+
+static void assert_gets(const char *letters)
+{
+    for (; *letters; letters++)
+        assert_int_equal(get(), *letters);
+}
+
+static struct fbr_queue_engine_stats stats(void)
+{
+    struct fbr_queue_engine_stats s;
+
+    fbr_queue_engine_stats(queue, &s);
+    return s;
+}
+
+/* ---- in the owner's process ----------------------------------------------------------------------------------- */
+
+static void messages_come_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(get(), -EAGAIN);
+    for (int i = 0; i < 10; i++) {
+        put("abcdefghijklmnopqrstuvwxyz");
+        assert_gets("abcdefghijklmnopqrstuvwxy");
+        put("ab");
+        assert_gets("zab");
+    }
+    assert_int_equal(get(), -EAGAIN);
+    assert_said("");
+}
+
+static void a_thread_that_waits_is_woken_for_each_message(void **state)
+{
+    (void)state;
+    fbr_queue_engine_wait(queue);
+    fbr_queue_engine_wait(queue);
+    put("abc");
+    assert_said("! !");
+    assert_gets("a");
+    fbr_queue_engine_unwait(queue);
+    assert_gets("b");
+    fbr_queue_engine_unwait(queue);
+    assert_gets("c");
+    assert_int_equal(get(), -EAGAIN);
+    assert_said("");
+}
+
+static void a_message_for_a_thread_that_gave_up_goes_to_the_next(void **state)
+{
+    (void)state;
+    fbr_queue_engine_wait(queue);
+    assert_int_equal(ask(7, 0, 1, 1), 0);
+    put("a");
+    assert_said("!");
+    fbr_queue_engine_unwait(queue);
+    assert_said("7<1:a");
+}
+
+static void shut_drains_and_then_ends_every_get(void **state)
+{
+    (void)state;
+    put("ab");
+    fbr_queue_engine_shut(queue);
+    fbr_queue_engine_shut(queue);
+    assert_int_equal(put_from(0, 0, "c"), -EPIPE);
+    assert_false(fbr_queue_engine_has_room(queue));
+    assert_gets("ab");
+    assert_int_equal(get(), -EPIPE);
+    assert_int_equal(ask(7, 0, 1, 1), 0);
+    assert_said("7. !!");
+    assert_int_equal(ask(7, 0, 1, 1), 0);
+    assert_said("7.");
+}
+
+static void shut_wakes_all_that_wait(void **state)
+{
+    (void)state;
+    fbr_queue_engine_wait(queue);
+    assert_int_equal(ask(7, 0, 2, 9), 0);
+    assert_int_equal(ask(8, 0, 0, 9), 0);
+    assert_int_equal(ask(9, 0, 1, 9), 0);
+    assert_said("");
+    fbr_queue_engine_shut(queue);
+    assert_said("7. 9. !!");
+    assert_int_equal(get(), -EPIPE);
+    fbr_queue_engine_unwait(queue);
+}
+
+static void memory_is_given_back_after_a_burst(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100000; i++)
+        put("x");
+    for (int i = 0; i < 100000; i++)
+        assert_int_equal(get(), 'x');
+    put("abc");
+    assert_gets("abc");
+}
+
+/* ---- bounds --------------------------------------------------------------------------------------------------- */
+
+static void puts_wait_for_room_in_order(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(2, 0), 0);
+    put("ab");
+    assert_false(fbr_queue_engine_has_room(queue));
+    assert_int_equal(put_from(0, 1, "c"), 1);
+    assert_int_equal(put_from(5, 1, "d"), 1);
+    assert_int_equal(put_from(5, 1, "x"), -EALREADY);
+    assert_int_equal(put_from(5, 2, "e"), 1);
+    assert_gets("a");
+    assert_said("0+1");
+    assert_int_equal(put_from(5, 3, "f"), 1);
+    assert_gets("bc");
+    assert_said("5+1 5+2");
+    assert_gets("d");
+    assert_said("5+3");
+    assert_gets("ef");
+    assert_int_equal(put_from(5, 4, "g"), 0);
+    assert_int_equal(stats().parked, 0);
+}
+
+static void a_parked_put_is_either_accepted_or_withdrawn(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(1, 0), 0);
+    put("a");
+    assert_int_equal(put_from(3, 1, "b"), 1);
+    assert_int_equal(put_from(3, 2, "c"), 1);
+    assert_int_equal(fbr_queue_engine_put_cancel(queue, 3, 1), 0);
+    assert_said("~b");
+    assert_int_equal(fbr_queue_engine_put_cancel(queue, 3, 1), -ENOENT);
+    assert_gets("a");
+    assert_said("3+2");
+    assert_int_equal(fbr_queue_engine_put_cancel(queue, 3, 2), -ENOENT);
+    assert_gets("c");
+}
+
+static void parked_puts_fail_when_the_queue_is_shut(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(1, 0), 0);
+    put("a");
+    assert_int_equal(put_from(3, 1, "b"), 1);
+    assert_int_equal(put_from(4, 1, "c"), 1);
+    fbr_queue_engine_gone(queue, 4);
+    assert_said("~c");
+    fbr_queue_engine_shut(queue);
+    assert_said("~b 3-1");
+    assert_gets("a");
+    assert_int_equal(get(), -EPIPE);
+}
+
+static void what_consumers_have_not_taken_counts(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(2, 0), 0);
+    assert_int_equal(ask(3, 0, 1, 8), 0);
+    put("ab");
+    assert_said("3<1:a 3<2:b");
+    assert_int_equal(put_from(0, 1, "c"), 1);
+    assert_int_equal(ask(3, 1, 0, 8), 0);
+    assert_said("~a 0+1 3<3:c");
+    assert_int_equal(stats().assigned, 2);
+}
+
+static void a_bound_in_bytes_lets_any_single_message_in(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(0, 4), 0);
+    assert_int_equal(put_from(0, 1, "abc"), 0);
+    assert_int_equal(put_from(0, 2, "defgh"), 0);
+    assert_int_equal(stats().bytes, 8);
+    assert_int_equal(put_from(0, 3, ""), 1);
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(3, 1, 0, 1), 0);
+    assert_said("3<1:abc ~abc 3<2:defgh");
+    assert_int_equal(ask(3, 2, 0, 1), 0);
+    assert_said("~defgh 0+3 3<3:");
+}
+
+/* ---- remote consumers ----------------------------------------------------------------------------------------- */
+
+static void a_single_consumer_is_given_what_it_wants_ahead(void **state)
+{
+    (void)state;
+    put("abcde");
+    assert_int_equal(ask(3, 0, 1, 3), 0);
+    assert_said("3<1:a 3<2:b 3<3:c");
+    assert_int_equal(ask(3, 0, 1, 3), 0); /* a state, not an increment */
+    assert_said("");
+    assert_int_equal(ask(3, 2, 0, 3), 0);
+    assert_said("~a ~b 3<4:d 3<5:e");
+    put("f");
+    assert_said("");
+    assert_int_equal(ask(3, 3, 0, 3), 0);
+    assert_said("~c 3<6:f");
+}
+
+static void the_hungry_are_served_in_turn(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(3, 0, 2, 8), 0);
+    assert_int_equal(ask(4, 0, 2, 8), 0);
+    fbr_queue_engine_wait(queue);
+    put("abcdef");
+    assert_said("3<1:a 4<1:b ! 3<2:c 4<2:d");
+    assert_gets("ef");
+    fbr_queue_engine_unwait(queue);
+}
+
+static void another_hungry_consumer_recalls_what_was_read_ahead(void **state)
+{
+    (void)state;
+    put("abcdefg");
+    assert_int_equal(ask(3, 0, 1, 5), 0);
+    assert_said("3<1:a 3<2:b 3<3:c 3<4:d 3<5:e");
+    assert_int_equal(ask(4, 0, 1, 5), 0);
+    assert_said("3?");
+    assert_int_equal(ask(5, 0, 1, 5), 0);
+    assert_said("");
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 3), 0);
+    assert_said("~a ~b 4<1:c 5<1:d"); /* 3 has nothing ahead now and asks when it is hungry again */
+    assert_int_equal(stats().waiting, 3);
+    assert_int_equal(ask(3, 5, 1, 5), 0);
+    assert_said("3<6:e");
+    assert_int_equal(ask(4, 1, 1, 5), 0);
+    assert_said("~c 4<2:f");
+}
+
+static void a_reader_in_the_owner_recalls_as_well(void **state)
+{
+    (void)state;
+    put("abc");
+    assert_int_equal(ask(3, 0, 1, 5), 0);
+    assert_said("3<1:a 3<2:b 3<3:c");
+    put("d");
+    assert_said("3<4:d");
+    assert_int_equal(get(), -EINPROGRESS);
+    assert_said("3?");
+    fbr_queue_engine_wait(queue);
+    assert_int_equal(get(), -EINPROGRESS);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 2), 0);
+    assert_said("~a !");
+    assert_gets("b");
+    fbr_queue_engine_unwait(queue);
+    assert_gets("cd");
+    assert_int_equal(get(), -EAGAIN);
+}
+
+static void a_lone_reader_may_read_ahead_again(void **state)
+{
+    uint64_t taken = 0;
+
+    (void)state;
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(4, 0, 1, 8), 0);
+    fbr_queue_engine_gone(queue, 3);
+    for (int i = 0; i < 200; i++)
+        put("x");
+    while (stats().assigned < 8 && taken < 200)
+        assert_int_equal(ask(4, ++taken, 1, 8), 0);
+    assert_true(taken < 100);
+}
+
+static void a_dead_consumers_messages_go_to_the_front_in_order(void **state)
+{
+    (void)state;
+    put("abcdef");
+    assert_int_equal(ask(3, 0, 1, 4), 0);
+    assert_said("3<1:a 3<2:b 3<3:c 3<4:d");
+    assert_int_equal(ask(3, 1, 0, 4), 0);
+    assert_said("~a 3<5:e");
+    fbr_queue_engine_gone(queue, 3);
+    assert_said("");
+    assert_int_equal(stats().waiting, 5);
+    put("g");
+    assert_gets("bcdefg");
+}
+
+static void what_comes_back_from_several_is_merged_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(3, 0, 3, 3), 0);
+    assert_int_equal(ask(4, 0, 2, 3), 0);
+    put("abcdefg");
+    assert_said("3<1:a 4<1:b 3<2:c 4<2:d 3<3:e");
+    fbr_queue_engine_gone(queue, 4);
+    assert_int_equal(ask(5, 0, 1, 1), 0);
+    assert_said("5<1:b");
+    fbr_queue_engine_gone(queue, 3);
+    fbr_queue_engine_gone(queue, 5);
+    assert_gets("abcdefg");
+}
+
+static void a_hungry_consumer_gets_what_a_death_frees(void **state)
+{
+    (void)state;
+    put("ab");
+    assert_int_equal(ask(3, 0, 2, 2), 0);
+    assert_int_equal(ask(4, 0, 1, 2), 0);
+    assert_said("3<1:a 3<2:b"); /* both are hungered for: no recall */
+    fbr_queue_engine_gone(queue, 3);
+    assert_said("4<1:a");
+}
+
+static void a_recall_that_takes_too_long_holds_nobody_back(void **state)
+{
+    (void)state;
+    put("abcd");
+    assert_int_equal(ask(3, 0, 0, 2), 0);
+    assert_int_equal(ask(3, 0, 1, 2), 0);
+    assert_int_equal(ask(4, 0, 1, 2), 0);
+    assert_said("3<1:a 3<2:b 3?");
+    fbr_queue_engine_overdue(queue, 3);
+    fbr_queue_engine_overdue(queue, 3);
+    assert_said("4<1:c");
+    assert_int_equal(ask(4, 1, 1, 2), 0);
+    assert_said("~c 4<2:d");
+    assert_int_equal(ask(4, 2, 1, 2), 0);
+    assert_said("~d");
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 1), 0);
+    assert_said("4<3:a 3<3:b"); /* 4 stood in line first */
+}
+
+static void end_of_file_waits_for_what_is_on_its_way(void **state)
+{
+    (void)state;
+    put("a");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(4, 0, 1, 1), 0);
+    assert_said("3<1:a");
+    fbr_queue_engine_shut(queue);
+    assert_said("3?"); /* did it take it? */
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 2), 0);
+    assert_said("~a 4. !!");
+}
+
+static void end_of_file_comes_after_a_message_that_came_back(void **state)
+{
+    (void)state;
+    put("a");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(4, 0, 1, 1), 0);
+    fbr_queue_engine_shut(queue);
+    assert_said("3<1:a 3?");
+    fbr_queue_engine_gone(queue, 3);
+    assert_said("4<1:a");
+    assert_int_equal(ask(4, 1, 1, 1), 0);
+    assert_said("~a 4. !!");
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    put("abc");
+    assert_int_equal(ask(0, 0, 1, 1), -EPROTO);
+    assert_int_equal(ask(3, 0, 2, 1), -EPROTO);
+    assert_int_equal(ask(3, 1, 1, 1), -EPROTO);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 1), -EPROTO);
+    assert_int_equal(ask(3, 0, 1, 2), 0);
+    assert_int_equal(ask(3, 3, 1, 2), -EPROTO);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 1), -EPROTO);
+    assert_int_equal(ask(3, 1, 0, 2), 0);
+    assert_int_equal(ask(4, 0, 1, 1), 0);
+    assert_said("3<1:a 3<2:b ~a 3<3:c 3?");
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 1), -EPROTO);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 5), -EPROTO);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 4), 0);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 4), -EPROTO);
+    fbr_queue_engine_gone(queue, 99);
+    fbr_queue_engine_overdue(queue, 99);
+    fbr_queue_engine_unwait(queue);
+    fbr_queue_engine_gone(queue, 0);
+}
+
+static void close_drops_everything(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(3, 0), 0);
+    put("abc");
+    assert_int_equal(put_from(3, 1, "d"), 1);
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    said[0] = '\0';
+    fbr_queue_engine_close(queue);
+    assert_said("~d ~a ~b ~c");
+    fbr_queue_engine_close(NULL);
+    queue = NULL;
+}
+
+int main(void)
+{
+#define BEHAVIOUR(name) cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
+    const struct CMUnitTest tests[] = {
+        BEHAVIOUR(messages_come_in_order),
+        BEHAVIOUR(a_thread_that_waits_is_woken_for_each_message),
+        BEHAVIOUR(a_message_for_a_thread_that_gave_up_goes_to_the_next),
+        BEHAVIOUR(shut_drains_and_then_ends_every_get),
+        BEHAVIOUR(shut_wakes_all_that_wait),
+        BEHAVIOUR(memory_is_given_back_after_a_burst),
+        BEHAVIOUR(puts_wait_for_room_in_order),
+        BEHAVIOUR(a_parked_put_is_either_accepted_or_withdrawn),
+        BEHAVIOUR(parked_puts_fail_when_the_queue_is_shut),
+        BEHAVIOUR(what_consumers_have_not_taken_counts),
+        BEHAVIOUR(a_bound_in_bytes_lets_any_single_message_in),
+        BEHAVIOUR(a_single_consumer_is_given_what_it_wants_ahead),
+        BEHAVIOUR(the_hungry_are_served_in_turn),
+        BEHAVIOUR(another_hungry_consumer_recalls_what_was_read_ahead),
+        BEHAVIOUR(a_reader_in_the_owner_recalls_as_well),
+        BEHAVIOUR(a_lone_reader_may_read_ahead_again),
+        BEHAVIOUR(a_dead_consumers_messages_go_to_the_front_in_order),
+        BEHAVIOUR(what_comes_back_from_several_is_merged_in_order),
+        BEHAVIOUR(a_hungry_consumer_gets_what_a_death_frees),
+        BEHAVIOUR(a_recall_that_takes_too_long_holds_nobody_back),
+        BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
+        BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
+        BEHAVIOUR(what_cannot_be_is_refused),
+        BEHAVIOUR(close_drops_everything),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
