@@ -345,8 +345,9 @@ static void kill_worker(struct run *run, struct fiber_result *result)
         fiber_result_wait(result, -1);
         fiber_pool_stats(run->pool, &run->stats);
         if (!run->quiet)
-            printf("%skilled %s (pid %d) at work; %llu of its tasks went to others\n", run->live ? "\r\033[K" : "",
-                   worker[i].name, pid, (unsigned long long)(run->stats.requeued - requeued));
+            printf("%skilled %s (pid %d) at work; %llu of its tasks went to others\n",
+                   run->live ? "\r\033[K" : "", worker[i].name, pid,
+                   (unsigned long long)(run->stats.requeued - requeued));
         return;
     }
 }
@@ -365,8 +366,10 @@ static int run_generation(struct run *run, long step)
     if (rc == 0)
         rc = fiber_pool_map_array(run->pool, run_task, run->task, sizeof(run->task[0]), run->fitness,
                                   sizeof(run->fitness[0]), TASKS, &opts, &result);
-    if (rc)
+    if (rc) {
+        fprintf(stderr, "es_digits: cannot start generation %ld: %s\n", step, fiber_last_error());
         return rc;
+    }
     if (step == run->generations / 2 && fiber_pool_resize(run->pool, (int)run->grow) == 0 && !run->quiet)
         printf("%sresized the pool: %ld -> %ld\n", run->live ? "\r\033[K" : "", run->workers, run->grow);
     if (step >= run->generations * 2 / 3 && !run->killed)
@@ -375,7 +378,7 @@ static int run_generation(struct run *run, long step)
     if (rc == 0)
         rc = fiber_result_error(result, &number);
     if (rc && fiber_result_get(result, number, (const void **)&text, &len) < 0)
-        fprintf(stderr, "%ses_digits: task %zu: %.*s\n", run->live ? "\n" : "", number, (int)len, text);
+        fprintf(stderr, "es_digits: task %zu of generation %ld failed: %.*s\n", number, step, (int)len, text);
     fiber_result_close(result);
     if (rc)
         return rc;
@@ -394,7 +397,8 @@ static int open_run(struct run *run)
     opts.min = opts.max = (int)run->workers;
     opts.init_len = sizeof(here.setup);
     run->stats.size = sizeof(run->stats);
-    here.setup.seed = run->random = (uint64_t)run->seed;
+    here.setup.seed = (uint64_t)run->seed;
+    run->random = ~here.setup.seed;
     rc = map_host_memory();
     if (rc) {
         fprintf(stderr, "es_digits: cannot use %s: %s.\n", here.setup.data,
@@ -505,9 +509,7 @@ int main(int argc, char **argv)
     rc = open_run(&run);
     for (long step = 0; rc == 0 && step < run.generations; step++) {
         rc = run_generation(&run, step);
-        if (rc)
-            fprintf(stderr, "es_digits: generation %ld failed: %s\n", step, fiber_last_error());
-        else
+        if (rc == 0)
             show_generation(&run, step + 1);
     }
     return rc ? 1 : end_run(&run, read_clock() - begun);

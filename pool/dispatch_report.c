@@ -148,8 +148,7 @@ int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
         return -EPROTO;
     had = b->kept;
     b->kept = kept;
-    b->recalled = false;
-    w->heard = now;
+    b->recalled = false; /* says nothing about its task: `heard` stays */
     d->recall_at = now;
     if (b->map)
         d->stats.returned += fbr_batch_requeue(d, b, kept, had, 0);

@@ -111,7 +111,7 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
 static uint64_t size_of(void *user, uint64_t index)
 {
     const void *data;
-    size_t len;
+    size_t len = 0;
 
     fbr_result_input(user, index, &data, &len);
     return len;

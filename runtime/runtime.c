@@ -401,10 +401,10 @@ void fiber_fini(void)
     }
     if (rt->close_share)
         rt->close_share(rt);
-    fbr_process_end_all(rt);
     pthread_mutex_lock(&rt->lock);
-    rt->finished = true;
+    rt->finished = true; /* nothing is started any more */
     pthread_mutex_unlock(&rt->lock);
+    fbr_process_end_all(rt);
     fbr_loop_call(rt->loop, close_engines, rt);
     fbr_output_close(rt->output);
     for (int i = 0; i < 2; i++)

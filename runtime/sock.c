@@ -11,6 +11,7 @@
 
 #include <nanomsg/nn.h>
 #include <nanomsg/reqrep.h>
+#include <nanomsg/tcp.h>
 
 struct fbr_sock {
     int s, in_fd, out_fd;
@@ -87,6 +88,11 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url, int (
     if (rc == 0 && protocol == NN_REQ) {
         set_int(s->s, NN_RECONNECT_IVL, 10);
         rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
+    }
+    if (rc == 0) { /* off by default; small messages would wait for acknowledgements */
+        int on = 1;
+
+        nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
     }
     if (rc == 0 && attach(s->s, url) < 0)
         rc = -errno;

@@ -44,9 +44,9 @@ struct ring {
 
 struct peer {
     uint64_t id;
-    uint64_t last;          /* sequence number of the newest that was assigned; `held` ends with it */
-    struct ring held;       /* assigned, not known to be taken */
-    size_t reserved;        /* of peer 0, in place of `held` */
+    uint64_t last;    /* sequence number of the newest that was assigned; `held` ends with it */
+    struct ring held; /* assigned, not known to be taken */
+    size_t reserved;  /* of peer 0, in place of `held` */
     size_t hungry, want;
     bool in_line, is_ahead;
     bool recalled, late;
@@ -71,18 +71,18 @@ struct fbr_queue_engine {
     void *user;
     size_t max_messages, max_bytes;
     struct ring queue;
-    uint64_t order;       /* of the next message */
-    size_t held, bytes;   /* assigned messages; bytes of all in queue and held */
+    uint64_t order;     /* of the next message */
+    size_t held, bytes; /* assigned messages; bytes of all in queue and held */
     size_t parked;
-    bool shut, done;      /* done: shut, and the last message was taken */
-    struct park *parks;   /* oldest first */
+    bool shut, done;    /* done: shut, and the last message was taken */
+    struct park *parks; /* oldest first */
     struct park *park_hash;
     struct peer local;
-    struct peer *peers;   /* hash of the remote consumers */
+    struct peer *peers; /* hash of the remote consumers */
     struct peer *line, *ahead;
-    size_t recalls;       /* open and not late */
-    struct peer *sole;    /* who read last */
-    size_t streak;        /* how many messages nobody else read since */
+    size_t recalls;    /* open and not late */
+    struct peer *sole; /* who read last */
+    size_t streak;     /* how many messages nobody else read since */
 };
 
 /* ---- rings ------------------------------------------------------------------------------------ */
@@ -516,8 +516,7 @@ static void recall_ended(struct fbr_queue_engine *e, struct peer *p)
     p->late = false;
 }
 
-int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t upto, uint32_t hungry,
-                         uint32_t want)
+int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t upto, uint32_t hungry, uint32_t want)
 {
     struct peer *p = find_peer(e, peer);
     uint64_t first;

@@ -16,7 +16,8 @@
  * harm:
  *     taken   the highest sequence number that its program has taken. Say it soon after each take (or batch of
  *             takes): what is not known to be taken when the peer dies is delivered again
- *     hungry  how many of its threads wait in get and have nothing
+ *     hungry  how many of its threads wait in get and have nothing. Ask whenever it grows, and when it shrinks
+ *             because a thread gave up
  *     want    how many untaken messages it would like to have with it, hungry ones included (>= hungry)
  *
  * A peer that is the only consumer at work is given up to `want` messages. As soon as somebody else is hungry

@@ -55,8 +55,7 @@ void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob)
 
 /* ---- things and peers ------------------------------------------------------------------------- */
 
-struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
-                                 const struct fbr_store_ask *ask)
+struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind, const struct fbr_store_ask *ask)
 {
     struct fbr_thing *t;
 

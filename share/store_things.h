@@ -118,8 +118,7 @@ void fbr_things_give(struct fbr_things *s, void *p, size_t size);
 int fbr_blob_copy(struct fbr_things *s, struct fbr_blob *blob, const void *data, size_t len);
 void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob);
 
-struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
-                                 const struct fbr_store_ask *ask);
+struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind, const struct fbr_store_ask *ask);
 /* A new one of the name that `ask` has, in its initial state; NULL and the reason. */
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code);

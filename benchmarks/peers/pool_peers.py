@@ -20,6 +20,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 import time
 
@@ -56,8 +57,12 @@ def open_futures(n):
 
 
 def open_mpi4py(n):
-    os.environ.setdefault('OMPI_MCA_rmaps_base_oversubscribe', '1')
-    os.environ.setdefault('PRTE_MCA_rmaps_default_mapping_policy', ':oversubscribe')
+    """Starts itself again under mpiexec, which spawns the workers (as root Open MPI wants OMPI_ALLOW_RUN_AS_ROOT=1 and
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 for that)."""
+    if shutil.which('mpiexec') and 'POOL_PEERS_MPI' not in os.environ:
+        os.environ.update(POOL_PEERS_MPI='1', OMPI_MCA_rmaps_base_oversubscribe='1',
+                          PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe')
+        os.execvp('mpiexec', ['mpiexec', '-n', '1', sys.executable, *sys.argv])
     from mpi4py.futures import MPIPoolExecutor
     return executor_pool(MPIPoolExecutor(n, path=[HERE]))
 

@@ -1,10 +1,12 @@
-/* queue_history_test.c - 3 x 10^5 random operations on a queue's engine and its consumers, checked as a history.
+/* queue_history_test.c - 3 x 10^5 random operations on a queue's engine and its consumers, checked as a
+ * history.
  *
- * Consumers and producers behind channels that delay (in order) what they say and hear do what a real process does: they take
- * ahead, acknowledge late, answer recalls, and in the wild runs give up gets, freeze and die. Checked: no message is lost; none
- * is taken twice, unless who took it died before that was known; each consumer sees the messages of a producer in order (in
- * the wild runs, those that never had to come back); the bound holds; and whenever all channels are empty, nobody waits
- * while there is something for it. The seed is printed; FIBER_TEST_SEED repeats a run.
+ * Consumers and producers behind channels that delay (in order) what they say and hear do what a real process
+ * does: they take ahead, acknowledge late, answer recalls, and in the wild runs give up gets, freeze and die.
+ * Checked: no message is lost; none is taken twice, unless who took it died before that was known; each
+ * consumer sees the messages of a producer in order (in the wild runs, those that never had to come back); the
+ * bound holds; and whenever all channels are empty, nobody waits while there is something for it. The seed is
+ * printed; FIBER_TEST_SEED repeats a run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -71,7 +73,8 @@ static struct {
     long recalls, deaths;
 } h;
 
-/* ---- tools ---------------------------------------------------------------------------------------------------- */
+/* ---- tools
+ * ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t random_below(uint64_t n)
 {
@@ -131,7 +134,8 @@ static void take(struct client *c, uint64_t id)
         *last = id;
 }
 
-/* ---- the engine's decisions ----------------------------------------------------------------------------------- */
+/* ---- the engine's decisions
+ * ----------------------------------------------------------------------------------- */
 
 static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
 {
@@ -195,7 +199,8 @@ static void check_bound(void)
     assert_true(!s.parked || s.waiting + s.assigned == h.bound);
 }
 
-/* ---- producers ------------------------------------------------------------------------------------------------ */
+/* ---- producers
+ * ------------------------------------------------------------------------------------------------ */
 
 static uint64_t new_item(struct client *c)
 {
@@ -246,7 +251,8 @@ static void engine_cancel(uint64_t peer, uint64_t id)
         h.items[id].fate = WITHDRAWN;
 }
 
-/* ---- consumers ------------------------------------------------------------------------------------------------ */
+/* ---- consumers
+ * ------------------------------------------------------------------------------------------------ */
 
 static void client_ask(struct client *c)
 {
@@ -398,13 +404,14 @@ static void local_wakes_up(void)
         local_stop_waiting();
 }
 
-/* ---- lives ---------------------------------------------------------------------------------------------------- */
+/* ---- lives
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void client_begin(struct client *c)
 {
     memset(c, 0, sizeof(*c));
     c->peer = slot_of(c) == CLIENTS ? 0 : h.next_peer++;
-    c->window = (uint32_t)random_below(3) * 6;
+    c->window = 4 * (uint32_t)slot_of(c);
 }
 
 static void client_end(struct client *c)
@@ -433,7 +440,8 @@ static void client_dies(struct client *c)
     check_bound();
 }
 
-/* ---- histories ------------------------------------------------------------------------------------------------ */
+/* ---- histories
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool channels_move(void)
 {
@@ -487,8 +495,11 @@ static void wild_step(struct client *c)
     case 2:
         if (c->peer)
             client_cancel(c);
-        else if (h.local_waits)
+        else if (h.local_waits) {
+            if (h.local_wakes && random_below(2))
+                h.local_wakes--; /* it was just being woken */
             local_stop_waiting();
+        }
         break;
     default:
         client_give_up(c);
@@ -583,7 +594,8 @@ static void run(bool wild, size_t bound)
             settle();
     }
     drain();
-    print_message("%llu messages, %ld recalls, %ld deaths\n", (unsigned long long)h.next_item, h.recalls, h.deaths);
+    print_message("%llu messages, %ld recalls, %ld deaths\n", (unsigned long long)h.next_item, h.recalls,
+                  h.deaths);
     assert_true(h.recalls > 10 && (!wild || h.deaths > 10)); /* else this tests little */
     for (uint64_t id = 0; id < h.next_item; id++)
         assert_int_equal(h.items[id].taken, h.items[id].fate == ACCEPTED ? 1 + h.items[id].ghosts : 0);

@@ -140,7 +140,8 @@ static uint32_t answered_u32(uint64_t call)
     return le32toh(n);
 }
 
-/* ---- dictionary, counters, lists ------------------------------------------------------------------------------ */
+/* ---- dictionary, counters, lists
+ * ------------------------------------------------------------------------------ */
 
 static void a_key_has_the_value_that_was_set_last(void **state)
 {
@@ -288,7 +289,8 @@ static void each_kind_has_its_own_names(void **state)
     assert_bytes(10, "p", 1);
 }
 
-/* ---- locks, semaphores, events, barriers ---------------------------------------------------------------------- */
+/* ---- locks, semaphores, events, barriers
+ * ---------------------------------------------------------------------- */
 
 static void a_lock_goes_from_one_to_the_next(void **state)
 {
@@ -463,7 +465,8 @@ static void a_barrier_breaks_when_a_caller_gives_up_or_dies(void **state)
     assert_int_equal(answers[9].code, -ECONNABORTED);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * ------------------------------------------------------------------------------------------------- */
 
 static int raw(uint64_t call, const void *bytes, size_t len)
 {
@@ -578,6 +581,54 @@ static void a_full_store_refuses_and_changes_nothing(void **state)
     assert_int_equal(plain(1, 301, FBR_STORE_LOCK, "m"), 0);
 }
 
+/* Some of everything, from four peers; then all that a client can undo is undone. */
+static void use_everything(void)
+{
+    (void)value(1, 1, FBR_STORE_SET, "k", "some value");
+    (void)swap(1, 2, "j", NULL, "another value");
+    (void)waiting(2, 3, FBR_STORE_GET, "absent");
+    for (uint64_t call = 4; call < 12; call++)
+        (void)value(1, call, FBR_STORE_PUSH, "l", "item");
+    (void)number(1, 12, FBR_STORE_ADD, "c", 1, false);
+    for (uint64_t peer = 1; peer < 5; peer++) {
+        (void)number(peer, 20 + peer, FBR_STORE_ACQUIRE, "s", 1, true);
+        (void)waiting(peer, 30 + peer, FBR_STORE_LOCK, "m");
+        (void)number(peer, 40 + peer, FBR_STORE_BARRIER, "b", 3, true);
+        (void)waiting(peer, 50 + peer, FBR_STORE_EVENT_WAIT, "e");
+    }
+    (void)plain(1, 60, FBR_STORE_RELEASE, "s");
+    for (uint64_t peer = 1; peer < 5; peer++) {
+        (void)plain(peer, 60 + peer, FBR_STORE_UNLOCK, "m");
+        (void)plain(peer, 70 + peer, FBR_STORE_RELEASE, "s");
+    }
+    for (uint64_t call = 80; call < 88; call++)
+        (void)plain(1, call, FBR_STORE_POP, "l");
+    (void)plain(1, 90, FBR_STORE_DELETE, "k");
+    (void)plain(1, 91, FBR_STORE_DELETE, "j");
+    if (answers[12].code == 0)
+        (void)number(1, 92, FBR_STORE_ADD, "c", -1, false);
+    for (uint64_t peer = 1; peer < 5; peer++)
+        fbr_store_peer_gone(store, peer);
+}
+
+static void whatever_the_limit_nothing_is_left_behind(void **state)
+{
+    size_t refused = 0;
+
+    (void)state;
+    for (size_t limit = 1; limit < 8192; limit += 16) {
+        fbr_store_engine_close(store);
+        assert_int_equal(open_limited(limit), 0);
+        use_everything();
+        for (size_t call = 0; call < 100; call++) {
+            assert_true(answers[call].times <= 1);
+            refused += answers[call].code == -ENOSPC;
+        }
+        assert_int_equal(fbr_store_engine_memory(store), 0);
+    }
+    assert_true(refused > 1000);
+}
+
 int main(void)
 {
 #define BEHAVIOUR(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
@@ -603,6 +654,7 @@ int main(void)
         BEHAVIOUR(names_have_at_most_255_bytes),
         BEHAVIOUR(requests_read_back_as_they_were_written),
         BEHAVIOUR(a_full_store_refuses_and_changes_nothing),
+        BEHAVIOUR(whatever_the_limit_nothing_is_left_behind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,425 @@
+/* peer.c - the owner's side of shared objects: the table of objects, the peers that use them; see share.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "runtime/log.h"
+#include "share/share.h"
+#include "share/share_priv.h"
+
+struct fbr_object {
+    uint64_t id;
+    struct fbr_share *share;
+    const struct fbr_object_ops *ops;
+    void *user;
+    int busy; /* callbacks that run */
+    bool closed;
+    UT_hash_handle hh;
+};
+
+struct peer {
+    uint64_t id;
+    struct fbr_share *share;
+    struct fbr_conn *conn; /* loop thread */
+    struct fbr_link *link; /* NULL once it goes */
+    UT_hash_handle hh;
+};
+
+/* ---- Calling objects, none of which may go away meanwhile ---- */
+
+static struct fbr_object *grab(struct fbr_share *s, uint64_t id)
+{
+    struct fbr_object *o;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND(hh, s->objects, &id, sizeof(id), o);
+    if (o)
+        o->busy++;
+    pthread_mutex_unlock(&s->lock);
+    return o;
+}
+
+static void let_go(struct fbr_object *o)
+{
+    struct fbr_share *s = o->share;
+
+    pthread_mutex_lock(&s->lock);
+    if (--o->busy == 0)
+        pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Tells one peer, or all (0), that an object does not exist (any more): a record without a body. */
+static void tell_gone(struct fbr_share *s, uint64_t id, uint64_t to)
+{
+    const struct iovec iov = {&id, sizeof(id)};
+    struct peer *p, *next;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_ITER(hh, s->peers, p, next)
+        if (p->link && (to == 0 || to == p->id))
+            fbr_link_send(p->link, &iov, 1);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
+{
+    struct peer *p = user;
+    struct fbr_cur c = fbr_cur(record, len);
+    uint64_t id = fbr_get_u64(&c);
+    struct fbr_object *o;
+
+    (void)link;
+    if (!fbr_cur_ok(&c))
+        return;
+    o = grab(p->share, id);
+    if (!o) {
+        tell_gone(p->share, id, p->id);
+        return;
+    }
+    o->ops->on_record(o->user, p->id, c.at, fbr_cur_left(&c));
+    let_go(o);
+}
+
+/* ---- Peers come and go, on the loop thread ---- */
+
+static void tell_objects(struct fbr_share *s, uint64_t peer)
+{
+    uint64_t *ids = NULL;
+    size_t n = 0;
+    struct fbr_object *o, *next;
+
+    pthread_mutex_lock(&s->lock);
+    ids = malloc(sizeof(*ids) * (HASH_COUNT(s->objects) + 1));
+    HASH_ITER(hh, s->objects, o, next)
+        if (ids)
+            ids[n++] = o->id;
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < n; i++) {
+        o = grab(s, ids[i]);
+        if (!o)
+            continue;
+        o->ops->on_gone(o->user, peer);
+        let_go(o);
+    }
+    free(ids);
+}
+
+static void remove_peer(struct peer *p)
+{
+    struct fbr_share *s = p->share;
+    struct fbr_link *link;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_DELETE(hh, s->peers, p);
+    link = p->link;
+    p->link = NULL;
+    pthread_mutex_unlock(&s->lock);
+    fbr_link_close(link);
+    tell_objects(s, p->id);
+    free(p);
+}
+
+static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct peer *p = user;
+
+    (void)conn;
+    (void)why;
+    fbr_debug("peer %llu is gone: %s", (unsigned long long)p->id, text);
+    remove_peer(p);
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    (void)user;
+    (void)conn;
+    (void)type;
+    (void)body;
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
+
+struct hang_up {
+    struct fbr_share *share;
+    uint64_t peer;
+};
+
+static void hang_up(void *arg)
+{
+    struct hang_up *h = arg;
+    struct peer *p;
+
+    pthread_mutex_lock(&h->share->lock);
+    HASH_FIND(hh, h->share->peers, &h->peer, sizeof(h->peer), p);
+    pthread_mutex_unlock(&h->share->lock);
+    if (p) {
+        fbr_conn_close(p->conn);
+        remove_peer(p);
+    }
+    free(h);
+}
+
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    struct peer *p = user;
+    struct hang_up *h = malloc(sizeof(*h));
+
+    (void)link;
+    (void)why;
+    if (!h)
+        return;
+    *h = (struct hang_up){p->share, p->id};
+    if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
+        free(h);
+}
+
+static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
+
+/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none). */
+static int welcome(struct peer *p, struct fbr_conn *conn)
+{
+    enum fbr_reach reach;
+    struct fbr_keys keys;
+    struct fbr_hub *hub;
+    struct fbr_buf b;
+    const char *url;
+    int rc = fbr_conn_export(conn, "fiber probe", 0, keys.up);
+
+    reach = rc == -ENOTSUP ? FBR_REACH_HOST : FBR_REACH_TCP;
+    rc = fbr_rt_hub(p->share->rt, reach, &hub, &url, NULL);
+    if (rc == 0)
+        rc = fbr_link_open(&p->link, hub, &link_ops, p);
+    if (rc < 0)
+        return rc;
+    if (reach == FBR_REACH_TCP) {
+        rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
+        if (rc == 0)
+            rc = fbr_link_seal(p->link, &keys);
+    }
+    fbr_buf_init(&b);
+    fbr_put_str(&b, url);
+    fbr_put_u64(&b, fbr_link_id(p->link));
+    fbr_put_u8(&b, reach == FBR_REACH_TCP ? (uint8_t)keys.alg : 0);
+    if (rc == 0)
+        rc = fbr_conn_send_buf(conn, FBR_FRAME_PEER, &b);
+    fbr_buf_fini(&b);
+    fbr_wipe(&keys, sizeof(keys));
+    return rc;
+}
+
+static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    struct fbr_share *s = rt->share;
+    struct peer *p = calloc(1, sizeof(*p));
+    int rc;
+
+    (void)who;
+    if (!p)
+        return -ENOMEM;
+    p->share = s;
+    rc = welcome(p, conn);
+    if (rc < 0) {
+        fbr_link_close(p->link);
+        free(p);
+        return rc;
+    }
+    p->conn = conn;
+    fbr_conn_adopt(conn, &conn_ops, p);
+    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    pthread_mutex_lock(&s->lock);
+    p->id = ++s->next_peer;
+    HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+/* ---- Share itself ---- */
+
+static int drop_peers(void *arg)
+{
+    struct fbr_share *s = arg;
+
+    while (s->peers) {
+        struct peer *p = s->peers;
+
+        fbr_conn_close(p->conn);
+        remove_peer(p);
+    }
+    return 0;
+}
+
+static void close_share(struct fbr_runtime *rt)
+{
+    struct fbr_share *s = rt->share;
+
+    fbr_remote_close_all(s);
+    fbr_loop_call(rt->loop, drop_peers, s);
+}
+
+static int open_share(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+    struct fbr_share *s;
+
+    if (rt->share)
+        return 0;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->rt = rt;
+    s->next_peer = 1; /* 0 and 1 are the owner's own (channel.c) */
+    pthread_mutex_init(&s->lock, NULL);
+    fbr_cond_init(&s->idle);
+    rt->share = s;
+    rt->admit_peer = admit;
+    rt->close_share = close_share;
+    return 0;
+}
+
+struct fbr_share *fbr_share(void)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    int rc;
+
+    if (!rt)
+        return NULL;
+    rc = fbr_loop_call(rt->loop, open_share, rt);
+    if (rc < 0) {
+        fbr_keep(rc, "share: %s", fbr_strerror(rc));
+        return NULL;
+    }
+    return rt->share;
+}
+
+/* ---- Objects ---- */
+
+int fbr_object_open(struct fbr_object **out, const struct fbr_object_ops *ops, void *user)
+{
+    struct fbr_share *s = fbr_share();
+    struct fbr_object *o;
+
+    if (!s)
+        return -EPERM;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    o->share = s;
+    o->ops = ops;
+    o->user = user;
+    pthread_mutex_lock(&s->lock);
+    o->id = ++s->next_object;
+    HASH_ADD(hh, s->objects, id, sizeof(o->id), o);
+    pthread_mutex_unlock(&s->lock);
+    *out = o;
+    return 0;
+}
+
+uint64_t fbr_object_id(const struct fbr_object *o)
+{
+    return o->id;
+}
+
+struct url_call {
+    struct fbr_runtime *rt;
+    struct fbr_error err;
+    const char *url;
+};
+
+static int get_url(void *arg)
+{
+    struct url_call *c = arg;
+    bool tcp = strcmp(fbr_config_str(c->rt->config, "transport"), "tcp") == 0;
+    struct fbr_listener *l;
+    int rc = fbr_rt_listener(c->rt, tcp ? FBR_REACH_TCP : FBR_REACH_HOST, &l, &c->err);
+
+    if (rc == 0)
+        c->url = fbr_listener_url(l);
+    return rc;
+}
+
+int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *out)
+{
+    struct fbr_runtime *rt = o->share->rt;
+    struct fbr_address a = {.kind = (uint8_t)kind, .flags = flags, .owner = rt->self, .object = o->id};
+    struct url_call call = {.rt = rt};
+    size_t n;
+    int rc = fbr_loop_call(rt->loop, get_url, &call);
+
+    if (rc < 0)
+        return call.err.code ? fbr_keep_error(&call.err) : fbr_keep(rc, "share: %s", fbr_strerror(rc));
+    n = strlen(call.url);
+    memcpy(a.url, call.url, n + 1);
+    memcpy(a.key, rt->peer_key, FBR_KEY_SIZE);
+    rc = fbr_address_put(&a, out);
+    fbr_wipe(&a, sizeof(a));
+    return rc < 0 ? fbr_keep(rc, "share: the address is too long: %s", call.url) : 0;
+}
+
+int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, int n)
+{
+    struct fbr_share *s = o->share;
+    struct iovec all[8] = {{&o->id, sizeof(o->id)}};
+    struct peer *p;
+    int rc = -EPIPE;
+
+    if (n > 7)
+        return -EINVAL;
+    memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND(hh, s->peers, &to, sizeof(to), p);
+    if (p && p->link)
+        rc = fbr_link_send(p->link, all, n + 1);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+size_t fbr_object_queued(struct fbr_object *o, uint64_t to)
+{
+    struct fbr_share *s = o->share;
+    struct peer *p;
+    size_t n = 0;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND(hh, s->peers, &to, sizeof(to), p);
+    if (p && p->link)
+        n = fbr_link_queued(p->link);
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+void fbr_object_close(struct fbr_object *o)
+{
+    struct fbr_share *s;
+
+    if (!o)
+        return;
+    s = o->share;
+    pthread_mutex_lock(&s->lock);
+    HASH_DELETE(hh, s->objects, o);
+    while (o->busy)
+        pthread_cond_wait(&s->idle, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    tell_gone(s, o->id, 0);
+    free(o);
+}
+
+void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops)
+{
+    struct fbr_share *s = fbr_share();
+    struct fbr_object *o = NULL;
+    void *user;
+
+    if (!s || a->owner != s->rt->self)
+        return NULL;
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND(hh, s->objects, &a->object, sizeof(a->object), o);
+    user = o && o->ops == ops ? o->user : NULL;
+    pthread_mutex_unlock(&s->lock);
+    return user;
+}

@@ -1,0 +1,198 @@
+/* pipe.c - fiber_pipe: a channel with a lane each way. Lane 0 carries what end 0 sends, lane 1 what end 1 sends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "share/channel.h"
+
+#define HELD_BYTES (8u << 20) /* of messages that wait at the other end */
+
+/* Flags of a pipe's address. */
+#define END_ONE 2
+#define ONEWAY 4
+
+struct fiber_pipe {
+    struct fbr_host *host;
+    struct fbr_guest *guest;
+    int end;
+    bool sends, receives;
+    bool owner;
+    unsigned flags;
+    pthread_mutex_t lock;
+    bool have; /* a message that poll found, under lock */
+    struct fiber_bytes found;
+};
+
+static int explain(int rc, const char *what)
+{
+    if (rc == -ETIMEDOUT)
+        return fbr_keep(rc, "pipe: %s: nothing within the timeout", what);
+    if (rc == -EPIPE)
+        return fbr_keep(rc, "pipe: %s: the other end is gone", what);
+    return fbr_keep(rc, "pipe: %s: %s", what, fbr_strerror(rc));
+}
+
+static struct fiber_pipe *new_end(int end, unsigned flags)
+{
+    struct fiber_pipe *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->end = end;
+    p->flags = flags;
+    p->sends = !(flags & FIBER_PIPE_ONEWAY) || end == 1;
+    p->receives = !(flags & FIBER_PIPE_ONEWAY) || end == 0;
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+static void free_end(struct fiber_pipe *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_destroy(&p->lock);
+    fiber_bytes_free(&p->found);
+    free(p);
+}
+
+int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
+{
+    const struct fbr_host_options o = {.kind = FBR_KIND_PIPE, .lanes = 2, .config = {.max_bytes = HELD_BYTES}};
+    struct fbr_host *h;
+    int rc;
+
+    if (!ends || flags > FIBER_PIPE_ONEWAY)
+        return fbr_keep(-EINVAL, "pipe: needs a place for two ends, and known flags");
+    ends[0] = new_end(0, flags);
+    ends[1] = new_end(1, flags);
+    rc = ends[0] && ends[1] ? fbr_host_open(&h, &o) : fbr_keep(-ENOMEM, "pipe: out of memory");
+    if (rc < 0) {
+        free_end(ends[0]);
+        free_end(ends[1]);
+        ends[0] = ends[1] = NULL;
+        return rc;
+    }
+    for (int i = 0; i < 2; i++) {
+        ends[i]->host = h;
+        ends[i]->owner = true;
+    }
+    return 0;
+}
+
+int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
+{
+    uint8_t flags = (uint8_t)((p->end ? END_ONE : 0) | (p->flags & FIBER_PIPE_ONEWAY ? ONEWAY : 0));
+    int rc;
+
+    if (!p->host)
+        return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass on the one that you were given");
+    rc = fbr_host_address(p->host, flags, address);
+    if (rc == 0)
+        fbr_host_export_end(p->host, p->end);
+    return rc;
+}
+
+int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *address)
+{
+    struct fbr_address a;
+    struct fiber_pipe *p;
+    int rc = fbr_address_get(&a, address, FBR_KIND_PIPE);
+
+    if (rc < 0)
+        return rc;
+    p = new_end(a.flags & END_ONE ? 1 : 0, a.flags & ONEWAY ? FIBER_PIPE_ONEWAY : 0);
+    if (!p)
+        return fbr_keep(-ENOMEM, "pipe: out of memory");
+    a.flags = 0;
+    p->host = fbr_host_local(&a);
+    if (!p->host)
+        rc = fbr_guest_open(&p->guest, &a, 2, p->end);
+    fbr_wipe(&a, sizeof(a));
+    if (rc < 0) {
+        free_end(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int timeout_ms)
+{
+    int rc;
+
+    if (!p->sends)
+        return fbr_keep(-EBADF, "pipe: this end only receives");
+    if (!data && len)
+        return fbr_keep(-EINVAL, "pipe: a length and no data");
+    rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms) : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
+    return rc == 0 ? 0 : explain(rc, "send");
+}
+
+static int get(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_ms)
+{
+    return p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms) : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
+}
+
+/* What poll found before, if anything. */
+static bool take_found(struct fiber_pipe *p, struct fiber_bytes *out)
+{
+    bool have;
+
+    pthread_mutex_lock(&p->lock);
+    have = p->have;
+    if (have && out) {
+        *out = p->found;
+        p->found = (struct fiber_bytes){NULL, 0};
+        p->have = false;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return have;
+}
+
+int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_ms)
+{
+    int rc;
+
+    *out = (struct fiber_bytes){NULL, 0};
+    if (!p->receives)
+        return fbr_keep(-EBADF, "pipe: this end only sends");
+    if (take_found(p, out))
+        return 0;
+    rc = get(p, out, timeout_ms);
+    return rc == 0 ? 0 : explain(rc, "recv");
+}
+
+int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
+{
+    struct fiber_bytes bytes;
+    int rc;
+
+    if (!p->receives)
+        return fbr_keep(-EBADF, "pipe: this end only sends");
+    if (take_found(p, NULL))
+        return 1;
+    rc = get(p, &bytes, timeout_ms);
+    if (rc == -EPIPE)
+        return 1; /* the end of file can be read */
+    if (rc == -ETIMEDOUT)
+        return 0;
+    if (rc < 0)
+        return explain(rc, "poll");
+    pthread_mutex_lock(&p->lock);
+    p->found = bytes;
+    p->have = true;
+    pthread_mutex_unlock(&p->lock);
+    return 1;
+}
+
+void fiber_pipe_close(struct fiber_pipe *p)
+{
+    if (!p)
+        return;
+    if (p->guest)
+        fbr_guest_close(p->guest);
+    else if (p->owner)
+        fbr_host_leave(p->host, p->end);
+    free_end(p);
+}

@@ -1,0 +1,122 @@
+/* queue.c - fiber_queue: a channel with one lane.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "share/channel.h"
+
+struct fiber_queue {
+    struct fbr_host *host;   /* in the owner */
+    struct fbr_guest *guest; /* elsewhere */
+    bool owner;
+    bool bounded;
+};
+
+static int explain(int rc, const char *what)
+{
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT)
+        return fbr_keep(rc, "queue: %s: nothing within the timeout", what);
+    if (rc == -EPIPE)
+        return fbr_keep(rc, "queue: %s: the queue was shut, or its owner is gone", what);
+    return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
+}
+
+int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
+{
+    struct fbr_host_options o = {.kind = FBR_KIND_QUEUE, .lanes = 1, .config = {.max_messages = max_messages}};
+    struct fiber_queue *q = calloc(1, sizeof(*q));
+    int rc;
+
+    if (!q)
+        return fbr_keep(-ENOMEM, "queue: out of memory");
+    q->owner = true;
+    q->bounded = max_messages > 0;
+    rc = fbr_host_open(&q->host, &o);
+    if (rc < 0) {
+        free(q);
+        return rc;
+    }
+    *out = q;
+    return 0;
+}
+
+int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
+{
+    if (!q->host)
+        return fbr_keep(-EPERM, "queue: only the owner gives out its address; pass on the one that you were given");
+    return fbr_host_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
+}
+
+int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *address)
+{
+    struct fbr_address a;
+    struct fiber_queue *q;
+    int rc = fbr_address_get(&a, address, FBR_KIND_QUEUE);
+
+    if (rc < 0)
+        return rc;
+    q = calloc(1, sizeof(*q));
+    if (!q)
+        return fbr_keep(-ENOMEM, "queue: out of memory");
+    q->host = fbr_host_local(&a);
+    if (!q->host)
+        rc = fbr_guest_open(&q->guest, &a, 1, -1);
+    fbr_wipe(&a, sizeof(a));
+    if (rc < 0) {
+        free(q);
+        return rc;
+    }
+    *out = q;
+    return 0;
+}
+
+int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms)
+{
+    int rc;
+
+    if (!data && len)
+        return fbr_keep(-EINVAL, "queue: a length and no data");
+    rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms) : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
+    return rc == 0 ? 0 : explain(rc, "put");
+}
+
+int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms)
+{
+    int rc;
+
+    *out = (struct fiber_bytes){NULL, 0};
+    rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms) : fbr_guest_get(q->guest, 0, out, timeout_ms);
+    return rc == 0 ? 0 : explain(rc, "get");
+}
+
+int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
+{
+    return q->host ? 0 : explain(fbr_guest_flush(q->guest, timeout_ms), "flush");
+}
+
+int fiber_queue_size(struct fiber_queue *q, size_t *n)
+{
+    return q->host ? fbr_host_size(q->host, 0, n) : explain(fbr_guest_size(q->guest, 0, n), "size");
+}
+
+int fiber_queue_shut(struct fiber_queue *q)
+{
+    if (!q->host)
+        return explain(fbr_guest_shut(q->guest, 0), "shut");
+    fbr_host_shut(q->host, 0);
+    return 0;
+}
+
+void fiber_queue_close(struct fiber_queue *q)
+{
+    if (!q)
+        return;
+    if (q->guest)
+        fbr_guest_close(q->guest);
+    else if (q->owner)
+        fbr_host_close(q->host);
+    free(q);
+}

@@ -1,0 +1,82 @@
+/* share.h - objects that live in one process and are used from others: how both sides meet.
+ *
+ *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use objects here, come in by the
+ *                               control channel with the key of an address, and get a data link each.
+ *     user's side (remote.c)    one connection to each owner, shared by all handles on objects there.
+ *
+ * A record on such a link is u64 object id, then bytes that only the kind of the object understands. When a process goes,
+ * every object that it used (or every handle on objects of its) is told, once.
+ *
+ * Threads: see each callback. Locks are taken in this order: an object's own, then share's, then the link's.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_SHARE_H
+#define FBR_SHARE_H
+
+#include <sys/uio.h>
+
+#include "runtime/runtime.h"
+
+/* ---- Addresses (address.c) ---- */
+
+enum fbr_kind { FBR_KIND_QUEUE = 1, FBR_KIND_PIPE, FBR_KIND_MANAGER, FBR_KIND_STORE };
+
+struct fbr_address {
+    uint8_t kind;
+    uint8_t flags;  /* the kind's own */
+    uint64_t owner; /* fbr_runtime.self of the process in which it lives */
+    uint64_t object;
+    uint8_t key[FBR_KEY_SIZE];
+    char url[FBR_URL_MAX];
+};
+
+int fbr_address_put(const struct fbr_address *a, struct fiber_address *out);
+/* -EINVAL with a kept sentence: not an address, or one of another kind. */
+int fbr_address_get(struct fbr_address *a, const struct fiber_address *in, enum fbr_kind kind);
+
+/* ---- Owner's side (peer.c) ---- */
+
+struct fbr_object_ops {
+    /* A record of a peer, valid during the call. Hub's thread. */
+    void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
+    /* That process is gone; also called for peers that never used the object. Loop thread. */
+    void (*on_gone)(void *user, uint64_t peer);
+};
+
+struct fbr_object;
+
+/* Opens share for this process when it is the first; rt comes from fbr_rt(). 0, or kept. */
+int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user);
+uint64_t fbr_object_id(const struct fbr_object *o);
+int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *address);
+/* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not read yet is queued. */
+int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
+size_t fbr_object_queued(struct fbr_object *o, uint64_t peer); /* bytes on their way to that peer, of all objects */
+/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a callback. NULL is fine. */
+void fbr_object_close(struct fbr_object *o);
+
+/* An object of this process by an address of it, when it lives here: its user; NULL otherwise. */
+void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
+
+/* ---- User's side (remote.c) ---- */
+
+struct fbr_proxy_ops {
+    /* A record of the object, valid during the call. The remote's thread. */
+    void (*on_record)(void *user, const void *record, size_t len);
+    /* The object or its process is gone; once, the last call. The remote's or the loop thread. */
+    void (*on_gone)(void *user);
+    /* The process ends: what it wrote may be sent now. May be NULL. Its exiting thread. */
+    void (*flush)(void *user);
+};
+
+struct fbr_proxy;
+
+/* Connects (waits, at most 30 s) to the process of the address, or joins the connection that there is. 0, or kept. */
+int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a, const struct fbr_proxy_ops *ops,
+                   void *user);
+/* Sends a record to the object; any thread. Waits while the owner does not read, at most timeout_ms. -EPIPE: gone. */
+int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
+/* No callback runs or comes after it, unless called from one. NULL is fine. */
+void fbr_proxy_close(struct fbr_proxy *p);
+
+#endif

@@ -1,0 +1,28 @@
+/* share_priv.h - what peer.c and remote.c keep for a process.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_SHARE_PRIV_H
+#define FBR_SHARE_PRIV_H
+
+#include "share/share.h"
+
+struct fbr_object;
+struct fbr_remote;
+struct peer;
+
+struct fbr_share {
+    struct fbr_runtime *rt;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t idle;  /* a callback returned; a remote changed */
+    struct fbr_object *objects;
+    uint64_t next_object;
+    struct peer *peers;
+    uint64_t next_peer;
+    struct fbr_remote *remotes;
+};
+
+/* The process's, opened when first asked for; NULL: kept. */
+struct fbr_share *fbr_share(void);
+void fbr_remote_close_all(struct fbr_share *s);
+
+#endif

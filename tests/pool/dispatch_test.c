@@ -1,0 +1,808 @@
+/* dispatch_test.c - what the scheduling engine decides, event by event. Times and chaos: dispatch_sim_test.c.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "pool/dispatch.h"
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+
+/* ---- the engine under test -------------------------------------------------------------------------------------- */
+
+struct bench {
+    struct fbr_dispatch *d;
+    uint64_t now, map, workers[8];
+};
+
+static uint64_t add_map(struct bench *b, uint64_t tasks, int retries)
+{
+    struct fbr_dispatch_map map = {.user = b, .tasks = tasks, .retries = retries};
+    uint64_t id = 0;
+
+    assert_int_equal(fbr_dispatch_map_add(b->d, &map, &id), 0);
+    return id;
+}
+
+static uint64_t add_worker(struct bench *b)
+{
+    uint64_t id = 0;
+
+    assert_int_equal(fbr_dispatch_worker_add(b->d, b->now, b, 0, &id), 0);
+    return id;
+}
+
+static struct bench bench_open(int workers, uint64_t tasks, int retries)
+{
+    struct bench b = {.d = fbr_dispatch_open(NULL), .now = MS};
+
+    assert_non_null(b.d);
+    for (int i = 0; i < workers; i++)
+        b.workers[i] = add_worker(&b);
+    if (tasks)
+        b.map = add_map(&b, tasks, retries);
+    return b;
+}
+
+static void check(struct bench *b)
+{
+    const char *wrong = fbr_dispatch_check(b->d);
+
+    if (wrong)
+        fail_msg("%s", wrong);
+}
+
+static void bench_close(struct bench *b)
+{
+    check(b);
+    fbr_dispatch_close(b->d);
+}
+
+static struct fbr_dispatch_stats stats(struct bench *b)
+{
+    struct fbr_dispatch_stats s;
+
+    fbr_dispatch_stats(b->d, &s);
+    return s;
+}
+
+static struct fbr_dispatch_batch next(struct bench *b)
+{
+    struct fbr_dispatch_batch batch;
+
+    assert_int_equal(fbr_dispatch_next(b->d, b->now, &batch), 1);
+    check(b);
+    return batch;
+}
+
+static void nothing_next(struct bench *b)
+{
+    struct fbr_dispatch_batch batch;
+
+    assert_int_equal(fbr_dispatch_next(b->d, b->now, &batch), 0);
+}
+
+static struct fbr_dispatch_order order(struct bench *b, enum fbr_dispatch_order_kind kind)
+{
+    struct fbr_dispatch_order o;
+
+    assert_int_equal(fbr_dispatch_order(b->d, b->now, &o), 1);
+    assert_int_equal(o.kind, kind);
+    return o;
+}
+
+static void no_order(struct bench *b)
+{
+    struct fbr_dispatch_order o;
+
+    assert_int_equal(fbr_dispatch_order(b->d, b->now, &o), 0);
+}
+
+/* Reports n tasks of the batch from `pos` on, each of which took `each` ns; returns how many results were taken. */
+static uint32_t report(struct bench *b, const struct fbr_dispatch_batch *batch, uint32_t pos, uint32_t n, uint64_t each)
+{
+    struct fbr_dispatch_taken out;
+    bool take[FBR_DISPATCH_BATCH_MAX];
+    uint32_t taken = 0;
+
+    b->now += n * each;
+    assert_int_equal(fbr_dispatch_results(b->d, b->now, batch->worker, batch->id, pos, n, n * each, take, &out), 0);
+    assert_int_equal(out.first, batch->first + pos);
+    for (uint32_t i = 0; i < n; i++)
+        taken += take[i];
+    assert_int_equal(taken, out.taken);
+    check(b);
+    return taken;
+}
+
+static void finish(struct bench *b, const struct fbr_dispatch_batch *batch, uint64_t each)
+{
+    assert_int_equal(report(b, batch, 0, batch->count, each), batch->count);
+}
+
+static int die(struct bench *b, uint64_t worker, uint64_t name, struct fbr_dispatch_failure *f)
+{
+    int rc = fbr_dispatch_worker_dead(b->d, b->now, worker, name, 0, f);
+
+    check(b);
+    return rc;
+}
+
+/* Hands out and finishes batches until one of at least `size` tasks comes, which is returned. */
+static struct fbr_dispatch_batch grow_to(struct bench *b, uint32_t size, uint64_t each)
+{
+    struct fbr_dispatch_batch batch = next(b);
+
+    while (batch.count < size) {
+        finish(b, &batch, each);
+        batch = next(b);
+    }
+    return batch;
+}
+
+/* ---- how many --------------------------------------------------------------------------------------------------- */
+
+static void batches_begin_with_one_task_and_grow_fourfold(void **state)
+{
+    struct bench b = bench_open(1, 100000, 2);
+    uint32_t sizes[] = {1, 4, 16, 64, 256, 683, 1024};
+    struct fbr_dispatch_batch batch;
+
+    (void)state;
+    for (size_t i = 0; i < 7; i++) {
+        batch = next(&b);
+        assert_int_equal(batch.count, sizes[i]); /* 683: up to the end of a page of states */
+        finish(&b, &batch, 10);
+    }
+    bench_close(&b);
+}
+
+static void a_batch_is_a_millisecond_of_work(void **state)
+{
+    struct bench b = bench_open(1, 100000, 2);
+    struct fbr_dispatch_batch batch;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        batch = next(&b);
+        finish(&b, &batch, 50 * US);
+    }
+    assert_int_equal(batch.count, 20);
+    assert_int_equal(fbr_dispatch_map_mean(b.d, b.map), 50 * US);
+    bench_close(&b);
+}
+
+static void the_chunk_hint_sets_the_first_batch(void **state)
+{
+    struct bench b = bench_open(2, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 1000, .retries = 2, .chunk = 50};
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    assert_int_equal(next(&b).count, 50);
+    map.tasks = 20;
+    map.priority = 1;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    assert_int_equal(next(&b).count, 5); /* but not more than its share */
+    bench_close(&b);
+}
+
+static void the_end_of_a_map_is_cut_small(void **state)
+{
+    struct bench b = bench_open(2, 41, 2);
+    struct fbr_dispatch_batch batch = next(&b), other;
+    uint64_t waiting;
+
+    (void)state;
+    while (stats(&b).waiting) {
+        finish(&b, &batch, 100);
+        waiting = stats(&b).waiting;
+        if (!waiting)
+            break;
+        batch = next(&b);
+        assert_true(batch.count <= (waiting + 3) / 4);
+        if (stats(&b).waiting) {
+            other = next(&b);
+            finish(&b, &other, 100);
+        }
+    }
+    bench_close(&b);
+}
+
+static uint64_t size_of(void *user, uint64_t index)
+{
+    (void)user;
+    return index < 500 ? 1 << 20 : 8 << 20;
+}
+
+static void large_inputs_are_not_batched(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 1000, .retries = 2, .chunk = 100, .task_bytes = 3 << 19};
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    assert_int_equal(next(&b).count, 2); /* of 1.5 MiB each, at most 4 MiB */
+    fbr_dispatch_map_close(b.d, b.map);
+    b.workers[1] = add_worker(&b);
+    map.task_bytes = 0;
+    map.size_of = size_of;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    assert_int_equal(next(&b).count, 4);
+    bench_close(&b);
+}
+
+static void a_slow_worker_gets_less(void **state)
+{
+    struct bench b = bench_open(2, 100000, 2);
+    struct fbr_dispatch_batch slow, fast, swap;
+
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        slow = next(&b);
+        fast = next(&b);
+        if (slow.worker != b.workers[0]) {
+            swap = slow;
+            slow = fast;
+            fast = swap;
+        }
+        finish(&b, &slow, 100 * US);
+        finish(&b, &fast, 10 * US);
+    }
+    assert_in_range(slow.count, 8, 12);
+    assert_in_range(fast.count, 80, 120);
+    bench_close(&b);
+}
+
+/* ---- to whom ---------------------------------------------------------------------------------------------------- */
+
+static void idle_workers_come_first(void **state)
+{
+    struct bench b = bench_open(3, 100, 2);
+    struct fbr_dispatch_batch first = next(&b), second = next(&b), third = next(&b);
+
+    (void)state;
+    assert_true(first.worker != second.worker && second.worker != third.worker && first.worker != third.worker);
+    nothing_next(&b);
+    bench_close(&b);
+}
+
+static void a_second_batch_follows_short_tasks(void **state)
+{
+    struct bench b = bench_open(1, 100, 2);
+    struct fbr_dispatch_batch batch = next(&b), second;
+
+    (void)state;
+    nothing_next(&b); /* nothing is known yet */
+    finish(&b, &batch, MS);
+    batch = next(&b);
+    second = next(&b);
+    assert_int_equal(second.first, batch.first + batch.count);
+    nothing_next(&b); /* never a third */
+    bench_close(&b);
+}
+
+static void no_second_batch_behind_long_tasks(void **state)
+{
+    struct bench b = bench_open(1, 100, 2);
+    struct fbr_dispatch_batch batch = next(&b);
+
+    (void)state;
+    finish(&b, &batch, 20 * MS);
+    next(&b);
+    nothing_next(&b);
+    bench_close(&b);
+}
+
+static void higher_priority_then_older_maps_go_first(void **state)
+{
+    struct bench b = bench_open(6, 0, 0);
+    uint64_t low = add_map(&b, 2, 2), other = add_map(&b, 2, 2), high;
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 1, .retries = 2, .priority = 1};
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &high), 0);
+    assert_int_equal(next(&b).map, high);
+    assert_int_equal(next(&b).map, low);
+    assert_int_equal(next(&b).map, low);
+    assert_int_equal(next(&b).map, other);
+    bench_close(&b);
+}
+
+static void an_open_map_takes_turns(void **state)
+{
+    struct bench b = bench_open(6, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 10, .retries = 2, .open = true};
+    uint64_t open, closed;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &open), 0);
+    closed = add_map(&b, 2, 2);
+    assert_int_equal(next(&b).map, open);
+    assert_int_equal(next(&b).map, closed);
+    assert_int_equal(next(&b).map, closed);
+    assert_int_equal(next(&b).map, open);
+    assert_int_equal(fbr_dispatch_map_grow(b.d, closed, 1), -EINVAL);
+    assert_int_equal(fbr_dispatch_map_grow(b.d, open, 5), 0);
+    assert_int_equal(stats(&b).waiting, 13);
+    bench_close(&b);
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+static void results_come_in_parts_and_are_taken_once(void **state)
+{
+    struct bench b = bench_open(1, 10000, 2);
+    struct fbr_dispatch_batch batch = grow_to(&b, 64, US);
+    struct fbr_dispatch_taken out;
+    bool take[FBR_DISPATCH_BATCH_MAX];
+
+    (void)state;
+    assert_int_equal(report(&b, &batch, 0, 10, US), 10);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 10, 0, take, &out), -EPROTO);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 11, 1, 0, take, &out), -EPROTO);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 10, batch.count, 0, take, &out), -EPROTO);
+    assert_int_equal(report(&b, &batch, 10, batch.count - 10, US), batch.count - 10);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 1, 0, take, &out), -ENOENT);
+    assert_int_equal(stats(&b).dropped, 1);
+    bench_close(&b);
+}
+
+static void a_late_result_is_taken_while_its_task_is_open(void **state)
+{
+    struct bench b = bench_open(1, 1, 2);
+    struct fbr_dispatch_batch batch = next(&b), again;
+    struct fbr_dispatch_failure f;
+
+    (void)state;
+    assert_int_equal(die(&b, batch.worker, 7, &f), 0);
+    add_worker(&b);
+    again = next(&b);
+    assert_int_equal(fbr_dispatch_attempt(&again, 0), 2);
+    assert_int_equal(report(&b, &batch, 0, 1, MS), 1);
+    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    assert_int_equal(report(&b, &again, 0, 1, MS), 0);
+    assert_int_equal(stats(&b).late, 1);
+    assert_int_equal(stats(&b).dropped, 1);
+    fbr_dispatch_worker_remove(b.d, b.now, batch.worker, &f);
+    bench_close(&b);
+}
+
+/* ---- deaths ----------------------------------------------------------------------------------------------------- */
+
+static void suspects_run_alone_and_the_second_batch_is_none(void **state)
+{
+    struct bench b = bench_open(1, 10000, -1);
+    struct fbr_dispatch_batch first = grow_to(&b, 4, 250 * US), second = next(&b), batch;
+    struct fbr_dispatch_failure f;
+
+    (void)state;
+    assert_int_equal(report(&b, &first, 0, 1, 250 * US), 1);
+    assert_int_equal(die(&b, first.worker, 1, &f), 0);
+    assert_int_equal(stats(&b).requeued, first.count - 1 + second.count);
+    add_worker(&b);
+    for (uint32_t i = 1; i < first.count; i++) { /* each of the batch that ran, alone */
+        batch = next(&b);
+        assert_int_equal(batch.count, 1);
+        assert_int_equal(batch.first, first.first + i);
+        nothing_next(&b);
+        finish(&b, &batch, 250 * US);
+    }
+    batch = next(&b); /* then the others */
+    assert_int_equal(batch.first, second.first);
+    assert_int_equal(batch.count, 4);
+    fbr_dispatch_worker_remove(b.d, b.now, first.worker, &f);
+    bench_close(&b);
+}
+
+static void a_task_is_blamed_at_the_third_death_with_its_reports(void **state)
+{
+    struct bench b = bench_open(1, 1, -1);
+    struct fbr_dispatch_failure f;
+    struct fbr_dispatch_batch batch;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 3; i++) {
+        batch = next(&b);
+        assert_int_equal(fbr_dispatch_attempt(&batch, 0), i);
+        assert_int_equal(die(&b, batch.worker, 100 + i, &f), i == 3);
+        fbr_dispatch_worker_remove(b.d, b.now, batch.worker, &f);
+        add_worker(&b);
+    }
+    assert_int_equal(f.why, FBR_DISPATCH_BLAMED);
+    assert_int_equal(f.index, 0);
+    assert_int_equal(f.deaths, 3);
+    assert_int_equal(f.reports, 3);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(f.report[i], 101 + i);
+    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    nothing_next(&b);
+    bench_close(&b);
+}
+
+static void retries_are_counted(void **state)
+{
+    struct bench b = bench_open(2, 1, 1);
+    struct fbr_dispatch_batch batch = next(&b);
+    struct fbr_dispatch_failure f;
+
+    (void)state;
+    assert_int_equal(die(&b, batch.worker, 1, &f), 0);
+    batch = next(&b);
+    assert_int_equal(die(&b, batch.worker, 2, &f), 1);
+    assert_int_equal(f.why, FBR_DISPATCH_LOST);
+    assert_int_equal(f.deaths, 2);
+    bench_close(&b);
+}
+
+static void at_most_once_runs_alone_and_never_again(void **state)
+{
+    struct bench b = bench_open(2, 1000, 0);
+    struct fbr_dispatch_failure f;
+    struct fbr_dispatch_batch batch;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        batch = next(&b);
+        assert_int_equal(batch.count, 1);
+        finish(&b, &batch, US);
+    }
+    batch = next(&b);
+    assert_int_equal(next(&b).count, 1);
+    nothing_next(&b);
+    assert_int_equal(die(&b, batch.worker, 1, &f), 1);
+    assert_int_equal(f.why, FBR_DISPATCH_LOST);
+    assert_int_equal(f.index, batch.first);
+    add_worker(&b);
+    batch = next(&b);
+    assert_int_equal(batch.first, 22);
+    assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, batch.worker, 2, FBR_DISPATCH_DISRUPTION, &f), 1);
+    assert_int_equal(f.index, 22); /* it may have run */
+    bench_close(&b);
+}
+
+static void a_disruption_counts_for_nobody(void **state)
+{
+    struct bench b = bench_open(1, 1000, 1);
+    struct fbr_dispatch_failure f;
+    struct fbr_dispatch_batch batch = grow_to(&b, 16, US);
+    uint64_t first = batch.first;
+
+    (void)state;
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_DISRUPTION, &f), 0);
+        add_worker(&b);
+        batch = next(&b);
+        assert_int_equal(batch.first, first);
+    }
+    bench_close(&b);
+}
+
+/* ---- cancel, drain, timeout ------------------------------------------------------------------------------------- */
+
+static void a_cancelled_task_is_never_taken(void **state)
+{
+    struct bench b = bench_open(1, 3, 2);
+    struct fbr_dispatch_batch batch = next(&b);
+    struct fbr_dispatch_order o;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 3, &o), -ENOENT);
+    assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 1, &o), 0);
+    assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 1, &o), -EALREADY);
+    assert_int_equal(fbr_dispatch_task_cancel(b.d, b.map, 0, &o), 1);
+    assert_int_equal(o.worker, batch.worker);
+    assert_int_equal(o.batch, batch.id);
+    assert_int_equal(o.pos, 0);
+    assert_int_equal(report(&b, &batch, 0, 1, MS), 0);
+    batch = next(&b);
+    assert_int_equal(batch.first, 2);
+    finish(&b, &batch, MS);
+    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 0);
+    bench_close(&b);
+}
+
+static void closing_a_map_tells_its_workers(void **state)
+{
+    struct bench b = bench_open(1, 1000, 2);
+    struct fbr_dispatch_batch batch = grow_to(&b, 16, US), second;
+    struct fbr_dispatch_order o;
+
+    (void)state;
+    second = next(&b);
+    fbr_dispatch_map_close(b.d, b.map);
+    check(&b);
+    o = order(&b, FBR_DISPATCH_CANCEL);
+    assert_int_equal(o.batch, batch.id);
+    assert_int_equal(o.pos, FBR_DISPATCH_ALL);
+    assert_int_equal(o.map, 0);
+    assert_int_equal(order(&b, FBR_DISPATCH_CANCEL).batch, second.id);
+    no_order(&b);
+    assert_int_equal(report(&b, &batch, 0, 1, MS), 0);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 1), 0);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, second.id, 0), 0);
+    add_map(&b, 1, 2);
+    assert_int_equal(next(&b).worker, batch.worker);
+    bench_close(&b);
+}
+
+static void a_draining_worker_returns_its_tasks_and_says_when_it_is_empty(void **state)
+{
+    struct bench b = bench_open(1, 10000, 2);
+    struct fbr_dispatch_batch batch = grow_to(&b, 16, US), second = next(&b), again;
+    struct fbr_dispatch_failure f;
+
+    (void)state;
+    fbr_dispatch_worker_drain(b.d, batch.worker);
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, second.id);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, batch.count + 1), -EPROTO);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 2), 0);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, second.id, 0), 0);
+    no_order(&b);
+    assert_int_equal(report(&b, &batch, 0, 2, US), 2);
+    assert_int_equal(order(&b, FBR_DISPATCH_DRAINED).worker, batch.worker);
+    no_order(&b);
+    assert_int_equal(fbr_dispatch_worker_remove(b.d, b.now, batch.worker, &f), 0);
+    assert_int_equal(stats(&b).deaths, 0);
+    assert_int_equal(stats(&b).waiting, fbr_dispatch_map_left(b.d, b.map));
+    add_worker(&b);
+    again = next(&b); /* the last that came back is the first to go */
+    assert_int_equal(again.first, second.first);
+    bench_close(&b);
+}
+
+static void a_worker_is_drained_after_its_last_task(void **state)
+{
+    struct bench b = bench_open(0, 100, 2);
+    struct fbr_dispatch_batch batch;
+    uint64_t tasks = 0, worker;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_worker_add(b.d, b.now, &b, 10, &worker), 0);
+    while (fbr_dispatch_next(b.d, b.now, &batch) > 0) {
+        tasks += batch.count;
+        finish(&b, &batch, US);
+    }
+    assert_int_equal(tasks, 10);
+    assert_int_equal(order(&b, FBR_DISPATCH_DRAINED).worker, worker);
+    bench_close(&b);
+}
+
+static void a_task_that_runs_too_long_is_failed(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 10, .retries = 2, .timeout_ns = 10 * MS};
+    struct fbr_dispatch_batch batch, second;
+    struct fbr_dispatch_failure f;
+    struct fbr_dispatch_order o;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    batch = next(&b);
+    finish(&b, &batch, MS);
+    batch = next(&b);
+    second = next(&b);
+    assert_int_equal(batch.count + second.count, 2);
+    b.now += 9 * MS;
+    assert_int_equal(report(&b, &batch, 0, 1, 0), 1); /* the second one begins now */
+    no_order(&b);
+    assert_int_equal(fbr_dispatch_wake(b.d), b.now + 10 * MS);
+    b.now += 10 * MS;
+    o = order(&b, FBR_DISPATCH_TIMEOUT);
+    assert_int_equal(o.index, second.first);
+    assert_int_equal(o.worker, second.worker);
+    no_order(&b);
+    assert_int_equal(fbr_dispatch_wake(b.d), FBR_DISPATCH_NEVER);
+    assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, o.worker, 1, FBR_DISPATCH_DISRUPTION, &f), 0);
+    assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 7);
+    bench_close(&b);
+}
+
+/* ---- stragglers ------------------------------------------------------------------------------------------------- */
+
+/* A worker with two batches of some tasks each, and nothing waits. */
+static struct fbr_dispatch_batch load_worker(struct bench *b, uint64_t each, struct fbr_dispatch_batch *second)
+{
+    struct fbr_dispatch_map map = {.user = b, .tasks = 40, .retries = 2, .chunk = 3};
+    struct fbr_dispatch_batch batch;
+    struct fbr_dispatch_order o;
+
+    assert_int_equal(fbr_dispatch_map_add(b->d, &map, &b->map), 0);
+    batch = next(b);
+    finish(b, &batch, each);
+    batch = next(b);
+    *second = next(b);
+    for (uint64_t i = second->first + second->count; i < 40; i++)
+        assert_int_equal(fbr_dispatch_task_cancel(b->d, b->map, i, &o), 0);
+    no_order(b);
+    return batch;
+}
+
+static void unstarted_tasks_are_recalled_for_an_idle_worker(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_batch second, batch = load_worker(&b, 300 * US, &second), again;
+    uint64_t idle;
+
+    (void)state;
+    assert_int_equal(batch.count, 3);
+    assert_int_equal(second.count, 3);
+    idle = add_worker(&b);
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, second.id);
+    no_order(&b); /* one at a time */
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, second.worker, second.id, 0), 0);
+    again = next(&b);
+    assert_int_equal(again.worker, idle);
+    assert_int_equal(again.first, second.first);
+    assert_int_equal(again.count, 1);
+    nothing_next(&b); /* not back to where it came from */
+    assert_int_equal(stats(&b).returned, 3);
+    bench_close(&b);
+}
+
+static void a_silent_worker_is_asked_for_what_it_has_not_started(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_batch second, batch = load_worker(&b, 10 * US, &second);
+
+    (void)state;
+    b.now += 10 * US;
+    add_worker(&b);
+    no_order(&b); /* it will soon be through with it */
+    while (fbr_dispatch_order(b.d, b.now, &(struct fbr_dispatch_order){0}) == 0 && b.now < 20 * MS)
+        b.now = fbr_dispatch_wake(b.d);
+    assert_in_range(b.now, 5 * MS, 7 * MS);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, second.worker, second.id, 0), 0);
+    while (stats(&b).waiting) {
+        struct fbr_dispatch_batch mate = next(&b);
+
+        finish(&b, &mate, 10 * US);
+    }
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 1), 0);
+    assert_int_equal(next(&b).first, batch.first + 1);
+    bench_close(&b);
+}
+
+/* ---- size and cost ---------------------------------------------------------------------------------------------- */
+
+static void an_endless_map_stays_small(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 10000, .retries = 2, .open = true};
+    struct fbr_dispatch_taken out;
+    struct fbr_dispatch_batch batch;
+    bool take[FBR_DISPATCH_BATCH_MAX];
+    size_t before;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    before = mallinfo2().uordblks;
+    while (stats(&b).done < 10000000) {
+        assert_int_equal(fbr_dispatch_next(b.d, b.now, &batch), 1);
+        assert_int_equal(fbr_dispatch_map_grow(b.d, b.map, batch.count), 0);
+        fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, batch.count, batch.count, take, &out);
+        assert_int_equal(out.taken, batch.count);
+    }
+    assert_true(mallinfo2().uordblks < before + 65536);
+    fbr_dispatch_close(b.d);
+}
+
+static void queued_maps_are_small(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    size_t before = mallinfo2().uordblks;
+    uint64_t bytes;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++)
+        add_map(&b, 1000, 2);
+    bytes = (mallinfo2().uordblks - before) / 20000;
+    print_message("    %llu bytes a queued map\n", (unsigned long long)bytes);
+    assert_true(bytes < 300);
+    for (int i = 0; i < 20000; i++) {
+        struct fbr_dispatch_batch batch;
+
+        assert_int_equal(fbr_dispatch_next(b.d, b.now, &batch), 1);
+        fbr_dispatch_map_close(b.d, batch.map);
+        assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 0), 0);
+    }
+    assert_int_equal(stats(&b).maps, 0);
+    bench_close(&b);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ns of the engine for each task, when these take `each` ns, with so many workers. */
+static double cost(int workers, uint64_t tasks, uint64_t each)
+{
+    struct bench b = {.d = fbr_dispatch_open(NULL)};
+    struct fbr_dispatch_batch *batches = calloc((size_t)workers * 2, sizeof(*batches));
+    struct fbr_dispatch_taken out;
+    struct fbr_dispatch_order o;
+    bool take[FBR_DISPATCH_BATCH_MAX];
+    size_t n = 0, at = 0;
+    double start = seconds(), took;
+
+    for (int i = 0; i < workers; i++)
+        add_worker(&b);
+    b.map = add_map(&b, tasks, 2);
+    while (fbr_dispatch_map_left(b.d, b.map)) {
+        while (fbr_dispatch_next(b.d, b.now, &batches[n]) > 0)
+            n++;
+        while (fbr_dispatch_order(b.d, b.now, &o) > 0)
+            ;
+        at = (at + 7) % n;
+        b.now += 1000;
+        fbr_dispatch_results(b.d, b.now, batches[at].worker, batches[at].id, 0, batches[at].count, batches[at].count * each,
+                             take, &out);
+        memmove(&batches[at], &batches[at + 1], (--n - at) * sizeof(*batches));
+    }
+    took = seconds() - start;
+    print_message("    %d workers, tasks of %llu ns: %llu batches of %llu, %.1f ns a task\n", workers,
+                  (unsigned long long)each, (unsigned long long)stats(&b).batches,
+                  (unsigned long long)(tasks / stats(&b).batches), took / (double)tasks * 1e9);
+    bench_close(&b);
+    free(batches);
+    return took / (double)tasks * 1e9;
+}
+
+/* Measured: 5 ns a task in batches of 1,000, 7 of 64, 350 alone. The bounds leave room for sanitizers and valgrind. */
+static void a_task_costs_nanoseconds(void **state)
+{
+    (void)state;
+    assert_true(cost(5, 5000000, 100) < 1000);
+    assert_true(cost(5, 2000000, 15000) < 1000);
+    assert_true(cost(1, 100000, MS) < 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_begin_with_one_task_and_grow_fourfold),
+        cmocka_unit_test(a_batch_is_a_millisecond_of_work),
+        cmocka_unit_test(the_chunk_hint_sets_the_first_batch),
+        cmocka_unit_test(the_end_of_a_map_is_cut_small),
+        cmocka_unit_test(large_inputs_are_not_batched),
+        cmocka_unit_test(a_slow_worker_gets_less),
+        cmocka_unit_test(idle_workers_come_first),
+        cmocka_unit_test(a_second_batch_follows_short_tasks),
+        cmocka_unit_test(no_second_batch_behind_long_tasks),
+        cmocka_unit_test(higher_priority_then_older_maps_go_first),
+        cmocka_unit_test(an_open_map_takes_turns),
+        cmocka_unit_test(results_come_in_parts_and_are_taken_once),
+        cmocka_unit_test(a_late_result_is_taken_while_its_task_is_open),
+        cmocka_unit_test(suspects_run_alone_and_the_second_batch_is_none),
+        cmocka_unit_test(a_task_is_blamed_at_the_third_death_with_its_reports),
+        cmocka_unit_test(retries_are_counted),
+        cmocka_unit_test(at_most_once_runs_alone_and_never_again),
+        cmocka_unit_test(a_disruption_counts_for_nobody),
+        cmocka_unit_test(a_cancelled_task_is_never_taken),
+        cmocka_unit_test(closing_a_map_tells_its_workers),
+        cmocka_unit_test(a_draining_worker_returns_its_tasks_and_says_when_it_is_empty),
+        cmocka_unit_test(a_worker_is_drained_after_its_last_task),
+        cmocka_unit_test(a_task_that_runs_too_long_is_failed),
+        cmocka_unit_test(unstarted_tasks_are_recalled_for_an_idle_worker),
+        cmocka_unit_test(a_silent_worker_is_asked_for_what_it_has_not_started),
+        cmocka_unit_test(an_endless_map_stays_small),
+        cmocka_unit_test(queued_maps_are_small),
+        cmocka_unit_test(a_task_costs_nanoseconds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
