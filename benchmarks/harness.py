@@ -102,7 +102,7 @@ class Suite:
         [line, ...]}}. Only `wholes` may fail."""
         got = {case: {name: [] for name in group} for case, group in contenders.items()}
         for rep in range(self.reps):
-            wait_quiet(0.3 if self.quick else 1.5)
+            wait_quiet(0.3 if self.quick else 1.0)
             for case, group in contenders.items():
                 for name, (argv, env) in group.items():
                     self.progress('%s %s: %s, %d of %d' % (key, case, name, rep + 1, self.reps))

@@ -96,7 +96,7 @@ def barrier5_vs_floor(suite):
 
 
 def payload_mib_s(suite):
-    n, peer_n = (128, 16) if suite.quick else (512, 64)
+    n, peer_n = (128, 16) if suite.quick else (256, 64)
     contenders = {'local': {'fiber': bench(suite, 'payload', n, 1 << 20, 2),
                             'multiprocessing': (peer_command('multiprocessing', 2, 'payload:%d:1048576' % peer_n), None)},
                   'sealed_tcp': {'fiber': bench(suite, 'payload', n, 1 << 20, 2, env={'FIBER_TRANSPORT': 'tcp'})}}

@@ -90,6 +90,8 @@ static void on_end(void *user, struct fiber_process *process)
     bool expected;
 
     pthread_mutex_lock(&p->lock);
+    if (w->host && w->host->ended)
+        w->disrupted = true; /* no task of its own is to blame */
     expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
     if (w->id && w->state != FBR_WORKER_STOPPING) {
         if (!expected)
@@ -103,6 +105,8 @@ static void on_end(void *user, struct fiber_process *process)
     w->state = FBR_WORKER_STOPPING;
     DL_DELETE(p->workers, w);
     p->n_workers--;
+    if (w->host)
+        fbr_pool_host_put(w->host);
     if (!p->closing) {
         if (w->was_ready && !expected)
             p->stats.restarts += p->n_workers < p->target;
@@ -146,9 +150,15 @@ static int start_one(struct fiber_pool *p)
     if (!w)
         return -ENOMEM;
     w->pool = p;
-    rc = fbr_process_start(&w->process, &spec);
+    if (p->workers_per_job > 1) {
+        w->host = fbr_pool_host_get(p);
+        spec.host = w->host ? w->host->process : NULL;
+    }
+    rc = p->workers_per_job > 1 && !w->host ? -ECHILD : fbr_process_start(&w->process, &spec);
     if (rc < 0) {
         snprintf(p->why, sizeof(p->why), "%s", fiber_last_error());
+        if (w->host)
+            fbr_pool_host_put(w->host);
         free(w);
         return rc;
     }
@@ -391,6 +401,7 @@ void fbr_crew_close(struct fiber_pool *p)
     wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     kill_all(p, false);
     wait_gone(p, 10000);
+    fbr_pool_host_close_all(p);
     pthread_mutex_unlock(&p->lock);
     fbr_loop_call(p->rt->loop, close_timer, p);
 }

@@ -76,8 +76,8 @@ struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
     struct batch *b;
 
     DL_FOREACH2(w->batches, b, worker_next)
-        if (b->id == id)
-            return b;
+    if (b->id == id)
+        return b;
     return NULL;
 }
 
@@ -233,8 +233,8 @@ static struct batch *holder(const struct map *m, uint64_t index)
     struct batch *b;
 
     DL_FOREACH2(m->batches, b, map_next)
-        if (b->worker && !b->worker->dead && index >= b->first + b->seen && index < b->first + b->kept)
-            return b;
+    if (b->worker && !b->worker->dead && index >= b->first + b->seen && index < b->first + b->kept)
+        return b;
     return NULL;
 }
 
@@ -254,8 +254,9 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
     fbr_task_end(d, m, index, state);
     if (!b)
         return 0;
-    *order = (struct fbr_dispatch_order){FBR_DISPATCH_CANCEL, b->worker->id, b->id, map, index, b->worker->user, m->user,
-                                         (uint32_t)(index - b->first)};
+    *order = (struct fbr_dispatch_order){
+        FBR_DISPATCH_CANCEL,         b->worker->id, b->id, map, index, b->worker->user, m->user,
+        (uint32_t)(index - b->first)};
     return 1;
 }
 
@@ -361,10 +362,10 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
         d->takers--;
     w->draining = true;
     DL_FOREACH2(w->batches, b, worker_next)
-        if (b->map && !b->recalled && (b != w->batches || b->kept - b->seen > 1)) {
-            b->recalled = true;
-            fbr_order_push(d, b, FBR_DISPATCH_RECALL);
-        }
+    if (b->map && !b->recalled && (b != w->batches || b->kept - b->seen > 1)) {
+        b->recalled = true;
+        fbr_order_push(d, b, FBR_DISPATCH_RECALL);
+    }
     fbr_dispatch_place(d, 0, w);
 }
 
@@ -384,13 +385,14 @@ int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struc
                                         .idle_since = w->idle_since,
                                         .slowness = w->slowness};
     DL_FOREACH2(w->batches, b, worker_next)
-        out->held += b->kept - b->seen;
+    out->held += b->kept - b->seen;
     return 0;
 }
 
 /* ---- deaths ----------------------------------------------------------------------------------------------------- */
 
-static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m, unsigned deaths, bool counts)
+static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m, unsigned deaths,
+                                       bool counts)
 {
     if (counts && deaths >= d->config.deaths_blame)
         return FBR_DISPATCH_BLAMED;
@@ -399,8 +401,8 @@ static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struc
     return 0;
 }
 
-/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a shared batch had seen no
- * death and may be run again. */
+/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a shared batch had seen
+ * no death and may be run again. */
 static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, struct fbr_dispatch_failure *failure)
 {
     struct map *m = b->map;
@@ -428,7 +430,8 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, str
 }
 
 /* What the dead worker left: its oldest batch may have started, the next one counts as untouched. */
-static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts, struct fbr_dispatch_failure *failure)
+static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts,
+                          struct fbr_dispatch_failure *failure)
 {
     struct batch *b;
     int failed = 0;
@@ -447,8 +450,8 @@ static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts,
     return failed;
 }
 
-int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report, unsigned flags,
-                             struct fbr_dispatch_failure *failure)
+int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
+                             unsigned flags, struct fbr_dispatch_failure *failure)
 {
     struct worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? w->batches : NULL;

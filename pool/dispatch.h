@@ -98,15 +98,15 @@ void fbr_dispatch_close(struct fbr_dispatch *d); /* NULL is fine */
 /* Ids of maps, workers and batches are never 0 and never used twice. A call with the id of a map or a worker that is
  * gone does nothing, or returns -ENOENT. */
 struct fbr_dispatch_map {
-    void *user;            /* handed back with each decision about this map */
-    uint64_t tasks;        /* how many; 0 is fine */
-    bool open;             /* may grow */
-    int priority;          /* higher first */
-    int retries;           /* times that a task is run again after a death; 0: at most once; -1: no limit but blame */
-    uint64_t timeout_ns;   /* 0: none */
-    uint32_t chunk;        /* a hint for the first batches; 0: none */
-    uint64_t expect_ns;    /* time of a task as known from an earlier map of the same function; 0: unknown */
-    uint64_t task_bytes;   /* of each input; 0: ask size_of, or unknown when that is NULL */
+    void *user;     /* handed back with each decision about this map */
+    uint64_t tasks; /* how many; 0 is fine */
+    bool open;      /* may grow */
+    int priority;   /* higher first */
+    int retries; /* times that a task is run again after a death; 0: at most once; -1: no limit but blame */
+    uint64_t timeout_ns; /* 0: none */
+    uint32_t chunk;      /* a hint for the first batches; 0: none */
+    uint64_t expect_ns;  /* time of a task as known from an earlier map of the same function; 0: unknown */
+    uint64_t task_bytes; /* of each input; 0: ask size_of, or unknown when that is NULL */
     uint64_t (*size_of)(void *user, uint64_t index); /* called within fbr_dispatch_next() */
 };
 
@@ -148,8 +148,8 @@ struct fbr_dispatch_failure {
 /* It died, or is to be treated so (fenced). `report` is the caller's name for this death. 1: a task failed, it is done
  * and *failure tells which; 0: none. The worker stays known, for late results, until worker_remove. Repeats do
  * nothing. */
-int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report, unsigned flags,
-                             struct fbr_dispatch_failure *failure);
+int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
+                             unsigned flags, struct fbr_dispatch_failure *failure);
 /* Forgets a worker that is dead, or drained and empty; nothing can come from it any more. One that is neither is
  * treated as disrupted first; then and only then a task (at most once, so lost) may fail: 1 and *failure. */
 int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
@@ -157,13 +157,13 @@ int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t wo
 
 struct fbr_dispatch_worker {
     void *user;
-    uint32_t held;        /* tasks */
-    uint32_t batches;     /* 0 to 2 */
+    uint32_t held;    /* tasks */
+    uint32_t batches; /* 0 to 2 */
     bool draining, dead;
-    uint64_t done;        /* tasks that it reported */
-    uint64_t busy_ns;     /* as it reported */
-    uint64_t idle_since;  /* meaningful when batches == 0 */
-    double slowness;      /* its task times over those of the others, about 1 */
+    uint64_t done;       /* tasks that it reported */
+    uint64_t busy_ns;    /* as it reported */
+    uint64_t idle_since; /* meaningful when batches == 0 */
+    double slowness;     /* its task times over those of the others, about 1 */
 };
 
 /* 0; -ENOENT. */
@@ -190,11 +190,11 @@ static inline unsigned fbr_dispatch_attempt(const struct fbr_dispatch_batch *b, 
 
 enum fbr_dispatch_order_kind {
     FBR_DISPATCH_RECALL = 1, /* ask the worker to return what it has not started of `batch` */
-    FBR_DISPATCH_CANCEL,     /* tell the worker that the result of `pos` in `batch` is not wanted; FBR_DISPATCH_ALL:
+    FBR_DISPATCH_CANCEL, /* tell the worker that the result of `pos` in `batch` is not wanted; FBR_DISPATCH_ALL:
                                 of the whole batch, and it returns what it has not started as for RECALL */
-    FBR_DISPATCH_TIMEOUT,    /* the task at `pos` (`map`, `index`) ran too long; it is done: fail it, kill the worker
+    FBR_DISPATCH_TIMEOUT, /* the task at `pos` (`map`, `index`) ran too long; it is done: fail it, kill the worker
                                 and report its death as a disruption */
-    FBR_DISPATCH_DRAINED,    /* the draining worker holds nothing: stop it, and worker_remove */
+    FBR_DISPATCH_DRAINED, /* the draining worker holds nothing: stop it, and worker_remove */
 };
 
 #define FBR_DISPATCH_ALL UINT32_MAX
@@ -237,7 +237,8 @@ int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
 /* Cancels one task (or fails it, for a reason of the caller's): it is done. 0: it waited; 1: a worker holds it, *order
  * (CANCEL) says whom to tell, now; its result will be dropped. -EALREADY: it was done before. -ENOENT: no such task.
  * -ENOMEM: nothing has changed. O(batches of the map) for a held one. */
-int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index, struct fbr_dispatch_order *order);
+int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index,
+                             struct fbr_dispatch_order *order);
 struct fbr_dispatch_stats {
     uint32_t maps, workers; /* now; workers: alive, draining ones included */
     uint32_t idle;          /* workers that hold nothing */

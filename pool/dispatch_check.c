@@ -4,9 +4,9 @@
 #include "pool/dispatch_priv.h"
 
 #define CHECK(truth, sentence) \
-    do { \
-        if (!(truth)) \
-            return sentence; \
+    do {                       \
+        if (!(truth))          \
+            return sentence;   \
     } while (0)
 
 /* What is found by counting, to be compared with what is kept. */
@@ -28,8 +28,8 @@ static bool in_window(const struct map *m, uint64_t index, enum window_kind kind
     const struct batch *b;
 
     DL_FOREACH2(m->windows[kind], b, windows[kind].next)
-        if (index >= b->first + b->windows[kind].at && index < b->first + b->windows[kind].end)
-            return true;
+    if (index >= b->first + b->windows[kind].at && index < b->first + b->windows[kind].end)
+        return true;
     return false;
 }
 
@@ -43,7 +43,8 @@ static const char *check_task(const struct map *m, uint64_t index, struct count 
         c->waiting++;
         c->suspects += suspect;
         CHECK(!suspect || index < m->cursor, "a fresh task has seen a death");
-        CHECK(index >= m->cursor || in_window(m, index, suspect ? SUSPECTS : AGAIN), "a waiting task is nowhere");
+        CHECK(index >= m->cursor || in_window(m, index, suspect ? SUSPECTS : AGAIN),
+              "a waiting task is nowhere");
         return NULL;
     case TASK_HELD:
         c->held++;
@@ -85,8 +86,8 @@ static const char *check_map(const struct fbr_dispatch *d, const struct map *m)
     for (uint64_t i = 0; i < m->total && !wrong; i++)
         wrong = check_task(m, i, &tasks);
     DL_FOREACH2(m->batches, b, map_next)
-        if (!wrong)
-            wrong = check_batch(m, b, &batches);
+    if (!wrong)
+        wrong = check_batch(m, b, &batches);
     CHECK(!wrong, wrong);
     CHECK(tasks.waiting == m->waiting, "waiting tasks are counted wrongly");
     CHECK(tasks.suspects == m->suspects, "suspects are counted wrongly");
@@ -115,7 +116,8 @@ static const char *check_worker(const struct worker *w)
     uint32_t n = 0;
     bool alone = false;
 
-    DL_FOREACH2(w->batches, b, worker_next) {
+    DL_FOREACH2(w->batches, b, worker_next)
+    {
         n++;
         alone = alone || b->alone;
         CHECK(b->worker == w, "a batch is with the wrong worker");
@@ -147,7 +149,7 @@ static const char *check_workers(const struct fbr_dispatch *d)
         idle += w->place == IDLE;
     }
     DL_FOREACH2(d->idle, w, place_next)
-        listed++;
+    listed++;
     CHECK(alive == d->stats.workers && takers == d->takers, "workers are counted wrongly");
     CHECK(idle == d->stats.idle && idle == listed, "idle workers are counted wrongly");
     return NULL;

@@ -3,10 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/dispatch_priv.h"
 
-#define VICTIMS 16                      /* recalls by one look at the workers */
-#define LOOK_AGAIN (NS_PER_MS / 2)      /* when there was nothing to recall */
-#define ANSWER_TIME NS_PER_MS           /* that recalls may take, before others are asked */
-#define SILENCE 4                       /* times its usual one, after which a worker is suspected to hang */
+#define VICTIMS 16                 /* recalls by one look at the workers */
+#define LOOK_AGAIN (NS_PER_MS / 2) /* when there was nothing to recall */
+#define ANSWER_TIME NS_PER_MS      /* that recalls may take, before others are asked */
+#define SILENCE 4                  /* times its usual one, after which a worker is suspected to hang */
 
 /* ---- orders that wait to be pulled ------------------------------------------------------------------------------ */
 
@@ -105,7 +105,8 @@ static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
     uint64_t earliest = FBR_DISPATCH_NEVER;
     struct batch *b, *next;
 
-    DL_FOREACH_SAFE2(d->timed, b, next, timed_next) {
+    DL_FOREACH_SAFE2(d->timed, b, next, timed_next)
+    {
         uint64_t end = timed_end(b);
 
         if (end <= now && timed_expire(d, b, out))
@@ -124,8 +125,8 @@ struct batch *fbr_order_recallable(const struct worker *w)
     struct batch *first = w->batches, *last = first ? first->worker_prev : NULL, *b;
 
     DL_FOREACH2(w->batches, b, worker_next)
-        if (b->recalled)
-            return NULL;
+    if (b->recalled)
+        return NULL;
     if (last != first && last->map)
         return last;
     return first && first->map && first->kept - first->seen > 1 ? first : NULL;
@@ -148,7 +149,8 @@ static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct wor
     uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns;
     const struct batch *b;
 
-    DL_FOREACH2(w->batches, b, worker_next) {
+    DL_FOREACH2(w->batches, b, worker_next)
+    {
         ns = b->map ? fbr_rate_estimate(w, b->map) : 0;
         work += ns * (b->kept - b->seen - (b == w->batches));
         if (b == w->batches && ns > usual)
@@ -183,7 +185,8 @@ static void recall_look(struct fbr_dispatch *d, uint64_t now)
     struct victim best[VICTIMS];
     struct worker *w;
 
-    DL_FOREACH2(d->loaded, w, loaded_next) {
+    DL_FOREACH2(d->loaded, w, loaded_next)
+    {
         struct victim v = {straggles(d, now, w), w};
 
         if (v.score)

@@ -127,9 +127,9 @@ struct worker {
     struct batch *batches; /* oldest first. Alive: two at most, none of them complete */
     uint32_t nbatches;
     bool draining, dead;
-    bool loaded;   /* in d->loaded */
-    bool told;     /* an order DRAINED is in d->drained, or was pulled */
-    bool shy;      /* was asked to return tasks: gets no second batch until it finished one */
+    bool loaded; /* in d->loaded */
+    bool told;   /* an order DRAINED is in d->drained, or was pulled */
+    bool shy;    /* was asked to return tasks: gets no second batch until it finished one */
     enum place place;
     uint64_t tasks_left, done, busy_ns, idle_since;
     uint64_t heard; /* when its tasks were last known to go on: results, or the start of a batch */
@@ -177,7 +177,7 @@ void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_
 void fbr_task_pages_free(struct map *m);
 /* Counts `n` tasks of m (of them `suspects`) as waiting now, or no more (negative); m enters or leaves the heap. */
 void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t suspects);
-int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps and one more */
+int fbr_map_reserve(struct fbr_dispatch *d);               /* room in the heap for all maps and one more */
 void fbr_map_renew(struct fbr_dispatch *d, struct map *m); /* as if it was added now */
 
 /* dispatch_task.c: batches */
@@ -190,7 +190,7 @@ void fbr_batch_put(struct batch *b);
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 /* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0). Returns how many. */
 uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end, unsigned deaths);
-/* Where the next tasks of m are: the first index, how many may follow it at most (one page, one segment), and the segment
+/* Where the next tasks of m are: the first index, how many there are at most (one page, one segment), and the segment
  * that they come from (NULL: fresh). */
 struct found {
     uint64_t first;
@@ -199,13 +199,14 @@ struct found {
     struct batch *from;
     enum window_kind kind;
 };
-int fbr_task_find(struct map *m, struct found *f); /* m has waiting tasks. 0 or -ENOMEM */
+int fbr_task_find(struct map *m, struct found *f);        /* m has waiting tasks. 0 or -ENOMEM */
 uint32_t fbr_task_run(const struct found *f, uint32_t n); /* how many of the n can go into one batch */
-void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f, uint32_t n); /* f->from may be gone then */
+void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f,
+                   uint32_t n); /* f->from may be gone then */
 
 /* dispatch_report.c: times */
 struct rate *fbr_rate_find(struct worker *w, uint64_t map);
-struct rate *fbr_rate_touch(struct worker *w, uint64_t map); /* makes it the latest */
+struct rate *fbr_rate_touch(struct worker *w, uint64_t map);       /* makes it the latest */
 uint64_t fbr_rate_estimate(struct worker *w, const struct map *m); /* ns of a task; 0: unknown */
 
 /* dispatch_order.c */

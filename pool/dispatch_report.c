@@ -6,8 +6,8 @@
 
 #include "pool/dispatch_priv.h"
 
-#define SETTLED 8       /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
-#define LONGEST 1e15f   /* ns; clamps what is measured, so that sums cannot overflow */
+#define SETTLED 8 /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
+#define LONGEST 1e15f /* ns; clamps what is measured, so that sums cannot overflow */
 #define SLOWNESS_MAX 64.0
 
 /* ---- times ------------------------------------------------------------------------------------------------------ */
@@ -100,8 +100,8 @@ static uint32_t take_results(struct fbr_dispatch *d, struct batch *b, uint32_t n
     return held + waited;
 }
 
-int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t pos, uint32_t n,
-                         uint64_t busy_ns, bool *take, struct fbr_dispatch_taken *out)
+int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t pos,
+                         uint32_t n, uint64_t busy_ns, bool *take, struct fbr_dispatch_taken *out)
 {
     struct worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? fbr_dispatch_batch_find(w, batch) : NULL;

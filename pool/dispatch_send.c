@@ -52,7 +52,8 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     return i;
 }
 
-static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m, const struct found *f)
+static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m,
+                           const struct found *f)
 {
     uint64_t crowd = 2 * (uint64_t)d->takers;
     uint64_t n;

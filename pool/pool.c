@@ -87,6 +87,7 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
         return fbr_fail(err, -EINVAL, "pool options: max is 0");
     p->target = p->min;
     p->serve = o->serve;
+    p->workers_per_job = o->workers_per_job > 1 ? o->workers_per_job : 1;
     p->tasks_per_child = o->tasks_per_child;
     p->idle_ms = o->idle_ms > 0 ? o->idle_ms : 2000;
     p->start.size = sizeof(p->start);

@@ -2,6 +2,7 @@
  *
  *     pool.c      opening, closing, the options
  *     crew.c      the workers: started, watched, drained, replaced; how many there shall be
+ *     host.c      jobs that hold several workers
  *     send.c      batches to workers (decisions of dispatch.h carried out)
  *     take.c      what workers say: results, returned tasks
  *     result.c    maps and their results, as the program sees them
@@ -27,8 +28,18 @@
 
 enum fbr_worker_state { FBR_WORKER_STARTING, FBR_WORKER_READY, FBR_WORKER_DRAINING, FBR_WORKER_STOPPING };
 
+/* A job with several workers: its first process, which only starts and watches them. */
+struct fbr_pool_host {
+    struct fbr_pool_host *next, *prev;
+    struct fiber_pool *pool;
+    struct fiber_process *process;
+    int workers; /* that have not ended */
+    bool ended, leaving;
+};
+
 struct fbr_pool_worker {
     struct fbr_pool_worker *next, *prev;
+    struct fbr_pool_host *host; /* NULL: it is a job of its own */
     struct fiber_pool *pool;
     struct fiber_process *process;
     uint64_t id; /* in the engine; 0 before it is ready */
@@ -54,6 +65,8 @@ struct fiber_pool {
     struct fbr_dispatch *dispatch;
     struct fbr_pool_worker *workers;
     int n_workers;          /* in the list */
+    struct fbr_pool_host *hosts;
+    int workers_per_job;
     int min, max, target;
     bool closing, closed;
     /* How to start one; strings are owned. */
@@ -149,6 +162,12 @@ void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);      /* not under the lock */
 void fbr_crew_arm(struct fiber_pool *p);      /* sets the timer to when the engine or the crew needs it */
 struct fbr_pool_worker *fbr_crew_find(struct fiber_pool *p, uint64_t id);
+
+/* host.c */
+struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p); /* one with room, or a new one; counts the worker. NULL: kept */
+void fbr_pool_host_put(struct fbr_pool_host *h);               /* one of its workers has ended */
+void fbr_pool_host_close_all(struct fiber_pool *p);
+int fbr_pool_host_main(const void *arg, size_t len);           /* the function of its process */
 
 /* send.c: carries out what the engine decides. */
 void fbr_pool_pump(struct fiber_pool *p);

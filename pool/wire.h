@@ -35,6 +35,7 @@ static inline size_t fbr_pad8(size_t n)
 
 /* What a worker is started with: u32 magic, u8 has an initializer, [its reference], u64 length, its argument. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */
+#define FBR_HOST_MAGIC 0x54534846u   /* "FHST": this process only holds workers, see host.c */
 
 /* The function of a worker's process. */
 int fbr_pool_worker_main(const void *arg, size_t len);

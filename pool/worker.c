@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "pool/dispatch.h"
-#include "pool/wire.h"
+#include "pool/pool.h"
 #include "runtime/child.h"
 #include "runtime/fnref.h"
 #include "runtime/log.h"
@@ -418,6 +418,7 @@ int fbr_pool_worker_main(const void *arg, size_t len)
 
 int fiber_serve(fiber_task_fn fn)
 {
+    static const uint32_t magic = FBR_HOST_MAGIC;
     const void *arg;
     size_t len;
 
@@ -425,5 +426,7 @@ int fiber_serve(fiber_task_fn fn)
         return fbr_keep(-EINVAL, "fiber_serve: needs a function");
     if (fiber_process_work(&arg, &len) < 0)
         return fbr_keep(-ENODATA, "fiber_serve: this process was not started by a pool with options.serve");
+    if (len == sizeof(magic) && memcmp(arg, &magic, len) == 0)
+        return fbr_pool_host_main(arg, len);
     return work(fn, arg, len);
 }

@@ -5,6 +5,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -13,6 +14,18 @@
 #include <openssl/hmac.h>
 
 #define PURPOSE "fiber join"
+
+static void init(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
+void fbr_crypto_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, init);
+}
 
 int fbr_random(void *out, size_t n)
 {
@@ -60,6 +73,7 @@ int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t pr
     at = mempcpy(at, job_uid, uid_len);
     at = mempcpy(at, &process_le, sizeof(process_le));
     at = mempcpy(at, &epoch_le, sizeof(epoch_le));
+    fbr_crypto_init();
     if (!HMAC(EVP_sha256(), key, FBR_KEY_SIZE, text, (size_t)(at - text), out, &made) || made != FBR_KEY_SIZE) {
         fbr_wipe(out, FBR_KEY_SIZE);
         return -ENOMEM;

@@ -14,6 +14,10 @@
 #define FBR_KEY_SIZE 32     /* job keys, tickets, pre-shared keys and data-frame keys */
 #define FBR_JOB_UID_MAX 255 /* bytes in a job's uid, without the NUL */
 
+/* Initialises OpenSSL (once), so that it does not clean up after itself at exit(): our own end comes later. Before its
+ * first use in each file that uses it. */
+void fbr_crypto_init(void);
+
 /* Fills out with n bytes from the kernel's generator, waiting until it was seeded. 0 or a negative errno; the bytes
  * are not to be used after an error. */
 int fbr_random(void *out, size_t n) __attribute__((warn_unused_result));

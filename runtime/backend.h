@@ -31,6 +31,8 @@ struct fbr_job {
     const char *file;        /* program */
     char *const *argv;
     char *const *env;        /* all of it, FIBER_TICKET not included */
+    char *const *added_env;  /* what of it is not the parent's; may be NULL */
+    int own_program;         /* nonzero: file and argv are those of the parent's own program */
     const char *workdir;     /* NULL: the parent's */
     double cpus;
     int gpus;

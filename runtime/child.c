@@ -14,6 +14,7 @@
 
 #include "runtime/fnref.h"
 #include "runtime/log.h"
+#include "runtime/nested.h"
 
 #define RETRY_MS 50
 #define PARENT_LOST 74 /* EX_IOERR of sysexits.h */
@@ -156,6 +157,10 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     (void)conn;
     if (type == FBR_FRAME_START) {
         on_start(c, body);
+        return;
+    }
+    if (fbr_nest_takes(type)) {
+        fbr_nest_on_frame(c->rt, type, body);
         return;
     }
     pthread_mutex_lock(&c->lock);

@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "runtime/log.h"
+#include "runtime/nested.h"
 #include "runtime/process_priv.h"
 
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys)
@@ -42,10 +43,15 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uin
     return 0;
 }
 
+enum fbr_reach fbr_process_reach(struct fiber_process *p)
+{
+    return p->host ? fbr_process_reach(p->host) : fbr_rt_reach(p->rt, p->slot->ops);
+}
+
 /* Adds url, id and seal of the child's data link to its START. */
 static int add_link(struct fiber_process *p, struct fbr_conn *conn)
 {
-    enum fbr_reach reach = fbr_rt_reach(p->rt, p->slot->ops);
+    enum fbr_reach reach = fbr_process_reach(p);
     struct fbr_keys keys;
     struct fbr_hub *hub;
     const char *url;
@@ -95,6 +101,7 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
     pthread_mutex_lock(&rt->lock);
     p->state = P_JOINED;
     pthread_mutex_unlock(&rt->lock);
+    fbr_nested_host_joined(p);
     if (p->spec.ops && p->spec.ops->on_joined)
         p->spec.ops->on_joined(p->spec.user, p);
     return 0;

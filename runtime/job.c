@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "runtime/log.h"
+#include "runtime/nested.h"
 #include "runtime/process_priv.h"
 
 #define EXIT_AFTER_CONN_MS 2000 /* the backend should know soon that a job ended which has hung up */
@@ -135,6 +136,7 @@ static void end(struct fiber_process *p)
         fbr_debug("%s: sentinel: %m", p->name);
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
+    fbr_nested_host_ended(p, p->report ? p->report : p->name);
     fbr_link_close(p->link);
     p->link = NULL;
     if (p->spec.ops && p->spec.ops->on_gone)
@@ -163,10 +165,13 @@ void fbr_job_signal(struct fiber_process *p, int sig)
 
 static void kill_it(struct fiber_process *p, const char *why)
 {
+    fbr_process_ref(p); /* a backend may say at once that it has ended */
     set_why(p, why);
     set_state(p, P_CLOSING);
     fbr_job_signal(p, SIGKILL);
-    set_timer(p, EXIT_AFTER_KILL_MS);
+    if (p->state != P_ENDED)
+        set_timer(p, EXIT_AFTER_KILL_MS);
+    fbr_process_unref(p);
 }
 
 static void on_time(void *arg)
@@ -221,6 +226,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     }
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
+    else if (type == FBR_NEST_EVENT)
+        fbr_nested_on_event(p, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
         p->spec.ops->on_frame(p->spec.user, p, type, body);
 }
@@ -334,7 +341,7 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     snprintf(j.url, sizeof(j.url), "%s", fbr_listener_url(l));
     snprintf(j.run_uid, sizeof(j.run_uid), "%s", rt->run_uid);
     snprintf(j.name, sizeof(j.name), "%s", p->name);
-    if (p->slot->ops->reach == FBR_REACH_HOST)
+    if ((p->host ? p->host : p)->slot->ops->reach == FBR_REACH_HOST)
         snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
     memcpy(j.secret, p->secret, sizeof(j.secret));
     fbr_join_put(&j, rt->config, ticket);
@@ -343,7 +350,7 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
 }
 
 /* Our environment and the job's own additions, which win. NULL without memory. */
-static char **make_env(const char *const *more)
+char **fbr_env_with(const char *const *more)
 {
     size_t n = 0, m = 0, k = 0;
     char **env;
@@ -369,6 +376,17 @@ static char **make_env(const char *const *more)
     return env;
 }
 
+static int find_backend(struct fiber_process *p, struct fbr_error *err)
+{
+    if (!p->host)
+        return fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
+    if (!p->host->slot)
+        return fbr_fail(err, -ECHILD, "its host %s could not be started", p->host->name);
+    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_nested, .backend = (struct fbr_backend *)p->host};
+    p->slot = &p->host->as_host;
+    return 0;
+}
+
 static int start(struct fiber_process *p, struct fbr_error *err)
 {
     static const char *const self[] = {"fiber-worker", NULL};
@@ -376,20 +394,22 @@ static int start(struct fiber_process *p, struct fbr_error *err)
     struct fbr_job job = {.name = p->name, .run_uid = p->rt->run_uid, .image = p->job.image, .workdir = p->job.workdir,
                           .cpus = p->job.cpus, .gpus = p->job.gpus, .memory = p->job.memory, .keep_stdin = p->keep_stdin,
                           .process = p->id, .epoch = p->epoch};
-    char **env = make_env(p->job.env);
-    int rc = fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
+    char **env = fbr_env_with(p->job.env);
+    int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);
     if (rc == 0 && !env)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     if (rc == 0)
-        rc = put_ticket(p, fbr_rt_reach(p->rt, p->slot->ops), &ticket, err);
+        rc = put_ticket(p, fbr_process_reach(p), &ticket, err);
     if (rc == 0) {
         const char *const *argv = p->job.command ? p->job.command : self;
 
         job.file = p->job.command ? argv[0] : "/proc/self/exe";
         job.argv = (char *const *)(uintptr_t)argv;
         job.env = env;
+        job.added_env = (char *const *)(uintptr_t)p->job.env;
+        job.own_program = !p->job.command;
         job.ticket = ticket.data;
         job.ticket_len = ticket.len;
         for (int i = 0; i < 2; i++)

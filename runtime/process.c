@@ -47,8 +47,11 @@ void fbr_process_unref(struct fiber_process *p)
     if (last)
         DL_DELETE(rt->processes, p);
     pthread_mutex_unlock(&rt->lock);
-    if (last)
-        destroy(p);
+    if (!last)
+        return;
+    if (p->host)
+        fbr_process_unref(p->host);
+    destroy(p);
 }
 
 /* ---- Starting ---- */
@@ -124,6 +127,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
         return fbr_fail(err, -ENOMEM, "process: out of memory");
     p->rt = rt;
     p->spec = *spec;
+    p->host = spec->host;
     p->sentinel = -1;
     p->refs = 2; /* the handle's and the job's */
     p->handle_open = true;
@@ -139,6 +143,8 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     }
     pthread_mutex_lock(&rt->lock);
     DL_APPEND(rt->processes, p);
+    if (p->host)
+        p->host->refs++;
     pthread_mutex_unlock(&rt->lock);
     *out = p;
     return 0;

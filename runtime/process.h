@@ -25,6 +25,7 @@ struct fbr_process_spec {
     const struct fiber_process_options *options;
     const struct fbr_process_ops *ops;
     void *user;
+    struct fiber_process *host; /* not NULL: started by this process of ours, in its job (nested.h); may not have joined yet */
     const struct fbr_link_ops *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
 };
 
@@ -37,6 +38,8 @@ double fbr_process_rtt(struct fiber_process *p);            /* seconds, of the l
 bool fbr_process_killed_by_us(struct fiber_process *p);
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
+/* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. */
+char **fbr_env_with(const char *const *more);
 /* What backends call with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);
 /* Loop thread: more output may be read. */

@@ -45,6 +45,9 @@ struct fiber_process {
     struct fbr_link *link;
     struct fbr_timer timer;
     struct fbr_lines out[2];
+    struct fiber_process *host;  /* it is nested in this one's job; referenced */
+    struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
+    struct fbr_nested *nested;
     bool exited, killed, paused;
     char pending[160]; /* why it does not run yet, in the backend's words */
 
@@ -66,6 +69,8 @@ void fbr_job_start(void *process);
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
+/* How its job reaches us. */
+enum fbr_reach fbr_process_reach(struct fiber_process *p);
 
 void fbr_process_ref(struct fiber_process *p);
 void fbr_process_unref(struct fiber_process *p);

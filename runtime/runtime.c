@@ -16,6 +16,7 @@
 
 #include "runtime/child.h"
 #include "runtime/log.h"
+#include "runtime/nested.h"
 #include "runtime/output.h"
 #include "runtime/process.h"
 
@@ -375,6 +376,8 @@ static int close_engines(void *arg)
 {
     struct fbr_runtime *rt = arg;
 
+    fbr_nest_close(rt->nest);
+    rt->nest = NULL;
     while (rt->backends) {
         struct fbr_backend_slot *s = rt->backends;
 

@@ -23,10 +23,12 @@ enum fbr_frame {
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
     FBR_FRAME_POOL = 32,              /* pool/wire.h */
+    FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
 };
 
 struct fbr_child;
+struct fbr_nest;
 struct fbr_output;
 struct fiber_process;
 
@@ -53,6 +55,7 @@ struct fbr_runtime {
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
     struct fbr_child *child; /* how we reach our parent; NULL in a master */
+    struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     void (*close_share)(struct fbr_runtime *rt); /* set by share/: called first of all at the end */

@@ -53,6 +53,7 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
         ERR_clear_error();
         return -ENOTSUP;
     }
+    fbr_crypto_init();
     s->ctx = EVP_CIPHER_CTX_new();
     ok = s->ctx && EVP_CipherInit_ex2(s->ctx, cipher, key, NULL, way == FBR_SEAL_SEND, NULL) == 1 &&
          EVP_CIPHER_CTX_get_iv_length(s->ctx) == NONCE_SIZE;

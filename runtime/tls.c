@@ -97,8 +97,10 @@ static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSIO
 
 static SSL_CTX *ctx_new(void)
 {
-    SSL_CTX *ctx = SSL_CTX_new(TLS_method());
+    SSL_CTX *ctx;
 
+    fbr_crypto_init();
+    ctx = SSL_CTX_new(TLS_method());
     if (!ctx)
         return NULL;
     SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);

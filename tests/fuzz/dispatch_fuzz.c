@@ -1,8 +1,8 @@
 /* dispatch_fuzz.c - the scheduling engine: the input is a program of events (a byte for what, some for the details).
  *
- * A model of the workers and of what was delivered runs beside it. After each event the engine's own invariants must hold;
- * each task must end once; what is at most once must be handed out once; and at the end one healthy worker must be able to
- * finish all that is left.
+ * A model of the workers and of what was delivered runs beside it. After each event the engine's own invariants must
+ * hold; each task must end once; what is at most once must be handed out once; and at the end one healthy worker must
+ * be able to finish all that is left.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,8 +28,8 @@ struct model_map {
     uint64_t id, total, ended;
     int retries;
     bool open, timed;
-    uint8_t over[TASKS];  /* taken, cancelled or failed */
-    uint8_t given[TASKS]; /* attempts */
+    uint8_t over[TASKS];   /* taken, cancelled or failed */
+    uint8_t given[TASKS];  /* attempts */
     uint8_t starts[TASKS]; /* that there may have been: less those that were returned */
 };
 

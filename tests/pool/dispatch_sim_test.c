@@ -24,7 +24,19 @@
 
 /* ---- the simulation --------------------------------------------------------------------------------------------- */
 
-enum event_kind { TASKS, RECALL, TASK_ENDS, FLUSH, RESULTS, RETURNED, DEATH_SEEN, STARTED, THAW, WAKE, TROUBLE };
+enum event_kind {
+    TASKS,
+    RECALL,
+    TASK_ENDS,
+    FLUSH,
+    RESULTS,
+    RETURNED,
+    DEATH_SEEN,
+    STARTED,
+    THAW,
+    WAKE,
+    TROUBLE
+};
 
 struct event {
     uint64_t at, number; /* same time: in the order of their making */
@@ -184,7 +196,8 @@ static void on_flush(struct sim *s, const struct event *e)
 {
     struct sim_worker *w = &s->workers[e->worker];
 
-    if (!w->dead && !w->frozen && w->n && w->batches[0].id == e->batch && w->batches[0].ended > w->batches[0].reported)
+    if (!w->dead && !w->frozen && w->n && w->batches[0].id == e->batch &&
+        w->batches[0].ended > w->batches[0].reported)
         worker_reports(s, e->worker);
 }
 
@@ -267,8 +280,9 @@ static void on_recall(struct sim *s, const struct event *e)
         if (b->id != e->batch)
             continue;
         b->count = b->started;
-        post(s, (struct event){
-                    .at = s->now + LATENCY, .kind = RETURNED, .worker = e->worker, .batch = b->id, .pos = b->count});
+        post(s,
+             (struct event){
+                 .at = s->now + LATENCY, .kind = RETURNED, .worker = e->worker, .batch = b->id, .pos = b->count});
         if (!b->count) {
             assert_int_equal(i, w->n - 1);
             w->n--;
@@ -314,8 +328,8 @@ static void on_results(struct sim *s, const struct event *e)
 
     if (w->gone)
         return;
-    assert_int_equal(
-        fbr_dispatch_results(s->d, s->now, w->id, e->batch, e->pos, e->count, e->busy, take, &out), 0);
+    assert_int_equal(fbr_dispatch_results(s->d, s->now, w->id, e->batch, e->pos, e->count, e->busy, take, &out),
+                     0);
     for (uint32_t i = 0; i < e->count; i++)
         if (take[i])
             task_over(s, map_of(s, e->map), out.first + i);
@@ -388,9 +402,9 @@ static void handle(struct sim *s, const struct event *e)
         on_results(s, e);
         break;
     case RETURNED:
-        if (!s->workers[e->worker].gone && !fbr_dispatch_worker_get(s->d, s->workers[e->worker].id, &info) && !info.dead)
-            assert_int_equal(
-                fbr_dispatch_returned(s->d, s->now, s->workers[e->worker].id, e->batch, e->pos), 0);
+        if (!s->workers[e->worker].gone && !fbr_dispatch_worker_get(s->d, s->workers[e->worker].id, &info) &&
+            !info.dead)
+            assert_int_equal(fbr_dispatch_returned(s->d, s->now, s->workers[e->worker].id, e->batch, e->pos), 0);
         break;
     case DEATH_SEEN:
         on_death_seen(s, e);
@@ -537,13 +551,14 @@ static void print_time(const char *what, const struct sim *s, uint64_t floor)
     struct fbr_dispatch_stats stats;
 
     fbr_dispatch_stats(s->d, &stats);
-    print_message("    %s: %.2f ms, floor %.2f, %.3f x; %llu batches, %llu recalls, %llu tasks returned\n", what,
-                  (double)s->now / MS, (double)floor / MS, (double)s->now / (double)floor,
+    print_message("    %s: %.2f ms, floor %.2f, %.3f x; %llu batches, %llu recalls, %llu tasks returned\n",
+                  what, (double)s->now / MS, (double)floor / MS, (double)s->now / (double)floor,
                   (unsigned long long)stats.batches, (unsigned long long)stats.recalls,
                   (unsigned long long)stats.returned);
 }
 
-static void expect_within(uint32_t workers, uint64_t tasks, uint64_t (*duration)(uint64_t), double factor, uint64_t slack)
+static void expect_within(uint32_t workers, uint64_t tasks, uint64_t (*duration)(uint64_t), double factor,
+                          uint64_t slack)
 {
     uint64_t floor = tasks * duration(1) / workers;
     struct sim s;
@@ -709,11 +724,13 @@ static void chaos(uint64_t seed)
     assert_int_equal(stats.waiting + stats.held, 0);
     assert_int_equal(stats.blamed + stats.lost, lost);
     assert_true(stats.deaths >= stats.blamed + stats.lost);
-    print_message("    seed %llu: %u workers, %u maps, %llu ms, %llu deaths, %llu requeued, %llu late, %llu dropped, %llu "
+    print_message("    seed %llu: %u workers, %u maps, %llu ms, %llu deaths, %llu requeued, %llu late, %llu "
+                  "dropped, %llu "
                   "lost, %llu blamed, %llu recalls\n",
                   (unsigned long long)seed, s.nworkers, s.nmaps, (unsigned long long)(s.now / MS),
-                  (unsigned long long)stats.deaths, (unsigned long long)stats.requeued, (unsigned long long)stats.late,
-                  (unsigned long long)stats.dropped, (unsigned long long)stats.lost, (unsigned long long)stats.blamed,
+                  (unsigned long long)stats.deaths, (unsigned long long)stats.requeued,
+                  (unsigned long long)stats.late, (unsigned long long)stats.dropped,
+                  (unsigned long long)stats.lost, (unsigned long long)stats.blamed,
                   (unsigned long long)stats.recalls);
     sim_close(&s);
 }

@@ -1,0 +1,128 @@
+/* host.c - jobs that hold several workers of a pool.
+ *
+ * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and does nothing else, so
+ * that no task can take it along. It is told to go when its last worker has ended.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+#include "runtime/child.h"
+
+#define CLOSE_MS 2000
+
+/* ---- In the host's process ---- */
+
+static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
+{
+    const int *wake = user;
+    uint64_t one = 1;
+
+    (void)body;
+    if (type == FBR_POOL_STOP && write(*wake, &one, sizeof(one)) < 0)
+        _exit(1);
+}
+
+int fbr_pool_host_main(const void *arg, size_t len)
+{
+    int wake = eventfd(0, EFD_CLOEXEC);
+    uint64_t n;
+
+    (void)arg;
+    (void)len;
+    if (wake < 0)
+        return 1;
+    fbr_child_on_frame(fbr_rt()->child, on_frame, &wake);
+    while (read(wake, &n, sizeof(n)) < 0 && errno == EINTR)
+        continue;
+    fbr_child_on_frame(fbr_rt()->child, NULL, NULL);
+    return 0;
+}
+
+/* ---- In the pool ---- */
+
+static void on_end(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_host *h = user;
+
+    (void)process;
+    pthread_mutex_lock(&h->pool->lock);
+    h->ended = true;
+    pthread_mutex_unlock(&h->pool->lock);
+}
+
+/* Its workers have ended by now, after on_end and before this. */
+static void on_gone(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_host *h = user;
+    struct fiber_pool *p = h->pool;
+
+    pthread_mutex_lock(&p->lock);
+    DL_DELETE(p->hosts, h);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    fiber_process_close(process);
+    free(h);
+    fbr_pool_unref(p);
+}
+
+static const struct fbr_process_ops ops = {.on_end = on_end, .on_gone = on_gone};
+
+struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
+{
+    static const uint32_t magic = FBR_HOST_MAGIC;
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main, .arg = &magic, .len = sizeof(magic),
+                                    .prefix = "host", .options = &p->start, .ops = &ops};
+    struct fbr_pool_host *h;
+
+    DL_FOREACH(p->hosts, h)
+        if (!h->ended && !h->leaving && h->workers < p->workers_per_job) {
+            h->workers++;
+            return h;
+        }
+    h = calloc(1, sizeof(*h));
+    if (!h) {
+        fbr_keep(-ENOMEM, "pool: out of memory");
+        return NULL;
+    }
+    h->pool = p;
+    h->workers = 1;
+    spec.user = h;
+    if (fbr_process_start(&h->process, &spec) < 0) {
+        free(h);
+        return NULL;
+    }
+    p->refs++;
+    DL_APPEND(p->hosts, h);
+    return h;
+}
+
+void fbr_pool_host_put(struct fbr_pool_host *h)
+{
+    struct fbr_buf none;
+
+    if (--h->workers > 0 || h->ended)
+        return;
+    h->leaving = true;
+    fbr_buf_init(&none);
+    fbr_process_send(h->process, FBR_POOL_STOP, &none);
+}
+
+void fbr_pool_host_close_all(struct fiber_pool *p)
+{
+    uint64_t deadline = fbr_now_ms() + CLOSE_MS;
+    struct fbr_pool_host *h;
+
+    while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
+        continue;
+    DL_FOREACH(p->hosts, h)
+        fiber_process_kill(h->process);
+    deadline = fbr_now_ms() + 2 * CLOSE_MS;
+    while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
+        continue;
+}

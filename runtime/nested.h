@@ -1,0 +1,33 @@
+/* nested.h - processes that another process of ours starts and watches for us, in its own job.
+ *
+ * A job of a cluster manager may hold several processes: its first one (the host) is started by the backend, the others
+ * by the host on our order. To us such a process is like any other: it joins us by itself, has its own ticket, and
+ * is watched by two witnesses, its connection and its host. When the host ends, they have ended.
+ *
+ *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our own program),
+ *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket
+ *                     NEST_SIGNAL  u64 process, u32 signal
+ *                     NEST_PAUSE   u64 process, u8 paused
+ *     from the host   NEST_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text, bytes data
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_NESTED_H
+#define FBR_NESTED_H
+
+#include "runtime/runtime.h"
+
+enum { FBR_NEST_START = FBR_FRAME_NEST, FBR_NEST_SIGNAL, FBR_NEST_PAUSE, FBR_NEST_EVENT };
+
+/* Our side (nested.c): a backend whose `struct fbr_backend` is the host's process. Loop thread. */
+extern const struct fbr_backend_ops fbr_backend_nested;
+void fbr_nested_host_joined(struct fiber_process *host);
+void fbr_nested_host_ended(struct fiber_process *host, const char *report);
+void fbr_nested_on_event(struct fiber_process *host, struct fbr_cur *body);
+
+/* The host's side (nest.c): carries out its parent's orders. Loop thread. */
+struct fbr_nest;
+bool fbr_nest_takes(uint8_t type);
+void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body);
+void fbr_nest_close(struct fbr_nest *n); /* NULL is fine */
+
+#endif
