@@ -21,7 +21,8 @@
 #include "runtime/log.h"
 #include "runtime/spawn.h"
 
-#define DRAIN_MS 200 /* a grandchild may hold the pipes open */
+#define DRAIN_MS 200  /* a grandchild may hold the pipes open */
+#define REST_READS 32 /* a pipe holds 1 MiB at most */
 
 struct local_job {
     struct local_job *next, *prev;
@@ -46,27 +47,36 @@ struct fbr_backend {
     struct local_job *jobs;
 };
 
+static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
+
 static void tell(struct local_job *j, const struct fbr_job_event *e)
 {
     struct fbr_job_event copy = *e;
 
+    if (j->released)
+        return;
     if (!copy.text)
         copy.text = "";
     j->b->env.event(j->user, &copy);
+}
+
+static void maybe_free(struct local_job *j)
+{
+    if (j->handles == 0 && j->released && j->told)
+        free(j);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
     struct local_job *j = handle->data;
 
-    if (--j->handles == 0 && j->released)
-        free(j);
+    j->handles--;
+    maybe_free(j);
 }
 
-static void maybe_free(struct local_job *j)
+static int stream_number(const struct stream *s)
 {
-    if (j->handles == 0)
-        free(j);
+    return s == &s->job->out[0] ? 1 : 2;
 }
 
 static void close_stream(struct stream *s)
@@ -78,16 +88,35 @@ static void close_stream(struct stream *s)
     uv_close((uv_handle_t *)&s->pipe, on_closed);
 }
 
+/* What is still in a pipe that somebody else keeps open. */
+static void read_rest(struct stream *s)
+{
+    struct local_job *j = s->job;
+    char *data = fbr_loop_scratch(j->b->env.loop);
+    ssize_t n = 1;
+    int fd;
+
+    if (!s->open || uv_fileno((uv_handle_t *)&s->pipe, &fd) < 0)
+        return;
+    for (int i = 0; i < REST_READS && n > 0; i++) {
+        n = read(fd, data, FBR_LOOP_SCRATCH);
+        if (n > 0)
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT, .stream = stream_number(s), .data = data, .len = (size_t)n});
+    }
+}
+
 static void finish(void *arg)
 {
     struct local_job *j = arg;
 
     if (j->told)
         return;
-    j->told = true;
     fbr_timer_fini(&j->drain);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        read_rest(&j->out[i]);
         close_stream(&j->out[i]);
+    }
+    j->told = true;
     DL_DELETE(j->b->jobs, j);
     tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid});
 }
@@ -104,7 +133,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct stream *s = stream->data;
     struct local_job *j = s->job;
-    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = s == &j->out[0] ? 1 : 2};
+    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = stream_number(s)};
 
     if (n == 0)
         return;
@@ -137,9 +166,10 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     close(j->pidfd);
     j->pidfd = -1;
     uv_close((uv_handle_t *)watch, on_closed);
-    if (!j->out[0].open && !j->out[1].open)
+    local_pause_output(j->b, j, 0); /* a slow reader of its output does not hold up the news; what is left is little */
+    if ((!j->out[0].open && !j->out[1].open) || fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
         finish(j);
-    else if (fbr_timer_init(&j->drain, j->b->env.loop, finish, j) == 0)
+    else
         fbr_timer_start(&j->drain, DRAIN_MS, 0);
 }
 
@@ -159,10 +189,14 @@ static void local_close(struct fbr_backend *b)
     struct local_job *j, *next;
 
     DL_FOREACH_SAFE(b->jobs, j, next) {
-        DL_DELETE(b->jobs, j);
-        kill(-j->pid, SIGKILL);
-        if (!j->dead)
+        j->released = true;
+        if (!j->dead) {
+            kill(-j->pid, SIGKILL);
             waitpid(j->pid, NULL, 0);
+            uv_close((uv_handle_t *)&j->watch, on_closed);
+            close(j->pidfd);
+        }
+        finish(j);
     }
     free(b);
 }

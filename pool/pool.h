@@ -91,6 +91,12 @@ struct fiber_pool {
     struct fbr_callback *callbacks, **callbacks_last;
     bool calling;                 /* a thread is in a callback */
     struct fbr_buf message;       /* TASKS in the making */
+    struct fbr_pace {             /* how long tasks of the last functions took, for their next maps */
+        uint8_t ref[64];
+        size_t ref_len;
+        uint64_t mean_ns;
+    } paces[8];
+    unsigned next_pace;
     /* Deaths. */
     uint64_t next_report;
     char *reports[FBR_DEATH_REPORTS];

@@ -117,6 +117,32 @@ static uint64_t size_of(void *user, uint64_t index)
     return len;
 }
 
+static struct fbr_pace *find_pace(const struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+
+    for (int i = 0; i < 8; i++)
+        if (p->paces[i].mean_ns && p->paces[i].ref_len == r->ref_len && memcmp(p->paces[i].ref, r->ref, r->ref_len) == 0)
+            return &p->paces[i];
+    return NULL;
+}
+
+static void keep_pace(const struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+    uint64_t mean = fbr_dispatch_map_mean(p->dispatch, r->map);
+    struct fbr_pace *pace = find_pace(r);
+
+    if (!mean)
+        return;
+    if (!pace) {
+        pace = &p->paces[p->next_pace++ % 8];
+        memcpy(pace->ref, r->ref, r->ref_len);
+        pace->ref_len = r->ref_len;
+    }
+    pace->mean_ns = mean;
+}
+
 /* The map is over: its input may go away. */
 static void finish(struct fiber_result *r)
 {
@@ -124,6 +150,7 @@ static void finish(struct fiber_result *r)
 
     if (!r->map)
         return;
+    keep_pace(r);
     fbr_dispatch_map_close(p->dispatch, r->map);
     r->map = 0;
     r->open = false;
@@ -141,11 +168,14 @@ int fbr_result_begin(struct fiber_result *r, bool open)
                                    .retries = r->opts.retries, .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
                                    .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
                                    .size_of = size_of};
+    const struct fbr_pace *pace;
     int rc = 0;
 
     if (r->kind == FBR_RESULT_ARRAY)
         map.task_bytes = r->in_size ? r->in_size : 1;
     pthread_mutex_lock(&p->lock);
+    pace = find_pace(r);
+    map.expect_ns = pace ? pace->mean_ns : 0;
     if (p->closing)
         rc = fbr_keep(-ESHUTDOWN, "the pool was closed");
     else if (p->broken)

@@ -3,6 +3,9 @@
  * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which guards how far the
  * current batch is: a task that was started is kept, everything behind it may be given back.
  *
+ * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it finds the time, and a timer
+ * on the loop thread when the next task takes long. Both hold out_lock, so that messages leave in order.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
@@ -22,6 +25,7 @@
 
 #define REPORT_NS 1000000      /* results are sent at least so often */
 #define REPORT_BYTES (64 * 1024)
+#define FLUSH_MS 2
 #define REMEMBERED 64          /* orders about batches that have not come yet */
 
 struct note {
@@ -48,10 +52,18 @@ struct worker {
     struct fbr_buf ref_bytes; /* the last function, as it came */
     fiber_task_fn fn;
     struct fbr_error fn_error;
-    struct fbr_buf out; /* RESULTS in the making */
+    struct fbr_buf answer; /* of the running task */
+    uint64_t sent_at;
+
+    pthread_mutex_t out_lock; /* all below; taken after no other */
+    struct fbr_buf out;       /* RESULTS in the making: head, then items */
+    uint64_t out_batch, out_busy;
     uint32_t out_pos, out_count;
-    uint64_t out_busy, sent_at;
+    bool armed;               /* the timer will look */
+    struct fbr_timer timer;   /* loop thread */
 };
+
+static void send_results(struct worker *w);
 
 /* ---- Loop thread ---- */
 
@@ -80,14 +92,18 @@ static void on_recall(struct worker *w, uint64_t batch)
 
     pthread_mutex_lock(&w->lock);
     if (batch == w->batch)
-        kept = w->limit = w->started;
+        kept = w->limit = w->started; /* its results so far are sent below: somebody waits for the rest */
     else if (batch > w->batch)
         remember(w, batch, FBR_DISPATCH_ALL);
     else
         known = false; /* done: its results have told */
     pthread_mutex_unlock(&w->lock);
-    if (known)
-        answer_returned(w, batch, kept);
+    if (!known)
+        return;
+    pthread_mutex_lock(&w->out_lock);
+    send_results(w);
+    pthread_mutex_unlock(&w->out_lock);
+    answer_returned(w, batch, kept);
 }
 
 static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
@@ -134,27 +150,29 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 
 /* ---- Main thread ---- */
 
-static void begin_results(struct worker *w, uint32_t pos)
+/* Under out_lock: results from position `pos` on come next. */
+static void begin_results(struct worker *w, uint64_t batch, uint32_t pos)
 {
     fbr_buf_clear(&w->out);
     fbr_buf_extend(&w->out, FBR_RESULTS_HEAD);
+    w->out_batch = batch;
     w->out_pos = pos;
     w->out_count = 0;
     w->out_busy = 0;
 }
 
-static void send_results(struct worker *w, uint32_t next_pos)
+/* Under out_lock: sends what there is, and `more` behind it, which belongs to the last item. */
+static void send_with(struct worker *w, const void *more, size_t len)
 {
-    struct iovec iov;
+    struct iovec iov[2] = {{NULL, 0}, {(void *)(uintptr_t)more, len}};
     struct fbr_buf head;
-    int rc;
 
     if (!w->out_count)
         return;
     fbr_buf_init(&head);
     fbr_put_u32(&head, FBR_RESULTS);
     fbr_put_u32(&head, w->out_count);
-    fbr_put_u64(&head, w->batch);
+    fbr_put_u64(&head, w->out_batch);
     fbr_put_u32(&head, w->out_pos);
     fbr_put_u32(&head, 0);
     fbr_put_u64(&head, w->out_busy);
@@ -162,14 +180,33 @@ static void send_results(struct worker *w, uint32_t next_pos)
         fbr_child_exit(w->child, 1, "out of memory for its results");
     memcpy(w->out.data, head.data, head.len);
     fbr_buf_fini(&head);
-    iov = (struct iovec){w->out.data, w->out.len};
-    rc = fbr_uplink_send(w->up, &iov, 1, -1);
-    if (rc < 0)
-        fbr_child_exit(w->child, 1, "its data link broke");
-    if (w->out.cap > (1u << 20))
-        fbr_buf_fini(&w->out);
-    w->sent_at = fbr_now_ns();
-    begin_results(w, next_pos);
+    iov[0] = (struct iovec){w->out.data, w->out.len};
+    if (fbr_uplink_send(w->up, iov, len ? 2 : 1, -1) < 0)
+        _exit(1); /* the link broke: the pool knows */
+    begin_results(w, w->out_batch, w->out_pos + w->out_count);
+}
+
+static void send_results(struct worker *w)
+{
+    send_with(w, NULL, 0);
+}
+
+/* On the loop thread: the main one has been at a task for a while. */
+static void on_flush(void *arg)
+{
+    struct worker *w = arg;
+
+    pthread_mutex_lock(&w->out_lock);
+    w->armed = false;
+    send_results(w);
+    pthread_mutex_unlock(&w->out_lock);
+}
+
+static void arm(void *arg)
+{
+    struct worker *w = arg;
+
+    fbr_timer_start(&w->timer, FLUSH_MS, 0);
 }
 
 static int run_task(struct worker *w, const void *in, size_t len, struct fiber_reply *reply)
@@ -179,24 +216,50 @@ static int run_task(struct worker *w, const void *in, size_t len, struct fiber_r
     return w->fn(in, len, reply);
 }
 
-/* Runs one task and appends its result. */
-static void one_task(struct worker *w, const void *in, size_t len, bool skip)
+/* Appends the answer of the task that has run. */
+static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
 {
-    size_t head = w->out.len;
+    static const uint8_t zeros[8];
+    size_t len = w->answer.len;
+    bool arm_now = false;
+
+    pthread_mutex_lock(&w->out_lock);
+    fbr_put_u32(&w->out, (uint32_t)code);
+    fbr_put_u32(&w->out, (uint32_t)len);
+    w->out_count++;
+    w->out_busy += busy;
+    if (len >= REPORT_BYTES) { /* from where it lies */
+        fbr_put(&w->answer, zeros, fbr_pad8(len));
+        send_with(w, w->answer.data, w->answer.len);
+    } else {
+        fbr_put(&w->out, w->answer.data, len);
+        fbr_put(&w->out, zeros, fbr_pad8(len));
+        if (last || w->out.len >= REPORT_BYTES || fbr_now_ns() - w->sent_at >= REPORT_NS)
+            send_results(w);
+        else if (!w->armed)
+            arm_now = w->armed = true;
+    }
+    if (!w->out_count)
+        w->sent_at = fbr_now_ns();
+    pthread_mutex_unlock(&w->out_lock);
+    if (arm_now)
+        fbr_loop_post(fbr_rt()->loop, arm, w);
+}
+
+static int one_task(struct worker *w, const void *in, size_t len, bool skip)
+{
     struct fiber_reply reply;
     int code;
 
-    fbr_buf_extend(&w->out, FBR_ITEM_HEAD);
-    fbr_reply_init(&reply, &w->out, &w->cancelled);
+    if (w->answer.cap > (1u << 20))
+        fbr_buf_fini(&w->answer);
+    fbr_buf_clear(&w->answer);
+    fbr_reply_init(&reply, &w->answer, &w->cancelled);
     code = skip ? fiber_reply_fail(&reply, -ECANCELED, "cancelled") : run_task(w, in, len, &reply);
     code = fbr_reply_end(&reply, code);
-    if (w->out.len - reply.start > UINT32_MAX)
+    if (w->answer.len > UINT32_MAX - 64)
         code = fiber_reply_fail(&reply, -EMSGSIZE, "the result is longer than 4 GiB");
-    fbr_set_u32(&w->out, head, (uint32_t)code);
-    fbr_set_u32(&w->out, head + 4, (uint32_t)(w->out.len - reply.start));
-    for (size_t pad = fbr_pad8(w->out.len); pad; pad--)
-        fbr_put_u8(&w->out, 0);
-    w->out_count++;
+    return code;
 }
 
 /* The next task may begin: false when the rest of the batch was given back. Sets *skip for a cancelled one. */
@@ -271,27 +334,30 @@ static void on_tasks(struct worker *w, struct fbr_cur *c)
         return;
     look_up(w, ref, ref_len);
     begin_batch(w, batch, count);
-    begin_results(w, 0);
+    pthread_mutex_lock(&w->out_lock);
+    begin_results(w, batch, 0);
+    pthread_mutex_unlock(&w->out_lock);
     before = w->sent_at = fbr_now_ns();
     for (uint32_t pos = 0; pos < count; pos++) {
         size_t len = fbr_get_u32(c);
         const void *in;
         uint64_t now;
         bool skip;
+        int code;
 
         fbr_get_u32(c);
         in = fbr_get(c, len);
         fbr_get(c, fbr_pad8(len));
         if (!fbr_cur_ok(c) || !begin_task(w, pos, &skip))
             break;
-        one_task(w, in, len, skip);
+        code = one_task(w, in, len, skip);
         now = fbr_now_ns();
-        w->out_busy += now - before;
+        keep_answer(w, code, now - before, pos + 1 == count);
         before = now;
-        if (now - w->sent_at >= REPORT_NS || w->out.len >= REPORT_BYTES)
-            send_results(w, pos + 1);
     }
-    send_results(w, 0);
+    pthread_mutex_lock(&w->out_lock);
+    send_results(w);
+    pthread_mutex_unlock(&w->out_lock);
 }
 
 static void on_record(void *user, const void *record, size_t len)
@@ -327,6 +393,21 @@ static void serve(struct worker *w)
     }
 }
 
+static int open_timer(void *arg)
+{
+    struct worker *w = arg;
+
+    return fbr_timer_init(&w->timer, fbr_rt()->loop, on_flush, w);
+}
+
+static int close_timer(void *arg)
+{
+    struct worker *w = arg;
+
+    fbr_timer_fini(&w->timer);
+    return 0;
+}
+
 static int open_worker(struct worker *w, fiber_task_fn fn)
 {
     struct fbr_error err = {0, ""};
@@ -339,8 +420,11 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
     w->serve = fn;
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&w->lock, NULL);
+    pthread_mutex_init(&w->out_lock, NULL);
     if (w->wake < 0)
         return fbr_keep(-errno, "worker: %s", fbr_strerror(errno));
+    if (fbr_loop_call(rt->loop, open_timer, w) < 0)
+        return fbr_keep(-ENOMEM, "worker: out of memory");
     if (fbr_child_uplink(w->child, &w->up, &err) < 0) {
         close(w->wake);
         return fbr_keep_error(&err);
@@ -350,9 +434,11 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
 
 static void close_worker(struct worker *w)
 {
+    fbr_loop_call(fbr_rt()->loop, close_timer, w);
     fbr_uplink_close(w->up);
     close(w->wake);
     fbr_buf_fini(&w->out);
+    fbr_buf_fini(&w->answer);
     fbr_buf_fini(&w->ref_bytes);
     pthread_mutex_destroy(&w->lock);
 }

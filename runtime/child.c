@@ -1,15 +1,18 @@
 /* child.c - the side of a job: joins its parent, runs what it is told, ends with it; see child.h.
  *
  * A child lives no longer than its parent: when the control connection ends, it removes what a killed parent left
- * behind and exits. On one host the kernel kills it as well (spawn.c).
+ * behind and exits. On one host the kernel sees to it as well (die_with_parent).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/child.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/fnref.h"
@@ -66,12 +69,30 @@ static void fail(struct fbr_child *c, int code, const char *text)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The parent is gone: leave nothing of it behind, and go. */
+/* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the whole run has lost its
+ * master, its directory goes too; the kernel may take a moment to let go of the master's lock. */
 static void lose_parent(struct fbr_child *c, const char *text)
 {
+    const struct timespec nap = {.tv_nsec = 10000000};
+
     fbr_info("%s: lost the parent (%s)", c->join.name, text);
-    fbr_rundir_wreck(c->join.root);
+    for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
+        if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
+            break;
+    if (c->join.root[0] && getpgrp() == getpid())
+        kill(0, SIGKILL);
     _exit(PARENT_LOST);
+}
+
+/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the end of the connection
+ * tells us, and leaves time to clean up; the signal only wakes us, should somebody have stopped us. This is of the
+ * calling thread, the main thread. */
+static void die_with_parent(int instead, int sig)
+{
+    int now = 0;
+
+    if (prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead)
+        prctl(PR_SET_PDEATHSIG, sig);
 }
 
 static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
@@ -225,6 +246,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
     }
     pthread_mutex_unlock(&c->lock);
+    if (rc == 0)
+        die_with_parent(SIGKILL, SIGCONT);
     return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
 }
 
@@ -369,6 +392,7 @@ void fbr_child_close(struct fbr_child *c)
 {
     if (!c)
         return;
+    die_with_parent(SIGCONT, SIGKILL); /* nobody watches the connection any more */
     fbr_loop_call(c->rt->loop, hang_up, c);
 }
 

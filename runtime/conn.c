@@ -70,7 +70,17 @@ static void drop(struct fbr_conn *c)
     c->state = CONN_GONE;
     fbr_timer_fini(&c->timer);
     fbr_listener_forget(c);
-    uv_close(&c->h.handle, on_freed);
+    if (c->lingers)
+        fbr_loop_release(c->loop);
+    if (!c->looking_up) /* else its answer, which cannot be called off, closes the handle */
+        uv_close(&c->h.handle, on_freed);
+}
+
+void fbr_conn_looked_up(struct fbr_conn *c)
+{
+    c->looking_up = false;
+    if (c->state == CONN_GONE)
+        uv_close(&c->h.handle, on_freed);
 }
 
 void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)
@@ -306,12 +316,16 @@ static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
     uint64_t now = fbr_now_ms();
+    bool late = now - c->beat_at > 2 * (uint64_t)c->beat_ms;
     struct fbr_buf b;
 
     if (c->closing) {
         drop(c);
         return;
     }
+    c->beat_at = now;
+    if (late) /* we were stopped ourselves, and what the peer sent meanwhile is not read yet */
+        c->heard_ms = now;
     if (c->misses && now - c->heard_ms > (uint64_t)c->misses * c->beat_ms) {
         char text[96];
 
@@ -338,7 +352,7 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
 {
     c->beat_ms = interval_ms;
     c->misses = misses;
-    c->heard_ms = fbr_now_ms();
+    c->heard_ms = c->beat_at = fbr_now_ms();
     fbr_conn_timer(c, on_beat, interval_ms, interval_ms);
 }
 
@@ -365,6 +379,8 @@ void fbr_conn_close(struct fbr_conn *c)
         return;
     }
     c->shut.data = c;
+    c->lingers = true;
+    fbr_loop_hold(c->loop);
     if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 || uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);
 }

@@ -25,7 +25,7 @@ struct fbr_conn {
     } h;
     struct fbr_loop *loop;
     enum conn_state state;
-    bool tcp, connected, closing;
+    bool tcp, connected, closing, looking_up, lingers;
     struct fbr_tls *tls;
     struct fbr_buf in;    /* plain bytes not yet taken */
     struct fbr_buf early; /* frames sent before the greeting was over */
@@ -33,7 +33,7 @@ struct fbr_conn {
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
-    uint64_t heard_ms, rtt_ns;
+    uint64_t heard_ms, beat_at, rtt_ns;
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;

@@ -81,12 +81,14 @@ static void on_connect(uv_connect_t *req, int status)
 static void on_looked_up(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
 {
     struct fbr_conn *c = req->data;
+    bool gone = c->state == CONN_GONE;
     int rc = status;
 
-    if (rc == 0 && c->state != CONN_GONE)
+    fbr_conn_looked_up(c);
+    if (rc == 0 && !gone)
         rc = uv_tcp_connect(&c->dial, &c->h.tcp, found->ai_addr, on_connect);
     uv_freeaddrinfo(found);
-    if (rc < 0)
+    if (rc < 0 && !gone)
         fbr_conn_lost(c, rc, uv_strerror(rc));
 }
 
@@ -94,12 +96,14 @@ static int call_tcp(struct fbr_conn *c, const struct fbr_place *p)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct sockaddr_storage a;
-    int port = atoi(p->port);
+    int port = atoi(p->port), rc;
 
     c->look_up.data = c;
     if (uv_ip4_addr(p->path, port, (struct sockaddr_in *)&a) == 0 || uv_ip6_addr(p->path, port, (struct sockaddr_in6 *)&a) == 0)
         return uv_tcp_connect(&c->dial, &c->h.tcp, (struct sockaddr *)&a, on_connect);
-    return uv_getaddrinfo(fbr_loop_uv(c->loop), &c->look_up, on_looked_up, p->path, p->port, &hints);
+    rc = uv_getaddrinfo(fbr_loop_uv(c->loop), &c->look_up, on_looked_up, p->path, p->port, &hints);
+    c->looking_up = rc == 0;
+    return rc;
 }
 
 static void put_hello(struct fbr_conn *c, const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE])

@@ -73,6 +73,11 @@ int fbr_keep(int code, const char *fmt, ...)
     return code;
 }
 
+int fbr_kept(void)
+{
+    return last.code;
+}
+
 const char *fiber_last_error(void)
 {
     return last.text;

@@ -29,6 +29,7 @@ const char *fbr_strerror(int code);
 
 /* Keeps (code, text) as what fiber_last_error() answers in this thread and returns code. */
 int fbr_keep_error(const struct fbr_error *err);
+int fbr_kept(void); /* the code of what was kept last */
 int fbr_keep(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

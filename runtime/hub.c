@@ -104,6 +104,16 @@ static void break_link(struct fbr_link *l, int why)
         l->ops->on_broken(l->user, l, why);
 }
 
+static bool is_broken(struct fbr_link *l)
+{
+    bool broken;
+
+    pthread_mutex_lock(&l->lock);
+    broken = l->broken;
+    pthread_mutex_unlock(&l->lock);
+    return broken;
+}
+
 static void free_link(struct fbr_link *l)
 {
     fbr_lane_out_fini(&l->out);
@@ -127,7 +137,7 @@ static void take_message(struct fbr_hub *h, const struct fbr_route *route, void 
     pthread_mutex_unlock(&h->lock);
     if (!a.link)
         return;
-    rc = a.link->broken ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
+    rc = is_broken(a.link) ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
     /* Bytes that are not authentic may come from anybody who reached the port: they break nothing. */
     if (rc < 0 && !(rc == -EBADMSG && a.link->in.sealed))
         break_link(a.link, rc);

@@ -285,8 +285,10 @@ static int one_piece(struct fbr_lane_in *l, struct fbr_cur *c, fbr_record_fn on_
     const void *bytes;
     int rc;
 
-    if (flags > (MORE | CONT) || (flags == 0 && len > l->limit))
+    if (flags > (MORE | CONT))
         return -EBADMSG;
+    if (flags == 0 && len > l->limit)
+        return -EMSGSIZE;
     if (flags == MORE && (rc = begin_long(l, c)) < 0)
         return rc;
     bytes = fbr_get(c, len);

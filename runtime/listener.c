@@ -192,10 +192,10 @@ static int bind_tcp(struct fbr_listener *l)
 
 static int bind_unix(struct fbr_listener *l)
 {
-    mode_t old = umask(0177);
     int rc = uv_pipe_bind(&l->h.pipe, l->place.path);
 
-    umask(old);
+    if (rc == 0 && chmod(l->place.path, 0600) < 0) /* its directory is 0700 already; a umask would be the whole process's */
+        rc = -errno;
     return rc < 0 ? rc : uv_listen(&l->h.stream, BACKLOG, on_call);
 }
 

@@ -23,6 +23,8 @@ struct fbr_loop {
     struct post *first, **last; /* under lock */
     bool closing;               /* under lock: nothing more is taken */
     void *scratch;
+    int held;      /* loop thread, as stopping */
+    bool stopping;
 };
 
 uint64_t fbr_now_ns(void)
@@ -131,7 +133,21 @@ static void stop(void *arg)
 {
     struct fbr_loop *l = arg;
 
-    uv_stop(&l->uv);
+    l->stopping = true;
+    if (!l->held)
+        uv_stop(&l->uv);
+}
+
+void fbr_loop_hold(struct fbr_loop *l)
+{
+    l->held++;
+}
+
+void fbr_loop_release(struct fbr_loop *l)
+{
+    l->held--;
+    if (l->stopping)
+        stop(l);
 }
 
 void fbr_loop_close(struct fbr_loop *l)

@@ -21,6 +21,10 @@ int fbr_loop_open(struct fbr_loop **l, struct fbr_error *err);
 /* Runs what was posted before, then stops; handles must be closed by then. Not from the loop thread. */
 void fbr_loop_close(struct fbr_loop *l);
 
+/* Loop thread: fbr_loop_close waits until all who hold it have released it. */
+void fbr_loop_hold(struct fbr_loop *l);
+void fbr_loop_release(struct fbr_loop *l);
+
 uv_loop_t *fbr_loop_uv(struct fbr_loop *l);
 /* 64 KiB for one read at a time, on the loop thread; valid until the next read. */
 #define FBR_LOOP_SCRATCH 65536

@@ -87,7 +87,8 @@ static void *writer_main(void *arg)
         free(c);
         if (o->full && o->queued < FULL / 2) {
             o->full = false;
-            fbr_loop_post(o->loop, room, o);
+            if (!o->stop) /* the loop ends before a writer that is stuck */
+                fbr_loop_post(o->loop, room, o);
         }
         if (!o->first)
             pthread_cond_broadcast(&o->idle);

@@ -121,7 +121,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     int rc;
 
     if (!rt)
-        return -EPERM; /* kept already */
+        return fbr_kept();
     p = calloc(1, sizeof(*p));
     if (!p)
         return fbr_fail(err, -ENOMEM, "process: out of memory");
@@ -203,8 +203,10 @@ static enum process_state state_of(struct fiber_process *p)
 int fiber_process_join(struct fiber_process *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
+    int rc = fbr_rt_check(p->rt);
 
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
     if (fbr_loop_here(p->rt->loop))
         return fbr_keep(-EDEADLK, "fiber_process_join: not from a callback");
     pthread_mutex_lock(&p->rt->lock);
@@ -238,10 +240,10 @@ static void run_signal(void *arg)
 static int post_signal(struct fiber_process *p, int sig, const char *why)
 {
     struct signal_post *s;
-    int rc;
+    int rc = fbr_rt_check(p->rt);
 
-    if (state_of(p) == P_ENDED)
-        return 0;
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
     s = calloc(1, sizeof(*s));
     if (!s)
         return fbr_keep(-ENOMEM, "%s: out of memory", p->name);
@@ -274,28 +276,35 @@ int fbr_process_give_up(struct fiber_process *p, const char *why)
 
 int fiber_process_is_alive(struct fiber_process *p)
 {
-    return state_of(p) != P_ENDED;
+    int rc = fbr_rt_check(p->rt);
+
+    return rc < 0 ? rc : state_of(p) != P_ENDED;
 }
 
 int fiber_process_exitcode(struct fiber_process *p, int *code)
 {
+    int rc = fbr_rt_check(p->rt);
     int32_t c;
 
+    if (rc < 0)
+        return rc;
     if (state_of(p) != P_ENDED)
-        return -EAGAIN;
+        return fbr_keep(-EAGAIN, "%s lives; it has no exit code yet", p->name);
     pthread_mutex_lock(&p->rt->lock);
     c = p->code;
     pthread_mutex_unlock(&p->rt->lock);
     if (c == FBR_EXIT_UNKNOWN)
-        return -ENODATA;
+        return fbr_keep(-ENODATA, "%s ended, and nobody knows how", p->name);
     *code = c;
     return 0;
 }
 
 int64_t fiber_process_pid(struct fiber_process *p)
 {
-    int64_t pid;
+    int64_t pid = fbr_rt_check(p->rt);
 
+    if (pid < 0)
+        return pid;
     pthread_mutex_lock(&p->rt->lock);
     pid = p->pid;
     pthread_mutex_unlock(&p->rt->lock);
@@ -309,13 +318,15 @@ const char *fiber_process_name(struct fiber_process *p)
 
 const char *fiber_process_job(struct fiber_process *p)
 {
-    return state_of(p) == P_STARTING ? "" : p->job_id;
+    return fbr_rt_check(p->rt) < 0 || state_of(p) == P_STARTING ? "" : p->job_id;
 }
 
 const char *fiber_process_report(struct fiber_process *p)
 {
     const char *report;
 
+    if (fbr_rt_check(p->rt) < 0)
+        return "";
     pthread_mutex_lock(&p->rt->lock);
     report = p->state == P_ENDED && p->report ? p->report : "";
     pthread_mutex_unlock(&p->rt->lock);
@@ -324,12 +335,14 @@ const char *fiber_process_report(struct fiber_process *p)
 
 int fiber_process_sentinel(struct fiber_process *p)
 {
-    return p->sentinel;
+    int rc = fbr_rt_check(p->rt);
+
+    return rc < 0 ? rc : p->sentinel;
 }
 
 void fiber_process_close(struct fiber_process *p)
 {
-    if (!p)
+    if (!p || fbr_rt_check(p->rt) < 0) /* a fork() child has only a copy of it */
         return;
     pthread_mutex_lock(&p->rt->lock);
     p->handle_open = false;
@@ -341,10 +354,10 @@ int fiber_active_children(struct fiber_process **out, int max)
 {
     struct fbr_runtime *rt = fbr_rt_peek();
     struct fiber_process *p;
-    int n = 0, listed = 0;
+    int n = fbr_rt_check(NULL), listed = 0;
 
-    if (!rt)
-        return 0;
+    if (n < 0 || !rt)
+        return n;
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p) {
         if (p->state == P_ENDED)
@@ -418,6 +431,24 @@ int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf
     return rc;
 }
 
+/* What would not die in time counts as ended: nobody watches it any more. */
+static int abandon(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+    struct fiber_process *p;
+
+    do {
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p)
+            if (p->state != P_ENDED)
+                break;
+        pthread_mutex_unlock(&rt->lock);
+        if (p)
+            fbr_job_fail(p, FBR_EXIT_UNKNOWN, "did not end in time when its parent ended");
+    } while (p);
+    return 0;
+}
+
 /* Kills what lives and waits for its end: at the end of the process. */
 void fbr_process_end_all(struct fbr_runtime *rt)
 {
@@ -441,10 +472,12 @@ void fbr_process_end_all(struct fbr_runtime *rt)
                 break;
             }
         }
-        if (alive && !found) {
+        if (alive && !found) { /* all are told to go: wait for one of them */
             DL_FOREACH(rt->processes, p)
                 if (p->state != P_ENDED)
                     break;
+            found = p;
+            p->refs++;
             fbr_cond_wait(&p->changed, &rt->lock, fbr_now_ms() + 100);
         }
         pthread_mutex_unlock(&rt->lock);
@@ -453,4 +486,6 @@ void fbr_process_end_all(struct fbr_runtime *rt)
             fbr_process_unref(found);
         }
     }
+    if (alive)
+        fbr_loop_call(rt->loop, abandon, rt);
 }

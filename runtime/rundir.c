@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PREFIX "fiber-"
 #define SHM "/dev/shm"
+#define OLD_S 60
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -26,9 +27,10 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
+/* Others may be adding to it or removing it at the same time, which ends a walk early: hence more than one. */
 static void remove_tree(const char *path)
 {
-    if (path[0])
+    for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
         nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
@@ -50,23 +52,45 @@ void fbr_rundir_wreck(const char *root)
     remove_tree(root);
 }
 
-/* Nobody holds the lock of a directory whose master is dead. A directory without a lock may just be in the making. */
+/* PREFIX, a process id, '-' and six characters of mkdtemp: nothing else is ours to remove. */
+static bool is_ours(const char *name)
+{
+    size_t digits;
+
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+        return false;
+    name += strlen(PREFIX);
+    digits = strspn(name, "0123456789");
+    return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
+}
+
+/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks do not share it, and to
+ * look does not take it. A directory without a lock is just being made, unless it is old. */
 static bool is_dead(const char *dir)
 {
+    struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[FBR_DIR_MAX + 300];
     struct stat st;
     int fd;
     bool dead;
 
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+    if (lstat(dir, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
         return false;
     snprintf(path, sizeof(path), "%s/lock", dir);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return false;
-    dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        return errno == ENOENT && time(NULL) - st.st_mtime > OLD_S;
+    dead = fcntl(fd, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
     close(fd);
     return dead;
+}
+
+bool fbr_rundir_wreck_dead(const char *root)
+{
+    if (!root[0] || !is_dead(root))
+        return false;
+    fbr_rundir_wreck(root);
+    return true;
 }
 
 static void sweep(const char *base)
@@ -77,11 +101,11 @@ static void sweep(const char *base)
     while (d && (e = readdir(d))) {
         char path[FBR_DIR_MAX + 300];
 
-        if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
+        if (!is_ours(e->d_name))
             continue;
         snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
-        if (strlen(path) < FBR_DIR_MAX && is_dead(path))
-            fbr_rundir_wreck(path);
+        if (strlen(path) < FBR_DIR_MAX)
+            fbr_rundir_wreck_dead(path);
     }
     if (d)
         closedir(d);
@@ -100,13 +124,16 @@ static const char *base_dir(const char *base)
     return "/tmp";
 }
 
+/* The file gets its name once it is locked, so that nobody finds it there without a lock. */
 static int take_lock(struct fbr_rundir *d)
 {
-    char path[FBR_DIR_MAX + 8];
+    struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8];
 
     snprintf(path, sizeof(path), "%s/lock", d->root);
-    d->lock_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (d->lock_fd < 0 || flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0)
+    snprintf(made, sizeof(made), "%s/new", d->root);
+    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &mine) < 0 || rename(made, path) < 0)
         return -errno;
     return 0;
 }
@@ -134,7 +161,11 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     snprintf(d->own, sizeof(d->own), "%s", d->root);
     shm_of(d->root, d->shm);
     rc = take_lock(d);
-    return rc < 0 ? fbr_fail(err, rc, "run directory %s: %s", d->root, fbr_strerror(rc)) : 0;
+    if (rc < 0) {
+        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root, fbr_strerror(rc));
+        fbr_rundir_remove(d);
+    }
+    return rc;
 }
 
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err)
@@ -146,14 +177,20 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     memset(d, 0, sizeof(*d));
     d->lock_fd = -1;
     snprintf(d->root, sizeof(d->root), "%s", root);
-    snprintf(d->own, sizeof(d->own), "%s/XXXXXX", d->root);
     shm_of(root, d->shm);
-    if (!mkdtemp(d->own)) {
-        int rc = fbr_fail(err, -errno, "cannot make a directory in %s: %s", root, fbr_strerror(errno));
+    return 0;
+}
 
-        d->own[0] = '\0';
-        return rc;
-    }
+int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
+{
+    char own[sizeof(d->own)];
+
+    if (d->own[0])
+        return 0;
+    snprintf(own, sizeof(own), "%s/XXXXXX", d->root);
+    if (!mkdtemp(own))
+        return fbr_fail(err, -errno, "cannot make a directory in %s: %s", d->root, fbr_strerror(errno));
+    memcpy(d->own, own, sizeof(own));
     return 0;
 }
 
@@ -163,7 +200,7 @@ void fbr_rundir_remove(struct fbr_rundir *d)
         fbr_rundir_wreck(d->root);
     else
         remove_tree(d->own);
-    if (d->lock_fd >= 0 && d->root[0])
+    if (d->root[0] && d->lock_fd >= 0)
         close(d->lock_fd);
     d->lock_fd = -1;
     d->root[0] = d->own[0] = '\0';

@@ -16,7 +16,7 @@
 
 struct fbr_rundir {
     char root[FBR_DIR_MAX];    /* of the run, on this host; "" when there is none */
-    char own[FBR_DIR_MAX + 8]; /* this process's own, below root or equal to it */
+    char own[FBR_DIR_MAX + 8]; /* this process's own, below root or equal to it; "" until it is needed */
     char shm[FBR_DIR_MAX];     /* segments of the run; made when first needed */
     int lock_fd;
     bool master;
@@ -26,9 +26,13 @@ struct fbr_rundir {
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
 /* A child's own directory below its master's, on the same host; falls back to a new run directory elsewhere. */
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err);
+/* Makes a child's own directory, if it is not there yet. */
+int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
 /* Removes our own; in the master all of it. */
 void fbr_rundir_remove(struct fbr_rundir *d);
-/* Removes the whole run's: its master is dead. */
+/* Removes the whole run's. */
 void fbr_rundir_wreck(const char *root);
+/* The same if its master is dead; true: it was. */
+bool fbr_rundir_wreck_dead(const char *root);
 
 #endif

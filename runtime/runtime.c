@@ -93,25 +93,30 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
 
     if (!rt->listener[reach]) {
         if (reach == FBR_REACH_HOST)
+            rc = fbr_rundir_own(&rt->dir, err);
+        if (reach == FBR_REACH_HOST)
             snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
         else
             snprintf(url, sizeof(url), "tcp://%.80s:0", bind_address(rt));
-        rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err);
+        if (rc == 0)
+            rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err);
     }
     *l = rt->listener[reach];
     return rc;
 }
 
-/* nanomsg does not tell which port it got, so one is found for it. */
+/* nanomsg does not tell which port it got, so one is found for it. Negative: an error. */
 static int free_port(const char *address)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
     socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port;
 
     inet_pton(AF_INET, address, &a.sin_addr);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && getsockname(fd, (struct sockaddr *)&a, &len) == 0)
         port = ntohs(a.sin_port);
+    else
+        port = -errno;
     if (fd >= 0)
         close(fd);
     return port;
@@ -124,11 +129,16 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
     int rc = -EADDRINUSE;
 
     if (reach == FBR_REACH_HOST) {
+        rc = fbr_rundir_own(&rt->dir, err);
         snprintf(url, FBR_URL_MAX, "ipc://%s/d", rt->dir.own);
-        return fbr_hub_open(&rt->hub[reach], url, limit, err);
+        return rc < 0 ? rc : fbr_hub_open(&rt->hub[reach], url, limit, err);
     }
     for (int i = 0; i < 16 && rc == -EADDRINUSE; i++) { /* somebody may take the port in between */
-        snprintf(url, FBR_URL_MAX, "tcp://%.80s:%d", bind_address(rt), free_port(bind_address(rt)));
+        int port = free_port(bind_address(rt));
+
+        if (port < 0)
+            return fbr_fail(err, port, "data channel: no port at %s: %s", bind_address(rt), fbr_strerror(port));
+        snprintf(url, FBR_URL_MAX, "tcp://%.80s:%d", bind_address(rt), port);
         rc = fbr_hub_open(&rt->hub[reach], url, limit, err);
     }
     return rc;
@@ -220,7 +230,14 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
     if (rc == 0)
         rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
     rt->started = rc == 0;
-    return rc < 0 && err && !err->code ? fbr_fail(err, rc, "start: %s", fbr_strerror(rc)) : rc;
+    if (rc == 0)
+        return 0;
+    fbr_output_close(rt->output); /* the next call may try again */
+    fbr_loop_close(rt->loop);
+    fbr_rundir_remove(&rt->dir);
+    rt->output = NULL;
+    rt->loop = NULL;
+    return err && !err->code ? fbr_fail(err, rc, "start: %s", fbr_strerror(rc)) : rc;
 }
 
 static int new_runtime(struct fbr_error *err)
@@ -275,8 +292,7 @@ int fiber_init(int *argc, char ***argv)
     (void)argc; /* for options of ours, should there be any */
     (void)argv;
     if (the_runtime)
-        return the_runtime->pid == getpid() ? the_runtime->child != NULL
-                                            : fbr_keep(-EPERM, "fiber_init: this is a fork() child; start processes by Fiber");
+        return fbr_rt_check(NULL) < 0 ? -EPERM : the_runtime->child != NULL;
     rc = new_runtime(&err);
     if (rc < 0)
         return fbr_keep_error(&err);
@@ -308,6 +324,15 @@ int fiber_init(int *argc, char ***argv)
 
 /* ---- Access ---- */
 
+int fbr_rt_check(const struct fbr_runtime *rt)
+{
+    if (!rt)
+        rt = the_runtime;
+    if (!rt || rt->pid == getpid())
+        return 0;
+    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+}
+
 struct fbr_runtime *fbr_rt_peek(void)
 {
     return the_runtime && the_runtime->started && the_runtime->pid == getpid() ? the_runtime : NULL;
@@ -323,10 +348,8 @@ struct fbr_runtime *fbr_rt(void)
         fbr_keep(-EPERM, "fiber_init() has not been called");
         return NULL;
     }
-    if (rt->pid != getpid()) {
-        fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+    if (fbr_rt_check(rt) < 0)
         return NULL;
-    }
     pthread_mutex_lock(&rt->lock);
     rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already") : start(rt, NULL, &err);
     pthread_mutex_unlock(&rt->lock);
@@ -343,6 +366,8 @@ int fiber_config_set(const char *key, const char *value)
 
     if (!the_runtime)
         return fbr_keep(-EPERM, "fiber_config_set: fiber_init() has not been called");
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
     if (!key || !value)
         return fbr_keep(-EINVAL, "fiber_config_set: needs a key and a value");
     if (fbr_config_set(the_runtime->config, key, value, "fiber_config_set", &err) < 0)

@@ -64,6 +64,8 @@ struct fbr_runtime {
 
 /* The context, started (loop and run directory exist), or NULL and a kept error (not initialised, ended, after fork). */
 struct fbr_runtime *fbr_rt(void);
+/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its threads are not here. */
+int fbr_rt_check(const struct fbr_runtime *rt);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 

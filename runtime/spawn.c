@@ -31,8 +31,8 @@ static int place_fds(const struct fbr_spawn *s)
     for (int i = 0; i < s->nfds; i++) {
         int fd = s->fds[i] >= 0 ? s->fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC);
 
-        parked[i] = fcntl(fd, F_DUPFD, HIGH_FD);
-        if (fd < 0 || parked[i] < 0)
+        parked[i] = fd < 0 ? -1 : fcntl(fd, F_DUPFD, HIGH_FD);
+        if (parked[i] < 0)
             return -errno;
     }
     for (int i = 0; i < s->nfds; i++)

@@ -1,4 +1,4 @@
-/* share_priv.h - what peer.c and remote.c keep for a process.
+/* share_priv.h - what peer.c, remote.c and rpc.c keep for a process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_PRIV_H
@@ -8,6 +8,7 @@
 
 struct fbr_object;
 struct fbr_remote;
+struct fbr_rpc;
 struct peer;
 
 struct fbr_share {
@@ -19,6 +20,8 @@ struct fbr_share {
     struct peer *peers;
     uint64_t next_peer;
     struct fbr_remote *remotes;
+    struct fbr_rpc *rpcs;
+    uint64_t next_call;   /* of an rpc */
 };
 
 /* The process's, opened when first asked for; NULL: kept. */

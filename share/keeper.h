@@ -1,0 +1,31 @@
+/* keeper.h - a process that keeps one service (rpc.h) for others: how it is started, made known and ended.
+ *
+ *     parent                                           child
+ *     fbr_keeper_start    -- START: fn(arg) -->        fn opens its service
+ *                         <-- READY: its address --    fbr_keeper_announce
+ *     fbr_keeper_end      -- CLOSE -->                 on_close; fn ends the process
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_KEEPER_H
+#define FBR_KEEPER_H
+
+#include "share/rpc.h"
+
+#define FBR_FRAME_CLOSE (FBR_FRAME_PEER + 1) /* parent to child: end in good order */
+
+struct fbr_keeper;
+
+/* Returns once the child has announced its address, or with why it did not. 0, or kept. */
+int fbr_keeper_start(struct fbr_keeper **k, fiber_process_fn fn, const void *arg, size_t len, const char *prefix,
+                     const struct fiber_process_options *options, struct fiber_address *address);
+/* How it ended, when it has, or does within a moment; else "". Valid until fbr_keeper_end(). */
+const char *fbr_keeper_report(struct fbr_keeper *k);
+/* Asks it to end, kills it after the configured grace, and waits for it. NULL is fine. */
+void fbr_keeper_end(struct fbr_keeper *k);
+
+/* In the child: tells the parent the address; on_close runs on the loop thread, maybe at once. 0, or kept. */
+int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user), void *user);
+/* Ends the child; does not return. */
+void fbr_keeper_exit(int code, const char *why) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,516 @@
+/* rpc.c - the user's side of calls on objects: futures, and the one connection of a process to each object; see rpc.h.
+ *
+ * Locks: share's guards the list of connections and their handles, an rpc's its calls. Neither is held while the other
+ * is taken, nor while a record is sent.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "share/rpc.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "share/rpc_wire.h"
+#include "share/share_priv.h"
+
+#define WINDOW (64u << 20) /* bytes of calls without an answer, of one process at one object */
+#define CALL_BYTES 256     /* what a call counts beyond its bytes */
+#define LEAVE_MS 1000
+
+/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an owner's records would
+ * not tell the two apart. */
+enum rpc_state { RPC_OPENING, RPC_OPEN, RPC_CLOSING, RPC_DEAD };
+
+struct fbr_rpc {
+    struct fbr_rpc *next, *prev;
+    struct fbr_share *share;
+    uint64_t owner, object;
+    int handles;           /* under share's lock */
+    enum rpc_state state;  /* likewise */
+    atomic_int refs;       /* handles together, and each future */
+    struct fbr_proxy *proxy;
+    struct fbr_service *here; /* the object lives in this process */
+    pthread_mutex_t lock;  /* all below */
+    pthread_cond_t room;
+    struct fiber_future *calls; /* without an answer */
+    size_t weight;
+    bool gone;
+};
+
+struct fiber_future {
+    struct fbr_rpc *rpc;
+    uint64_t call;
+    size_t weight;
+    /* Under the rpc's lock. */
+    bool done, closed, lost, taken;
+    int code;
+    struct fiber_bytes answer; /* with a NUL behind it */
+    pthread_cond_t changed;
+    UT_hash_handle hh; /* while it is not done */
+};
+
+static void unref(struct fbr_rpc *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    pthread_cond_destroy(&r->room);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+static void destroy_future(struct fiber_future *f)
+{
+    struct fbr_rpc *r = f->rpc;
+
+    fiber_bytes_free(&f->answer);
+    pthread_cond_destroy(&f->changed);
+    free(f);
+    unref(r);
+}
+
+/* ---- Answers ---- */
+
+/* Under the lock: the call has ended. True: nobody wants to know; destroy_future() it. */
+static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answer, bool lost)
+{
+    struct fbr_rpc *r = f->rpc;
+
+    HASH_DEL(r->calls, f);
+    r->weight -= f->weight;
+    f->code = code;
+    f->lost = lost;
+    f->done = true;
+    if (answer) {
+        f->answer = *answer;
+        *answer = (struct fiber_bytes){NULL, 0};
+    }
+    pthread_cond_broadcast(&f->changed);
+    pthread_cond_broadcast(&r->room);
+    return f->closed;
+}
+
+static void on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *bytes, size_t len)
+{
+    struct fiber_bytes copy = {malloc(len + 1), len};
+    struct fiber_future *f;
+    bool unwanted = false;
+
+    if (copy.data) {
+        if (len)
+            memcpy(copy.data, bytes, len);
+        ((char *)copy.data)[len] = '\0';
+    } else {
+        copy.len = 0;
+        code = -ENOMEM;
+    }
+    pthread_mutex_lock(&r->lock);
+    HASH_FIND(hh, r->calls, &call, sizeof(call), f);
+    if (f)
+        unwanted = end_call(f, code, &copy, false);
+    pthread_mutex_unlock(&r->lock);
+    free(copy.data);
+    if (unwanted)
+        destroy_future(f);
+}
+
+static void lose_all(struct fbr_rpc *r)
+{
+    struct fiber_future *f, *unwanted = NULL;
+
+    pthread_mutex_lock(&r->lock);
+    r->gone = true;
+    while ((f = r->calls)) {
+        if (end_call(f, -EPIPE, NULL, true))
+            HASH_ADD(hh, unwanted, call, sizeof(f->call), f);
+    }
+    pthread_cond_broadcast(&r->room);
+    pthread_mutex_unlock(&r->lock);
+    while ((f = unwanted)) {
+        HASH_DEL(unwanted, f);
+        destroy_future(f);
+    }
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct fbr_cur c = fbr_cur(record, len);
+    uint64_t call = fbr_get_u64(&c);
+    int code = (int32_t)fbr_get_u32(&c);
+
+    fbr_get_u32(&c);
+    if (fbr_cur_ok(&c))
+        on_answer(user, call, code, c.at, fbr_cur_left(&c));
+}
+
+static void on_gone(void *user)
+{
+    struct fbr_rpc *r = user;
+
+    lose_all(r);
+    pthread_mutex_lock(&r->share->lock);
+    if (r->state == RPC_OPEN)
+        r->state = RPC_DEAD;
+    pthread_mutex_unlock(&r->share->lock);
+}
+
+static const struct fbr_proxy_ops proxy_ops = {.on_record = on_record, .on_gone = on_gone};
+
+void fbr_rpc_answer_here(uint64_t object, uint64_t call, int code, const void *bytes, size_t len)
+{
+    struct fbr_share *s = fbr_share();
+    struct fbr_rpc *r;
+
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    DL_FOREACH(s->rpcs, r)
+        if (r->here && r->object == object && r->state == RPC_OPEN)
+            break;
+    if (r)
+        atomic_fetch_add(&r->refs, 1);
+    pthread_mutex_unlock(&s->lock);
+    if (!r)
+        return;
+    on_answer(r, call, code, bytes, len);
+    unref(r);
+}
+
+/* ---- Connections ---- */
+
+static struct fbr_rpc *new_rpc(struct fbr_share *s, const struct fbr_address *a)
+{
+    struct fbr_rpc *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->share = s;
+    r->owner = a->owner;
+    r->object = a->object;
+    r->handles = 1;
+    atomic_init(&r->refs, 1);
+    pthread_mutex_init(&r->lock, NULL);
+    fbr_cond_init(&r->room);
+    return r;
+}
+
+/* Under share's lock: the one that lives or is about to, with a handle more; or a new one, *made. NULL: no memory. */
+static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_address *a, bool *made)
+{
+    struct fbr_rpc *r;
+
+    do {
+        DL_FOREACH(s->rpcs, r)
+            if (r->owner == a->owner && r->object == a->object && r->state != RPC_DEAD)
+                break;
+        if (r && r->state != RPC_OPEN)
+            pthread_cond_wait(&s->idle, &s->lock);
+    } while (r && r->state != RPC_OPEN);
+    *made = !r;
+    if (r) {
+        r->handles++;
+        return r;
+    }
+    r = new_rpc(s, a);
+    if (r)
+        DL_APPEND(s->rpcs, r);
+    return r;
+}
+
+/* Share's lock is not held; nobody else touches it while it is OPENING. */
+static int connect_rpc(struct fbr_rpc *r, const struct fbr_address *a)
+{
+    struct fbr_share *s = r->share;
+    int rc = 0;
+
+    r->here = fbr_service_here(a);
+    if (!r->here)
+        rc = fbr_proxy_open(&r->proxy, a, &proxy_ops, r);
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0)
+        DL_DELETE(s->rpcs, r);
+    else
+        r->state = RPC_OPEN;
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+    if (rc < 0)
+        unref(r);
+    return rc;
+}
+
+int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
+{
+    struct fbr_share *s = fbr_share();
+    struct fbr_rpc *r;
+    bool made;
+    int rc;
+
+    if (!s)
+        return -EPERM; /* kept */
+    pthread_mutex_lock(&s->lock);
+    r = find_or_make(s, a, &made);
+    pthread_mutex_unlock(&s->lock);
+    if (!r)
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    rc = made ? connect_rpc(r, a) : 0;
+    if (rc == 0)
+        *out = r;
+    return rc;
+}
+
+/* fiber_fini() has cut off everything. */
+static bool finished(struct fbr_runtime *rt)
+{
+    bool yes;
+
+    pthread_mutex_lock(&rt->lock);
+    yes = rt->finished;
+    pthread_mutex_unlock(&rt->lock);
+    return yes;
+}
+
+static void disconnect(struct fbr_rpc *r)
+{
+    const struct fbr_rpc_head head = {FBR_RPC_LEAVE, 0, 0};
+    const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
+
+    if (finished(r->share->rt))
+        return;
+    if (r->here) {
+        if (r->here->ops->on_gone)
+            r->here->ops->on_gone(r->here->user, FBR_RPC_SELF);
+        return;
+    }
+    fbr_proxy_send(r->proxy, &iov, 1, LEAVE_MS);
+    fbr_proxy_close(r->proxy);
+}
+
+void fbr_rpc_close(struct fbr_rpc *r)
+{
+    struct fbr_share *s;
+    bool last;
+
+    if (!r)
+        return;
+    s = r->share;
+    pthread_mutex_lock(&s->lock);
+    last = --r->handles == 0;
+    if (last && r->state == RPC_OPEN)
+        r->state = RPC_CLOSING;
+    pthread_mutex_unlock(&s->lock);
+    if (!last)
+        return;
+    disconnect(r);
+    lose_all(r);
+    pthread_mutex_lock(&s->lock);
+    DL_DELETE(s->rpcs, r);
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+    unref(r);
+}
+
+int fbr_rpc_usable(void)
+{
+    return fbr_rt_peek() ? 0 : fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work");
+}
+
+/* ---- Calls ---- */
+
+static struct fiber_future *new_future(struct fbr_rpc *r, size_t len)
+{
+    struct fiber_future *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    f->rpc = r;
+    f->weight = len + CALL_BYTES;
+    fbr_cond_init(&f->changed);
+    atomic_fetch_add(&r->refs, 1);
+    pthread_mutex_lock(&r->share->lock);
+    f->call = ++r->share->next_call;
+    pthread_mutex_unlock(&r->share->lock);
+    return f;
+}
+
+/* Waits for room, and counts the call as without an answer. */
+static int enter_call(struct fiber_future *f, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    struct fbr_rpc *r = f->rpc;
+    int rc = 0;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->weight && r->weight + f->weight > WINDOW && !r->gone && rc == 0)
+        rc = fbr_cond_wait(&r->room, &r->lock, deadline);
+    if (r->gone)
+        rc = -EPIPE;
+    if (rc == 0) {
+        HASH_ADD(hh, r->calls, call, sizeof(f->call), f);
+        r->weight += f->weight;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+static int call_here(struct fiber_future *f, const struct iovec *iov, int n)
+{
+    struct fbr_service *s = f->rpc->here;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    for (int i = 0; i < n; i++)
+        fbr_put(&b, iov[i].iov_base, iov[i].iov_len);
+    if (!b.failed)
+        s->ops->on_call(s->user, FBR_RPC_SELF, f->call, b.data, b.len);
+    fbr_buf_fini(&b);
+    return b.failed ? -ENOMEM : 0;
+}
+
+static int send_call(struct fiber_future *f, const struct iovec *iov, int n)
+{
+    const struct fbr_rpc_head head = {FBR_RPC_CALL, 0, f->call};
+    struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
+
+    if (f->rpc->here)
+        return call_here(f, iov, n);
+    memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
+    return fbr_proxy_send(f->rpc->proxy, all, n + 1, -1);
+}
+
+/* It was not sent; unless it was lost meanwhile, which the future says. */
+static bool take_back(struct fiber_future *f)
+{
+    bool done;
+
+    pthread_mutex_lock(&f->rpc->lock);
+    done = f->done;
+    if (!done)
+        end_call(f, -EIO, NULL, false);
+    pthread_mutex_unlock(&f->rpc->lock);
+    return !done;
+}
+
+int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, int timeout_ms, struct fiber_future **out)
+{
+    struct fiber_future *f;
+    size_t len = 0;
+    int rc;
+
+    if (n > 6)
+        return -EINVAL;
+    for (int i = 0; i < n; i++)
+        len += iov[i].iov_len;
+    if (len + FBR_RPC_ROOM > fbr_config_size(r->share->rt->config, "max_message"))
+        return -EMSGSIZE;
+    f = new_future(r, len);
+    if (!f)
+        return -ENOMEM;
+    rc = enter_call(f, timeout_ms);
+    if (rc < 0) {
+        destroy_future(f);
+        return rc;
+    }
+    rc = send_call(f, iov, n);
+    if (rc < 0 && take_back(f)) {
+        destroy_future(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+int fbr_rpc_drain(struct fbr_rpc *r, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->calls && rc == 0)
+        rc = fbr_cond_wait(&r->room, &r->lock, deadline);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+/* ---- Futures ---- */
+
+int fbr_future_wait(struct fiber_future *f, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    struct fbr_rpc *r = f->rpc;
+    int rc = 0;
+
+    pthread_mutex_lock(&r->lock);
+    if (!f->done && timeout_ms && r->here && r->here->has_server && pthread_equal(r->here->server, pthread_self()))
+        rc = -EDEADLK;
+    while (!f->done && rc == 0)
+        rc = fbr_cond_wait(&f->changed, &r->lock, deadline);
+    if (f->done)
+        rc = 0;
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+void fbr_future_cancel(struct fiber_future *f)
+{
+    const struct fbr_rpc_head head = {FBR_RPC_CANCEL, 0, f->call};
+    const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
+    struct fbr_service *s = f->rpc->here;
+
+    if (!s)
+        fbr_proxy_send(f->rpc->proxy, &iov, 1, -1); /* an owner that is gone answers as such */
+    else if (s->ops->on_cancel)
+        s->ops->on_cancel(s->user, FBR_RPC_SELF, f->call);
+}
+
+int fbr_future_code(struct fiber_future *f, bool *lost)
+{
+    int code;
+
+    pthread_mutex_lock(&f->rpc->lock);
+    code = f->code;
+    *lost = f->lost;
+    pthread_mutex_unlock(&f->rpc->lock);
+    return code;
+}
+
+int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out)
+{
+    bool taken;
+
+    pthread_mutex_lock(&f->rpc->lock);
+    taken = f->taken;
+    f->taken = true;
+    if (!taken) {
+        *out = f->answer;
+        f->answer = (struct fiber_bytes){NULL, 0};
+    }
+    pthread_mutex_unlock(&f->rpc->lock);
+    return taken ? -ENODATA : 0;
+}
+
+const char *fbr_future_text(struct fiber_future *f)
+{
+    const char *text;
+
+    pthread_mutex_lock(&f->rpc->lock);
+    text = f->answer.data ? f->answer.data : "";
+    pthread_mutex_unlock(&f->rpc->lock);
+    return text;
+}
+
+void fbr_future_close(struct fiber_future *f)
+{
+    bool done;
+
+    if (!f)
+        return;
+    pthread_mutex_lock(&f->rpc->lock);
+    f->closed = true;
+    done = f->done;
+    pthread_mutex_unlock(&f->rpc->lock);
+    if (done)
+        destroy_future(f);
+}
