@@ -322,8 +322,10 @@ void fbr_crew_arm(struct fiber_pool *p)
         return;
     p->timer_at_ms = at;
     p->refs++;
-    if (fbr_loop_post(p->rt->loop, arm, p) < 0)
+    if (fbr_loop_post(p->rt->loop, arm, p) < 0) {
+        p->timer_at_ms = UINT64_MAX; /* the next event tries again */
         p->refs--;
+    }
 }
 
 static int open_timer(void *arg)

@@ -157,7 +157,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
     for (;;) {
         struct fbr_item *item;
 
-        refill(it);
+        refill(it); /* its callbacks, if it fails at once, are called at the end */
         item = next_ready(it);
         if (item) {
             rc = hand_out(it, item, index, out);
@@ -180,6 +180,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
         }
     }
     pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
     return rc;
 }
 

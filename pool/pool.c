@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/backend.h"
 #include "runtime/strings.h"
 
 static void destroy(struct fiber_pool *p)
@@ -70,6 +71,8 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
         return fbr_fail(err, -EINVAL, "pool options: serve needs the program's argv in job.command");
     if (!o->init_arg && o->init_len)
         return fbr_fail(err, -EINVAL, "pool options: init_len without init_arg");
+    if (o->backend && strcmp(o->backend, "auto") != 0 && !fbr_backend_find(o->backend, err))
+        return -ENOENT;
     if (o->workers_per_job < 0)
         return fbr_fail(err, -EINVAL, "pool options: workers_per_job cannot be negative");
     return 0;
@@ -81,7 +84,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
 
     if (rc < 0)
         return rc;
-    p->min = o->min || o->max ? o->min : usable_cpus();
+    p->cpus = usable_cpus();
+    p->min = o->min || o->max ? o->min : p->cpus;
     p->max = o->max ? o->max : p->min;
     if (p->max == 0)
         return fbr_fail(err, -EINVAL, "pool options: max is 0");
@@ -153,6 +157,7 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
     fbr_crew_adjust(p);
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
     return 0;
 }
 
@@ -161,14 +166,21 @@ int fiber_pool_resize(struct fiber_pool *p, int workers)
     return fiber_pool_autoscale(p, workers, workers);
 }
 
+static bool busy(const struct fiber_pool *p)
+{
+    return p->undone || ((p->callbacks || p->calling) && !fbr_pool_in_callback(p));
+}
+
 int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
     int rc = 0;
 
     pthread_mutex_lock(&p->lock);
-    while (p->undone && rc == 0)
+    while (busy(p) && rc == 0)
         rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
+    if (!busy(p))
+        rc = 0;
     pthread_mutex_unlock(&p->lock);
     return rc < 0 ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : 0;
 }
@@ -184,5 +196,9 @@ void fiber_pool_close(struct fiber_pool *p)
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);
     fbr_crew_close(p);
+    pthread_mutex_lock(&p->lock);
+    while ((p->callbacks || p->calling) && !fbr_pool_in_callback(p)) /* another thread calls them */
+        fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
+    pthread_mutex_unlock(&p->lock);
     fbr_pool_unref(p);
 }

@@ -68,6 +68,7 @@ struct fiber_pool {
     struct fbr_pool_host *hosts;
     int workers_per_job;
     int min, max, target;
+    int cpus;               /* that this process may use */
     bool closing, closed;
     /* How to start one; strings are owned. */
     struct fiber_process_options start;
@@ -88,8 +89,10 @@ struct fiber_pool {
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t undone;              /* tasks */
+    struct fiber_result *wakes; /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
     struct fbr_callback *callbacks, **callbacks_last;
-    bool calling;                 /* a thread is in a callback */
+    bool calling;                 /* a thread, `caller`, takes care of the callbacks */
+    pthread_t caller;
     struct fbr_buf message;       /* TASKS in the making */
     struct fbr_pace {             /* how long tasks of the last functions took, for their next maps */
         uint8_t ref[64];
@@ -155,6 +158,10 @@ struct fiber_result {
     pthread_cond_t changed;
     int waiting;      /* threads that wait for all, or for one task */
     int waiting_task;
+    bool quick;       /* it should be done in less than a thread takes to go to sleep and wake */
+    bool waking;      /* in pool->wakes */
+    struct fiber_result *next_wake;
+    int callbacks;      /* that have not returned */
 };
 
 /* ---- Under the lock, unless they say otherwise ---- */
@@ -193,6 +200,7 @@ void fbr_result_messages_end(struct fiber_result *r); /* a message of results wa
 int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts, struct fiber_result **out);
 int fbr_result_begin(struct fiber_result *r, bool open); /* takes the lock itself; on failure frees r */
 void fbr_result_unref(struct fiber_result *r);
-void fbr_pool_call_back(struct fiber_pool *p); /* not under the lock: calls the callbacks that wait */
+void fbr_pool_call_back(struct fiber_pool *p); /* not under the lock: wakes threads, calls the callbacks that wait */
+bool fbr_pool_in_callback(const struct fiber_pool *p); /* are we in one? Then nothing may wait for them */
 
 #endif

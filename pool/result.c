@@ -1,7 +1,8 @@
 /* result.c - maps and their results, as the program sees them; callbacks.
  *
  * A result has a reference of the program's handle, one of the running map, and one of each callback that waits. The map
- * ends when its last task is done, or when it is cancelled; only then may the program's input go away.
+ * ends when its last task is done, or when it is cancelled; only then may the program's input go away. Whoever waits for a
+ * result, or closes it, waits for its callbacks too, so that what they use may go away then; except from a callback.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,6 +14,8 @@
 #include <utlist.h>
 
 #include "pool/pool.h"
+
+#define QUICK_NS 50000
 
 enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
@@ -117,6 +120,31 @@ static uint64_t size_of(void *user, uint64_t index)
     return len;
 }
 
+static void wake_later(struct fiber_result *r)
+{
+    if (r->waking || !(r->waiting || r->waiting_task))
+        return;
+    r->waking = true;
+    r->refs++;
+    r->next_wake = r->pool->wakes;
+    r->pool->wakes = r;
+}
+
+/* Under the lock, which it gives up: a thread that woke while we hold it would only run into it. */
+static void wake_waiters(struct fiber_pool *p)
+{
+    struct fiber_result *r;
+
+    while ((r = p->wakes)) {
+        p->wakes = r->next_wake;
+        r->waking = false;
+        pthread_mutex_unlock(&p->lock);
+        pthread_cond_broadcast(&r->changed);
+        fbr_result_unref(r);
+        pthread_mutex_lock(&p->lock);
+    }
+}
+
 static struct fbr_pace *find_pace(const struct fiber_result *r)
 {
     struct fiber_pool *p = r->pool;
@@ -152,11 +180,11 @@ static void finish(struct fiber_result *r)
         return;
     keep_pace(r);
     fbr_dispatch_map_close(p->dispatch, r->map);
-    r->map = 0;
+    __atomic_store_n(&r->map, 0, __ATOMIC_RELEASE);
     r->open = false;
     DL_DELETE(p->results, r);
     r->refs--; /* the handle, or a callback, still has one */
-    pthread_cond_broadcast(&r->changed);
+    wake_later(r);
     if (!p->undone)
         pthread_cond_broadcast(&p->changed);
 }
@@ -176,6 +204,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     pthread_mutex_lock(&p->lock);
     pace = find_pace(r);
     map.expect_ns = pace ? pace->mean_ns : 0;
+    r->quick = pace && p->cpus > 1 && p->target && pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
     if (p->closing)
         rc = fbr_keep(-ESHUTDOWN, "the pool was closed");
     else if (p->broken)
@@ -197,8 +226,10 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     if (rc < 0) {
         r->refs = 1;
         fbr_result_unref(r);
+        return rc;
     }
-    return rc;
+    fbr_pool_call_back(p); /* it may have failed at once */
+    return 0;
 }
 
 /* ---- Tasks ---- */
@@ -279,6 +310,7 @@ static struct fbr_callback *call_later(struct fiber_result *r, int code)
     c->r = r;
     c->code = code;
     r->refs++;
+    r->callbacks++;
     *p->callbacks_last = c;
     p->callbacks_last = &c->next;
     return c;
@@ -346,7 +378,7 @@ void fbr_result_messages_end(struct fiber_result *r)
     else if (!r->pool->undone)
         pthread_cond_broadcast(&r->pool->changed);
     if (r->waiting_task)
-        pthread_cond_broadcast(&r->changed);
+        wake_later(r);
 }
 
 void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, const char *fmt, ...)
@@ -469,6 +501,8 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
     fbr_pool_call_back(p);
     if (rc == -EALREADY || (rc == -ENOENT && index < r->n))
         return fbr_keep(-EALREADY, "task %zu is done already", index);
+    if (rc == -ENOMEM)
+        return fbr_keep(rc, "pool: out of memory");
     return rc < 0 ? fbr_keep(rc, "there is no task %zu", index) : 0;
 }
 
@@ -477,36 +511,60 @@ void fiber_result_close(struct fiber_result *r)
     if (!r)
         return;
     fiber_result_cancel(r);
+    pthread_mutex_lock(&r->pool->lock);
+    while (r->callbacks && !fbr_pool_in_callback(r->pool))
+        fbr_cond_wait(&r->changed, &r->pool->lock, UINT64_MAX);
+    pthread_mutex_unlock(&r->pool->lock);
     fbr_result_unref(r);
 }
 
 /* ---- Callbacks ---- */
+
+bool fbr_pool_in_callback(const struct fiber_pool *p)
+{
+    return p->calling && pthread_equal(p->caller, pthread_self());
+}
+
+/* Under the lock, which it gives up while the program's function runs. */
+static void call_back(struct fiber_pool *p, struct fbr_callback *c)
+{
+    struct fiber_result *r = c->r;
+
+    pthread_mutex_unlock(&p->lock);
+    if (c->progress)
+        r->opts.on_progress(r->opts.user, c->index, c->len);
+    else
+        r->opts.on_done(r->opts.user, c->index, c->code, c->data, c->len);
+    free(c);
+    pthread_mutex_lock(&p->lock);
+    if (--r->callbacks == 0)
+        pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&p->lock);
+    fbr_result_unref(r);
+    pthread_mutex_lock(&p->lock);
+}
 
 void fbr_pool_call_back(struct fiber_pool *p)
 {
     struct fbr_callback *c;
 
     pthread_mutex_lock(&p->lock);
+    wake_waiters(p);
     if (p->calling) { /* that thread, or the one further up this stack, takes ours as well */
         pthread_mutex_unlock(&p->lock);
         return;
     }
     p->calling = true;
+    p->caller = pthread_self();
+    p->refs++; /* the last result may go */
     while ((c = p->callbacks)) {
         p->callbacks = c->next;
         if (!p->callbacks)
             p->callbacks_last = &p->callbacks;
-        p->refs++;
-        pthread_mutex_unlock(&p->lock);
-        if (c->progress)
-            c->r->opts.on_progress(c->r->opts.user, c->index, c->len);
-        else
-            c->r->opts.on_done(c->r->opts.user, c->index, c->code, c->data, c->len);
-        fbr_result_unref(c->r);
-        free(c);
-        pthread_mutex_lock(&p->lock);
-        p->refs--; /* the caller has one too */
+        call_back(p, c);
     }
+    p->refs--; /* the caller has one too */
     p->calling = false;
+    pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
 }

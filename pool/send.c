@@ -9,6 +9,7 @@
 #include "runtime/log.h"
 
 #define DIRECT (16 * 1024)  /* an input that is longer is sent from where it lies */
+#define ALONE_NS 10000000   /* for tasks so long nothing is prefetched (dispatch.h) */
 #define MAX_DIRECT 300      /* such inputs in one batch, as dispatch.h limits its bytes */
 
 static const uint8_t zeros[8];
@@ -47,9 +48,9 @@ static bool is_offset(const struct gather *g, const struct iovec *v)
     return (uintptr_t)v->iov_base < g->b->len;
 }
 
-static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch, const struct fiber_result *r)
+static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch, const struct fiber_result *r, bool alone)
 {
-    fbr_put_u32(g->b, FBR_TASKS);
+    fbr_put_u32(g->b, alone ? FBR_TASKS_ALONE : FBR_TASKS);
     fbr_put_u32(g->b, batch->count);
     fbr_put_u64(g->b, batch->id);
     fbr_put_bytes(g->b, r->ref, r->ref_len);
@@ -80,10 +81,13 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
     struct fbr_pool_worker *w = batch->worker_user;
     struct fbr_link *link = fbr_process_link(w->process);
     struct gather g = {.b = &p->message};
+    struct fbr_dispatch_stats stats;
     int rc;
 
     fbr_buf_clear(&p->message);
-    rc = put_batch(&g, batch, batch->map_user);
+    fbr_dispatch_stats(p->dispatch, &stats);
+    rc = put_batch(&g, batch, batch->map_user,
+                   stats.waiting == 0 || fbr_dispatch_map_mean(p->dispatch, batch->map) > ALONE_NS);
     for (int i = 0; i < g.n; i++)
         if (is_offset(&g, &g.iov[i]))
             g.iov[i].iov_base = p->message.data + (uintptr_t)g.iov[i].iov_base;

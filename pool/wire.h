@@ -4,6 +4,7 @@
  *
  *     TASKS    u32 1, u32 count, u64 batch, reference of the function (a string padded to 8);
  *              count x (u32 length, u32 0, bytes padded to 8)
+ *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the message
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
  *
@@ -15,7 +16,7 @@
 
 #include "runtime/runtime.h"
 
-enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2 };
+enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2, FBR_TASKS_ALONE = 3 };
 
 enum fbr_pool_frame {
     FBR_POOL_RECALL = FBR_FRAME_POOL, /* u64 batch */

@@ -177,7 +177,7 @@ static void send_with(struct worker *w, const void *more, size_t len)
     fbr_put_u32(&head, 0);
     fbr_put_u64(&head, w->out_busy);
     if (head.failed || w->out.failed)
-        fbr_child_exit(w->child, 1, "out of memory for its results");
+        fbr_child_exit(w->child, 1, "ran out of memory for its results");
     memcpy(w->out.data, head.data, head.len);
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
@@ -365,7 +365,11 @@ static void on_record(void *user, const void *record, size_t len)
     struct worker *w = user;
     struct fbr_cur c = fbr_cur(record, len);
 
-    if (fbr_get_u32(&c) == FBR_TASKS)
+    uint32_t kind = fbr_get_u32(&c);
+
+    if (kind == FBR_TASKS)
+        fbr_uplink_ack(w->up); /* the next batch may come while we work on this one */
+    if (kind == FBR_TASKS || kind == FBR_TASKS_ALONE)
         on_tasks(w, &c);
 }
 
@@ -387,7 +391,7 @@ static void serve(struct worker *w)
         int rc = fbr_uplink_recv(w->up, on_record, w);
 
         if (rc < 0)
-            fbr_child_exit(w->child, 1, "its data link broke");
+            fbr_child_exit(w->child, 1, "lost its data link");
         if (rc == 0)
             poll(p, 2, -1);
     }
@@ -473,7 +477,7 @@ static int run_init(const void *arg, size_t len, bool functions)
     aligned = copy;
     rc = copy ? ((fiber_pool_init_fn)fn)(aligned, init_len) : -ENOMEM;
     free(copy);
-    return rc == 0 ? 0 : fbr_keep(rc, "the worker's initializer returned %d", rc);
+    return rc == 0 ? 0 : fbr_keep(rc, "its initializer returned %d", rc);
 }
 
 static int work(fiber_task_fn fn, const void *arg, size_t len)
@@ -497,8 +501,12 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
 
 int fbr_pool_worker_main(const void *arg, size_t len)
 {
-    if (work(NULL, arg, len) != 0)
-        fbr_child_exit(fbr_rt()->child, 1, fiber_last_error());
+    char why[256];
+
+    if (work(NULL, arg, len) != 0) {
+        snprintf(why, sizeof(why), "gave up: %.240s", fiber_last_error());
+        fbr_child_exit(fbr_rt()->child, 1, why);
+    }
     return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/nested.h"
 
 #define RETRY_MS 50
+#define TURNED_AWAY_MAX 8
 #define PARENT_LOST 74 /* EX_IOERR of sysexits.h */
 #define CANNOT_START 125
 
@@ -39,12 +40,14 @@ struct fbr_child {
     struct fbr_conn *conn; /* loop thread */
     struct fbr_timer retry;
     uint64_t deadline;
+    unsigned turned_away; /* loop thread */
     struct fbr_error failure; /* under lock, as all below */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool started, failed;
     uint8_t *start; /* the START frame's body */
     size_t start_len;
+    /* Loop thread. */
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
     struct early *early, **early_last;
@@ -95,6 +98,20 @@ static void die_with_parent(int instead, int sig)
         prctl(PR_SET_PDEATHSIG, sig);
 }
 
+static bool may_retry(const struct fbr_child *c, int why)
+{
+    switch (why) {
+    case -EAGAIN: /* the parent's queue of callers is full */
+    case -ECONNREFUSED:
+        return true;
+    case -EPIPE:
+    case -ECONNRESET:
+        return c->turned_away < TURNED_AWAY_MAX;
+    default:
+        return false;
+    }
+}
+
 static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
 {
     struct fbr_child *c = user;
@@ -107,8 +124,10 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&c->lock);
     if (started)
         lose_parent(c, text);
-    if ((why == -EAGAIN || why == -ECONNREFUSED) && fbr_now_ms() < c->deadline)
-        fbr_timer_start(&c->retry, RETRY_MS, 0); /* the parent's queue of callers is full */
+    if (why == -EPIPE || why == -ECONNRESET) /* turned away: by the crowd at the door, or for good */
+        c->turned_away++;
+    if (may_retry(c, why) && fbr_now_ms() < c->deadline)
+        fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
     else
         fail(c, why, text);
 }
@@ -173,7 +192,6 @@ static void keep_early(struct fbr_child *c, uint8_t type, const struct fbr_cur *
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_child *c = user;
-    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
 
     (void)conn;
     if (type == FBR_FRAME_START) {
@@ -184,13 +202,10 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         fbr_nest_on_frame(c->rt, type, body);
         return;
     }
-    pthread_mutex_lock(&c->lock);
-    fn = c->fn;
-    if (!fn)
+    if (c->fn)
+        c->fn(c->user, type, body);
+    else
         keep_early(c, type, body);
-    pthread_mutex_unlock(&c->lock);
-    if (fn)
-        fn(c->user, type, body);
 }
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
@@ -299,25 +314,37 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
     return rc;
 }
 
-void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *), void *user)
-{
-    struct early *list;
+struct listening {
+    struct fbr_child *c;
+    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
+    void *user;
+};
 
-    pthread_mutex_lock(&c->lock);
-    list = c->early;
-    c->early = NULL;
-    c->early_last = &c->early;
-    c->user = user;
-    c->fn = fn;
-    pthread_mutex_unlock(&c->lock);
-    while (list) {
-        struct early *e = list;
+static int listen_to(void *arg)
+{
+    struct listening *l = arg;
+    struct fbr_child *c = l->c;
+
+    c->fn = l->fn;
+    c->user = l->user;
+    while (c->fn && c->early) {
+        struct early *e = c->early;
         struct fbr_cur cur = fbr_cur(e->body, e->len);
 
-        list = e->next;
-        fn(user, e->type, &cur);
+        c->early = e->next;
+        if (!c->early)
+            c->early_last = &c->early;
+        c->fn(c->user, e->type, &cur);
         free(e);
     }
+    return 0;
+}
+
+void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *), void *user)
+{
+    struct listening l = {c, fn, user};
+
+    fbr_loop_call(c->rt->loop, listen_to, &l);
 }
 
 struct key_call {

@@ -3,7 +3,8 @@
  * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is let in when its user id is ours
  * (SO_PEERCRED) and it knows the secret of what it claims to be; over TCP (url "tcp://host:port") the same secret is
  * the pre-shared key of TLS 1.3 (tls.h). Nothing of a caller is parsed before that. At most FBR_DOOR_HALF_OPEN calls
- * may be unfinished, each for FBR_DOOR_MS; further callers wait in the kernel's queue.
+ * may be unfinished, each for FBR_DOOR_MS; further callers wait in the kernel's queue, and then the oldest call has
+ * FBR_DOOR_BUSY_MS.
  *
  * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own (heartbeats).
  * All functions are for the loop thread.
@@ -22,6 +23,7 @@
 
 #define FBR_DOOR_HALF_OPEN 64
 #define FBR_DOOR_MS 5000
+#define FBR_DOOR_BUSY_MS 1000
 #define FBR_FRAME_MAX (1u << 30)
 #define FBR_FRAME_USER 16
 #define FBR_URL_MAX 112

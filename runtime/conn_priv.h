@@ -33,7 +33,7 @@ struct fbr_conn {
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
-    uint64_t heard_ms, beat_at, rtt_ns;
+    uint64_t born_ms, heard_ms, beat_at, rtt_ns;
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;
@@ -47,6 +47,7 @@ void fbr_conn_lost(struct fbr_conn *c, int why, const char *text);
 int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
 int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
+void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
 int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms);
 

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <utlist.h>
@@ -49,13 +50,13 @@ enum fbr_reach fbr_process_reach(struct fiber_process *p)
 }
 
 /* Adds url, id and seal of the child's data link to its START. */
-static int add_link(struct fiber_process *p, struct fbr_conn *conn)
+static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
 {
     enum fbr_reach reach = fbr_process_reach(p);
     struct fbr_keys keys;
     struct fbr_hub *hub;
     const char *url;
-    int rc = fbr_rt_hub(p->rt, reach, &hub, &url, NULL);
+    int rc = fbr_rt_hub(p->rt, reach, &hub, &url, err);
 
     if (rc == 0)
         rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user);
@@ -73,15 +74,25 @@ static int add_link(struct fiber_process *p, struct fbr_conn *conn)
     return rc;
 }
 
+static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
+{
+    char why[256];
+
+    snprintf(why, sizeof(why), "could not be let in: %.200s", err->code ? err->text : fbr_strerror(rc));
+    fbr_job_refuse(p, why);
+    return rc;
+}
+
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fiber_process *p = find(rt, who);
+    struct fbr_error err = {0, ""};
     int rc = 0;
 
     if (!p)
         return -EACCES;
     if (p->spec.link) {
-        rc = add_link(p, conn);
+        rc = add_link(p, conn, &err);
     } else {
         fbr_put_str(&p->start, "");
         fbr_put_u64(&p->start, 0);
@@ -90,7 +101,7 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
     if (rc == 0)
         rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start);
     if (rc < 0)
-        return rc;
+        return refuse(p, rc, &err);
     fbr_buf_fini(&p->start);
     fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
     p->conn = conn;

@@ -174,6 +174,15 @@ static void kill_it(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
+/* It must not run, for a reason on our side. */
+void fbr_job_refuse(struct fiber_process *p, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->told_code = CANNOT_START;
+    pthread_mutex_unlock(&p->rt->lock);
+    kill_it(p, why);
+}
+
 static void on_time(void *arg)
 {
     struct fiber_process *p = arg;
@@ -183,8 +192,7 @@ static void on_time(void *arg)
     case P_STARTING:
         snprintf(why, sizeof(why), "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
                  p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
-        p->told_code = CANNOT_START;
-        kill_it(p, why);
+        fbr_job_refuse(p, why);
         break;
     case P_CLOSING:
         if (p->exited || p->killed) /* both witnesses had their time */
@@ -279,23 +287,35 @@ void fbr_process_resume_output(struct fbr_runtime *rt)
     pthread_mutex_unlock(&rt->lock);
 }
 
+/* Whatever code it had: the function has not run. */
+static void explain_early_exit(struct fiber_process *p, int32_t code)
+{
+    char why[256];
+
+    if (code == FBR_EXIT_UNKNOWN)
+        snprintf(why, sizeof(why), "ended before it joined, and nobody knows how");
+    else if (code < 0)
+        snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code, strsignal(-code));
+    else
+        snprintf(why, sizeof(why), "exited with code %d before it joined; does its main() call fiber_init() first?", code);
+    set_why(p, why);
+}
+
 static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
 {
-    pthread_mutex_lock(&p->rt->lock);
-    p->code = e->code;
-    pthread_mutex_unlock(&p->rt->lock);
+    bool starting = p->state == P_STARTING;
+
     if (e->text[0])
         set_why(p, e->text);
+    if (starting)
+        explain_early_exit(p, e->code);
+    pthread_mutex_lock(&p->rt->lock);
+    if (p->told_code == CANNOT_START || (starting && e->code >= 0))
+        p->code = CANNOT_START;
+    else
+        p->code = e->code;
+    pthread_mutex_unlock(&p->rt->lock);
     p->exited = true;
-    if (p->state == P_STARTING && !p->why[0] && p->told_code == FBR_EXIT_UNKNOWN) {
-        char why[256];
-
-        if (e->code < 0 && e->code != FBR_EXIT_UNKNOWN)
-            snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -e->code, strsignal(-e->code));
-        else
-            snprintf(why, sizeof(why), "exited with code %d before it joined; does its main() call fiber_init() first?", e->code);
-        set_why(p, why);
-    }
     if (!p->conn) {
         end(p);
         return;
@@ -394,12 +414,9 @@ static int start(struct fiber_process *p, struct fbr_error *err)
     struct fbr_job job = {.name = p->name, .run_uid = p->rt->run_uid, .image = p->job.image, .workdir = p->job.workdir,
                           .cpus = p->job.cpus, .gpus = p->job.gpus, .memory = p->job.memory, .keep_stdin = p->keep_stdin,
                           .process = p->id, .epoch = p->epoch};
-    char **env = fbr_env_with(p->job.env);
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);
-    if (rc == 0 && !env)
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
     if (rc == 0)
         rc = put_ticket(p, fbr_process_reach(p), &ticket, err);
     if (rc == 0) {
@@ -407,7 +424,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
 
         job.file = p->job.command ? argv[0] : "/proc/self/exe";
         job.argv = (char *const *)(uintptr_t)argv;
-        job.env = env;
+        job.env = (char *const *)(uintptr_t)p->env;
         job.added_env = (char *const *)(uintptr_t)p->job.env;
         job.own_program = !p->job.command;
         job.ticket = ticket.data;
@@ -420,7 +437,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
     if (ticket.data)
         fbr_wipe(ticket.data, ticket.len);
     fbr_buf_fini(&ticket);
-    free(env);
+    fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->env_strings);
     return rc;
 }
 

@@ -133,6 +133,7 @@ static void accept_one(struct fbr_listener *l)
     if (!c)
         return;
     c->listener = l;
+    c->born_ms = fbr_now_ms();
     c->state = CONN_GREETING;
     DL_APPEND(l->half_open, c);
     l->n_half_open++;
@@ -153,6 +154,14 @@ static void accept_all(struct fbr_listener *l)
     accept_one(l);
 }
 
+/* Others wait: the oldest call has less time now. */
+static void hurry(struct fbr_listener *l)
+{
+    uint64_t age = fbr_now_ms() - l->half_open->born_ms;
+
+    fbr_timer_start(&l->half_open->timer, age < FBR_DOOR_BUSY_MS ? FBR_DOOR_BUSY_MS - age : 0, 0);
+}
+
 /* libuv holds one accepted descriptor and stops listening until it is taken, so not to take it is back-pressure. */
 static void on_call(uv_stream_t *stream, int status)
 {
@@ -162,10 +171,12 @@ static void on_call(uv_stream_t *stream, int status)
         fbr_warn("door %s: %s", l->url, uv_strerror(status));
         return;
     }
-    if (l->n_half_open >= FBR_DOOR_HALF_OPEN)
-        l->waiting = true;
-    else
+    if (l->n_half_open < FBR_DOOR_HALF_OPEN) {
         accept_one(l);
+    } else {
+        l->waiting = true;
+        hurry(l);
+    }
 }
 
 static int bind_tcp(struct fbr_listener *l)

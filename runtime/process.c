@@ -31,6 +31,7 @@ static void destroy(struct fiber_process *p)
         close(p->sentinel);
     fbr_buf_fini(&p->start);
     fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->env_strings);
     fbr_wipe(p->secret, sizeof(p->secret));
     pthread_cond_destroy(&p->changed);
     free(p->report);
@@ -83,6 +84,18 @@ static bool name_is_good(const char *name)
     return n > 0 && n < FBR_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
+/* In the caller's thread: it may change its environment as soon as its call has returned. */
+static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
+{
+    char **env = fbr_env_with(job->env);
+    struct fiber_jobspec all = {.env = (const char *const *)env};
+    int rc = env ? fbr_jobspec_copy(&all, &p->env_strings, &all) : -ENOMEM;
+
+    free(env);
+    p->env = all.env;
+    return rc;
+}
+
 static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
 {
     static const struct fiber_process_options none = {.size = sizeof(none)};
@@ -110,6 +123,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
     rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
     p->job.name = p->name;
     if (rc == 0)
+        rc = keep_env(p, &o->job);
+    if (rc == 0)
         rc = fbr_ticket(p->rt->key, p->rt->run_uid, p->id, p->epoch, p->secret);
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc)) : put_start(p, spec, err);
 }
@@ -131,7 +146,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->sentinel = -1;
     p->refs = 2; /* the handle's and the job's */
     p->handle_open = true;
-    p->told_code = FBR_EXIT_UNKNOWN;
+    p->code = p->told_code = FBR_EXIT_UNKNOWN;
     fbr_cond_init(&p->changed);
     pthread_mutex_lock(&rt->lock);
     p->id = ++rt->next_process;

@@ -35,6 +35,8 @@ struct fiber_process {
     struct fbr_buf start; /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
     struct fbr_buf strings;   /* what they point into */
+    const char *const *env;   /* all of its environment, as ours was when it was asked for */
+    struct fbr_buf env_strings;
     int start_timeout_ms, keep_stdin;
     char backend_name[32];
 
@@ -67,6 +69,7 @@ struct fiber_process {
 /* job.c, loop thread. */
 void fbr_job_start(void *process);
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
+void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 /* How its job reaches us. */

@@ -193,3 +193,8 @@ int fbr_sock_fd(const struct fbr_sock *s)
 {
     return s->in_fd;
 }
+
+int fbr_sock_room_fd(const struct fbr_sock *s)
+{
+    return s->out_fd;
+}

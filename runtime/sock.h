@@ -42,5 +42,7 @@ int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, 
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len);
 /* Polls readable when there is something to receive. */
 int fbr_sock_fd(const struct fbr_sock *s);
+/* Of a calling side: polls readable when there is room to send. */
+int fbr_sock_room_fd(const struct fbr_sock *s);
 
 #endif

@@ -1,7 +1,11 @@
-/* spawn.c - vfork + exec; see spawn.h.
+/* spawn.c - clone + exec; see spawn.h.
  *
- * The child of vfork runs in our memory while our thread is suspended: it may only make system calls, and tells of a
- * failure by a variable of ours. posix_spawn cannot ask for the death signal, which must be set in the child.
+ * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only make system calls, and
+ * tells of a failure by a variable of ours. posix_spawn cannot ask for the death signal, which must be set in the child.
+ *
+ * A master of a thousand children has thousands of descriptors, and copying their table for each child would cost more than
+ * the exec. So the child shares the table at first, and copies of it only the first few entries, among which the
+ * descriptors that it shall have were put before: in slots that are taken early, while low numbers are free.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/spawn.h"
@@ -9,97 +13,158 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct failure {
-    int code;
-    const char *step;
+#define STACK (64 * 1024)
+
+/* Descriptors that hold low numbers for the children's. */
+static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
+static int slots[FBR_SPAWN_FDS];
+
+static void open_slots(void)
+{
+    for (int i = 0; i < FBR_SPAWN_FDS; i++)
+        slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* A program that closes what it does not know may have taken them from us. */
+static int fill_slots(const struct fbr_spawn *s)
+{
+    for (int i = 0; i < s->nfds; i++) {
+        int fd = s->fds[i] >= 0 ? s->fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC), rc;
+
+        if (fd < 0)
+            return -errno;
+        rc = slots[i] < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : dup3(fd, slots[i], O_CLOEXEC);
+        if (s->fds[i] < 0)
+            close(fd);
+        if (rc < 0)
+            return -errno;
+        slots[i] = rc;
+    }
+    return 0;
+}
+
+static void empty_slots(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int i = 0; i < FBR_SPAWN_FDS && null >= 0; i++)
+        if (slots[i] >= 0)
+            dup3(null, slots[i], O_CLOEXEC);
+    if (null >= 0)
+        close(null);
+}
+
+struct launch {
+    const struct fbr_spawn *s;
+    pid_t parent;
+    volatile int code; /* what failed in the child, and where */
+    const char *volatile step;
 };
 
-#define HIGH_FD 64 /* descriptors are parked above the target ones first, so that none is overwritten too early */
+static int fail(struct launch *l, int code, const char *step)
+{
+    l->code = code;
+    l->step = step;
+    _exit(127);
+}
 
+/* Our own table of descriptors, with those of the slots at 0, 1, ... and nothing else. */
 static int place_fds(const struct fbr_spawn *s)
 {
-    int parked[FBR_SPAWN_FDS];
+    int highest = 2, parked[FBR_SPAWN_FDS];
 
+    for (int i = 0; i < FBR_SPAWN_FDS; i++)
+        highest = slots[i] > highest ? slots[i] : highest;
+    if (syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0 && syscall(SYS_unshare, CLONE_FILES) < 0)
+        return -errno; /* kernels before 5.9 copy the table; the rest is close-on-exec */
     for (int i = 0; i < s->nfds; i++) {
-        int fd = s->fds[i] >= 0 ? s->fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC);
-
-        parked[i] = fd < 0 ? -1 : fcntl(fd, F_DUPFD, HIGH_FD);
+        parked[i] = fcntl(slots[i], F_DUPFD_CLOEXEC, highest + 1);
         if (parked[i] < 0)
             return -errno;
     }
     for (int i = 0; i < s->nfds; i++)
         if (dup2(parked[i], i) < 0)
             return -errno;
-    if (syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0) < 0) /* kernels before 5.9: all ours are close-on-exec */
-        for (int i = 0; i < s->nfds; i++)
-            close(parked[i]);
+    syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0);
     return 0;
 }
 
-static void fail(volatile struct failure *f, int code, const char *step)
+static int child_main(void *arg)
 {
-    f->code = code;
-    f->step = step;
-    _exit(127);
-}
-
-static void run_child(const struct fbr_spawn *s, pid_t parent, volatile struct failure *f)
-{
+    struct launch *l = arg;
+    const struct fbr_spawn *s = l->s;
     sigset_t none;
     int rc;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
+    if (getppid() != l->parent)
         _exit(127);
     setpgid(0, 0);
     rc = place_fds(s);
     if (rc < 0)
-        fail(f, rc, "descriptors");
+        return fail(l, rc, "descriptors");
     if (s->workdir && chdir(s->workdir) < 0)
-        fail(f, -errno, "working directory");
+        return fail(l, -errno, "working directory");
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execve(s->file, s->argv, s->env);
-    fail(f, -errno, "exec");
+    return fail(l, -errno, "exec");
+}
+
+/* Runs child_main; the pid, or negative. No handler of ours may run in the child, on our memory. */
+static pid_t run_child(struct launch *l, int *pidfd)
+{
+    uint8_t *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    sigset_t all, old;
+    pid_t pid;
+
+    if (stack == MAP_FAILED)
+        return -errno;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pid = clone(child_main, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l, pidfd);
+    if (pid < 0)
+        pid = -errno;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    munmap(stack, STACK);
+    return pid;
 }
 
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
 {
-    volatile struct failure f = {0, NULL};
-    const pid_t parent = getpid();
-    sigset_t all, old;
-    pid_t pid;
-    int pidfd, rc = 0;
+    struct launch l = {.s = s, .parent = getpid()};
+    int pidfd = -1, rc;
+    pid_t pid = 0;
 
-    sigfillset(&all); /* no handler of ours may run in the child, on our memory */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = vfork();
-    if (pid == 0)
-        run_child(s, parent, &f);
-    if (pid < 0)
-        rc = -errno;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (pid < 0)
+    pthread_once(&slots_once, open_slots);
+    pthread_mutex_lock(&slots_lock);
+    rc = fill_slots(s);
+    if (rc == 0)
+        pid = run_child(&l, &pidfd);
+    empty_slots();
+    pthread_mutex_unlock(&slots_lock);
+    if (rc == 0 && pid < 0)
+        rc = pid;
+    if (rc < 0)
         return fbr_fail(err, rc, "cannot start a process: %s", fbr_strerror(rc));
-    if (f.code) {
+    if (l.code) {
         waitpid(pid, NULL, 0);
-        return fbr_fail(err, f.code, "cannot start %s: %s: %s", s->file, f.step, fbr_strerror(f.code));
-    }
-    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0) {
-        rc = -errno;
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return fbr_fail(err, rc, "cannot watch process %d: %s", (int)pid, fbr_strerror(rc));
+        close(pidfd);
+        return fbr_fail(err, l.code, "cannot start %s: %s: %s", s->file, l.step, fbr_strerror(l.code));
     }
     *pid_out = pid;
     *pidfd_out = pidfd;

@@ -1,4 +1,4 @@
-/* spawn.h - starts a program on this machine by vfork and exec; never a bare fork.
+/* spawn.h - starts a program on this machine by clone (as vfork does) and exec; never a bare fork.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SPAWN_H

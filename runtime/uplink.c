@@ -11,10 +11,12 @@
 
 struct fbr_uplink {
     struct fbr_sock *sock;
-    pthread_mutex_t lock; /* out, held, broken */
+    pthread_mutex_t lock; /* all but the receiving side */
     struct fbr_lane_out out;
+    void *unsent;  /* a numbered message for which there was no room */
     uint32_t held; /* messages down that we hold */
-    bool broken;
+    bool broken, never_wait;
+    bool owes; /* the server does not know yet that we hold the last one */
     struct fbr_lane_in in; /* receiving thread only */
 };
 
@@ -27,15 +29,19 @@ static int push(struct fbr_uplink *u, int timeout_ms)
 
     do {
         size_t len;
-        void *msg;
 
-        rc = fbr_lane_take(&u->out, u->held, &msg, &len);
-        if (rc < 0)
-            break;
-        rc = fbr_sock_send(u->sock, NULL, msg, timeout_ms);
-        if (rc < 0)
-            fbr_sock_free(msg);
-    } while (rc == 0 && !fbr_lane_empty(&u->out));
+        rc = 0;
+        if (!u->unsent) {
+            rc = fbr_lane_take(&u->out, u->held, &u->unsent, &len);
+            u->owes = false;
+        }
+        if (rc == 0)
+            rc = fbr_sock_send(u->sock, NULL, u->unsent, timeout_ms);
+        if (rc == 0)
+            u->unsent = NULL;
+    } while (rc == 0 && (!fbr_lane_empty(&u->out) || u->owes));
+    if (rc == -EAGAIN && u->never_wait)
+        return 1;
     if (rc < 0)
         u->broken = true; /* a numbered message did not leave */
     return rc;
@@ -75,6 +81,7 @@ void fbr_uplink_close(struct fbr_uplink *u)
     if (!u)
         return;
     fbr_sock_close(u->sock);
+    fbr_sock_free(u->unsent);
     fbr_lane_out_fini(&u->out);
     fbr_lane_in_fini(&u->in);
     pthread_mutex_destroy(&u->lock);
@@ -107,8 +114,7 @@ static void on_taken(void *user, uint32_t ack, bool records)
     (void)records;
     pthread_mutex_lock(&u->lock);
     u->held++;
-    if (!u->broken)
-        push(u, -1);
+    u->owes = true;
     pthread_mutex_unlock(&u->lock);
 }
 
@@ -124,8 +130,11 @@ int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn fn, void *user)
     struct taking t = {u, fn, user};
     size_t len;
     void *msg;
-    int rc = fbr_sock_recv(u->sock, NULL, &msg, &len);
+    int rc = u->never_wait ? 0 : fbr_uplink_ack(u);
 
+    if (rc < 0)
+        return rc;
+    rc = fbr_sock_recv(u->sock, NULL, &msg, &len);
     if (rc == -EAGAIN)
         return 0;
     if (rc < 0)
@@ -135,7 +144,74 @@ int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn fn, void *user)
     return rc < 0 ? rc : 1;
 }
 
+int fbr_uplink_ack(struct fbr_uplink *u)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : u->owes ? push(u, u->never_wait ? 0 : -1) : 0;
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
 int fbr_uplink_fd(const struct fbr_uplink *u)
 {
     return fbr_sock_fd(u->sock);
+}
+
+void fbr_uplink_never_wait(struct fbr_uplink *u)
+{
+    pthread_mutex_lock(&u->lock);
+    u->never_wait = true;
+    pthread_mutex_unlock(&u->lock);
+}
+
+int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
+    if (rc == 0 && !more)
+        rc = push(u, 0);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+int fbr_uplink_tend(struct fbr_uplink *u)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&u->lock);
+    if (u->broken)
+        rc = -EPIPE;
+    else if (u->owes || u->unsent || !fbr_lane_empty(&u->out))
+        rc = push(u, 0);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+bool fbr_uplink_owes(struct fbr_uplink *u)
+{
+    bool owes;
+
+    pthread_mutex_lock(&u->lock);
+    owes = u->owes;
+    pthread_mutex_unlock(&u->lock);
+    return owes;
+}
+
+size_t fbr_uplink_queued(struct fbr_uplink *u)
+{
+    size_t n;
+
+    pthread_mutex_lock(&u->lock);
+    n = u->out.queued;
+    pthread_mutex_unlock(&u->lock);
+    return n;
+}
+
+int fbr_uplink_room_fd(const struct fbr_uplink *u)
+{
+    return fbr_sock_room_fd(u->sock);
 }

@@ -152,6 +152,11 @@ static bool wait_end(struct fbr_keeper *k, uint64_t ms)
     return ended;
 }
 
+int fbr_keeper_grace(struct fbr_keeper *k)
+{
+    return fbr_config_ms(k->rt->config, "grace");
+}
+
 void fbr_keeper_end(struct fbr_keeper *k)
 {
     struct fbr_buf none;
@@ -165,7 +170,7 @@ void fbr_keeper_end(struct fbr_keeper *k)
     if (!finished && !wait_end(k, 0)) {
         fbr_buf_init(&none);
         fbr_process_send(k->process, FBR_FRAME_CLOSE, &none);
-        if (!wait_end(k, (uint64_t)fbr_config_ms(k->rt->config, "grace"))) {
+        if (!wait_end(k, (uint64_t)fbr_keeper_grace(k))) {
             fbr_process_give_up(k->process, "did not end when it was closed; killed (grace sets the time)");
             wait_end(k, KILL_MS);
         }

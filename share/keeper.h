@@ -20,6 +20,7 @@ int fbr_keeper_start(struct fbr_keeper **k, fiber_process_fn fn, const void *arg
                      const struct fiber_process_options *options, struct fiber_address *address);
 /* How it ended, when it has, or does within a moment; else "". Valid until fbr_keeper_end(). */
 const char *fbr_keeper_report(struct fbr_keeper *k);
+int fbr_keeper_grace(struct fbr_keeper *k); /* milliseconds, as configured */
 /* Asks it to end, kills it after the configured grace, and waits for it. NULL is fine. */
 void fbr_keeper_end(struct fbr_keeper *k);
 

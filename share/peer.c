@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "runtime/log.h"
@@ -16,8 +17,9 @@ struct fbr_object {
     struct fbr_share *share;
     const struct fbr_object_ops *ops;
     void *user;
-    int busy; /* callbacks that run */
-    bool closed;
+    int busy; /* callbacks that run, and who looks at it */
+    bool closed; /* no new ones */
+    void (*done)(void *user); /* retired: told when none runs */
     UT_hash_handle hh;
 };
 
@@ -25,11 +27,27 @@ struct peer {
     uint64_t id;
     struct fbr_share *share;
     struct fbr_conn *conn; /* loop thread */
-    struct fbr_link *link; /* NULL once it goes */
+    struct fbr_link *link; /* NULL before it is there, and once it goes */
+    int sending;           /* threads that use the link */
     UT_hash_handle hh;
 };
 
 /* ---- Calling objects, none of which may go away meanwhile ---- */
+
+static void tell_gone(struct fbr_share *s, uint64_t id, uint64_t to);
+
+/* Nothing runs any more, and nothing will. */
+static void end_retired(struct fbr_object *o)
+{
+    struct fbr_share *s = o->share;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_DELETE(hh, s->objects, o);
+    pthread_mutex_unlock(&s->lock);
+    tell_gone(s, o->id, 0);
+    o->done(o->user);
+    free(o);
+}
 
 static struct fbr_object *grab(struct fbr_share *s, uint64_t id)
 {
@@ -37,6 +55,8 @@ static struct fbr_object *grab(struct fbr_share *s, uint64_t id)
 
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->objects, &id, sizeof(id), o);
+    if (o && o->closed)
+        o = NULL;
     if (o)
         o->busy++;
     pthread_mutex_unlock(&s->lock);
@@ -46,11 +66,16 @@ static struct fbr_object *grab(struct fbr_share *s, uint64_t id)
 static void let_go(struct fbr_object *o)
 {
     struct fbr_share *s = o->share;
+    bool last;
 
     pthread_mutex_lock(&s->lock);
-    if (--o->busy == 0)
+    last = --o->busy == 0;
+    if (last)
         pthread_cond_broadcast(&s->idle);
+    last = last && o->done;
     pthread_mutex_unlock(&s->lock);
+    if (last)
+        end_retired(o);
 }
 
 /* Tells one peer, or all (0), that an object does not exist (any more): a record without a body. */
@@ -87,26 +112,31 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 
 /* ---- Peers come and go, on the loop thread ---- */
 
+/* Grabs the object behind o (NULL: the first). While o is grabbed it stays in the table. */
+static struct fbr_object *grab_next(struct fbr_share *s, struct fbr_object *o)
+{
+    pthread_mutex_lock(&s->lock);
+    o = o ? o->hh.next : s->objects;
+    while (o && o->closed)
+        o = o->hh.next;
+    if (o)
+        o->busy++;
+    pthread_mutex_unlock(&s->lock);
+    return o;
+}
+
 static void tell_objects(struct fbr_share *s, uint64_t peer)
 {
-    uint64_t *ids = NULL;
-    size_t n = 0;
-    struct fbr_object *o, *next;
+    struct fbr_object *o = grab_next(s, NULL);
 
-    pthread_mutex_lock(&s->lock);
-    ids = malloc(sizeof(*ids) * (HASH_COUNT(s->objects) + 1));
-    HASH_ITER(hh, s->objects, o, next)
-        if (ids)
-            ids[n++] = o->id;
-    pthread_mutex_unlock(&s->lock);
-    for (size_t i = 0; i < n; i++) {
-        o = grab(s, ids[i]);
-        if (!o)
-            continue;
+    while (o) {
+        struct fbr_object *next;
+
         o->ops->on_gone(o->user, peer);
+        next = grab_next(s, o);
         let_go(o);
+        o = next;
     }
-    free(ids);
 }
 
 static void remove_peer(struct peer *p)
@@ -118,6 +148,8 @@ static void remove_peer(struct peer *p)
     HASH_DELETE(hh, s->peers, p);
     link = p->link;
     p->link = NULL;
+    while (p->sending) /* which never waits */
+        pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
     fbr_link_close(link);
     tell_objects(s, p->id);
@@ -184,6 +216,7 @@ static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken 
 static int welcome(struct peer *p, struct fbr_conn *conn)
 {
     enum fbr_reach reach;
+    struct fbr_link *link = NULL;
     struct fbr_keys keys;
     struct fbr_hub *hub;
     struct fbr_buf b;
@@ -193,49 +226,62 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     reach = rc == -ENOTSUP ? FBR_REACH_HOST : FBR_REACH_TCP;
     rc = fbr_rt_hub(p->share->rt, reach, &hub, &url, NULL);
     if (rc == 0)
-        rc = fbr_link_open(&p->link, hub, &link_ops, p);
-    if (rc < 0)
-        return rc;
-    if (reach == FBR_REACH_TCP) {
-        rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
+        rc = fbr_link_open(&link, hub, &link_ops, p);
+    if (rc == 0 && reach == FBR_REACH_TCP) {
+        rc = fbr_rt_keys(conn, fbr_link_id(link), fbr_seal_preferred(), &keys);
         if (rc == 0)
-            rc = fbr_link_seal(p->link, &keys);
+            rc = fbr_link_seal(link, &keys);
     }
+    if (rc < 0) {
+        fbr_link_close(link);
+        return rc;
+    }
+    pthread_mutex_lock(&p->share->lock);
+    p->link = link;
+    pthread_mutex_unlock(&p->share->lock);
     fbr_buf_init(&b);
     fbr_put_str(&b, url);
-    fbr_put_u64(&b, fbr_link_id(p->link));
+    fbr_put_u64(&b, fbr_link_id(link));
     fbr_put_u8(&b, reach == FBR_REACH_TCP ? (uint8_t)keys.alg : 0);
-    if (rc == 0)
-        rc = fbr_conn_send_buf(conn, FBR_FRAME_PEER, &b);
+    rc = fbr_conn_send_buf(conn, FBR_FRAME_PEER, &b);
     fbr_buf_fini(&b);
     fbr_wipe(&keys, sizeof(keys));
     return rc;
 }
 
+/* The peer is in the table, with its number, before it is told where to send: its records may be here at once. */
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fbr_share *s = rt->share;
-    struct peer *p = calloc(1, sizeof(*p));
+    struct peer *p;
     int rc;
 
     (void)who;
+    p = calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
     p->share = s;
-    rc = welcome(p, conn);
+    p->conn = conn;
+    pthread_mutex_lock(&s->lock);
+    rc = s->ended ? -ESHUTDOWN : 0;
+    if (rc == 0) {
+        p->id = ++s->next_peer;
+        HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
+        rc = p->hh.tbl ? 0 : -ENOMEM;
+    }
+    pthread_mutex_unlock(&s->lock);
     if (rc < 0) {
-        fbr_link_close(p->link);
         free(p);
         return rc;
     }
-    p->conn = conn;
+    rc = welcome(p, conn);
+    if (rc < 0) {
+        remove_peer(p);
+        return rc;
+    }
     fbr_conn_adopt(conn, &conn_ops, p);
     fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
                        (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
-    pthread_mutex_lock(&s->lock);
-    p->id = ++s->next_peer;
-    HASH_ADD(hh, s->peers, id, sizeof(p->id), p);
-    pthread_mutex_unlock(&s->lock);
     return 0;
 }
 
@@ -258,7 +304,7 @@ static void close_share(struct fbr_runtime *rt)
 {
     struct fbr_share *s = rt->share;
 
-    fbr_remote_close_all(s);
+    fbr_remote_close_all(s); /* sets `ended` */
     fbr_loop_call(rt->loop, drop_peers, s);
 }
 
@@ -276,19 +322,23 @@ static int open_share(void *arg)
     s->next_peer = 1; /* 0 and 1 are the owner's own (channel.c) */
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
-    rt->share = s;
     rt->admit_peer = admit;
     rt->close_share = close_share;
+    __atomic_store_n(&rt->share, s, __ATOMIC_RELEASE);
     return 0;
 }
 
 struct fbr_share *fbr_share(void)
 {
     struct fbr_runtime *rt = fbr_rt();
+    void *share;
     int rc;
 
     if (!rt)
         return NULL;
+    share = __atomic_load_n(&rt->share, __ATOMIC_ACQUIRE);
+    if (share)
+        return share;
     rc = fbr_loop_call(rt->loop, open_share, rt);
     if (rc < 0) {
         fbr_keep(rc, "share: %s", fbr_strerror(rc));
@@ -305,7 +355,7 @@ int fbr_object_open(struct fbr_object **out, const struct fbr_object_ops *ops, v
     struct fbr_object *o;
 
     if (!s)
-        return -EPERM;
+        return fbr_kept();
     o = calloc(1, sizeof(*o));
     if (!o)
         return fbr_keep(-ENOMEM, "share: out of memory");
@@ -316,6 +366,10 @@ int fbr_object_open(struct fbr_object **out, const struct fbr_object_ops *ops, v
     o->id = ++s->next_object;
     HASH_ADD(hh, s->objects, id, sizeof(o->id), o);
     pthread_mutex_unlock(&s->lock);
+    if (!o->hh.tbl) {
+        free(o);
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    }
     *out = o;
     return 0;
 }
@@ -365,16 +419,25 @@ int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, 
 {
     struct fbr_share *s = o->share;
     struct iovec all[8] = {{&o->id, sizeof(o->id)}};
+    struct fbr_link *link;
     struct peer *p;
-    int rc = -EPIPE;
+    int rc;
 
     if (n > 7)
         return -EINVAL;
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->peers, &to, sizeof(to), p);
-    if (p && p->link)
-        rc = fbr_link_send(p->link, all, n + 1);
+    link = p ? p->link : NULL;
+    if (link)
+        p->sending++;
+    pthread_mutex_unlock(&s->lock);
+    if (!link)
+        return -EPIPE;
+    rc = fbr_link_send(link, all, n + 1);
+    pthread_mutex_lock(&s->lock);
+    if (--p->sending == 0 && !p->link)
+        pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
@@ -401,25 +464,48 @@ void fbr_object_close(struct fbr_object *o)
         return;
     s = o->share;
     pthread_mutex_lock(&s->lock);
-    HASH_DELETE(hh, s->objects, o);
+    o->closed = true;
     while (o->busy)
         pthread_cond_wait(&s->idle, &s->lock);
+    HASH_DELETE(hh, s->objects, o);
     pthread_mutex_unlock(&s->lock);
     tell_gone(s, o->id, 0);
     free(o);
 }
 
-void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops)
+void fbr_object_retire(struct fbr_object *o, void (*done)(void *))
+{
+    bool idle;
+
+    pthread_mutex_lock(&o->share->lock);
+    o->closed = true;
+    o->done = done;
+    idle = o->busy == 0;
+    pthread_mutex_unlock(&o->share->lock);
+    if (idle)
+        end_retired(o);
+}
+
+void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *))
 {
     struct fbr_share *s = fbr_share();
     struct fbr_object *o = NULL;
-    void *user;
+    void *user = NULL;
 
     if (!s || a->owner != s->rt->self)
         return NULL;
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->objects, &a->object, sizeof(a->object), o);
-    user = o && o->ops == ops ? o->user : NULL;
+    if (o && !o->closed && o->ops == ops) {
+        user = o->user;
+        if (hold)
+            hold(user);
+    }
     pthread_mutex_unlock(&s->lock);
     return user;
+}
+
+void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops)
+{
+    return fbr_object_hold(a, ops, NULL);
 }

@@ -444,6 +444,22 @@ int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint6
     return 0;
 }
 
+void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
+{
+    struct park *w, *tmp;
+
+    DL_FOREACH_SAFE(e->parks, w, tmp) {
+        struct park_key key = w->key;
+
+        if (key.peer != peer)
+            continue;
+        enqueue(e, w->data, w->len);
+        forget_park(e, w);
+        e->ops->put_done(e->user, key.peer, key.call, 0);
+    }
+    dispatch(e);
+}
+
 bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e)
 {
     return !e->shut && !e->parks && has_space(e);
@@ -618,6 +634,11 @@ static int may_get(struct fbr_queue_engine *e)
     if (e->recalls)
         return -EINPROGRESS;
     return e->queue.len ? 0 : -EAGAIN;
+}
+
+int fbr_queue_engine_look(struct fbr_queue_engine *e)
+{
+    return e->local.reserved ? 0 : may_get(e);
 }
 
 int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)

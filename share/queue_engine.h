@@ -86,6 +86,9 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
 /* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: it is not parked (any more):
  * it was accepted, or put_done told its end. */
 int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call);
+/* Accepts all that this peer has parked, though there is no room; put_done runs for each. What somebody wrote before
+ * it went shall be read, and is in our memory anyway. */
+void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
 /* Whether a put would be accepted at once. */
 bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e);
 /* No more puts by anyone, parked ones fail; gets drain the rest. Idempotent. */
@@ -117,6 +120,8 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
 /* 0: the next message, now the caller's. -EPIPE: shut and drained. -EAGAIN: empty. -EINPROGRESS: messages are
  * on their way back from a remote consumer; who would not wait should wait for them a moment. */
 int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len);
+/* What get would answer, without taking the message. */
+int fbr_queue_engine_look(struct fbr_queue_engine *e);
 /* One more, one less thread waits in get. A thread that got -EAGAIN or -EINPROGRESS calls wait once, sleeps
  * until wake_local, gets again, sleeps again..., and calls unwait once when it has a message or gives up. */
 void fbr_queue_engine_wait(struct fbr_queue_engine *e);

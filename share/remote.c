@@ -1,5 +1,11 @@
 /* remote.c - the user's side of shared objects: one connection to each owner, a proxy for each handle; see share.h.
  *
+ * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies of its death. Whoever
+ * lets go last destroys it, on the loop thread if it is the remote's own thread, which must be joined.
+ *
+ * Nothing is ever sent while a lock is held that a callback takes, unless by fbr_uplink_post(), which does not wait: a
+ * thread that waited for a dead owner with the lock of a guest would hold up the one that is to tell of the death.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
@@ -17,17 +23,28 @@
 #include "share/share_priv.h"
 
 #define CONNECT_MS 30000
+#define LATER_NS 200000
+#define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
+#define BUCKETS 256            /* of objects, whose numbers are given out in a row */
 
 enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
 
+/* All under share's lock. */
 struct fbr_proxy {
-    struct fbr_proxy *next, *prev;
+    struct fbr_proxy *next, *prev; /* in its bucket, while it is not gone */
+    struct fbr_proxy *later_next, *later_prev;
     struct fbr_remote *remote;
     uint64_t object;
     const struct fbr_proxy_ops *ops;
     void *user;
-    bool busy, closed, gone; /* under share's lock */
-    pthread_t caller;        /* while busy */
+    bool calling;     /* a callback runs, */
+    pthread_t caller; /* here */
+    bool flushing;    /* ops->flush runs */
+    bool flushed;
+    bool closed;      /* within its callback, which frees it */
+    bool gone;        /* on_gone runs, or ran */
+    bool later;       /* in the remote's list */
+    uint64_t round;   /* the last record that it was given */
 };
 
 struct fbr_remote {
@@ -36,60 +53,120 @@ struct fbr_remote {
     uint64_t owner;
     char url[FBR_URL_MAX];
     uint8_t key[FBR_KEY_SIZE];
-    int refs;                /* under share's lock: proxies, its thread, its connection */
-    enum remote_state state; /* under share's lock */
+    /* Under share's lock. */
+    int refs;
+    bool destroying, cut;
+    enum remote_state state;
     struct fbr_error err;
-    struct fbr_conn *conn; /* loop thread */
+    struct fbr_proxy *buckets[BUCKETS];
+    struct fbr_proxy *later;
+    uint64_t round;
+    bool awake; /* the thread will look at `later` soon */
+    int waiting; /* for room */
+    /* Loop thread, while the state is below R_OPEN. */
+    struct fbr_conn *conn;
     struct fbr_keys keys;
     char hub_url[FBR_URL_MAX];
     uint64_t link;
     uint8_t alg;
+    /* Set once. */
     struct fbr_uplink *up;
     int wake;
     pthread_t thread;
     bool has_thread;
-    struct fbr_proxy *proxies; /* under share's lock */
+    /* Atomic. */
+    bool stop;
+    bool watching; /* the thread waits for room */
+    bool hurry, calm; /* the remote's thread */
 };
 
-/* ---- Callbacks of proxies ---- */
+static void release(struct fbr_remote *r);
+static void break_off(struct fbr_remote *r, int why);
 
-/* Under share's lock, which is given up during the call. Frees a proxy that was closed within it. */
-static void call(struct fbr_proxy *p, const void *record, size_t len)
+static void wake(struct fbr_remote *r)
 {
-    struct fbr_share *s = p->remote->share;
+    uint64_t one = 1;
 
-    p->busy = true;
+    if (write(r->wake, &one, sizeof(one)) < 0)
+        fbr_debug("remote: wake: %m");
+}
+
+/* ---- Callbacks of proxies. All under share's lock, which is given up during the call ---- */
+
+static void drop_later(struct fbr_proxy *p)
+{
+    if (p->later)
+        DL_DELETE2(p->remote->later, p, later_prev, later_next);
+    p->later = false;
+}
+
+enum event { RECORD, GONE, TICK };
+
+/* Frees a proxy that was closed within it. */
+static void call(struct fbr_proxy *p, enum event event, const void *record, size_t len)
+{
+    struct fbr_remote *r = p->remote;
+    struct fbr_share *s = r->share;
+
+    p->calling = true;
     p->caller = pthread_self();
-    if (!record)
+    if (event == GONE) {
         p->gone = true;
+        DL_DELETE(r->buckets[p->object % BUCKETS], p);
+        drop_later(p);
+    }
     pthread_mutex_unlock(&s->lock);
-    if (record)
+    if (event == RECORD)
         p->ops->on_record(p->user, record, len);
-    else
+    else if (event == GONE)
         p->ops->on_gone(p->user);
+    else if (p->ops->tick)
+        p->ops->tick(p->user);
     pthread_mutex_lock(&s->lock);
-    p->busy = false;
+    p->calling = false;
     pthread_cond_broadcast(&s->idle);
     if (p->closed)
         free(p);
+}
+
+/* A handle of that object that did not get this record yet. There is more than one only while handles come and go. */
+static struct fbr_proxy *find_proxy(struct fbr_remote *r, uint64_t object, uint64_t round)
+{
+    struct fbr_proxy *p;
+
+    DL_FOREACH(r->buckets[object % BUCKETS], p)
+        if (p->object == object && p->round != round)
+            break;
+    return p;
 }
 
 static void on_record(void *user, const void *record, size_t len)
 {
     struct fbr_remote *r = user;
     struct fbr_cur c = fbr_cur(record, len);
-    uint64_t id = fbr_get_u64(&c);
+    uint64_t id = fbr_get_u64(&c), round;
     struct fbr_proxy *p;
 
     if (!fbr_cur_ok(&c))
         return;
+    r->calm = false;
     pthread_mutex_lock(&r->share->lock);
-    DL_FOREACH(r->proxies, p)
-        if (p->object == id && !p->gone)
-            break;
-    if (p)
-        call(p, fbr_cur_left(&c) ? c.at : NULL, fbr_cur_left(&c));
+    round = ++r->round;
+    while ((p = find_proxy(r, id, round))) {
+        p->round = round;
+        call(p, fbr_cur_left(&c) ? RECORD : GONE, c.at, fbr_cur_left(&c));
+    }
     pthread_mutex_unlock(&r->share->lock);
+    if (!r->calm)
+        r->hurry = true;
+}
+
+static struct fbr_proxy *any_proxy(struct fbr_remote *r)
+{
+    for (int i = 0; i < BUCKETS; i++)
+        if (r->buckets[i])
+            return r->buckets[i];
+    return NULL;
 }
 
 /* The owner is gone: all proxies are told. */
@@ -101,40 +178,100 @@ static void die(struct fbr_remote *r)
     pthread_mutex_lock(&s->lock);
     r->state = R_DEAD;
     pthread_cond_broadcast(&s->idle);
-    do {
-        DL_FOREACH(r->proxies, p)
-            if (!p->gone && !p->closed)
-                break;
-        while (p && p->busy) /* the other thread's callback comes first */
-            pthread_cond_wait(&s->idle, &s->lock), p = NULL;
-        if (p)
-            call(p, NULL, 0);
-        DL_FOREACH(r->proxies, p)
-            if (!p->gone && !p->closed)
-                break;
-    } while (p);
+    if (r->destroying) {
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    r->refs++;
+    while ((p = any_proxy(r))) {
+        if (p->calling) /* the other thread's callback comes first */
+            pthread_cond_wait(&s->idle, &s->lock);
+        else
+            call(p, GONE, NULL, 0);
+    }
     pthread_mutex_unlock(&s->lock);
+    release(r);
 }
 
 /* ---- The thread that receives ---- */
 
+static void set_awake(struct fbr_remote *r, bool awake)
+{
+    pthread_mutex_lock(&r->share->lock);
+    r->awake = awake;
+    while (!awake && r->later) {
+        struct fbr_proxy *p = r->later;
+
+        drop_later(p);
+        if (!p->calling) /* else it is told of its end */
+            call(p, TICK, NULL, 0);
+    }
+    pthread_mutex_unlock(&r->share->lock);
+}
+
+/* Sends what is left over, as far as there is room. */
+static int tend(struct fbr_remote *r)
+{
+    int rc;
+
+    __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST); /* who posts from here on wakes us if there is no room */
+    rc = fbr_uplink_tend(r->up);
+    __atomic_store_n(&r->watching, rc == 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&r->share->lock);
+    if (r->waiting && fbr_uplink_queued(r->up) < QUEUED_MAX)
+        pthread_cond_broadcast(&r->share->idle);
+    pthread_mutex_unlock(&r->share->lock);
+    return rc < 0 ? rc : 0;
+}
+
+/* Takes what has come. The owner is told at once that we have it, unless somebody will tell it soon. */
+static int take_in(struct fbr_remote *r)
+{
+    int rc = 0, got;
+
+    set_awake(r, true);
+    do {
+        r->hurry = false;
+        got = fbr_uplink_recv(r->up, on_record, r);
+        if (got > 0 && r->hurry)
+            rc = tend(r);
+    } while (got > 0 && rc == 0);
+    return got < 0 ? got : rc;
+}
+
 static void *receive(void *arg)
 {
+    static const struct timespec soon = {.tv_nsec = LATER_NS};
     struct fbr_remote *r = arg;
-    struct pollfd p[2] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN}, {.fd = r->wake, .events = POLLIN}};
+    struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
+                          {.fd = r->wake, .events = POLLIN},
+                          {.events = POLLIN}};
+    bool awake = false;
     int rc = 0;
 
     pthread_setname_np(pthread_self(), "fbr-remote");
-    while (rc >= 0 && !p[1].revents) {
-        while ((rc = fbr_uplink_recv(r->up, on_record, r)) > 0)
+    while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST)) {
+        uint64_t count;
+        int n;
+
+        p[2].fd = r->watching ? fbr_uplink_room_fd(r->up) : -1;
+        n = ppoll(p, 3, awake ? &soon : NULL, NULL);
+        if (n < 0)
             continue;
-        if (rc == 0 && poll(p, 2, -1) < 0 && errno != EINTR)
-            rc = -errno;
+        if (n > 0 && p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
+            fbr_debug("remote: wake: %m");
+        if (n == 0)
+            set_awake(r, false);
+        if (n == 0 || p[1].revents || p[2].revents)
+            rc = tend(r);
+        awake = awake && n > 0;
+        if (rc == 0 && n > 0 && p[0].revents) {
+            rc = take_in(r);
+            awake = true;
+        }
     }
-    if (rc < 0) {
-        fbr_info("the data link to %s broke: %s", r->url, fbr_strerror(rc));
-        die(r);
-    }
+    if (rc < 0)
+        break_off(r, rc);
     return NULL;
 }
 
@@ -153,7 +290,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (r->alg)
         rc = fbr_rt_keys(conn, r->link, r->alg, &r->keys);
     pthread_mutex_lock(&r->share->lock);
-    if (!fbr_cur_ok(body) || rc < 0) {
+    if (r->state != R_CALLING) { /* told twice */
+    } else if (!fbr_cur_ok(body) || rc < 0) {
         r->state = R_DEAD;
         fbr_fail(&r->err, -EPROTO, "%s: its welcome cannot be read", r->url);
     } else {
@@ -171,7 +309,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     r->conn = NULL;
     pthread_mutex_lock(&r->share->lock);
     if (!r->err.code)
-        fbr_fail(&r->err, why == -EPIPE || why == -ENOENT || why == -ECONNREFUSED ? -EPIPE : why,
+        fbr_fail(&r->err, why == -ENOENT || why == -ECONNREFUSED || why == -ECONNRESET ? -EPIPE : why,
                  "the process that owns the object is gone, or cannot be reached (%s: %s)", r->url, text);
     pthread_mutex_unlock(&r->share->lock);
     die(r);
@@ -201,6 +339,27 @@ static int hang_up(void *arg)
     return 0;
 }
 
+static void hang_up_held(void *arg)
+{
+    hang_up(arg);
+    release(arg);
+}
+
+/* The data link broke. The control connection goes with it, so that the owner knows, too. The remote's thread. */
+static void break_off(struct fbr_remote *r, int why)
+{
+    bool held;
+
+    fbr_info("the data link to %s broke: %s", r->url, fbr_strerror(why));
+    die(r);
+    pthread_mutex_lock(&r->share->lock);
+    held = !r->destroying;
+    r->refs += held;
+    pthread_mutex_unlock(&r->share->lock);
+    if (held && fbr_loop_post(r->share->rt->loop, hang_up_held, r) < 0)
+        release(r);
+}
+
 static int start_thread(struct fbr_remote *r)
 {
     sigset_t all, old;
@@ -217,16 +376,22 @@ static int start_thread(struct fbr_remote *r)
     return rc;
 }
 
+static void stop_thread(struct fbr_remote *r)
+{
+    if (!r->has_thread)
+        return;
+    __atomic_store_n(&r->stop, true, __ATOMIC_SEQ_CST);
+    wake(r);
+    pthread_join(r->thread, NULL);
+    r->has_thread = false;
+}
+
+/* Not on the remote's own thread. Once it was cut off there may be no loop any more. */
 static void destroy(struct fbr_remote *r)
 {
-    uint64_t one = 1;
-
-    fbr_loop_call(r->share->rt->loop, hang_up, r);
-    if (r->has_thread) {
-        if (write(r->wake, &one, sizeof(one)) < 0)
-            fbr_debug("remote: wake: %m");
-        pthread_join(r->thread, NULL);
-    }
+    if (!r->cut)
+        fbr_loop_call(r->share->rt->loop, hang_up, r);
+    stop_thread(r);
     fbr_uplink_close(r->up);
     if (r->wake >= 0)
         close(r->wake);
@@ -235,11 +400,37 @@ static void destroy(struct fbr_remote *r)
     free(r);
 }
 
+static void destroy_later(void *arg)
+{
+    destroy(arg);
+}
+
+static void release(struct fbr_remote *r)
+{
+    struct fbr_share *s = r->share;
+    bool last;
+
+    pthread_mutex_lock(&s->lock);
+    last = --r->refs == 0;
+    if (last) {
+        r->destroying = true;
+        DL_DELETE(s->remotes, r);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!last)
+        return;
+    if (r->has_thread && pthread_equal(r->thread, pthread_self()))
+        fbr_loop_post(s->rt->loop, destroy_later, r); /* when memory is short it stays */
+    else
+        destroy(r);
+}
+
 /* Brings a new remote to life. Nobody else touches it while its state is below R_OPEN. */
 static int bring_up(struct fbr_remote *r)
 {
     struct fbr_share *s = r->share;
     uint64_t deadline = fbr_now_ms() + CONNECT_MS;
+    struct fbr_error err = {0, ""};
     int rc = fbr_loop_call(s->rt->loop, dial, r);
 
     pthread_mutex_lock(&s->lock);
@@ -250,16 +441,19 @@ static int bring_up(struct fbr_remote *r)
     pthread_mutex_unlock(&s->lock);
     if (rc == 0)
         rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
-                             fbr_config_size(s->rt->config, "max_message"), &r->err);
-    if (rc == 0)
+                             fbr_config_size(s->rt->config, "max_message"), &err);
+    if (rc == 0) {
+        fbr_uplink_never_wait(r->up);
         rc = start_thread(r);
+    }
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0 && !r->err.code && err.code)
+        r->err = err;
     if (rc < 0 && !r->err.code)
         fbr_fail(&r->err, rc, "cannot reach the owner of the object (%s): %s", r->url, fbr_strerror(rc));
-    pthread_mutex_lock(&s->lock);
-    if (rc < 0)
-        r->state = R_DEAD;
-    else if (r->state == R_WELCOME)
-        r->state = R_OPEN;
+    if (rc == 0 && r->state == R_DEAD)
+        rc = -EPIPE;
+    r->state = rc < 0 ? R_DEAD : R_OPEN;
     pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);
     return rc;
@@ -274,58 +468,63 @@ static struct fbr_remote *new_remote(struct fbr_share *s, const struct fbr_addre
     r->share = s;
     r->owner = a->owner;
     r->wake = -1;
+    r->refs = 1;
     memcpy(r->url, a->url, sizeof(r->url));
     memcpy(r->key, a->key, sizeof(r->key));
     return r;
 }
 
-static void release(struct fbr_remote *r)
+/* Under share's lock: a connection that this address would open, too. */
+static struct fbr_remote *find_remote(struct fbr_share *s, const struct fbr_address *a)
 {
-    struct fbr_share *s = r->share;
-    bool last;
+    struct fbr_remote *r;
 
-    pthread_mutex_lock(&s->lock);
-    last = --r->refs == 0;
-    if (last)
-        DL_DELETE(s->remotes, r);
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        destroy(r);
+    DL_FOREACH(s->remotes, r)
+        if (r->owner == a->owner && r->state != R_DEAD && memcmp(r->key, a->key, sizeof(r->key)) == 0 &&
+            strcmp(r->url, a->url) == 0)
+            break;
+    return r;
+}
+
+static int keep_why(struct fbr_remote *r, int rc)
+{
+    struct fbr_error err;
+
+    pthread_mutex_lock(&r->share->lock);
+    err = r->err;
+    pthread_mutex_unlock(&r->share->lock);
+    return err.code ? fbr_keep_error(&err) : fbr_keep(rc, "the process that owns the object is gone");
 }
 
 /* The live connection to that owner, or a new one that others wait for. */
 static int get_remote(struct fbr_share *s, const struct fbr_address *a, struct fbr_remote **out)
 {
     struct fbr_remote *r;
+    bool mine = false;
     int rc = 0;
 
     pthread_mutex_lock(&s->lock);
-    DL_FOREACH(s->remotes, r)
-        if (r->owner == a->owner && r->state != R_DEAD)
-            break;
+    if (s->ended) {
+        pthread_mutex_unlock(&s->lock);
+        return fbr_keep(-ESHUTDOWN, "fiber_fini() was called already");
+    }
+    r = find_remote(s, a);
     if (r) {
         r->refs++;
         while (r->state == R_CALLING || r->state == R_WELCOME)
-            fbr_cond_wait(&s->idle, &s->lock, UINT64_MAX); /* whoever brings it up has a limit */
-        if (r->state == R_DEAD)
-            rc = -EPIPE;
-        pthread_mutex_unlock(&s->lock);
-    } else {
-        r = new_remote(s, a);
-        if (r) {
-            r->refs = 1;
-            DL_APPEND(s->remotes, r);
-        }
-        pthread_mutex_unlock(&s->lock);
-        if (!r)
-            return fbr_keep(-ENOMEM, "share: out of memory");
-        rc = bring_up(r);
+            pthread_cond_wait(&s->idle, &s->lock); /* whoever brings it up has a limit */
+        rc = r->state == R_DEAD ? -EPIPE : 0;
+    } else if ((r = new_remote(s, a))) {
+        mine = true;
+        DL_APPEND(s->remotes, r);
     }
+    pthread_mutex_unlock(&s->lock);
+    if (!r)
+        return fbr_keep(-ENOMEM, "share: out of memory");
+    if (mine)
+        rc = bring_up(r);
     if (rc < 0) {
-        if (r->err.code)
-            fbr_keep_error(&r->err);
-        else
-            fbr_keep(rc, "the process that owns the object is gone");
+        rc = keep_why(r, rc);
         release(r);
         return rc;
     }
@@ -341,10 +540,11 @@ int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a, const st
     struct fbr_share *s = fbr_share();
     struct fbr_proxy *p;
     struct fbr_remote *r = NULL;
+    bool dead;
     int rc;
 
     if (!s)
-        return -EPERM;
+        return fbr_kept();
     rc = get_remote(s, a, &r);
     if (rc < 0)
         return rc;
@@ -358,27 +558,97 @@ int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a, const st
     p->ops = ops;
     p->user = user;
     pthread_mutex_lock(&s->lock);
-    p->gone = r->state == R_DEAD; /* it died just now: sends will say so */
-    DL_APPEND(r->proxies, p);
+    dead = r->state == R_DEAD; /* it died just now */
+    if (!dead)
+        DL_APPEND(r->buckets[p->object % BUCKETS], p);
     pthread_mutex_unlock(&s->lock);
+    if (dead) {
+        rc = keep_why(r, -EPIPE);
+        release(r);
+        free(p);
+        return rc;
+    }
     *out = p;
     return 0;
 }
 
-int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms)
+/* Share's lock is not held. */
+static bool is_dead(struct fbr_proxy *p)
+{
+    struct fbr_share *s = p->remote->share;
+    bool dead;
+
+    pthread_mutex_lock(&s->lock);
+    dead = p->gone || p->remote->state == R_DEAD;
+    pthread_mutex_unlock(&s->lock);
+    return dead;
+}
+
+int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more)
 {
     struct iovec all[8] = {{&p->object, sizeof(p->object)}};
-    bool dead;
+    struct fbr_remote *r = p->remote;
+    int rc;
 
     if (n > 7)
         return -EINVAL;
-    pthread_mutex_lock(&p->remote->share->lock);
-    dead = p->gone || p->remote->state == R_DEAD;
-    pthread_mutex_unlock(&p->remote->share->lock);
-    if (dead)
+    if (is_dead(p))
         return -EPIPE;
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
-    return fbr_uplink_send(p->remote->up, all, n + 1, timeout_ms);
+    rc = fbr_uplink_post(r->up, all, n + 1, more);
+    if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
+        wake(r); /* to send the rest, or to find the link broken */
+    return rc < 0 ? -EPIPE : 0;
+}
+
+int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms)
+{
+    struct fbr_remote *r = p->remote;
+    struct fbr_share *s = r->share;
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    if (!pthread_equal(r->thread, pthread_self()) && fbr_uplink_queued(r->up) >= QUEUED_MAX) {
+        pthread_mutex_lock(&s->lock);
+        r->waiting++;
+        while (rc == 0 && r->state != R_DEAD && !p->gone && fbr_uplink_queued(r->up) >= QUEUED_MAX)
+            rc = fbr_cond_wait(&s->idle, &s->lock, deadline);
+        r->waiting--;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return rc < 0 ? -EAGAIN : fbr_proxy_post(p, iov, n, false);
+}
+
+bool fbr_proxy_later(struct fbr_proxy *p)
+{
+    struct fbr_remote *r = p->remote;
+    bool later;
+
+    pthread_mutex_lock(&r->share->lock);
+    later = r->awake && !p->gone;
+    if (later && !p->later) {
+        p->later = true;
+        DL_APPEND2(r->later, p, later_prev, later_next);
+    }
+    pthread_mutex_unlock(&r->share->lock);
+    return later;
+}
+
+void fbr_proxy_calm(struct fbr_proxy *p)
+{
+    p->remote->calm = true;
+}
+
+bool fbr_proxy_owes(struct fbr_proxy *p)
+{
+    return fbr_uplink_owes(p->remote->up);
+}
+
+int fbr_proxy_exit_ms(struct fbr_proxy *p)
+{
+    uint64_t now = fbr_now_ms(), by = p->remote->share->exit_by_ms;
+
+    return by > now ? (int)(by - now) : 0;
 }
 
 void fbr_proxy_close(struct fbr_proxy *p)
@@ -392,10 +662,12 @@ void fbr_proxy_close(struct fbr_proxy *p)
     r = p->remote;
     s = r->share;
     pthread_mutex_lock(&s->lock);
-    within = p->busy && pthread_equal(p->caller, pthread_self());
-    while (p->busy && !within)
+    within = p->calling && pthread_equal(p->caller, pthread_self());
+    while ((p->calling && !within) || p->flushing)
         pthread_cond_wait(&s->idle, &s->lock);
-    DL_DELETE(r->proxies, p);
+    if (!p->gone)
+        DL_DELETE(r->buckets[p->object % BUCKETS], p);
+    drop_later(p);
     p->closed = within;
     pthread_mutex_unlock(&s->lock);
     if (!within)
@@ -403,23 +675,59 @@ void fbr_proxy_close(struct fbr_proxy *p)
     release(r);
 }
 
-/* At the end of the process: what is still open is cut off, not freed; its handles may still be closed. */
+/* ---- The end of the process ---- */
+
+/* Under share's lock: a proxy of that bucket that may have something to send. */
+static struct fbr_proxy *unflushed(struct fbr_remote *r, int bucket)
+{
+    struct fbr_proxy *p;
+
+    DL_FOREACH(r->buckets[bucket], p)
+        if (p->ops->flush && !p->flushed)
+            break;
+    return p;
+}
+
+/* Under share's lock. */
+static void flush_all(struct fbr_remote *r)
+{
+    struct fbr_share *s = r->share;
+    struct fbr_proxy *p;
+
+    for (int i = 0; i < BUCKETS; i++)
+        while (r->state == R_OPEN && (p = unflushed(r, i))) {
+            p->flushing = p->flushed = true;
+            pthread_mutex_unlock(&s->lock);
+            p->ops->flush(p->user);
+            pthread_mutex_lock(&s->lock);
+            p->flushing = false;
+            pthread_cond_broadcast(&s->idle);
+        }
+}
+
+/* What is still open is cut off, not freed; its handles may still be closed. */
 void fbr_remote_close_all(struct fbr_share *s)
 {
     struct fbr_remote *r;
-    struct fbr_proxy *p;
 
-    DL_FOREACH(s->remotes, r)
-        DL_FOREACH(r->proxies, p)
-            if (p->ops->flush && r->state == R_OPEN)
-                p->ops->flush(p->user);
-    DL_FOREACH(s->remotes, r) {
-        uint64_t one = 1;
-
+    pthread_mutex_lock(&s->lock);
+    s->exit_by_ms = fbr_now_ms() + 1000;
+    for (;;) {
+        DL_FOREACH(s->remotes, r)
+            if (!r->cut)
+                break;
+        if (!r)
+            break;
+        r->refs++;
+        flush_all(r);
+        r->cut = true;
+        pthread_mutex_unlock(&s->lock);
         fbr_loop_call(s->rt->loop, hang_up, r);
-        if (r->has_thread && write(r->wake, &one, sizeof(one)) == sizeof(one))
-            pthread_join(r->thread, NULL);
-        r->has_thread = false;
+        stop_thread(r);
         die(r);
+        release(r);
+        pthread_mutex_lock(&s->lock);
     }
+    s->ended = true;
+    pthread_mutex_unlock(&s->lock);
 }

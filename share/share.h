@@ -54,9 +54,14 @@ int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer); /* bytes on their way to that peer, of all objects */
 /* No callback runs or comes after it. Users of the object are told that it is gone. Not from a callback. NULL is fine. */
 void fbr_object_close(struct fbr_object *o);
+/* The same from anywhere, also from a callback: `done` is called once no callback runs, by this call or by the one that
+ * ends last. */
+void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 
-/* An object of this process by an address of it, when it lives here: its user; NULL otherwise. */
+/* An object of this process by an address of it, when it lives here: its user; NULL otherwise. `hold` (may be NULL) is
+ * called for it while it cannot go, and may not lock anything. */
 void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
+void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *user));
 
 /* ---- User's side (remote.c) ---- */
 
@@ -65,8 +70,10 @@ struct fbr_proxy_ops {
     void (*on_record)(void *user, const void *record, size_t len);
     /* The object or its process is gone; once, the last call. The remote's or the loop thread. */
     void (*on_gone)(void *user);
-    /* The process ends: what it wrote may be sent now. May be NULL. Its exiting thread. */
+    /* The process ends: what it wrote may be sent now, within fbr_proxy_exit_ms(). May be NULL. Its exiting thread. */
     void (*flush)(void *user);
+    /* The time of fbr_proxy_later() has come. May be NULL. The remote's thread. */
+    void (*tick)(void *user);
 };
 
 struct fbr_proxy;
@@ -74,8 +81,20 @@ struct fbr_proxy;
 /* Connects (waits, at most 30 s) to the process of the address, or joins the connection that there is. 0, or kept. */
 int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a, const struct fbr_proxy_ops *ops,
                    void *user);
-/* Sends a record to the object; any thread. Waits while the owner does not read, at most timeout_ms. -EPIPE: gone. */
+/* Sends a record to the object; any thread. Waits while too much is queued for an owner that does not read, at most
+ * timeout_ms: -EAGAIN, and the record was not sent; never on the remote's own thread. -EPIPE: gone. */
 int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
+/* The same without ever waiting; the caller bounds what it sends. `more`: another record follows at once. */
+int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
+/* The user has something to say that can wait for the next thing to say: ops->tick comes within about 0.2 ms. False: it
+ * does not, say it now. (Just after something came the remote's thread will be awake; it is not woken for this.) */
+bool fbr_proxy_later(struct fbr_proxy *p);
+/* From on_record: this record wakes somebody who will soon send something to this owner, or wait for it; and nothing else
+ * is expected. The owner may be told a little later, along with that, that it can send its next message. */
+void fbr_proxy_calm(struct fbr_proxy *p);
+/* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
+bool fbr_proxy_owes(struct fbr_proxy *p);
+int fbr_proxy_exit_ms(struct fbr_proxy *p); /* for ops->flush: milliseconds that are left */
 /* No callback runs or comes after it, unless called from one. NULL is fine. */
 void fbr_proxy_close(struct fbr_proxy *p);
 

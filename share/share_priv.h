@@ -1,4 +1,4 @@
-/* share_priv.h - what peer.c, remote.c and rpc.c keep for a process.
+/* share_priv.h - what peer.c, remote.c, guest.c and rpc.c keep for a process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_PRIV_H
@@ -6,6 +6,7 @@
 
 #include "share/share.h"
 
+struct fbr_guest;
 struct fbr_object;
 struct fbr_remote;
 struct fbr_rpc;
@@ -20,8 +21,11 @@ struct fbr_share {
     struct peer *peers;
     uint64_t next_peer;
     struct fbr_remote *remotes;
+    struct fbr_guest *guests;
     struct fbr_rpc *rpcs;
     uint64_t next_call;   /* of an rpc */
+    bool ended;           /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone */
+    uint64_t exit_by_ms;  /* until when what was written may still be sent then */
 };
 
 /* The process's, opened when first asked for; NULL: kept. */

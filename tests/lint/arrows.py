@@ -30,7 +30,7 @@ FOREIGN = {
     "curl/*": ["backends/http.c"],
     "pmix*": ["mpi_bridge/pmix*.c"],
     "jansson.h": ["backends/json.c"],
-    "openssl/*": ["runtime/auth.c", "runtime/seal.c", "runtime/tls.c"],
+    "openssl/*": ["runtime/crypto.c", "runtime/seal.c", "runtime/tls.c"],
     "ini.h": ["runtime/config.c"],
     "uv.h": ["runtime/*", "backends/*"],
 }

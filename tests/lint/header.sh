@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 set -uo pipefail
-cd "${FIBER_SOURCE_DIR:?}" || exit 2
+cd "${TEST_SOURCE_DIR:?}" || exit 2
 
 strict=(-Wall -Wextra -Werror -pedantic -fsyntax-only)
 bad=0

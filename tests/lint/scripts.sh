@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
-cd "${FIBER_SOURCE_DIR:?}"
+cd "${TEST_SOURCE_DIR:?}"
 
 if ! command -v shellcheck >/dev/null; then
     echo "shellcheck is missing"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
-shared=${FIBER_BINARY_DIR:?}/libfiber.so
-static=$FIBER_BINARY_DIR/libfiber.a
-header=${FIBER_SOURCE_DIR:?}/include/fiber.h
+shared=${TEST_BINARY_DIR:?}/libfiber.so
+static=$TEST_BINARY_DIR/libfiber.a
+header=${TEST_SOURCE_DIR:?}/include/fiber.h
 bad=0
 
 complain() { # complain <names> <what is wrong with them>

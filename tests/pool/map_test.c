@@ -509,5 +509,5 @@ int main(int argc, char **argv)
     };
 
     assert_ok(fiber_init(&argc, &argv));
-    return run_pool_tests(tests, sizeof(tests) / sizeof(tests[0]), "maps");
+    return run_pool_tests(tests, "maps");
 }

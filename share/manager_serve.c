@@ -1,0 +1,208 @@
+/* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them one at a time.
+ *
+ * The queue has no bound of its own: each calling process waits when too much of it is there (rpc.c). Calls of a process
+ * that has gone are run all the same, as those that it made just before.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "runtime/fnref.h"
+#include "runtime/reply.h"
+#include "share/keeper.h"
+#include "share/manager.h"
+
+#define KEEP_BYTES (1u << 20) /* of an answer's memory, for the next one */
+
+struct request {
+    struct request *next, *prev;
+    uint64_t peer, call;
+    size_t len;
+    uint8_t bytes[] __attribute__((aligned(8)));
+};
+
+struct manager {
+    struct fbr_service service;
+    struct fiber_class cls;
+    void *state;
+    struct fbr_buf out; /* main thread */
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    struct request *requests;
+    bool closing;
+};
+
+/* ---- Calls come in ---- */
+
+static void refuse(struct manager *m, uint64_t peer, uint64_t call, int code, const char *text)
+{
+    fbr_service_answer(&m->service, peer, call, code, text, strlen(text));
+}
+
+static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len)
+{
+    struct manager *m = user;
+    struct request *r = malloc(sizeof(*r) + len);
+    bool closing;
+
+    if (!r) {
+        refuse(m, peer, call, -ENOMEM, "the manager has no memory for this call");
+        return;
+    }
+    *r = (struct request){.peer = peer, .call = call, .len = len};
+    memcpy(r->bytes, bytes, len);
+    pthread_mutex_lock(&m->lock);
+    closing = m->closing;
+    if (!closing) {
+        DL_APPEND(m->requests, r);
+        pthread_cond_signal(&m->changed);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (closing) {
+        refuse(m, peer, call, -EPIPE, "the manager was closed");
+        free(r);
+    }
+}
+
+static const struct fbr_service_ops service_ops = {.on_call = on_call};
+
+static void on_close(void *user)
+{
+    struct manager *m = user;
+
+    pthread_mutex_lock(&m->lock);
+    m->closing = true;
+    pthread_cond_signal(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- The main thread ---- */
+
+static struct request *next_request(struct manager *m)
+{
+    struct request *r;
+
+    pthread_mutex_lock(&m->lock);
+    while (!m->requests && !m->closing)
+        fbr_cond_wait(&m->changed, &m->lock, UINT64_MAX);
+    r = m->closing ? NULL : m->requests;
+    if (r)
+        DL_DELETE(m->requests, r);
+    pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
+static void run(struct manager *m, const struct request *r)
+{
+    struct fbr_cur c = fbr_cur(r->bytes, r->len);
+    size_t n = fbr_get_u32(&c);
+    const char *method;
+    struct fiber_reply reply;
+    int code;
+
+    fbr_get_u32(&c);
+    method = fbr_get(&c, n);
+    fbr_get(&c, (8 - n % 8) % 8);
+    if (!fbr_cur_ok(&c) || n == 0 || strnlen(method, n) != n - 1) {
+        refuse(m, r->peer, r->call, -EBADMSG, "the call cannot be read");
+        return;
+    }
+    fbr_buf_clear(&m->out);
+    fbr_reply_init(&reply, &m->out, NULL);
+    code = m->cls.call(m->state, method, c.at, fbr_cur_left(&c), &reply);
+    code = fbr_reply_end(&reply, code);
+    fbr_service_answer(&m->service, r->peer, r->call, code, m->out.data, m->out.len);
+    if (m->out.cap > KEEP_BYTES)
+        fbr_buf_fini(&m->out);
+}
+
+/* Nobody elsewhere waits for these: the service is closed. */
+static void refuse_rest(struct manager *m)
+{
+    while (m->requests) {
+        struct request *r = m->requests;
+
+        DL_DELETE(m->requests, r);
+        if (r->peer == FBR_RPC_SELF)
+            refuse(m, r->peer, r->call, -EPIPE, "the manager was closed");
+        free(r);
+    }
+}
+
+static void resolve(struct fbr_cur *c, void (**fn)(void))
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_fnref ref;
+
+    fbr_fnref_get(c, &ref);
+    if (fbr_cur_ok(c) && fbr_fnref_resolve(&ref, fn, &err) < 0)
+        fbr_keeper_exit(1, err.text);
+}
+
+/* Makes the state. The argument is copied to where it is aligned. */
+static void open_state(struct manager *m, struct fbr_cur *c)
+{
+    size_t len = fbr_get_u64(c);
+    const void *arg = fbr_get(c, len);
+    struct fbr_error err = {0, ""};
+    void *copy;
+    int rc;
+
+    if (!fbr_cur_ok(c))
+        fbr_keeper_exit(1, "this process was not started to be a manager");
+    if (!m->cls.open)
+        return;
+    copy = malloc(len + 1);
+    if (!copy)
+        fbr_keeper_exit(1, "out of memory");
+    if (len)
+        memcpy(copy, arg, len);
+    rc = m->cls.open(&m->state, copy, len);
+    free(copy);
+    if (rc != 0) {
+        fbr_fail(&err, rc, "its class did not open: open returned %d", rc);
+        fbr_keeper_exit(1, err.text);
+    }
+}
+
+static void read_class(struct manager *m, const void *arg, size_t len)
+{
+    struct fbr_cur c = fbr_cur(arg, len);
+    uint32_t magic = fbr_get_u32(&c);
+    unsigned functions = fbr_get_u8(&c);
+
+    if (magic != FBR_MANAGER_MAGIC)
+        fbr_keeper_exit(1, "this process was not started to be a manager");
+    resolve(&c, (void (**)(void))&m->cls.call);
+    if (functions & FBR_MANAGER_OPEN)
+        resolve(&c, (void (**)(void))&m->cls.open);
+    if (functions & FBR_MANAGER_CLOSE)
+        resolve(&c, (void (**)(void))&m->cls.close);
+    open_state(m, &c);
+}
+
+int fbr_manager_main(const void *arg, size_t len)
+{
+    struct manager m = {.service = {.ops = &service_ops, .user = &m, .server = pthread_self(), .has_server = true}};
+    struct request *r;
+
+    pthread_mutex_init(&m.lock, NULL);
+    fbr_cond_init(&m.changed);
+    fbr_buf_init(&m.out);
+    read_class(&m, arg, len);
+    if (fbr_service_open(&m.service) < 0 || fbr_keeper_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
+        fbr_keeper_exit(1, fiber_last_error());
+    while ((r = next_request(&m))) {
+        run(&m, r);
+        free(r);
+    }
+    fbr_service_close(&m.service);
+    refuse_rest(&m);
+    if (m.cls.close)
+        m.cls.close(m.state);
+    fbr_buf_fini(&m.out);
+    fbr_keeper_exit(0, "");
+}

@@ -1,0 +1,38 @@
+# man_test.sh - every function of fiber.h has a man page, which names it; groff and mandoc take them without a warning.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+header=${TEST_SOURCE_DIR:?}/include/fiber.h
+cd "${TEST_BINARY_DIR:?}/docs/man" 2>/dev/null || {
+    echo "the man pages are not built: python3 was missing"
+    exit 77
+}
+bad=0
+
+complain() { # complain <text>...
+    echo "$*"
+    bad=1
+}
+
+check_function() { # check_function <name>: its page, through the link, names it and its call
+    local page=man3/$1.3
+    [ -f "$page" ] || return 1
+    ! grep -q '^\.so ' "$page" || page=$(sed -n 's/^\.so //p' "$page")
+    [ -f "$page" ] && sed -n 4p "$page" | grep -qw "$1" && grep -q "^\\\\fB.*\b$1(" "$page"
+}
+
+functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]+\(' | grep -oE 'fiber_\w+' | sort -u)
+[ -n "$functions" ] || complain "fiber.h declares no function"
+for function in $functions; do
+    check_function "$function" || complain "$function: has no man page that names it"
+done
+for page in man3/*.3 man7/*.7; do
+    said=
+    ! command -v groff >/dev/null || said=$(groff -man -Tutf8 -ww -z "$page" 2>&1)
+    if [ -z "$said" ] && command -v mandoc >/dev/null && ! grep -q '^\.so ' "$page"; then
+        said=$(mandoc -Tlint -W warning "$page") || true
+    fi
+    [ -z "$said" ] || complain "$page: $said"
+done
+exit $bad

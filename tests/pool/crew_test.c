@@ -1,0 +1,407 @@
+/* crew_test.c - the workers of a pool: how they start, how many there are, what replaces them, their figures.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pool/tasks.h"
+
+/* ---- Initializers ---- */
+
+static void test_the_initializer_runs_once_in_each_worker(void **state)
+{
+    struct fiber_pool *pool = open_pool(3);
+    int64_t in[500] = {0}, out[500];
+
+    (void)state;
+    meet(pool, 3);
+    assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 500, NULL));
+    assert_int_equal(atomic_load(&board->inits), 3);
+    fiber_pool_close(pool);
+}
+
+static int refuse(const void *arg, size_t len)
+{
+    fprintf(stderr, "the data set is missing\n");
+    return len == 1 && *(const char *)arg == 'x' ? 42 : 1;
+}
+
+static void test_a_failing_initializer_breaks_the_pool_and_says_why(void **state)
+{
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 2, .max = 2, .init = refuse, .init_arg = "x", .init_len = 1});
+    struct fiber_result *before = apply_later(pool, square, 1, NULL);
+    double from = now_s();
+    int64_t n = 1;
+
+    (void)state;
+    assert_ok(fiber_result_wait(before, 60000));
+    assert_true(now_s() - from < 20);
+    assert_int_equal(error_of(before, 0, "initializer returned 42"), -ECHILD);
+    assert_int_equal(error_of(before, 0, "the data set is missing"), -ECHILD);
+    fiber_result_close(before);
+    assert_int_equal(fiber_pool_apply(pool, square, &n, 8, NULL), -ECHILD);
+    assert_contains(fiber_last_error(), "initializer returned 42");
+    fiber_pool_close(pool);
+}
+
+static int fail_twice(const void *arg, size_t len)
+{
+    int rc = board_init(arg, len);
+
+    return rc < 0 || atomic_load(&board->inits) > 2 ? rc : 1;
+}
+
+static void test_a_worker_that_does_not_start_is_tried_again(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
+        .min = 1, .max = 1, .init = fail_twice, .init_arg = board_path, .init_len = strlen(board_path) + 1});
+    int64_t n = 1;
+
+    (void)state;
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
+    assert_int_equal(atomic_load(&board->inits), 3);
+    fiber_pool_close(pool);
+}
+
+/* ---- Replacement ---- */
+
+static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .tasks_per_child = 7});
+    int64_t in[70] = {0}, pids[70];
+
+    (void)state;
+    assert_ok(fiber_pool_map(pool, tell_pid, in, 8, pids, 8, 70, NULL));
+    for (int i = 0; i < 70; i++) {
+        int tasks = 0;
+
+        for (int k = 0; k < 70; k++)
+            tasks += pids[k] == pids[i];
+        assert_true(tasks <= 7);
+    }
+    assert_int_equal(stats_of(pool).deaths, 0);
+    fiber_pool_close(pool);
+}
+
+static void test_a_killed_worker_is_replaced_and_its_task_runs_again(void **state)
+{
+    struct fiber_pool *pool = open_pool(2);
+    struct fiber_result *r;
+    struct fiber_worker_stats w[2];
+    int64_t pids[2];
+    double from;
+
+    (void)state;
+    meet(pool, 2);
+    assert_int_equal(fiber_pool_worker_stats(pool, w, 2), 2);
+    for (int i = 0; i < 2; i++)
+        pids[i] = w[i].pid;
+    r = apply_later(pool, wait_at_gate, 7, NULL);
+    assert_int_equal(wait_for(&board->arrived, 3), 0);
+    from = now_s();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kill((pid_t)pids[i], SIGKILL), 0);
+    assert_int_equal(wait_for(&board->arrived, 4), 0); /* somebody else has it */
+    assert_true(now_s() - from < (SANITIZED ? 20 : 5));
+    open_gate();
+    assert_ok(fiber_result_wait(r, 60000));
+    assert_int_equal(number_of(r, 0), 49);
+    fiber_result_close(r);
+    meet(pool, 2);
+    assert_int_equal(stats_of(pool).deaths, 2);
+    assert_int_equal(stats_of(pool).restarts, 2);
+    fiber_pool_close(pool);
+}
+
+/* ---- How many ---- */
+
+static void test_resizing_while_a_map_runs_loses_nothing(void **state)
+{
+    static const int sizes[] = {4, 1, 3, 6, 2, 1, 5};
+    struct fiber_pool *pool = open_pool(1);
+    size_t n = SANITIZED ? 1000 : 4000;
+    int64_t *in = calloc(n, sizeof(*in)), *out = calloc(n, sizeof(*out));
+    struct fiber_result *r;
+
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        in[i] = (int64_t)i;
+    assert_ok(fiber_pool_map_array(pool, nap_1ms, in, 8, out, 8, n, NULL, &r));
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+        size_t until = fiber_result_done(r) + n / 20;
+
+        assert_ok(fiber_pool_resize(pool, sizes[k]));
+        assert_int_equal(stats_of(pool).target, sizes[k]);
+        assert_ok(fiber_result_wait_task(r, until < n ? until : n - 1, 60000));
+    }
+    assert_ok(fiber_result_wait(r, 60000));
+    for (size_t i = 0; i < n; i++)
+        if (out[i] != (int64_t)(i * i))
+            fail_msg("result %zu is %lld", i, (long long)out[i]);
+    fiber_result_close(r);
+    free(in);
+    free(out);
+    meet(pool, 5);
+    assert_int_equal(stats_of(pool).deaths, 0);
+    assert_int_equal(stats_of(pool).requeued, 0);
+    assert_ok(fiber_pool_resize(pool, 1));
+    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    assert_int_equal(fiber_pool_resize(pool, 0), -EINVAL);
+    assert_int_equal(fiber_pool_autoscale(pool, 3, 2), -EINVAL);
+    fiber_pool_close(pool);
+}
+
+static void test_a_drained_worker_finishes_its_task(void **state)
+{
+    struct fiber_pool *pool = open_pool(3);
+    int64_t in[3] = {1, 2, 3}, out[3];
+    struct fiber_result *r;
+
+    (void)state;
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 3, NULL, &r));
+    assert_int_equal(wait_for(&board->arrived, 3), 0);
+    assert_ok(fiber_pool_resize(pool, 1));
+    open_gate();
+    assert_ok(fiber_result_wait(r, 60000));
+    assert_int_equal(fiber_result_error(r, NULL), 0);
+    assert_int_equal(atomic_load(&board->arrived), 3); /* none ran twice */
+    fiber_result_close(r);
+    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    fiber_pool_close(pool);
+}
+
+static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 4, .idle_ms = 100});
+    int64_t n = 3;
+
+    (void)state;
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
+    assert_int_equal(stats_of(pool).target, 1);
+    meet(pool, 4);
+    assert_within(30, stats_of(pool).target == 1 && fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    meet(pool, 3);
+    assert_true(fiber_pool_worker_stats(pool, NULL, 0) <= 4);
+    assert_int_equal(stats_of(pool).deaths, 0);
+    fiber_pool_close(pool);
+}
+
+static void test_a_pool_may_shrink_to_nobody_and_come_back(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 0, .max = 2, .idle_ms = 50});
+
+    (void)state;
+    assert_int_equal(fiber_pool_worker_stats(pool, NULL, 0), 0);
+    meet(pool, 2);
+    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 0);
+    meet(pool, 2);
+    fiber_pool_close(pool);
+}
+
+static int three_inputs(void *user, struct fiber_bytes *in)
+{
+    int *left = user;
+
+    *in = (struct fiber_bytes){left, sizeof(*left)};
+    return (*left)-- > 0;
+}
+
+static void test_a_lazy_source_makes_a_pool_grow(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 3});
+    int left = 3;
+    struct fiber_imap *it;
+    struct fiber_bytes out;
+
+    (void)state;
+    assert_ok(fiber_pool_imap(pool, wait_at_gate, three_inputs, &left, 3, 0, NULL, &it));
+    assert_int_equal(fiber_imap_next(it, NULL, &out, 0), -ETIMEDOUT);
+    assert_int_equal(wait_for(&board->arrived, 3), 0);
+    open_gate();
+    fiber_imap_close(it);
+    fiber_pool_close(pool);
+}
+
+static void test_several_pools_work_at_once(void **state)
+{
+    struct fiber_pool *pool[4];
+    struct fiber_result *r[4];
+    int64_t in[1000], out[4][1000];
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        in[i] = i;
+    for (int i = 0; i < 4; i++)
+        pool[i] = open_pool(1 + i % 2);
+    for (int i = 0; i < 4; i++)
+        assert_ok(fiber_pool_map_array(pool[i], square, in, 8, out[i], 8, 1000, NULL, &r[i]));
+    fiber_pool_close(pool[0]);
+    for (int i = 1; i < 4; i++) {
+        assert_ok(fiber_result_wait(r[i], 60000));
+        for (int k = 0; k < 1000; k++)
+            assert_int_equal(out[i][k], k * k);
+        fiber_pool_close(pool[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        fiber_result_close(r[i]);
+}
+
+static void test_wrong_options_are_refused(void **state)
+{
+    struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 1};
+    struct fiber_pool *pool = NULL;
+
+    (void)state;
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = 8};
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = sizeof(o), .serve = 1};
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = sizeof(o), .min = -1};
+    assert_int_equal(fiber_pool_open(&pool, &o), -EINVAL);
+    o = (struct fiber_pool_options){.size = sizeof(o), .backend = "no-such"};
+    assert_int_equal(fiber_pool_open(&pool, &o), -ENOENT);
+    assert_contains(fiber_last_error(), "no-such");
+    assert_null(pool);
+    fiber_pool_close(NULL);
+}
+
+/* ---- Several workers in one job ---- */
+
+static void test_jobs_hold_several_workers(void **state)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 5, .max = 5, .workers_per_job = 2});
+    int64_t in[300], out[300];
+    struct fiber_worker_stats w[5];
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        in[i] = i;
+    meet(pool, 5);
+    assert_int_equal(fiber_active_children(NULL, 0), 8); /* three hosts */
+    assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 300, NULL));
+    assert_int_equal(fiber_pool_worker_stats(pool, w, 5), 5);
+    assert_int_equal(kill((pid_t)w[1].pid, SIGKILL), 0);
+    assert_within(30, stats_of(pool).deaths == 1);
+    meet(pool, 5);
+    assert_ok(fiber_pool_map(pool, kill_worker, in, 8, out, 8, 0, NULL));
+    assert_ok(fiber_pool_resize(pool, 1));
+    assert_within(30, fiber_active_children(NULL, 0) == 2);
+    fiber_pool_close(pool);
+}
+
+/* ---- Figures ---- */
+
+static void test_figures_add_up(void **state)
+{
+    struct fiber_pool *pool = open_pool(2);
+    struct fiber_worker_stats w[3];
+    struct fiber_pool_stats s;
+    int64_t in[500] = {0}, out[500];
+    uint64_t tasks = 0, overheads = 0;
+
+    (void)state;
+    meet(pool, 2);
+    assert_ok(fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 100, NULL));
+    assert_int_equal(fiber_pool_map(pool, refuse_odd, (int64_t[]){1, 3}, 8, out, 8, 2, NULL), -EDOM);
+    s = stats_of(pool);
+    assert_int_equal(s.workers, 2);
+    assert_int_equal(s.starting, 0);
+    assert_int_equal(s.busy, 0);
+    assert_int_equal(s.target, 2);
+    assert_int_equal(s.submitted, 104);
+    assert_int_equal(s.done, 104);
+    assert_int_equal(s.failed, 2);
+    assert_int_equal(s.waiting + s.running, 0);
+    for (int i = 0; i < FIBER_POOL_BUCKETS; i++) {
+        tasks += s.task_us[i];
+        overheads += s.overhead_us[i];
+    }
+    assert_int_equal(tasks, 104);
+    assert_int_equal(overheads, s.messages);
+    for (int i = 0; i < 9; i++)
+        assert_true(i < 2 || s.task_us[i] == 0 || s.task_us[i] <= 4); /* naps of 1 ms are in bucket 9 or above */
+    assert_int_equal(fiber_pool_worker_stats(pool, w, 3), 2);
+    assert_int_equal(w[0].tasks + w[1].tasks, 104);
+    assert_true(w[0].busy + w[1].busy >= 0.1);
+    assert_true(w[0].pid > 0 && w[1].pid > 0 && w[0].pid != w[1].pid);
+    assert_string_not_equal(w[0].name, w[1].name);
+    assert_int_equal(w[0].state, 1);
+    s.size = 8;
+    assert_int_equal(fiber_pool_stats(pool, &s), -EINVAL);
+    fiber_pool_close(pool);
+}
+
+/* ---- Worker programs of their own ---- */
+
+static void test_another_program_serves(void **state)
+{
+    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", NULL};
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .serve = 1, .job.command = command});
+    struct fiber_bytes in[4] = {{"abc", 3}, {"", 0}, {"fail", 4}, {"die", 3}};
+    struct fiber_result *r;
+    const void *data;
+    size_t len;
+
+    (void)state;
+    assert_ok(fiber_pool_map_async(pool, NULL, in, 4, NULL, &r));
+    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_get(r, 0, &data, &len));
+    assert_int_equal(len, 3);
+    assert_memory_equal(data, "cba", 3);
+    assert_ok(fiber_result_get(r, 1, &data, &len));
+    assert_int_equal(len, 0);
+    assert_int_equal(error_of(r, 2, "as you like"), -1000);
+    assert_int_equal(error_of(r, 3, "signal 6"), -EOWNERDEAD);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
+static void test_a_program_that_does_not_serve_is_reported(void **state)
+{
+    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", "refuse", NULL}, *const none[] = {"/no/such", NULL};
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = command});
+
+    (void)state;
+    assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
+    assert_contains(fiber_last_error(), "no licence found");
+    fiber_pool_close(pool);
+    pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = none});
+    assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
+    assert_contains(fiber_last_error(), "/no/such");
+    fiber_pool_close(pool);
+}
+
+static void test_serving_needs_a_pool(void **state)
+{
+    (void)state;
+    assert_int_equal(fiber_serve(NULL), -EINVAL);
+    assert_int_equal(fiber_serve(square), -ENODATA);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        pool_test(test_the_initializer_runs_once_in_each_worker),
+        pool_test(test_a_failing_initializer_breaks_the_pool_and_says_why),
+        pool_test(test_a_worker_that_does_not_start_is_tried_again),
+        pool_test(test_workers_are_replaced_after_their_share_of_tasks),
+        pool_test(test_a_killed_worker_is_replaced_and_its_task_runs_again),
+        pool_test(test_resizing_while_a_map_runs_loses_nothing),
+        pool_test(test_a_drained_worker_finishes_its_task),
+        pool_test(test_autoscale_grows_with_the_backlog_and_shrinks_when_idle),
+        pool_test(test_a_pool_may_shrink_to_nobody_and_come_back),
+        pool_test(test_a_lazy_source_makes_a_pool_grow),
+        pool_test(test_several_pools_work_at_once),
+        pool_test(test_wrong_options_are_refused),
+        pool_test(test_jobs_hold_several_workers),
+        pool_test(test_figures_add_up),
+        pool_test(test_another_program_serves),
+        pool_test(test_a_program_that_does_not_serve_is_reported),
+        pool_test(test_serving_needs_a_pool),
+    };
+
+    assert_ok(fiber_init(&argc, &argv));
+    return run_pool_tests(tests, "crew");
+}

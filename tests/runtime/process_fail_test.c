@@ -1,0 +1,457 @@
+/* process_fail_test.c - processes that cannot start, freeze, or lose their parent; calls at the wrong time; all of it
+ * must end in a sentence, and never in a hang.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+#include "tests/support/run.h"
+
+#define CANNOT_START 125
+
+static struct fiber_process *begin_command(const char *const *argv, int timeout_ms)
+{
+    struct fiber_process *p;
+
+    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.job.command = argv, .start_timeout_ms = timeout_ms)), 0);
+    return p;
+}
+
+/* ---- Starts that fail ---- */
+
+static void test_a_program_that_does_not_exist(void **state)
+{
+    struct fiber_process *p = begin_command((const char *const[]){"/nowhere/to/be/found", NULL}, 0);
+    struct pollfd polled = {.fd = fiber_process_sentinel(p), .events = POLLIN};
+
+    (void)state;
+    assert_int_equal(poll(&polled, 1, TEST_LONG_MS), 1);
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found", "No such file", NULL));
+    assert_int_equal(fiber_process_pid(p), 0);
+    assert_string_equal(fiber_process_job(p), "");
+    assert_int_equal(fiber_process_kill(p), 0);
+    fiber_process_close(p);
+}
+
+static void test_a_file_that_is_no_program(void **state)
+{
+    struct fiber_process *p = begin_command((const char *const[]){"/etc/passwd", NULL}, 0);
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "/etc/passwd", "Permission denied", NULL));
+    fiber_process_close(p);
+}
+
+static void test_a_directory_that_does_not_exist(void **state)
+{
+    struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.job.workdir = "/nowhere"));
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "working directory", "No such file", NULL));
+    fiber_process_close(p);
+}
+
+static void test_a_program_that_does_not_call_fiber_init(void **state)
+{
+    const char *const quiet[] = {"/bin/true", NULL};
+    const char *const loud[] = {"/bin/sh", "-c", "echo first; echo second >&2; printf third; exit 3", NULL};
+    struct fiber_process *p = begin_command(quiet, 0);
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START); /* its function has not run: not a success */
+    assert_true(has(fiber_process_report(p), "exited with code 0 before it joined", "fiber_init", NULL));
+    fiber_process_close(p);
+    p = begin_command(loud, 0);
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "exited with code 3 before it joined", "fiber_init", "\n    first", "\n    second",
+                    "\n    third", NULL));
+    fiber_process_close(p);
+}
+
+static void test_a_program_that_never_joins(void **state)
+{
+    const char *const argv[] = {"/bin/sh", "-c", "echo here I stay; exec sleep 1000", NULL};
+    struct fiber_process *p = begin_command(argv, 150);
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "did not join within 0.1", "start_timeout", "here I stay", NULL));
+    fiber_process_close(p);
+}
+
+static void test_another_program_gets_no_function_of_ours(void **state)
+{
+    const char *const argv[] = {TEST_PROGRAM_DIR "/process_prog", NULL};
+    struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.job.command = argv));
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "build", NULL));
+    fiber_process_close(p);
+}
+
+static void test_a_function_that_cannot_travel(void **state)
+{
+    fiber_process_fn fn = (fiber_process_fn)(uintptr_t)malloc(16);
+    struct fiber_process *p = NULL;
+
+    (void)state;
+    assert_true(fiber_process_start(&p, fn, NULL, 0, NULL) < 0);
+    assert_true(has(fiber_last_error(), "function", NULL));
+    free((void *)(uintptr_t)fn);
+}
+
+static void test_an_unknown_backend(void **state)
+{
+    struct fiber_process *p = begin(child_wait, NULL, 0, OPTIONS(.backend = "steam"));
+
+    (void)state;
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p), "no backend 'steam'", "local", "mock", NULL));
+    fiber_process_close(p);
+}
+
+static void expect_refused(const char *word, const struct fiber_process_options *o)
+{
+    struct fiber_process *p = NULL;
+
+    assert_int_equal(fiber_process_start(&p, child_wait, NULL, 0, o), -EINVAL);
+    assert_true(has(fiber_last_error(), word, NULL));
+    assert_null(p);
+}
+
+static void test_wrong_arguments(void **state)
+{
+    char name[65];
+    struct fiber_process *p;
+
+    (void)state;
+    memset(name, 'n', 64);
+    name[64] = '\0';
+    expect_refused("size", &(struct fiber_process_options){.size = 3});
+    expect_refused("name", OPTIONS(.job.name = ""));
+    expect_refused("name", OPTIONS(.job.name = "a b"));
+    expect_refused("name", OPTIONS(.job.name = "../x"));
+    expect_refused("name", OPTIONS(.job.name = "\x1b[31m"));
+    expect_refused("name", OPTIONS(.job.name = name));
+    expect_refused("negative", OPTIONS(.job.cpus = -1));
+    expect_refused("negative", OPTIONS(.job.gpus = -1));
+    assert_int_equal(fiber_process_start(&p, NULL, NULL, 0, NULL), -EINVAL);
+    assert_int_equal(fiber_process_start(NULL, child_wait, NULL, 0, NULL), -EINVAL);
+    assert_int_equal(fiber_process_start(&p, child_wait, NULL, 1, NULL), -EINVAL);
+    assert_int_equal(fiber_process_start_work(&p, "", 0, NULL), -EINVAL);
+    assert_true(has(fiber_last_error(), "job.command", NULL));
+}
+
+/* ---- Processes that freeze, and parents that stop or die ---- */
+
+static int stop_yourself(const void *arg, size_t len)
+{
+    raise(SIGSTOP);
+    return child_wait(arg, len);
+}
+
+static int play_frozen(const char *arg)
+{
+    struct fiber_process *frozen = begin(stop_yourself, NULL, 0, NULL), *well = begin(child_wait, NULL, 0, NULL);
+    int code = ended(frozen);
+
+    (void)arg;
+    printf("%d %s; the other one: %d\n", code, fiber_process_report(frozen), fiber_process_is_alive(well));
+    return 0;
+}
+
+static void test_a_frozen_process_is_killed(void **state)
+{
+    const char *const env[] = {"FIBER_HEARTBEAT=50ms", NULL};
+    struct ran r = run_self("frozen", NULL, env);
+
+    (void)state;
+    assert_int_equal(r.code, 0);
+    assert_true(has(r.out, "-9 ", "no heartbeat", "frozen", "the other one: 1", NULL));
+    ran_free(&r);
+}
+
+static int play_stopped(const char *gate)
+{
+    struct fiber_process *p = begin_str(child_tell_wait, gate);
+    char byte;
+
+    if (read(0, &byte, 1) != 1) /* stopped and continued meanwhile */
+        return 1;
+    if (fiber_process_join(p, 300) != -ETIMEDOUT) { /* six intervals more: nobody gives it up */
+        printf("%s\n", fiber_process_report(p));
+        return 2;
+    }
+    fiber_process_kill(p);
+    return finish(p) == -SIGKILL ? 0 : 3;
+}
+
+/* A debugger, or Ctrl-Z: what the children said meanwhile has not been read, and they are well. */
+static void test_a_parent_that_was_stopped_kills_nobody(void **state)
+{
+    const char *const env[] = {"FIBER_HEARTBEAT=50ms", NULL};
+    int pipes[2], old = dup(0), status;
+    struct gate told;
+    pid_t child, pid;
+
+    (void)state;
+    if (getenv("FIBER_TRANSPORT") && strcmp(getenv("FIBER_TRANSPORT"), "tcp") == 0)
+        skip(); /* children far away cannot know whether their parent is stopped or cut off */
+    assert_int_equal(pipe(pipes), 0);
+    gate_open(&told);
+    dup2(pipes[0], 0);
+    pid = start_self("stopped", told.path, env, NULL);
+    dup2(old, 0);
+    assert_int_equal(gate_wait(&told, &child, sizeof(child)), 0);
+    kill(pid, SIGSTOP);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    let_time_pass(400); /* much more than three intervals */
+    kill(pid, SIGCONT);
+    assert_int_equal(write(pipes[1], "x", 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(old);
+    gate_close(&told);
+}
+
+static int start_and_wait(const void *gate, size_t len)
+{
+    begin(child_tell_wait, gate, len, NULL);
+    return child_tell_wait(gate, len);
+}
+
+/* In a run of several levels the death of one process ends those below it, and the run goes on. */
+static void test_death_in_the_middle_leaves_the_run_whole(void **state)
+{
+    struct fiber_process *p;
+    struct gate told;
+    pid_t pids[2];
+    int fds[2], code = 5;
+
+    (void)state;
+    gate_open(&told);
+    for (int round = 0; round < 3; round++) {
+        p = begin_str(start_and_wait, told.path);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(gate_wait(&told, &pids[i], sizeof(pid_t)), 0);
+            fds[i] = pid_open(pids[i]);
+        }
+        kill((pid_t)fiber_process_pid(p), SIGKILL);
+        assert_int_equal(finish(p), -SIGKILL);
+        assert_int_equal(pids_gone(fds, 2, TEST_LONG_MS), 0);
+        assert_int_equal(finish(begin(child_return, &code, sizeof(code), NULL)), code);
+    }
+    gate_close(&told);
+}
+
+/* ---- Calls where there is no Fiber ---- */
+
+static int fork_call(struct fiber_process *p)
+{
+    struct fiber_process *q, *found[2];
+    int code, rc[] = {fiber_process_start(&q, child_wait, NULL, 0, NULL),
+                      fiber_process_start_work(&q, "", 0, OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL})),
+                      fiber_process_join(p, -1),
+                      fiber_process_terminate(p),
+                      fiber_process_kill(p),
+                      fiber_process_is_alive(p),
+                      fiber_process_exitcode(p, &code),
+                      (int)fiber_process_pid(p),
+                      fiber_process_sentinel(p),
+                      fiber_active_children(found, 2),
+                      fiber_config_set("heartbeat", "5s"),
+                      fiber_init(NULL, NULL)};
+
+    for (size_t i = 0; i < sizeof(rc) / sizeof(rc[0]); i++)
+        if (rc[i] != -EPERM || !strstr(fiber_last_error(), "fork() child"))
+            return 10 + (int)i;
+    fiber_process_close(p);
+    fiber_fini();
+    return *fiber_process_report(p) || *fiber_process_job(p) ? 2 : 0;
+}
+
+static void fork_in(struct fiber_process *p, int by_exit)
+{
+    pid_t pid;
+    int status;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        int rc = fork_call(p);
+
+        if (by_exit)
+            exit(rc);
+        _exit(rc);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void test_every_call_fails_in_a_fork_child(void **state)
+{
+    struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
+
+    (void)state;
+    fork_in(p, 0);
+    fork_in(p, 1); /* its exit() takes nothing of ours along */
+    assert_int_equal(fiber_process_is_alive(p), 1);
+    fiber_process_kill(p);
+    assert_int_equal(finish(p), -SIGKILL);
+}
+
+static int play_uninitialised(void)
+{
+    struct fiber_process *p;
+
+    if (fiber_process_start(&p, child_wait, NULL, 0, NULL) != -EPERM || !has(fiber_last_error(), "fiber_init()", NULL))
+        return 1;
+    if (fiber_config_set("backend", "local") != -EPERM || fiber_active_children(NULL, 0) != 0)
+        return 2;
+    fiber_fini();
+    return strcmp(fiber_process_self(), "main") != 0;
+}
+
+static int play_finished(const char *arg)
+{
+    struct fiber_process *p = begin(child_wait, NULL, 0, NULL), *q = NULL;
+    int code = 0;
+
+    (void)arg;
+    fiber_fini();
+    if (fiber_process_join(p, 0) != 0 || fiber_process_exitcode(p, &code) != 0 || code != -SIGKILL)
+        return 1;
+    if (fiber_process_kill(p) != 0 || fiber_process_is_alive(p))
+        return 2;
+    if (fiber_process_start(&q, child_wait, NULL, 0, NULL) != -ESHUTDOWN || !has(fiber_last_error(), "fiber_fini()", NULL))
+        return 3;
+    fiber_process_close(p);
+    fiber_fini();
+    return 0;
+}
+
+static void test_calls_before_init_and_after_fini(void **state)
+{
+    const char *roles[] = {"uninitialised", "finished"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct ran r = run_self(roles[i], NULL, NULL);
+
+        assert_string_equal(r.err, "");
+        assert_int_equal(r.code, 0);
+        ran_free(&r);
+    }
+}
+
+/* ---- Configuration ---- */
+
+static int play_config(const char *arg)
+{
+    (void)arg;
+    return fiber_config_set("heartbeat", "soon") == -EINVAL && has(fiber_last_error(), "heartbeat", "soon", NULL) &&
+                   fiber_config_set("hartbeat", "5s") == -EINVAL && has(fiber_last_error(), "hartbeat", "heartbeat", NULL)
+               ? 0
+               : 1;
+}
+
+static void expect_config_error(const char *text, const char *first, const char *second, const char *third)
+{
+    char dir[64], path[96];
+    char exe[256] = "";
+    struct ran r;
+    FILE *f;
+
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/.fiberconfig", dir);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    assert_true(readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0);
+    r = run_program((const char *const[]){exe, "config", NULL}, NULL, dir);
+    assert_int_equal(r.code, 1);
+    assert_true(has(r.err, ".fiberconfig", first, second, third, NULL));
+    ran_free(&r);
+    temp_dir_remove(dir);
+}
+
+static void test_configuration_errors_name_file_and_line(void **state)
+{
+    const char *const env[] = {"FIBER_HEARTBEET=5s", NULL};
+    struct ran r;
+
+    (void)state;
+    expect_config_error("# a comment\nheartbeat = often\n", ":2", "heartbeat", "often");
+    expect_config_error("backend = local\n\nhartbeat = 5s\n", ":3", "hartbeat", "heartbeat");
+    r = run_self("config", NULL, env);
+    assert_int_equal(r.code, 1);
+    assert_true(has(r.err, "FIBER_HEARTBEET", "FIBER_HEARTBEAT", NULL));
+    ran_free(&r);
+    r = run_self("config", NULL, NULL);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+}
+
+static int play(const char *role, const char *arg)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(const char *arg);
+    } roles[] = {{"frozen", play_frozen}, {"stopped", play_stopped}, {"finished", play_finished}, {"config", play_config}};
+
+    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
+        if (strcmp(role, roles[i].name) == 0)
+            return roles[i].fn(arg);
+    return 99;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_program_that_does_not_exist),
+        cmocka_unit_test(test_a_file_that_is_no_program),
+        cmocka_unit_test(test_a_directory_that_does_not_exist),
+        cmocka_unit_test(test_a_program_that_does_not_call_fiber_init),
+        cmocka_unit_test(test_a_program_that_never_joins),
+        cmocka_unit_test(test_another_program_gets_no_function_of_ours),
+        cmocka_unit_test(test_a_function_that_cannot_travel),
+        cmocka_unit_test(test_an_unknown_backend),
+        cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_a_frozen_process_is_killed),
+        cmocka_unit_test(test_a_parent_that_was_stopped_kills_nobody),
+        cmocka_unit_test(test_death_in_the_middle_leaves_the_run_whole),
+        cmocka_unit_test(test_every_call_fails_in_a_fork_child),
+        cmocka_unit_test(test_calls_before_init_and_after_fini),
+        cmocka_unit_test(test_configuration_errors_name_file_and_line),
+    };
+
+    if (argc > 1 && strcmp(argv[1], "uninitialised") == 0)
+        return play_uninitialised();
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    return argc > 1 ? play(argv[1], argv[2]) : cmocka_run_group_tests(tests, NULL, NULL);
+}
