@@ -43,6 +43,7 @@ struct fbr_hub {
     pthread_mutex_t lock; /* the table, busy and closed of its links */
     pthread_cond_t idle;
     struct fbr_link *links;
+    struct fbr_spare spare; /* hub thread only */
 };
 
 /* Sends the next message if the peer is ready for it. Under the link's lock. */
@@ -216,6 +217,7 @@ void fbr_hub_close(struct fbr_hub *h)
     pthread_join(h->thread, NULL);
     fbr_sock_close(h->sock);
     close(h->wake);
+    free(h->spare.data);
     pthread_cond_destroy(&h->idle);
     pthread_mutex_destroy(&h->lock);
     free(h);
@@ -240,6 +242,7 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
     rc = fbr_lane_out_init(&l->out, l->id, NULL, 0);
     if (rc == 0)
         rc = fbr_lane_in_init(&l->in, l->id, NULL, 0, h->limit);
+    l->in.spare = &h->spare;
     pthread_mutex_lock(&h->lock);
     HASH_ADD(hh, h->links, id, sizeof(l->id), l);
     pthread_mutex_unlock(&h->lock);
@@ -257,6 +260,7 @@ int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
     rc = fbr_lane_out_init(&l->out, l->id, keys->down, keys->alg);
     if (rc == 0)
         rc = fbr_lane_in_init(&l->in, l->id, keys->up, keys->alg, l->hub->limit);
+    l->in.spare = &l->hub->spare;
     pthread_mutex_unlock(&l->lock);
     return rc;
 }

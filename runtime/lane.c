@@ -15,6 +15,7 @@
 #define INNER 8         /* seq, ack */
 #define PIECE_HEAD 8
 #define SMALL (64 * 1024)
+#define SPARE_MAX (8u << 20)
 #define MORE 1u         /* not the record's last piece */
 #define CONT 2u         /* not its first */
 
@@ -272,10 +273,29 @@ static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c)
         return -EBADMSG;
     if (whole > l->limit)
         return -EMSGSIZE;
-    l->part = malloc(whole);
+    if (l->spare && l->spare->cap >= whole) {
+        l->part = l->spare->data;
+        l->cap = l->spare->cap;
+        *l->spare = (struct fbr_spare){NULL, 0};
+    } else {
+        l->part = malloc(whole);
+        l->cap = whole;
+    }
     l->whole = whole;
     l->have = 0;
     return l->part ? 0 : -ENOMEM;
+}
+
+/* The long record was handed out. */
+static void end_long(struct fbr_lane_in *l)
+{
+    if (l->spare && l->cap <= SPARE_MAX && l->cap > l->spare->cap) {
+        free(l->spare->data);
+        *l->spare = (struct fbr_spare){l->part, l->cap};
+    } else {
+        free(l->part);
+    }
+    l->part = NULL;
 }
 
 static int one_piece(struct fbr_lane_in *l, struct fbr_cur *c, fbr_record_fn on_record, void *user)
@@ -308,8 +328,7 @@ static int one_piece(struct fbr_lane_in *l, struct fbr_cur *c, fbr_record_fn on_
     if (l->have != l->whole)
         return -EBADMSG;
     on_record(user, l->part, l->whole);
-    free(l->part);
-    l->part = NULL;
+    end_long(l);
     return 0;
 }
 

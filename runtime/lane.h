@@ -56,13 +56,20 @@ static inline bool fbr_lane_empty(const struct fbr_lane_out *l)
  * empty. */
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len);
 
+/* Memory for a long record, kept for the next one: its pages are there already. Of all lanes of one thread. */
+struct fbr_spare {
+    uint8_t *data;
+    size_t cap;
+};
+
 struct fbr_lane_in {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
     uint32_t seq;        /* of the last message opened */
     uint8_t *part;       /* a long record under way */
-    size_t have, whole;
+    size_t have, whole, cap;
+    struct fbr_spare *spare; /* may be NULL */
     size_t limit;        /* longest record that is taken */
 };
 

@@ -4,6 +4,7 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,6 +211,18 @@ static void raise_fd_limit(void)
     }
 }
 
+/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to the kernel each time, and
+ * faults it in again: that halves the rate of large tasks (docs/performance.md). Who has set it otherwise keeps it. */
+static void tune_malloc(void)
+{
+#ifdef __GLIBC__
+    if (getenv("MALLOC_TRIM_THRESHOLD_") || getenv("MALLOC_MMAP_THRESHOLD_") || getenv("GLIBC_TUNABLES"))
+        return;
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 /* Under rt->lock: loop, directory, output. `root`: of the run, in a child. */
 static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err)
 {
@@ -220,6 +233,7 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
         return 0;
     signal(SIGPIPE, SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
     raise_fd_limit();
+    tune_malloc();
     rc = root ? fbr_rundir_join(&rt->dir, root, base, err) : fbr_rundir_create(&rt->dir, base, err);
     if (rc == 0)
         rc = fbr_loop_open(&rt->loop, err);

@@ -18,6 +18,7 @@ struct fbr_uplink {
     bool broken, never_wait;
     bool owes; /* the server does not know yet that we hold the last one */
     struct fbr_lane_in in; /* receiving thread only */
+    struct fbr_spare spare;
 };
 
 #define GREET_MS 10000
@@ -59,6 +60,7 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link, con
     rc = fbr_lane_out_init(&u->out, link, keys ? keys->up : NULL, keys ? keys->alg : 0);
     if (rc == 0)
         rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, keys ? keys->alg : 0, limit);
+    u->in.spare = &u->spare;
     if (rc == 0)
         rc = fbr_sock_connect(&u->sock, url, err);
     if (rc == 0) {
@@ -84,6 +86,7 @@ void fbr_uplink_close(struct fbr_uplink *u)
     fbr_sock_free(u->unsent);
     fbr_lane_out_fini(&u->out);
     fbr_lane_in_fini(&u->in);
+    free(u->spare.data);
     pthread_mutex_destroy(&u->lock);
     free(u);
 }

@@ -1,5 +1,8 @@
 /* host.c - the process in which a channel lives; see channel.h.
  *
+ * A host is held by the handles of its own process and, while other processes can reach it, by its object. What holds
+ * it last frees it.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +13,14 @@
 #include "share/channel.h"
 
 #define OVERDUE_MS 1000 /* a guest that does not answer a recall holds up the others no longer */
+#define OURSELVES 1     /* who holds an end to which this process attached; peers have higher numbers */
 
-/* A batch of a guest of which some messages wait for room. */
+/* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of those. */
 struct parked {
     struct parked *next, *prev;
     uint64_t peer, batch;
     uint32_t left;
+    bool answer;
     int code;
 };
 
@@ -27,51 +32,60 @@ struct local_put {
     int code;
 };
 
+/* A guest that was asked to return messages. */
+struct recalled {
+    struct recalled *next, *prev;
+    uint64_t peer, since_ms;
+};
+
 struct lane {
     struct fbr_host *host;
     uint32_t number;
     struct fbr_queue_engine *engine;
     struct parked *parked;
     struct local_put *puts;
-    uint64_t recalled[16]; /* guests that were asked to return messages */
-    int n_recalled;
+    struct recalled *recalled;
+    pthread_cond_t arrived, room;
 };
 
 struct end {
-    bool exported, left; /* its address was given away; nobody here uses it */
-    uint64_t holder;     /* the guest that has it */
-    bool ended;
+    bool exported;    /* its address was given away */
+    bool left, ended; /* nobody here uses it; nobody at all does, or will */
+    uint64_t holder;  /* who attached to it last; 0: nobody did */
 };
 
 struct fbr_host {
-    struct fbr_object *object;
-    struct fbr_runtime *rt;
+    struct fbr_object *object; /* until it is closed */
+    uint64_t id;
+    int refs; /* atomic */
     enum fbr_kind kind;
+    size_t longest; /* message */
     int n_lanes;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_mutex_t lock; /* all below */
     struct lane lanes[2];
     struct end ends[2];
+    int attached[2]; /* handles of this process */
     uint64_t next_call;
-    bool dying;
+    bool closed;
 };
 
 /* ---- Decisions of the engine, under the lock ---- */
 
-static void tell(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more, size_t more_len, const void *data,
-                 size_t len)
+static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more, size_t more_len,
+                      const void *data, size_t len)
 {
     const uint32_t head[2] = {op, l->number};
     const struct iovec iov[3] = {{(void *)(uintptr_t)head, sizeof(head)},
                                  {(void *)(uintptr_t)more, more_len},
                                  {(void *)(uintptr_t)data, len}};
 
-    fbr_object_send(l->host->object, peer, iov, 3); /* a peer that has gone is told of by on_gone */
+    if (!l->host->closed) /* a peer that has gone is told of by on_peer_gone */
+        fbr_object_send(l->host->object, peer, iov, 3);
 }
 
-static void deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
+static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
 {
-    tell(user, peer, FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
+    tell_peer(user, peer, FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
 }
 
 static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
@@ -82,7 +96,7 @@ static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
         uint32_t zero;
     } a = {batch, code, 0};
 
-    tell(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
+    tell_peer(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
 }
 
 static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
@@ -95,7 +109,24 @@ static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
     return p;
 }
 
-static void put_done(void *user, uint64_t peer, uint64_t call, int code)
+/* Answers the batches of a peer that are complete, in their order. */
+static void settle(struct lane *l, uint64_t peer)
+{
+    struct parked *p, *next;
+
+    DL_FOREACH_SAFE(l->parked, p, next) {
+        if (p->peer != peer)
+            continue;
+        if (p->left)
+            return;
+        if (p->answer || p->code)
+            ack(l, peer, p->batch, p->code);
+        DL_DELETE(l->parked, p);
+        free(p);
+    }
+}
+
+static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 {
     struct lane *l = user;
     struct local_put *put;
@@ -107,7 +138,7 @@ static void put_done(void *user, uint64_t peer, uint64_t call, int code)
                 put->done = true;
                 put->code = code;
             }
-        pthread_cond_broadcast(&l->host->changed);
+        pthread_cond_broadcast(&l->room);
         return;
     }
     p = find_parked(l, peer, call / FBR_CH_BATCH_MAX);
@@ -115,82 +146,113 @@ static void put_done(void *user, uint64_t peer, uint64_t call, int code)
         return;
     if (code)
         p->code = code;
-    if (--p->left)
-        return;
-    ack(l, peer, p->batch, p->code);
-    DL_DELETE(l->parked, p);
-    free(p);
+    if (--p->left == 0)
+        settle(l, peer);
 }
 
-static void recall(void *user, uint64_t peer)
+static void forget_recalled(struct lane *l, uint64_t peer)
+{
+    struct recalled *r, *next;
+
+    DL_FOREACH_SAFE(l->recalled, r, next)
+        if (r->peer == peer) {
+            DL_DELETE(l->recalled, r);
+            free(r);
+        }
+}
+
+static void on_recall(void *user, uint64_t peer)
+{
+    struct lane *l = user;
+    struct recalled *r = calloc(1, sizeof(*r));
+
+    if (r) { /* else it may take as long as it likes */
+        *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
+        DL_APPEND(l->recalled, r);
+    }
+    tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
+}
+
+static void on_eof(void *user, uint64_t peer)
+{
+    tell_peer(user, peer, FBR_CH_EOF, NULL, 0, NULL, 0);
+}
+
+static void on_wake_local(void *user, bool all)
 {
     struct lane *l = user;
 
-    if (l->n_recalled < (int)(sizeof(l->recalled) / sizeof(l->recalled[0])))
-        l->recalled[l->n_recalled++] = peer;
-    tell(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
-}
-
-static void eof(void *user, uint64_t peer)
-{
-    tell(user, peer, FBR_CH_EOF, NULL, 0, NULL, 0);
-}
-
-static void wake_local(void *user, bool all)
-{
-    struct lane *l = user;
-
-    (void)all; /* one condition serves both lanes and the puts */
-    pthread_cond_broadcast(&l->host->changed);
+    if (all)
+        pthread_cond_broadcast(&l->arrived);
+    else
+        pthread_cond_signal(&l->arrived);
 }
 
 static const struct fbr_queue_engine_ops engine_ops = {
-    .deliver = deliver, .put_done = put_done, .recall = recall, .eof = eof, .wake_local = wake_local};
+    .deliver = on_deliver, .put_done = on_put_done, .recall = on_recall, .eof = on_eof, .wake_local = on_wake_local};
 
 /* ---- Records of guests ---- */
 
-/* Messages of a guest, in order. Those that find no room are parked; the batch is acknowledged when none is. */
-static void on_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
+/* All messages of a batch are with the engine; `waiting` of them found no room. */
+static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
 {
-    uint64_t batch = fbr_get_u64(c);
-    uint32_t count = fbr_get_u32(c), waiting = 0;
+    bool behind = false; /* answers are for all batches before, too */
     struct parked *p;
-    int code = 0;
 
-    fbr_get_u32(c);
-    if (count > FBR_CH_BATCH_MAX)
-        return;
-    for (uint32_t i = 0; i < count; i++) {
-        size_t len = fbr_get_u32(c);
-        const void *bytes;
-        void *copy;
-        int rc;
-
-        fbr_get_u32(c);
-        bytes = fbr_get(c, len);
-        fbr_get(c, (8 - len % 8) % 8);
-        if (!fbr_cur_ok(c))
-            return;
-        copy = malloc(len ? len : 1);
-        if (copy && len)
-            memcpy(copy, bytes, len);
-        rc = copy ? fbr_queue_engine_put(l->engine, peer, batch * FBR_CH_BATCH_MAX + i, copy, len) : -ENOMEM;
-        waiting += rc == 1;
-        if (rc < 0) {
-            free(copy);
-            code = rc;
-        }
+    if (!batch->left && l->host->kind == FBR_KIND_PIPE)
+        DL_FOREACH(l->parked, p)
+            behind = behind || p->peer == peer;
+    p = batch->left || (behind && batch->answer) ? malloc(sizeof(*p)) : NULL;
+    if (p) {
+        *p = *batch;
+        DL_APPEND(l->parked, p);
+    } else if (batch->answer || batch->code || batch->left) {
+        ack(l, peer, batch->batch, batch->code);
     }
-    p = waiting ? calloc(1, sizeof(*p)) : NULL;
-    if (!p) {
-        ack(l, peer, batch, code);
-        return;
-    }
-    *p = (struct parked){.peer = peer, .batch = batch, .left = waiting, .code = code};
-    DL_APPEND(l->parked, p);
 }
 
-static void on_cancel(struct lane *l, uint64_t peer, uint64_t batch)
+static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void *bytes, size_t len)
+{
+    void *copy = malloc(len ? len : 1);
+    int rc;
+
+    if (!copy)
+        return -ENOMEM;
+    if (len)
+        memcpy(copy, bytes, len);
+    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->batch * FBR_CH_BATCH_MAX + i, copy, len);
+    if (rc < 0)
+        free(copy);
+    batch->left += rc == 1;
+    return rc < 0 ? rc : 0;
+}
+
+/* Messages of a guest, in order. Those that find no room are parked. */
+static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    struct parked batch = {.peer = peer, .batch = fbr_get_u64(c)};
+    uint32_t count = fbr_get_u32(c);
+
+    batch.answer = fbr_get_u32(c) & FBR_CH_ANSWER;
+    if (!fbr_cur_ok(c) || count > FBR_CH_BATCH_MAX)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t len = fbr_get_u64(c);
+        const void *bytes = len <= fbr_cur_left(c) ? fbr_get(c, len) : NULL;
+        int rc = -EBADMSG;
+
+        fbr_get(c, (8 - len % 8) % 8);
+        if (bytes && fbr_cur_ok(c))
+            rc = put_one(l, &batch, i, bytes, len);
+        if (rc < 0)
+            batch.code = rc;
+        if (rc == -EBADMSG)
+            break;
+    }
+    end_batch(l, peer, &batch);
+}
+
+static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
 {
     struct parked *p = find_parked(l, peer, batch);
 
@@ -201,74 +263,47 @@ static void on_cancel(struct lane *l, uint64_t peer, uint64_t batch)
     free(p);
 }
 
-static void on_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
+static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     uint64_t taken = fbr_get_u64(c), probe;
     uint32_t hungry = fbr_get_u32(c), want = fbr_get_u32(c);
 
     probe = fbr_get_u64(c);
+    if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) < 0 || !probe)
+        return;
+    tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
+    if (hungry)
+        fbr_queue_engine_ask(l->engine, peer, taken, hungry - 1, want);
+}
+
+static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t from = fbr_get_u64(c);
+
     if (!fbr_cur_ok(c))
         return;
-    fbr_queue_engine_ask(l->engine, peer, taken, hungry, want);
-    if (probe)
-        tell(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
+    forget_recalled(l, peer);
+    fbr_queue_engine_returned(l->engine, peer, from);
 }
 
-static void end_end(struct fbr_host *h, int end);
-
-static void on_lane_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
+static void take_size(struct lane *l, uint64_t peer)
 {
     struct fbr_queue_engine_stats s;
-    uint64_t v;
+    uint64_t n;
 
-    switch (op) {
-    case FBR_CH_PUTS:
-        on_puts(l, peer, c);
-        break;
-    case FBR_CH_CANCEL:
-        v = fbr_get_u64(c);
-        if (fbr_cur_ok(c))
-            on_cancel(l, peer, v);
-        break;
-    case FBR_CH_ASK:
-        on_ask(l, peer, c);
-        break;
-    case FBR_CH_RETURNED:
-        v = fbr_get_u64(c);
-        if (fbr_cur_ok(c))
-            fbr_queue_engine_returned(l->engine, peer, v);
-        break;
-    case FBR_CH_SHUT:
-        fbr_queue_engine_shut(l->engine);
-        break;
-    case FBR_CH_SIZE:
-        fbr_queue_engine_stats(l->engine, &s);
-        v = s.waiting + s.assigned;
-        tell(l, peer, FBR_CH_SIZE_IS, &v, sizeof(v), NULL, 0);
-        break;
-    default:
-        break;
-    }
+    fbr_queue_engine_stats(l->engine, &s);
+    n = s.waiting + s.assigned;
+    tell_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
 }
 
-static void on_record(void *user, uint64_t peer, const void *record, size_t len)
+/* Nobody has this end any more: what it sent may be read, nothing more is sent to it. */
+static void end_end(struct fbr_host *h, int end)
 {
-    struct fbr_host *h = user;
-    struct fbr_cur c = fbr_cur(record, len);
-    uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
-
-    if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
+    if (h->ends[end].ended)
         return;
-    pthread_mutex_lock(&h->lock);
-    if (op == FBR_CH_ATTACH && h->kind == FBR_KIND_PIPE)
-        h->ends[lane].holder = peer;
-    else if (op == FBR_CH_LEAVE && h->kind == FBR_KIND_PIPE && h->ends[lane].holder == peer)
-        end_end(h, (int)lane);
-    else if (op == FBR_CH_LEAVE)
-        fbr_queue_engine_gone(h->lanes[lane].engine, peer);
-    else
-        on_lane_record(&h->lanes[lane], peer, op, &c);
-    pthread_mutex_unlock(&h->lock);
+    h->ends[end].ended = true;
+    for (int i = 0; i < h->n_lanes; i++)
+        fbr_queue_engine_shut(h->lanes[i].engine);
 }
 
 static void forget_parked(struct lane *l, uint64_t peer)
@@ -282,101 +317,216 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-static void on_gone(void *user, uint64_t peer)
+/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded queue had no room for
+ * was not accepted. */
+static void leave_lane(struct lane *l, uint64_t peer)
+{
+    if (l->host->kind == FBR_KIND_PIPE)
+        fbr_queue_engine_put_admit(l->engine, peer);
+    forget_parked(l, peer);
+    forget_recalled(l, peer);
+    fbr_queue_engine_gone(l->engine, peer);
+}
+
+static void take_leave(struct lane *l, uint64_t peer)
+{
+    struct fbr_host *h = l->host;
+
+    if (h->kind == FBR_KIND_PIPE)
+        fbr_queue_engine_put_admit(l->engine, peer);
+    leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer); /* where it reads */
+    if (h->kind == FBR_KIND_PIPE && h->ends[l->number].holder == peer)
+        end_end(h, (int)l->number);
+    tell_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
+}
+
+static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
+{
+    uint64_t v;
+
+    switch (op) {
+    case FBR_CH_PUTS:
+        take_puts(l, peer, c);
+        break;
+    case FBR_CH_CANCEL:
+        v = fbr_get_u64(c);
+        if (fbr_cur_ok(c))
+            take_cancel(l, peer, v);
+        break;
+    case FBR_CH_ASK:
+        take_ask(l, peer, c);
+        break;
+    case FBR_CH_RETURNED:
+        take_returned(l, peer, c);
+        break;
+    case FBR_CH_SHUT:
+        fbr_queue_engine_shut(l->engine);
+        break;
+    case FBR_CH_SIZE:
+        take_size(l, peer);
+        break;
+    case FBR_CH_ATTACH:
+        if (l->host->kind == FBR_KIND_PIPE)
+            l->host->ends[l->number].holder = peer;
+        break;
+    case FBR_CH_LEAVE:
+        take_leave(l, peer);
+        break;
+    default:
+        break;
+    }
+}
+
+static void retired(void *user)
+{
+    fbr_host_release(user);
+}
+
+/* Under the lock. True: the caller retires the object once it has left the lock. */
+static bool both_ended(struct fbr_host *h)
+{
+    if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
+        return false;
+    h->closed = true;
+    return true;
+}
+
+static void on_peer_record(void *user, uint64_t peer, const void *record, size_t len)
 {
     struct fbr_host *h = user;
+    struct fbr_cur c = fbr_cur(record, len);
+    uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
+    bool over;
+
+    if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
+        return;
+    pthread_mutex_lock(&h->lock);
+    take_record(&h->lanes[lane], peer, op, &c);
+    over = both_ended(h);
+    pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
+}
+
+static void on_peer_gone(void *user, uint64_t peer)
+{
+    struct fbr_host *h = user;
+    bool over;
 
     pthread_mutex_lock(&h->lock);
-    for (int i = 0; i < h->n_lanes; i++) {
-        forget_parked(&h->lanes[i], peer);
-        fbr_queue_engine_gone(h->lanes[i].engine, peer);
-    }
+    for (int i = 0; i < h->n_lanes; i++)
+        leave_lane(&h->lanes[i], peer);
     for (int i = 0; i < 2; i++)
         if (h->kind == FBR_KIND_PIPE && h->ends[i].holder == peer)
             end_end(h, i);
+    over = both_ended(h);
     pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
 }
 
-static const struct fbr_object_ops object_ops = {.on_record = on_record, .on_gone = on_gone};
+static const struct fbr_object_ops object_ops = {.on_record = on_peer_record, .on_gone = on_peer_gone};
 
 /* ---- Life ---- */
 
+static void close_lane(struct lane *l)
+{
+    struct parked *p, *next;
+    struct recalled *r, *after;
+
+    DL_FOREACH_SAFE(l->parked, p, next)
+        free(p);
+    DL_FOREACH_SAFE(l->recalled, r, after)
+        free(r);
+    fbr_queue_engine_close(l->engine);
+    pthread_cond_destroy(&l->arrived);
+    pthread_cond_destroy(&l->room);
+}
+
 static void destroy(struct fbr_host *h)
 {
-    for (int i = 0; i < h->n_lanes; i++) {
-        while (h->lanes[i].parked) {
-            struct parked *p = h->lanes[i].parked;
-
-            DL_DELETE(h->lanes[i].parked, p);
-            free(p);
-        }
-        fbr_queue_engine_close(h->lanes[i].engine);
-    }
-    pthread_cond_destroy(&h->changed);
+    for (int i = 0; i < h->n_lanes; i++)
+        close_lane(&h->lanes[i]);
     pthread_mutex_destroy(&h->lock);
     free(h);
 }
 
+static int open_lane(struct fbr_host *h, const struct fbr_queue_engine_config *config)
+{
+    struct lane *l = &h->lanes[h->n_lanes];
+
+    l->host = h;
+    l->number = (uint32_t)h->n_lanes;
+    l->engine = fbr_queue_engine_open(&engine_ops, l, config);
+    if (!l->engine)
+        return -ENOMEM;
+    fbr_cond_init(&l->arrived);
+    fbr_cond_init(&l->room);
+    h->n_lanes++;
+    return 0;
+}
+
 int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
 {
-    struct fbr_host *h = calloc(1, sizeof(*h));
-    int rc;
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_host *h;
+    int rc = 0;
 
+    if (!rt)
+        return fbr_kept();
+    h = calloc(1, sizeof(*h));
     if (!h)
         return fbr_keep(-ENOMEM, "channel: out of memory");
     pthread_mutex_init(&h->lock, NULL);
-    fbr_cond_init(&h->changed);
     h->kind = o->kind;
-    for (h->n_lanes = 0; h->n_lanes < o->lanes; h->n_lanes++) {
-        struct lane *l = &h->lanes[h->n_lanes];
-
-        l->host = h;
-        l->number = (uint32_t)h->n_lanes;
-        l->engine = fbr_queue_engine_open(&engine_ops, l, &o->config);
-        if (!l->engine) {
-            destroy(h);
-            return fbr_keep(-ENOMEM, "channel: out of memory");
-        }
-    }
-    rc = fbr_object_open(&h->object, &object_ops, h);
+    h->refs = o->handles + 1;
+    h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
+    while (rc == 0 && h->n_lanes < o->lanes)
+        rc = open_lane(h, &o->config);
+    rc = rc < 0 ? fbr_keep(rc, "channel: out of memory") : fbr_object_open(&h->object, &object_ops, h);
     if (rc < 0) {
         destroy(h);
         return rc;
     }
-    h->rt = fbr_rt();
+    h->id = fbr_object_id(h->object);
     *out = h;
     return 0;
 }
 
+static void hold(void *user)
+{
+    struct fbr_host *h = user;
+
+    __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+}
+
+struct fbr_host *fbr_host_local(const struct fbr_address *a)
+{
+    return fbr_object_hold(a, &object_ops, hold);
+}
+
+void fbr_host_release(struct fbr_host *h)
+{
+    if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0)
+        destroy(h);
+}
+
 int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *address)
 {
-    return fbr_object_address(h->object, h->kind, flags, address);
+    return fbr_address_here(h->id, h->kind, flags, address);
 }
 
 void fbr_host_close(struct fbr_host *h)
 {
-    fbr_object_close(h->object);
-    destroy(h);
-}
-
-static void close_later(void *arg)
-{
-    fbr_host_close(arg);
-}
-
-/* Nobody uses this end any more: what it sent may be read, nothing more is sent to it. */
-static void end_end(struct fbr_host *h, int end)
-{
-    if (h->ends[end].ended)
-        return;
-    h->ends[end].ended = true;
-    for (int i = 0; i < h->n_lanes; i++)
-        fbr_queue_engine_shut(h->lanes[i].engine);
-    pthread_cond_broadcast(&h->changed);
-    if (h->ends[!end].ended && !h->dying) {
-        h->dying = true;
-        fbr_loop_post(h->rt->loop, close_later, h); /* not within a callback of the object's */
+    pthread_mutex_lock(&h->lock);
+    h->closed = true;
+    for (int i = 0; i < h->n_lanes; i++) {
+        pthread_cond_broadcast(&h->lanes[i].arrived);
+        pthread_cond_broadcast(&h->lanes[i].room);
     }
+    pthread_mutex_unlock(&h->lock);
+    fbr_object_close(h->object);
+    fbr_host_release(h);
 }
 
 void fbr_host_export_end(struct fbr_host *h, int end)
@@ -386,43 +536,56 @@ void fbr_host_export_end(struct fbr_host *h, int end)
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_leave(struct fbr_host *h, int end)
+void fbr_host_attach(struct fbr_host *h, int end)
 {
     pthread_mutex_lock(&h->lock);
-    h->ends[end].left = true;
-    if (!h->ends[end].exported)
-        end_end(h, end);
+    h->ends[end].holder = OURSELVES;
+    h->attached[end]++;
     pthread_mutex_unlock(&h->lock);
 }
 
-struct fbr_host *fbr_host_local(const struct fbr_address *a)
+void fbr_host_leave(struct fbr_host *h, int end, bool attached)
 {
-    return fbr_object_local(a, &object_ops);
+    struct end *e = &h->ends[end];
+    bool over;
+
+    pthread_mutex_lock(&h->lock);
+    if (attached) {
+        if (--h->attached[end] == 0 && e->holder == OURSELVES)
+            end_end(h, end);
+    } else {
+        e->left = true;
+        if (!e->exported)
+            end_end(h, end);
+    }
+    over = both_ended(h);
+    pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
 }
 
 void fbr_host_shut(struct fbr_host *h, int lane)
 {
     pthread_mutex_lock(&h->lock);
-    fbr_queue_engine_shut(h->lanes[lane].engine);
-    pthread_cond_broadcast(&h->changed);
+    if (!h->closed)
+        fbr_queue_engine_shut(h->lanes[lane].engine);
     pthread_mutex_unlock(&h->lock);
 }
 
 /* ---- The host's own puts and gets ---- */
 
 /* Under the lock: waits until a parked put of ours is done; exactly one of done and withdrawn. */
-static int wait_put(struct fbr_host *h, struct lane *l, uint64_t call, uint64_t deadline)
+static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
 {
     struct local_put put = {.call = call};
+    struct fbr_host *h = l->host;
     int rc = 0;
 
     DL_APPEND(l->puts, &put);
-    while (!put.done && rc == 0)
-        rc = fbr_cond_wait(&h->changed, &h->lock, deadline);
-    if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0) {
-        put.done = true;
-        put.code = -ETIMEDOUT;
-    }
+    while (!put.done && rc == 0 && !h->closed)
+        rc = fbr_cond_wait(&l->room, &h->lock, deadline);
+    if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
+        put.code = h->closed ? -EPIPE : -ETIMEDOUT;
     DL_DELETE(l->puts, &put);
     return put.code;
 }
@@ -430,69 +593,101 @@ static int wait_put(struct fbr_host *h, struct lane *l, uint64_t call, uint64_t 
 int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int timeout_ms)
 {
     struct lane *l = &h->lanes[lane];
-    void *copy = malloc(len ? len : 1);
+    void *copy;
     uint64_t call;
     int rc;
 
+    if (len > h->longest)
+        return -EMSGSIZE;
+    copy = malloc(len ? len : 1);
     if (!copy)
         return -ENOMEM;
     if (len)
         memcpy(copy, data, len);
     pthread_mutex_lock(&h->lock);
     call = ++h->next_call;
-    rc = fbr_queue_engine_put(l->engine, 0, call, copy, len);
+    rc = h->closed ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
     if (rc < 0)
         free(copy);
     if (rc == 1)
-        rc = wait_put(h, l, call, fbr_deadline(timeout_ms));
+        rc = wait_put(l, call, fbr_deadline(timeout_ms));
     pthread_mutex_unlock(&h->lock);
     return rc;
 }
 
-/* Under the lock: guests that were asked for their messages and do not answer wait for nobody any more. */
+/* Under the lock: guests that have not answered a recall wait for nobody any more. */
 static void give_up_recalls(struct lane *l)
 {
-    for (int i = 0; i < l->n_recalled; i++)
-        fbr_queue_engine_overdue(l->engine, l->recalled[i]);
-    l->n_recalled = 0;
+    struct recalled *r, *next;
+    uint64_t now = fbr_now_ms();
+
+    DL_FOREACH_SAFE(l->recalled, r, next)
+        if (now - r->since_ms >= OVERDUE_MS) {
+            uint64_t peer = r->peer;
+
+            DL_DELETE(l->recalled, r);
+            free(r);
+            fbr_queue_engine_overdue(l->engine, peer);
+        }
 }
 
-int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+/* Under the lock; out NULL: only looks. */
+static int try_get(struct lane *l, struct fiber_bytes *out)
 {
-    struct lane *l = &h->lanes[lane];
-    uint64_t deadline = fbr_deadline(timeout_ms), overdue = 0;
-    bool waiting = false;
+    if (l->host->closed)
+        return -EPIPE;
+    return out ? fbr_queue_engine_get(l->engine, &out->data, &out->len) : fbr_queue_engine_look(l->engine);
+}
+
+/* Under the lock. */
+static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms), last = deadline;
+    bool waiting = false, over = false;
     int rc;
 
-    pthread_mutex_lock(&h->lock);
-    while ((rc = fbr_queue_engine_get(l->engine, &out->data, &out->len)) == -EAGAIN || rc == -EINPROGRESS) {
+    while ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS) {
         uint64_t until = deadline;
 
-        if (rc == -EINPROGRESS) {
-            if (!overdue)
-                overdue = fbr_now_ms() + OVERDUE_MS;
-            if (overdue < until || timeout_ms == 0)
-                until = overdue;
-        } else if (timeout_ms == 0) {
+        if (over || (rc == -EAGAIN && timeout_ms == 0))
             break;
+        if (rc == -EINPROGRESS) { /* what is on its way back is as good as here */
+            until = fbr_now_ms() + OVERDUE_MS + 1;
+            if (timeout_ms == 0 && last == deadline)
+                last = until;
+            until = until < deadline || timeout_ms == 0 ? until : deadline;
         }
         if (!waiting)
             fbr_queue_engine_wait(l->engine);
         waiting = true;
-        if (fbr_cond_wait(&h->changed, &h->lock, until) == 0)
+        if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
             continue;
-        if (until == overdue && overdue)
-            give_up_recalls(l);
-        if (fbr_now_ms() >= deadline || timeout_ms == 0) {
-            rc = fbr_queue_engine_get(l->engine, &out->data, &out->len);
-            break;
-        }
-        overdue = 0;
+        give_up_recalls(l);
+        over = fbr_now_ms() >= last;
     }
     if (waiting)
         fbr_queue_engine_unwait(l->engine);
-    pthread_mutex_unlock(&h->lock);
     return rc == -EAGAIN || rc == -EINPROGRESS ? -ETIMEDOUT : rc;
+}
+
+int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+{
+    int rc;
+
+    pthread_mutex_lock(&h->lock);
+    rc = wait_get(&h->lanes[lane], out, timeout_ms);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms)
+{
+    int rc;
+
+    pthread_mutex_lock(&h->lock);
+    rc = wait_get(&h->lanes[lane], NULL, timeout_ms);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
 }
 
 int fbr_host_size(struct fbr_host *h, int lane, size_t *n)

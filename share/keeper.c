@@ -97,7 +97,7 @@ int fbr_keeper_start(struct fbr_keeper **out, fiber_process_fn fn, const void *a
     int rc;
 
     if (!rt)
-        return -EPERM; /* kept */
+        return fbr_kept();
     if (fbr_loop_here(rt->loop))
         return fbr_keep(-EDEADLK, "a %s cannot be started in a callback", prefix);
     k = calloc(1, sizeof(*k));

@@ -82,7 +82,7 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
         return fbr_keep(-EINVAL, "fiber_manager_start: needs a place for the handle, a class with its size and a call "
                                  "function, and bytes for its length");
     if (!fbr_rt())
-        return -EPERM; /* kept */
+        return fbr_kept();
     fbr_buf_init(&b);
     rc = put_class(&b, cls, arg, len);
     if (rc == 0)
@@ -112,10 +112,10 @@ int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address
 
 void fiber_manager_close(struct fiber_manager *m)
 {
-    if (!m)
+    if (!m || fbr_rpc_usable() < 0)
         return;
     if (m->keeper) /* what this process asked for is done first */
-        fbr_rpc_drain(m->rpc, fbr_keeper_grace(m->keeper));
+        fbr_rpc_drain(m->rpc, fbr_deadline(fbr_keeper_grace(m->keeper)));
     fbr_rpc_close(m->rpc);
     fbr_keeper_end(m->keeper);
     fbr_wipe(&m->address, sizeof(m->address));
@@ -124,7 +124,7 @@ void fiber_manager_close(struct fiber_manager *m)
 
 /* ---- Calls ---- */
 
-static int start_call(struct fiber_manager *m, const char *method, const void *in, size_t len, int timeout_ms,
+static int start_call(struct fiber_manager *m, const char *method, const void *in, size_t len, uint64_t deadline,
                       struct fiber_future **f)
 {
     static const uint8_t zeros[8];
@@ -135,7 +135,7 @@ static int start_call(struct fiber_manager *m, const char *method, const void *i
                                  {(void *)(uintptr_t)zeros, (8 - n % 8) % 8},
                                  {(void *)(uintptr_t)in, len}};
 
-    return fbr_rpc_call(m->rpc, iov, 4, timeout_ms, f);
+    return fbr_rpc_call(m->rpc, iov, 4, deadline, f);
 }
 
 static int check_call(const char *method, const void *in, size_t len)
@@ -180,7 +180,7 @@ static int finish(struct fiber_manager *m, struct fiber_future *f, const char *m
 int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in, size_t len, struct fiber_bytes *out,
                        int timeout_ms)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms), now;
+    uint64_t deadline = fbr_deadline(timeout_ms);
     struct fiber_bytes bytes = {NULL, 0};
     struct fiber_future *f;
     int rc = check_call(method, in, len);
@@ -189,11 +189,10 @@ int fiber_manager_call(struct fiber_manager *m, const char *method, const void *
         *out = bytes;
     if (rc < 0)
         return rc;
-    rc = start_call(m, method, in, len, timeout_ms, &f);
+    rc = start_call(m, method, in, len, deadline, &f);
     if (rc < 0)
         return explain(m, rc, method);
-    now = fbr_now_ms();
-    rc = fbr_future_wait(f, timeout_ms < 0 ? -1 : deadline > now ? (int)(deadline - now) : 0);
+    rc = fbr_future_wait(f, deadline);
     rc = rc < 0 ? explain(m, rc, method) : finish(m, f, method, &bytes);
     fbr_future_close(f);
     if (out)
@@ -212,7 +211,7 @@ int fiber_manager_call_async(struct fiber_manager *m, const char *method, const 
         return rc;
     if (!future)
         return fbr_keep(-EINVAL, "fiber_manager_call_async: needs a place for the future");
-    rc = start_call(m, method, in, len, -1, future);
+    rc = start_call(m, method, in, len, UINT64_MAX, future);
     return rc < 0 ? explain(m, rc, method) : 0;
 }
 
@@ -222,7 +221,7 @@ int fiber_future_wait(struct fiber_future *f, int timeout_ms)
 
     if (rc < 0)
         return rc;
-    rc = fbr_future_wait(f, timeout_ms);
+    rc = fbr_future_wait(f, fbr_deadline(timeout_ms));
     return rc < 0 ? explain(NULL, rc, "a future") : 0;
 }
 
@@ -242,5 +241,6 @@ int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeou
 
 void fiber_future_close(struct fiber_future *f)
 {
-    fbr_future_close(f);
+    if (f && fbr_rpc_usable() == 0)
+        fbr_future_close(f);
 }

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -308,6 +310,19 @@ static void close_share(struct fbr_runtime *rt)
     fbr_loop_call(rt->loop, drop_peers, s);
 }
 
+/* A fork() child finds false there. */
+static bool *page_of_ours(void)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    bool *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return NULL;
+    madvise(page, size, MADV_WIPEONFORK); /* since Linux 4.14; without it such a child is not told */
+    *page = true;
+    return page;
+}
+
 static int open_share(void *arg)
 {
     struct fbr_runtime *rt = arg;
@@ -316,8 +331,12 @@ static int open_share(void *arg)
     if (rt->share)
         return 0;
     s = calloc(1, sizeof(*s));
-    if (!s)
+    if (s)
+        s->ours = page_of_ours();
+    if (!s || !s->ours) {
+        free(s);
         return -ENOMEM;
+    }
     s->rt = rt;
     s->next_peer = 1; /* 0 and 1 are the owner's own (channel.c) */
     pthread_mutex_init(&s->lock, NULL);
@@ -345,6 +364,18 @@ struct fbr_share *fbr_share(void)
         return NULL;
     }
     return rt->share;
+}
+
+const volatile bool *fbr_share_ours(void)
+{
+    struct fbr_share *s = fbr_share();
+
+    return s ? s->ours : NULL;
+}
+
+int fbr_share_forked(void)
+{
+    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
 }
 
 /* ---- Objects ---- */
@@ -399,12 +430,21 @@ static int get_url(void *arg)
 
 int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *out)
 {
-    struct fbr_runtime *rt = o->share->rt;
-    struct fbr_address a = {.kind = (uint8_t)kind, .flags = flags, .owner = rt->self, .object = o->id};
+    return fbr_address_here(o->id, kind, flags, out);
+}
+
+int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct fiber_address *out)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_address a = {.kind = (uint8_t)kind, .flags = flags, .object = object};
     struct url_call call = {.rt = rt};
     size_t n;
-    int rc = fbr_loop_call(rt->loop, get_url, &call);
+    int rc;
 
+    if (!rt)
+        return fbr_kept();
+    a.owner = rt->self;
+    rc = fbr_loop_call(rt->loop, get_url, &call);
     if (rc < 0)
         return call.err.code ? fbr_keep_error(&call.err) : fbr_keep(rc, "share: %s", fbr_strerror(rc));
     n = strlen(call.url);

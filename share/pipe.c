@@ -17,11 +17,9 @@ struct fiber_pipe {
     struct fbr_guest *guest;
     int end;
     bool sends, receives;
-    bool owner;
+    bool attached; /* not by fiber_pipe_open */
     unsigned flags;
-    pthread_mutex_t lock;
-    bool have; /* a message that poll found, under lock */
-    struct fiber_bytes found;
+    const volatile bool *ours; /* false in a fork() child */
 };
 
 static int explain(int rc, const char *what)
@@ -35,48 +33,41 @@ static int explain(int rc, const char *what)
 
 static struct fiber_pipe *new_end(int end, unsigned flags)
 {
-    struct fiber_pipe *p = calloc(1, sizeof(*p));
+    const volatile bool *ours = fbr_share_ours();
+    struct fiber_pipe *p = ours ? calloc(1, sizeof(*p)) : NULL;
 
-    if (!p)
+    if (!p) {
+        if (ours)
+            fbr_keep(-ENOMEM, "pipe: out of memory");
         return NULL;
+    }
+    p->ours = ours;
     p->end = end;
     p->flags = flags;
     p->sends = !(flags & FIBER_PIPE_ONEWAY) || end == 1;
     p->receives = !(flags & FIBER_PIPE_ONEWAY) || end == 0;
-    pthread_mutex_init(&p->lock, NULL);
     return p;
-}
-
-static void free_end(struct fiber_pipe *p)
-{
-    if (!p)
-        return;
-    pthread_mutex_destroy(&p->lock);
-    fiber_bytes_free(&p->found);
-    free(p);
 }
 
 int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
 {
-    const struct fbr_host_options o = {.kind = FBR_KIND_PIPE, .lanes = 2, .config = {.max_bytes = HELD_BYTES}};
+    const struct fbr_host_options o = {
+        .kind = FBR_KIND_PIPE, .lanes = 2, .handles = 2, .config = {.max_bytes = HELD_BYTES}};
     struct fbr_host *h;
     int rc;
 
     if (!ends || flags > FIBER_PIPE_ONEWAY)
         return fbr_keep(-EINVAL, "pipe: needs a place for two ends, and known flags");
     ends[0] = new_end(0, flags);
-    ends[1] = new_end(1, flags);
-    rc = ends[0] && ends[1] ? fbr_host_open(&h, &o) : fbr_keep(-ENOMEM, "pipe: out of memory");
+    ends[1] = ends[0] ? new_end(1, flags) : NULL;
+    rc = ends[1] ? fbr_host_open(&h, &o) : fbr_kept();
     if (rc < 0) {
-        free_end(ends[0]);
-        free_end(ends[1]);
+        free(ends[0]);
+        free(ends[1]);
         ends[0] = ends[1] = NULL;
         return rc;
     }
-    for (int i = 0; i < 2; i++) {
-        ends[i]->host = h;
-        ends[i]->owner = true;
-    }
+    ends[0]->host = ends[1]->host = h;
     return 0;
 }
 
@@ -85,6 +76,8 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     uint8_t flags = (uint8_t)((p->end ? END_ONE : 0) | (p->flags & FIBER_PIPE_ONEWAY ? ONEWAY : 0));
     int rc;
 
+    if (!*p->ours)
+        return fbr_share_forked();
     if (!p->host)
         return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass on the one that you were given");
     rc = fbr_host_address(p->host, flags, address);
@@ -103,14 +96,17 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
         return rc;
     p = new_end(a.flags & END_ONE ? 1 : 0, a.flags & ONEWAY ? FIBER_PIPE_ONEWAY : 0);
     if (!p)
-        return fbr_keep(-ENOMEM, "pipe: out of memory");
+        return fbr_kept();
     a.flags = 0;
+    p->attached = true;
     p->host = fbr_host_local(&a);
-    if (!p->host)
+    if (p->host)
+        fbr_host_attach(p->host, p->end);
+    else
         rc = fbr_guest_open(&p->guest, &a, 2, p->end);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
-        free_end(p);
+        free(p);
         return rc;
     }
     *out = p;
@@ -121,6 +117,8 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
 {
     int rc;
 
+    if (!*p->ours)
+        return fbr_share_forked();
     if (!p->sends)
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
@@ -129,70 +127,42 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
     return rc == 0 ? 0 : explain(rc, "send");
 }
 
-static int get(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_ms)
-{
-    return p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms) : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
-}
-
-/* What poll found before, if anything. */
-static bool take_found(struct fiber_pipe *p, struct fiber_bytes *out)
-{
-    bool have;
-
-    pthread_mutex_lock(&p->lock);
-    have = p->have;
-    if (have && out) {
-        *out = p->found;
-        p->found = (struct fiber_bytes){NULL, 0};
-        p->have = false;
-    }
-    pthread_mutex_unlock(&p->lock);
-    return have;
-}
-
 int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_ms)
 {
     int rc;
 
     *out = (struct fiber_bytes){NULL, 0};
+    if (!*p->ours)
+        return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    if (take_found(p, out))
-        return 0;
-    rc = get(p, out, timeout_ms);
+    rc = p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms) : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "recv");
 }
 
 int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
 {
-    struct fiber_bytes bytes;
     int rc;
 
+    if (!*p->ours)
+        return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    if (take_found(p, NULL))
-        return 1;
-    rc = get(p, &bytes, timeout_ms);
-    if (rc == -EPIPE)
-        return 1; /* the end of file can be read */
-    if (rc == -ETIMEDOUT)
-        return 0;
-    if (rc < 0)
-        return explain(rc, "poll");
-    pthread_mutex_lock(&p->lock);
-    p->found = bytes;
-    p->have = true;
-    pthread_mutex_unlock(&p->lock);
-    return 1;
+    rc = p->host ? fbr_host_look(p->host, !p->end, timeout_ms) : fbr_guest_look(p->guest, !p->end, timeout_ms);
+    if (rc == 0 || rc == -EPIPE)
+        return 1; /* the end of file can be read, too */
+    return rc == -ETIMEDOUT ? 0 : explain(rc, "poll");
 }
 
 void fiber_pipe_close(struct fiber_pipe *p)
 {
-    if (!p)
+    if (!p || !*p->ours)
         return;
-    if (p->guest)
-        fbr_guest_close(p->guest);
-    else if (p->owner)
-        fbr_host_leave(p->host, p->end);
-    free_end(p);
+    if (p->guest) {
+        fbr_guest_close(p->guest, p->end);
+    } else {
+        fbr_host_leave(p->host, p->end, p->attached);
+        fbr_host_release(p->host);
+    }
+    free(p);
 }

@@ -7,10 +7,11 @@
 #include "share/channel.h"
 
 struct fiber_queue {
-    struct fbr_host *host;   /* in the owner */
+    struct fbr_host *host;   /* in the owner's process */
     struct fbr_guest *guest; /* elsewhere */
     bool owner;
     bool bounded;
+    const volatile bool *ours; /* false in a fork() child */
 };
 
 static int explain(int rc, const char *what)
@@ -24,14 +25,27 @@ static int explain(int rc, const char *what)
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
 }
 
+static struct fiber_queue *new_queue(void)
+{
+    const volatile bool *ours = fbr_share_ours();
+    struct fiber_queue *q = ours ? calloc(1, sizeof(*q)) : NULL;
+
+    if (q)
+        q->ours = ours;
+    else if (ours)
+        fbr_keep(-ENOMEM, "queue: out of memory");
+    return q;
+}
+
 int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
 {
-    struct fbr_host_options o = {.kind = FBR_KIND_QUEUE, .lanes = 1, .config = {.max_messages = max_messages}};
-    struct fiber_queue *q = calloc(1, sizeof(*q));
+    const struct fbr_host_options o = {
+        .kind = FBR_KIND_QUEUE, .lanes = 1, .handles = 1, .config = {.max_messages = max_messages}};
+    struct fiber_queue *q = new_queue();
     int rc;
 
     if (!q)
-        return fbr_keep(-ENOMEM, "queue: out of memory");
+        return fbr_kept();
     q->owner = true;
     q->bounded = max_messages > 0;
     rc = fbr_host_open(&q->host, &o);
@@ -45,6 +59,8 @@ int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
 
 int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
 {
+    if (!*q->ours)
+        return fbr_share_forked();
     if (!q->host)
         return fbr_keep(-EPERM, "queue: only the owner gives out its address; pass on the one that you were given");
     return fbr_host_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
@@ -58,9 +74,9 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
 
     if (rc < 0)
         return rc;
-    q = calloc(1, sizeof(*q));
+    q = new_queue();
     if (!q)
-        return fbr_keep(-ENOMEM, "queue: out of memory");
+        return fbr_kept();
     q->host = fbr_host_local(&a);
     if (!q->host)
         rc = fbr_guest_open(&q->guest, &a, 1, -1);
@@ -77,6 +93,8 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
 {
     int rc;
 
+    if (!*q->ours)
+        return fbr_share_forked();
     if (!data && len)
         return fbr_keep(-EINVAL, "queue: a length and no data");
     rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms) : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
@@ -88,22 +106,30 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     int rc;
 
     *out = (struct fiber_bytes){NULL, 0};
+    if (!*q->ours)
+        return fbr_share_forked();
     rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms) : fbr_guest_get(q->guest, 0, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "get");
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
 {
-    return q->host ? 0 : explain(fbr_guest_flush(q->guest, timeout_ms), "flush");
+    if (!*q->ours)
+        return fbr_share_forked();
+    return q->host ? 0 : explain(fbr_guest_flush(q->guest, 0, timeout_ms), "flush");
 }
 
 int fiber_queue_size(struct fiber_queue *q, size_t *n)
 {
+    if (!*q->ours)
+        return fbr_share_forked();
     return q->host ? fbr_host_size(q->host, 0, n) : explain(fbr_guest_size(q->guest, 0, n), "size");
 }
 
 int fiber_queue_shut(struct fiber_queue *q)
 {
+    if (!*q->ours)
+        return fbr_share_forked();
     if (!q->host)
         return explain(fbr_guest_shut(q->guest, 0), "shut");
     fbr_host_shut(q->host, 0);
@@ -112,11 +138,14 @@ int fiber_queue_shut(struct fiber_queue *q)
 
 void fiber_queue_close(struct fiber_queue *q)
 {
-    if (!q)
+    if (!q || !*q->ours)
         return;
-    if (q->guest)
-        fbr_guest_close(q->guest);
-    else if (q->owner)
-        fbr_host_close(q->host);
+    if (q->guest) {
+        fbr_guest_close(q->guest, 0);
+    } else {
+        if (q->owner)
+            fbr_host_close(q->host);
+        fbr_host_release(q->host);
+    }
     free(q);
 }

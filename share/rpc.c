@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 #include <utlist.h>
 
@@ -50,7 +51,8 @@ struct fiber_future {
     int code;
     struct fiber_bytes answer; /* with a NUL behind it */
     pthread_cond_t changed;
-    UT_hash_handle hh; /* while it is not done */
+    struct fiber_future *next; /* of those that nobody wants */
+    UT_hash_handle hh;         /* while it is not done */
 };
 
 static void unref(struct fbr_rpc *r)
@@ -124,13 +126,15 @@ static void lose_all(struct fbr_rpc *r)
     pthread_mutex_lock(&r->lock);
     r->gone = true;
     while ((f = r->calls)) {
-        if (end_call(f, -EPIPE, NULL, true))
-            HASH_ADD(hh, unwanted, call, sizeof(f->call), f);
+        if (end_call(f, -EPIPE, NULL, true)) {
+            f->next = unwanted;
+            unwanted = f;
+        }
     }
     pthread_cond_broadcast(&r->room);
     pthread_mutex_unlock(&r->lock);
     while ((f = unwanted)) {
-        HASH_DEL(unwanted, f);
+        unwanted = f->next;
         destroy_future(f);
     }
 }
@@ -249,7 +253,7 @@ int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
     int rc;
 
     if (!s)
-        return -EPERM; /* kept */
+        return fbr_kept();
     pthread_mutex_lock(&s->lock);
     r = find_or_make(s, a, &made);
     pthread_mutex_unlock(&s->lock);
@@ -261,24 +265,11 @@ int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
     return rc;
 }
 
-/* fiber_fini() has cut off everything. */
-static bool finished(struct fbr_runtime *rt)
-{
-    bool yes;
-
-    pthread_mutex_lock(&rt->lock);
-    yes = rt->finished;
-    pthread_mutex_unlock(&rt->lock);
-    return yes;
-}
-
 static void disconnect(struct fbr_rpc *r)
 {
     const struct fbr_rpc_head head = {FBR_RPC_LEAVE, 0, 0};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
 
-    if (finished(r->share->rt))
-        return;
     if (r->here) {
         if (r->here->ops->on_gone)
             r->here->ops->on_gone(r->here->user, FBR_RPC_SELF);
@@ -336,9 +327,8 @@ static struct fiber_future *new_future(struct fbr_rpc *r, size_t len)
 }
 
 /* Waits for room, and counts the call as without an answer. */
-static int enter_call(struct fiber_future *f, int timeout_ms)
+static int enter_call(struct fiber_future *f, uint64_t deadline)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms);
     struct fbr_rpc *r = f->rpc;
     int rc = 0;
 
@@ -349,6 +339,9 @@ static int enter_call(struct fiber_future *f, int timeout_ms)
         rc = -EPIPE;
     if (rc == 0) {
         HASH_ADD(hh, r->calls, call, sizeof(f->call), f);
+        rc = f->hh.tbl ? 0 : -ENOMEM;
+    }
+    if (rc == 0) {
         r->weight += f->weight;
     }
     pthread_mutex_unlock(&r->lock);
@@ -369,15 +362,19 @@ static int call_here(struct fiber_future *f, const struct iovec *iov, int n)
     return b.failed ? -ENOMEM : 0;
 }
 
-static int send_call(struct fiber_future *f, const struct iovec *iov, int n)
+static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uint64_t deadline)
 {
+    uint64_t now = deadline == UINT64_MAX ? 0 : fbr_now_ms();
+    int timeout_ms = deadline == UINT64_MAX ? -1 : deadline > now ? (int)(deadline - now) : 0;
     const struct fbr_rpc_head head = {FBR_RPC_CALL, 0, f->call};
     struct iovec all[7] = {{(void *)(uintptr_t)&head, sizeof(head)}};
+    int rc;
 
     if (f->rpc->here)
         return call_here(f, iov, n);
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
-    return fbr_proxy_send(f->rpc->proxy, all, n + 1, -1);
+    rc = fbr_proxy_send(f->rpc->proxy, all, n + 1, timeout_ms);
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 /* It was not sent; unless it was lost meanwhile, which the future says. */
@@ -393,7 +390,7 @@ static bool take_back(struct fiber_future *f)
     return !done;
 }
 
-int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, int timeout_ms, struct fiber_future **out)
+int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline, struct fiber_future **out)
 {
     struct fiber_future *f;
     size_t len = 0;
@@ -408,12 +405,12 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, int timeout_
     f = new_future(r, len);
     if (!f)
         return -ENOMEM;
-    rc = enter_call(f, timeout_ms);
+    rc = enter_call(f, deadline);
     if (rc < 0) {
         destroy_future(f);
         return rc;
     }
-    rc = send_call(f, iov, n);
+    rc = send_call(f, iov, n, deadline);
     if (rc < 0 && take_back(f)) {
         destroy_future(f);
         return rc;
@@ -422,9 +419,8 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, int timeout_
     return 0;
 }
 
-int fbr_rpc_drain(struct fbr_rpc *r, int timeout_ms)
+int fbr_rpc_drain(struct fbr_rpc *r, uint64_t deadline)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms);
     int rc = 0;
 
     pthread_mutex_lock(&r->lock);
@@ -436,14 +432,13 @@ int fbr_rpc_drain(struct fbr_rpc *r, int timeout_ms)
 
 /* ---- Futures ---- */
 
-int fbr_future_wait(struct fiber_future *f, int timeout_ms)
+int fbr_future_wait(struct fiber_future *f, uint64_t deadline)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms);
     struct fbr_rpc *r = f->rpc;
     int rc = 0;
 
     pthread_mutex_lock(&r->lock);
-    if (!f->done && timeout_ms && r->here && r->here->has_server && pthread_equal(r->here->server, pthread_self()))
+    if (!f->done && r->here && r->here->has_server && pthread_equal(r->here->server, pthread_self()))
         rc = -EDEADLK;
     while (!f->done && rc == 0)
         rc = fbr_cond_wait(&f->changed, &r->lock, deadline);

@@ -27,18 +27,18 @@ struct fbr_rpc;
 
 /* Connects, or joins the connection that this process has. 0, or kept. */
 int fbr_rpc_open(struct fbr_rpc **r, const struct fbr_address *a);
-/* Starts a call; waits, at most timeout_ms, while too much of this process waits for answers there. -EPIPE: the object is
- * gone; -EMSGSIZE: above max_message; -ETIMEDOUT; -ENOMEM. Nothing is kept. */
-int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, int timeout_ms, struct fiber_future **f);
+/* Starts a call; waits, at most until the deadline, while too much of this process waits for answers there. -EPIPE: the
+ * object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT; -ENOMEM. Nothing is kept. */
+int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline, struct fiber_future **f);
 /* Waits until no call of this process is without its answer: 0 or -ETIMEDOUT. */
-int fbr_rpc_drain(struct fbr_rpc *r, int timeout_ms);
+int fbr_rpc_drain(struct fbr_rpc *r, uint64_t deadline);
 /* Of the last handle: what is not answered ends as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
-/* 0, or a kept -EPERM in a fork() child, where no handle may be used. */
+/* 0, or a kept -EPERM in a fork() child, where no handle may be used, and none is closed. */
 int fbr_rpc_usable(void);
 
 /* 0: answered or lost; -ETIMEDOUT; -EDEADLK: it is this very thread that should answer. Nothing is kept. */
-int fbr_future_wait(struct fiber_future *f, int timeout_ms);
+int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
 /* Asks the owner to answer now. Wait for what it says. */
 void fbr_future_cancel(struct fiber_future *f);
 /* Of one that was waited for: its code; *lost: the object was gone before it answered (code -EPIPE). */

@@ -181,7 +181,7 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len, f
     int rc;
 
     if (!rt)
-        return -EPERM; /* kept */
+        return fbr_kept();
     if (!out || !build || !len || len > PTRDIFF_MAX)
         return fbr_keep(-EINVAL, "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
     *out = NULL;

@@ -52,7 +52,7 @@ int fbr_service_open(struct fbr_service *s)
     int rc;
 
     if (!rt)
-        return -EPERM; /* kept */
+        return fbr_kept();
     s->limit = fbr_config_size(rt->config, "max_message") - FBR_RPC_ROOM;
     rc = fbr_object_open(&s->object, &object_ops, s);
     if (rc == 0)

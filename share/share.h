@@ -49,6 +49,8 @@ struct fbr_object;
 int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user);
 uint64_t fbr_object_id(const struct fbr_object *o);
 int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *address);
+/* The same by its id. */
+int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct fiber_address *address);
 /* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not read yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer); /* bytes on their way to that peer, of all objects */
@@ -62,6 +64,11 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
  * called for it while it cannot go, and may not lock anything. */
 void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *user));
+
+/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL: share cannot be opened
+ * (kept). */
+const volatile bool *fbr_share_ours(void);
+int fbr_share_forked(void); /* keeps and returns -EPERM */
 
 /* ---- User's side (remote.c) ---- */
 

@@ -73,7 +73,7 @@ int fiber_store_connect(struct fiber_store **out, const struct fiber_address *ad
 
 void fiber_store_close(struct fiber_store *s)
 {
-    if (!s)
+    if (!s || fbr_rpc_usable() < 0)
         return;
     fbr_rpc_close(s->rpc);
     fbr_keeper_end(s->keeper);
@@ -128,16 +128,16 @@ static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int 
     rc = fbr_store_ask_put(&b, ask);
     iov = (struct iovec){b.data, b.len};
     if (rc == 0)
-        rc = fbr_rpc_call(s->rpc, &iov, 1, -1, &f);
+        rc = fbr_rpc_call(s->rpc, &iov, 1, UINT64_MAX, &f);
     fbr_buf_fini(&b);
     if (rc < 0) {
         *lost = rc == -EPIPE;
         return rc;
     }
-    rc = fbr_future_wait(f, ask->wait ? timeout_ms : -1);
+    rc = fbr_future_wait(f, ask->wait ? fbr_deadline(timeout_ms) : UINT64_MAX);
     if (rc == -ETIMEDOUT) {
         fbr_future_cancel(f);
-        fbr_future_wait(f, -1);
+        fbr_future_wait(f, UINT64_MAX);
     }
     rc = fbr_future_code(f, lost);
     if (out)

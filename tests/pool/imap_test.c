@@ -298,7 +298,7 @@ static void test_a_killer_in_a_stream_is_blamed_and_the_rest_comes(void **state)
             assert_int_equal(number(out.data, out.len), i * i);
         fiber_bytes_free(&out);
     }
-    assert_int_equal(atomic_load(&board->runs[13]), 3);
+    assert_in_range(atomic_load(&board->runs[13]), 3, 6);
     fiber_imap_close(it);
     free(s.bytes);
     fiber_pool_close(pool);

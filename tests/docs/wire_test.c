@@ -1,0 +1,203 @@
+/* wire_test.c - the numbers in docs/wire.md are those of the headers.
+ *
+ * A row of a table there that begins with a number and a name, or a constant and its value, is looked for by both.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool/dispatch.h"
+#include "pool/wire.h"
+#include "runtime/conn_priv.h"
+#include "runtime/fnref.h"
+#include "runtime/nested.h"
+#include "runtime/sock.h"
+#include "runtime/ticket.h"
+#include "share/channel.h"
+#include "share/keeper.h"
+#include "share/manager.h"
+#include "share/rpc_wire.h"
+#include "share/store_wire.h"
+
+struct row {
+    long long number;
+    const char *name;
+};
+
+static char *page;
+
+static int open_page(void **state)
+{
+    const char *source = getenv("TEST_SOURCE_DIR");
+    char path[4096];
+    FILE *f;
+    size_t n;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/docs/wire.md", source ? source : ".");
+    f = fopen(path, "r");
+    page = calloc(1, 1u << 20);
+    if (!f || !page)
+        return -1;
+    n = fread(page, 1, (1u << 20) - 1, f);
+    fclose(f);
+    return n ? 0 : -1;
+}
+
+static int close_page(void **state)
+{
+    (void)state;
+    free(page);
+    return 0;
+}
+
+static void expect(const char *row)
+{
+    if (!strstr(page, row))
+        fail_msg("docs/wire.md has no row that begins \"%s\"", row + 1);
+}
+
+static void expect_numbers(const struct row *rows, size_t n)
+{
+    char text[128];
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text, sizeof(text), "\n| %lld | %s", rows[i].number, rows[i].name);
+        expect(text);
+    }
+}
+
+static void expect_constants(const struct row *rows, size_t n)
+{
+    char text[128];
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text, sizeof(text), "\n| %s | %lld |", rows[i].name, rows[i].number);
+        expect(text);
+    }
+}
+
+#define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
+
+static void test_frames_have_the_numbers_of_the_page(void **state)
+{
+    static const struct row rows[] = {
+        {FBR_FRAME_START, "START |"},    {FBR_FRAME_EXIT, "EXIT |"},     {FBR_FRAME_READY, "READY |"},
+        {FBR_POOL_RECALL, "RECALL |"},   {FBR_POOL_CANCEL, "CANCEL |"},  {FBR_POOL_STOP, "STOP |"},
+        {FBR_POOL_RETURNED, "RETURNED"}, {FBR_NEST_START, "NEST_START"}, {FBR_NEST_SIGNAL, "NEST_SIGNAL"},
+        {FBR_NEST_PAUSE, "NEST_PAUSE"},  {FBR_NEST_EVENT, "NEST_EVENT"}, {FBR_FRAME_PEER, "PEER |"},
+        {FBR_FRAME_CLOSE, "CLOSE |"},    {FBR_CALLER_JOB, "JOB |"},      {FBR_CALLER_PEER, "PEER |"},
+    };
+
+    (void)state;
+    expect_numbers(rows, COUNT(rows));
+    assert_int_equal(FBR_JOB_PENDING, 0);
+    assert_int_equal(FBR_JOB_STARTED, 1);
+    assert_int_equal(FBR_JOB_OUTPUT, 2);
+    assert_int_equal(FBR_JOB_EXITED, 3);
+}
+
+static void test_records_have_the_numbers_of_the_page(void **state)
+{
+    static const struct row rows[] = {
+        {FBR_TASKS, "TASKS |"},
+        {FBR_TASKS_ALONE, "TASKS_ALONE |"},
+        {FBR_RESULTS, "RESULTS |"},
+        {FBR_KIND_QUEUE, "QUEUE |"},
+        {FBR_KIND_PIPE, "PIPE |"},
+        {FBR_KIND_MANAGER, "MANAGER |"},
+        {FBR_KIND_STORE, "STORE |"},
+        {FBR_CH_PUTS, "PUTS |"},
+        {FBR_CH_CANCEL, "CANCEL | u64 batch |"},
+        {FBR_CH_ASK, "ASK |"},
+        {FBR_CH_RETURNED, "RETURNED |"},
+        {FBR_CH_SHUT, "SHUT |"},
+        {FBR_CH_LEAVE, "LEAVE |"},
+        {FBR_CH_ATTACH, "ATTACH |"},
+        {FBR_CH_SIZE, "SIZE |"},
+        {FBR_CH_ACK, "ACK |"},
+        {FBR_CH_DELIVER, "DELIVER |"},
+        {FBR_CH_RECALL, "RECALL |"},
+        {FBR_CH_EMPTY, "EMPTY |"},
+        {FBR_CH_EOF, "EOF |"},
+        {FBR_CH_SIZE_IS, "SIZE_IS |"},
+        {FBR_RPC_CALL, "CALL |"},
+        {FBR_RPC_CANCEL, "CANCEL: "},
+        {FBR_RPC_LEAVE, "LEAVE: "},
+        {FBR_SEAL_AES_256_GCM, "AES"},
+        {FBR_SEAL_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
+    };
+
+    (void)state;
+    expect_numbers(rows, COUNT(rows));
+}
+
+static void test_requests_of_a_store_have_the_numbers_of_the_page(void **state)
+{
+    static const char *const names[] = {"SET",         "GET",        "SWAP",    "DELETE",  "KEYS",
+                                        "ADD",         "PUSH",       "POP",     "AT",      "LENGTH",
+                                        "LOCK",        "UNLOCK",     "ACQUIRE", "RELEASE", "EVENT_SET",
+                                        "EVENT_CLEAR", "EVENT_WAIT", "BARRIER"};
+
+    (void)state;
+    assert_int_equal(COUNT(names), FBR_STORE_OPS - 1);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "\n| %zu | %s |", i + FBR_STORE_SET, names[i]);
+        expect(text);
+    }
+}
+
+static void test_limits_have_the_values_of_the_page(void **state)
+{
+#define LIMIT(name)              \
+    {                            \
+        (long long)(name), #name \
+    }
+    static const struct row rows[] = {
+        LIMIT(FBR_DOOR_HALF_OPEN),     LIMIT(FBR_DOOR_MS),          LIMIT(FBR_DOOR_BUSY_MS),
+        LIMIT(FBR_FRAME_MAX),          LIMIT(FBR_URL_MAX),          LIMIT(FBR_KEY_SIZE),
+        LIMIT(FBR_HELLO_SIZE),         LIMIT(FBR_TLS_IDENTITY_MAX), LIMIT(FBR_TLS_HANDSHAKE_MAX),
+        LIMIT(FBR_TICKET_MAX),         LIMIT(FBR_NAME_MAX),         LIMIT(FBR_DIR_MAX),
+        LIMIT(FBR_FNREF_ID_MAX),       LIMIT(FBR_LANE_VERSION),     LIMIT(FBR_LANE_MAX),
+        LIMIT(FBR_SOCK_MAX),           LIMIT(FBR_SEAL_TAG),         LIMIT(FBR_SEAL_WINDOW),
+        LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX)};
+
+    (void)state;
+    expect_constants(rows, COUNT(rows));
+    assert_int_equal(sizeof(struct fiber_address), 192);
+}
+
+static void test_magic_numbers_are_those_of_the_page(void **state)
+{
+    static const uint32_t magics[] = {FBR_HELLO_MAGIC, FBR_WORKER_MAGIC, FBR_HOST_MAGIC, FBR_MANAGER_MAGIC};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(magics); i++) {
+        char text[16];
+
+        snprintf(text, sizeof(text), "0x%08x", magics[i]);
+        assert_non_null(strstr(page, text));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frames_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_records_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_requests_of_a_store_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_limits_have_the_values_of_the_page),
+        cmocka_unit_test(test_magic_numbers_are_those_of_the_page),
+    };
+
+    return cmocka_run_group_tests(tests, open_page, close_page);
+}

@@ -1,0 +1,381 @@
+/* shared_test.c - host-shared memory: built once, by whoever lives, mapped read-only by all, gone with the run.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+#include "tests/support/run.h"
+
+#define LEN (1u << 20)
+
+/* What a child is told. */
+struct order {
+    char name[32];
+    char gate[96];
+    int depth;
+};
+
+static struct order order_of(const char *name, const struct gate *g)
+{
+    struct order o = {.depth = 0};
+
+    snprintf(o.name, sizeof(o.name), "%s", name);
+    if (g)
+        snprintf(o.gate, sizeof(o.gate), "%s", g->path);
+    return o;
+}
+
+static uint32_t word(size_t i)
+{
+    return (uint32_t)i * 2654435761u;
+}
+
+static int fill(void *data, size_t len, void *user)
+{
+    uint32_t *w = data;
+
+    (void)user;
+    for (size_t i = 0; i < len / sizeof(*w); i++) {
+        if (w[i])
+            return -EBADMSG; /* it was not zeroed */
+        w[i] = word(i);
+    }
+    return 0;
+}
+
+static int is_filled(struct fiber_shared *s)
+{
+    const uint32_t *w = fiber_shared_data(s);
+
+    for (size_t i = 0; i < fiber_shared_len(s) / sizeof(*w); i++)
+        if (w[i] != word(i))
+            return 0;
+    return 1;
+}
+
+/* ---- What children do ---- */
+
+/* Tells the gate whether it built; its depth is how many generations start one more. */
+static int open_and_tell(const void *arg, size_t len)
+{
+    struct order o = *(const struct order *)arg;
+    struct fiber_shared *s;
+    char built;
+
+    if (o.depth-- > 0)
+        return finish(begin(open_and_tell, &o, len, NULL));
+    if (fiber_shared_open(&s, o.name, LEN, fill, NULL) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 2;
+    }
+    built = (char)fiber_shared_built(s);
+    if (!is_filled(s) || gate_tell(o.gate, &built, 1) < 0)
+        return 3;
+    fiber_shared_close(s);
+    return 0;
+}
+
+static int build_half_and_wait(void *data, size_t len, void *gate)
+{
+    pid_t me = getpid();
+
+    memset(data, 0xff, len / 2);
+    gate_tell(gate, &me, sizeof(me));
+    return child_wait(NULL, 0);
+}
+
+static int hang_in_builder(const void *arg, size_t len)
+{
+    struct order o = *(const struct order *)arg;
+    struct fiber_shared *s;
+
+    (void)len;
+    fiber_shared_open(&s, o.name, LEN, build_half_and_wait, o.gate);
+    return 1;
+}
+
+static void on_fault(int sig)
+{
+    (void)sig;
+    _exit(7);
+}
+
+/* A program may cast the const away; the memory stays what it is. */
+static int write_to_it(const void *arg, size_t len)
+{
+    struct fiber_shared *s;
+
+    (void)len;
+    signal(SIGSEGV, on_fault);
+    signal(SIGBUS, on_fault);
+    if (fiber_shared_open(&s, ((const struct order *)arg)->name, LEN, fill, NULL) < 0)
+        return 2;
+    *(volatile char *)(uintptr_t)fiber_shared_data(s) = 1;
+    return 0;
+}
+
+/* ---- Tests ---- */
+
+static void test_the_first_builds_it(void **state)
+{
+    struct fiber_shared *first, *second;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&first, "first", LEN, fill, NULL), 0);
+    assert_int_equal(fiber_shared_open(&second, "first", LEN, fill, NULL), 0);
+    assert_int_equal(fiber_shared_built(first), 1);
+    assert_int_equal(fiber_shared_built(second), 0);
+    assert_int_equal(fiber_shared_len(second), LEN);
+    assert_true(is_filled(first) && is_filled(second));
+    fiber_shared_close(first);
+    assert_true(is_filled(second));
+    fiber_shared_close(second);
+    assert_int_equal(fiber_shared_open(&first, "first", LEN, fill, NULL), 0);
+    assert_int_equal(fiber_shared_built(first), 0); /* it lives as long as the run */
+    fiber_shared_close(first);
+    fiber_shared_close(NULL);
+}
+
+static void test_eight_processes_build_it_once(void **state)
+{
+    struct fiber_process *p[8];
+    struct gate g;
+    struct order o;
+    char built[8];
+    int sum = 0;
+
+    (void)state;
+    gate_open(&g);
+    o = order_of("eight", &g);
+    for (int i = 0; i < 8; i++) {
+        o.depth = i % 3; /* children, their children, and theirs */
+        p[i] = begin(open_and_tell, &o, sizeof(o), NULL);
+    }
+    assert_int_equal(gate_wait(&g, built, sizeof(built)), 0);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(finish(p[i]), 0);
+        sum += built[i];
+    }
+    assert_int_equal(sum, 1);
+    gate_close(&g);
+}
+
+static void *open_in_thread(void *built)
+{
+    struct fiber_shared *s;
+
+    if (fiber_shared_open(&s, "threads", LEN, fill, NULL) < 0 || !is_filled(s))
+        return (void *)"failed";
+    __atomic_add_fetch((int *)built, fiber_shared_built(s), __ATOMIC_RELAXED);
+    fiber_shared_close(s);
+    return NULL;
+}
+
+static void test_eight_threads_build_it_once(void **state)
+{
+    pthread_t t[8];
+    int built = 0;
+    void *rc;
+
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, open_in_thread, &built), 0);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(t[i], &rc);
+        assert_null(rc);
+    }
+    assert_int_equal(built, 1);
+}
+
+static void test_when_its_builder_dies_another_builds(void **state)
+{
+    struct fiber_process *dead, *p[3];
+    struct order o;
+    struct gate g, told;
+    char built[3];
+    pid_t pid;
+
+    (void)state;
+    gate_open(&g);
+    gate_open(&told);
+    o = order_of("dying", &g);
+    dead = begin(hang_in_builder, &o, sizeof(o), NULL);
+    assert_int_equal(gate_wait(&g, &pid, sizeof(pid)), 0);
+    o = order_of("dying", &told);
+    for (int i = 0; i < 3; i++)
+        p[i] = begin(open_and_tell, &o, sizeof(o), NULL);
+    assert_int_equal(fiber_process_join(p[0], 100), -ETIMEDOUT); /* it waits for the one that builds */
+    kill(pid, SIGKILL);
+    assert_int_equal(finish(dead), -SIGKILL);
+    assert_int_equal(gate_wait(&told, built, sizeof(built)), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(finish(p[i]), 0);
+    assert_int_equal(built[0] + built[1] + built[2], 1);
+    gate_close(&g);
+    gate_close(&told);
+}
+
+static void test_it_cannot_be_written(void **state)
+{
+    struct order o = order_of("readonly", NULL);
+
+    (void)state;
+    assert_int_equal(finish(begin(write_to_it, &o, sizeof(o), NULL)), 7); /* who builds */
+    assert_int_equal(finish(begin(write_to_it, &o, sizeof(o), NULL)), 7); /* who maps */
+}
+
+static void test_another_length_is_an_error(void **state)
+{
+    struct fiber_shared *s, *other = (void *)1;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&s, "length", 1000, fill, NULL), 0);
+    assert_int_equal(fiber_shared_open(&other, "length", 1001, fill, NULL), -EEXIST);
+    assert_null(other);
+    assert_true(has(fiber_last_error(), "length", "1000", "1001", NULL));
+    fiber_shared_close(s);
+}
+
+static int count_and_fail(void *data, size_t len, void *count)
+{
+    memset(data, 1, len);
+    ++*(int *)count;
+    return -EILSEQ;
+}
+
+static void test_a_builder_that_fails_leaves_nothing(void **state)
+{
+    struct fiber_shared *s;
+    int count = 0;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&s, "failing", LEN, count_and_fail, &count), -EILSEQ);
+    assert_true(has(fiber_last_error(), "failing", NULL));
+    assert_int_equal(fiber_shared_open(&s, "failing", LEN, count_and_fail, &count), -EILSEQ);
+    assert_int_equal(count, 2);
+    assert_int_equal(fiber_shared_open(&s, "failing", LEN, fill, NULL), 0);
+    assert_int_equal(fiber_shared_built(s), 1);
+    assert_true(is_filled(s));
+    fiber_shared_close(s);
+}
+
+static int ask_again(void *data, size_t len, void *user)
+{
+    struct fiber_shared *s, *inner;
+    int rc = fiber_shared_open(&s, "inner", LEN, fill, NULL);
+
+    (void)data;
+    if (rc == 0) {
+        fiber_shared_close(s);
+        rc = fiber_shared_open(&inner, user, len, fill, NULL);
+    }
+    return rc;
+}
+
+static void test_a_builder_may_ask_for_others_but_not_for_its_own(void **state)
+{
+    struct fiber_shared *s;
+    char name[] = "outer";
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&s, name, LEN, ask_again, name), -EDEADLK);
+}
+
+static void test_names_and_lengths_are_checked(void **state)
+{
+    static const char *const bad[] = {NULL, "", "a/b", "../x", "a b", "\n", "\xc3\xa4"};
+    struct fiber_shared *s;
+    char name[202];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(fiber_shared_open(&s, bad[i], LEN, fill, NULL), -EINVAL);
+    memset(name, 'n', sizeof(name));
+    name[201] = '\0';
+    assert_int_equal(fiber_shared_open(&s, name, 1, fill, NULL), -EINVAL);
+    name[200] = '\0';
+    assert_int_equal(fiber_shared_open(&s, name, 1, fill, NULL), 0);
+    fiber_shared_close(s);
+    assert_int_equal(fiber_shared_open(&s, "..", LEN, fill, NULL), 0); /* harmless: a prefix stands before it */
+    fiber_shared_close(s);
+    assert_int_equal(fiber_shared_open(&s, "zero", 0, fill, NULL), -EINVAL);
+    assert_int_equal(fiber_shared_open(&s, "huge", SIZE_MAX, fill, NULL), -EINVAL);
+    assert_int_equal(fiber_shared_open(&s, "nobody", LEN, NULL, NULL), -EINVAL);
+}
+
+static void test_no_room_is_an_error(void **state)
+{
+    struct fiber_shared *s;
+    struct statvfs fs;
+
+    (void)state;
+    if (statvfs("/dev/shm", &fs) < 0 || !fs.f_blocks) {
+        print_message("/dev/shm has no bound here\n");
+        skip();
+    }
+    assert_int_equal(fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL), -ENOSPC);
+    assert_true(has(fiber_last_error(), "large", "no room", NULL));
+    assert_int_equal(fiber_shared_open(&s, "large", LEN, fill, NULL), 0);
+    fiber_shared_close(s);
+}
+
+static int open_and_leave(void)
+{
+    struct fiber_shared *s;
+    char prefix[32];
+
+    snprintf(prefix, sizeof(prefix), "fiber-%d-", (int)getpid());
+    if (fiber_shared_open(&s, "leave", LEN, fill, NULL) < 0 || dir_count("/dev/shm", prefix) != 1)
+        return 1;
+    printf("%s", prefix);
+    return 0;
+}
+
+static void test_it_is_gone_with_the_run(void **state)
+{
+    struct ran r = run_self("leave", NULL, NULL);
+
+    (void)state;
+    assert_int_equal(r.code, 0);
+    assert_true(r.out_len > 6);
+    assert_int_equal(dir_count("/dev/shm", r.out), 0);
+    ran_free(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_builds_it),
+        cmocka_unit_test(test_eight_processes_build_it_once),
+        cmocka_unit_test(test_eight_threads_build_it_once),
+        cmocka_unit_test(test_when_its_builder_dies_another_builds),
+        cmocka_unit_test(test_it_cannot_be_written),
+        cmocka_unit_test(test_another_length_is_an_error),
+        cmocka_unit_test(test_a_builder_that_fails_leaves_nothing),
+        cmocka_unit_test(test_a_builder_may_ask_for_others_but_not_for_its_own),
+        cmocka_unit_test(test_names_and_lengths_are_checked),
+        cmocka_unit_test(test_no_room_is_an_error),
+        cmocka_unit_test(test_it_is_gone_with_the_run),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    if (argc > 1 && strcmp(argv[1], "leave") == 0)
+        return open_and_leave();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,561 @@
+/* chaos_test.c - 20,000 tasks of 1 ms while workers are killed, frozen, crashed and told to exit: nothing is lost,
+ * nothing comes twice, nothing takes for ever.
+ *
+ * Every event goes into one history in shared memory: a task is submitted, a worker begins to execute it, its result is
+ * delivered. Each execution has a number of its own, which is part of its result. The checker goes through the history
+ * when all is over. The seed is printed; CHAOS_SEED repeats a run's choices, CHAOS_TASKS makes it longer, CHAOS_ONLY is a
+ * pattern of the names of tests.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pool/tasks.h"
+
+#define WORKERS 6
+#define EVERY_MS 200
+#define EVENTS (1u << 18)
+#define FAILS(i) ((i) % 997 == 500) /* these have a user error */
+
+enum event_kind { SUBMITTED = 1, EXECUTED, DELIVERED, FAILED };
+
+struct event {
+    _Atomic uint32_t kind;
+    uint32_t task, execution;
+};
+
+struct history {
+    _Atomic uint32_t n, executions;
+    _Atomic uint32_t exit_now; /* the process that is to exit in its next task */
+    struct event events[EVENTS];
+};
+
+static struct history *history;
+static char history_path[64];
+static uint64_t seed, random_state;
+static uint32_t n_tasks = SANITIZED ? 5000 : 20000;
+
+static uint32_t draw(uint32_t n) /* splitmix64 (Steele, Lea, Flood 2014) */
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ z >> 31) % n);
+}
+
+/* ---- The history ---- */
+
+static void record(enum event_kind kind, uint32_t task, uint32_t execution)
+{
+    uint32_t at = atomic_fetch_add(&history->n, 1);
+
+    if (at >= EVENTS)
+        return;
+    history->events[at].task = task;
+    history->events[at].execution = execution;
+    atomic_store_explicit(&history->events[at].kind, kind, memory_order_release);
+}
+
+static int map_history(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return history == MAP_FAILED ? -errno : 0;
+}
+
+static int worker_init(const void *arg, size_t len)
+{
+    return len ? map_history(arg) : -EINVAL;
+}
+
+struct tally {
+    uint32_t submitted, executed, delivered, failed;
+    uint32_t most_executions; /* of one task */
+    uint32_t wrong;
+};
+
+/* Goes through the events in their order. What a task may see: one submission, then executions, then one end; its end is
+ * the result of one of the executions before it, or a failure. An execution may come behind the end: a worker that was
+ * taken for dead. */
+static struct tally check_history(void)
+{
+    struct per_task {
+        uint32_t submitted, executed, ended;
+    } *tasks = calloc(n_tasks, sizeof(*tasks));
+    uint32_t n = atomic_load(&history->n), executions = atomic_load(&history->executions);
+    uint32_t *by_execution = calloc(executions + 1, sizeof(*by_execution)); /* its task, plus 1 */
+    struct tally t = {0};
+
+    assert_true(n < EVENTS);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct event *e = &history->events[i];
+        struct per_task *task = &tasks[e->task];
+
+        switch (atomic_load_explicit(&e->kind, memory_order_acquire)) {
+        case SUBMITTED:
+            t.submitted++;
+            t.wrong += task->submitted++ != 0;
+            break;
+        case EXECUTED:
+            t.executed++;
+            t.wrong += !task->submitted;
+            by_execution[e->execution] = e->task + 1;
+            if (++task->executed > t.most_executions)
+                t.most_executions = task->executed;
+            break;
+        case DELIVERED:
+            t.delivered++;
+            t.wrong += task->ended++ != 0 || by_execution[e->execution] != e->task + 1;
+            break;
+        case FAILED:
+            t.failed++;
+            t.wrong += task->ended++ != 0; /* its worker may have died before it began */
+            break;
+        default: /* its writer was killed before it was whole */
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < n_tasks; i++)
+        t.wrong += tasks[i].submitted != 1 || tasks[i].ended != 1;
+    free(tasks);
+    free(by_execution);
+    return t;
+}
+
+/* ---- Tasks ---- */
+
+static void spin_us(int64_t us)
+{
+    double until = now_s() + (double)us * 1e-6;
+
+    while (now_s() < until)
+        continue;
+}
+
+struct answer {
+    int64_t square;
+    uint32_t execution, task;
+};
+
+static int work(int64_t n, int64_t us, struct fiber_reply *reply)
+{
+    struct answer a = {n * n, atomic_fetch_add(&history->executions, 1), (uint32_t)n};
+    uint32_t me = (uint32_t)getpid();
+
+    record(EXECUTED, (uint32_t)n, a.execution);
+    if (us >= 1000)
+        nap_us(us);
+    else
+        spin_us(us);
+    if (atomic_compare_exchange_strong(&history->exit_now, &me, 0))
+        exit(0);
+    if (FAILS(n))
+        return fiber_reply_fail(reply, -EDOM, "execution %u of %lld", a.execution, (long long)n);
+    return fiber_reply_write(reply, &a, sizeof(a));
+}
+
+static int work_1ms(const void *in, size_t len, struct fiber_reply *reply)
+{
+    return work(number(in, len), 1000, reply);
+}
+
+static int work_100us(const void *in, size_t len, struct fiber_reply *reply)
+{
+    return work(number(in, len), 100, reply);
+}
+
+/* ---- A run ---- */
+
+struct run {
+    struct fiber_pool *pool;
+    struct fiber_result *r;
+    int64_t *in;
+    struct fiber_bytes *bytes;
+    uint32_t lost, blamed, wrong;
+};
+
+static void on_done(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct run *run = user;
+    const struct answer *a = data;
+    unsigned execution = 0;
+    long long n = -1;
+    char text[4096];
+
+    if (code == 0) {
+        run->wrong += len != sizeof(*a) || a->square != (int64_t)(index * index) || a->task != index;
+        record(DELIVERED, (uint32_t)index, a->execution);
+        return;
+    }
+    snprintf(text, sizeof(text), "%.*s", (int)len, (const char *)data);
+    if (code == -EDOM) {
+        run->wrong += sscanf(text, "execution %u of %lld", &execution, &n) != 2 || n != (long long)index || !FAILS(index);
+        record(DELIVERED, (uint32_t)index, execution);
+        return;
+    }
+    record(FAILED, (uint32_t)index, 0);
+    run->wrong += code != -EOWNERDEAD;
+    if (strstr(text, "workers died")) {
+        printf("blamed: %s\n", text);
+        run->blamed++;
+    } else {
+        run->lost++;
+    }
+}
+
+static struct run begin(void)
+{
+    struct run run = {.in = calloc(n_tasks, sizeof(*run.in)), .bytes = calloc(n_tasks, sizeof(*run.bytes))};
+
+    atomic_store(&history->n, 0);
+    atomic_store(&history->executions, 0);
+    for (uint32_t i = 0; i < n_tasks; i++) {
+        run.in[i] = i;
+        run.bytes[i] = (struct fiber_bytes){&run.in[i], sizeof(run.in[i])};
+    }
+    for (uint32_t i = 0; i < EVENTS; i++)
+        atomic_store(&history->events[i].kind, 0);
+    run.pool = open_pool_with((struct fiber_pool_options){.min = WORKERS, .max = WORKERS, .init = worker_init,
+                                                          .init_arg = history_path, .init_len = strlen(history_path) + 1});
+    return run;
+}
+
+static void submit(struct run *run, fiber_task_fn fn, int retries)
+{
+    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+
+    for (uint32_t i = 0; i < n_tasks; i++)
+        record(SUBMITTED, i, 0);
+    o.retries = retries;
+    o.on_done = on_done;
+    o.user = run;
+    assert_ok(fiber_pool_map_async(run->pool, fn, run->bytes, n_tasks, &o, &run->r));
+}
+
+/* The process ids of workers that are up. */
+static int find_workers(struct fiber_pool *pool, pid_t pids[WORKERS])
+{
+    struct fiber_worker_stats w[4 * WORKERS];
+    int n = fiber_pool_worker_stats(pool, w, 4 * WORKERS), found = 0;
+
+    for (int i = 0; i < n && i < 4 * WORKERS && found < WORKERS; i++)
+        if ((w[i].state == 1 || w[i].state == 2) && w[i].pid > 0)
+            pids[found++] = (pid_t)w[i].pid;
+    return found;
+}
+
+typedef void (*harm_fn)(struct fiber_pool *pool, pid_t *pids, int n);
+
+static void harm_kill(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    (void)pool;
+    kill(pids[draw((uint32_t)n)], SIGKILL);
+}
+
+static void harm_freeze(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    (void)pool;
+    kill(pids[draw((uint32_t)n)], SIGSTOP);
+}
+
+/* Some come back before anybody has noticed, some too late. */
+static void harm_freeze_and_thaw(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    pid_t victim = pids[draw((uint32_t)n)];
+
+    (void)pool;
+    kill(victim, SIGSTOP);
+    nap_us(draw(2) ? 50000 : 1500000);
+    kill(victim, SIGCONT);
+}
+
+static void harm_crash(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    (void)pool;
+    kill(pids[draw((uint32_t)n)], SIGSEGV);
+}
+
+static void harm_exit(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    (void)pool;
+    atomic_store(&history->exit_now, (uint32_t)pids[draw((uint32_t)n)]);
+}
+
+static void harm_half(struct fiber_pool *pool, pid_t *pids, int n)
+{
+    (void)pool;
+    for (int i = 0; i < n / 2; i++)
+        kill(pids[i], SIGKILL);
+}
+
+static void harm_until_done(struct run *run, harm_fn harm, int every_ms)
+{
+    pid_t pids[WORKERS];
+    double until = now_s() + 90;
+
+    /* Not in step with heartbeats, or a task that was hit once is hit again when it comes back. */
+    while (fiber_result_wait(run->r, every_ms / 2 + (int)draw((uint32_t)every_ms)) == -ETIMEDOUT) {
+        int n = find_workers(run->pool, pids);
+
+        if (now_s() > until)
+            fail_msg("%zu of %u tasks are done after 90 s", fiber_result_done(run->r), n_tasks);
+        if (n > 0)
+            harm(run->pool, pids, n);
+    }
+}
+
+static struct tally end(struct run *run, const char *what, double began)
+{
+    struct fiber_pool_stats s = stats_of(run->pool);
+    struct tally t = check_history();
+
+    printf("%s: %.1f s, %u executions of %u tasks, %llu deaths, %u lost, %u blamed, %llu results dropped\n", what,
+           now_s() - began, t.executed, t.submitted, (unsigned long long)s.deaths, run->lost, run->blamed,
+           (unsigned long long)s.dropped);
+    assert_int_equal(run->wrong, 0);
+    assert_int_equal(t.wrong, 0);
+    assert_int_equal(t.submitted, n_tasks);
+    assert_int_equal(t.delivered + t.failed, n_tasks);
+    assert_true(s.deaths > 0);
+    fiber_result_close(run->r);
+    fiber_pool_close(run->pool);
+    free(run->in);
+    free(run->bytes);
+    return t;
+}
+
+static void check_nothing_is_lost(const char *what, fiber_task_fn fn, harm_fn harm)
+{
+    double began = now_s();
+    struct run run = begin();
+    struct tally t;
+
+    submit(&run, fn, FIBER_RETRIES_DEFAULT);
+    harm_until_done(&run, harm, fn == work_1ms ? EVERY_MS : EVERY_MS / 4);
+    t = end(&run, what, began);
+    assert_int_equal(t.failed, 0);
+}
+
+static void test_nothing_is_lost_when_workers_are_killed(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("SIGKILL", work_1ms, harm_kill);
+}
+
+static void test_nothing_is_lost_when_workers_freeze(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("SIGSTOP", work_1ms, harm_freeze);
+}
+
+static void test_nothing_comes_twice_when_frozen_workers_come_back(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("SIGSTOP, SIGCONT", work_1ms, harm_freeze_and_thaw);
+}
+
+static void test_nothing_is_lost_when_workers_crash(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("SIGSEGV", work_1ms, harm_crash);
+}
+
+static void test_nothing_is_lost_when_workers_exit_0_in_a_task(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("exit(0)", work_1ms, harm_exit);
+}
+
+static void test_nothing_is_lost_when_half_of_the_workers_die_at_once(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("half at once", work_1ms, harm_half);
+}
+
+static void test_nothing_is_lost_when_workers_die_within_batches(void **state)
+{
+    (void)state;
+    check_nothing_is_lost("short tasks, half at once", work_100us, harm_half);
+}
+
+/* No death takes more than one task with it, and none runs again. */
+static void test_without_retries_every_task_runs_at_most_once(void **state)
+{
+    double began = now_s();
+    struct run run = begin();
+    uint32_t whole = n_tasks;
+    struct tally t;
+    uint64_t deaths;
+
+    (void)state;
+    n_tasks /= 2;
+    submit(&run, work_1ms, 0);
+    harm_until_done(&run, harm_kill, EVERY_MS);
+    deaths = stats_of(run.pool).deaths;
+    assert_true(run.lost > 0 && run.lost <= deaths);
+    assert_int_equal(run.blamed, 0);
+    t = end(&run, "no retries", began);
+    assert_int_equal(t.most_executions, 1);
+    assert_int_equal(t.failed, run.lost);
+    n_tasks = whole;
+}
+
+/* ---- Tasks that kill ---- */
+
+#define KILLS(i) ((i) % 1000 == 321)
+/* A death counts for the batch whose results are missing. When the results of the one before were lost on their way, the
+ * killer gets away with it that time. */
+#define MAX_RUNS 8
+
+static int kill_some(const void *in, size_t len, struct fiber_reply *reply)
+{
+    int64_t n = number(in, len);
+
+    return KILLS(n) ? kill_worker(in, len, reply) : count_run(in, len, reply);
+}
+
+static unsigned count_in(const char *text, const char *part)
+{
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+static void test_killers_are_blamed_and_their_neighbours_are_not(void **state)
+{
+    struct fiber_pool *pool = open_pool(WORKERS);
+    int64_t in[5000], out[5000];
+    struct fiber_result *r;
+    const void *text;
+    size_t len;
+
+    (void)state;
+    for (int i = 0; i < 5000; i++)
+        in[i] = i;
+    assert_ok(fiber_pool_map_array(pool, kill_some, in, 8, out, 8, 5000, NULL, &r));
+    assert_ok(fiber_result_wait(r, 90000));
+    for (size_t i = 0; i < 5000; i++) {
+        if (!KILLS(i)) {
+            assert_int_equal(number_of(r, i), i * i);
+            continue;
+        }
+        assert_int_equal(fiber_result_get(r, i, &text, &len), -EOWNERDEAD);
+        assert_int_equal(count_in(text, "was killed by signal 9"), 3);
+        assert_in_range(atomic_load(&board->runs[i]), 3, MAX_RUNS);
+    }
+    assert_in_range(stats_of(pool).deaths, 5 * 3, 5 * MAX_RUNS);
+    fiber_result_close(r);
+    meet(pool, WORKERS);
+    fiber_pool_close(pool);
+}
+
+/* ---- A lazy source ---- */
+
+#define WINDOW 300
+
+struct source {
+    struct run *run;
+    uint32_t taken, handed_out, most;
+};
+
+static int next_input(void *user, struct fiber_bytes *in)
+{
+    struct source *s = user;
+
+    if (s->taken == n_tasks)
+        return 0;
+    record(SUBMITTED, s->taken, 0);
+    *in = s->run->bytes[s->taken++];
+    if (s->taken - s->handed_out > s->most)
+        s->most = s->taken - s->handed_out;
+    return 1;
+}
+
+static void test_a_lazy_source_stays_within_its_window(void **state)
+{
+    double began = now_s(), harmed = began;
+    struct run run = begin();
+    struct source s = {.run = &run};
+    struct fiber_imap *it;
+    pid_t pids[WORKERS];
+
+    (void)state;
+    assert_ok(fiber_pool_imap(run.pool, work_1ms, next_input, &s, WINDOW, FIBER_IMAP_UNORDERED, NULL, &it));
+    for (;;) {
+        struct fiber_bytes out;
+        size_t index = 0;
+        int rc = fiber_imap_next(it, &index, &out, 30000), n;
+
+        if (rc == 0)
+            break;
+        s.handed_out++;
+        assert_true(rc == 1 || rc == -EDOM);
+        if (rc == 1)
+            on_done(&run, index, 0, out.data, out.len);
+        else
+            on_done(&run, index, rc, fiber_last_error(), strlen(fiber_last_error()));
+        fiber_bytes_free(&out);
+        if (now_s() - harmed > EVERY_MS / 1e3 && (n = find_workers(run.pool, pids)) > 0) {
+            harm_kill(run.pool, pids, n);
+            harmed = now_s();
+        }
+    }
+    assert_int_equal(s.most, WINDOW);
+    fiber_imap_close(it);
+    assert_int_equal(end(&run, "lazy source", began).failed, 0);
+}
+
+/* ---- */
+
+static int make_history(void **state)
+{
+    int fd;
+
+    if (warm_up(state) < 0)
+        return -1;
+    snprintf(history_path, sizeof(history_path), "/tmp/fiber-test-history-XXXXXX");
+    fd = mkostemp(history_path, O_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, sizeof(struct history)) < 0)
+        return -1;
+    close(fd);
+    return map_history(history_path);
+}
+
+static int drop_history(void **state)
+{
+    munmap(history, sizeof(*history));
+    unlink(history_path);
+    return cool_down(state);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        pool_test(test_nothing_is_lost_when_workers_are_killed),
+        pool_test(test_nothing_is_lost_when_workers_freeze),
+        pool_test(test_nothing_comes_twice_when_frozen_workers_come_back),
+        pool_test(test_nothing_is_lost_when_workers_crash),
+        pool_test(test_nothing_is_lost_when_workers_exit_0_in_a_task),
+        pool_test(test_nothing_is_lost_when_half_of_the_workers_die_at_once),
+        pool_test(test_nothing_is_lost_when_workers_die_within_batches),
+        pool_test(test_without_retries_every_task_runs_at_most_once),
+        pool_test(test_killers_are_blamed_and_their_neighbours_are_not),
+        pool_test(test_a_lazy_source_stays_within_its_window),
+    };
+    const char *text = getenv("CHAOS_SEED");
+
+    assert_ok(fiber_init(&argc, &argv));
+    seed = text ? strtoull(text, NULL, 0) : (uint64_t)(now_s() * 1e6) ^ (uint64_t)getpid() << 32;
+    random_state = seed;
+    if (getenv("CHAOS_ONLY"))
+        cmocka_set_test_filter(getenv("CHAOS_ONLY"));
+    if (getenv("CHAOS_TASKS"))
+        n_tasks = (uint32_t)strtoul(getenv("CHAOS_TASKS"), NULL, 0);
+    printf("CHAOS_SEED=%llu\n", (unsigned long long)seed);
+    assert_ok(fiber_config_set("heartbeat", "200ms"));
+    return cmocka_run_group_tests_name("chaos", tests, make_history, drop_history);
+}
