@@ -216,41 +216,50 @@ struct fiber_class {
     void (*close)(void *state); /* when the manager is closed in good order; may be NULL */
 };
 
-/* Starts the manager's process. Returns once it serves, or says why it does not. opts may be NULL. */
+/* Starts the manager's process. Returns once it serves; -ECHILD: it does not, and why is in fiber_last_error().
+ * opts may be NULL. */
 FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls, const void *arg, size_t len,
                                   const struct fiber_process_options *opts);
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
-/* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error(); -EPIPE: the manager is
- * gone. `out` may be NULL. On -ETIMEDOUT the method may still run. */
+/* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error(); -EPIPE: the
+ * manager is gone. `out` may be NULL. On -ETIMEDOUT the call goes on, and its answer is dropped. -EDEADLK: a method
+ * waits for its own manager (another thread of the manager's process may). */
 FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in, size_t len,
                                  struct fiber_bytes *out, int timeout_ms);
-/* The same without waiting; futures may be waited for in any order. */
+/* The same without waiting for the answer; futures may be waited for in any order. While 64 MiB of a process's
+ * calls are without an answer, it waits for one. */
 FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in, size_t len,
                                        struct fiber_future **future);
 FIBER_API int fiber_future_wait(struct fiber_future *f, int timeout_ms); /* 0: done, with result or error */
 /* Waits; the answer's bytes (once: a second get has -ENODATA), or the error. */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
+/* Frees it. A call that was not answered goes on, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
-/* In the process that started it: ends the manager; elsewhere: lets go. NULL is fine. */
+/* In the process that started it: waits for the answers to its own calls, ends the manager (a method that takes
+ * longer than the configured `grace` is killed) and waits for its end. Elsewhere: lets go. With the last handle of
+ * a process its calls without an answer end with -EPIPE. NULL is fine. */
 FIBER_API void fiber_manager_close(struct fiber_manager *m);
 
 /* ---- Store ------------------------------------------------------------------------------------------------- */
 
-/* Shared state for the processes of a run, in a manager of its own: dictionary, lists, counters, and locks, events,
- * barriers and semaphores across hosts. Names are strings up to 255 bytes; each kind has its own names. */
+/* Shared state for the processes of a run, in a process of its own: dictionary, lists, counters, and locks, events,
+ * barriers and semaphores across hosts. Names are strings up to 255 bytes; each kind has its own names. Each call
+ * is one step: others see it whole or not at all. -EPIPE: the store is gone. */
 struct fiber_store;
 
 FIBER_API int fiber_store_start(struct fiber_store **s, const struct fiber_process_options *opts);
 FIBER_API int fiber_store_address(struct fiber_store *s, struct fiber_address *address);
 FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_address *address);
-FIBER_API void fiber_store_close(struct fiber_store *s); /* in the process that started it the store ends */
+/* In the process that started it the store ends. Elsewhere, with its last handle, a process lets go of all that it
+ * holds there, as if it had died. NULL is fine. */
+FIBER_API void fiber_store_close(struct fiber_store *s);
 
 FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value, size_t len);
 /* -ENOENT: no such key when the timeout was over (0: look once, -1: wait until it is set). */
 FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value, int timeout_ms);
-/* Sets key only if it has the value `expect` (NULL: only if it is absent). -ESTALE: it has not; the value that it has is
- * in *found, which may be NULL (empty when absent). */
+/* Sets key only if it has the value `expect` (NULL: only if it is absent). -ESTALE: it has not; the value that it
+ * has is in *found, which may be NULL (empty when absent). */
 FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect, size_t expect_len,
                                const void *value, size_t len, struct fiber_bytes *found);
 FIBER_API int fiber_store_delete(struct fiber_store *s, const char *key); /* -ENOENT */
@@ -262,38 +271,46 @@ FIBER_API int fiber_store_add(struct fiber_store *s, const char *counter, int64_
 FIBER_API int fiber_store_push(struct fiber_store *s, const char *list, const void *value, size_t len); /* at the end */
 /* Takes from the front; -ETIMEDOUT when it stays empty. */
 FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value, int timeout_ms);
-FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i, struct fiber_bytes *value); /* -ENOENT */
+/* -ENOENT: it is not that long. */
+FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i, struct fiber_bytes *value);
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
-/* -ETIMEDOUT. -EOWNERDEAD: the lock is held now, and its last holder died with it: what it guards may be half changed
- * (told once). Held by a process: another thread of the same process waits too. */
+/* -ETIMEDOUT: not held. -EOWNERDEAD: it is held now, and its last holder died with it: what it guards may be half
+ * changed (told once). Held by a process: another thread of the same process waits too, and any of them may unlock
+ * it. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
 FIBER_API int fiber_store_unlock(struct fiber_store *s, const char *name); /* -EPERM: not the holder */
+/* Takes a unit of a semaphore that has `initial` (>= 1, else -EINVAL) when nobody holds or waits for one.
+ * -ETIMEDOUT. A process that dies gives its units back. Only who holds a unit may release it: -EPERM. */
 FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial, int timeout_ms);
 FIBER_API int fiber_store_release(struct fiber_store *s, const char *semaphore);
 FIBER_API int fiber_store_event_set(struct fiber_store *s, const char *event);
 FIBER_API int fiber_store_event_clear(struct fiber_store *s, const char *event);
-FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout_ms);
-/* Waits until `parties` callers are here; *index (may be NULL) is 0 for the last to come, who is the only one with 0.
- * A caller that dies or times out breaks the barrier: all that wait get -ECONNABORTED, and it is whole again. */
+FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout_ms); /* -ETIMEDOUT */
+/* Waits until `parties` callers are here; *index (may be NULL) is parties - 1 for the first to come, 0 for the last.
+ * A caller that dies or times out breaks the barrier: all that wait get -ECONNABORTED, and it is whole again. All name
+ * the same number; one that does not gets -EINVAL. */
 FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index, int timeout_ms);
 
 /* ---- Host-shared memory ------------------------------------------------------------------------------------ */
 
-/* A named read-only segment that all processes of this run on one host share: the first that asks builds it, the others
- * map it (noise tables, data sets). Gone with the run. */
+/* A named read-only segment that all processes of this run on one host share: the first that asks builds it, the
+ * others map it (noise tables, data sets). Gone with the run. */
 struct fiber_shared;
 
-/* Fills `data` (len zeroed bytes). Nonzero: nobody gets the segment, and the code is returned to whoever asked. */
+/* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns the code; the next
+ * that asks builds. May open other segments, not its own (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
-/* -EEXIST: the segment exists with another length. Waits while another process builds it; when that one dies, this one
- * builds. */
-FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len, fiber_shared_fn build, void *user);
+/* Names have 1 to 200 of the characters a-z A-Z 0-9 - _ . . Waits while another process builds it; when that one
+ * dies, this one builds. -EEXIST: the segment exists with another length. -ENOSPC: the host has no room for it in
+ * /dev/shm. */
+FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len, fiber_shared_fn build,
+                                void *user);
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
 FIBER_API int fiber_shared_built(struct fiber_shared *s); /* 1: this call built it */
-FIBER_API void fiber_shared_close(struct fiber_shared *s);
+FIBER_API void fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NULL is fine */
 
 /* ---- Pool -------------------------------------------------------------------------------------------------- */
 

@@ -263,18 +263,28 @@ void fbr_crew_adjust(struct fiber_pool *p)
     }
 }
 
+/* Tells a worker to go. One that cannot be told is killed: it holds nothing that anybody waits for. */
+static void dismiss(struct fbr_pool_worker *w)
+{
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    if (fbr_process_send(w->process, FBR_POOL_STOP, &none) < 0) {
+        w->disrupted = true;
+        fiber_process_kill(w->process);
+    }
+}
+
 void fbr_crew_stop(struct fbr_pool_worker *w)
 {
     struct fiber_pool *p = w->pool;
     struct fbr_dispatch_failure failure;
-    struct fbr_buf none;
 
     if (fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
         fbr_result_task_failure(p, &failure);
     w->id = 0;
     w->state = FBR_WORKER_STOPPING;
-    fbr_buf_init(&none);
-    fbr_process_send(w->process, FBR_POOL_STOP, &none);
+    dismiss(w);
     if (!p->closing)
         fbr_crew_adjust(p); /* its place may be to fill */
 }
@@ -318,6 +328,8 @@ void fbr_crew_arm(struct fiber_pool *p)
         at = now + TICK_MS;
     if (p->not_before_ms > now && p->not_before_ms < at)
         at = p->not_before_ms;
+    if (p->short_of_memory && now + TICK_MS < at)
+        at = now + TICK_MS;
     if (at >= p->timer_at_ms)
         return;
     p->timer_at_ms = at;
@@ -357,18 +369,16 @@ int fbr_crew_open(struct fiber_pool *p)
 
 /* ---- The end ---- */
 
-/* Tells everybody to go; those who hold tasks are killed a little later. */
-static void dismiss(struct fiber_pool *p)
+/* Those who hold tasks are killed a little later. */
+static void dismiss_all(struct fiber_pool *p)
 {
     struct fbr_pool_worker *w;
-    struct fbr_buf none;
 
-    fbr_buf_init(&none);
     DL_FOREACH(p->workers, w) {
         if (w->state == FBR_WORKER_STARTING)
             drain_one(p, w);
         else if (w->state != FBR_WORKER_STOPPING)
-            fbr_process_send(w->process, FBR_POOL_STOP, &none);
+            dismiss(w);
     }
 }
 
@@ -397,7 +407,7 @@ static void wait_gone(struct fiber_pool *p, uint64_t ms)
 void fbr_crew_close(struct fiber_pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    dismiss(p);
+    dismiss_all(p);
     wait_gone(p, CLOSE_BUSY_MS);
     kill_all(p, true);
     wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));

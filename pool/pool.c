@@ -12,6 +12,8 @@
 #include "runtime/backend.h"
 #include "runtime/strings.h"
 
+#define BATCH_BYTES (4u << 20)
+
 static void destroy(struct fiber_pool *p)
 {
     fbr_dispatch_close(p->dispatch);
@@ -81,6 +83,7 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
 static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
 {
     int rc = check_options(o, err);
+    uint64_t longest;
 
     if (rc < 0)
         return rc;
@@ -106,7 +109,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     rc = put_work(p, o, err);
     if (rc < 0)
         return rc;
-    p->dispatch = fbr_dispatch_open(NULL);
+    longest = fbr_config_size(p->rt->config, "max_message");
+    p->dispatch = fbr_dispatch_open(&(struct fbr_dispatch_config){.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES});
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }
 

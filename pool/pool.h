@@ -78,6 +78,7 @@ struct fiber_pool {
     bool serve;
     uint64_t tasks_per_child;
     int idle_ms;
+    bool short_of_memory; /* tasks wait for that and nothing else: the timer tries again */
     /* Crew. */
     int failed_starts;      /* in a row */
     uint64_t not_before_ms; /* no start before that: backing off */

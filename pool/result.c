@@ -98,10 +98,13 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     if (!p->serve) {
         fbr_buf_init(&b);
         fbr_fnref_put(&b, &ref);
-        if (!b.failed && b.len <= sizeof(r->ref)) {
-            memcpy(r->ref, b.data, b.len);
-            r->ref_len = b.len;
+        if (b.failed) {
+            pthread_cond_destroy(&r->changed);
+            free(r);
+            return fbr_keep(-ENOMEM, "pool: out of memory");
         }
+        r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 41, see fnref.h */
+        memcpy(r->ref, b.data, r->ref_len);
         fbr_buf_fini(&b);
     }
     pthread_mutex_lock(&p->lock);

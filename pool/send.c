@@ -154,15 +154,17 @@ void fbr_pool_pump(struct fiber_pool *p)
     struct fbr_dispatch_order order;
     uint64_t now = fbr_now_ns();
     bool more = true;
+    int rc = 0;
 
     while (more) {
         more = false;
-        while (fbr_dispatch_next(p->dispatch, now, &batch) > 0)
+        while ((rc = fbr_dispatch_next(p->dispatch, now, &batch)) > 0)
             send_batch(p, &batch);
         while (fbr_dispatch_order(p->dispatch, now, &order) > 0) {
             carry_out(p, &order);
             more = true; /* an order may have made room */
         }
     }
+    p->short_of_memory = rc < 0;
     fbr_crew_arm(p);
 }

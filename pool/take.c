@@ -90,6 +90,8 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     pthread_mutex_lock(&p->lock);
     rc = take_results(w, &c);
     if (rc < 0)
+        w->disrupted = true;
+    if (rc < 0)
         fbr_process_give_up(w->process, "sent results that make no sense; killed");
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);

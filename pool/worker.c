@@ -37,7 +37,8 @@ struct worker {
     struct fbr_child *child;
     struct fbr_uplink *up;
     fiber_task_fn serve; /* of fiber_serve(); NULL: functions come with the tasks */
-    int wake;
+    int wake, beat_ms;
+    size_t longest; /* answer */
 
     pthread_mutex_t lock;
     uint64_t batch;          /* the current, or last, one */
@@ -80,8 +81,9 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
 
 static void remember(struct worker *w, uint64_t batch, uint32_t pos)
 {
-    if (w->n_notes == REMEMBERED) /* of batches that never came */
-        memmove(w->notes, w->notes + 1, sizeof(w->notes[0]) * (size_t)--w->n_notes);
+    for (int i = 0; i < w->n_notes && w->n_notes == REMEMBERED; i++)
+        if (w->notes[i].pos != FBR_DISPATCH_ALL || i == REMEMBERED - 1) /* a cancelled task may run, a returned one may not */
+            memmove(w->notes + i, w->notes + i + 1, sizeof(w->notes[0]) * (size_t)(--w->n_notes - i));
     w->notes[w->n_notes++] = (struct note){batch, pos};
 }
 
@@ -257,8 +259,9 @@ static int one_task(struct worker *w, const void *in, size_t len, bool skip)
     fbr_reply_init(&reply, &w->answer, &w->cancelled);
     code = skip ? fiber_reply_fail(&reply, -ECANCELED, "cancelled") : run_task(w, in, len, &reply);
     code = fbr_reply_end(&reply, code);
-    if (w->answer.len > UINT32_MAX - 64)
-        code = fiber_reply_fail(&reply, -EMSGSIZE, "the result is longer than 4 GiB");
+    if (w->answer.len > UINT32_MAX - 64 || w->answer.len > w->longest)
+        code = fiber_reply_fail(&reply, -EMSGSIZE, "the result of %zu bytes is longer than max_message, or 4 GiB",
+                                w->answer.len);
     return code;
 }
 
@@ -392,8 +395,8 @@ static void serve(struct worker *w)
 
         if (rc < 0)
             fbr_child_exit(w->child, 1, "lost its data link");
-        if (rc == 0)
-            poll(p, 2, -1);
+        if (rc == 0 && poll(p, 2, w->beat_ms) == 0 && fbr_uplink_lost(w->up))
+            fbr_child_exit(w->child, 1, "lost its data link");
     }
 }
 
@@ -422,6 +425,8 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
         return fbr_keep(-EPERM, "this process is not a pool's worker");
     w->child = rt->child;
     w->serve = fn;
+    w->beat_ms = fbr_config_ms(rt->config, "heartbeat");
+    w->longest = fbr_config_size(rt->config, "max_message");
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->out_lock, NULL);

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "some records are written as they lie in memory");
+
 struct fbr_buf {
     uint8_t *data;
     size_t len, cap;

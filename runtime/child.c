@@ -41,6 +41,7 @@ struct fbr_child {
     struct fbr_timer retry;
     uint64_t deadline;
     unsigned turned_away; /* loop thread */
+    bool said_goodbye;
     struct fbr_error failure; /* under lock, as all below */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -132,6 +133,17 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
+/* Once we have joined; until then the limit is that of the start. A parent on this host that is stopped by a debugger is not
+ * dead: its end shows as the end of the connection. */
+static void watch_parent(struct fbr_child *c)
+{
+    const struct fbr_config *config = c->rt->config;
+    bool far = strncmp(c->join.url, "unix:", 5) != 0;
+
+    fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+}
+
 /* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8 algorithm of its seal.
  * The argument is moved to the front of our copy, where it is aligned. */
 static int read_start(struct fbr_child *c)
@@ -162,9 +174,12 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     int rc = -ENOMEM;
 
     pthread_mutex_lock(&c->lock);
-    if (!c->start)
-        c->start = malloc(len + 1);
-    if (c->start && !c->started) {
+    if (c->start) { /* told twice */
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    c->start = malloc(len + 1);
+    if (c->start) {
         memcpy(c->start, body->at, len);
         c->start_len = len;
         rc = read_start(c);
@@ -172,6 +187,8 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     c->started = rc == 0;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+    if (rc == 0)
+        watch_parent(c);
     if (rc < 0)
         fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
 }
@@ -214,16 +231,11 @@ static void dial(void *arg)
 {
     struct fbr_child *c = arg;
     struct fbr_error err = {0, ""};
-    const struct fbr_config *config = c->rt->config;
-    bool far = strncmp(c->join.url, "unix:", 5) != 0;
 
     if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c, &err) < 0) {
         fail(c, err.code, err.text);
         return;
     }
-    /* A parent on this host that is stopped by a debugger is not dead: its end shows as the end of the connection. */
-    fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
-                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
 static int begin(void *arg)
@@ -371,7 +383,7 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
         rc = fbr_loop_call(c->rt->loop, get_keys, &call);
     if (rc < 0)
         return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
-    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, fbr_config_size(c->rt->config, "max_message"), err);
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK, err);
     fbr_wipe(&keys, sizeof(keys));
     return rc;
 }
@@ -390,8 +402,9 @@ static int say_goodbye(void *arg)
     fbr_buf_init(&b);
     fbr_put_u32(&b, (uint32_t)g->code);
     fbr_put_str(&b, g->why);
-    if (g->c->conn)
+    if (g->c->conn && !g->c->said_goodbye)
         fbr_conn_send_buf(g->c->conn, FBR_FRAME_EXIT, &b);
+    g->c->said_goodbye = true;
     fbr_buf_fini(&b);
     return 0;
 }
@@ -409,6 +422,7 @@ static int hang_up(void *arg)
 {
     struct fbr_child *c = arg;
 
+    say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* an exit() of the program's own */
     fbr_timer_fini(&c->retry);
     fbr_conn_close(c->conn);
     c->conn = NULL;

@@ -329,6 +329,10 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
     near = key_suggest(name, true);
+    if (!near) { /* some other program's: it only begins alike */
+        fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
+        return 0;
+    }
     return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s%s%s%s", name,
                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }

@@ -28,6 +28,7 @@ struct fbr_link {
     struct fbr_route route; /* how the peer's last message came */
     uint32_t sent, acked;   /* messages down; equal: the peer holds all of them */
     bool met, broken;
+    int failed; /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
     bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
     bool orphan;           /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
@@ -56,13 +57,15 @@ static int push(struct fbr_link *l)
     if (!l->met || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
         return 0;
     rc = fbr_lane_take(&l->out, 0, &msg, &len);
-    if (rc < 0)
+    if (rc < 0) {
+        l->failed = rc;
         return rc;
+    }
     l->sent++;
     rc = fbr_sock_send(l->hub->sock, &l->route, msg, 0);
     if (rc < 0) {
         fbr_sock_free(msg);
-        l->broken = true; /* the peer's own silence brings on_broken or its death */
+        l->failed = rc;
     }
     return rc;
 }
@@ -115,6 +118,16 @@ static bool is_broken(struct fbr_link *l)
     return broken;
 }
 
+static int has_failed(struct fbr_link *l)
+{
+    int failed;
+
+    pthread_mutex_lock(&l->lock);
+    failed = l->broken ? 0 : l->failed;
+    pthread_mutex_unlock(&l->lock);
+    return failed;
+}
+
 static void free_link(struct fbr_link *l)
 {
     fbr_lane_out_fini(&l->out);
@@ -140,7 +153,11 @@ static void take_message(struct fbr_hub *h, const struct fbr_route *route, void 
         return;
     rc = is_broken(a.link) ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
     /* Bytes that are not authentic may come from anybody who reached the port: they break nothing. */
-    if (rc < 0 && !(rc == -EBADMSG && a.link->in.sealed))
+    if (rc == -EBADMSG && a.link->in.sealed)
+        rc = 0;
+    if (rc == 0)
+        rc = has_failed(a.link);
+    if (rc < 0)
         break_link(a.link, rc);
     pthread_mutex_lock(&h->lock);
     a.link->busy = false;

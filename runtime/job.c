@@ -42,7 +42,7 @@ static void set_why(struct fiber_process *p, const char *why)
 {
     pthread_mutex_lock(&p->rt->lock);
     if (!p->why[0])
-        snprintf(p->why, sizeof(p->why), "%s", why);
+        snprintf(p->why, sizeof(p->why), "%.*s", (int)sizeof(p->why) - 1, why);
     pthread_mutex_unlock(&p->rt->lock);
 }
 
@@ -210,11 +210,12 @@ static void on_time(void *arg)
 static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
 {
     int32_t code = (int32_t)fbr_get_u32(body);
-    char text[256];
+    char text[FBR_ERROR_TEXT];
 
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
         return;
+    p->leaving = true;
     pthread_mutex_lock(&p->rt->lock);
     p->told_code = code;
     pthread_mutex_unlock(&p->rt->lock);
@@ -254,7 +255,8 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
         kill_it(p, reason);
     } else {
         set_state(p, P_CLOSING);
-        set_timer(p, EXIT_AFTER_CONN_MS);
+        /* its program may have something to do at exit */
+        set_timer(p, EXIT_AFTER_CONN_MS + (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
     }
 }
 
@@ -312,6 +314,8 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     pthread_mutex_lock(&p->rt->lock);
     if (p->told_code == CANNOT_START || (starting && e->code >= 0))
         p->code = CANNOT_START;
+    else if (p->leaving && p->killed && p->told_code != FBR_EXIT_UNKNOWN)
+        p->code = p->told_code; /* its work was done */
     else
         p->code = e->code;
     pthread_mutex_unlock(&p->rt->lock);

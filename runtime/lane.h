@@ -32,6 +32,9 @@ struct fbr_keys {
     enum fbr_seal_alg alg;
 };
 
+/* What a record may have beyond the longest message of a program: heads, and small items beside it. */
+#define FBR_LANE_SLACK (256 * 1024)
+
 struct fbr_piece; /* a message that is packed already */
 
 struct fbr_lane_out {

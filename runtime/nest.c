@@ -150,7 +150,9 @@ static void on_start(struct fbr_runtime *rt, struct fbr_cur *body)
     int rc = rt->nest ? 0 : open_nest(rt, &err);
 
     get_order(&o, body);
-    if (rc == 0 && fbr_cur_ok(body))
+    if (rc == 0 && !fbr_cur_ok(body))
+        rc = fbr_fail(&err, -E2BIG, "its arguments or environment are too long, or malformed");
+    if (rc == 0)
         rc = carry_out(rt->nest, &o, &err);
     if (rc < 0) {
         struct fbr_nest n = {.rt = rt};

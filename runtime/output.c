@@ -16,6 +16,7 @@
 #define FULL (4u << 20)
 #define LINE_MAX_HELD (64u << 20) /* a line that is longer than this is passed on in parts */
 #define CLOSE_MS 1000
+#define WRITE_MAX (64u << 10) /* at a time: a slow reader is told from one that does not read */
 
 struct chunk {
     struct chunk *next;
@@ -34,17 +35,20 @@ struct fbr_output {
     struct chunk *first, **last; /* under lock, as all below */
     size_t queued;
     bool full, stop, writing;
+    uint64_t written, seen; /* `written` is atomic */
 };
 
-static void write_chunk(const struct chunk *c)
+static void write_chunk(struct fbr_output *o, const struct chunk *c)
 {
     size_t at = 0;
 
     while (at < c->len) {
-        ssize_t n = write(c->fd, c->data + at, c->len - at);
+        size_t left = c->len - at;
+        ssize_t n = write(c->fd, c->data + at, left < WRITE_MAX ? left : WRITE_MAX);
 
         if (n > 0) {
             at += (size_t)n;
+            __atomic_add_fetch(&o->written, (uint64_t)n, __ATOMIC_RELAXED);
         } else if (n < 0 && errno == EAGAIN) { /* somebody made our stdout non-blocking */
             struct pollfd p = {.fd = c->fd, .events = POLLOUT};
 
@@ -80,7 +84,7 @@ static void *writer_main(void *arg)
             o->last = &o->first;
         o->writing = true;
         pthread_mutex_unlock(&o->lock);
-        write_chunk(c);
+        write_chunk(o, c);
         pthread_mutex_lock(&o->lock);
         o->writing = false;
         o->queued -= c->len;
@@ -124,21 +128,40 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     return 0;
 }
 
-void fbr_output_close(struct fbr_output *o)
+/* Under the lock: waits until all is written, at most CLOSE_MS. */
+static bool wait_idle(struct fbr_output *o)
 {
     struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CLOSE_MS / 1000;
+    while (o->first || o->writing)
+        if (pthread_cond_timedwait(&o->idle, &o->lock, &until) != 0)
+            break;
+    return !o->first && !o->writing;
+}
+
+/* Whether something was written since the last time that this was asked. */
+static bool moves(struct fbr_output *o)
+{
+    uint64_t now = __atomic_load_n(&o->written, __ATOMIC_RELAXED), before = o->seen;
+
+    o->seen = now;
+    return now != before;
+}
+
+void fbr_output_close(struct fbr_output *o)
+{
     bool stuck;
 
     if (!o)
         return;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += CLOSE_MS / 1000;
     pthread_mutex_lock(&o->lock);
     o->stop = true;
     pthread_cond_signal(&o->work);
-    while ((o->first || o->writing) && pthread_cond_timedwait(&o->idle, &o->lock, &until) == 0)
-        continue;
-    stuck = o->first || o->writing;
+    do
+        stuck = !wait_idle(o);
+    while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
     if (stuck) { /* a reader that does not read may not hold our exit; the thread ends with the process */
         pthread_detach(o->thread);

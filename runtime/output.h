@@ -17,7 +17,7 @@ struct fbr_output;
 
 /* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is full. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user), void *user);
-void fbr_output_close(struct fbr_output *o); /* writes what is queued, for at most a second. NULL is fine */
+void fbr_output_close(struct fbr_output *o); /* writes what is queued, unless nobody reads it for a second. NULL is fine */
 
 #define FBR_TAIL_MAX 2048
 

@@ -333,7 +333,14 @@ const char *fiber_process_name(struct fiber_process *p)
 
 const char *fiber_process_job(struct fiber_process *p)
 {
-    return fbr_rt_check(p->rt) < 0 || state_of(p) == P_STARTING ? "" : p->job_id;
+    const char *id;
+
+    if (fbr_rt_check(p->rt) < 0)
+        return "";
+    pthread_mutex_lock(&p->rt->lock);
+    id = p->job_id[0] ? p->job_id : ""; /* once it is there it stays as it is */
+    pthread_mutex_unlock(&p->rt->lock);
+    return id;
 }
 
 const char *fiber_process_report(struct fiber_process *p)

@@ -5,7 +5,8 @@
  *
  *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
  *     joined         -> JOINED      refused                     refused
- *     conn closed    -              -> CLOSING (2 s, then KILL)  -> ENDED if the backend has spoken
+ *     conn closed    -              -> CLOSING (2 s, and grace after an EXIT frame, then KILL)
+ *                                                               -> ENDED if the backend has spoken
  *     conn silent    -              kill, -> CLOSING
  *     exited         -> ENDED       -> CLOSING (200 ms)          -> ENDED
  *     start timeout  kill, CLOSING  -                           -
@@ -50,7 +51,7 @@ struct fiber_process {
     struct fiber_process *host;  /* it is nested in this one's job; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
-    bool exited, killed, paused;
+    bool exited, killed, paused, leaving;
     char pending[160]; /* why it does not run yet, in the backend's words */
 
     /* Under rt->lock. */

@@ -125,7 +125,7 @@ static int free_port(const char *address)
 
 static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_error *err)
 {
-    size_t limit = fbr_config_size(rt->config, "max_message");
+    size_t limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK;
     char *url = rt->hub_url[reach];
     int rc = -EADDRINUSE;
 

@@ -189,6 +189,11 @@ int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_
     return 0;
 }
 
+int fbr_sock_lost(const struct fbr_sock *s)
+{
+    return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS) > 0;
+}
+
 int fbr_sock_fd(const struct fbr_sock *s)
 {
     return s->in_fd;

@@ -40,6 +40,9 @@ void fbr_sock_free(void *msg);    /* NULL is fine */
 int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms);
 /* -EAGAIN: nothing there. The caller frees *msg. */
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len);
+/* Calling side: the connection was lost once since it was made. nanomsg makes a new one by itself and says nothing of what
+ * was lost with the old one. */
+int fbr_sock_lost(const struct fbr_sock *s);
 /* Polls readable when there is something to receive. */
 int fbr_sock_fd(const struct fbr_sock *s);
 /* Of a calling side: polls readable when there is room to send. */

@@ -157,6 +157,11 @@ int fbr_uplink_ack(struct fbr_uplink *u)
     return rc;
 }
 
+bool fbr_uplink_lost(const struct fbr_uplink *u)
+{
+    return fbr_sock_lost(u->sock);
+}
+
 int fbr_uplink_fd(const struct fbr_uplink *u)
 {
     return fbr_sock_fd(u->sock);

@@ -30,6 +30,8 @@ int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int ti
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn on_record, void *user);
 /* Says now that the last message is held: the next one may come. Any thread. */
 int fbr_uplink_ack(struct fbr_uplink *u);
+/* Whether the connection below was lost, and messages perhaps with it: ask now and then, while nothing comes. */
+bool fbr_uplink_lost(const struct fbr_uplink *u);
 /* Polls readable when there may be a message. */
 int fbr_uplink_fd(const struct fbr_uplink *u);
 

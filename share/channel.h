@@ -9,13 +9,13 @@
  *     guest to host                                             host to guest
  *     PUTS      u64 batch, u32 count, u32 flags,                ACK      u64 batch, i32 code, u32 0
  *               count x (u64 length, bytes, zeros to 8)         DELIVER  u64 seq, bytes
- *     CANCEL    u64 batch: withdraw it (of one message)         RECALL
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe      EMPTY    u64 probe: there was nothing to deliver
- *     RETURNED  u64 from                                        EOF
- *     SHUT                                                      SIZE_IS  u64 messages
- *     LEAVE     lane: of a pipe, the end                        LEFT     answers LEAVE
- *     ATTACH    likewise
- *     SIZE
+ *     CANCEL    u64 batch: withdraw it (of one message)         AHEAD    the same; and the next ones need not be asked for,
+ *     ASK       u64 taken, u32 hungry, u32 want, u64 probe               up to `want`
+ *     RETURNED  u64 from                                        RECALL
+ *     SHUT                                                      EMPTY    u64 probe: there was nothing to deliver
+ *     LEAVE     lane: of a pipe, the end                        EOF
+ *     ATTACH    likewise                                        SIZE_IS  u64 messages
+ *     SIZE                                                      LEFT     answers LEAVE
  *
  * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message that somebody waits
  * for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or something went wrong. A batch of no
@@ -39,6 +39,7 @@ enum fbr_channel_op {
     FBR_CH_SIZE,
     FBR_CH_ACK,
     FBR_CH_DELIVER,
+    FBR_CH_AHEAD,
     FBR_CH_RECALL,
     FBR_CH_EMPTY,
     FBR_CH_EOF,

@@ -255,7 +255,6 @@ static void on_deliver(struct guest_lane *l, struct fbr_cur *c)
     }
     l->last_seq = seq;
     l->mean_len += (len >> 3) - (l->mean_len >> 3);
-    l->ahead = seq - l->told.taken > l->told.hungry;
     if (!l->hungry)
         return;
     if (l->n_in == 1)
@@ -305,6 +304,8 @@ static void on_op(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
         on_ack(l, c);
         break;
     case FBR_CH_DELIVER:
+    case FBR_CH_AHEAD:
+        l->ahead = op == FBR_CH_AHEAD;
         on_deliver(l, c);
         break;
     case FBR_CH_RECALL:

@@ -85,7 +85,10 @@ static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, con
 
 static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
 {
-    tell_peer(user, peer, FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
+    struct lane *l = user;
+    bool ahead = fbr_queue_engine_reads_ahead(l->engine, peer);
+
+    tell_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
 }
 
 static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)

@@ -87,11 +87,12 @@ static int wait_ready(struct fbr_keeper *k, const char *prefix, struct fiber_add
     return ready ? 0 : fbr_keep(-ECHILD, "the %s did not start: %s", prefix, fiber_process_report(k->process));
 }
 
-int fbr_keeper_start(struct fbr_keeper **out, fiber_process_fn fn, const void *arg, size_t len, const char *prefix,
-                     const struct fiber_process_options *options, struct fiber_address *address)
+int fbr_keeper_start(struct fbr_keeper **out, fiber_process_fn fn, const void *arg, size_t len,
+                     const char *prefix, const struct fiber_process_options *options,
+                     struct fiber_address *address)
 {
-    struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .prefix = prefix, .options = options,
-                                    .ops = &process_ops};
+    struct fbr_process_spec spec = {
+        .fn = fn, .arg = arg, .len = len, .prefix = prefix, .options = options, .ops = &process_ops};
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_keeper *k;
     int rc;

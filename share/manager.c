@@ -70,8 +70,8 @@ static int put_class(struct fbr_buf *b, const struct fiber_class *cls, const voi
     return rc == 0 && b->failed ? fbr_keep(-ENOMEM, "manager: out of memory") : rc;
 }
 
-int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cls, const void *arg, size_t len,
-                        const struct fiber_process_options *opts)
+int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cls, const void *arg,
+                        size_t len, const struct fiber_process_options *opts)
 {
     struct fiber_address address;
     struct fbr_keeper *keeper;
@@ -79,8 +79,9 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
     int rc;
 
     if (!out || !cls || cls->size != sizeof(*cls) || !cls->call || (!arg && len))
-        return fbr_keep(-EINVAL, "fiber_manager_start: needs a place for the handle, a class with its size and a call "
-                                 "function, and bytes for its length");
+        return fbr_keep(-EINVAL,
+                        "fiber_manager_start: needs a place for the handle, a class with its size and a call "
+                        "function, and bytes for its length");
     if (!fbr_rt())
         return fbr_kept();
     fbr_buf_init(&b);
@@ -124,8 +125,8 @@ void fiber_manager_close(struct fiber_manager *m)
 
 /* ---- Calls ---- */
 
-static int start_call(struct fiber_manager *m, const char *method, const void *in, size_t len, uint64_t deadline,
-                      struct fiber_future **f)
+static int start_call(struct fiber_manager *m, const char *method, const void *in, size_t len,
+                      uint64_t deadline, struct fiber_future **f)
 {
     static const uint8_t zeros[8];
     size_t n = strlen(method) + 1;
@@ -177,8 +178,8 @@ static int finish(struct fiber_manager *m, struct fiber_future *f, const char *m
     return 0;
 }
 
-int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in, size_t len, struct fiber_bytes *out,
-                       int timeout_ms)
+int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in, size_t len,
+                       struct fiber_bytes *out, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
     struct fiber_bytes bytes = {NULL, 0};

@@ -1,7 +1,7 @@
 /* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them one at a time.
  *
- * The queue has no bound of its own: each calling process waits when too much of it is there (rpc.c). Calls of a process
- * that has gone are run all the same, as those that it made just before.
+ * The queue has no bound of its own: each calling process waits when too much of it is there (rpc.c). Calls of a
+ * process that has gone are run all the same, as those that it made just before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,7 +28,7 @@ struct manager {
     struct fbr_service service;
     struct fiber_class cls;
     void *state;
-    struct fbr_buf out; /* main thread */
+    struct fbr_buf out;   /* main thread */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     struct request *requests;
@@ -176,17 +176,18 @@ static void read_class(struct manager *m, const void *arg, size_t len)
 
     if (magic != FBR_MANAGER_MAGIC)
         fbr_keeper_exit(1, "this process was not started to be a manager");
-    resolve(&c, (void (**)(void))&m->cls.call);
+    resolve(&c, (void (**)(void)) & m->cls.call);
     if (functions & FBR_MANAGER_OPEN)
-        resolve(&c, (void (**)(void))&m->cls.open);
+        resolve(&c, (void (**)(void)) & m->cls.open);
     if (functions & FBR_MANAGER_CLOSE)
-        resolve(&c, (void (**)(void))&m->cls.close);
+        resolve(&c, (void (**)(void)) & m->cls.close);
     open_state(m, &c);
 }
 
 int fbr_manager_main(const void *arg, size_t len)
 {
-    struct manager m = {.service = {.ops = &service_ops, .user = &m, .server = pthread_self(), .has_server = true}};
+    struct manager m = {
+        .service = {.ops = &service_ops, .user = &m, .server = pthread_self(), .has_server = true}};
     struct request *r;
 
     pthread_mutex_init(&m.lock, NULL);

@@ -260,12 +260,19 @@ static void note_reader(struct fbr_queue_engine *e, struct peer *p)
     e->sole = p;
 }
 
+bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t peer)
+{
+    const struct peer *p = e->sole;
+
+    return p && p->id && p->id == peer && e->streak >= SOLE_STREAK && !p->recalled;
+}
+
 /* The consumer that may have one more message without being hungry for it. */
 static struct peer *reads_ahead(const struct fbr_queue_engine *e)
 {
     struct peer *p = e->sole;
 
-    return p && p->id && e->streak >= SOLE_STREAK && !p->recalled && has(p) < p->want ? p : NULL;
+    return p && fbr_queue_engine_reads_ahead(e, p->id) && has(p) < p->want ? p : NULL;
 }
 
 static int assign(struct fbr_queue_engine *e, struct peer *p)

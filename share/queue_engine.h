@@ -102,6 +102,8 @@ void fbr_queue_engine_shut(struct fbr_queue_engine *e);
  * and then ask with hungry less one. */
 int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t taken, uint32_t hungry,
                          uint32_t want);
+/* Whether this peer, while it stays the only consumer, is given up to `want` messages without being hungry. */
+bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t peer);
 /* The answer to a recall: its program has taken all before `from`, and every message that was delivered from
  * `from` on is back (none: from = last delivered + 1). What it took has fed those that were hungry. -EPROTO:
  * nothing was recalled, or `from` cannot be; nothing is changed. */

@@ -23,7 +23,7 @@
 #include "share/share_priv.h"
 
 #define CONNECT_MS 30000
-#define LATER_NS 200000
+#define LATER_NS 500000
 #define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
 #define BUCKETS 256            /* of objects, whose numbers are given out in a row */
 
@@ -243,6 +243,8 @@ static void *receive(void *arg)
 {
     static const struct timespec soon = {.tv_nsec = LATER_NS};
     struct fbr_remote *r = arg;
+    const int beat = fbr_config_ms(r->share->rt->config, "heartbeat");
+    const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
     struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
                           {.fd = r->wake, .events = POLLIN},
                           {.events = POLLIN}};
@@ -255,7 +257,7 @@ static void *receive(void *arg)
         int n;
 
         p[2].fd = r->watching ? fbr_uplink_room_fd(r->up) : -1;
-        n = ppoll(p, 3, awake ? &soon : NULL, NULL);
+        n = ppoll(p, 3, awake ? &soon : &idle, NULL);
         if (n < 0)
             continue;
         if (n > 0 && p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
@@ -264,6 +266,8 @@ static void *receive(void *arg)
             set_awake(r, false);
         if (n == 0 || p[1].revents || p[2].revents)
             rc = tend(r);
+        if (n == 0 && fbr_uplink_lost(r->up))
+            rc = -EPIPE;
         awake = awake && n > 0;
         if (rc == 0 && n > 0 && p[0].revents) {
             rc = take_in(r);
@@ -441,7 +445,7 @@ static int bring_up(struct fbr_remote *r)
     pthread_mutex_unlock(&s->lock);
     if (rc == 0)
         rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
-                             fbr_config_size(s->rt->config, "max_message"), &err);
+                             fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK, &err);
     if (rc == 0) {
         fbr_uplink_never_wait(r->up);
         rc = start_thread(r);

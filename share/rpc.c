@@ -22,20 +22,20 @@
 #define CALL_BYTES 256     /* what a call counts beyond its bytes */
 #define LEAVE_MS 1000
 
-/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an owner's records would
- * not tell the two apart. */
+/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an owner's records
+ * would not tell the two apart. */
 enum rpc_state { RPC_OPENING, RPC_OPEN, RPC_CLOSING, RPC_DEAD };
 
 struct fbr_rpc {
     struct fbr_rpc *next, *prev;
     struct fbr_share *share;
     uint64_t owner, object;
-    int handles;           /* under share's lock */
-    enum rpc_state state;  /* likewise */
-    atomic_int refs;       /* handles together, and each future */
+    int handles;          /* under share's lock */
+    enum rpc_state state; /* likewise */
+    atomic_int refs;      /* handles together, and each future */
     struct fbr_proxy *proxy;
     struct fbr_service *here; /* the object lives in this process */
-    pthread_mutex_t lock;  /* all below */
+    pthread_mutex_t lock;     /* all below */
     pthread_cond_t room;
     struct fiber_future *calls; /* without an answer */
     size_t weight;

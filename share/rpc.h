@@ -74,7 +74,8 @@ struct fbr_service {
 /* Set ops, user and the server before. 0, or kept. */
 int fbr_service_open(struct fbr_service *s);
 /* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. A peer that has gone is passed over. */
-void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code, const void *bytes, size_t len);
+void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code, const void *bytes,
+                        size_t len);
 /* No callback comes from another process any more; users are told that the object is gone. */
 void fbr_service_close(struct fbr_service *s);
 

@@ -84,7 +84,8 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     if (rc == 0) {
         s->data = mmap(NULL, s->len, PROT_READ, MAP_SHARED, fd, 0);
         if (s->data == MAP_FAILED)
-            rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len, fbr_strerror(errno));
+            rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len,
+                          fbr_strerror(errno));
     }
     close(fd);
     return rc;
@@ -106,7 +107,8 @@ static int make_file(const char *path, const char *name, size_t len)
         return fd;
     close(fd);
     unlink(path);
-    return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s", name, len, path, fbr_strerror(rc));
+    return fbr_keep(-rc, "shared memory '%s': no room for %zu bytes in %s: %s", name, len, path,
+                    fbr_strerror(rc));
 }
 
 static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn build, void *user)
@@ -121,7 +123,8 @@ static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn
 }
 
 /* Under the segment's lock: makes it, and leaves it mapped. */
-static int make_segment(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build, void *user)
+static int make_segment(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build,
+                        void *user)
 {
     char path[SHARED_PATH_MAX], final[SHARED_PATH_MAX];
     int fd, rc;
@@ -149,7 +152,8 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
 }
 
 /* Waits for the lock, then maps what another one built meanwhile, or builds. */
-static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build, void *user)
+static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build,
+                         void *user)
 {
     char path[SHARED_PATH_MAX];
     int fd, rc;
@@ -183,7 +187,8 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len, f
     if (!rt)
         return fbr_kept();
     if (!out || !build || !len || len > PTRDIFF_MAX)
-        return fbr_keep(-EINVAL, "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
+        return fbr_keep(-EINVAL,
+                        "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
     *out = NULL;
     if (!name || !name_is_good(name))
         return fbr_keep(-EINVAL, "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 - _ .",

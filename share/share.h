@@ -93,7 +93,7 @@ int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a, const stru
 int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
 /* The same without ever waiting; the caller bounds what it sends. `more`: another record follows at once. */
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
-/* The user has something to say that can wait for the next thing to say: ops->tick comes within about 0.2 ms. False: it
+/* The user has something to say that can wait for the next thing to say: ops->tick comes within about 0.5 ms. False: it
  * does not, say it now. (Just after something came the remote's thread will be awake; it is not woken for this.) */
 bool fbr_proxy_later(struct fbr_proxy *p);
 /* From on_record: this record wakes somebody who will soon send something to this owner, or wait for it; and nothing else

@@ -111,13 +111,14 @@ static int explain(struct fiber_store *s, int code, bool lost, const char *what,
 {
     const char *report = lost && s->keeper ? fbr_keeper_report(s->keeper) : "";
 
-    return fbr_keep(code, "store: %s '%s': %s%s%s", what, name ? name : "", sentence(code), *report ? ": " : "", report);
+    return fbr_keep(code, "store: %s '%s': %s%s%s", what, name ? name : "", sentence(code),
+                    *report ? ": " : "", report);
 }
 
-/* Sends the request and waits for its one answer. When the time is over the store is asked to answer at once: it may have
- * served the request already, and then we have what we asked for. */
-static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int timeout_ms, struct fiber_bytes *out,
-                    bool *lost)
+/* Sends the request and waits for its one answer. When the time is over the store is asked to answer at once: it may
+ * have served the request already, and then we have what we asked for. */
+static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int timeout_ms,
+                    struct fiber_bytes *out, bool *lost)
 {
     struct fiber_future *f;
     struct fbr_buf b;
@@ -147,7 +148,8 @@ static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int 
 }
 
 /* *out, which may be NULL, is set in any case. */
-static int request(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms, struct fiber_bytes *out)
+static int request(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
+                   struct fiber_bytes *out)
 {
     bool lost = false;
     int rc = fbr_rpc_usable();
@@ -159,14 +161,16 @@ static int request(struct fiber_store *s, const char *what, struct fbr_store_ask
     if (!ask.name && ask.op != FBR_STORE_KEYS)
         return fbr_keep(-EINVAL, "store: %s: needs a name", what);
     if (ask.name_len > FBR_STORE_NAME_MAX)
-        return fbr_keep(-EINVAL, "store: %s '%.64s...': a name has at most %d bytes", what, ask.name, FBR_STORE_NAME_MAX);
+        return fbr_keep(-EINVAL, "store: %s '%.64s...': a name has at most %d bytes", what, ask.name,
+                        FBR_STORE_NAME_MAX);
     ask.wait = timeout_ms != 0;
     rc = exchange(s, &ask, timeout_ms, out, &lost);
     return rc == 0 ? 0 : explain(s, rc, lost, what, ask.name);
 }
 
 /* One whose answer is bytes for the caller, or nothing. */
-static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms, struct fiber_bytes *out)
+static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
+                     struct fiber_bytes *out)
 {
     int rc = request(s, what, ask, timeout_ms, out);
 
@@ -176,7 +180,8 @@ static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_a
 }
 
 /* One whose answer is a number. */
-static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms, uint64_t *number)
+static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
+                      uint64_t *number)
 {
     struct fiber_bytes bytes;
     struct fbr_cur c;
@@ -232,8 +237,8 @@ static int read_found(struct fiber_bytes *found)
     return 0;
 }
 
-int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect, size_t expect_len, const void *value,
-                     size_t len, struct fiber_bytes *found)
+int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect, size_t expect_len,
+                     const void *value, size_t len, struct fiber_bytes *found)
 {
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_SWAP, key);
     struct fiber_bytes bytes;
@@ -339,8 +344,8 @@ int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t in
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_ACQUIRE, semaphore);
 
     if (initial < 1)
-        return fbr_keep(-EINVAL, "store: acquire '%s': a semaphore begins with 1 or more, not %lld", semaphore,
-                        (long long)initial);
+        return fbr_keep(-EINVAL, "store: acquire '%s': a semaphore begins with 1 or more, not %lld",
+                        semaphore, (long long)initial);
     ask.number = initial;
     return ask_bytes(s, "acquire", ask, timeout_ms, NULL);
 }

@@ -128,6 +128,8 @@ static void test_records_have_the_numbers_of_the_page(void **state)
         {FBR_CH_EMPTY, "EMPTY |"},
         {FBR_CH_EOF, "EOF |"},
         {FBR_CH_SIZE_IS, "SIZE_IS |"},
+        {FBR_CH_LEFT, "LEFT |"},
+        {FBR_CH_AHEAD, "AHEAD |"},
         {FBR_RPC_CALL, "CALL |"},
         {FBR_RPC_CANCEL, "CANCEL: "},
         {FBR_RPC_LEAVE, "LEAVE: "},

@@ -326,7 +326,8 @@ static void test_no_room_is_an_error(void **state)
         print_message("/dev/shm has no bound here\n");
         skip();
     }
-    assert_int_equal(fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL), -ENOSPC);
+    assert_int_equal(fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL),
+                     -ENOSPC);
     assert_true(has(fiber_last_error(), "large", "no room", NULL));
     assert_int_equal(fiber_shared_open(&s, "large", LEN, fill, NULL), 0);
     fiber_shared_close(s);

@@ -49,16 +49,19 @@ static pid_t spawn(const char *const *argv, const char *const *env, const char *
 struct stream {
     int fd;
     char *data;
-    size_t len;
+    size_t len, cap;
 };
 
 static bool read_some(struct stream *s)
 {
     ssize_t n;
 
-    s->data = realloc(s->data, s->len + 65537);
-    if (!s->data)
-        abort();
+    if (s->len + 65537 > s->cap) {
+        s->cap = 2 * s->cap + 65537;
+        s->data = realloc(s->data, s->cap);
+        if (!s->data)
+            abort();
+    }
     n = read(s->fd, s->data + s->len, 65536);
     if (n > 0)
         s->len += (size_t)n;

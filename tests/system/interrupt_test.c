@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 
 #include "tests/pool/tasks.h"
 
@@ -62,6 +63,7 @@ static int program(const char *role)
     struct fiber_pool *pool = open_pool(WORKERS);
     struct fiber_result *r;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
     if (strcmp(role, "handler") == 0 || strcmp(role, "impatient") == 0) {
         if (strcmp(role, "impatient") == 0)
             act.sa_flags |= SA_RESETHAND; /* the second one ends it */
@@ -92,6 +94,8 @@ static struct started start(char *role)
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     long long pid[WORKERS];
+    sigset_t interrupt;
+    char line[128];
     int out[2];
 
     assert_non_null(mkdtemp(s.dir));
@@ -101,14 +105,18 @@ static struct started start(char *role)
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT); /* which whoever runs us may ignore */
+    posix_spawnattr_setsigdefault(&attr, &interrupt);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attr, 0);
     assert_int_equal(posix_spawn(&s.pid, self, &files, &attr, argv, environ), 0);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attr);
     close(out[1]);
     s.out = fdopen(out[0], "r");
-    assert_int_equal(fscanf(s.out, "%lld %lld %lld %lld ", &pid[0], &pid[1], &pid[2], &pid[3]), WORKERS);
+    assert_non_null(fgets(line, sizeof(line), s.out));
+    assert_int_equal(sscanf(line, "%lld %lld %lld %lld", &pid[0], &pid[1], &pid[2], &pid[3]), WORKERS);
     for (int i = 0; i < WORKERS; i++) {
         s.pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)pid[i], 0);
         assert_true(s.pidfd[i] >= 0);
