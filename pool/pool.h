@@ -17,6 +17,7 @@
 #ifndef FBR_POOL_H
 #define FBR_POOL_H
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
 #include "pool/dispatch.h"

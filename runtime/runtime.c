@@ -159,6 +159,11 @@ enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops
     return strcmp(fbr_config_str(rt->config, "transport"), "tcp") == 0 ? FBR_REACH_TCP : ops->reach;
 }
 
+static void on_output_room(void *user)
+{
+    fbr_process_resume_output(user);
+}
+
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out, struct fbr_error *err)
 {
     const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event};
@@ -175,6 +180,9 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
             *out = s;
             return 0;
         }
+    rc = rt->output ? 0 : fbr_output_open(&rt->output, rt->loop, on_output_room, rt);
+    if (rc < 0)
+        return fbr_fail(err, rc, "output of jobs: %s", fbr_strerror(rc));
     ops = fbr_backend_find(name, err);
     if (!ops)
         return -ENOENT;
@@ -194,11 +202,6 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
 }
 
 /* ---- Birth ---- */
-
-static void on_output_room(void *user)
-{
-    fbr_process_resume_output(user);
-}
 
 /* Many children are many descriptors: uses what the hard limit allows. Children get ours, as theirs may have children. */
 static void raise_fd_limit(void)
@@ -238,18 +241,14 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
     if (rc == 0)
         rc = fbr_loop_open(&rt->loop, err);
     if (rc == 0)
-        rc = fbr_output_open(&rt->output, rt->loop, on_output_room, rt);
-    if (rc == 0)
         rc = fbr_random(rt->key, sizeof(rt->key));
     if (rc == 0)
         rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
     rt->started = rc == 0;
     if (rc == 0)
         return 0;
-    fbr_output_close(rt->output); /* the next call may try again */
-    fbr_loop_close(rt->loop);
+    fbr_loop_close(rt->loop); /* the next call may try again */
     fbr_rundir_remove(&rt->dir);
-    rt->output = NULL;
     rt->loop = NULL;
     return err && !err->code ? fbr_fail(err, rc, "start: %s", fbr_strerror(rc)) : rc;
 }

@@ -335,7 +335,7 @@ static void test_no_room_is_an_error(void **state)
 
 static int open_and_leave(void)
 {
-    struct fiber_shared *s;
+    static struct fiber_shared *s; /* open to the end */
     char prefix[32];
 
     snprintf(prefix, sizeof(prefix), "fiber-%d-", (int)getpid());
