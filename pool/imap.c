@@ -74,6 +74,31 @@ static int pull(struct fiber_imap *it, struct fbr_item **out)
     return 1;
 }
 
+static void drop(struct fbr_item *item)
+{
+    free(item->in.data);
+    free(item);
+}
+
+/* Makes it a task of the map. Under the lock. */
+static int submit(struct fiber_result *r, struct fbr_item *item)
+{
+    struct fiber_pool *p = r->pool;
+
+    item->index = r->n;
+    HASH_ADD(hh, r->items, index, sizeof(item->index), item);
+    if (!item->hh.tbl)
+        return -ENOMEM;
+    if (fbr_dispatch_map_grow(p->dispatch, r->map, 1) < 0) {
+        HASH_DELETE(hh, r->items, item);
+        return -ENOMEM;
+    }
+    r->n++;
+    p->stats.submitted++;
+    p->undone++;
+    return 0;
+}
+
 /* Fills the window. Under the lock, which it gives up while the source runs. */
 static void refill(struct fiber_imap *it)
 {
@@ -88,26 +113,21 @@ static void refill(struct fiber_imap *it)
         pthread_mutex_unlock(&p->lock);
         rc = pull(it, &item);
         pthread_mutex_lock(&p->lock);
+        if (rc > 0 && !r->map) { /* the pool was closed meanwhile */
+            drop(item);
+            break;
+        }
+        if (rc > 0 && submit(r, item) < 0) {
+            drop(item);
+            rc = -ENOMEM;
+        }
         if (rc <= 0) {
             it->ended = true;
             it->source_error = rc;
             break;
         }
-        if (!r->map) { /* the pool was closed meanwhile */
-            free(item->in.data);
-            free(item);
-            break;
-        }
-        item->index = r->n++;
-        HASH_ADD(hh, r->items, index, sizeof(item->index), item);
-        added++;
-        p->stats.submitted++;
-        p->undone++;
-        if (fbr_dispatch_map_grow(p->dispatch, r->map, 1) < 0) {
-            fbr_result_deliver(r, item->index, -ENOMEM, "out of memory", 13);
-        } else if (added % 64 == 1) {
+        if (added++ % 64 == 0)
             fbr_pool_pump(p); /* the first ones start while the source goes on */
-        }
     }
     if (added && p->min < p->max)
         fbr_crew_adjust(p);
@@ -167,8 +187,10 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
             rc = it->source_error;
             if (rc == 0 && !it->ended)
                 rc = r->end_code ? r->end_code : -ESHUTDOWN;
-            if (rc < 0)
-                fbr_keep(rc, "%s", it->source_error ? "the source of the map failed" : r->why ? r->why : "the map has ended");
+            if (it->source_error)
+                fbr_keep(rc, "the source of the map failed: %s", fbr_strerror(rc));
+            else if (rc < 0)
+                fbr_keep(rc, "%s", r->why ? r->why : "the map has ended");
             break;
         }
         r->waiting_task++;

@@ -19,7 +19,7 @@
  *
  * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message that somebody waits
  * for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or something went wrong. A batch of no
- * messages asks where the others are. After an EMPTY the host takes the thread that looked as no longer hungry.
+ * messages asks where the others are.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CHANNEL_H

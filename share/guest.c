@@ -115,7 +115,7 @@ static int post(struct guest_lane *l, enum fbr_channel_op op, const void *body, 
     return fbr_proxy_post(l->guest->proxy, iov, len ? 2 : 1, more);
 }
 
-/* Says where we are. probe: who only looks; the host forgets about that thread by itself. */
+/* Says where we are. probe: the host answers when it has given us what it can. */
 static int ask(struct guest_lane *l, uint64_t probe, bool more)
 {
     uint64_t now = fbr_now_ns();
@@ -137,7 +137,7 @@ static int ask(struct guest_lane *l, uint64_t probe, bool more)
     a.hungry = l->hungry;
     a.want = l->told.want = l->want > l->hungry ? l->want : l->hungry;
     a.probe = probe;
-    l->told.hungry = probe ? l->hungry - 1 : l->hungry;
+    l->told.hungry = l->hungry;
     return post(l, FBR_CH_ASK, &a, sizeof(a), more);
 }
 
@@ -614,8 +614,7 @@ static int wait_in(struct guest_lane *l, int timeout_ms)
         return l->get_code;
     if (l->eof || g->gone)
         return -EPIPE;
-    if (is_news(l))
-        ask(l, 0, false); /* no longer hungry */
+    tell_soon(l); /* no longer hungry */
     return rc < 0 ? rc : -ETIMEDOUT;
 }
 

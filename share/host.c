@@ -275,8 +275,6 @@ static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
     if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) < 0 || !probe)
         return;
     tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
-    if (hungry)
-        fbr_queue_engine_ask(l->engine, peer, taken, hungry - 1, want);
 }
 
 static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)

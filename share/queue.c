@@ -79,7 +79,7 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
         return fbr_kept();
     q->host = fbr_host_local(&a);
     if (!q->host)
-        rc = fbr_guest_open(&q->guest, &a, 1, -1);
+        rc = fbr_guest_open(&q->guest, &a, 1, 0);
     fbr_wipe(&a, sizeof(a));
     if (rc < 0) {
         free(q);

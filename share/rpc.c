@@ -95,11 +95,12 @@ static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answe
     return f->closed;
 }
 
-static void on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *bytes, size_t len)
+/* True: that was the last one that this process waited for. */
+static bool on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *bytes, size_t len)
 {
     struct fiber_bytes copy = {malloc(len + 1), len};
     struct fiber_future *f;
-    bool unwanted = false;
+    bool unwanted = false, last;
 
     if (copy.data) {
         if (len)
@@ -113,10 +114,12 @@ static void on_answer(struct fbr_rpc *r, uint64_t call, int code, const void *by
     HASH_FIND(hh, r->calls, &call, sizeof(call), f);
     if (f)
         unwanted = end_call(f, code, &copy, false);
+    last = !r->calls;
     pthread_mutex_unlock(&r->lock);
     free(copy.data);
     if (unwanted)
         destroy_future(f);
+    return last;
 }
 
 static void lose_all(struct fbr_rpc *r)
@@ -141,13 +144,14 @@ static void lose_all(struct fbr_rpc *r)
 
 static void on_record(void *user, const void *record, size_t len)
 {
+    struct fbr_rpc *r = user;
     struct fbr_cur c = fbr_cur(record, len);
     uint64_t call = fbr_get_u64(&c);
     int code = (int32_t)fbr_get_u32(&c);
 
     fbr_get_u32(&c);
-    if (fbr_cur_ok(&c))
-        on_answer(user, call, code, c.at, fbr_cur_left(&c));
+    if (fbr_cur_ok(&c) && on_answer(r, call, code, c.at, fbr_cur_left(&c)))
+        fbr_proxy_calm(r->proxy);
 }
 
 static void on_gone(void *user)

@@ -282,7 +282,7 @@ static void test_thousands_of_calls_under_way(void **state)
 static void test_large_calls(void **state)
 {
     struct fiber_manager *m = start(NULL);
-    size_t len = (24 << 20) + 5;
+    size_t len = (17 << 20) + 5;
     unsigned char *big = malloc(len);
     struct fiber_future *f[4]; /* more than may be under way at once */
     struct fiber_bytes b;

@@ -390,15 +390,81 @@ static int close_after_the_end(void)
     return 0;
 }
 
+static int run_role(const char *role, const char *const *env)
+{
+    struct ran r = run_self(role, NULL, env);
+    int code = r.code;
+
+    if (code)
+        fprintf(stderr, "%s", r.err);
+    ran_free(&r);
+    return code;
+}
+
 static void test_a_handle_may_be_closed_after_the_end(void **state)
 {
-    struct ran r = run_self("fini", NULL, NULL);
-
     (void)state;
-    if (r.code)
-        fprintf(stderr, "%s", r.err);
-    assert_int_equal(r.code, 0);
-    ran_free(&r);
+    assert_int_equal(run_role("fini", NULL), 0);
+}
+
+static const char *const quick_beat[] = {"FIBER_HEARTBEAT=100ms", "FIBER_HEARTBEAT_MISSES=3", NULL};
+
+/* A store that is frozen is a store that is gone, after a few heartbeats. */
+static int freeze_the_store(void)
+{
+    struct fiber_process *p;
+    int rc;
+
+    if (fiber_store_start(&store, NULL) < 0 || fiber_active_children(&p, 1) != 1)
+        return 1;
+    kill((pid_t)fiber_process_pid(p), SIGSTOP);
+    rc = fiber_store_set(store, "k", "v", 1);
+    fiber_store_close(store);
+    return rc == -EPIPE ? 0 : 2;
+}
+
+static void test_a_frozen_store_is_given_up(void **state)
+{
+    (void)state;
+    assert_int_equal(run_role("freeze store", quick_beat), 0);
+}
+
+static int lock_and_tell(const void *arg, size_t len)
+{
+    const struct order *o = open_order(arg);
+
+    if (fiber_store_lock(store, "cold", -1) < 0 || tell_pid(o) < 0)
+        return 1;
+    return child_wait(arg, len);
+}
+
+static int freeze_a_holder(void)
+{
+    struct fiber_process *p;
+    struct order o;
+    struct gate g;
+    pid_t pid;
+    int rc;
+
+    gate_open(&g);
+    if (fiber_store_start(&store, NULL) < 0)
+        return 1;
+    o = order_with(&g);
+    p = begin(lock_and_tell, &o, sizeof(o), NULL);
+    if (gate_wait(&g, &pid, sizeof(pid)) < 0)
+        return 2;
+    gate_close(&g);
+    kill(pid, SIGSTOP);
+    rc = fiber_store_lock(store, "cold", -1);
+    finish(p);
+    fiber_store_close(store);
+    return rc == -EOWNERDEAD ? 0 : 3;
+}
+
+static void test_the_lock_of_a_frozen_process_goes_to_the_next(void **state)
+{
+    (void)state;
+    assert_int_equal(run_role("freeze holder", quick_beat), 0);
 }
 
 int main(int argc, char **argv)
@@ -420,13 +486,22 @@ int main(int argc, char **argv)
         WITH_STORE(test_a_forked_child_gets_an_error),
         cmocka_unit_test(test_a_start_that_fails_says_why),
         cmocka_unit_test(test_a_handle_may_be_closed_after_the_end),
+        cmocka_unit_test(test_a_frozen_store_is_given_up),
+        cmocka_unit_test(test_the_lock_of_a_frozen_process_goes_to_the_next),
     };
+
+    static const struct {
+        const char *name;
+        int (*play)(void);
+    } roles[] = {
+        {"fini", close_after_the_end}, {"freeze store", freeze_the_store}, {"freeze holder", freeze_a_holder}};
 
     if (fiber_init(&argc, &argv) < 0) {
         fprintf(stderr, "%s\n", fiber_last_error());
         return 1;
     }
-    if (argc > 1 && strcmp(argv[1], "fini") == 0)
-        return close_after_the_end();
+    for (size_t i = 0; argc > 1 && i < sizeof(roles) / sizeof(roles[0]); i++)
+        if (strcmp(argv[1], roles[i].name) == 0)
+            return roles[i].play();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
