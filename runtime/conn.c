@@ -205,8 +205,11 @@ static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         return;
     if (type == FRAME_PING)
         fbr_conn_send(c, FRAME_PONG, body->at - 8, 8);
-    else if (type == FRAME_PONG)
-        c->rtt_ns = fbr_now_ns() - sent;
+    if (type != FRAME_PONG)
+        return;
+    c->rtt_ns = fbr_now_ns() - sent;
+    if (c->ops && c->ops->on_pong)
+        c->ops->on_pong(c->user, c);
 }
 
 static int take_frames(struct fbr_conn *c)

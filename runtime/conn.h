@@ -43,6 +43,7 @@ struct fbr_conn;
 
 struct fbr_conn_ops {
     void (*on_frame)(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
+    void (*on_pong)(void *user, struct fbr_conn *conn); /* a heartbeat was answered: fbr_conn_rtt_ns(). May be NULL */
     /* The peer has gone, or was given up: -EPIPE it closed, -ETIMEDOUT it fell silent, -EACCES it was not let in, ...
      * Comes once, as the last; the conn is freed after it. Not after our own fbr_conn_close. */
     void (*on_close)(void *user, struct fbr_conn *conn, int why, const char *text);

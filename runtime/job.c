@@ -223,16 +223,20 @@ static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
         set_why(p, text);
 }
 
+static void on_pong(void *user, struct fbr_conn *conn)
+{
+    struct fiber_process *p = user;
+
+    pthread_mutex_lock(&p->rt->lock);
+    p->rtt = (double)fbr_conn_rtt_ns(conn) / 1e9;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fiber_process *p = user;
-    uint64_t rtt = fbr_conn_rtt_ns(conn);
 
-    if (rtt) {
-        pthread_mutex_lock(&p->rt->lock);
-        p->rtt = (double)rtt / 1e9;
-        pthread_mutex_unlock(&p->rt->lock);
-    }
+    (void)conn;
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
     else if (type == FBR_NEST_EVENT)
@@ -260,7 +264,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     }
 }
 
-const struct fbr_conn_ops fbr_job_conn_ops = {.on_frame = on_frame, .on_close = on_conn_close};
+const struct fbr_conn_ops fbr_job_conn_ops = {.on_frame = on_frame, .on_pong = on_pong, .on_close = on_conn_close};
 
 /* ---- The backend ---- */
 

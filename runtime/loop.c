@@ -13,6 +13,7 @@ struct post {
     struct post *next;
     void (*fn)(void *arg);
     void *arg;
+    bool borrowed; /* its poster waits for it, and owns it */
 };
 
 struct fbr_loop {
@@ -50,10 +51,10 @@ static void run_posts(struct fbr_loop *l)
     l->last = &l->first;
     pthread_mutex_unlock(&l->lock);
     while (p) {
-        struct post *next = p->next;
+        struct post *next = p->next, *owned = p->borrowed ? NULL : p;
 
         p->fn(p->arg);
-        free(p);
+        free(owned);
         p = next;
     }
 }
@@ -180,27 +181,39 @@ bool fbr_loop_here(const struct fbr_loop *l)
     return pthread_equal(l->thread, pthread_self());
 }
 
+static int enqueue(struct fbr_loop *l, struct post *p)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&l->lock);
+    if (l->closing) {
+        rc = -ESHUTDOWN;
+    } else {
+        *l->last = p;
+        l->last = &p->next;
+        uv_async_send(&l->wake);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *), void *arg)
 {
     struct post *p = malloc(sizeof(*p));
+    int rc;
 
     if (!p)
         return -ENOMEM;
     *p = (struct post){.fn = fn, .arg = arg};
-    pthread_mutex_lock(&l->lock);
-    if (l->closing) {
-        pthread_mutex_unlock(&l->lock);
+    rc = enqueue(l, p);
+    if (rc < 0)
         free(p);
-        return -ESHUTDOWN;
-    }
-    *l->last = p;
-    l->last = &p->next;
-    uv_async_send(&l->wake);
-    pthread_mutex_unlock(&l->lock);
-    return 0;
+    return rc;
 }
 
+/* Needs no memory: things are closed by it. */
 struct call {
+    struct post post;
     int (*fn)(void *arg);
     void *arg;
     int rc;
@@ -223,14 +236,14 @@ static void run_call(void *arg)
 
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
 {
-    struct call c = {.fn = fn, .arg = arg};
+    struct call c = {.post = {.fn = run_call, .arg = &c, .borrowed = true}, .fn = fn, .arg = arg};
     int rc;
 
     if (fbr_loop_here(l))
         return fn(arg);
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.cond, NULL);
-    rc = fbr_loop_post(l, run_call, &c);
+    rc = enqueue(l, &c.post);
     if (rc == 0) {
         pthread_mutex_lock(&c.lock);
         while (!c.done)

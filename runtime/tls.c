@@ -21,6 +21,7 @@
 
 #define FEED_SLICE 1024 /* a handshake takes what follows it in the same bytes along by at most this much */
 #define READ_CHUNK (16 * 1024)
+#define KEPT_MAX (64 * 1024) /* bytes of memory that an idle connection may keep */
 #define MAX_LOOKUPS 2 /* a second ClientHello, after a HelloRetryRequest, asks again */
 
 static const unsigned char suite[2] = {0x13, 0x02}; /* TLS_AES_256_GCM_SHA384 */
@@ -410,17 +411,31 @@ void fbr_tls_close(struct fbr_tls *t)
         ERR_clear_error();
 }
 
+/* A long message has made it large, and it would stay so. */
+static void renew_out(struct fbr_tls *t)
+{
+    BIO *fresh = BIO_new(BIO_s_mem());
+
+    if (!fresh) {
+        ERR_clear_error();
+        return;
+    }
+    t->out = fresh;
+    SSL_set0_wbio(t->ssl, fresh);
+}
+
 int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
 {
-    char *data;
-    long len = BIO_get_mem_data(t->out, &data);
+    size_t len = BIO_ctrl_pending(t->out), done;
+    void *at = fbr_buf_reserve(cipher, len);
 
-    if (len <= 0)
-        return 0;
-    fbr_put(cipher, data, (size_t)len);
-    if (cipher->failed)
+    if (!at)
         return -ENOMEM;
-    BIO_reset(t->out);
+    if (!len || !BIO_read_ex(t->out, at, len, &done)) /* BIO_reset() would wipe all that was ever written */
+        return 0;
+    cipher->len += done;
+    if (len > KEPT_MAX)
+        renew_out(t);
     return 0;
 }
 

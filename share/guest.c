@@ -279,8 +279,7 @@ static void on_recall(struct guest_lane *l)
 {
     uint64_t from = l->first ? l->first->seq : l->last_seq + 1;
 
-    drop_in(l);
-    l->last_seq = from - 1;
+    drop_in(l); /* their numbers are not used again */
     l->want = 1;
     l->ahead = false;
     post(l, FBR_CH_RETURNED, &from, sizeof(from), true);
@@ -702,9 +701,14 @@ static void on_flush(void *user)
 
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < g->n_lanes; i++) {
-        flush_lane(&g->lanes[i], deadline);
-        if (g->lanes[i].taken)
-            ask_size(&g->lanes[i], deadline);
+        struct guest_lane *l = &g->lanes[i];
+
+        if (g->pipe)
+            flush_out(l, false); /* that the host has it is enough: nothing of a pipe is lost there */
+        else
+            flush_lane(l, deadline);
+        if (l->taken || l->sent != l->acked)
+            ask_size(l, deadline);
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -828,16 +832,19 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
     return 0;
 }
 
-/* Under the lock: the last handle of this end goes, and the host with its messages has heard of it, or is not there. */
+/* Under the lock: the last handle of this end goes, and the host has heard of it, and before of all that was put, or is
+ * not there. */
 static void leave(struct guest_lane *l, struct guest_lane *in)
 {
     struct fbr_guest *g = l->guest;
-    uint64_t deadline = fbr_deadline(CLOSE_MS);
+    uint64_t deadline;
     int rc;
 
-    flush_lane(l, deadline);
-    if (l->out_count && !put_fault(l))
+    if (!g->pipe)
+        flush_lane(l, fbr_deadline(CLOSE_MS));
+    if (!put_fault(l))
         flush_out(l, false);
+    deadline = fbr_deadline(CLOSE_MS);
     l->leaving = true;
     l->left = false;
     rc = g->gone ? -EPIPE : tell_host(l, FBR_CH_LEAVE, NULL, 0);

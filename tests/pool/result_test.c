@@ -9,7 +9,7 @@
 
 struct seen {
     struct fiber_pool *pool;
-    struct fiber_result *r;
+    struct fiber_result *_Atomic r;
     _Atomic uint32_t calls, running, depth;
     _Atomic uint32_t times[1000];
     uint32_t errors, wrong;
@@ -93,6 +93,7 @@ static void chain(void *user, size_t index, int code, const void *data, size_t l
     struct seen *s = user;
     struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
     struct fiber_result *old = s->r;
+    struct fiber_result *next = NULL;
     int64_t n = number(data, len) + 1;
 
     s->wrong += code != 0 || index != 0;
@@ -103,7 +104,8 @@ static void chain(void *user, size_t index, int code, const void *data, size_t l
     atomic_fetch_add(&s->depth, 1);
     o.on_done = chain;
     o.user = s;
-    s->wrong += fiber_pool_apply_async(s->pool, echo, &n, sizeof(n), &o, &s->r) != 0;
+    s->wrong += fiber_pool_apply_async(s->pool, echo, &n, sizeof(n), &o, &next) != 0;
+    s->r = next;
     fiber_result_cancel(old);
     fiber_result_close(old);
 }
@@ -233,7 +235,7 @@ static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
     assert_int_equal(out[0], 0);
     assert_int_equal(out[2], 4);
     assert_int_equal(out[3], 9);
-    assert_int_equal(atomic_load(&board->arrived), 3);
+    assert_in_range(atomic_load(&board->arrived), 3, 4); /* it may have begun before the worker was told */
     fiber_result_close(r);
     fiber_pool_close(pool);
 }
@@ -354,7 +356,7 @@ static int die_twice(const void *in, size_t len, struct fiber_reply *reply)
     int64_t n = number(in, len);
 
     if (atomic_fetch_add(&board->runs[n], 1) < 2)
-        raise(SIGSEGV);
+        raise(SANITIZED ? SIGILL : SIGSEGV); /* sanitizers take long to report the other */
     return square(in, len, reply);
 }
 
@@ -472,7 +474,7 @@ static void test_closing_a_pool_cancels_its_work(void **state)
         assert_int_equal(error_of(running, i, "closed"), -ECANCELED);
     assert_int_equal(number_of(done, 0), 16);
     late = done;
-    assert_int_equal(fiber_active_children(NULL, 0), 0);
+    assert_int_equal(fiber_active_children(NULL, 0), children_before);
     fiber_result_close(running);
     fiber_result_close(late);
 }

@@ -402,10 +402,13 @@ static inline int warm_up(void **state)
 /* What the first pool opened is open still; nothing else is. */
 static inline int cool_down(void **state)
 {
+    double until = now_s() + 5;
     char command[64];
-    int after = open_descriptors();
+    int after;
 
     (void)state;
+    while ((after = open_descriptors()) > descriptors_before && now_s() < until)
+        nap_us(5000); /* the last process's are closed behind its end */
     if (after > descriptors_before) {
         fprintf(stderr, "%d descriptors are open, %d were before:\n", after, descriptors_before);
         snprintf(command, sizeof(command), "ls -l /proc/%d/fd >&2", (int)getpid());

@@ -705,6 +705,70 @@ static void test_messages_that_a_killed_receiver_had_not_taken_go_to_others(void
     fiber_queue_close(report);
 }
 
+/* Reports each message once it has it, and sees to it that the report arrives. */
+static int report_each(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report);
+    int rc;
+
+    (void)len;
+    for (;;) {
+        uint64_t m = get_number(q, LONG_MS, &rc);
+
+        if (rc == -EPIPE)
+            return 0;
+        CHECK(rc == 0 && put_number(report, m) == 0 && fiber_queue_flush(report, -1) == 0);
+    }
+}
+
+/* A message can be lost only with a receiver that had it in its hands, and come twice only if such a one could not say
+ * any more that it had taken it. */
+static void test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands(void **state)
+{
+    enum { messages = 3000, receivers = 3, kills = 12 };
+    struct fiber_queue *q = plain_queue(0), *report = plain_queue(0);
+    struct order o = order_for(q, report);
+    struct fiber_process *c[receivers];
+    uint8_t seen[messages] = {0};
+    uint64_t random = 20240607, next = 100;
+    int lost = 0, twice = 0, killed = 0, rc;
+
+    (void)state;
+    for (uint64_t i = 0; i < messages; i++)
+        must(put_number(q, i));
+    must(fiber_queue_shut(q));
+    for (int i = 0; i < receivers; i++)
+        c[i] = start(report_each, &o, sizeof(o));
+    for (uint64_t n = 0; n < messages - 2 * kills; n++) {
+        uint64_t m = get_number(report, LONG_MS, &rc);
+
+        assert_true(rc == 0 && m < messages);
+        seen[m]++;
+        if (n >= next && killed < kills) {
+            struct fiber_process **victim = &c[next_random(&random) % receivers];
+
+            next += 50 + next_random(&random) % 200;
+            killed++;
+            kill_and_join(*victim);
+            *victim = start(report_each, &o, sizeof(o));
+        }
+    }
+    assert_int_equal(killed, kills);
+    for (int i = 0; i < receivers; i++)
+        join(c[i]);
+    for (uint64_t m; (m = get_number(report, 0, &rc)) != UINT64_MAX;)
+        seen[m]++;
+    for (int i = 0; i < messages; i++) {
+        lost += seen[i] == 0;
+        twice += seen[i] > 1;
+    }
+    assert_true(lost <= kills);
+    assert_true(twice <= kills);
+    fiber_queue_close(q);
+    fiber_queue_close(report);
+}
+
 static void test_the_put_of_a_killed_sender_is_whole_or_nothing(void **state)
 {
     struct fiber_queue *q = plain_queue(2);
@@ -1078,6 +1142,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_killed_owner_ends_gets_and_puts_of_others),
         cmocka_unit_test(test_owner_that_returns_ends_gets_and_puts_of_others),
         cmocka_unit_test(test_messages_that_a_killed_receiver_had_not_taken_go_to_others),
+        cmocka_unit_test(test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands),
         cmocka_unit_test(test_the_put_of_a_killed_sender_is_whole_or_nothing),
         cmocka_unit_test(test_a_thousand_queues),
         cmocka_unit_test(test_grandchildren_use_an_address),

@@ -418,7 +418,9 @@ static int freeze_the_store(void)
     if (fiber_store_start(&store, NULL) < 0 || fiber_active_children(&p, 1) != 1)
         return 1;
     kill((pid_t)fiber_process_pid(p), SIGSTOP);
-    rc = fiber_store_set(store, "k", "v", 1);
+    do /* the signal may take a moment to stop it */
+        rc = fiber_store_set(store, "k", "v", 1);
+    while (rc == 0);
     fiber_store_close(store);
     return rc == -EPIPE ? 0 : 2;
 }

@@ -40,13 +40,16 @@ static void say_ready(struct fiber_pool *pool)
 static int close_when_told(struct fiber_pool *pool, struct fiber_result *r)
 {
     struct pollfd p = {.fd = told[0], .events = POLLIN};
+    bool good;
 
     while (poll(&p, 1, -1) < 0 && errno == EINTR)
         continue;
     printf("closing\n");
     fflush(stdout);
     fiber_pool_close(pool);
-    return fiber_result_wait(r, 0) == 0 && fiber_result_error(r, NULL) == -ECANCELED && fiber_active_children(NULL, 0) == 0 ? 7 : 1;
+    good = fiber_result_wait(r, 0) == 0 && fiber_result_error(r, NULL) == -ECANCELED && fiber_active_children(NULL, 0) == 0;
+    fiber_result_close(r);
+    return good ? 7 : 1;
 }
 
 /* A task that heeds nothing, so that closing takes its time. */

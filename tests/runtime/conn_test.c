@@ -1,0 +1,644 @@
+/* conn_test.c - the control channel over unix sockets and TLS: frames, doors, heartbeats, and callers who mean no good.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/conn.h"
+#include "runtime/runtime.h"
+#include "tests/support/sync.h"
+
+#define GOOD 7u /* the caller that the door knows */
+#define REFUSED 8u /* knows its secret, and is turned away */
+
+static const uint8_t secret_of_good[FBR_KEY_SIZE] = "a secret that both ends know ...";
+
+/* One end of a connection: what came, for the test to wait for. */
+struct end {
+    struct fbr_conn *conn; /* loop thread */
+    unsigned frames, closes;
+    size_t bytes;
+    uint64_t sum;
+    uint8_t last_type;
+    int why;
+    bool echo;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the ends' counters, admitted */
+static pthread_cond_t changed;
+static struct fbr_loop *loop;
+static struct fbr_listener *listener;
+static char dir[64], url[FBR_URL_MAX];
+static struct end server; /* of the last one let in */
+static unsigned admitted;
+
+/* ---- The ends ---- */
+
+static void tell(void)
+{
+    pthread_cond_broadcast(&changed);
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct end *e = user;
+    size_t len = fbr_cur_left(body);
+    const uint8_t *bytes = fbr_get(body, len);
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < len; i++)
+        e->sum = e->sum * 31 + bytes[i];
+    e->frames++;
+    e->bytes += len;
+    e->last_type = type;
+    tell();
+    pthread_mutex_unlock(&lock);
+    if (e->echo)
+        fbr_conn_send(conn, type, bytes, len);
+}
+
+static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct end *e = user;
+
+    (void)conn;
+    pthread_mutex_lock(&lock);
+    e->conn = NULL;
+    e->closes++;
+    e->why = text[0] ? why : 1; /* a reason in words, always */
+    tell();
+    pthread_mutex_unlock(&lock);
+}
+
+static const struct fbr_conn_ops ops = {.on_frame = on_frame, .on_close = on_close};
+
+static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+{
+    (void)user;
+    if (who->kind != FBR_CALLER_JOB || (who->id != GOOD && who->id != REFUSED))
+        return -EACCES;
+    memcpy(secret, secret_of_good, FBR_KEY_SIZE);
+    return 0;
+}
+
+static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    (void)user;
+    if (who->id == REFUSED)
+        return -EACCES;
+    fbr_conn_adopt(conn, &ops, &server);
+    pthread_mutex_lock(&lock);
+    server.conn = conn;
+    admitted++;
+    tell();
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+/* Waits until the counter is n: at most TEST_LONG_MS. */
+static void wait_for(const unsigned *counter, unsigned n)
+{
+    uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
+
+    pthread_mutex_lock(&lock);
+    while (*counter < n && fbr_cond_wait(&changed, &lock, deadline) == 0)
+        continue;
+    if (*counter < n)
+        fprintf(stderr, "%u of %u came\n", *counter, n);
+    assert_int_equal(*counter, n);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- What tests do on the loop thread ---- */
+
+struct dial {
+    struct end *end;
+    const char *url;
+    struct fbr_caller who;
+    uint8_t secret[FBR_KEY_SIZE];
+    bool and_close;
+};
+
+static int do_dial(void *arg)
+{
+    struct dial *d = arg;
+    int rc = fbr_conn_dial(&d->end->conn, loop, d->url, &d->who, d->secret, &ops, d->end, NULL);
+
+    if (rc == 0 && d->and_close) {
+        fbr_conn_close(d->end->conn);
+        d->end->conn = NULL;
+    }
+    return rc;
+}
+
+static int dial_as(struct end *e, const char *to, uint64_t id, const uint8_t *secret)
+{
+    struct dial d = {.end = e, .url = to, .who = {FBR_CALLER_JOB, id, 3}};
+
+    memset(e, 0, sizeof(*e));
+    memcpy(d.secret, secret, FBR_KEY_SIZE);
+    return fbr_loop_call(loop, do_dial, &d);
+}
+
+static void join(struct end *e)
+{
+    unsigned before = admitted;
+
+    assert_int_equal(dial_as(e, url, GOOD, secret_of_good), 0);
+    wait_for(&admitted, before + 1);
+}
+
+struct send {
+    struct end *end;
+    uint8_t type;
+    const void *bytes;
+    size_t len;
+    unsigned times;
+    bool and_close;
+};
+
+static int do_send(void *arg)
+{
+    struct send *s = arg;
+    int rc = s->end->conn ? 0 : -EPIPE;
+
+    for (unsigned i = 0; rc == 0 && i < s->times; i++)
+        rc = fbr_conn_send(s->end->conn, s->type, s->bytes, s->len);
+    if (rc == 0 && s->and_close) {
+        fbr_conn_close(s->end->conn);
+        s->end->conn = NULL;
+    }
+    return rc;
+}
+
+static void send_frames(struct end *e, uint8_t type, const void *bytes, size_t len, unsigned times)
+{
+    assert_int_equal(fbr_loop_call(loop, do_send, &(struct send){e, type, bytes, len, times, false}), 0);
+}
+
+static int do_close(void *arg)
+{
+    struct end *e = arg;
+
+    fbr_conn_close(e->conn);
+    e->conn = NULL;
+    return 0;
+}
+
+static void hang_up(struct end *e)
+{
+    fbr_loop_call(loop, do_close, e);
+}
+
+static int do_listen(void *arg)
+{
+    const struct fbr_door door = {door_secret, door_admit, NULL};
+    int rc = fbr_listener_open(&listener, loop, arg, &door, NULL);
+
+    if (rc == 0)
+        snprintf(url, sizeof(url), "%s", fbr_listener_url(listener));
+    return rc;
+}
+
+static int do_shut(void *arg)
+{
+    (void)arg;
+    fbr_listener_close(listener);
+    fbr_conn_close(server.conn);
+    server.conn = NULL;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    char where[FBR_URL_MAX];
+
+    temp_dir_make(dir);
+    if (strcmp(*state, "unix") == 0)
+        snprintf(where, sizeof(where), "unix:%s/c", dir);
+    else
+        snprintf(where, sizeof(where), "tcp://127.0.0.1:0");
+    memset(&server, 0, sizeof(server));
+    admitted = 0;
+    fbr_cond_init(&changed);
+    return fbr_loop_open(&loop, NULL) < 0 || fbr_loop_call(loop, do_listen, where) < 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fbr_loop_call(loop, do_shut, NULL);
+    fbr_loop_close(loop);
+    temp_dir_remove(dir);
+    return 0;
+}
+
+/* ---- Strangers: plain sockets ---- */
+
+static int stranger(void)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool tcp = strncmp(url, "tcp:", 4) == 0;
+    int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+
+    snprintf(un.sun_path, sizeof(un.sun_path), "%s", url + 5);
+    in.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
+    rc = tcp ? connect(fd, (struct sockaddr *)&in, sizeof(in)) : connect(fd, (struct sockaddr *)&un, sizeof(un));
+    assert_int_equal(rc, 0);
+    return fd;
+}
+
+/* Reads until the other end closes; fails when it does not. */
+static void expect_closed(int fd)
+{
+    char bytes[4096];
+    ssize_t n = 1;
+
+    while (n > 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, TEST_LONG_MS), 1);
+        n = recv(fd, bytes, sizeof(bytes), 0);
+    }
+    close(fd);
+}
+
+/* What dial.c sends first on a unix socket; see docs/wire.md. */
+static void put_hello(struct fbr_buf *b, const uint8_t *secret)
+{
+    fbr_buf_init(b);
+    fbr_put(b, "FBR1", 4);
+    fbr_put_u8(b, FBR_CALLER_JOB);
+    fbr_put_u64(b, GOOD);
+    fbr_put_u32(b, 3);
+    fbr_put(b, secret, FBR_KEY_SIZE);
+}
+
+/* ---- Tests, over both ---- */
+
+static void frames_arrive_whole_and_in_order(void **state)
+{
+    const size_t sizes[] = {0, 1, 65536, 100000, 8 << 20, 3};
+    uint8_t *bytes = calloc(1, 8 << 20);
+    struct end client;
+    unsigned n = 0;
+
+    (void)state;
+    server.echo = true;
+    assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++, n++) { /* at once, before it is connected */
+        memset(bytes, (int)i + 1, sizes[i]);
+        send_frames(&client, (uint8_t)(FBR_FRAME_USER + i), bytes, sizes[i], 1);
+    }
+    wait_for(&client.frames, n);
+    assert_int_equal(server.frames, n);
+    assert_int_equal(client.bytes, server.bytes);
+    assert_true(client.sum == server.sum);
+    assert_int_equal(client.last_type, FBR_FRAME_USER + n - 1);
+    send_frames(&client, 200, "ab", 2, 5000);
+    wait_for(&client.frames, n + 5000);
+    assert_true(client.sum == server.sum);
+    hang_up(&client);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -EPIPE);
+    assert_int_equal(client.closes, 0); /* none for our own close */
+    free(bytes);
+}
+
+static void what_is_queued_is_sent_before_the_close(void **state)
+{
+    uint8_t *bytes = calloc(1, 8 << 20);
+    struct end client;
+    struct send s = {&client, 20, bytes, 8 << 20, 2, true};
+
+    (void)state;
+    join(&client);
+    assert_int_equal(fbr_loop_call(loop, do_send, &s), 0);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.bytes, 16 << 20);
+    free(bytes);
+}
+
+static void a_wrong_secret_is_not_let_in(void **state)
+{
+    uint8_t wrong[FBR_KEY_SIZE];
+    struct end client[3];
+
+    (void)state;
+    memcpy(wrong, secret_of_good, sizeof(wrong));
+    wrong[31] ^= 1;
+    assert_int_equal(dial_as(&client[0], url, GOOD, wrong), 0);
+    assert_int_equal(dial_as(&client[1], url, GOOD + 100, secret_of_good), 0);
+    assert_int_equal(dial_as(&client[2], url, REFUSED, secret_of_good), 0);
+    for (int i = 0; i < 3; i++) {
+        wait_for(&client[i].closes, 1);
+        assert_true(client[i].why < 0);
+        assert_int_equal(client[i].frames, 0);
+    }
+    assert_int_equal(admitted, 0);
+    join(&client[0]);
+    hang_up(&client[0]);
+}
+
+static void silent_callers_keep_nobody_out(void **state)
+{
+    int silent[200], n = strcmp(*state, "tcp") == 0 ? 200 : 100;
+    struct end client;
+
+    for (int i = 0; i < n; i++)
+        silent[i] = stranger();
+    join(&client); /* while they hold their lines */
+    for (int i = 0; i < n; i++)
+        close(silent[i]);
+    hang_up(&client);
+}
+
+static void garbage_is_cut_off(void **state)
+{
+    struct end client;
+    uint8_t bytes[4096];
+
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        int fd = stranger();
+
+        memset(bytes, round * 13, sizeof(bytes));
+        if (round % 2)
+            assert_int_equal(fbr_random(bytes, sizeof(bytes)), 0);
+        for (int i = 0; i < 16; i++)
+            if (send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) < 0)
+                break;
+        expect_closed(fd);
+    }
+    assert_int_equal(admitted, 0);
+    join(&client);
+    hang_up(&client);
+}
+
+static void callers_that_hang_up_at_once(void **state)
+{
+    struct end client;
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        close(stranger());
+    join(&client);
+    hang_up(&client);
+}
+
+static int do_heartbeat(void *arg)
+{
+    struct end *e = arg;
+
+    fbr_conn_heartbeat(e->conn, 20, 3);
+    return 0;
+}
+
+static int get_rtt(void *arg)
+{
+    struct end *e = arg;
+
+    return e->conn && fbr_conn_rtt_ns(e->conn) > 0;
+}
+
+static void heartbeats_keep_an_idle_connection(void **state)
+{
+    struct end client;
+
+    (void)state;
+    join(&client);
+    fbr_loop_call(loop, do_heartbeat, &client);
+    let_time_pass(150); /* longer than three intervals */
+    assert_int_equal(client.closes, 0);
+    assert_int_equal(fbr_loop_call(loop, get_rtt, &client), 1);
+    hang_up(&client);
+}
+
+struct key_request {
+    struct end *end;
+    uint8_t key[FBR_KEY_SIZE];
+};
+
+static int do_export(void *arg)
+{
+    struct key_request *k = arg;
+
+    return fbr_conn_export(k->end->conn, "fiber test", 5, k->key);
+}
+
+static void both_ends_derive_the_same_keys(void **state)
+{
+    struct end client;
+    struct key_request ours = {.end = &client}, theirs = {.end = &server};
+
+    join(&client);
+    send_frames(&client, 20, "x", 1, 1);
+    wait_for(&server.frames, 1);
+    if (strcmp(*state, "unix") == 0) {
+        assert_int_equal(fbr_loop_call(loop, do_export, &ours), -ENOTSUP);
+    } else {
+        assert_int_equal(fbr_loop_call(loop, do_export, &ours), 0);
+        assert_int_equal(fbr_loop_call(loop, do_export, &theirs), 0);
+        assert_memory_equal(ours.key, theirs.key, FBR_KEY_SIZE);
+    }
+    hang_up(&client);
+}
+
+static void a_listener_that_closes_drops_the_half_open(void **state)
+{
+    int silent[3];
+    char again[FBR_URL_MAX];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        silent[i] = stranger();
+    snprintf(again, sizeof(again), "%s", url);
+    fbr_loop_call(loop, do_shut, NULL);
+    for (int i = 0; i < 3; i++)
+        expect_closed(silent[i]);
+    assert_int_equal(dir_count(dir, ""), 0);
+    assert_int_equal(fbr_loop_call(loop, do_listen, again), 0);
+}
+
+/* ---- Over unix sockets ---- */
+
+static void unix_a_hello_in_pieces(void **state)
+{
+    struct fbr_buf hello;
+    int fd = stranger();
+
+    (void)state;
+    put_hello(&hello, secret_of_good);
+    for (size_t i = 0; i < hello.len; i++)
+        assert_int_equal(send(fd, hello.data + i, 1, 0), 1);
+    wait_for(&admitted, 1);
+    close(fd);
+    wait_for(&server.closes, 1);
+    fbr_buf_fini(&hello);
+}
+
+static void unix_a_hostile_length(void **state)
+{
+    const uint8_t frame[] = {0xff, 0xff, 0xff, 0xff, 99, 1, 2, 3};
+    struct fbr_buf hello;
+    int fd = stranger();
+
+    (void)state;
+    put_hello(&hello, secret_of_good);
+    fbr_put(&hello, frame, sizeof(frame));
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -EPROTO);
+    assert_int_equal(server.frames, 0);
+    expect_closed(fd);
+    fbr_buf_fini(&hello);
+}
+
+static void unix_a_peer_that_falls_silent(void **state)
+{
+    struct fbr_buf hello;
+    int fd = stranger();
+
+    (void)state;
+    put_hello(&hello, secret_of_good);
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    fbr_loop_call(loop, do_heartbeat, &server);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -ETIMEDOUT);
+    close(fd);
+    fbr_buf_fini(&hello);
+}
+
+static void unix_another_user_is_not_let_in(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    chmod(dir, 0755); /* what usually keeps him out */
+    chmod(url + 5, 0666);
+    pid = fork();
+    if (pid == 0) {
+        struct fbr_buf hello;
+        char byte;
+        int fd;
+
+        put_hello(&hello, secret_of_good);
+        if (setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(2);
+        fd = stranger();
+        send(fd, hello.data, hello.len, MSG_NOSIGNAL);
+        _exit(recv(fd, &byte, 1, 0) > 0); /* the end, and not a byte */
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(admitted, 0);
+}
+
+static void unix_the_socket_is_its_owners(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(stat(url + 5, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(fbr_loop_call(loop, do_listen, url), -EADDRINUSE);
+}
+
+/* ---- Calls that lead nowhere ---- */
+
+static void calls_to_nobody(void **state)
+{
+    struct end client;
+
+    (void)state;
+    assert_int_equal(dial_as(&client, "unix:/tmp/fbrtest-nobody-is-here", GOOD, secret_of_good), 0);
+    wait_for(&client.closes, 1);
+    assert_int_equal(client.why, -ENOENT);
+    assert_int_equal(dial_as(&client, "tcp://127.0.0.1:1", GOOD, secret_of_good), 0);
+    wait_for(&client.closes, 1);
+    assert_int_equal(client.why, -ECONNREFUSED);
+}
+
+static void addresses_that_are_none(void **state)
+{
+    static const char *const bad[] = {"", "unix:", "unix:relative", "http://x:1", "tcp://", "tcp://host", "tcp://:1", "tcp://h:123456789"};
+    char far[300];
+    struct end client;
+
+    (void)state;
+    memset(far, 'a', sizeof(far));
+    memcpy(far, "unix:/", 6);
+    far[sizeof(far) - 1] = '\0';
+    assert_true(dial_as(&client, far, GOOD, secret_of_good) < 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_true(dial_as(&client, bad[i], GOOD, secret_of_good) < 0);
+        assert_true(fbr_loop_call(loop, do_listen, (void *)(uintptr_t)bad[i]) < 0);
+    }
+}
+
+static void names_are_looked_up(void **state)
+{
+    char named[FBR_URL_MAX];
+    struct end client;
+    struct dial d = {.end = &client, .url = named, .who = {FBR_CALLER_JOB, GOOD, 3}, .and_close = true};
+
+    (void)state;
+    snprintf(named, sizeof(named), "tcp://localhost%s", strrchr(url, ':'));
+    memcpy(d.secret, secret_of_good, FBR_KEY_SIZE);
+    for (int i = 0; i < 5; i++) /* given up while the name is being looked up */
+        assert_int_equal(fbr_loop_call(loop, do_dial, &d), 0);
+    assert_int_equal(dial_as(&client, named, GOOD, secret_of_good), 0);
+    wait_for(&admitted, 1);
+    hang_up(&client);
+}
+
+#define ON(transport, fn) {#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t)#transport}
+#define ON_BOTH(fn) ON(unix, fn), ON(tcp, fn)
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_BOTH(frames_arrive_whole_and_in_order),
+        ON_BOTH(what_is_queued_is_sent_before_the_close),
+        ON_BOTH(a_wrong_secret_is_not_let_in),
+        ON_BOTH(silent_callers_keep_nobody_out),
+        ON_BOTH(garbage_is_cut_off),
+        ON_BOTH(callers_that_hang_up_at_once),
+        ON_BOTH(heartbeats_keep_an_idle_connection),
+        ON_BOTH(both_ends_derive_the_same_keys),
+        ON_BOTH(a_listener_that_closes_drops_the_half_open),
+        ON(unix, unix_a_hello_in_pieces),
+        ON(unix, unix_a_hostile_length),
+        ON(unix, unix_a_peer_that_falls_silent),
+        ON(unix, unix_another_user_is_not_let_in),
+        ON(unix, unix_the_socket_is_its_owners),
+        ON(unix, calls_to_nobody),
+        ON(unix, addresses_that_are_none),
+        ON(tcp, names_are_looked_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

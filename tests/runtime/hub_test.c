@@ -1,0 +1,474 @@
+/* hub_test.c - the data channel: a hub, links and uplinks over ipc and sealed tcp, and what strangers send to its port.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/auth.h"
+#include "runtime/hub.h"
+#include "runtime/runtime.h"
+#include "runtime/sock.h"
+#include "runtime/uplink.h"
+#include "tests/support/sync.h"
+
+#define LIMIT (32u << 20)
+#define PEERS 4
+
+/* One link, from both sides. Counters under `lock`. */
+struct line {
+    struct fbr_link *link;
+    struct fbr_uplink *up;
+    struct fbr_keys keys;
+    pthread_t thread; /* receives what comes down */
+    int stop;
+    bool running, echo, close_at_record;
+    unsigned from_below, from_above, breaks, ended;
+    size_t bytes_below, bytes_above;
+    uint64_t sum_below, sum_above; /* of all bytes, in order */
+    int why;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static char dir[64], url[128];
+static bool sealed;
+static struct fbr_hub *hub;
+static struct line lines[PEERS];
+
+static uint64_t add_to(uint64_t sum, const void *bytes, size_t len)
+{
+    const uint8_t *at = bytes;
+
+    for (size_t i = 0; i < len; i++)
+        sum = sum * 31 + at[i];
+    return sum;
+}
+
+static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
+{
+    struct line *l = user;
+    struct iovec iov = {(void *)(uintptr_t)record, len};
+    bool close_it;
+
+    if (l->echo)
+        fbr_link_send(link, &iov, 1);
+    pthread_mutex_lock(&lock);
+    l->from_below++;
+    l->bytes_below += len;
+    l->sum_below = add_to(l->sum_below, record, len);
+    close_it = l->close_at_record && l->link;
+    if (close_it)
+        l->link = NULL;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (close_it)
+        fbr_link_close(link);
+}
+
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    struct line *l = user;
+
+    (void)link;
+    pthread_mutex_lock(&lock);
+    l->breaks++;
+    l->why = why;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static const struct fbr_link_ops ops = {on_record, on_broken};
+
+static void on_record_down(void *user, const void *record, size_t len)
+{
+    struct line *l = user;
+
+    pthread_mutex_lock(&lock);
+    l->from_above++;
+    l->bytes_above += len;
+    l->sum_above = add_to(l->sum_above, record, len);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *receive(void *arg)
+{
+    struct line *l = arg;
+    struct pollfd p[2] = {{.fd = fbr_uplink_fd(l->up), .events = POLLIN}, {.fd = l->stop, .events = POLLIN}};
+    int rc = 0;
+
+    while (rc >= 0 && !p[1].revents) {
+        while ((rc = fbr_uplink_recv(l->up, on_record_down, l)) > 0)
+            continue;
+        if (rc == 0)
+            poll(p, 2, -1);
+    }
+    pthread_mutex_lock(&lock);
+    l->ended++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void wait_for(const unsigned *counter, unsigned n)
+{
+    uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
+
+    pthread_mutex_lock(&lock);
+    while (*counter < n && fbr_cond_wait(&changed, &lock, deadline) == 0)
+        continue;
+    if (*counter < n)
+        fprintf(stderr, "%u of %u came\n", *counter, n);
+    assert_int_equal(*counter, n);
+    pthread_mutex_unlock(&lock);
+}
+
+static void line_open(struct line *l)
+{
+    memset(l, 0, sizeof(*l));
+    assert_int_equal(fbr_link_open(&l->link, hub, &ops, l), 0);
+    if (sealed) {
+        l->keys.alg = fbr_seal_preferred();
+        assert_int_equal(fbr_random(l->keys.up, FBR_KEY_SIZE), 0);
+        assert_int_equal(fbr_random(l->keys.down, FBR_KEY_SIZE), 0);
+        assert_int_equal(fbr_link_seal(l->link, &l->keys), 0);
+    }
+    assert_int_equal(fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL), 0);
+}
+
+static void line_run(struct line *l)
+{
+    l->stop = eventfd(0, EFD_CLOEXEC);
+    l->running = pthread_create(&l->thread, NULL, receive, l) == 0;
+    assert_true(l->running);
+}
+
+static void line_close(struct line *l)
+{
+    uint64_t one = 1;
+
+    if (l->running) {
+        assert_int_equal(write(l->stop, &one, sizeof(one)), sizeof(one));
+        pthread_join(l->thread, NULL);
+        close(l->stop);
+    }
+    l->running = false;
+    fbr_uplink_close(l->up);
+    fbr_link_close(l->link);
+    l->up = NULL;
+    l->link = NULL;
+}
+
+static int set_up(void **state)
+{
+    int rc = -1;
+
+    temp_dir_make(dir);
+    sealed = strcmp(*state, "tcp") == 0;
+    for (int i = 0; i < 50 && rc < 0; i++) {
+        if (sealed)
+            snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", 20000 + (int)((unsigned)(getpid() * 7 + i * 131) % 12000));
+        else
+            snprintf(url, sizeof(url), "ipc://%s/d", dir);
+        rc = fbr_hub_open(&hub, url, LIMIT, NULL);
+    }
+    memset(lines, 0, sizeof(lines));
+    fbr_cond_init(&changed);
+    return rc;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PEERS; i++)
+        line_close(&lines[i]);
+    fbr_hub_close(hub);
+    temp_dir_remove(dir);
+    return 0;
+}
+
+static void send_up(struct line *l, const void *bytes, size_t len)
+{
+    struct iovec iov = {(void *)(uintptr_t)bytes, len};
+
+    assert_int_equal(fbr_uplink_send(l->up, &iov, 1, -1), 0);
+}
+
+static void send_down(struct line *l, const void *bytes, size_t len)
+{
+    struct iovec iov = {(void *)(uintptr_t)bytes, len};
+
+    assert_int_equal(fbr_link_send(l->link, &iov, 1), 0);
+}
+
+/* ---- Tests ---- */
+
+static void records_go_both_ways_in_order(void **state)
+{
+    const size_t sizes[] = {0, 1, 100, 65536, 262144, 5 << 20, 7};
+    uint8_t *bytes = malloc(5 << 20);
+    unsigned n = 0;
+
+    (void)state;
+    memset(bytes, 'b', 5 << 20);
+    line_open(&lines[0]);
+    lines[0].echo = true;
+    line_run(&lines[0]);
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++, n++) {
+            memset(bytes, (int)n, sizes[i] < 4096 ? sizes[i] : 4096);
+            send_up(&lines[0], bytes, sizes[i]);
+        }
+    for (int i = 0; i < 20000; i++, n++)
+        send_up(&lines[0], &i, sizeof(i));
+    wait_for(&lines[0].from_above, n);
+    assert_int_equal(lines[0].from_below, n);
+    assert_int_equal(lines[0].bytes_above, lines[0].bytes_below);
+    assert_true(lines[0].sum_above == lines[0].sum_below);
+    assert_int_equal(lines[0].breaks, 0);
+    free(bytes);
+}
+
+static void a_peer_that_does_not_read_holds_up_no_other(void **state)
+{
+    char bytes[1000] = "";
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        line_open(&lines[i]);
+    line_run(&lines[1]);
+    for (int i = 0; i < 20000; i++) { /* 20 MB wait for the first */
+        send_down(&lines[0], bytes, sizeof(bytes));
+        send_down(&lines[1], bytes, sizeof(bytes));
+    }
+    wait_for(&lines[1].from_above, 20000);
+    assert_int_equal(lines[0].from_above, 0);
+    assert_true(fbr_link_queued(lines[0].link) > 10u << 20);
+    line_run(&lines[0]);
+    wait_for(&lines[0].from_above, 20000);
+    assert_int_equal(fbr_link_queued(lines[0].link), 0);
+}
+
+struct sender {
+    struct line *line;
+    bool down;
+};
+
+static void *send_many(void *arg)
+{
+    struct sender *s = arg;
+
+    for (int i = 0; i < 5000; i++) {
+        struct iovec iov = {&i, sizeof(i)};
+
+        if ((s->down ? fbr_link_send(s->line->link, &iov, 1) : fbr_uplink_send(s->line->up, &iov, 1, -1)) < 0)
+            return "failed";
+    }
+    return NULL;
+}
+
+static void many_peers_and_threads(void **state)
+{
+    struct sender senders[2 * 2 * PEERS];
+    pthread_t threads[2 * 2 * PEERS];
+    void *wrong;
+
+    (void)state;
+    for (int i = 0; i < PEERS; i++) {
+        line_open(&lines[i]);
+        line_run(&lines[i]);
+    }
+    for (int i = 0; i < 2 * 2 * PEERS; i++) {
+        senders[i] = (struct sender){&lines[i % PEERS], i < 2 * PEERS};
+        assert_int_equal(pthread_create(&threads[i], NULL, send_many, &senders[i]), 0);
+    }
+    for (int i = 0; i < 2 * 2 * PEERS; i++) {
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    for (int i = 0; i < PEERS; i++) {
+        wait_for(&lines[i].from_above, 10000);
+        wait_for(&lines[i].from_below, 10000);
+        assert_int_equal(lines[i].breaks, 0);
+    }
+}
+
+static void a_link_may_be_closed_at_any_moment(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        line_open(&lines[0]);
+        lines[0].close_at_record = round % 2; /* within its own callback, or from here */
+        line_run(&lines[0]);
+        for (int i = 0; i < 50; i++)
+            send_up(&lines[0], &i, sizeof(i));
+        if (round % 2)
+            wait_for(&lines[0].from_below, 1);
+        line_close(&lines[0]);
+    }
+}
+
+static void messages_for_nobody_are_dropped(void **state)
+{
+    struct fbr_uplink *up;
+
+    (void)state;
+    assert_int_equal(fbr_uplink_open(&up, url, 12345, NULL, LIMIT, NULL), 0);
+    line_open(&lines[0]);
+    send_up(&lines[0], "x", 1);
+    wait_for(&lines[0].from_below, 1);
+    fbr_uplink_close(up);
+}
+
+/* Somebody who knows the id of a link, as a wire tap does. */
+static void strangers_break_only_what_is_not_sealed(void **state)
+{
+    struct fbr_uplink *up;
+
+    (void)state;
+    line_open(&lines[0]);
+    send_up(&lines[0], "x", 1);
+    wait_for(&lines[0].from_below, 1);
+    assert_int_equal(fbr_uplink_open(&up, url, fbr_link_id(lines[0].link), NULL, LIMIT, NULL), 0);
+    if (sealed) {
+        send_up(&lines[0], "x", 1);
+        wait_for(&lines[0].from_below, 2);
+        assert_int_equal(lines[0].breaks, 0);
+    } else { /* within one user's directory: an error, not a crash */
+        wait_for(&lines[0].breaks, 1);
+        assert_int_equal(lines[0].why, -EILSEQ);
+        assert_int_equal(fbr_link_send(lines[0].link, &(struct iovec){"x", 1}, 1), -EPIPE);
+    }
+    fbr_uplink_close(up);
+}
+
+static void a_record_above_the_limit_breaks_the_link(void **state)
+{
+    uint8_t *bytes = calloc(1, LIMIT + 1);
+
+    (void)state;
+    line_open(&lines[0]);
+    send_up(&lines[0], bytes, LIMIT + 1);
+    wait_for(&lines[0].breaks, 1);
+    assert_int_equal(lines[0].why, -EMSGSIZE);
+    free(bytes);
+}
+
+/* ---- Strangers at the port: nanomsg's own protocol, and worse ---- */
+
+static int stranger(void)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    in.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
+    assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+    return fd;
+}
+
+/* The greeting of SP over TCP (RFC of nanomsg, sp-tcp-mapping-01): NUL 'S' 'P' version, endpoint type, reserved. */
+static void put_greeting(uint8_t out[8], unsigned type)
+{
+    const uint8_t bytes[8] = {0, 'S', 'P', 0, (uint8_t)(type >> 8), (uint8_t)type, 0, 0};
+
+    memcpy(out, bytes, 8);
+}
+
+static void hostile_bytes_at_the_port(void **state)
+{
+    enum { REQ = 0x30, PUB = 0x20 };
+    static const uint8_t lengths[][8] = {
+        {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+        {0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 8, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 3},
+        {0, 0, 0, 0, 0, 0, 0, 16},
+    };
+    int fds[500], n = 0;
+
+    (void)state;
+    line_open(&lines[0]);
+    lines[0].echo = true;
+    line_run(&lines[0]);
+    for (size_t i = 0; i < sizeof(lengths) / 8; i++)
+        for (int type = 0; type < 2; type++) {
+            uint8_t bytes[64] = {0};
+
+            put_greeting(bytes, type ? PUB : REQ);
+            memcpy(bytes + 8, lengths[i], 8);
+            memset(bytes + 16, i % 2 ? 0x00 : 0xff, 16);
+            fds[n] = stranger();
+            assert_true(send(fds[n++], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0);
+        }
+    for (int i = 0; i < 100; i++) {
+        uint8_t bytes[512];
+
+        assert_int_equal(fbr_random(bytes, sizeof(bytes)), 0);
+        if (i % 2)
+            put_greeting(bytes, REQ);
+        fds[n] = stranger();
+        assert_true(send(fds[n++], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0);
+        send_up(&lines[0], &i, sizeof(i));
+    }
+    while (n < 500)
+        fds[n++] = stranger(); /* silent */
+    for (int i = 0; i < 1000; i++)
+        send_up(&lines[0], &i, sizeof(i));
+    wait_for(&lines[0].from_above, 1100);
+    assert_int_equal(lines[0].breaks, 0);
+    line_open(&lines[1]); /* and others find their way */
+    send_up(&lines[1], "x", 1);
+    wait_for(&lines[1].from_below, 1);
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    send_up(&lines[1], "x", 1);
+    wait_for(&lines[1].from_below, 2);
+}
+
+static void addresses_that_cannot_be_served(void **state)
+{
+    static const char *const bad[] = {"", "ipc://", "ipc:///nowhere/at/all/d", "tcp://127.0.0.1:99999", "tcp://1.2.3.4:5", "udp://x"};
+    struct fbr_error err;
+    struct fbr_hub *h;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        memset(&err, 0, sizeof(err));
+        assert_true(fbr_hub_open(&h, bad[i], LIMIT, &err) < 0);
+        assert_non_null(strstr(err.text, bad[i]));
+    }
+    if (sealed) /* nanomsg takes over a file that is there */
+        assert_int_equal(fbr_hub_open(&h, url, LIMIT, &err), -EADDRINUSE);
+}
+
+#define ON(transport, fn) {#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t)#transport}
+#define ON_BOTH(fn) ON(ipc, fn), ON(tcp, fn)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_BOTH(records_go_both_ways_in_order),
+        ON_BOTH(a_peer_that_does_not_read_holds_up_no_other),
+        ON_BOTH(many_peers_and_threads),
+        ON_BOTH(a_link_may_be_closed_at_any_moment),
+        ON_BOTH(messages_for_nobody_are_dropped),
+        ON_BOTH(strangers_break_only_what_is_not_sealed),
+        ON_BOTH(a_record_above_the_limit_breaks_the_link),
+        ON(tcp, hostile_bytes_at_the_port),
+        ON_BOTH(addresses_that_cannot_be_served),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* loop_test.c - the event loop: posts and calls from many threads, timers, holds, the end.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "runtime/loop.h"
+
+#define THREADS 4
+#define POSTS 2000
+
+static struct fbr_loop *loop;
+
+static int set_up(void **state)
+{
+    (void)state;
+    return fbr_loop_open(&loop, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fbr_loop_close(loop);
+    return 0;
+}
+
+/* ---- Posts and calls ---- */
+
+struct counter {
+    int next[THREADS]; /* of each thread; loop thread */
+    int wrong, total;
+};
+
+struct numbered {
+    struct counter *counter;
+    int thread, number;
+};
+
+static void count(void *arg)
+{
+    struct numbered *n = arg;
+
+    n->counter->wrong += n->counter->next[n->thread]++ != n->number || !fbr_loop_here(loop);
+    n->counter->total++;
+    free(n);
+}
+
+static void *post_many(void *arg)
+{
+    struct numbered *first = arg;
+
+    for (int i = 0; i < POSTS; i++) {
+        struct numbered *n = malloc(sizeof(*n));
+
+        *n = (struct numbered){first->counter, first->thread, i};
+        if (fbr_loop_post(loop, count, n) < 0)
+            abort();
+    }
+    return NULL;
+}
+
+static int get_total(void *arg)
+{
+    return ((struct counter *)arg)->total;
+}
+
+static void test_posts_of_each_thread_run_in_order(void **state)
+{
+    struct counter c = {0};
+    struct numbered first[THREADS];
+    pthread_t threads[THREADS];
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++) {
+        first[i] = (struct numbered){&c, i, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, post_many, &first[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(fbr_loop_call(loop, get_total, &c), THREADS * POSTS); /* a call comes after what was posted before */
+    assert_int_equal(c.wrong, 0);
+}
+
+static int answer(void *arg)
+{
+    return fbr_loop_here(loop) ? *(int *)arg : -EPERM;
+}
+
+static int call_again(void *arg)
+{
+    return fbr_loop_call(loop, answer, arg);
+}
+
+static void *call_many(void *arg)
+{
+    for (int i = 0; i < 500; i++)
+        if (fbr_loop_call(loop, answer, &i) != i)
+            return arg;
+    return NULL;
+}
+
+static void test_calls_bring_back_the_answer(void **state)
+{
+    pthread_t threads[THREADS];
+    int x = -17;
+    void *wrong;
+
+    (void)state;
+    assert_false(fbr_loop_here(loop));
+    assert_int_equal(fbr_loop_call(loop, answer, &x), -17);
+    assert_int_equal(fbr_loop_call(loop, call_again, &x), -17); /* from the loop itself: at once */
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, call_many, &x), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+}
+
+/* ---- Timers ---- */
+
+struct alarm {
+    struct fbr_timer timer;
+    pthread_mutex_t lock;
+    pthread_cond_t rung;
+    int times, wanted;
+    uint64_t started, first;
+};
+
+static void ring(void *arg)
+{
+    struct alarm *a = arg;
+
+    if (!a->times)
+        a->first = fbr_now_ms();
+    pthread_mutex_lock(&a->lock);
+    if (++a->times == a->wanted)
+        fbr_timer_fini(&a->timer); /* from within its own callback */
+    pthread_cond_broadcast(&a->rung);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static int start_alarm(void *arg)
+{
+    struct alarm *a = arg;
+    int rc = fbr_timer_init(&a->timer, loop, ring, a);
+
+    a->started = fbr_now_ms();
+    fbr_timer_start(&a->timer, 20, 1);
+    return rc;
+}
+
+static void test_a_timer_rings_in_time_until_it_is_ended(void **state)
+{
+    struct alarm a = {.wanted = 5};
+
+    (void)state;
+    pthread_mutex_init(&a.lock, NULL);
+    pthread_cond_init(&a.rung, NULL);
+    assert_int_equal(fbr_loop_call(loop, start_alarm, &a), 0);
+    pthread_mutex_lock(&a.lock);
+    while (a.times < a.wanted)
+        pthread_cond_wait(&a.rung, &a.lock);
+    pthread_mutex_unlock(&a.lock);
+    assert_true(a.first - a.started >= 20);
+    fbr_loop_close(loop); /* with it, nothing is left that could ring */
+    assert_int_equal(a.times, 5);
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+}
+
+static int stop_twice(void *arg)
+{
+    struct alarm *a = arg;
+
+    start_alarm(a);
+    fbr_timer_stop(&a->timer);
+    fbr_timer_fini(&a->timer);
+    fbr_timer_fini(&a->timer);
+    fbr_timer_stop(&a->timer);
+    fbr_timer_start(&a->timer, 1, 0);
+    return 0;
+}
+
+static void test_an_ended_timer_does_nothing(void **state)
+{
+    struct alarm a = {0};
+
+    (void)state;
+    assert_int_equal(fbr_loop_call(loop, stop_twice, &a), 0);
+    fbr_loop_close(loop);
+    assert_int_equal(a.times, 0);
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+}
+
+/* ---- The end ---- */
+
+static void release(void *arg)
+{
+    struct alarm *a = arg;
+
+    a->times++;
+    fbr_timer_fini(&a->timer);
+    fbr_loop_release(loop);
+}
+
+static int hold(void *arg)
+{
+    struct alarm *a = arg;
+    int rc = fbr_timer_init(&a->timer, loop, release, a);
+
+    fbr_loop_hold(loop);
+    fbr_timer_start(&a->timer, 50, 0);
+    return rc;
+}
+
+static void test_close_waits_for_those_who_hold_it(void **state)
+{
+    struct alarm a[2] = {{.times = 0}, {.times = 0}};
+
+    (void)state;
+    assert_int_equal(fbr_loop_call(loop, hold, &a[0]), 0);
+    assert_int_equal(fbr_loop_call(loop, hold, &a[1]), 0);
+    fbr_loop_close(loop);
+    assert_int_equal(a[0].times + a[1].times, 2);
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+}
+
+static void test_what_was_posted_before_the_close_has_run(void **state)
+{
+    struct counter c = {0};
+
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        c.next[0] = c.total = 0;
+        for (int i = 0; i < 100; i++) {
+            struct numbered *n = malloc(sizeof(*n));
+
+            *n = (struct numbered){&c, 0, i};
+            assert_int_equal(fbr_loop_post(loop, count, n), 0);
+        }
+        fbr_loop_close(loop);
+        assert_int_equal(c.total, 100);
+        assert_int_equal(c.wrong, 0);
+        assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+    }
+    fbr_loop_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_posts_of_each_thread_run_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_calls_bring_back_the_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_timer_rings_in_time_until_it_is_ended, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_ended_timer_does_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_close_waits_for_those_who_hold_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_posted_before_the_close_has_run, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

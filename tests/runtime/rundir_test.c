@@ -1,0 +1,333 @@
+/* rundir_test.c - the directory of a run: made, shared with children, removed, and swept only when its master is dead.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/rundir.h"
+#include "tests/support/sync.h"
+
+static char base[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    temp_dir_make(base);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temp_dir_remove(base);
+    return 0;
+}
+
+static void put_file(const char *dir, const char *name)
+{
+    char path[256];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void create(struct fbr_rundir *d)
+{
+    struct fbr_error err = {0, ""};
+
+    if (fbr_rundir_create(d, base, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+/* A master that makes a directory with something in it, tells its name and waits to be killed. */
+static pid_t start_master(char root[FBR_DIR_MAX])
+{
+    struct gate told;
+    pid_t pid;
+
+    gate_open(&told);
+    pid = fork();
+    if (pid == 0) {
+        struct fbr_rundir d;
+
+        if (fbr_rundir_create(&d, base, NULL) < 0 || mkdir(d.shm, 0700) < 0)
+            _exit(1);
+        put_file(d.root, "c");
+        put_file(d.shm, "segment");
+        gate_tell(told.path, d.root, sizeof(d.root));
+        for (;;)
+            pause();
+    }
+    assert_int_equal(gate_wait(&told, root, FBR_DIR_MAX), 0);
+    gate_close(&told);
+    return pid;
+}
+
+static void kill_master(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void shm_name(const char *root, char out[128])
+{
+    snprintf(out, 128, "/dev/shm/%s", strrchr(root, '/') + 1);
+}
+
+/* ---- Tests ---- */
+
+static void test_made_private_and_removed_whole(void **state)
+{
+    struct fbr_rundir d, child;
+    struct stat st;
+
+    (void)state;
+    create(&d);
+    assert_true(d.master);
+    assert_int_equal(stat(d.root, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_string_equal(d.own, d.root);
+    assert_int_equal(fbr_rundir_join(&child, d.root, base, NULL), 0);
+    assert_false(child.master);
+    assert_string_equal(child.root, d.root);
+    assert_string_equal(child.shm, d.shm);
+    assert_string_equal(child.own, ""); /* a child that needs none makes none */
+    assert_int_equal(fbr_rundir_own(&child, NULL), 0);
+    assert_int_equal(fbr_rundir_own(&child, NULL), 0);
+    assert_memory_equal(child.own, d.root, strlen(d.root));
+    assert_int_equal(dir_count(d.root, ""), 2); /* the lock and the child's */
+    put_file(child.own, "c");
+    fbr_rundir_remove(&child);
+    assert_int_equal(dir_count(d.root, ""), 1);
+    put_file(d.root, "d");
+    assert_int_equal(mkdir(d.shm, 0700), 0);
+    put_file(d.shm, "segment");
+    fbr_rundir_remove(&d);
+    assert_int_equal(dir_count(base, ""), 0);
+    assert_int_equal(stat(d.shm, &st), -1);
+    fbr_rundir_remove(&d);
+}
+
+static void test_without_its_masters_directory_a_child_makes_its_own(void **state)
+{
+    struct fbr_rundir d;
+
+    (void)state;
+    assert_int_equal(fbr_rundir_join(&d, "", base, NULL), 0);
+    assert_true(d.master);
+    fbr_rundir_remove(&d);
+    assert_int_equal(fbr_rundir_join(&d, "/nowhere/fiber-1-abcdef", base, NULL), 0);
+    assert_true(d.master);
+    fbr_rundir_remove(&d);
+}
+
+static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
+{
+    char root[FBR_DIR_MAX], shm[128];
+    pid_t pid = start_master(root);
+    struct fbr_rundir d;
+
+    (void)state;
+    shm_name(root, shm);
+    create(&d);
+    assert_int_equal(access(root, F_OK), 0); /* it lives */
+    assert_false(fbr_rundir_wreck_dead(root));
+    fbr_rundir_remove(&d);
+    kill_master(pid);
+    assert_int_equal(access(shm, F_OK), 0);
+    create(&d);
+    assert_int_equal(access(root, F_OK), -1);
+    assert_int_equal(access(shm, F_OK), -1);
+    fbr_rundir_remove(&d);
+    assert_int_equal(dir_count(base, ""), 0);
+}
+
+static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **state)
+{
+    struct gate told;
+    char root[FBR_DIR_MAX];
+    pid_t pid, forked;
+
+    (void)state;
+    gate_open(&told);
+    pid = fork();
+    if (pid == 0) {
+        struct fbr_rundir d;
+
+        if (fbr_rundir_create(&d, base, NULL) < 0)
+            _exit(1);
+        forked = fork();
+        if (forked > 0) {
+            gate_tell(told.path, d.root, sizeof(d.root));
+            gate_tell(told.path, &forked, sizeof(forked));
+        }
+        for (;;)
+            pause();
+    }
+    assert_int_equal(gate_wait(&told, root, sizeof(root)), 0);
+    assert_int_equal(gate_wait(&told, &forked, sizeof(forked)), 0);
+    assert_false(fbr_rundir_wreck_dead(root));
+    kill_master(pid);
+    assert_true(fbr_rundir_wreck_dead(root));
+    assert_int_equal(access(root, F_OK), -1);
+    kill(forked, SIGKILL);
+    gate_close(&told);
+}
+
+static void make(const char *name, mode_t mode, const char *file)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", base, name);
+    assert_int_equal(mkdir(path, mode), 0);
+    if (file)
+        put_file(path, file);
+}
+
+static void test_nothing_else_is_swept(void **state)
+{
+    static const char *const others[] = {"fiber-notes", "fiber-12-abcdefg", "fiber-12-abcde", "fiber--abcdef", "fiber-x1-abcdef",
+                                         "fiber-12", "other-12-abcdef"};
+    struct fbr_rundir d;
+    char path[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        make(others[i], 0700, "lock");
+    make("fiber-13-abcdef", 0755, "lock"); /* not private: not ours */
+    make("fiber-14-abcdef", 0700, NULL);   /* just being made */
+    snprintf(path, sizeof(path), "%s/fiber-15-abcdef", base);
+    assert_int_equal(symlink("/etc", path), 0);
+    make("fiber-16-abcdef", 0700, "lock"); /* this one it is */
+    create(&d);
+    assert_int_equal(dir_count(base, ""), sizeof(others) / sizeof(others[0]) + 3 + 1);
+    snprintf(path, sizeof(path), "%s/fiber-16-abcdef", base);
+    assert_int_equal(access(path, F_OK), -1);
+    fbr_rundir_remove(&d);
+}
+
+static void test_one_that_was_never_finished_is_swept_when_it_is_old(void **state)
+{
+    struct timeval old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    struct fbr_rundir d;
+    char path[128];
+
+    (void)state;
+    make("fiber-17-abcdef", 0700, "new");
+    snprintf(path, sizeof(path), "%s/fiber-17-abcdef", base);
+    assert_int_equal(utimes(path, old), 0);
+    create(&d);
+    assert_int_equal(access(path, F_OK), -1);
+    fbr_rundir_remove(&d);
+}
+
+static void *create_and_remove(void *arg)
+{
+    for (int i = 0; i < 30; i++) {
+        struct fbr_rundir d;
+
+        if (fbr_rundir_create(&d, base, NULL) < 0 || access(d.root, F_OK) < 0)
+            _exit(1);
+        fbr_rundir_remove(&d);
+    }
+    return arg;
+}
+
+/* They sweep while others are just making theirs. */
+static void test_many_masters_start_at_once(void **state)
+{
+    pid_t pids[16];
+    int status;
+
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            create_and_remove(NULL);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(dir_count(base, ""), 0);
+}
+
+static void test_several_may_remove_it_at_once(void **state)
+{
+    char root[FBR_DIR_MAX], path[160];
+    pid_t pids[8];
+
+    (void)state;
+    kill_master(start_master(root));
+    for (int i = 0; i < 300; i++) {
+        snprintf(path, sizeof(path), "%s/d%d", root, i);
+        assert_int_equal(mkdir(path, 0700), 0);
+        put_file(path, "c");
+    }
+    for (int i = 0; i < 8; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            fbr_rundir_wreck(root);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    assert_int_equal(access(root, F_OK), -1);
+}
+
+static void test_bases_that_cannot_be_used(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_rundir d;
+    char longer[128];
+
+    (void)state;
+    assert_true(fbr_rundir_create(&d, "/nowhere", &err) < 0);
+    assert_non_null(strstr(err.text, "run_dir"));
+    assert_true(fbr_rundir_create(&d, "relative", &err) < 0);
+    assert_non_null(strstr(err.text, "absolute"));
+    memset(longer, 'x', sizeof(longer));
+    longer[0] = '/';
+    longer[sizeof(longer) - 1] = '\0';
+    assert_int_equal(fbr_rundir_create(&d, longer, &err), -ENAMETOOLONG);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_made_private_and_removed_whole),
+        TEST(test_without_its_masters_directory_a_child_makes_its_own),
+        TEST(test_the_next_run_sweeps_what_a_dead_one_left),
+        TEST(test_a_process_that_the_master_forked_does_not_keep_it_alive),
+        TEST(test_nothing_else_is_swept),
+        TEST(test_one_that_was_never_finished_is_swept_when_it_is_old),
+        TEST(test_many_masters_start_at_once),
+        TEST(test_several_may_remove_it_at_once),
+        TEST(test_bases_that_cannot_be_used),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

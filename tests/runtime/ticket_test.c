@@ -1,0 +1,206 @@
+/* ticket_test.c - the ticket: what is put in comes out, damage is refused, and it is gone once it was read.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/ticket.h"
+#include "tests/support/sync.h"
+
+static const struct fbr_join example = {
+    .url = "unix:/tmp/fiber-1-abcdef/c",
+    .run_uid = "0123456789abcdef0123456789abcdef",
+    .name = "process-7",
+    .root = "/tmp/fiber-1-abcdef",
+    .me = {FBR_CALLER_JOB, 0x1234567890abcdef, 3},
+    .secret = "a secret of thirty-two bytes ...",
+};
+
+static void write_ticket(struct fbr_buf *b)
+{
+    struct fbr_config *c = fbr_config_new();
+
+    assert_int_equal(fbr_config_set(c, "heartbeat", "700ms", "test", NULL), 0);
+    fbr_buf_init(b);
+    fbr_join_put(&example, c, b);
+    assert_false(b->failed);
+    fbr_config_free(c);
+}
+
+static void expect_example(const struct fbr_join *j, struct fbr_config *c)
+{
+    assert_string_equal(j->url, example.url);
+    assert_string_equal(j->run_uid, example.run_uid);
+    assert_string_equal(j->name, example.name);
+    assert_string_equal(j->root, example.root);
+    assert_memory_equal(&j->me, &example.me, sizeof(j->me));
+    assert_memory_equal(j->secret, example.secret, FBR_KEY_SIZE);
+    assert_int_equal(fbr_config_ms(c, "heartbeat"), 700);
+    assert_string_equal(fbr_config_origin(c, "heartbeat"), "parent");
+}
+
+static void test_there_and_back(void **state)
+{
+    struct fbr_config *c = NULL;
+    struct fbr_join j;
+    struct fbr_buf b;
+
+    (void)state;
+    write_ticket(&b);
+    assert_int_equal(fbr_join_get(&j, &c, b.data, b.len, NULL), 0);
+    expect_example(&j, c);
+    fbr_config_free(c);
+    fbr_buf_fini(&b);
+}
+
+static void test_a_part_of_a_ticket_is_refused(void **state)
+{
+    struct fbr_buf b;
+
+    (void)state;
+    write_ticket(&b);
+    for (size_t len = 0; len < b.len; len++) {
+        struct fbr_config *c = NULL;
+        struct fbr_error err = {0, ""};
+        struct fbr_join j;
+        uint8_t *part = malloc(len ? len : 1);
+
+        memcpy(part, b.data, len);
+        assert_true(fbr_join_get(&j, &c, part, len, &err) < 0);
+        assert_null(c);
+        assert_int_not_equal(strlen(err.text), 0);
+        free(part);
+    }
+    fbr_buf_fini(&b);
+}
+
+static void test_strings_that_are_too_long_are_refused(void **state)
+{
+    struct fbr_buf b;
+
+    (void)state;
+    write_ticket(&b);
+    for (size_t at = 4; at < 80; at++) { /* among them the lengths of the strings */
+        struct fbr_config *c = NULL;
+        struct fbr_join j;
+        uint8_t old = b.data[at];
+
+        b.data[at] = 0xff;
+        if (fbr_join_get(&j, &c, b.data, b.len, NULL) == 0)
+            fbr_config_free(c);
+        b.data[at] = old;
+    }
+    fbr_buf_fini(&b);
+}
+
+/* ---- Where it lies ---- */
+
+static void test_none(void **state)
+{
+    struct fbr_config *c = NULL;
+    struct fbr_join j;
+
+    (void)state;
+    unsetenv(FBR_TICKET_ENV);
+    assert_int_equal(fbr_join_take(&j, &c, NULL), 1);
+    setenv(FBR_TICKET_ENV, "", 1);
+    assert_int_equal(fbr_join_take(&j, &c, NULL), 1);
+}
+
+static void test_an_inherited_descriptor(void **state)
+{
+    int fd = memfd_create("ticket", MFD_CLOEXEC), other;
+    char where[16];
+    struct fbr_config *c = NULL;
+    struct fbr_join j;
+    struct fbr_buf b;
+    struct stat st;
+
+    (void)state;
+    write_ticket(&b);
+    assert_int_equal(write(fd, b.data, b.len), b.len);
+    other = dup(fd);
+    snprintf(where, sizeof(where), "fd:%d", fd);
+    setenv(FBR_TICKET_ENV, where, 1);
+    assert_int_equal(fbr_join_take(&j, &c, NULL), 0);
+    expect_example(&j, c);
+    assert_null(getenv(FBR_TICKET_ENV));
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(fstat(other, &st), 0);
+    assert_int_equal(st.st_size, 0); /* wiped */
+    close(other);
+    fbr_config_free(c);
+    fbr_buf_fini(&b);
+}
+
+static void test_a_file(void **state)
+{
+    char dir[64], path[96], where[112];
+    struct fbr_config *c = NULL;
+    struct fbr_join j;
+    struct fbr_buf b;
+    int fd;
+
+    (void)state;
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/ticket", dir);
+    snprintf(where, sizeof(where), "file:%s", path);
+    write_ticket(&b);
+    for (int mode = 0; mode < 2; mode++) {
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL, mode ? 0600 : 0400);
+        assert_int_equal(write(fd, b.data, b.len), b.len);
+        close(fd);
+        setenv(FBR_TICKET_ENV, where, 1);
+        assert_int_equal(fbr_join_take(&j, &c, NULL), 0);
+        expect_example(&j, c);
+        assert_int_equal(access(path, F_OK), -1);
+        fbr_config_free(c);
+    }
+    temp_dir_remove(dir);
+    fbr_buf_fini(&b);
+}
+
+static void test_places_where_there_is_none(void **state)
+{
+    static const char *const places[] = {"fd:77", "fd:0", "fd:-1", "fd:", "fd:x", "file:/nowhere/ticket", "file:", "elsewhere"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct fbr_config *c = NULL;
+        struct fbr_error err = {0, ""};
+        struct fbr_join j;
+
+        setenv(FBR_TICKET_ENV, places[i], 1);
+        assert_true(fbr_join_take(&j, &c, &err) < 0);
+        assert_non_null(strstr(err.text, places[i]));
+        assert_null(getenv(FBR_TICKET_ENV));
+    }
+    assert_int_not_equal(fcntl(0, F_GETFD), -1); /* nothing of ours was closed */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_a_part_of_a_ticket_is_refused),
+        cmocka_unit_test(test_strings_that_are_too_long_are_refused),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_an_inherited_descriptor),
+        cmocka_unit_test(test_a_file),
+        cmocka_unit_test(test_places_where_there_is_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

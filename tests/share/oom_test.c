@@ -1,0 +1,221 @@
+/* oom_test.c - memory that is short in the middle of a call on a manager, a store or shared memory: an error, and nothing
+ * is lost or broken.
+ *
+ * The linker replaces malloc and its like in this program and in libfiber (-Wl,--wrap); each call is made again and
+ * again, and the k-th request for memory of the calling thread is refused, for k = 1, 2, ... until the call gets by
+ * without that request.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fiber.h"
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+
+static __thread unsigned refuse_at, asked; /* 0: none is refused */
+
+static bool refuse(void)
+{
+    return refuse_at && ++asked == refuse_at;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refuse() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return refuse() ? NULL : __real_realloc(p, n);
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return refuse() ? NULL : __real_strdup(s);
+}
+
+static void begin_refusing(unsigned k)
+{
+    asked = 0;
+    refuse_at = k;
+}
+
+/* Ends it; true while there may be a next request to refuse. */
+static bool end_refusing(unsigned k, int rc)
+{
+    refuse_at = 0;
+    if (rc < 0 && rc != -ENOMEM)
+        fail_msg("with request %u refused: %d (%s)", k, rc, fiber_last_error());
+    if (rc < 0)
+        assert_true(fiber_last_error()[0] != '\0');
+    if (asked < k)
+        assert_int_equal(rc, 0);
+    return asked >= k;
+}
+
+static int echo(void *state, const char *method, const void *in, size_t len, struct fiber_reply *reply)
+{
+    (void)state;
+    (void)method;
+    return fiber_reply_write(reply, in, len);
+}
+
+static const struct fiber_class echoes = {.size = sizeof(echoes), .call = echo};
+
+static void test_a_manager_starts_and_ends(void **state)
+{
+    bool more = true;
+
+    (void)state;
+    for (unsigned k = 1; more; k++) {
+        struct fiber_manager *m = NULL;
+        int rc;
+
+        begin_refusing(k);
+        rc = fiber_manager_start(&m, &echoes, NULL, 0, NULL);
+        more = end_refusing(k, rc);
+        if (rc == 0) {
+            assert_int_equal(fiber_manager_call(m, "echo", "x", 1, NULL, -1), 0);
+            fiber_manager_close(m);
+        }
+        assert_int_equal(fiber_active_children(NULL, 0), 0);
+    }
+}
+
+static void test_a_manager_is_called(void **state)
+{
+    struct fiber_manager *m;
+    bool more = true;
+
+    (void)state;
+    assert_int_equal(fiber_manager_start(&m, &echoes, NULL, 0, NULL), 0);
+    for (unsigned k = 1; more; k++) {
+        struct fiber_bytes b = {NULL, 0};
+        struct fiber_future *f;
+        int rc;
+
+        begin_refusing(k);
+        rc = fiber_manager_call_async(m, "echo", "some words", 10, &f);
+        if (rc == 0) {
+            rc = fiber_future_get(f, &b, -1);
+            fiber_future_close(f);
+        }
+        more = end_refusing(k, rc);
+        if (rc == 0)
+            assert_memory_equal(b.data, "some words", 10);
+        fiber_bytes_free(&b);
+    }
+    fiber_manager_close(m);
+}
+
+static int use_store(struct fiber_store *s, int64_t *count)
+{
+    struct fiber_bytes b = {NULL, 0};
+    int rc = fiber_store_set(s, "key", "value", 5);
+
+    if (rc == 0)
+        rc = fiber_store_get(s, "key", &b, -1);
+    if (rc == 0)
+        assert_memory_equal(b.data, "value", 5);
+    fiber_bytes_free(&b);
+    if (rc == 0)
+        rc = fiber_store_keys(s, NULL, &b);
+    fiber_bytes_free(&b);
+    if (rc == 0)
+        rc = fiber_store_lock(s, "lock", -1);
+    while (rc == 0 && fiber_store_unlock(s, "lock") == -ENOMEM)
+        continue;
+    if (rc == 0)
+        rc = fiber_store_add(s, "count", 1, NULL);
+    *count += rc == 0;
+    return rc;
+}
+
+static void test_a_store_is_used(void **state)
+{
+    struct fiber_address a;
+    struct fiber_store *s;
+    int64_t count = 0, n;
+    bool more = true;
+
+    (void)state;
+    assert_int_equal(fiber_store_start(&s, NULL), 0);
+    assert_int_equal(fiber_store_address(s, &a), 0);
+    for (unsigned k = 1; more; k++) {
+        struct fiber_store *again;
+        int rc;
+
+        begin_refusing(k);
+        rc = fiber_store_connect(&again, &a);
+        if (rc == 0) {
+            rc = use_store(again, &count);
+            fiber_store_close(again);
+        }
+        more = end_refusing(k, rc);
+    }
+    assert_int_equal(fiber_store_add(s, "count", 0, &n), 0);
+    assert_int_equal(n, count); /* what failed was not done */
+    fiber_store_close(s);
+}
+
+static int fill(void *data, size_t len, void *user)
+{
+    (void)user;
+    memset(data, 1, len);
+    return 0;
+}
+
+static void test_shared_memory_is_opened(void **state)
+{
+    bool more = true;
+
+    (void)state;
+    for (unsigned k = 1; more; k++) {
+        struct fiber_shared *s;
+        int rc;
+
+        begin_refusing(k);
+        rc = fiber_shared_open(&s, "shared", 1000, fill, NULL);
+        more = end_refusing(k, rc);
+        if (rc == 0)
+            fiber_shared_close(s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_manager_starts_and_ends),
+        cmocka_unit_test(test_a_manager_is_called),
+        cmocka_unit_test(test_a_store_is_used),
+        cmocka_unit_test(test_shared_memory_is_opened),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

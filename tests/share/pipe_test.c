@@ -1,0 +1,842 @@
+/* pipe_test.c - fiber_pipe across processes: both directions, ends that move, close and die, back-pressure.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "channel_util.h"
+
+#define MIB (1u << 20)
+
+struct order {
+    struct fiber_address end, other, report;
+    uint64_t count, size;
+};
+
+static struct fiber_pipe *connect_end(const struct fiber_address *address)
+{
+    struct fiber_pipe *p;
+
+    CHECK(fiber_pipe_connect(&p, address) == 0);
+    keep(p);
+    return p;
+}
+
+static void open_pipe(struct fiber_pipe *ends[2], unsigned flags)
+{
+    must(fiber_pipe_open(ends, flags));
+}
+
+static struct fiber_address address_of(struct fiber_pipe *end)
+{
+    struct fiber_address a;
+
+    must(fiber_pipe_address(end, &a));
+    return a;
+}
+
+/* Gives end 1 to a child, with what else it needs. */
+static struct fiber_process *give_end(struct fiber_pipe *ends[2], fiber_process_fn fn, struct order *o)
+{
+    struct fiber_process *p;
+
+    o->end = address_of(ends[1]);
+    p = start(fn, o, sizeof(*o));
+    fiber_pipe_close(ends[1]);
+    ends[1] = NULL;
+    return p;
+}
+
+static int send_number(struct fiber_pipe *p, uint64_t n)
+{
+    return fiber_pipe_send(p, &n, sizeof(n), LONG_MS);
+}
+
+static uint64_t recv_number(struct fiber_pipe *p, int *rc)
+{
+    struct fiber_bytes b;
+    uint64_t n = UINT64_MAX;
+
+    *rc = fiber_pipe_recv(p, &b, LONG_MS);
+    if (*rc == 0 && b.len == sizeof(n))
+        memcpy(&n, b.data, sizeof(n));
+    fiber_bytes_free(&b);
+    return n;
+}
+
+static void expect_recv(struct fiber_pipe *p, uint64_t n)
+{
+    int rc;
+
+    assert_int_equal(recv_number(p, &rc), n);
+}
+
+static void expect_end(struct fiber_pipe *p)
+{
+    struct fiber_bytes b;
+
+    assert_int_equal(fiber_pipe_recv(p, &b, LONG_MS), -EPIPE);
+    assert_int_equal(fiber_pipe_poll(p, 0), 1);
+    assert_int_equal(fiber_pipe_recv(p, &b, 0), -EPIPE);
+}
+
+/* ---- Both directions ---- */
+
+/* Sends back what comes, until the end of file. */
+static int echo(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_bytes b;
+    int rc;
+
+    (void)len;
+    while ((rc = fiber_pipe_recv(p, &b, LONG_MS)) == 0) {
+        CHECK(fiber_pipe_send(p, b.data, b.len, LONG_MS) == 0);
+        fiber_bytes_free(&b);
+    }
+    CHECK(rc == -EPIPE);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_what_is_sent_comes_back(void **state)
+{
+    static const size_t sizes[] = {5, 0, 1, 65536, 65537, 3 * MIB, 0, 100 * MIB, 1};
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+    char *data = malloc(100 * MIB);
+
+    (void)state;
+    assert_non_null(data);
+    for (size_t i = 0; i < 100 * MIB; i++)
+        data[i] = (char)(i * 31 + i / 65536);
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        struct fiber_bytes b;
+
+        must(fiber_pipe_send(ends[0], data, sizes[i], LONG_MS));
+        must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+        assert_int_equal(b.len, sizes[i]);
+        assert_int_equal(memcmp(b.data, data, b.len), 0);
+        fiber_bytes_free(&b);
+    }
+    for (uint64_t i = 0; i < 2000; i++) {
+        must(send_number(ends[0], i));
+        expect_recv(ends[0], i);
+    }
+    fiber_pipe_close(ends[0]);
+    join(p);
+    free(data);
+}
+
+static void test_a_stream_stays_in_order_in_both_directions(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    for (uint64_t i = 0; i < 20000; i++)
+        must(send_number(ends[0], i));
+    for (uint64_t i = 0; i < 20000; i++)
+        expect_recv(ends[0], i);
+    fiber_pipe_close(ends[0]);
+    join(p);
+}
+
+static int read_oneway(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    int rc;
+
+    (void)len;
+    CHECK(fiber_pipe_send(p, "x", 1, 0) == -EBADF);
+    for (uint64_t i = 0; i < o->count; i++)
+        CHECK(recv_number(p, &rc) == i);
+    CHECK(recv_number(p, &rc) == UINT64_MAX && rc == -EPIPE);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_a_oneway_pipe_goes_one_way(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    struct fiber_bytes b;
+    struct order o = {.count = 1000};
+
+    (void)state;
+    assert_int_equal(fiber_pipe_open(ends, 2), -EINVAL);
+    open_pipe(ends, FIBER_PIPE_ONEWAY);
+    assert_int_equal(fiber_pipe_send(ends[0], "x", 1, 0), -EBADF);
+    assert_int_equal(fiber_pipe_recv(ends[1], &b, 0), -EBADF);
+    assert_int_equal(fiber_pipe_poll(ends[1], 0), -EBADF);
+    o.end = address_of(ends[0]);
+    p = start(read_oneway, &o, sizeof(o));
+    fiber_pipe_close(ends[0]);
+    for (uint64_t i = 0; i < o.count; i++)
+        must(send_number(ends[1], i));
+    fiber_pipe_close(ends[1]);
+    join(p);
+}
+
+static void test_what_was_sent_before_the_other_end_connects_is_there(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {.count = 100};
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, FIBER_PIPE_ONEWAY);
+    for (uint64_t i = 0; i < o.count; i++)
+        must(send_number(ends[1], i));
+    o.end = address_of(ends[0]);
+    fiber_pipe_close(ends[0]); /* it was given away */
+    fiber_pipe_close(ends[1]);
+    p = start(read_oneway, &o, sizeof(o));
+    join(p);
+}
+
+/* ---- Ends ---- */
+
+static int send_and_close(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    char *data = calloc(1, o->size + 8);
+
+    (void)len;
+    CHECK(data);
+    for (uint64_t i = 0; i < o->count; i++) {
+        memcpy(data, &i, sizeof(i));
+        CHECK(fiber_pipe_send(p, data, o->size, LONG_MS) == 0);
+    }
+    fiber_pipe_close(p);
+    free(data);
+    return 0;
+}
+
+static int send_and_return(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    char *data = calloc(1, o->size + 8);
+
+    (void)len;
+    CHECK(data);
+    for (uint64_t i = 0; i < o->count; i++) {
+        memcpy(data, &i, sizeof(i));
+        CHECK(fiber_pipe_send(p, data, o->size, LONG_MS) == 0);
+    }
+    free(data);
+    return 0;
+}
+
+static void run_in_flight(fiber_process_fn fn, uint64_t count, uint64_t size)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {.count = count, .size = size};
+    struct fiber_process *p;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, fn, &o);
+    join(p); /* nobody has read anything */
+    for (uint64_t i = 0; i < count; i++) {
+        struct fiber_bytes b;
+        uint64_t n;
+
+        must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+        assert_int_equal(b.len, size);
+        memcpy(&n, b.data, sizeof(n));
+        assert_int_equal(n, i);
+        fiber_bytes_free(&b);
+    }
+    expect_end(ends[0]);
+    assert_int_equal(send_number(ends[0], 1), -EPIPE);
+    fiber_pipe_close(ends[0]);
+}
+
+static void test_what_was_sent_before_close_is_read_before_the_end(void **state)
+{
+    (void)state;
+    run_in_flight(send_and_close, 1, 8);
+    run_in_flight(send_and_close, 1000, 8);
+    run_in_flight(send_and_close, 170, 65536);
+}
+
+static void test_what_was_sent_before_return_is_read_before_the_end(void **state)
+{
+    (void)state;
+    run_in_flight(send_and_return, 1, 8);
+    run_in_flight(send_and_return, 1000, 8);
+    run_in_flight(send_and_return, 170, 65536);
+}
+
+/* Says that it is there, and waits for its end. */
+static int sit(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *never;
+    struct fiber_bytes b;
+
+    (void)len;
+    CHECK(fiber_queue_open(&never, 0) == 0);
+    CHECK(send_number(p, 7) == 0);
+    fiber_queue_get(never, &b, -1);
+    return 0;
+}
+
+static void test_the_death_of_the_other_end_is_the_end_of_file(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, sit, &o);
+    expect_recv(ends[0], 7);
+    kill_and_join(p);
+    expect_end(ends[0]);
+    assert_int_equal(send_number(ends[0], 1), -EPIPE);
+    fiber_pipe_close(ends[0]);
+}
+
+static void test_the_owners_first_handle_does_not_keep_an_end_that_moved(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+
+    (void)state;
+    open_pipe(ends, 0);
+    o.end = address_of(ends[1]);
+    o.size = 8;
+    o.count = 1;
+    join(start(send_and_close, &o, sizeof(o)));
+    expect_recv(ends[0], 0);
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    fiber_pipe_close(ends[1]);
+}
+
+/* ---- Both ends elsewhere ---- */
+
+/* Sends numbers, expects them back. */
+static int talk(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    int rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < o->count; i++) {
+        CHECK(send_number(p, i) == 0);
+        CHECK(recv_number(p, &rc) == i);
+    }
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void run_two_children(bool close_first)
+{
+    struct fiber_process *p[2];
+    struct fiber_pipe *ends[2];
+    struct order o = {.count = 500};
+
+    open_pipe(ends, 0);
+    o.end = address_of(ends[0]);
+    p[0] = start(talk, &o, sizeof(o));
+    o.end = address_of(ends[1]);
+    p[1] = start(echo, &o, sizeof(o));
+    for (int i = 0; i < 2 && close_first; i++)
+        fiber_pipe_close(ends[i]);
+    join(p[0]);
+    join(p[1]);
+    for (int i = 0; i < 2 && !close_first; i++) {
+        struct fiber_bytes b;
+
+        assert_int_equal(fiber_pipe_send(ends[i], "x", 1, LONG_MS), -EPIPE);
+        assert_int_equal(fiber_pipe_recv(ends[i], &b, LONG_MS), -EPIPE);
+        fiber_pipe_close(ends[i]);
+    }
+}
+
+static void test_both_ends_in_two_children(void **state)
+{
+    (void)state;
+    run_two_children(true);
+    run_two_children(false);
+}
+
+static int hold_both(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p[2] = {connect_end(&o->end), connect_end(&o->other)};
+    int rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < o->count; i++) {
+        CHECK(send_number(p[i % 2], i) == 0);
+        CHECK(recv_number(p[!(i % 2)], &rc) == i);
+    }
+    CHECK(send_number(p[0], 1) == 0);
+    fiber_pipe_close(p[0]);
+    CHECK(recv_number(p[1], &rc) == 1);
+    CHECK(recv_number(p[1], &rc) == UINT64_MAX && rc == -EPIPE);
+    CHECK(send_number(p[1], 1) == 0 || true); /* it may not know yet */
+    fiber_pipe_close(p[1]);
+    return 0;
+}
+
+static void test_both_ends_in_one_process(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {.count = 200};
+
+    (void)state;
+    open_pipe(ends, 0);
+    o.end = address_of(ends[0]);
+    o.other = address_of(ends[1]);
+    fiber_pipe_close(ends[0]);
+    fiber_pipe_close(ends[1]);
+    join(start(hold_both, &o, sizeof(o)));
+    open_pipe(ends, 0);
+    o.end = address_of(ends[0]);
+    o.other = address_of(ends[1]);
+    fiber_pipe_close(ends[0]);
+    fiber_pipe_close(ends[1]);
+    hold_both(&o, sizeof(o)); /* the owner itself */
+}
+
+static void test_both_ends_unmoved(void **state)
+{
+    struct fiber_pipe *ends[2];
+
+    (void)state;
+    open_pipe(ends, 0);
+    for (uint64_t i = 0; i < 100; i++) {
+        must(send_number(ends[i % 2], i));
+        expect_recv(ends[!(i % 2)], i);
+    }
+    must(send_number(ends[0], 5));
+    fiber_pipe_close(ends[0]);
+    expect_recv(ends[1], 5);
+    expect_end(ends[1]);
+    fiber_pipe_close(ends[1]);
+    fiber_pipe_close(NULL);
+}
+
+/* Has the end, reads a little, and passes it on to a child of its own before it lets go. */
+static int pass_end_on(const void *arg, size_t len)
+{
+    struct order o = *(const struct order *)arg;
+    struct fiber_pipe *p = connect_end(&o.end);
+    struct fiber_queue *told = connect_queue(&o.report), *tell = connect_queue(&o.other);
+    struct fiber_process *child;
+    int rc, code;
+
+    (void)len;
+    for (uint64_t i = 0; i < 10; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    CHECK(fiber_process_start(&child, echo, &o, sizeof(o), NULL) == 0);
+    CHECK(get_number(told, LONG_MS, &rc) == 1); /* the child answers already */
+    fiber_pipe_close(p);
+    CHECK(put_number(tell, 2) == 0);
+    CHECK(fiber_process_join(child, LONG_MS) == 0 && fiber_process_exitcode(child, &code) == 0 && code == 0);
+    return 0;
+}
+
+static void test_an_end_moves_on_to_a_grandchild(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_queue *to_child = open_queue(0, &o.report), *from_child = open_queue(0, &o.other);
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, pass_end_on, &o);
+    for (uint64_t i = 0; i < 10; i++) {
+        must(send_number(ends[0], i));
+        expect_recv(ends[0], i);
+    }
+    must(send_number(ends[0], 10)); /* may come to the child ahead of a recv that it does not do */
+    expect_recv(ends[0], 10);
+    must(put_number(to_child, 1));
+    expect_number(from_child, 2);
+    for (uint64_t i = 0; i < 100; i++) {
+        must(send_number(ends[0], i));
+        expect_recv(ends[0], i);
+    }
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(to_child);
+    fiber_queue_close(from_child);
+}
+
+/* ---- poll, times, back-pressure ---- */
+
+static int poll_and_talk(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    uint64_t t = now_ms();
+    int rc;
+
+    (void)len;
+    CHECK(fiber_pipe_poll(p, 0) == 0);
+    CHECK(fiber_pipe_poll(p, 100) == 0 && now_ms() - t >= 99);
+    CHECK(send_number(p, 1) == 0);
+    CHECK(fiber_pipe_poll(p, LONG_MS) == 1);
+    CHECK(fiber_pipe_poll(p, 0) == 1); /* it takes nothing */
+    CHECK(recv_number(p, &rc) == 2);
+    CHECK(recv_number(p, &rc) == 3);
+    CHECK(fiber_pipe_poll(p, 0) == 0);
+    CHECK(send_number(p, 4) == 0);
+    CHECK(fiber_pipe_poll(p, LONG_MS) == 1);
+    CHECK(recv_number(p, &rc) == UINT64_MAX && rc == -EPIPE);
+    CHECK(fiber_pipe_poll(p, 0) == 1);
+    return 0;
+}
+
+static void test_poll_tells_of_messages_and_of_the_end(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    assert_int_equal(fiber_pipe_poll(ends[0], 0), 0);
+    assert_int_equal(fiber_pipe_poll(ends[0], 20), 0);
+    p = give_end(ends, poll_and_talk, &o);
+    assert_int_equal(fiber_pipe_poll(ends[0], LONG_MS), 1);
+    assert_int_equal(fiber_pipe_poll(ends[0], 0), 1);
+    expect_recv(ends[0], 1);
+    must(send_number(ends[0], 2));
+    must(send_number(ends[0], 3));
+    expect_recv(ends[0], 4);
+    fiber_pipe_close(ends[0]);
+    join(p);
+}
+
+/* Sends until there is no room, tells how much it was, and goes on when it may. */
+static int press(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *report = connect_queue(&o->report);
+    char *data = calloc(1, 65536);
+    uint64_t n = 0;
+    int rc;
+
+    (void)len;
+    CHECK(data);
+    while ((rc = fiber_pipe_send(p, data, 65536, 200)) == 0)
+        n++;
+    CHECK(rc == -ETIMEDOUT);
+    CHECK(put_number(report, n) == 0);
+    for (uint64_t i = 0; i < 100; i++)
+        CHECK(fiber_pipe_send(p, data, 65536, LONG_MS) == 0);
+    fiber_pipe_close(p);
+    free(data);
+    return 0;
+}
+
+static void test_a_slow_reader_stops_the_writer(void **state)
+{
+    struct fiber_address a;
+    struct fiber_queue *report = open_queue(0, &a);
+    struct fiber_pipe *ends[2];
+    struct order o = {.report = a};
+    struct fiber_process *p;
+    struct fiber_bytes b;
+    uint64_t n, got = 0;
+    int rc;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, press, &o);
+    n = get_number(report, LONG_MS, &rc);
+    assert_true(n >= 8 * MIB / 65536 && n <= 16 * MIB / 65536);
+    while (fiber_pipe_recv(ends[0], &b, LONG_MS) == 0) {
+        got++;
+        fiber_bytes_free(&b);
+    }
+    assert_int_equal(got, n + 100);
+    join(p);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(report);
+}
+
+/* Connects, and reads only when it is told to. */
+static int read_late(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *go = connect_queue(&o->report);
+    struct fiber_bytes b;
+    uint64_t n = 0;
+    int rc;
+
+    (void)len;
+    CHECK(send_number(p, 0) == 0);
+    CHECK(get_number(go, LONG_MS, &rc) == 1);
+    while (fiber_pipe_recv(p, &b, LONG_MS) == 0) {
+        n++;
+        fiber_bytes_free(&b);
+    }
+    CHECK(n == o->count);
+    return 0;
+}
+
+static void test_a_slow_reader_elsewhere_stops_the_owner(void **state)
+{
+    struct fiber_address a;
+    struct fiber_queue *go = open_queue(0, &a);
+    struct order o = {.report = a, .count = 300};
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    char *data = calloc(1, 65536);
+    uint64_t n = 0;
+
+    (void)state;
+    assert_non_null(data);
+    open_pipe(ends, 0);
+    p = give_end(ends, read_late, &o);
+    expect_recv(ends[0], 0);
+    while (n < o.count && fiber_pipe_send(ends[0], data, 65536, 0) == 0)
+        n++;
+    assert_true(n >= 8 * MIB / 65536 && n <= 16 * MIB / 65536);
+    assert_int_equal(fiber_pipe_send(ends[0], data, 65536, 50), -ETIMEDOUT);
+    must(put_number(go, 1));
+    for (; n < o.count; n++)
+        must(fiber_pipe_send(ends[0], data, 65536, LONG_MS));
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(go);
+    free(data);
+}
+
+/* ---- Deaths of the owner ---- */
+
+/* Opens a pipe, gives away both ends, and waits for its end. */
+static int own(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report), *never;
+    struct fiber_pipe *ends[2];
+    struct fiber_address a[2];
+    struct fiber_bytes b;
+
+    (void)len;
+    CHECK(fiber_queue_open(&never, 0) == 0 && fiber_pipe_open(ends, 0) == 0);
+    CHECK(fiber_pipe_address(ends[0], &a[0]) == 0 && fiber_pipe_address(ends[1], &a[1]) == 0);
+    CHECK(fiber_queue_put(report, a, sizeof(a), -1) == 0 && fiber_queue_flush(report, -1) == 0);
+    fiber_queue_get(never, &b, -1);
+    return 0;
+}
+
+static int press_until_the_end(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *report = connect_queue(&o->report);
+    char *data = calloc(1, 65536);
+    uint64_t n = 0;
+    int rc;
+
+    (void)len;
+    CHECK(data);
+    while ((rc = fiber_pipe_send(p, data, 65536, LONG_MS)) == 0)
+        if (++n == 64)
+            CHECK(put_number(report, n) == 0);
+    CHECK(rc == -EPIPE);
+    return 0;
+}
+
+static void test_the_death_of_the_owner_ends_both_ends(void **state)
+{
+    struct fiber_address a;
+    struct fiber_queue *report = open_queue(0, &a);
+    struct order o = {.report = a};
+    struct fiber_process *owner = start(own, &o, sizeof(o)), *p;
+    struct fiber_pipe *mine;
+    struct fiber_bytes b;
+    struct fiber_address ends[2];
+
+    (void)state;
+    must(fiber_queue_get(report, &b, LONG_MS));
+    memcpy(ends, b.data, sizeof(ends));
+    fiber_bytes_free(&b);
+    must(fiber_pipe_connect(&mine, &ends[0]));
+    o.end = ends[1];
+    p = start(press_until_the_end, &o, sizeof(o));
+    expect_number(report, 64);
+    kill_and_join(owner);
+    join(p);
+    while (fiber_pipe_recv(mine, &b, LONG_MS) == 0)
+        fiber_bytes_free(&b); /* what had come before */
+    expect_end(mine);
+    assert_int_equal(send_number(mine, 1), -EPIPE);
+    fiber_pipe_close(mine);
+    fiber_queue_close(report);
+}
+
+/* ---- Many ---- */
+
+#define MANY 1000
+
+static int echo_many(const void *arg, size_t len)
+{
+    const struct fiber_address *a = arg;
+    struct fiber_pipe *p[MANY];
+    int rc;
+
+    CHECK(len == sizeof(*a) * MANY);
+    for (int i = 0; i < MANY; i++)
+        p[i] = connect_end(&a[i]);
+    for (uint64_t i = 0; i < MANY; i++) {
+        CHECK(recv_number(p[i], &rc) == i);
+        CHECK(send_number(p[i], i + 1) == 0);
+    }
+    for (int i = 0; i < MANY; i += 2)
+        fiber_pipe_close(p[i]);
+    return 0;
+}
+
+static void test_a_thousand_pipes(void **state)
+{
+    struct fiber_address *a = calloc(MANY, sizeof(*a));
+    struct fiber_pipe *ends[MANY][2];
+    struct fiber_process *p;
+    int fds = count_fds();
+
+    (void)state;
+    assert_non_null(a);
+    for (int i = 0; i < MANY; i++) {
+        open_pipe(ends[i], 0);
+        a[i] = address_of(ends[i][1]);
+        fiber_pipe_close(ends[i][1]);
+    }
+    p = start(echo_many, a, sizeof(*a) * MANY);
+    for (uint64_t i = 0; i < MANY; i++)
+        must(send_number(ends[i][0], i));
+    for (uint64_t i = 0; i < MANY; i++)
+        expect_recv(ends[i][0], i + 1);
+    assert_true(count_fds() < fds + 32);
+    join(p);
+    for (uint64_t i = 0; i < MANY; i++) {
+        expect_end(ends[i][0]);
+        fiber_pipe_close(ends[i][0]);
+    }
+    free(a);
+}
+
+/* ---- Threads ---- */
+
+struct thread_work {
+    struct fiber_pipe *p;
+    uint64_t count, sum;
+};
+
+static void *send_in_thread(void *arg)
+{
+    struct thread_work *w = arg;
+
+    for (uint64_t i = 0; i < w->count; i++)
+        CHECK(send_number(w->p, i) == 0);
+    return NULL;
+}
+
+static void *recv_in_thread(void *arg)
+{
+    struct thread_work *w = arg;
+    int rc;
+
+    for (uint64_t i = 0; i < w->count; i++) {
+        if (i % 7 == 0)
+            CHECK(fiber_pipe_poll(w->p, LONG_MS) == 1);
+        w->sum += recv_number(w->p, &rc);
+    }
+    return NULL;
+}
+
+static void run_threads(struct fiber_pipe *p, uint64_t count)
+{
+    struct thread_work w[8];
+    uint64_t sum = 0;
+    pthread_t t[8];
+
+    for (int i = 0; i < 8; i++) {
+        w[i] = (struct thread_work){p, count, 0};
+        CHECK(pthread_create(&t[i], NULL, i % 2 ? recv_in_thread : send_in_thread, &w[i]) == 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        pthread_join(t[i], NULL);
+        sum += w[i].sum;
+    }
+    CHECK(sum == 4 * (count * (count - 1) / 2));
+}
+
+static int use_threads(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+
+    (void)len;
+    run_threads(p, o->count);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_eight_threads_on_each_end(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {.count = 1000};
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, use_threads, &o);
+    run_threads(ends[0], o.count);
+    join(p);
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_sent_comes_back),
+        cmocka_unit_test(test_a_stream_stays_in_order_in_both_directions),
+        cmocka_unit_test(test_a_oneway_pipe_goes_one_way),
+        cmocka_unit_test(test_what_was_sent_before_the_other_end_connects_is_there),
+        cmocka_unit_test(test_what_was_sent_before_close_is_read_before_the_end),
+        cmocka_unit_test(test_what_was_sent_before_return_is_read_before_the_end),
+        cmocka_unit_test(test_the_death_of_the_other_end_is_the_end_of_file),
+        cmocka_unit_test(test_the_owners_first_handle_does_not_keep_an_end_that_moved),
+        cmocka_unit_test(test_both_ends_in_two_children),
+        cmocka_unit_test(test_both_ends_in_one_process),
+        cmocka_unit_test(test_both_ends_unmoved),
+        cmocka_unit_test(test_an_end_moves_on_to_a_grandchild),
+        cmocka_unit_test(test_poll_tells_of_messages_and_of_the_end),
+        cmocka_unit_test(test_a_slow_reader_stops_the_writer),
+        cmocka_unit_test(test_a_slow_reader_elsewhere_stops_the_owner),
+        cmocka_unit_test(test_the_death_of_the_owner_ends_both_ends),
+        cmocka_unit_test(test_a_thousand_pipes),
+        cmocka_unit_test(test_eight_threads_on_each_end),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
