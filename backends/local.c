@@ -1,6 +1,7 @@
 /* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
  *
- * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel when its master dies
+ * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel when its master
+ * dies
  * (spawn.c), so nothing is ever left to list or remove.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -101,7 +102,8 @@ static void read_rest(struct stream *s)
     for (int i = 0; i < REST_READS && n > 0; i++) {
         n = read(fd, data, FBR_LOOP_SCRATCH);
         if (n > 0)
-            tell(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT, .stream = stream_number(s), .data = data, .len = (size_t)n});
+            tell(j, &(struct fbr_job_event){
+                        .type = FBR_JOB_OUTPUT, .stream = stream_number(s), .data = data, .len = (size_t)n});
     }
 }
 
@@ -255,12 +257,17 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
-static int launch(struct local_job *j, const struct fbr_job *job, const int out[2], const int errp[2], struct fbr_error *err)
+static int launch(struct local_job *j, const struct fbr_job *job, const int out[2], const int errp[2],
+                  struct fbr_error *err)
 {
     char **env = with_ticket(job->env);
     int ticket = env ? ticket_fd(job, err) : fbr_fail(err, -ENOMEM, "out of memory");
-    struct fbr_spawn s = {.file = job->file, .argv = job->argv, .env = env, .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : -1, out[1], errp[1], ticket}, .nfds = 4};
+    struct fbr_spawn s = {.file = job->file,
+                          .argv = job->argv,
+                          .env = env,
+                          .workdir = job->workdir,
+                          .fds = {job->keep_stdin ? 0 : -1, out[1], errp[1], ticket},
+                          .nfds = 4};
     int rc = ticket < 0 ? ticket : fbr_spawn(&s, &j->pid, &j->pidfd, err);
 
     if (ticket >= 0)
@@ -269,7 +276,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
     return rc;
 }
 
-static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle, struct fbr_error *err)
+static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                       struct fbr_error *err)
 {
     int out[2] = {-1, -1}, errp[2] = {-1, -1}, rc = 0;
     struct local_job *j = calloc(1, sizeof(*j));

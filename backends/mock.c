@@ -24,14 +24,25 @@
 
 extern const struct fbr_backend_ops fbr_backend_local;
 
-enum fault { NONE, START_FAILS, FAILS_LATER, NEVER_JOINS, SLOW_START, DIES_AFTER, FREEZES_AFTER, EXIT_UNKNOWN, MUTE };
+enum fault {
+    NONE,
+    START_FAILS,
+    FAILS_LATER,
+    NEVER_JOINS,
+    SLOW_START,
+    DIES_AFTER,
+    FREEZES_AFTER,
+    EXIT_UNKNOWN,
+    MUTE
+};
 
 static const struct {
     const char *name;
     enum fault fault;
 } faults[] = {
-    {"start_fails", START_FAILS}, {"fails_later", FAILS_LATER},     {"never_joins", NEVER_JOINS},
-    {"slow_start=", SLOW_START},  {"dies_after=", DIES_AFTER},      {"freezes_after=", FREEZES_AFTER},
+    {"start_fails", START_FAILS},   {"fails_later", FAILS_LATER},
+    {"never_joins", NEVER_JOINS},   {"slow_start=", SLOW_START},
+    {"dies_after=", DIES_AFTER},    {"freezes_after=", FREEZES_AFTER},
     {"exit_unknown", EXIT_UNKNOWN}, {"mute", MUTE},
 };
 
@@ -193,7 +204,8 @@ static void on_time(void *arg)
     }
 }
 
-static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle, struct fbr_error *err)
+static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                      struct fbr_error *err)
 {
     struct mock_job *j = calloc(1, sizeof(*j));
     int rc = 0;
@@ -218,7 +230,8 @@ static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *us
     DL_APPEND(b->jobs, j);
     *handle = j;
     if (j->fault == SLOW_START)
-        b->env.event(user, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = "the mock engine takes its time"});
+        b->env.event(
+            user, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = "the mock engine takes its time"});
     if (j->fault == SLOW_START || j->fault == DIES_AFTER || j->fault == FREEZES_AFTER || j->fault == FAILS_LATER)
         fbr_timer_start(&j->timer, (uint64_t)j->ms, 0);
     return 0;

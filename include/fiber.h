@@ -60,9 +60,9 @@ FIBER_API void fiber_fini(void);
  * files. Before the first process is started. -EINVAL with a sentence for an unknown key or a wrong value. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
-FIBER_API const char *fiber_last_error(void);      /* why the last failed call of this thread failed; never NULL */
-FIBER_API const char *fiber_strerror(int code);    /* "no such file or directory" for -ENOENT */
-FIBER_API const char *fiber_version(void);         /* "0.1.0" */
+FIBER_API const char *fiber_last_error(void); /* why the last failed call of this thread failed; never NULL */
+FIBER_API const char *fiber_strerror(int code); /* "no such file or directory" for -ENOENT */
+FIBER_API const char *fiber_version(void);      /* "0.1.0" */
 
 struct fiber_bytes {
     void *data;
@@ -80,22 +80,22 @@ typedef int (*fiber_process_fn)(const void *arg, size_t len);
 
 /* What a job asks its backend for. Zero means the backend's default. */
 struct fiber_jobspec {
-    const char *name;           /* shown in listings and logs; default process-N */
-    const char *image;          /* container image; default the parent's own */
-    double cpus;                /* processors, e.g. 0.5 or 8 */
+    const char *name;  /* shown in listings and logs; default process-N */
+    const char *image; /* container image; default the parent's own */
+    double cpus;       /* processors, e.g. 0.5 or 8 */
     int gpus;
     uint64_t memory;            /* bytes */
     const char *const *command; /* NULL-terminated argv of another program that links libfiber; default: this one */
-    const char *const *env;     /* NULL-terminated NAME=VALUE, added to the child's environment */
-    const char *workdir;        /* default: the parent's */
+    const char *const *env; /* NULL-terminated NAME=VALUE, added to the child's environment */
+    const char *workdir;    /* default: the parent's */
 };
 
 struct fiber_process_options {
-    size_t size;               /* sizeof(struct fiber_process_options) */
+    size_t size; /* sizeof(struct fiber_process_options) */
     struct fiber_jobspec job;
-    const char *backend;       /* NULL: as configured */
-    int start_timeout_ms;      /* until the child has joined; 0: as configured (start_timeout) */
-    int keep_stdin;            /* nonzero: the child inherits standard input; else it reads end of file */
+    const char *backend;  /* NULL: as configured */
+    int start_timeout_ms; /* until the child has joined; 0: as configured (start_timeout) */
+    int keep_stdin;       /* nonzero: the child inherits standard input; else it reads end of file */
 };
 
 /* Starts fn(arg) in a new job and returns at once; fn must be a function of this program or its libraries. Starting
@@ -112,7 +112,7 @@ FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *wor
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
 /* SIGTERM, or what the backend has for it; ended processes are left alone. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);
-FIBER_API int fiber_process_kill(struct fiber_process *p); /* SIGKILL, or what the backend has for it */
+FIBER_API int fiber_process_kill(struct fiber_process *p);     /* SIGKILL, or what the backend has for it */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p); /* 1 or 0 */
 /* Exit code, or -N when signal N ended it (as in multiprocessing), in *code. -EAGAIN while it lives; -ENODATA when it
  * ended and nobody knows how (a lost host). A process that could not be started has code 125. */
@@ -218,8 +218,8 @@ struct fiber_class {
 
 /* Starts the manager's process. Returns once it serves; -ECHILD: it does not, and why is in fiber_last_error().
  * opts may be NULL. */
-FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls, const void *arg, size_t len,
-                                  const struct fiber_process_options *opts);
+FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls, const void *arg,
+                                  size_t len, const struct fiber_process_options *opts);
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
 /* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error(); -EPIPE: the
@@ -229,8 +229,8 @@ FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, co
                                  struct fiber_bytes *out, int timeout_ms);
 /* The same without waiting for the answer; futures may be waited for in any order. While 64 MiB of a process's
  * calls are without an answer, it waits for one. */
-FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in, size_t len,
-                                       struct fiber_future **future);
+FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in,
+                                       size_t len, struct fiber_future **future);
 FIBER_API int fiber_future_wait(struct fiber_future *f, int timeout_ms); /* 0: done, with result or error */
 /* Waits; the answer's bytes (once: a second get has -ENODATA), or the error. */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
@@ -290,7 +290,8 @@ FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, i
 /* Waits until `parties` callers are here; *index (may be NULL) is parties - 1 for the first to come, 0 for the last.
  * A caller that dies or times out breaks the barrier: all that wait get -ECONNABORTED, and it is whole again. All name
  * the same number; one that does not gets -EINVAL. */
-FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index, int timeout_ms);
+FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index,
+                                  int timeout_ms);
 
 /* ---- Host-shared memory ------------------------------------------------------------------------------------ */
 
@@ -309,7 +310,7 @@ FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_
                                 void *user);
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
-FIBER_API int fiber_shared_built(struct fiber_shared *s); /* 1: this call built it */
+FIBER_API int fiber_shared_built(struct fiber_shared *s);  /* 1: this call built it */
 FIBER_API void fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NULL is fine */
 
 /* ---- Pool -------------------------------------------------------------------------------------------------- */
@@ -341,7 +342,7 @@ struct fiber_pool_options {
     size_t init_len;
     uint64_t tasks_per_child; /* a worker is replaced after so many tasks; 0: never */
     int serve;                /* nonzero: job.command is a program of its own that calls fiber_serve() */
-    int idle_ms;              /* autoscale: a worker above min that was idle for so long is stopped; 0: 2000 */
+    int idle_ms; /* autoscale: a worker above min that was idle for so long is stopped; 0: 2000 */
 };
 
 /* Starts min workers in the background (max at most, by backlog); tasks may be given at once. opts may be NULL. */
@@ -351,38 +352,46 @@ FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
 /* Waits until all that was submitted is done. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
-/* Stops the workers; what is not done fails with -ECANCELED. Results stay readable until they are closed. NULL is fine. */
+/* Stops the workers; what is not done fails with -ECANCELED. Results stay readable until they are closed. NULL is
+ * fine. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
-/* Called on an internal thread, one call at a time for a pool: be short; may submit, cancel and close results, may not
- * wait. `code` 0: data is the result (valid during the call); else error text in `data`. */
+/* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close); one call at a time
+ * for a pool: be short; may submit, cancel and close results, may not wait. All have returned when fiber_result_wait()
+ * or fiber_result_close() has, so that `user` may go away then. `code` 0: data is the result (valid during the call);
+ * else error text in `data`. */
 typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data, size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
 
 struct fiber_map_options {
-    size_t size;         /* sizeof(struct fiber_map_options) */
-    int priority;        /* higher first */
-    int retries;         /* times that a task is started again after its worker died; 0: at most once.
+    size_t size;    /* sizeof(struct fiber_map_options) */
+    int priority;   /* higher first */
+    int retries;    /* times that a task is started again after its worker died; 0: at most once. One that was
+                            running at three deaths is not tried again, however many are left.
                             FIBER_MAP_OPTIONS_INIT sets FIBER_RETRIES_DEFAULT (configuration: retries) */
-    int timeout_ms;      /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
-    size_t chunk;        /* a hint for tasks per message; 0: measured */
-    fiber_task_done_fn on_done;      /* for each task, result or error; may be NULL */
-    fiber_progress_fn on_progress;   /* after each message of results; may be NULL */
+    int timeout_ms; /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
+    size_t chunk;   /* a hint for tasks per message; 0: measured */
+    fiber_task_done_fn on_done;    /* for each task, result or error; may be NULL */
+    fiber_progress_fn on_progress; /* after each message of results; may be NULL */
     void *user;
 };
-#define FIBER_MAP_OPTIONS_INIT {sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL}
+#define FIBER_MAP_OPTIONS_INIT                                                             \
+    {                                                                                      \
+        sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL \
+    }
 
 /* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A result of another
  * size is the error -EMSGSIZE of that task. Returns the first error by index; the others are computed all the same. */
-FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size, void *out,
-                             size_t out_size, size_t n, const struct fiber_map_options *opts);
+FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size,
+                             void *out, size_t out_size, size_t n, const struct fiber_map_options *opts);
 /* The same without waiting; `in` and `out` must stay valid until the result is done or closed. */
-FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size, void *out,
-                                   size_t out_size, size_t n, const struct fiber_map_options *opts,
+FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size,
+                                   void *out, size_t out_size, size_t n, const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* fn over n byte strings, each result of any length. The array and its bytes must stay valid until the result is done. */
-FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn, const struct fiber_bytes *in, size_t n,
-                                   const struct fiber_map_options *opts, struct fiber_result **result);
+/* fn over n byte strings, each result of any length. The array and its bytes must stay valid until the result is
+ * done. */
+FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn, const struct fiber_bytes *in,
+                                   size_t n, const struct fiber_map_options *opts, struct fiber_result **result);
 /* One task; waits. *out may be NULL. A user error: its code, its text in fiber_last_error(). */
 FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t len,
                                struct fiber_bytes *out);
@@ -431,24 +440,25 @@ struct fiber_pool_stats {
     uint64_t deaths, restarts;        /* workers that died; workers started in their place */
     uint64_t messages;                /* batches sent */
     /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds (the first also what is below). */
-    uint64_t task_us[FIBER_POOL_BUCKETS];     /* time in the task function, as the mean of its batch */
+    uint64_t task_us[FIBER_POOL_BUCKETS]; /* time in the task function, as the mean of its batch */
     uint64_t overhead_us[FIBER_POOL_BUCKETS]; /* per batch: from sending it to its last result, less the task time */
 };
 
 struct fiber_worker_stats {
     char name[64];
     int64_t pid;
-    uint64_t tasks;  /* done */
-    double busy;     /* seconds in the task function */
-    double rtt;      /* seconds, of the last heartbeat; 0 before the first */
-    int state;       /* 0 starting, 1 idle, 2 busy, 3 draining */
+    uint64_t tasks; /* done */
+    double busy;    /* seconds in the task function */
+    double rtt;     /* seconds, of the last heartbeat; 0 before the first */
+    int state;      /* 0 starting, 1 idle, 2 busy, 3 draining */
 };
 
 FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats *stats);
 /* Fills up to max entries; returns how many workers there are. */
 FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out, int max);
 
-/* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves tasks with fn until the
+/* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves tasks with fn
+ * until the
  * pool ends, then returns 0. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
 

@@ -18,11 +18,11 @@
 #include "pool/pool.h"
 #include "runtime/log.h"
 
-#define TICK_MS 100           /* autoscale looks at the backlog */
-#define BACKOFF_MS 100        /* after a failed start, doubled each time */
+#define TICK_MS 100    /* autoscale looks at the backlog */
+#define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
-#define FAILED_STARTS_MAX 4   /* in a row, with nobody at work: the pool is broken */
-#define CLOSE_BUSY_MS 200     /* at close, for a task that looks at fiber_reply_cancelled() */
+#define FAILED_STARTS_MAX 4 /* in a row, with nobody at work: the pool is broken */
+#define CLOSE_BUSY_MS 200   /* at close, for a task that looks at fiber_reply_cancelled() */
 
 /* ---- Events of a worker's process, on the loop thread ---- */
 
@@ -77,7 +77,8 @@ static void failed_start(struct fiber_pool *p, const char *report)
     if (s.workers || p->failed_starts < FAILED_STARTS_MAX)
         return;
     p->broken = true;
-    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %.400s", p->failed_starts, report);
+    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %.400s",
+             p->failed_starts, report);
     fbr_result_end_all(p, -ECHILD, p->why);
 }
 
@@ -142,8 +143,13 @@ static const struct fbr_process_ops process_ops = {.on_frame = on_frame, .on_end
 static int start_one(struct fiber_pool *p)
 {
     struct fbr_pool_worker *w = calloc(1, sizeof(*w));
-    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_worker_main, .arg = p->work.data, .len = p->work.len,
-                                    .prefix = "worker", .options = &p->start, .ops = &process_ops, .user = w,
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_worker_main,
+                                    .arg = p->work.data,
+                                    .len = p->work.len,
+                                    .prefix = "worker",
+                                    .options = &p->start,
+                                    .ops = &process_ops,
+                                    .user = w,
                                     .link = &fbr_pool_link_ops};
     int rc;
 
@@ -228,8 +234,8 @@ static void retarget(struct fiber_pool *p)
     DL_FOREACH(p->workers, w) {
         struct fbr_dispatch_worker info;
 
-        if (w->state == FBR_WORKER_READY && fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0 &&
-            fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
+        if (w->state == FBR_WORKER_READY && fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 &&
+            info.batches == 0 && fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
             p->target--;
             drain_one(p, w);
             return;

@@ -1,7 +1,7 @@
 /* host.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and does nothing else, so
- * that no task can take it along. It is told to go when its last worker has ended.
+ * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and does nothing else,
+ * so that no task can take it along. It is told to go when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -76,8 +76,12 @@ static const struct fbr_process_ops ops = {.on_end = on_end, .on_gone = on_gone}
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
 {
     static const uint32_t magic = FBR_HOST_MAGIC;
-    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main, .arg = &magic, .len = sizeof(magic),
-                                    .prefix = "host", .options = &p->start, .ops = &ops};
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main,
+                                    .arg = &magic,
+                                    .len = sizeof(magic),
+                                    .prefix = "host",
+                                    .options = &p->start,
+                                    .ops = &ops};
     struct fbr_pool_host *h;
 
     DL_FOREACH(p->hosts, h)

@@ -26,7 +26,8 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
     int rc;
 
     if (!p || !source || !out || flags > FIBER_IMAP_UNORDERED)
-        return fbr_keep(-EINVAL, "pool: imap needs a pool, a source, known flags, and a place for the iterator");
+        return fbr_keep(-EINVAL,
+                        "pool: imap needs a pool, a source, known flags, and a place for the iterator");
     it = calloc(1, sizeof(*it));
     if (!it)
         return fbr_keep(-ENOMEM, "pool: out of memory");

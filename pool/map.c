@@ -18,14 +18,16 @@ static int check_length(const struct fiber_pool *p, size_t len)
                     fbr_config_str(p->rt->config, "max_message"));
 }
 
-int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out, size_t out_size,
-                         size_t n, const struct fiber_map_options *opts, struct fiber_result **result)
+int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out,
+                         size_t out_size, size_t n, const struct fiber_map_options *opts,
+                         struct fiber_result **result)
 {
     struct fiber_result *r;
     int rc;
 
     if (!p || !result || (n && ((!in && in_size) || (!out && out_size))))
-        return fbr_keep(-EINVAL, "pool: a map needs a pool, arrays for its sizes, and a place for the result");
+        return fbr_keep(-EINVAL,
+                        "pool: a map needs a pool, arrays for its sizes, and a place for the result");
     if (check_length(p, in_size) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
@@ -49,8 +51,8 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
     return rc;
 }
 
-int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out, size_t out_size,
-                   size_t n, const struct fiber_map_options *opts)
+int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out,
+                   size_t out_size, size_t n, const struct fiber_map_options *opts)
 {
     struct fiber_result *r;
     const void *text;
@@ -139,7 +141,8 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
     int rc;
 
     if (!p || !result || (!in && len))
-        return fbr_keep(-EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
+        return fbr_keep(-EINVAL,
+                        "pool: a task needs a pool, bytes for its length, and a place for the result");
     if (check_length(p, len) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
@@ -207,7 +210,9 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
         rc = 0;
     r->waiting--;
     pthread_mutex_unlock(&p->lock);
-    return rc < 0 ? fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n, timeout_ms) : 0;
+    if (rc < 0)
+        fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n, timeout_ms);
+    return rc;
 }
 
 int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)

@@ -66,7 +66,8 @@ static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, st
 static int check_options(const struct fiber_pool_options *o, struct fbr_error *err)
 {
     if (o->size != sizeof(*o))
-        return fbr_fail(err, -EINVAL, "pool options: size is %zu, not sizeof(struct fiber_pool_options)", o->size);
+        return fbr_fail(err, -EINVAL, "pool options: size is %zu, not sizeof(struct fiber_pool_options)",
+                        o->size);
     if (o->min < 0 || o->max < 0 || (o->max && o->min > o->max))
         return fbr_fail(err, -EINVAL, "pool options: min %d and max %d workers make no sense", o->min, o->max);
     if (o->serve && !o->job.command)
@@ -82,6 +83,7 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
 
 static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
 {
+    struct fbr_dispatch_config engine = {0};
     int rc = check_options(o, err);
     uint64_t longest;
 
@@ -110,7 +112,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     if (rc < 0)
         return rc;
     longest = fbr_config_size(p->rt->config, "max_message");
-    p->dispatch = fbr_dispatch_open(&(struct fbr_dispatch_config){.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES});
+    engine.max_bytes = longest < BATCH_BYTES ? longest : BATCH_BYTES;
+    p->dispatch = fbr_dispatch_open(&engine);
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }
 

@@ -65,16 +65,16 @@ struct fiber_pool {
     int refs;               /* the program's, each worker's, each result's, the timer's */
     struct fbr_dispatch *dispatch;
     struct fbr_pool_worker *workers;
-    int n_workers;          /* in the list */
+    int n_workers; /* in the list */
     struct fbr_pool_host *hosts;
     int workers_per_job;
     int min, max, target;
-    int cpus;               /* that this process may use */
+    int cpus; /* that this process may use */
     bool closing, closed;
     /* How to start one; strings are owned. */
     struct fiber_process_options start;
     struct fbr_buf strings;
-    struct fbr_buf work;    /* what a worker is started with */
+    struct fbr_buf work; /* what a worker is started with */
     char backend[32];
     bool serve;
     uint64_t tasks_per_child;
@@ -93,10 +93,10 @@ struct fiber_pool {
     uint64_t undone;              /* tasks */
     struct fiber_result *wakes; /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
     struct fbr_callback *callbacks, **callbacks_last;
-    bool calling;                 /* a thread, `caller`, takes care of the callbacks */
+    bool calling; /* a thread, `caller`, takes care of the callbacks */
     pthread_t caller;
-    struct fbr_buf message;       /* TASKS in the making */
-    struct fbr_pace {             /* how long tasks of the last functions took, for their next maps */
+    struct fbr_buf message; /* TASKS in the making */
+    struct fbr_pace {       /* how long tasks of the last functions took, for their next maps */
         uint8_t ref[64];
         size_t ref_len;
         uint64_t mean_ns;
@@ -132,12 +132,12 @@ struct fiber_result {
     struct fiber_pool *pool;
     int refs; /* the program's handle, the running map's */
     enum fbr_result_kind kind;
-    uint64_t map; /* in the engine; 0 when it is done */
+    uint64_t map;    /* in the engine; 0 when it is done */
     uint8_t ref[64]; /* the function, as it travels */
     size_t ref_len;
-    uint64_t n, done; /* STREAM: n grows */
-    bool open;        /* STREAM: more may come */
-    const uint8_t *in;              /* ARRAY */
+    uint64_t n, done;  /* STREAM: n grows */
+    bool open;         /* STREAM: more may come */
+    const uint8_t *in; /* ARRAY */
     size_t in_size, out_size;
     uint8_t *out;
     const struct fiber_bytes *bytes; /* BYTES */
@@ -153,17 +153,17 @@ struct fiber_result {
         uint64_t index;
         int32_t code;
         char text[];
-    } *errors;
+    } * errors;
     uint64_t first_error;
     int first_code;
     struct fiber_map_options opts;
     pthread_cond_t changed;
-    int waiting;      /* threads that wait for all, or for one task */
+    int waiting; /* threads that wait for all, or for one task */
     int waiting_task;
-    bool quick;       /* it should be done in less than a thread takes to go to sleep and wake */
-    bool waking;      /* in pool->wakes */
+    bool quick;  /* it should be done in less than a thread takes to go to sleep and wake */
+    bool waking; /* in pool->wakes */
     struct fiber_result *next_wake;
-    int callbacks;      /* that have not returned */
+    int callbacks; /* that have not returned */
 };
 
 /* ---- Under the lock, unless they say otherwise ---- */
@@ -171,18 +171,19 @@ struct fiber_result {
 void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
 
 /* crew.c */
-void fbr_crew_adjust(struct fiber_pool *p);   /* starts and drains until there are as many as there shall be */
-void fbr_crew_close(struct fiber_pool *p);    /* not under the lock: ends all and waits for it */
+void fbr_crew_adjust(struct fiber_pool *p); /* starts and drains until there are as many as there shall be */
+void fbr_crew_close(struct fiber_pool *p);  /* not under the lock: ends all and waits for it */
 void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
-int fbr_crew_open(struct fiber_pool *p);      /* not under the lock */
-void fbr_crew_arm(struct fiber_pool *p);      /* sets the timer to when the engine or the crew needs it */
+int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
+void fbr_crew_arm(struct fiber_pool *p);       /* sets the timer to when the engine or the crew needs it */
 struct fbr_pool_worker *fbr_crew_find(struct fiber_pool *p, uint64_t id);
 
 /* host.c */
-struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p); /* one with room, or a new one; counts the worker. NULL: kept */
-void fbr_pool_host_put(struct fbr_pool_host *h);               /* one of its workers has ended */
+/* One with room, or a new one; counts the worker. NULL: why is kept. */
+struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
+void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */
 void fbr_pool_host_close_all(struct fiber_pool *p);
-int fbr_pool_host_main(const void *arg, size_t len);           /* the function of its process */
+int fbr_pool_host_main(const void *arg, size_t len); /* the function of its process */
 
 /* send.c: carries out what the engine decides. */
 void fbr_pool_pump(struct fiber_pool *p);
@@ -199,7 +200,8 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
 void fbr_result_messages_end(struct fiber_result *r); /* a message of results was delivered: wakes and reports */
-int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts, struct fiber_result **out);
+int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
+                   struct fiber_result **out);
 int fbr_result_begin(struct fiber_result *r, bool open); /* takes the lock itself; on failure frees r */
 void fbr_result_unref(struct fiber_result *r);
 void fbr_pool_call_back(struct fiber_pool *p); /* not under the lock: wakes threads, calls the callbacks that wait */

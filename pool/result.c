@@ -1,8 +1,9 @@
 /* result.c - maps and their results, as the program sees them; callbacks.
  *
- * A result has a reference of the program's handle, one of the running map, and one of each callback that waits. The map
- * ends when its last task is done, or when it is cancelled; only then may the program's input go away. Whoever waits for a
- * result, or closes it, waits for its callbacks too, so that what they use may go away then; except from a callback.
+ * A result has a reference of the program's handle, one of the running map, and one of each callback that waits. The
+ * map ends when its last task is done, or when it is cancelled; only then may the program's input go away. Whoever
+ * waits for a result, or closes it, waits for its callbacks too, so that what they use may go away then; except from a
+ * callback.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -70,7 +71,8 @@ void fbr_result_unref(struct fiber_result *r)
         destroy(r);
 }
 
-int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts, struct fiber_result **out)
+int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
+                   struct fiber_result **out)
 {
     static const struct fiber_map_options none = FIBER_MAP_OPTIONS_INIT;
     struct fbr_error err = {0, ""};
@@ -153,7 +155,8 @@ static struct fbr_pace *find_pace(const struct fiber_result *r)
     struct fiber_pool *p = r->pool;
 
     for (int i = 0; i < 8; i++)
-        if (p->paces[i].mean_ns && p->paces[i].ref_len == r->ref_len && memcmp(p->paces[i].ref, r->ref, r->ref_len) == 0)
+        if (p->paces[i].mean_ns && p->paces[i].ref_len == r->ref_len &&
+            memcmp(p->paces[i].ref, r->ref, r->ref_len) == 0)
             return &p->paces[i];
     return NULL;
 }
@@ -195,8 +198,12 @@ static void finish(struct fiber_result *r)
 int fbr_result_begin(struct fiber_result *r, bool open)
 {
     struct fiber_pool *p = r->pool;
-    struct fbr_dispatch_map map = {.user = r, .tasks = r->n, .open = open, .priority = r->opts.priority,
-                                   .retries = r->opts.retries, .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
+    struct fbr_dispatch_map map = {.user = r,
+                                   .tasks = r->n,
+                                   .open = open,
+                                   .priority = r->opts.priority,
+                                   .retries = r->opts.retries,
+                                   .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
                                    .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
                                    .size_of = size_of};
     const struct fbr_pace *pace;
@@ -402,17 +409,21 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
     size_t at = 0;
 
     for (uint32_t i = 0; i < f->reports && at < sizeof(reports) - 1; i++) {
-        const char *text = p->next_report - f->report[i] < FBR_DEATH_REPORTS ? p->reports[f->report[i] % FBR_DEATH_REPORTS] : NULL;
+        bool kept = p->next_report - f->report[i] < FBR_DEATH_REPORTS;
+        const char *text = kept ? p->reports[f->report[i] % FBR_DEATH_REPORTS] : NULL;
 
-        at += (size_t)snprintf(reports + at, sizeof(reports) - at, "%s%.1000s", i ? "\n" : "", text ? text : "a worker died");
+        at += (size_t)snprintf(reports + at, sizeof(reports) - at, "%s%.1000s", i ? "\n" : "",
+                               text ? text : "a worker died");
     }
     if (!f->map_user)
         return;
     if (f->why == FBR_DISPATCH_BLAMED)
-        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD, "task %llu was running when %u workers died, so it is not tried again:\n%s",
+        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
+                          "task %llu was running when %u workers died, so it is not tried again:\n%s",
                           (unsigned long long)f->index, f->deaths, reports);
     else
-        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD, "task %llu was lost with its worker, and may not be tried again:\n%s",
+        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
+                          "task %llu was lost with its worker, and may not be tried again:\n%s",
                           (unsigned long long)f->index, reports);
 }
 

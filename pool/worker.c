@@ -3,8 +3,8 @@
  * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which guards how far the
  * current batch is: a task that was started is kept, everything behind it may be given back.
  *
- * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it finds the time, and a timer
- * on the loop thread when the next task takes long. Both hold out_lock, so that messages leave in order.
+ * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it finds the time, and a
+ * timer on the loop thread when the next task takes long. Both hold out_lock, so that messages leave in order.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -23,10 +23,10 @@
 #include "runtime/log.h"
 #include "runtime/reply.h"
 
-#define REPORT_NS 1000000      /* results are sent at least so often */
+#define REPORT_NS 1000000 /* results are sent at least so often */
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
-#define REMEMBERED 64          /* orders about batches that have not come yet */
+#define REMEMBERED 64 /* orders about batches that have not come yet */
 
 struct note {
     uint64_t batch;
@@ -60,8 +60,8 @@ struct worker {
     struct fbr_buf out;       /* RESULTS in the making: head, then items */
     uint64_t out_batch, out_busy;
     uint32_t out_pos, out_count;
-    bool armed;               /* the timer will look */
-    struct fbr_timer timer;   /* loop thread */
+    bool armed;             /* the timer will look */
+    struct fbr_timer timer; /* loop thread */
 };
 
 static void send_results(struct worker *w);
@@ -82,7 +82,8 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
 static void remember(struct worker *w, uint64_t batch, uint32_t pos)
 {
     for (int i = 0; i < w->n_notes && w->n_notes == REMEMBERED; i++)
-        if (w->notes[i].pos != FBR_DISPATCH_ALL || i == REMEMBERED - 1) /* a cancelled task may run, a returned one may not */
+        /* A cancelled task may run all the same, one that was given back may not. */
+        if (w->notes[i].pos != FBR_DISPATCH_ALL || i == REMEMBERED - 1)
             memmove(w->notes + i, w->notes + i + 1, sizeof(w->notes[0]) * (size_t)(--w->n_notes - i));
     w->notes[w->n_notes++] = (struct note){batch, pos};
 }
@@ -260,8 +261,8 @@ static int one_task(struct worker *w, const void *in, size_t len, bool skip)
     code = skip ? fiber_reply_fail(&reply, -ECANCELED, "cancelled") : run_task(w, in, len, &reply);
     code = fbr_reply_end(&reply, code);
     if (w->answer.len > UINT32_MAX - 64 || w->answer.len > w->longest)
-        code = fiber_reply_fail(&reply, -EMSGSIZE, "the result of %zu bytes is longer than max_message, or 4 GiB",
-                                w->answer.len);
+        code = fiber_reply_fail(&reply, -EMSGSIZE,
+                                "the result of %zu bytes is longer than max_message, or 4 GiB", w->answer.len);
     return code;
 }
 

@@ -25,20 +25,20 @@
 #define FBR_EXIT_UNKNOWN INT32_MIN
 
 struct fbr_job {
-    const char *name;        /* unique within the run: "process-3" */
-    const char *run_uid;     /* of the run, for labels and listing */
-    const char *image;       /* NULL: the parent's own */
-    const char *file;        /* program */
+    const char *name;    /* unique within the run: "process-3" */
+    const char *run_uid; /* of the run, for labels and listing */
+    const char *image;   /* NULL: the parent's own */
+    const char *file;    /* program */
     char *const *argv;
-    char *const *env;        /* all of it, FIBER_TICKET not included */
-    char *const *added_env;  /* what of it is not the parent's; may be NULL */
-    int own_program;         /* nonzero: file and argv are those of the parent's own program */
-    const char *workdir;     /* NULL: the parent's */
+    char *const *env;       /* all of it, FIBER_TICKET not included */
+    char *const *added_env; /* what of it is not the parent's; may be NULL */
+    int own_program;        /* nonzero: file and argv are those of the parent's own program */
+    const char *workdir;    /* NULL: the parent's */
     double cpus;
     int gpus;
     uint64_t memory;
     int keep_stdin;
-    const void *ticket;      /* bytes for the child alone */
+    const void *ticket; /* bytes for the child alone */
     size_t ticket_len;
     uint64_t process, epoch; /* who it is, also for deterministic names */
 };
@@ -81,17 +81,19 @@ struct fbr_backend_ops {
     int (*open)(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err);
     /* Ends what runs (SIGKILL) and frees everything; no event comes after it. */
     void (*close)(struct fbr_backend *b);
-    int (*start)(struct fbr_backend *b, const struct fbr_job *job, void *job_user, void **handle, struct fbr_error *err);
+    int (*start)(struct fbr_backend *b, const struct fbr_job *job, void *job_user, void **handle,
+                 struct fbr_error *err);
     /* 0 also when it has ended already. */
     int (*signal)(struct fbr_backend *b, void *handle, int sig);
     /* Stops or goes on reading the job's output (back-pressure from a slow terminal). */
     void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
     /* After EXITED: the handle will not be used again. */
     void (*release)(struct fbr_backend *b, void *handle);
-    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for each. NULL when nothing
+    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for each. NULL when
+     * nothing
      * can be left behind (jobs die with their master). */
-    int (*list)(struct fbr_backend *b, void (*found)(void *user, const char *run, const char *id, int alive), void *user,
-                struct fbr_error *err);
+    int (*list)(struct fbr_backend *b, void (*found)(void *user, const char *run, const char *id, int alive),
+                void *user, struct fbr_error *err);
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
 };
 

@@ -88,7 +88,8 @@ static void lose_parent(struct fbr_child *c, const char *text)
     _exit(PARENT_LOST);
 }
 
-/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the end of the connection
+/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the end of the
+ * connection
  * tells us, and leaves time to clean up; the signal only wakes us, should somebody have stopped us. This is of the
  * calling thread, the main thread. */
 static void die_with_parent(int instead, int sig)
@@ -133,7 +134,8 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Once we have joined; until then the limit is that of the start. A parent on this host that is stopped by a debugger is not
+/* Once we have joined; until then the limit is that of the start. A parent on this host that is stopped by a
+ * debugger is not
  * dead: its end shows as the end of the connection. */
 static void watch_parent(struct fbr_child *c)
 {
@@ -144,7 +146,8 @@ static void watch_parent(struct fbr_child *c)
                        far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
-/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8 algorithm of its seal.
+/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8 algorithm of its
+ * seal.
  * The argument is moved to the front of our copy, where it is aligned. */
 static int read_start(struct fbr_child *c)
 {
@@ -383,7 +386,8 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
         rc = fbr_loop_call(c->rt->loop, get_keys, &call);
     if (rc < 0)
         return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
-    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK, err);
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL,
+                         fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK, err);
     fbr_wipe(&keys, sizeof(keys));
     return rc;
 }

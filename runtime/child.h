@@ -20,7 +20,8 @@ const char *fbr_child_name(const struct fbr_child *c);
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
 
 /* Frames of the parent go to this function, on the loop thread; those that came before it was set, first. */
-void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *user, uint8_t type, struct fbr_cur *body), void *user);
+void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *user, uint8_t type, struct fbr_cur *body),
+                        void *user);
 /* To the parent, on the control channel. Any thread. */
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
 /* Opens the data link that the parent has for us. */

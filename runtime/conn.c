@@ -315,6 +315,18 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* ---- Heartbeats, end ---- */
 
+/* Closing: goes on as long as the peer takes something. */
+static void linger(struct fbr_conn *c)
+{
+    size_t left = fbr_conn_queued(c);
+
+    if (left < c->left_over)
+        fbr_timer_start(&c->timer, CLOSE_MS, 0);
+    else
+        drop(c);
+    c->left_over = left;
+}
+
 static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
@@ -323,7 +335,7 @@ static void on_beat(void *arg)
     struct fbr_buf b;
 
     if (c->closing) {
-        drop(c);
+        linger(c);
         return;
     }
     c->beat_at = now;
@@ -383,6 +395,7 @@ void fbr_conn_close(struct fbr_conn *c)
     }
     c->shut.data = c;
     c->lingers = true;
+    c->left_over = fbr_conn_queued(c);
     fbr_loop_hold(c->loop);
     if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 || uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);

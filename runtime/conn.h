@@ -61,27 +61,30 @@ struct fbr_door {
 struct fbr_listener;
 
 /* Listens at "unix:/path" (made 0600) or "tcp://address:port" (0: any port). */
-int fbr_listener_open(struct fbr_listener **l, struct fbr_loop *loop, const char *url, const struct fbr_door *door,
-                      struct fbr_error *err);
+int fbr_listener_open(struct fbr_listener **l, struct fbr_loop *loop, const char *url,
+                      const struct fbr_door *door, struct fbr_error *err);
 const char *fbr_listener_url(const struct fbr_listener *l); /* with the port that it got */
 void fbr_listener_close(struct fbr_listener *l);            /* half-open calls are dropped; NULL is fine */
 
 /* Calls; goes on in the background, a failure is an on_close. Frames may be sent at once. */
 int fbr_conn_dial(struct fbr_conn **conn, struct fbr_loop *loop, const char *url, const struct fbr_caller *me,
-                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
+                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user,
+                  struct fbr_error *err);
 
 void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */
-/* Sends what is queued (for at most a second) and closes. No callback comes after this call. NULL is fine. */
+/* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes after this call. NULL is
+ * fine. */
 void fbr_conn_close(struct fbr_conn *conn);
 
 /* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT). misses 0: ping only. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
 uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn); /* of the last answered ping, 0 before */
 
-/* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix socket, which needs none. */
+/* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix socket, which needs
+ * none. */
 int fbr_conn_export(struct fbr_conn *conn, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE]);
 
 #endif

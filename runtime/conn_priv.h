@@ -11,7 +11,8 @@
 
 enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
 
-/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size, compared, not parsed further
+/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size, compared, not parsed
+ * further
  * before the secret was right. */
 #define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
 #define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
@@ -34,6 +35,7 @@ struct fbr_conn {
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
     uint64_t born_ms, heard_ms, beat_at, rtt_ns;
+    size_t left_over; /* when closing: what was still queued */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;

@@ -1,8 +1,10 @@
 /* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
  *
  * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a worker on a unix socket
- * needs neither. So libfiber.so has these functions in place of crypto.c, tls.c and seal.c; each goes on to the one of the
- * same name in <directory of libfiber.so>/fiber/crypto.so, which is made of those files. The static library has them built in.
+ * needs neither. So libfiber.so has these functions in place of crypto.c, tls.c and seal.c; each goes on to the one
+ * of the
+ * same name in <directory of libfiber.so>/fiber/crypto.so, which is made of those files. The static library has them
+ * built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
@@ -32,7 +34,8 @@ static void open_module(void)
         snprintf(path, sizeof(path), "%.*s/fiber/crypto.so", (int)(slash - self.dli_fname), self.dli_fname);
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module) {
-        snprintf(why, sizeof(why), "cannot load Fiber's cryptography: %.400s; is the installation complete?", dlerror());
+        snprintf(why, sizeof(why), "cannot load Fiber's cryptography: %.400s; is the installation complete?",
+                 dlerror());
         fbr_log_error("%s", why);
     }
 }
@@ -46,10 +49,10 @@ static void *find(const char *name)
 }
 
 /* A function of the module, looked up once; harmless if two threads do it. */
-#define MODULE(name) \
+#define MODULE(name)                      \
     static __typeof__(name) *volatile fn; \
-    if (!fn) \
-        fn = (__typeof__(name) *)find(#name)
+    if (!fn)                              \
+    fn = (__typeof__(name) *)find(#name)
 
 int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process, uint32_t epoch,
                uint8_t out[FBR_KEY_SIZE])
@@ -58,7 +61,8 @@ int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t pr
     return fn ? fn(key, job_uid, process, epoch, out) : -ENOENT;
 }
 
-int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE], struct fbr_error *err)
+int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
+                   struct fbr_error *err)
 {
     MODULE(fbr_tls_client);
     return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why);
@@ -70,8 +74,8 @@ int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user, 
     return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why);
 }
 
-int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg, const uint8_t key[FBR_KEY_SIZE],
-                  const void *aad, size_t aad_len)
+int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
+                  const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
 {
     MODULE(fbr_seal_init);
     memset(s, 0, sizeof(*s));
@@ -141,7 +145,8 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
     return fn(t, cipher);
 }
 
-int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len, void *out, size_t outlen)
+int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len, void *out,
+                   size_t outlen)
 {
     MODULE(fbr_tls_export);
     return fn(t, label, context, context_len, out, outlen);

@@ -19,7 +19,8 @@ int fbr_caller_scan(const char *identity, struct fbr_caller *who)
     unsigned kind;
     char rest;
 
-    if (sscanf(identity, "%3u.%20" SCNu64 ".%10" SCNu32 "%c", &kind, &who->id, &who->epoch, &rest) != 3 || kind > UINT8_MAX)
+    if (sscanf(identity, "%3u.%20" SCNu64 ".%10" SCNu32 "%c", &kind, &who->id, &who->epoch, &rest) != 3 ||
+        kind > UINT8_MAX)
         return -EINVAL;
     who->kind = (uint8_t)kind;
     return 0;
@@ -99,7 +100,8 @@ static int call_tcp(struct fbr_conn *c, const struct fbr_place *p)
     int port = atoi(p->port), rc;
 
     c->look_up.data = c;
-    if (uv_ip4_addr(p->path, port, (struct sockaddr_in *)&a) == 0 || uv_ip6_addr(p->path, port, (struct sockaddr_in6 *)&a) == 0)
+    if (uv_ip4_addr(p->path, port, (struct sockaddr_in *)&a) == 0 ||
+        uv_ip6_addr(p->path, port, (struct sockaddr_in6 *)&a) == 0)
         return uv_tcp_connect(&c->dial, &c->h.tcp, (struct sockaddr *)&a, on_connect);
     rc = uv_getaddrinfo(fbr_loop_uv(c->loop), &c->look_up, on_looked_up, p->path, p->port, &hints);
     c->looking_up = rc == 0;
@@ -124,7 +126,8 @@ static void put_hello(struct fbr_conn *c, const struct fbr_caller *me, const uin
 }
 
 int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url, const struct fbr_caller *me,
-                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
+                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user,
+                  struct fbr_error *err)
 {
     struct fbr_place place;
     struct fbr_conn *c;

@@ -19,7 +19,8 @@ struct fbr_error {
 
 /* Sets err to (code, text) and returns code, so that `return fbr_fail(err, -EINVAL, ...)` reads well. */
 int fbr_fail(struct fbr_error *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 
 /* Puts "<fmt>: " in front of the text that err has; returns err's code (or -EIO when it has none, err may be NULL). */
 int fbr_wrap(struct fbr_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

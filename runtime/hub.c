@@ -28,10 +28,10 @@ struct fbr_link {
     struct fbr_route route; /* how the peer's last message came */
     uint32_t sent, acked;   /* messages down; equal: the peer holds all of them */
     bool met, broken;
-    int failed; /* why push() could not send */
+    int failed;            /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
     bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
-    bool orphan;           /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+    bool orphan; /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
     UT_hash_handle hh;
 };
 
@@ -203,7 +203,8 @@ int fbr_hub_open(struct fbr_hub **out, const char *url, size_t limit, struct fbr
     h->wake = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->idle, NULL);
-    rc = h->wake < 0 ? fbr_fail(err, -errno, "data channel: %s", fbr_strerror(errno)) : fbr_sock_bind(&h->sock, url, err);
+    rc = h->wake < 0 ? fbr_fail(err, -errno, "data channel: %s", fbr_strerror(errno))
+                     : fbr_sock_bind(&h->sock, url, err);
     if (rc == 0) {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -19,7 +19,8 @@ struct fbr_link;
 struct fbr_link_ops {
     /* One record, valid during the call. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
-    /* The link is broken (a forged, damaged or missing message, a record above the limit): nothing more comes from it. */
+    /* The link is broken (a forged, damaged or missing message, a record above the limit): nothing more comes from
+     * it. */
     void (*on_broken)(void *user, struct fbr_link *link, int why);
 };
 

@@ -303,7 +303,8 @@ static void explain_early_exit(struct fiber_process *p, int32_t code)
     else if (code < 0)
         snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code, strsignal(-code));
     else
-        snprintf(why, sizeof(why), "exited with code %d before it joined; does its main() call fiber_init() first?", code);
+        snprintf(why, sizeof(why),
+                 "exited with code %d before it joined; does its main() call fiber_init() first?", code);
     set_why(p, why);
 }
 
@@ -410,7 +411,8 @@ static int find_backend(struct fiber_process *p, struct fbr_error *err)
         return fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
     if (!p->host->slot)
         return fbr_fail(err, -ECHILD, "its host %s could not be started", p->host->name);
-    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_nested, .backend = (struct fbr_backend *)p->host};
+    p->host->as_host =
+        (struct fbr_backend_slot){.ops = &fbr_backend_nested, .backend = (struct fbr_backend *)p->host};
     p->slot = &p->host->as_host;
     return 0;
 }
@@ -419,9 +421,16 @@ static int start(struct fiber_process *p, struct fbr_error *err)
 {
     static const char *const self[] = {"fiber-worker", NULL};
     struct fbr_buf ticket;
-    struct fbr_job job = {.name = p->name, .run_uid = p->rt->run_uid, .image = p->job.image, .workdir = p->job.workdir,
-                          .cpus = p->job.cpus, .gpus = p->job.gpus, .memory = p->job.memory, .keep_stdin = p->keep_stdin,
-                          .process = p->id, .epoch = p->epoch};
+    struct fbr_job job = {.name = p->name,
+                          .run_uid = p->rt->run_uid,
+                          .image = p->job.image,
+                          .workdir = p->job.workdir,
+                          .cpus = p->job.cpus,
+                          .gpus = p->job.gpus,
+                          .memory = p->job.memory,
+                          .keep_stdin = p->keep_stdin,
+                          .process = p->id,
+                          .epoch = p->epoch};
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);
@@ -438,7 +447,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
         job.ticket = ticket.data;
         job.ticket_len = ticket.len;
         for (int i = 0; i < 2; i++)
-            fbr_lines_init(&p->out[i], p->rt->output, i + 1, fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
+            fbr_lines_init(&p->out[i], p->rt->output, i + 1,
+                           fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
         set_timer(p, (uint64_t)p->start_timeout_ms);
         rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
     }

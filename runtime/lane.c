@@ -10,14 +10,14 @@
 
 #include "runtime/sock.h"
 
-#define HEAD 12         /* version, link */
+#define HEAD 12 /* version, link */
 #define COUNTER 8
-#define INNER 8         /* seq, ack */
+#define INNER 8 /* seq, ack */
 #define PIECE_HEAD 8
 #define SMALL (64 * 1024)
 #define SPARE_MAX (8u << 20)
-#define MORE 1u         /* not the record's last piece */
-#define CONT 2u         /* not its first */
+#define MORE 1u /* not the record's last piece */
+#define CONT 2u /* not its first */
 
 struct fbr_piece {
     struct fbr_piece *next;

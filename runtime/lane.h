@@ -1,6 +1,7 @@
 /* lane.h - one direction of a data link: records packed into messages, messages sealed; pure, but for allocation.
  *
- * A record is a byte string of any length. Small records that wait together travel in one message; a long one travels in
+ * A record is a byte string of any length. Small records that wait together travel in one message; a long one
+ * travels in
  * pieces, so that no message is longer than FBR_LANE_MAX.
  *
  *     message   u32 version, u64 link, { u32 seq, u32 ack, pieces } or u64 counter and the same, sealed
@@ -41,10 +42,10 @@ struct fbr_lane_out {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
-    uint32_t seq;          /* of the last message taken */
-    struct fbr_buf small;  /* records that wait to be packed together */
+    uint32_t seq;         /* of the last message taken */
+    struct fbr_buf small; /* records that wait to be packed together */
     struct fbr_piece *first, **last;
-    size_t queued;         /* bytes */
+    size_t queued; /* bytes */
 };
 
 int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg);
@@ -55,7 +56,8 @@ static inline bool fbr_lane_empty(const struct fbr_lane_out *l)
 {
     return !l->first && !l->small.len;
 }
-/* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without records when the lane is
+/* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without records when the
+ * lane is
  * empty. */
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len);
 
@@ -69,14 +71,15 @@ struct fbr_lane_in {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
-    uint32_t seq;        /* of the last message opened */
-    uint8_t *part;       /* a long record under way */
+    uint32_t seq;  /* of the last message opened */
+    uint8_t *part; /* a long record under way */
     size_t have, whole, cap;
     struct fbr_spare *spare; /* may be NULL */
-    size_t limit;        /* longest record that is taken */
+    size_t limit;            /* longest record that is taken */
 };
 
-int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg, size_t limit);
+int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg,
+                     size_t limit);
 void fbr_lane_in_fini(struct fbr_lane_in *l);
 
 /* The link that a message claims to belong to; -EBADMSG: not a message. */
@@ -84,10 +87,12 @@ int fbr_lane_link(const void *msg, size_t len, uint64_t *link);
 
 typedef void (*fbr_record_fn)(void *user, const void *record, size_t len);
 
-/* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and hands out the records that
- * it completes (valid during the call). -EBADMSG: forged, damaged or malformed; -EILSEQ: a message is missing; -EMSGSIZE: a
+/* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and hands out the
+ * records that
+ * it completes (valid during the call). -EBADMSG: forged, damaged or malformed; -EILSEQ: a message is missing;
+ * -EMSGSIZE: a
  * record above the limit; -ENOMEM. All of them end the link. `ack` is set before the records are handed out. */
-int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len, void (*on_ack)(void *user, uint32_t ack, bool records),
-                  fbr_record_fn on_record, void *user);
+int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
+                  void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record, void *user);
 
 #endif

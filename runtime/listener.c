@@ -63,7 +63,8 @@ static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
     fbr_conn_opened(c);
     rc = l->door.admit(l->door.user, who, c);
     if (rc < 0)
-        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind, (unsigned long long)who->id, fbr_strerror(rc));
+        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind, (unsigned long long)who->id,
+                 fbr_strerror(rc));
     return rc;
 }
 
@@ -195,9 +196,11 @@ static int bind_tcp(struct fbr_listener *l)
     if (rc < 0)
         return rc;
     if (a.ss_family == AF_INET6)
-        snprintf(l->url, sizeof(l->url), "tcp://[%s]:%d", l->place.path, ntohs(((struct sockaddr_in6 *)&a)->sin6_port));
+        snprintf(l->url, sizeof(l->url), "tcp://[%s]:%d", l->place.path,
+                 ntohs(((struct sockaddr_in6 *)&a)->sin6_port));
     else
-        snprintf(l->url, sizeof(l->url), "tcp://%s:%d", l->place.path, ntohs(((struct sockaddr_in *)&a)->sin_port));
+        snprintf(l->url, sizeof(l->url), "tcp://%s:%d", l->place.path,
+                 ntohs(((struct sockaddr_in *)&a)->sin_port));
     return 0;
 }
 
@@ -205,13 +208,14 @@ static int bind_unix(struct fbr_listener *l)
 {
     int rc = uv_pipe_bind(&l->h.pipe, l->place.path);
 
-    if (rc == 0 && chmod(l->place.path, 0600) < 0) /* its directory is 0700 already; a umask would be the whole process's */
+    if (rc == 0 && chmod(l->place.path, 0600) <
+                       0) /* its directory is 0700 already; a umask would be the whole process's */
         rc = -errno;
     return rc < 0 ? rc : uv_listen(&l->h.stream, BACKLOG, on_call);
 }
 
-int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const char *url, const struct fbr_door *door,
-                      struct fbr_error *err)
+int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const char *url,
+                      const struct fbr_door *door, struct fbr_error *err)
 {
     struct fbr_listener *l = calloc(1, sizeof(*l));
     int rc;

@@ -24,7 +24,7 @@ struct fbr_loop {
     struct post *first, **last; /* under lock */
     bool closing;               /* under lock: nothing more is taken */
     void *scratch;
-    int held;      /* loop thread, as stopping */
+    int held; /* loop thread, as stopping */
     bool stopping;
 };
 

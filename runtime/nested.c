@@ -37,7 +37,8 @@ static void put_list(struct fbr_buf *b, char *const *list)
         fbr_put_str(b, list[i]);
 }
 
-static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle, struct fbr_error *err)
+static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                 struct fbr_error *err)
 {
     struct fiber_process *host = host_of(b);
     struct fbr_nested *n = calloc(1, sizeof(*n));

@@ -172,7 +172,8 @@ void fbr_output_close(struct fbr_output *o)
     free(o);
 }
 
-static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b, size_t b_len)
+static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b,
+                 size_t b_len)
 {
     size_t t = strlen(tag);
     struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);

@@ -1,6 +1,7 @@
 /* output.h - what jobs print: whole lines on our own stdout and stderr, written by a thread of its own.
  *
- * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal or pipe that does not
+ * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal or pipe that
+ * does not
  * read holds back the jobs (back-pressure), never the loop.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -17,15 +18,16 @@ struct fbr_output;
 
 /* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is full. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user), void *user);
-void fbr_output_close(struct fbr_output *o); /* writes what is queued, unless nobody reads it for a second. NULL is fine */
+/* Writes what is queued, unless nobody reads it for a second. NULL is fine. */
+void fbr_output_close(struct fbr_output *o);
 
 #define FBR_TAIL_MAX 2048
 
 /* One stream of one job. Loop thread. */
 struct fbr_lines {
     struct fbr_output *output;
-    int fd;             /* 1 or 2 */
-    char tag[80];       /* in front of each line; "" for none */
+    int fd;              /* 1 or 2 */
+    char tag[80];        /* in front of each line; "" for none */
     struct fbr_buf part; /* an unfinished line */
     struct fbr_buf tail; /* the last lines, for reports */
 };

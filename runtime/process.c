@@ -73,7 +73,8 @@ static int put_start(struct fiber_process *p, const struct fbr_process_spec *spe
     fbr_put(&p->start, spec->arg, spec->len);
     if (p->start.failed || p->start.len > FBR_FRAME_MAX - 1024)
         return fbr_fail(err, p->start.failed ? -ENOMEM : -EMSGSIZE,
-                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe", p->name, spec->len);
+                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe", p->name,
+                        spec->len);
     return 0;
 }
 
@@ -81,7 +82,8 @@ static bool name_is_good(const char *name)
 {
     size_t n = strlen(name);
 
-    return n > 0 && n < FBR_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+    return n > 0 && n < FBR_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
 /* In the caller's thread: it may change its environment as soon as its call has returned. */
@@ -103,19 +105,22 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
     int rc;
 
     if (o->size != sizeof(*o))
-        return fbr_fail(err, -EINVAL, "process options: size is %zu, not sizeof(struct fiber_process_options)", o->size);
+        return fbr_fail(err, -EINVAL,
+                        "process options: size is %zu, not sizeof(struct fiber_process_options)", o->size);
     if (o->job.name && !name_is_good(o->job.name))
-        return fbr_fail(err, -EINVAL, "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .", o->job.name,
-                        FBR_NAME_MAX - 1);
+        return fbr_fail(err, -EINVAL, "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
+                        o->job.name, FBR_NAME_MAX - 1);
     if (o->job.cpus < 0 || o->job.gpus < 0)
         return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
     if (o->job.name)
         snprintf(p->name, sizeof(p->name), "%s", o->job.name);
     else
-        snprintf(p->name, sizeof(p->name), "%.40s-%llu", spec->prefix ? spec->prefix : "process", (unsigned long long)p->id);
+        snprintf(p->name, sizeof(p->name), "%.40s-%llu", spec->prefix ? spec->prefix : "process",
+                 (unsigned long long)p->id);
     if (o->backend)
         snprintf(p->backend_name, sizeof(p->backend_name), "%s", o->backend);
-    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms : fbr_config_ms(p->rt->config, "start_timeout");
+    p->start_timeout_ms =
+        o->start_timeout_ms > 0 ? o->start_timeout_ms : fbr_config_ms(p->rt->config, "start_timeout");
     p->keep_stdin = o->keep_stdin;
     p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->sentinel < 0)
@@ -190,16 +195,20 @@ int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const voi
     struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .options = opts};
 
     if (!p || !fn || (!arg && len))
-        return fbr_keep(-EINVAL, "fiber_process_start: needs a place for the handle, a function, and bytes for its length");
+        return fbr_keep(
+            -EINVAL,
+            "fiber_process_start: needs a place for the handle, a function, and bytes for its length");
     return fbr_process_start(p, &spec);
 }
 
-int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len, const struct fiber_process_options *opts)
+int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
+                             const struct fiber_process_options *opts)
 {
     struct fbr_process_spec spec = {.arg = work, .len = len, .options = opts};
 
     if (!p || (!work && len) || !opts || !opts->job.command)
-        return fbr_keep(-EINVAL, "fiber_process_start_work: needs a place for the handle, the work, and job.command");
+        return fbr_keep(-EINVAL,
+                        "fiber_process_start_work: needs a place for the handle, the work, and job.command");
     return fbr_process_start(p, &spec);
 }
 

@@ -21,11 +21,11 @@ struct fbr_process_spec {
     fiber_process_fn fn; /* NULL: `arg` is work for a program of its own */
     const void *arg;
     size_t len;
-    const char *prefix;  /* names without a name of their own: "worker" gives worker-7 */
+    const char *prefix; /* names without a name of their own: "worker" gives worker-7 */
     const struct fiber_process_options *options;
     const struct fbr_process_ops *ops;
     void *user;
-    struct fiber_process *host; /* not NULL: started by this process of ours, in its job (nested.h); may not have joined yet */
+    struct fiber_process *host; /* not NULL: started by this process of ours, which may not have joined yet (nested.h) */
     const struct fbr_link_ops *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
 };
 
@@ -33,9 +33,8 @@ int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *s
 uint64_t fbr_process_id(const struct fiber_process *p);
 /* To the child, on the control channel. Any thread; frames of one thread keep their order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
-struct fbr_link *fbr_process_link(struct fiber_process *p); /* NULL before on_joined; the process's own, closed with it */
+struct fbr_link *fbr_process_link(struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
 double fbr_process_rtt(struct fiber_process *p);            /* seconds, of the last heartbeat. Any thread */
-bool fbr_process_killed_by_us(struct fiber_process *p);
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
 /* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. */

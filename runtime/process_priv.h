@@ -1,6 +1,7 @@
 /* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
  *
- * Life of a process. Events come from two witnesses, the control connection and the backend; death needs both, or one and
+ * Life of a process. Events come from two witnesses, the control connection and the backend; death needs both, or
+ * one and
  * a time in which the other should have spoken:
  *
  *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
@@ -33,7 +34,7 @@ struct fiber_process {
     char name[FBR_NAME_MAX];
     struct fbr_process_spec spec; /* only ops, user, link are used after the start */
     uint8_t secret[FBR_KEY_SIZE];
-    struct fbr_buf start; /* the START frame, until it is sent */
+    struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
     struct fbr_buf strings;   /* what they point into */
     const char *const *env;   /* all of its environment, as ours was when it was asked for */
@@ -48,7 +49,7 @@ struct fiber_process {
     struct fbr_link *link;
     struct fbr_timer timer;
     struct fbr_lines out[2];
-    struct fiber_process *host;  /* it is nested in this one's job; referenced */
+    struct fiber_process *host;      /* it is nested in this one's job; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
     bool exited, killed, paused, leaving;
@@ -58,7 +59,7 @@ struct fiber_process {
     enum process_state state;
     pthread_cond_t changed;
     int sentinel;
-    int32_t code; /* exit code, -signal, FBR_EXIT_UNKNOWN */
+    int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */
     int32_t told_code; /* what it said itself in its EXIT frame */
     char job_id[80];
     int64_t pid;

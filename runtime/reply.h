@@ -10,15 +10,16 @@
 #include "runtime/buf.h"
 
 struct fiber_reply {
-    struct fbr_buf *buf; /* the message */
-    size_t start;        /* where this answer begins in it */
-    int code;            /* of fiber_reply_fail */
-    bool failed;         /* what follows `start` is an error's text */
+    struct fbr_buf *buf;          /* the message */
+    size_t start;                 /* where this answer begins in it */
+    int code;                     /* of fiber_reply_fail */
+    bool failed;                  /* what follows `start` is an error's text */
     const atomic_bool *cancelled; /* may be NULL */
 };
 
 void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_bool *cancelled);
-/* Ends the answer after the function returned `rc`: the code that it has. The text of an error is what follows start. */
+/* Ends the answer after the function returned `rc`: the code that it has. The text of an error is what follows
+ * start. */
 int fbr_reply_end(struct fiber_reply *r, int rc);
 
 #endif

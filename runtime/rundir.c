@@ -64,7 +64,8 @@ static bool is_ours(const char *name)
     return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
 }
 
-/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks do not share it, and to
+/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks do not share it,
+ * and to
  * look does not take it. A directory without a lock is just being made, unless it is old. */
 static bool is_dead(const char *dir)
 {
@@ -118,8 +119,8 @@ static const char *base_dir(const char *base)
 
     if (base && base[0])
         return base;
-    if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_DIR_MAX - 32 && stat(xdg, &st) == 0 && st.st_uid == geteuid() &&
-        access(xdg, W_OK) == 0)
+    if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_DIR_MAX - 32 && stat(xdg, &st) == 0 &&
+        st.st_uid == geteuid() && access(xdg, W_OK) == 0)
         return xdg;
     return "/tmp";
 }
@@ -148,12 +149,15 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
         return fbr_fail(err, -ENAMETOOLONG,
-                        "run directory '%s': must be an absolute path of at most %d bytes, because socket names are short; "
-                        "set run_dir", base, FBR_DIR_MAX - 32);
+                        "run directory '%s': must be an absolute path of at most %d bytes, because socket "
+                        "names are short; "
+                        "set run_dir",
+                        base, FBR_DIR_MAX - 32);
     sweep(base);
     snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_DIR_MAX - 32, base, (int)getpid());
     if (!mkdtemp(d->root)) { /* mode 0700 */
-        rc = fbr_fail(err, -errno, "cannot make a run directory in %s: %s; set run_dir to one that can be written", base,
+        rc = fbr_fail(err, -errno,
+                      "cannot make a run directory in %s: %s; set run_dir to one that can be written", base,
                       fbr_strerror(errno));
         d->root[0] = '\0';
         return rc;
@@ -162,7 +166,8 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     shm_of(d->root, d->shm);
     rc = take_lock(d);
     if (rc < 0) {
-        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root, fbr_strerror(rc));
+        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
+                 fbr_strerror(rc));
         fbr_rundir_remove(d);
     }
     return rc;
@@ -172,7 +177,8 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
 {
     struct stat st;
 
-    if (!root[0] || strlen(root) >= FBR_DIR_MAX || lstat(root, &st) < 0 || st.st_uid != geteuid() || !S_ISDIR(st.st_mode))
+    if (!root[0] || strlen(root) >= FBR_DIR_MAX || lstat(root, &st) < 0 || st.st_uid != geteuid() ||
+        !S_ISDIR(st.st_mode))
         return fbr_rundir_create(d, base, err);
     memset(d, 0, sizeof(*d));
     d->lock_fd = -1;

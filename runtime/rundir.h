@@ -1,6 +1,7 @@
 /* rundir.h - the directories of a run on one host: sockets in a 0700 directory, segments in another.
  *
- * The master makes them; its children put their own sockets below. They end with the master: it removes them, or, when it
+ * The master makes them; its children put their own sockets below. They end with the master: it removes them, or,
+ * when it
  * was killed, its children do as they end; what even so stays behind is swept by the next run of the same user, which
  * can tell by a lock that nobody holds any more.
  *

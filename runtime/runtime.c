@@ -114,7 +114,8 @@ static int free_port(const char *address)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port;
 
     inet_pton(AF_INET, address, &a.sin_addr);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && getsockname(fd, (struct sockaddr *)&a, &len) == 0)
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 &&
+        getsockname(fd, (struct sockaddr *)&a, &len) == 0)
         port = ntohs(a.sin_port);
     else
         port = -errno;
@@ -145,7 +146,8 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
     return rc;
 }
 
-int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url, struct fbr_error *err)
+int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
+               struct fbr_error *err)
 {
     int rc = rt->hub[reach] ? 0 : open_hub(rt, reach, err);
 
@@ -203,7 +205,8 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
 
 /* ---- Birth ---- */
 
-/* Many children are many descriptors: uses what the hard limit allows. Children get ours, as theirs may have children. */
+/* Many children are many descriptors: uses what the hard limit allows. Children get ours, as theirs may have
+ * children. */
 static void raise_fd_limit(void)
 {
     struct rlimit r;
@@ -214,7 +217,8 @@ static void raise_fd_limit(void)
     }
 }
 
-/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to the kernel each time, and
+/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to the kernel each
+ * time, and
  * faults it in again: that halves the rate of large tasks (docs/performance.md). Who has set it otherwise keeps it. */
 static void tune_malloc(void)
 {
@@ -343,7 +347,9 @@ int fbr_rt_check(const struct fbr_runtime *rt)
         rt = the_runtime;
     if (!rt || rt->pid == getpid())
         return 0;
-    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+    return fbr_keep(
+        -EPERM,
+        "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
 }
 
 struct fbr_runtime *fbr_rt_peek(void)

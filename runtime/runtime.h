@@ -33,15 +33,15 @@ struct fbr_output;
 struct fiber_process;
 
 struct fbr_runtime {
-    pthread_mutex_t lock;   /* processes, started */
+    pthread_mutex_t lock; /* processes, started */
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
-    char run_uid[33];       /* of the whole run: the master's, in hex */
+    char run_uid[33];               /* of the whole run: the master's, in hex */
     uint8_t key[FBR_KEY_SIZE];      /* tickets of our children derive from it */
     uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
-    uint64_t self;          /* random: tells processes of a run apart */
-    pid_t pid;              /* a forked child is not us */
+    uint64_t self;                  /* random: tells processes of a run apart */
+    pid_t pid;                      /* a forked child is not us */
     bool started, finished;
     struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
     struct fbr_hub *hub[2];
@@ -51,7 +51,7 @@ struct fbr_runtime {
         const struct fbr_backend_ops *ops;
         struct fbr_backend *backend;
         struct fbr_backend_slot *next;
-    } *backends;            /* loop thread */
+    } * backends;                    /* loop thread */
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
     struct fbr_child *child; /* how we reach our parent; NULL in a master */
@@ -62,18 +62,22 @@ struct fbr_runtime {
     void *share;
 };
 
-/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised, ended, after fork). */
+/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised, ended, after
+ * fork). */
 struct fbr_runtime *fbr_rt(void);
-/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its threads are not here. */
+/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its threads are not
+ * here. */
 int fbr_rt_check(const struct fbr_runtime *rt);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 
 /* How processes of this reach call us and our data channel; opened when first asked for. Loop thread. */
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err);
-int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url, struct fbr_error *err);
+int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
+               struct fbr_error *err);
 /* A running backend by name (NULL: as configured). Loop thread. */
-int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot, struct fbr_error *err);
+int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
+                   struct fbr_error *err);
 /* The reach that children of this backend have, with the configuration's transport applied. */
 enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
 

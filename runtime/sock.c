@@ -172,7 +172,8 @@ int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_
     } control;
     void *body = NULL;
     struct nn_iovec iov = {&body, NN_MSG};
-    struct nn_msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    struct nn_msghdr h = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
     int n;
 
     do

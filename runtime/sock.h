@@ -17,7 +17,8 @@
 
 #include "runtime/error.h"
 
-/* Longest message that is taken from a peer; a longer one ends its connection (nanomsg's default would lose messages above
+/* Longest message that is taken from a peer; a longer one ends its connection (nanomsg's default would lose messages
+ * above
  * 1 MiB in silence, and none at all lets a hostile length end the process). */
 #define FBR_SOCK_MAX (512 * 1024)
 
@@ -40,7 +41,8 @@ void fbr_sock_free(void *msg);    /* NULL is fine */
 int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms);
 /* -EAGAIN: nothing there. The caller frees *msg. */
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len);
-/* Calling side: the connection was lost once since it was made. nanomsg makes a new one by itself and says nothing of what
+/* Calling side: the connection was lost once since it was made. nanomsg makes a new one by itself and says nothing
+ * of what
  * was lost with the old one. */
 int fbr_sock_lost(const struct fbr_sock *s);
 /* Polls readable when there is something to receive. */

@@ -1,9 +1,12 @@
 /* spawn.c - clone + exec; see spawn.h.
  *
- * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only make system calls, and
- * tells of a failure by a variable of ours. posix_spawn cannot ask for the death signal, which must be set in the child.
+ * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only make system calls,
+ * and
+ * tells of a failure by a variable of ours. posix_spawn cannot ask for the death signal, which must be set in the
+ * child.
  *
- * A master of a thousand children has thousands of descriptors, and copying their table for each child would cost more than
+ * A master of a thousand children has thousands of descriptors, and copying their table for each child would cost
+ * more than
  * the exec. So the child shares the table at first, and copies of it only the first few entries, among which the
  * descriptors that it shall have were put before: in slots that are taken early, while low numbers are free.
  *
@@ -93,7 +96,8 @@ IN_CHILD static int place_fds(const struct fbr_spawn *s)
 
     for (int i = 0; i < FBR_SPAWN_FDS; i++)
         highest = slots[i] > highest ? slots[i] : highest;
-    if (syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0 && syscall(SYS_unshare, CLONE_FILES) < 0)
+    if (syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0 &&
+        syscall(SYS_unshare, CLONE_FILES) < 0)
         return -errno; /* kernels before 5.9 copy the table; the rest is close-on-exec */
     for (int i = 0; i < s->nfds; i++) {
         parked[i] = (int)syscall(SYS_fcntl, slots[i], F_DUPFD_CLOEXEC, highest + 1);
@@ -143,7 +147,8 @@ static pid_t run_child(struct launch *l, int *pidfd)
         return -errno;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = __clone(child_main, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l, pidfd);
+    pid = __clone(child_main, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l,
+                  pidfd);
     if (pid < 0)
         pid = -errno;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

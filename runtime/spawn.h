@@ -11,12 +11,12 @@
 #define FBR_SPAWN_FDS 4
 
 struct fbr_spawn {
-    const char *file;        /* path; no search */
-    char *const *argv;       /* NULL-terminated */
-    char *const *env;        /* NULL-terminated, all of it */
-    const char *workdir;     /* NULL: ours */
-    int fds[FBR_SPAWN_FDS];  /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
-    int nfds;                /* at least 3 */
+    const char *file;       /* path; no search */
+    char *const *argv;      /* NULL-terminated */
+    char *const *env;       /* NULL-terminated, all of it */
+    const char *workdir;    /* NULL: ours */
+    int fds[FBR_SPAWN_FDS]; /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
+    int nfds;               /* at least 3 */
 };
 
 /* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It is killed when the

@@ -26,7 +26,8 @@ void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, str
     fbr_config_put(config, b);
 }
 
-int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len, struct fbr_error *err)
+int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len,
+                 struct fbr_error *err)
 {
     struct fbr_cur c = fbr_cur(data, len);
     uint32_t magic = fbr_get_u32(&c);
@@ -96,7 +97,8 @@ int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_err
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = read_and_wipe(where, data, &len);
     if (rc < 0)
-        fbr_fail(err, rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program that this job started?",
+        fbr_fail(err,
+                 rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program that the job started?",
                  FBR_TICKET_ENV, where, fbr_strerror(rc));
     else
         rc = fbr_join_get(j, config, data, len, err);

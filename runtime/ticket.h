@@ -1,6 +1,7 @@
 /* ticket.h - what a job is given to find and convince its parent: an address and a secret.
  *
- * The backend puts it where only the job can read it (an inherited memfd, a 0400 file); the environment only says where:
+ * The backend puts it where only the job can read it (an inherited memfd, a 0400 file); the environment only says
+ * where:
  * FIBER_TICKET=fd:3 or FIBER_TICKET=file:/path. It is wiped as it is read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -17,7 +18,7 @@
 #define FBR_NAME_MAX 64
 
 struct fbr_join {
-    char url[FBR_URL_MAX];   /* where the parent listens */
+    char url[FBR_URL_MAX]; /* where the parent listens */
     char run_uid[33];
     char name[FBR_NAME_MAX]; /* the job's */
     char root[FBR_DIR_MAX];  /* the run's directory, when on the same host; else "" */
@@ -27,9 +28,11 @@ struct fbr_join {
 
 void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b);
 /* Fills *j and a new *config from bytes. -EBADMSG. */
-int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len, struct fbr_error *err);
+int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len,
+                 struct fbr_error *err);
 
-/* Reads and wipes the ticket that the environment names, and removes the variable. 1: there is none, this is a master. */
+/* Reads and wipes the ticket that the environment names, and removes the variable. 1: there is none, this is a
+ * master. */
 int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err);
 
 #endif

@@ -22,7 +22,7 @@
 #define FEED_SLICE 1024 /* a handshake takes what follows it in the same bytes along by at most this much */
 #define READ_CHUNK (16 * 1024)
 #define KEPT_MAX (64 * 1024) /* bytes of memory that an idle connection may keep */
-#define MAX_LOOKUPS 2 /* a second ClientHello, after a HelloRetryRequest, asks again */
+#define MAX_LOOKUPS 2        /* a second ClientHello, after a HelloRetryRequest, asks again */
 
 static const unsigned char suite[2] = {0x13, 0x02}; /* TLS_AES_256_GCM_SHA384 */
 

@@ -16,7 +16,7 @@ struct fbr_uplink {
     void *unsent;  /* a numbered message for which there was no room */
     uint32_t held; /* messages down that we hold */
     bool broken, never_wait;
-    bool owes; /* the server does not know yet that we hold the last one */
+    bool owes;             /* the server does not know yet that we hold the last one */
     struct fbr_lane_in in; /* receiving thread only */
     struct fbr_spare spare;
 };
@@ -48,8 +48,8 @@ static int push(struct fbr_uplink *u, int timeout_ms)
     return rc;
 }
 
-int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link, const struct fbr_keys *keys, size_t limit,
-                    struct fbr_error *err)
+int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link, const struct fbr_keys *keys,
+                    size_t limit, struct fbr_error *err)
 {
     struct fbr_uplink *u = calloc(1, sizeof(*u));
     int rc;

@@ -19,14 +19,16 @@
 struct fbr_uplink;
 
 /* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here. */
-int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link, const struct fbr_keys *keys, size_t limit,
-                    struct fbr_error *err);
+int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link, const struct fbr_keys *keys,
+                    size_t limit, struct fbr_error *err);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
-/* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and the link is broken then
+/* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and the link is broken
+ * then
  * if a part of the record was sent. -EPIPE: broken. */
 int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int timeout_ms);
-/* Takes one message if there is one: 1 and its records were handed out, 0 nothing there, negative: the link is broken. */
+/* Takes one message if there is one: 1 and its records were handed out, 0 nothing there, negative: the link is
+ * broken. */
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn on_record, void *user);
 /* Says now that the last message is held: the next one may come. Any thread. */
 int fbr_uplink_ack(struct fbr_uplink *u);
@@ -37,13 +39,15 @@ int fbr_uplink_fd(const struct fbr_uplink *u);
 
 /* From now on nothing is sent by fbr_uplink_send(), and nothing waits. Before the first message is received. */
 void fbr_uplink_never_wait(struct fbr_uplink *u);
-/* Sends a record (copied), or queues it while the server does not read; `more`: another one follows at once, with which it
+/* Sends a record (copied), or queues it while the server does not read; `more`: another one follows at once, with
+ * which it
  * shall travel. 0; 1: something is queued, to be sent by fbr_uplink_tend() when there is room; -EPIPE: broken. */
 int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more);
-/* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is left; negative: broken. */
+/* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is left; negative:
+ * broken. */
 int fbr_uplink_tend(struct fbr_uplink *u);
-bool fbr_uplink_owes(struct fbr_uplink *u);     /* a message down is not answered yet */
-size_t fbr_uplink_queued(struct fbr_uplink *u); /* bytes */
+bool fbr_uplink_owes(struct fbr_uplink *u);         /* a message down is not answered yet */
+size_t fbr_uplink_queued(struct fbr_uplink *u);     /* bytes */
 int fbr_uplink_room_fd(const struct fbr_uplink *u); /* polls readable when there is room */
 
 #endif

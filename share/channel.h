@@ -1,7 +1,9 @@
 /* channel.h - queues of messages between processes, from which queue.c and pipe.c are made.
  *
- * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host (host.c), and is used there
- * and from other processes, its guests (guest.c), through the same calls. queue_engine.h decides who gets which message.
+ * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host (host.c), and is used
+ * there
+ * and from other processes, its guests (guest.c), through the same calls. queue_engine.h decides who gets which
+ * message.
  * A process has one guest for all its handles on a channel.
  *
  * Records, after the object's id; all begin u32 op, u32 lane:
@@ -9,8 +11,8 @@
  *     guest to host                                             host to guest
  *     PUTS      u64 batch, u32 count, u32 flags,                ACK      u64 batch, i32 code, u32 0
  *               count x (u64 length, bytes, zeros to 8)         DELIVER  u64 seq, bytes
- *     CANCEL    u64 batch: withdraw it (of one message)         AHEAD    the same; and the next ones need not be asked for,
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe               up to `want`
+ *     CANCEL    u64 batch: withdraw it (of one message)         AHEAD    the same; and the next ones need not be asked
+ *     ASK       u64 taken, u32 hungry, u32 want, u64 probe               for, up to `want`
  *     RETURNED  u64 from                                        RECALL
  *     SHUT                                                      EMPTY    u64 probe: there was nothing to deliver
  *     LEAVE     lane: of a pipe, the end                        EOF
@@ -76,8 +78,10 @@ int fbr_host_size(struct fbr_host *h, int lane, size_t *n);
 void fbr_host_shut(struct fbr_host *h, int lane);
 /* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
 void fbr_host_close(struct fbr_host *h);
-/* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is theirs, and ends with
- * them. leave: a handle goes, `attached` or the first one; an end whose address was given away lives on until somebody has
+/* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is theirs, and ends
+ * with
+ * them. leave: a handle goes, `attached` or the first one; an end whose address was given away lives on until
+ * somebody has
  * attached to it and gone. With both ends the channel ends. */
 void fbr_host_export_end(struct fbr_host *h, int end);
 void fbr_host_attach(struct fbr_host *h, int end);

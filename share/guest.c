@@ -1,11 +1,13 @@
 /* guest.c - a channel as it is used from another process than its own; see channel.h.
  *
- * Putting: a lone message is sent at once. When another one follows quickly the host is asked for an answer, and what is
+ * Putting: a lone message is sent at once. When another one follows quickly the host is asked for an answer, and
+ * what is
  * put until the answer comes is collected and sent together; so a stream is fast, and a conversation has no answers in
  * it. What the host has not answered is bounded (WINDOW).
  *
  * Getting: some messages come ahead of their gets, as many as are used up in about a millisecond. What the program took
- * and how many of its threads wait is told to the host with the next record to it, or a little later by a tick: with one
+ * and how many of its threads wait is told to the host with the next record to it, or a little later by a tick: with
+ * one
  * consumer and one message at a time a get costs no record of its own.
  *
  * The handles of a process on a channel share one guest, because for the host a process is one peer. A guest that goes
@@ -23,13 +25,13 @@
 #include "share/share_priv.h"
 
 #define FLUSH_BYTES (64 * 1024)
-#define WINDOW (4u << 20)       /* bytes that are not acknowledged */
-#define UNDER_WAY_MAX 64        /* batches */
-#define UNASKED_MAX 16          /* batches in a row for which no answer is asked */
-#define QUICK_NS 20000          /* a put sooner than that after the last one is part of a stream */
+#define WINDOW (4u << 20) /* bytes that are not acknowledged */
+#define UNDER_WAY_MAX 64  /* batches */
+#define UNASKED_MAX 16    /* batches in a row for which no answer is asked */
+#define QUICK_NS 20000    /* a put sooner than that after the last one is part of a stream */
 #define WANT_MAX 4096
 #define WANT_BYTES (4u << 20)
-#define FAST_NS 1000000         /* an ask sooner than that after the last one: prefetch more */
+#define FAST_NS 1000000 /* an ask sooner than that after the last one: prefetch more */
 #define CLOSE_MS 1000
 
 struct message {
@@ -50,13 +52,13 @@ struct put_wait {
 struct guest_lane {
     struct fbr_guest *guest;
     uint32_t number;
-    int putters; /* handles that put here; for a pipe, that are this end */
+    int putters;        /* handles that put here; for a pipe, that are this end */
     bool leaving, left; /* the last of them goes; the host has let go of it */
     /* Putting. */
     struct fbr_buf out; /* messages that are not sent */
     uint32_t out_count;
     uint64_t sent, asked, acked; /* batches; the last one that will be answered */
-    size_t unacked, unasked;     /* bytes that are not acknowledged; those behind the last answer that was asked for */
+    size_t unacked, unasked; /* bytes that are not acknowledged; those behind the last answer that was asked for */
     size_t sizes[UNDER_WAY_MAX]; /* of batches under way, by number */
     uint64_t sent_ns;
     struct put_wait *waits;
@@ -64,18 +66,20 @@ struct guest_lane {
     pthread_cond_t room;
     /* Getting. */
     struct message *first, **last;
-    size_t n_in;               /* messages that are here */
-    uint64_t last_seq, taken;  /* delivered; taken by the program */
-    uint32_t hungry, want;
+    size_t n_in;              /* messages that are here */
+    uint64_t last_seq, taken; /* delivered; taken by the program, or handed */
+    uint32_t hungry, looking; /* threads that wait; those of them that will take nothing */
+    uint32_t handed; /* the first of the messages here: they count as taken, as somebody woke up for them */
+    uint32_t want;
     struct {
         uint64_t taken;
         uint32_t hungry, want;
-    } told;                    /* what the host knows */
+    } told; /* what the host knows */
     uint64_t asked_ns, mean_len;
-    bool ahead;                /* it gives us messages before we say that we are hungry */
+    bool ahead; /* it gives us messages before we say that we are hungry */
     uint64_t probe, answered;
     bool eof;
-    int get_code;              /* why no more can be had */
+    int get_code; /* why no more can be had */
     pthread_cond_t arrived;
     /* Asking. */
     bool have_size;
@@ -98,7 +102,7 @@ struct fbr_guest {
     struct fbr_proxy *proxy;
     int n_lanes;
     bool pipe, bounded;
-    size_t longest; /* message */
+    size_t longest;       /* message */
     pthread_mutex_t lock; /* the lanes, and: */
     bool gone;
     bool later; /* a tick will come */
@@ -113,6 +117,12 @@ static int post(struct guest_lane *l, enum fbr_channel_op op, const void *body, 
     const struct iovec iov[2] = {{(void *)(uintptr_t)head, sizeof(head)}, {(void *)(uintptr_t)body, len}};
 
     return fbr_proxy_post(l->guest->proxy, iov, len ? 2 : 1, more);
+}
+
+/* Threads that wait and for which nothing is here. */
+static uint32_t still_hungry(const struct guest_lane *l)
+{
+    return l->hungry - l->handed;
 }
 
 /* Says where we are. probe: the host answers when it has given us what it can. */
@@ -134,16 +144,15 @@ static int ask(struct guest_lane *l, uint64_t probe, bool more)
         l->want = room ? room : 1;
     l->asked_ns = now;
     a.taken = l->told.taken = l->taken;
-    a.hungry = l->hungry;
-    a.want = l->told.want = l->want > l->hungry ? l->want : l->hungry;
+    a.hungry = l->told.hungry = still_hungry(l);
+    a.want = l->told.want = l->want > a.hungry ? l->want : a.hungry;
     a.probe = probe;
-    l->told.hungry = l->hungry;
     return post(l, FBR_CH_ASK, &a, sizeof(a), more);
 }
 
 static bool is_news(const struct guest_lane *l)
 {
-    return l->taken != l->told.taken || l->hungry != l->told.hungry;
+    return l->taken != l->told.taken || still_hungry(l) != l->told.hungry;
 }
 
 static void tell_news(struct fbr_guest *g, bool more)
@@ -262,24 +271,39 @@ static void on_deliver(struct guest_lane *l, struct fbr_cur *c)
     pthread_cond_signal(&l->arrived);
 }
 
-static void drop_in(struct guest_lane *l)
+/* Drops what is here but the first n. */
+static void drop_in(struct guest_lane *l, size_t n)
 {
-    while (l->first) {
-        struct message *m = l->first;
+    struct message **at = &l->first, *m;
 
-        l->first = m->next;
+    l->n_in = n < l->n_in ? n : l->n_in;
+    for (; n && *at; n--)
+        at = &(*at)->next;
+    while ((m = *at)) {
+        *at = m->next;
         free(m->data);
         free(m);
     }
-    l->last = &l->first;
-    l->n_in = 0;
+    l->last = at;
 }
 
+/* Somebody else waits. What is here for our own threads that wait is theirs: it was given to them before, and
+ * another one
+ * may have got something newer meanwhile. */
 static void on_recall(struct guest_lane *l)
 {
-    uint64_t from = l->first ? l->first->seq : l->last_seq + 1;
+    size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;
+    uint64_t from = l->last_seq + 1;
+    struct message *m = l->first;
 
-    drop_in(l); /* their numbers are not used again */
+    for (size_t i = 0; i < ours; i++)
+        m = m->next;
+    if (m)
+        from = m->seq;
+    if (l->taken < from - 1)
+        l->taken = from - 1;
+    l->handed = (uint32_t)ours;
+    drop_in(l, ours); /* the numbers of the others are not used again */
     l->want = 1;
     l->ahead = false;
     post(l, FBR_CH_RETURNED, &from, sizeof(from), true);
@@ -570,7 +594,10 @@ static void take(struct guest_lane *l, struct fiber_bytes *out)
     if (!l->first)
         l->last = &l->first;
     l->n_in--;
-    l->taken = m->seq;
+    if (l->handed)
+        l->handed--;
+    else
+        l->taken = m->seq;
     *out = (struct fiber_bytes){m->data, m->len};
     free(m);
     if (l->n_in && l->n_in <= l->want / 2 && l->taken - l->told.taken >= (l->want + 1) / 2)
@@ -591,7 +618,7 @@ static int tell_hungry(struct guest_lane *l, uint64_t probe)
 }
 
 /* Waits for a message, the end, or the time. Under the lock. */
-static int wait_in(struct guest_lane *l, int timeout_ms)
+static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
 {
     struct fbr_guest *g = l->guest;
     uint64_t deadline = timeout_ms == 0 ? UINT64_MAX : fbr_deadline(timeout_ms);
@@ -603,10 +630,12 @@ static int wait_in(struct guest_lane *l, int timeout_ms)
     if (l->eof || g->gone || l->get_code)
         return l->get_code ? l->get_code : -EPIPE;
     l->hungry++;
+    l->looking += looks;
     rc = tell_hungry(l, probe);
     while (rc == 0 && !l->first && !l->eof && !g->gone && !l->get_code && !(probe && l->answered >= probe))
         rc = fbr_cond_wait(&l->arrived, &g->lock, deadline);
     l->hungry--;
+    l->looking -= looks;
     if (l->first)
         return 0;
     if (l->get_code)
@@ -623,7 +652,7 @@ int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int ti
     int rc;
 
     pthread_mutex_lock(&g->lock);
-    rc = wait_in(l, timeout_ms);
+    rc = wait_in(l, timeout_ms, false);
     if (rc == 0)
         take(l, out);
     pthread_mutex_unlock(&g->lock);
@@ -636,7 +665,7 @@ int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms)
     int rc;
 
     pthread_mutex_lock(&g->lock);
-    rc = wait_in(l, timeout_ms);
+    rc = wait_in(l, timeout_ms, true);
     if (rc == 0) {
         tell_soon(l);
         pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
@@ -733,7 +762,7 @@ static void free_guest(struct fbr_guest *g)
     for (int i = 0; i < g->n_lanes; i++) {
         struct guest_lane *l = &g->lanes[i];
 
-        drop_in(l);
+        drop_in(l, 0);
         fbr_buf_fini(&l->out);
         pthread_cond_destroy(&l->arrived);
         pthread_cond_destroy(&l->room);
@@ -850,8 +879,8 @@ static void leave(struct guest_lane *l, struct guest_lane *in)
     rc = g->gone ? -EPIPE : tell_host(l, FBR_CH_LEAVE, NULL, 0);
     while (rc == 0 && !l->left && !g->gone)
         rc = fbr_cond_wait(&l->room, &g->lock, deadline);
-    drop_in(in); /* and begin again, should somebody come back */
-    in->last_seq = in->taken = 0;
+    drop_in(in, 0); /* and begin again, should somebody come back */
+    in->last_seq = in->taken = in->handed = 0;
     memset(&in->told, 0, sizeof(in->told));
     in->want = 1;
     in->ahead = in->eof = l->leaving = false;

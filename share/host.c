@@ -71,8 +71,8 @@ struct fbr_host {
 
 /* ---- Decisions of the engine, under the lock ---- */
 
-static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more, size_t more_len,
-                      const void *data, size_t len)
+static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more,
+                      size_t more_len, const void *data, size_t len)
 {
     const uint32_t head[2] = {op, l->number};
     const struct iovec iov[3] = {{(void *)(uintptr_t)head, sizeof(head)},
@@ -318,7 +318,8 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded queue had no room for
+/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded queue had no room
+ * for
  * was not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {

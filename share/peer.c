@@ -19,8 +19,8 @@ struct fbr_object {
     struct fbr_share *share;
     const struct fbr_object_ops *ops;
     void *user;
-    int busy; /* callbacks that run, and who looks at it */
-    bool closed; /* no new ones */
+    int busy;                 /* callbacks that run, and who looks at it */
+    bool closed;              /* no new ones */
     void (*done)(void *user); /* retired: told when none runs */
     UT_hash_handle hh;
 };
@@ -375,7 +375,9 @@ const volatile bool *fbr_share_ours(void)
 
 int fbr_share_forked(void)
 {
-    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+    return fbr_keep(
+        -EPERM,
+        "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
 }
 
 /* ---- Objects ---- */

@@ -79,7 +79,9 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     if (!*p->ours)
         return fbr_share_forked();
     if (!p->host)
-        return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass on the one that you were given");
+        return fbr_keep(
+            -EPERM,
+            "pipe: only the process that opened it gives out addresses; pass on the one that you were given");
     rc = fbr_host_address(p->host, flags, address);
     if (rc == 0)
         fbr_host_export_end(p->host, p->end);
@@ -123,7 +125,8 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
         return fbr_keep(-EBADF, "pipe: this end only receives");
     if (!data && len)
         return fbr_keep(-EINVAL, "pipe: a length and no data");
-    rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms) : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
+    rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms)
+                 : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "send");
 }
 
@@ -136,7 +139,8 @@ int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_m
         return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    rc = p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms) : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
+    rc = p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms)
+                 : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "recv");
 }
 

@@ -62,7 +62,8 @@ int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
     if (!*q->ours)
         return fbr_share_forked();
     if (!q->host)
-        return fbr_keep(-EPERM, "queue: only the owner gives out its address; pass on the one that you were given");
+        return fbr_keep(-EPERM,
+                        "queue: only the owner gives out its address; pass on the one that you were given");
     return fbr_host_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
 }
 
@@ -97,7 +98,8 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
         return fbr_share_forked();
     if (!data && len)
         return fbr_keep(-EINVAL, "queue: a length and no data");
-    rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms) : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
+    rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms)
+                 : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "put");
 }
 

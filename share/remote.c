@@ -1,6 +1,7 @@
 /* remote.c - the user's side of shared objects: one connection to each owner, a proxy for each handle; see share.h.
  *
- * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies of its death. Whoever
+ * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies of its death.
+ * Whoever
  * lets go last destroys it, on the loop thread if it is the remote's own thread, which must be joined.
  *
  * Nothing is ever sent while a lock is held that a callback takes, unless by fbr_uplink_post(), which does not wait: a
@@ -41,10 +42,10 @@ struct fbr_proxy {
     pthread_t caller; /* here */
     bool flushing;    /* ops->flush runs */
     bool flushed;
-    bool closed;      /* within its callback, which frees it */
-    bool gone;        /* on_gone runs, or ran */
-    bool later;       /* in the remote's list */
-    uint64_t round;   /* the last record that it was given */
+    bool closed;    /* within its callback, which frees it */
+    bool gone;      /* on_gone runs, or ran */
+    bool later;     /* in the remote's list */
+    uint64_t round; /* the last record that it was given */
 };
 
 struct fbr_remote {
@@ -61,7 +62,7 @@ struct fbr_remote {
     struct fbr_proxy *buckets[BUCKETS];
     struct fbr_proxy *later;
     uint64_t round;
-    bool awake; /* the thread will look at `later` soon */
+    bool awake;  /* the thread will look at `later` soon */
     int waiting; /* for room */
     /* Loop thread, while the state is below R_OPEN. */
     struct fbr_conn *conn;
@@ -76,7 +77,7 @@ struct fbr_remote {
     bool has_thread;
     /* Atomic. */
     bool stop;
-    bool watching; /* the thread waits for room */
+    bool watching;    /* the thread waits for room */
     bool hurry, calm; /* the remote's thread */
 };
 
@@ -245,9 +246,8 @@ static void *receive(void *arg)
     struct fbr_remote *r = arg;
     const int beat = fbr_config_ms(r->share->rt->config, "heartbeat");
     const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
-    struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
-                          {.fd = r->wake, .events = POLLIN},
-                          {.events = POLLIN}};
+    struct pollfd p[3] = {
+        {.fd = fbr_uplink_fd(r->up), .events = POLLIN}, {.fd = r->wake, .events = POLLIN}, {.events = POLLIN}};
     bool awake = false;
     int rc = 0;
 

@@ -1,10 +1,11 @@
 /* share.h - objects that live in one process and are used from others: how both sides meet.
  *
- *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use objects here, come in by the
- *                               control channel with the key of an address, and get a data link each.
+ *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use objects here, come in
+ *                               by the control channel with the key of an address, and get a data link each.
  *     user's side (remote.c)    one connection to each owner, shared by all handles on objects there.
  *
- * A record on such a link is u64 object id, then bytes that only the kind of the object understands. When a process goes,
+ * A record on such a link is u64 object id, then bytes that only the kind of the object understands. When a process
+ * goes,
  * every object that it used (or every handle on objects of its) is told, once.
  *
  * Threads: see each callback. Locks are taken in this order: an object's own, then share's, then the link's.
@@ -54,7 +55,8 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct 
 /* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not read yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer); /* bytes on their way to that peer, of all objects */
-/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a callback. NULL is fine. */
+/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a callback. NULL is
+ * fine. */
 void fbr_object_close(struct fbr_object *o);
 /* The same from anywhere, also from a callback: `done` is called once no callback runs, by this call or by the one that
  * ends last. */
@@ -65,7 +67,8 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *user));
 
-/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL: share cannot be opened
+/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL: share cannot be
+ * opened
  * (kept). */
 const volatile bool *fbr_share_ours(void);
 int fbr_share_forked(void); /* keeps and returns -EPERM */
@@ -96,7 +99,8 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
 /* The user has something to say that can wait for the next thing to say: ops->tick comes within about 0.5 ms. False: it
  * does not, say it now. (Just after something came the remote's thread will be awake; it is not woken for this.) */
 bool fbr_proxy_later(struct fbr_proxy *p);
-/* From on_record: this record wakes somebody who will soon send something to this owner, or wait for it; and nothing else
+/* From on_record: this record wakes somebody who will soon send something to this owner, or wait for it; and nothing
+ * else
  * is expected. The owner may be told a little later, along with that, that it can send its next message. */
 void fbr_proxy_calm(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */

@@ -24,9 +24,9 @@ struct fbr_share {
     struct fbr_remote *remotes;
     struct fbr_guest *guests;
     struct fbr_rpc *rpcs;
-    uint64_t next_call;   /* of an rpc */
-    bool ended;           /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone */
-    uint64_t exit_by_ms;  /* until when what was written may still be sent then */
+    uint64_t next_call; /* of an rpc */
+    bool ended; /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone */
+    uint64_t exit_by_ms; /* until when what was written may still be sent then */
 };
 
 /* The process's, opened when first asked for; NULL: kept. */

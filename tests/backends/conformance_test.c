@@ -81,12 +81,14 @@ static int give_signal(const void *arg, size_t len)
 
 /* ---- Cases ---- */
 
-static struct fiber_process *start_with_fault(const struct backend *b, fiber_process_fn fn, const char *fault, int timeout_ms)
+static struct fiber_process *start_with_fault(const struct backend *b, fiber_process_fn fn, const char *fault,
+                                              int timeout_ms)
 {
     static int code = 7;
     const char *const env[] = {fault, NULL};
 
-    return begin(fn, &code, sizeof(code), OPTIONS(.backend = b->name, .job.env = env, .start_timeout_ms = timeout_ms));
+    return begin(fn, &code, sizeof(code),
+                 OPTIONS(.backend = b->name, .job.env = env, .start_timeout_ms = timeout_ms));
 }
 
 static void exit_codes(void **state)
@@ -95,7 +97,8 @@ static void exit_codes(void **state)
     int codes[] = {0, 1, 255};
 
     for (int i = 0; i < 3; i++)
-        assert_int_equal(finish(begin(child_return, &codes[i], sizeof(int), OPTIONS(.backend = b->name))), codes[i]);
+        assert_int_equal(finish(begin(child_return, &codes[i], sizeof(int), OPTIONS(.backend = b->name))),
+                         codes[i]);
 }
 
 static void argument_environment_directory(void **state)
@@ -106,7 +109,8 @@ static void argument_environment_directory(void **state)
 
     memset(arg, 'b', 1 << 20);
     assert_int_equal(finish(begin(count_bytes, arg, 1 << 20, OPTIONS(.backend = b->name))), 0);
-    assert_int_equal(finish(begin(check_env, NULL, 0, OPTIONS(.backend = b->name, .job = {.env = env, .workdir = "/"}))), 0);
+    assert_int_equal(
+        finish(begin(check_env, NULL, 0, OPTIONS(.backend = b->name, .job = {.env = env, .workdir = "/"}))), 0);
     free(arg);
 }
 
@@ -145,7 +149,8 @@ static void last_lines_in_the_report(void **state)
     struct fiber_process *p = begin(print_and_return, &code, sizeof(code), OPTIONS(.backend = b->name));
 
     assert_int_equal(ended(p), 4);
-    assert_true(has(fiber_process_report(p), "exited with code 4", "a line on stdout", "a line on stderr", "and an end", NULL));
+    assert_true(has(fiber_process_report(p), "exited with code 4", "a line on stdout", "a line on stderr",
+                    "and an end", NULL));
     fiber_process_close(p);
 }
 
@@ -159,7 +164,8 @@ static void a_bad_program(void **state)
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "/no/such/program", "No such file", NULL));
     fiber_process_close(p);
-    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = stranger)), 0);
+    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = stranger)),
+                     0);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "before it joined", NULL));
     fiber_process_close(p);
@@ -171,8 +177,9 @@ static void a_program_that_never_joins(void **state)
     const char *const argv[] = {"/bin/sleep", "1000", NULL};
     struct fiber_process *p;
 
-    assert_int_equal(
-        fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = argv, .start_timeout_ms = 150)), 0);
+    assert_int_equal(fiber_process_start_work(
+                         &p, "", 0, OPTIONS(.backend = b->name, .job.command = argv, .start_timeout_ms = 150)),
+                     0);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "did not join within", NULL));
     fiber_process_close(p);
@@ -191,7 +198,8 @@ static void a_hundred_at_once(void **state)
 
 static void odd_names(void **state)
 {
-    static const char *const names[] = {"-", ".", "..", "-rf", "A.b-C_d", "0123456789012345678901234567890123456789012345678901234567890-z"};
+    static const char *const names[] = {
+        "-", ".", "..", "-rf", "A.b-C_d", "0123456789012345678901234567890123456789012345678901234567890-z"};
     const struct backend *b = *state;
     struct gate told;
 
@@ -201,7 +209,8 @@ static void odd_names(void **state)
             char name[64] = "";
 
             assert_int_equal(finish(begin(tell_name, told.path, strlen(told.path) + 1,
-                                          OPTIONS(.backend = b->name, .job.name = names[i]))), 0);
+                                          OPTIONS(.backend = b->name, .job.name = names[i]))),
+                             0);
             assert_int_equal(gate_wait(&told, name, strlen(names[i])), 0);
             assert_string_equal(name, names[i]);
         }
@@ -387,8 +396,8 @@ int main(int argc, char **argv)
             if (cases[c].needs & ~backends[b].can)
                 continue;
             snprintf(names[n], sizeof(names[n]), "%s: %s", backends[b].name, cases[c].name);
-            tests[n] = (struct CMUnitTest){.name = names[n], .test_func = cases[c].run,
-                                           .initial_state = (void *)(uintptr_t)&backends[b]};
+            tests[n] = (struct CMUnitTest){
+                .name = names[n], .test_func = cases[c].run, .initial_state = (void *)(uintptr_t)&backends[b]};
             n++;
         }
     return _cmocka_run_group_tests("conformance", tests, n, NULL, NULL);

@@ -65,7 +65,8 @@ static void test_a_worker_that_does_not_start_is_tried_again(void **state)
 
 static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .tasks_per_child = 7});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .tasks_per_child = 7});
     int64_t in[70] = {0}, pids[70];
 
     (void)state;
@@ -359,7 +360,8 @@ static void test_another_program_serves(void **state)
 
 static void test_a_program_that_does_not_serve_is_reported(void **state)
 {
-    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", "refuse", NULL}, *const none[] = {"/no/such", NULL};
+    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", "refuse", NULL}, *const none[] = {
+                                                                                        "/no/such", NULL};
     struct fiber_pool *pool =
         open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = command});
 

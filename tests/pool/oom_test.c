@@ -44,26 +44,26 @@ char *__wrap_strdup(const char *s)
 }
 
 /* Runs `call`, an expression of a return code, with request k refused; goes on until there is no request k. */
-#define each_refusal(k, call, ...)                                                                                    \
-    do {                                                                                                              \
-        for (unsigned k = 1;; k++) {                                                                                  \
-            int got_;                                                                                                  \
-            asked = 0;                                                                                                \
-            refuse_at = k;                                                                                            \
-            got_ = (call);                                                                                             \
-            refuse_at = 0;                                                                                            \
-            if (got_ < 0 && got_ != -ENOMEM)                                                                            \
-                fail_msg("%s with request %u refused: %d (%s)", #call, k, got_, fiber_last_error());                   \
-            if (got_ < 0)                                                                                              \
-                assert_true(fiber_last_error()[0] != '\0');                                                           \
-            else {                                                                                                    \
-                __VA_ARGS__;                                                                                          \
-            }                                                                                                         \
-            if (asked < k) {                                                                                          \
-                assert_true(got_ >= 0);                                                                                \
-                break;                                                                                                \
-            }                                                                                                         \
-        }                                                                                                             \
+#define each_refusal(k, call, ...)                                                                   \
+    do {                                                                                             \
+        for (unsigned k = 1;; k++) {                                                                 \
+            int got_;                                                                                \
+            asked = 0;                                                                               \
+            refuse_at = k;                                                                           \
+            got_ = (call);                                                                           \
+            refuse_at = 0;                                                                           \
+            if (got_ < 0 && got_ != -ENOMEM)                                                         \
+                fail_msg("%s with request %u refused: %d (%s)", #call, k, got_, fiber_last_error()); \
+            if (got_ < 0)                                                                            \
+                assert_true(fiber_last_error()[0] != '\0');                                          \
+            else {                                                                                   \
+                __VA_ARGS__;                                                                         \
+            }                                                                                        \
+            if (asked < k) {                                                                         \
+                assert_true(got_ >= 0);                                                              \
+                break;                                                                               \
+            }                                                                                        \
+        }                                                                                            \
     } while (0)
 
 static void check_works(struct fiber_pool *pool)
@@ -81,8 +81,13 @@ static void test_opening(void **state)
 {
     struct fiber_pool *pool = NULL;
     const char *const env[] = {"A=1", "B=2", NULL};
-    struct fiber_pool_options o = {.size = sizeof(o), .min = 1, .max = 1, .init = board_init, .init_arg = board_path,
-                                   .init_len = strlen(board_path) + 1, .job = {.env = env}};
+    struct fiber_pool_options o = {.size = sizeof(o),
+                                   .min = 1,
+                                   .max = 1,
+                                   .init = board_init,
+                                   .init_arg = board_path,
+                                   .init_len = strlen(board_path) + 1,
+                                   .job = {.env = env}};
 
     (void)state;
     each_refusal(k, fiber_pool_open(&pool, &o), {
@@ -141,7 +146,8 @@ static void test_applies(void **state)
         assert_int_equal(out.len, sizeof(large));
         fiber_bytes_free(&out);
     });
-    each_refusal(k, fiber_pool_apply(pool, refuse_odd, &n, 8, &out) == -EDOM ? 0 : -ENOMEM, assert_null(out.data));
+    each_refusal(k, fiber_pool_apply(pool, refuse_odd, &n, 8, &out) == -EDOM ? 0 : -ENOMEM,
+                 assert_null(out.data));
     check_works(pool);
     fiber_pool_close(pool);
 }
@@ -290,8 +296,9 @@ static void test_processes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        pool_test(test_opening), pool_test(test_maps),     pool_test(test_applies), pool_test(test_streams),
-        pool_test(test_cancelling), pool_test(test_resizing), pool_test(test_closing), pool_test(test_processes),
+        pool_test(test_opening), pool_test(test_maps),       pool_test(test_applies),
+        pool_test(test_streams), pool_test(test_cancelling), pool_test(test_resizing),
+        pool_test(test_closing), pool_test(test_processes),
     };
 
     assert_ok(fiber_init(&argc, &argv));

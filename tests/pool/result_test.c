@@ -130,7 +130,8 @@ static void count_cancelled(void *user, size_t index, int code, const void *data
 {
     struct seen *s = user;
 
-    s->wrong += code != -ECANCELED || len != strlen("cancelled") || memcmp(data, "cancelled", len) != 0 || index >= 1000;
+    s->wrong += code != -ECANCELED || len != strlen("cancelled") || memcmp(data, "cancelled", len) != 0;
+    s->wrong += index >= 1000;
     if (index < 1000)
         s->times[index]++;
     add(&s->calls);

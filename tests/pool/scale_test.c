@@ -31,8 +31,8 @@ static void run_workers(int n)
     began = now_s();
     fiber_pool_close(pool);
     closed = now_s() - began;
-    printf("%d workers: all at work after %.2f s, %zu tasks of 1 ms in %.2f s, closed in %.2f s\n", n, started, tasks,
-           mapped, closed);
+    printf("%d workers: all at work after %.2f s, %zu tasks of 1 ms in %.2f s, closed in %.2f s\n", n,
+           started, tasks, mapped, closed);
     assert_true(closed < 20);
     free(in);
     free(out);

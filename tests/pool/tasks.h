@@ -49,7 +49,7 @@ struct board {
     _Atomic uint32_t arrived; /* how many have come there */
     _Atomic uint32_t inits;   /* initializers that ran */
     _Atomic uint32_t steps;
-    _Atomic uint32_t step[1024]; /* a log of who ran, in order */
+    _Atomic uint32_t step[1024];  /* a log of who ran, in order */
     _Atomic uint32_t runs[CELLS]; /* of task i */
 };
 
@@ -75,28 +75,28 @@ static inline void nap_us(int64_t us)
 }
 
 /* For figures that change without an event. */
-#define assert_within(seconds, condition)                                                                             \
-    do {                                                                                                              \
-        double until_ = now_s() + (seconds);                                                                          \
-        while (!(condition)) {                                                                                        \
-            if (now_s() > until_)                                                                                     \
-                fail_msg("after %g s not yet: %s", (double)(seconds), #condition);                                    \
-            nap_us(5000);                                                                                             \
-        }                                                                                                             \
+#define assert_within(seconds, condition)                                          \
+    do {                                                                           \
+        double until_ = now_s() + (seconds);                                       \
+        while (!(condition)) {                                                     \
+            if (now_s() > until_)                                                  \
+                fail_msg("after %g s not yet: %s", (double)(seconds), #condition); \
+            nap_us(5000);                                                          \
+        }                                                                          \
     } while (0)
 
-#define assert_ok(call)                                                                                               \
-    do {                                                                                                              \
-        int rc_ = (call);                                                                                             \
-        if (rc_ != 0)                                                                                                 \
-            fail_msg("%s: %d (%s)", #call, rc_, fiber_last_error());                                                  \
+#define assert_ok(call)                                              \
+    do {                                                             \
+        int rc_ = (call);                                            \
+        if (rc_ != 0)                                                \
+            fail_msg("%s: %d (%s)", #call, rc_, fiber_last_error()); \
     } while (0)
 
-#define assert_contains(text, part)                                                                                   \
-    do {                                                                                                              \
-        const char *text_ = (text);                                                                                   \
-        if (!strstr(text_, part))                                                                                     \
-            fail_msg("\"%s\" does not contain \"%s\"", text_, part);                                                  \
+#define assert_contains(text, part)                                  \
+    do {                                                             \
+        const char *text_ = (text);                                  \
+        if (!strstr(text_, part))                                    \
+            fail_msg("\"%s\" does not contain \"%s\"", text_, part); \
     } while (0)
 
 /* ---- The board ---- */

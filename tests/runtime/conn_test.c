@@ -24,7 +24,7 @@
 #include "runtime/runtime.h"
 #include "tests/support/sync.h"
 
-#define GOOD 7u /* the caller that the door knows */
+#define GOOD 7u    /* the caller that the door knows */
 #define REFUSED 8u /* knows its secret, and is turned away */
 
 static const uint8_t secret_of_good[FBR_KEY_SIZE] = "a secret that both ends know ...";
@@ -582,7 +582,8 @@ static void calls_to_nobody(void **state)
 
 static void addresses_that_are_none(void **state)
 {
-    static const char *const bad[] = {"", "unix:", "unix:relative", "http://x:1", "tcp://", "tcp://host", "tcp://:1", "tcp://h:123456789"};
+    static const char *const bad[] = {"",       "unix:",      "unix:relative", "http://x:1",
+                                      "tcp://", "tcp://host", "tcp://:1",      "tcp://h:123456789"};
     char far[300];
     struct end client;
 
@@ -613,7 +614,10 @@ static void names_are_looked_up(void **state)
     hang_up(&client);
 }
 
-#define ON(transport, fn) {#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t)#transport}
+#define ON(transport, fn)                                                          \
+    {                                                                              \
+#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t) #transport \
+    }
 #define ON_BOTH(fn) ON(unix, fn), ON(tcp, fn)
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))

@@ -147,7 +147,8 @@ static void line_open(struct line *l)
         assert_int_equal(fbr_random(l->keys.down, FBR_KEY_SIZE), 0);
         assert_int_equal(fbr_link_seal(l->link, &l->keys), 0);
     }
-    assert_int_equal(fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL), 0);
+    assert_int_equal(fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL),
+                     0);
 }
 
 static void line_run(struct line *l)
@@ -181,7 +182,8 @@ static int set_up(void **state)
     sealed = strcmp(*state, "tcp") == 0;
     for (int i = 0; i < 50 && rc < 0; i++) {
         if (sealed)
-            snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", 20000 + (int)((unsigned)(getpid() * 7 + i * 131) % 12000));
+            snprintf(url, sizeof(url), "tcp://127.0.0.1:%d",
+                     20000 + (int)((unsigned)(getpid() * 7 + i * 131) % 12000));
         else
             snprintf(url, sizeof(url), "ipc://%s/d", dir);
         rc = fbr_hub_open(&hub, url, LIMIT, NULL);
@@ -392,8 +394,12 @@ static void hostile_bytes_at_the_port(void **state)
 {
     enum { REQ = 0x30, PUB = 0x20 };
     static const uint8_t lengths[][8] = {
-        {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
-        {0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 8, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 3},
+        {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+        {0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+        {0, 0, 0, 1, 0, 0, 0, 0},
+        {0, 0, 0, 0, 0, 8, 0, 1},
+        {0, 0, 0, 0, 0, 0, 0, 0},
+        {0, 0, 0, 0, 0, 0, 0, 3},
         {0, 0, 0, 0, 0, 0, 0, 16},
     };
     int fds[500], n = 0;
@@ -439,7 +445,8 @@ static void hostile_bytes_at_the_port(void **state)
 
 static void addresses_that_cannot_be_served(void **state)
 {
-    static const char *const bad[] = {"", "ipc://", "ipc:///nowhere/at/all/d", "tcp://127.0.0.1:99999", "tcp://1.2.3.4:5", "udp://x"};
+    static const char *const bad[] = {"", "ipc:///nowhere/at/all/d", "tcp://127.0.0.1:99999",
+                                      "tcp://1.2.3.4:5", "udp://x"};
     struct fbr_error err;
     struct fbr_hub *h;
 
@@ -453,7 +460,10 @@ static void addresses_that_cannot_be_served(void **state)
         assert_int_equal(fbr_hub_open(&h, url, LIMIT, &err), -EADDRINUSE);
 }
 
-#define ON(transport, fn) {#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t)#transport}
+#define ON(transport, fn)                                                          \
+    {                                                                              \
+#transport ": " #fn, fn, set_up, tear_down, (void *)(uintptr_t) #transport \
+    }
 #define ON_BOTH(fn) ON(ipc, fn), ON(tcp, fn)
 
 int main(void)

@@ -1,4 +1,5 @@
-/* lane_test.c - records through a lane: packing, pieces, seals, and messages that are lost, repeated, swapped or damaged.
+/* lane_test.c - records through a lane: packing, pieces, seals, and messages that are lost, repeated, swapped or
+ * damaged.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -84,7 +85,8 @@ static int give(struct pair *p, void *msg, size_t len)
     return fbr_lane_open(&p->in, msg, len, on_ack, on_record, p);
 }
 
-/* All messages that wait, to the other end; how many there were. nanomsg takes 4 bytes of its own off the front of what it
+/* All messages that wait, to the other end; how many there were. nanomsg takes 4 bytes of its own off the front of
+ * what it
  * received, so a message begins 4 bytes behind an aligned address. */
 static int carry(struct pair *p)
 {
@@ -124,7 +126,8 @@ static void add(struct pair *p, const void *bytes, size_t len)
 
 static void records_of_all_sizes(bool sealed)
 {
-    const size_t sizes[] = {0, 1, 7, 8, 9, 65535, 65536, 65537, 262143, 262144, 262145, 1 << 20, (1 << 20) + 3, LIMIT};
+    const size_t sizes[] = {0,     1,      7,      8,      9,       65535,         65536,
+                            65537, 262143, 262144, 262145, 1 << 20, (1 << 20) + 3, LIMIT};
     uint8_t *bytes = pattern(LIMIT);
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -145,7 +148,8 @@ static void records_of_all_sizes(bool sealed)
 static void records_of_several_parts(bool sealed)
 {
     uint8_t *bytes = pattern(300000);
-    struct iovec iov[] = {{bytes, 0}, {bytes, 1}, {bytes + 1, 0}, {bytes + 1, 99999}, {bytes + 100000, 200000}, {NULL, 0}};
+    struct iovec iov[] = {
+        {bytes, 0}, {bytes, 1}, {bytes + 1, 0}, {bytes + 1, 99999}, {bytes + 100000, 200000}, {NULL, 0}};
     struct pair p;
 
     pair_open(&p, sealed);

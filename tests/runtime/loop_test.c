@@ -84,7 +84,8 @@ static void test_posts_of_each_thread_run_in_order(void **state)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(fbr_loop_call(loop, get_total, &c), THREADS * POSTS); /* a call comes after what was posted before */
+    assert_int_equal(fbr_loop_call(loop, get_total, &c),
+                     THREADS * POSTS); /* a call comes after what was posted before */
     assert_int_equal(c.wrong, 0);
 }
 

@@ -268,8 +268,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*play)(void);
-    } roles[] = {{"halves", play_halves}, {"long", play_long}, {"both", play_both},    {"killed", play_killed},
-                 {"much", play_much},     {"raw", play_raw},   {"unread", play_unread}};
+    } roles[] = {{"halves", play_halves}, {"long", play_long}, {"both", play_both},
+                 {"killed", play_killed}, {"much", play_much}, {"raw", play_raw},
+                 {"unread", play_unread}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines_of_many_jobs_stay_whole),
         cmocka_unit_test(test_a_line_of_ten_megabytes),

@@ -27,7 +27,8 @@ static struct fiber_process *begin_command(const char *const *argv, int timeout_
 {
     struct fiber_process *p;
 
-    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.job.command = argv, .start_timeout_ms = timeout_ms)), 0);
+    assert_int_equal(
+        fiber_process_start_work(&p, "", 0, OPTIONS(.job.command = argv, .start_timeout_ms = timeout_ms)), 0);
     return p;
 }
 
@@ -41,7 +42,8 @@ static void test_a_program_that_does_not_exist(void **state)
     (void)state;
     assert_int_equal(poll(&polled, 1, TEST_LONG_MS), 1);
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found", "No such file", NULL));
+    assert_true(
+        has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found", "No such file", NULL));
     assert_int_equal(fiber_process_pid(p), 0);
     assert_string_equal(fiber_process_job(p), "");
     assert_int_equal(fiber_process_kill(p), 0);
@@ -80,8 +82,8 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     fiber_process_close(p);
     p = begin_command(loud, 0);
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "exited with code 3 before it joined", "fiber_init", "\n    first", "\n    second",
-                    "\n    third", NULL));
+    assert_true(has(fiber_process_report(p), "exited with code 3 before it joined", "fiber_init",
+                    "\n    first", "\n    second", "\n    third", NULL));
     fiber_process_close(p);
 }
 
@@ -271,7 +273,8 @@ static int fork_call(struct fiber_process *p)
 {
     struct fiber_process *q, *found[2];
     int code, rc[] = {fiber_process_start(&q, child_wait, NULL, 0, NULL),
-                      fiber_process_start_work(&q, "", 0, OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL})),
+                      fiber_process_start_work(
+                          &q, "", 0, OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL})),
                       fiber_process_join(p, -1),
                       fiber_process_terminate(p),
                       fiber_process_kill(p),
@@ -327,7 +330,8 @@ static int play_uninitialised(void)
 {
     struct fiber_process *p;
 
-    if (fiber_process_start(&p, child_wait, NULL, 0, NULL) != -EPERM || !has(fiber_last_error(), "fiber_init()", NULL))
+    if (fiber_process_start(&p, child_wait, NULL, 0, NULL) != -EPERM ||
+        !has(fiber_last_error(), "fiber_init()", NULL))
         return 1;
     if (fiber_config_set("backend", "local") != -EPERM || fiber_active_children(NULL, 0) != 0)
         return 2;
@@ -346,7 +350,8 @@ static int play_finished(const char *arg)
         return 1;
     if (fiber_process_kill(p) != 0 || fiber_process_is_alive(p))
         return 2;
-    if (fiber_process_start(&q, child_wait, NULL, 0, NULL) != -ESHUTDOWN || !has(fiber_last_error(), "fiber_fini()", NULL))
+    if (fiber_process_start(&q, child_wait, NULL, 0, NULL) != -ESHUTDOWN ||
+        !has(fiber_last_error(), "fiber_fini()", NULL))
         return 3;
     fiber_process_close(p);
     fiber_fini();
@@ -372,8 +377,10 @@ static void test_calls_before_init_and_after_fini(void **state)
 static int play_config(const char *arg)
 {
     (void)arg;
-    return fiber_config_set("heartbeat", "soon") == -EINVAL && has(fiber_last_error(), "heartbeat", "soon", NULL) &&
-                   fiber_config_set("hartbeat", "5s") == -EINVAL && has(fiber_last_error(), "hartbeat", "heartbeat", NULL)
+    return fiber_config_set("heartbeat", "soon") == -EINVAL &&
+                   has(fiber_last_error(), "heartbeat", "soon", NULL) &&
+                   fiber_config_set("hartbeat", "5s") == -EINVAL &&
+                   has(fiber_last_error(), "hartbeat", "heartbeat", NULL)
                ? 0
                : 1;
 }
@@ -421,7 +428,8 @@ static int play(const char *role, const char *arg)
     static const struct {
         const char *name;
         int (*fn)(const char *arg);
-    } roles[] = {{"frozen", play_frozen}, {"stopped", play_stopped}, {"finished", play_finished}, {"config", play_config}};
+    } roles[] = {
+        {"frozen", play_frozen}, {"stopped", play_stopped}, {"finished", play_finished}, {"config", play_config}};
 
     for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(role, roles[i].name) == 0)

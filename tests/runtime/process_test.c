@@ -342,7 +342,8 @@ static void test_environment_and_directory(void **state)
 
     (void)state;
     setenv("TEST_REPLACED", "ours", 1);
-    assert_int_equal(finish(begin(check_environment, "/proc", 6, OPTIONS(.job = {.env = env, .workdir = "/proc"}))), 0);
+    assert_int_equal(
+        finish(begin(check_environment, "/proc", 6, OPTIONS(.job = {.env = env, .workdir = "/proc"}))), 0);
 }
 
 static void test_the_environment_is_as_it_was_at_the_call(void **state)

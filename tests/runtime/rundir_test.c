@@ -204,8 +204,9 @@ static void make(const char *name, mode_t mode, const char *file)
 
 static void test_nothing_else_is_swept(void **state)
 {
-    static const char *const others[] = {"fiber-notes", "fiber-12-abcdefg", "fiber-12-abcde", "fiber--abcdef", "fiber-x1-abcdef",
-                                         "fiber-12", "other-12-abcdef"};
+    static const char *const others[] = {"fiber-notes",    "fiber-12-abcdefg", "fiber-12-abcde",
+                                         "fiber--abcdef",  "fiber-x1-abcdef",  "fiber-12",
+                                         "other-12-abcdef"};
     struct fbr_rundir d;
     char path[128];
 

@@ -174,7 +174,8 @@ static void test_a_file(void **state)
 
 static void test_places_where_there_is_none(void **state)
 {
-    static const char *const places[] = {"fd:77", "fd:0", "fd:-1", "fd:", "fd:x", "file:/nowhere/ticket", "file:", "elsewhere"};
+    static const char *const places[] = {"fd:77", "fd:0",     "fd:-1", "fd:", "fd:x", "file:/nowhere/ticket",
+                                         "file:", "elsewhere"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {

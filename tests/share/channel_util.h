@@ -27,12 +27,12 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* In a child: says what was wrong, and ends it. */
-#define CHECK(what)                                                                                                     \
-    do {                                                                                                                \
-        if (!(what)) {                                                                                                  \
-            fprintf(stderr, "%s:%d: %s: not so (%s)\n", __func__, __LINE__, #what, fiber_last_error());                 \
-            _exit(99);                                                                                                  \
-        }                                                                                                               \
+#define CHECK(what)                                                                                     \
+    do {                                                                                                \
+        if (!(what)) {                                                                                  \
+            fprintf(stderr, "%s:%d: %s: not so (%s)\n", __func__, __LINE__, #what, fiber_last_error()); \
+            _exit(99);                                                                                  \
+        }                                                                                               \
     } while (0)
 
 static inline void must(int rc)

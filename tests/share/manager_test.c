@@ -135,6 +135,8 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
         return add(l, *(const int *)in) ? -EBUSY : fiber_reply_write(reply, &l->sum, sizeof(l->sum));
     if (strcmp(method, "echo") == 0)
         return fiber_reply_write(reply, in, len);
+    if (strcmp(method, "sized") == 0)
+        return fiber_reply_alloc(reply, *(const size_t *)in) ? 0 : -ENOMEM;
     if (strcmp(method, "listen") == 0)
         return gate_listen(in) < 0 || add(l, 1000) ? -EIO : fiber_reply_write(reply, "heard", 5);
     if (strcmp(method, "itself") == 0)
@@ -625,6 +627,36 @@ static void test_a_forked_child_gets_an_error(void **state)
     fiber_manager_close(m);
 }
 
+/* max_message is 64 KiB. */
+static int say_too_much(void)
+{
+    static char bytes[1 << 17];
+    struct fiber_manager *m = start(NULL);
+    size_t n = sizeof(bytes);
+    int rc = 0;
+
+    if (fiber_manager_call(m, "echo", bytes, n, NULL, -1) != -EMSGSIZE)
+        rc = 1;
+    if (fiber_manager_call(m, "sized", &n, sizeof(n), NULL, -1) != -EMSGSIZE)
+        rc = 2;
+    if (!has(fiber_last_error(), "131072", "max_message", NULL) || call_add(m, 5) != 5)
+        rc = 3;
+    fiber_manager_close(m);
+    return rc;
+}
+
+static void test_what_is_too_long_is_an_error_and_nothing_more(void **state)
+{
+    const char *const env[] = {"FIBER_MAX_MESSAGE=64Ki", NULL};
+    struct ran r = run_self("much", NULL, env);
+
+    (void)state;
+    if (r.code)
+        fprintf(stderr, "%s", r.err);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+}
+
 static int close_after_the_end(void)
 {
     struct fiber_manager *m = start(NULL), *none;
@@ -672,6 +704,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_future_outlives_the_handle),
         cmocka_unit_test(test_a_method_that_hangs_is_killed_after_the_grace),
         cmocka_unit_test(test_a_forked_child_gets_an_error),
+        cmocka_unit_test(test_what_is_too_long_is_an_error_and_nothing_more),
         cmocka_unit_test(test_a_handle_may_be_closed_after_the_end),
     };
 
@@ -681,6 +714,8 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "fini") == 0)
         return close_after_the_end();
+    if (argc > 1 && strcmp(argv[1], "much") == 0)
+        return say_too_much();
     if (argc > 1 && strcmp(argv[1], "hang") == 0)
         return close_while_it_hangs();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len, const struct fiber_process_options *o)
+struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
+                            const struct fiber_process_options *o)
 {
     struct fiber_process *p;
 

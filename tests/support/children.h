@@ -7,10 +7,12 @@
 #include "fiber.h"
 #include "tests/support/sync.h"
 
-#define OPTIONS(...) (&(struct fiber_process_options){.size = sizeof(struct fiber_process_options), __VA_ARGS__})
+#define OPTIONS(...) \
+    (&(struct fiber_process_options){.size = sizeof(struct fiber_process_options), __VA_ARGS__})
 
 /* Starts it, or fails the test. */
-struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len, const struct fiber_process_options *o);
+struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
+                            const struct fiber_process_options *o);
 /* The same with a string as the argument. */
 struct fiber_process *begin_str(fiber_process_fn fn, const char *arg);
 /* Waits for its end and answers its code (or -ENODATA); fails the test when it does not end. Does not close it. */
@@ -21,8 +23,8 @@ int finish(struct fiber_process *p);
 int has(const char *text, ...) __attribute__((sentinel));
 
 /* What children do. */
-int child_return(const void *arg, size_t len);    /* returns the int of its argument */
-int child_wait(const void *arg, size_t len);      /* pause() for ever */
+int child_return(const void *arg, size_t len);     /* returns the int of its argument */
+int child_wait(const void *arg, size_t len);       /* pause() for ever */
 int child_tell_wait(const void *gate, size_t len); /* tells the gate its pid_t, then waits for ever */
 
 #endif

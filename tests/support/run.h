@@ -13,7 +13,8 @@ struct ran {
     size_t out_len, err_len;
 };
 
-/* Runs argv with env (NAME=VALUE, NULL-terminated, may be NULL) in addition to our environment, in workdir (NULL: ours).
+/* Runs argv with env (NAME=VALUE, NULL-terminated, may be NULL) in addition to our environment, in workdir (NULL:
+ * ours).
  * It is killed after a minute. */
 struct ran run_program(const char *const *argv, const char *const *env, const char *workdir);
 /* This program with argv[1] = role and argv[2] = arg (may be NULL). */

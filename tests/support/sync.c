@@ -34,7 +34,8 @@ void gate_open(struct gate *g)
 {
     static int count;
 
-    snprintf(g->path, sizeof(g->path), "/tmp/fbrtest-gate-%d-%d", (int)getpid(), __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
+    snprintf(g->path, sizeof(g->path), "/tmp/fbrtest-gate-%d-%d", (int)getpid(),
+             __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
     if (mkfifo(g->path, 0600) < 0)
         die(g->path);
     g->fd = open(g->path, O_RDWR | O_NONBLOCK | O_CLOEXEC); /* for writing too: it never ends */
@@ -150,7 +151,8 @@ int dir_count(const char *path, const char *prefix)
     if (!d)
         return -1;
     while ((e = readdir(d)))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && strncmp(e->d_name, prefix, strlen(prefix)) == 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            strncmp(e->d_name, prefix, strlen(prefix)) == 0)
             n++;
     closedir(d);
     return n;

@@ -3,8 +3,9 @@
  *
  * Every event goes into one history in shared memory: a task is submitted, a worker begins to execute it, its result is
  * delivered. Each execution has a number of its own, which is part of its result. The checker goes through the history
- * when all is over. The seed is printed; CHAOS_SEED repeats a run's choices, CHAOS_TASKS makes it longer, CHAOS_ONLY is a
- * pattern of the names of tests.
+ * when all is over. The seed is printed; CHAOS_SEED repeats a run's choices, CHAOS_TASKS says how many tasks,
+ * CHAOS_ONLY
+ * is a pattern of the names of tests.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -76,9 +77,9 @@ struct tally {
     uint32_t wrong;
 };
 
-/* Goes through the events in their order. What a task may see: one submission, then executions, then one end; its end is
- * the result of one of the executions before it, or a failure. An execution may come behind the end: a worker that was
- * taken for dead. */
+/* Goes through the events in their order. What a task may see: one submission, then executions, then one end; its end
+ * is the result of one of the executions before it, or a failure. An execution may come behind the end: a worker that
+ * was taken for dead. */
 static struct tally check_history(void)
 {
     struct per_task {
@@ -191,7 +192,8 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
     }
     snprintf(text, sizeof(text), "%.*s", (int)len, (const char *)data);
     if (code == -EDOM) {
-        run->wrong += sscanf(text, "execution %u of %lld", &execution, &n) != 2 || n != (long long)index || !FAILS(index);
+        run->wrong += sscanf(text, "execution %u of %lld", &execution, &n) != 2;
+        run->wrong += n != (long long)index || !FAILS(index);
         record(DELIVERED, (uint32_t)index, execution);
         return;
     }
@@ -217,8 +219,11 @@ static struct run begin(void)
     }
     for (uint32_t i = 0; i < EVENTS; i++)
         atomic_store(&history->events[i].kind, 0);
-    run.pool = open_pool_with((struct fiber_pool_options){.min = WORKERS, .max = WORKERS, .init = worker_init,
-                                                          .init_arg = history_path, .init_len = strlen(history_path) + 1});
+    run.pool = open_pool_with((struct fiber_pool_options){.min = WORKERS,
+                                                          .max = WORKERS,
+                                                          .init = worker_init,
+                                                          .init_arg = history_path,
+                                                          .init_len = strlen(history_path) + 1});
     return run;
 }
 
@@ -306,19 +311,19 @@ static void harm_until_done(struct run *run, harm_fn harm, int every_ms)
     }
 }
 
-static struct tally end(struct run *run, const char *what, double began)
+static struct tally end(struct run *run, const char *what, double began, bool may_survive)
 {
     struct fiber_pool_stats s = stats_of(run->pool);
     struct tally t = check_history();
 
-    printf("%s: %.1f s, %u executions of %u tasks, %llu deaths, %u lost, %u blamed, %llu results dropped\n", what,
-           now_s() - began, t.executed, t.submitted, (unsigned long long)s.deaths, run->lost, run->blamed,
-           (unsigned long long)s.dropped);
+    printf("%s: %.1f s, %u executions of %u tasks, %llu deaths, %u lost, %u blamed, %llu results dropped\n",
+           what, now_s() - began, t.executed, t.submitted, (unsigned long long)s.deaths, run->lost,
+           run->blamed, (unsigned long long)s.dropped);
     assert_int_equal(run->wrong, 0);
     assert_int_equal(t.wrong, 0);
     assert_int_equal(t.submitted, n_tasks);
     assert_int_equal(t.delivered + t.failed, n_tasks);
-    assert_true(s.deaths > 0);
+    assert_true(s.deaths > 0 || may_survive);
     fiber_result_close(run->r);
     fiber_pool_close(run->pool);
     free(run->in);
@@ -334,7 +339,7 @@ static void check_nothing_is_lost(const char *what, fiber_task_fn fn, harm_fn ha
 
     submit(&run, fn, FIBER_RETRIES_DEFAULT);
     harm_until_done(&run, harm, fn == work_1ms ? EVERY_MS : EVERY_MS / 4);
-    t = end(&run, what, began);
+    t = end(&run, what, began, harm == harm_freeze_and_thaw);
     assert_int_equal(t.failed, 0);
 }
 
@@ -396,7 +401,7 @@ static void test_without_retries_every_task_runs_at_most_once(void **state)
     deaths = stats_of(run.pool).deaths;
     assert_true(run.lost > 0 && run.lost <= deaths);
     assert_int_equal(run.blamed, 0);
-    t = end(&run, "no retries", began);
+    t = end(&run, "no retries", began, false);
     assert_int_equal(t.most_executions, 1);
     assert_int_equal(t.failed, run.lost);
     n_tasks = whole;
@@ -405,8 +410,8 @@ static void test_without_retries_every_task_runs_at_most_once(void **state)
 /* ---- Tasks that kill ---- */
 
 #define KILLS(i) ((i) % 1000 == 321)
-/* A death counts for the batch whose results are missing. When the results of the one before were lost on their way, the
- * killer gets away with it that time. */
+/* A death counts for the batch whose results are missing. When the results of the one before were lost on their way,
+ * the killer gets away with it that time. */
 #define MAX_RUNS 8
 
 static int kill_some(const void *in, size_t len, struct fiber_reply *reply)
@@ -506,7 +511,7 @@ static void test_a_lazy_source_stays_within_its_window(void **state)
     }
     assert_int_equal(s.most, WINDOW);
     fiber_imap_close(it);
-    assert_int_equal(end(&run, "lazy source", began).failed, 0);
+    assert_int_equal(end(&run, "lazy source", began, false).failed, 0);
 }
 
 /* ---- */

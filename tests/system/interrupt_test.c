@@ -47,7 +47,8 @@ static int close_when_told(struct fiber_pool *pool, struct fiber_result *r)
     printf("closing\n");
     fflush(stdout);
     fiber_pool_close(pool);
-    good = fiber_result_wait(r, 0) == 0 && fiber_result_error(r, NULL) == -ECANCELED && fiber_active_children(NULL, 0) == 0;
+    good = fiber_result_wait(r, 0) == 0 && fiber_result_error(r, NULL) == -ECANCELED;
+    good = good && fiber_active_children(NULL, 0) == 0;
     fiber_result_close(r);
     return good ? 7 : 1;
 }
@@ -73,7 +74,8 @@ static int program(const char *role)
         if (pipe2(told, O_CLOEXEC) < 0 || sigaction(SIGINT, &act, NULL) < 0)
             return 1;
     }
-    if (fiber_pool_map_async(pool, ignore_all, in, 2 * WORKERS, NULL, &r) < 0 || wait_for(&board->arrived, WORKERS) < 0)
+    if (fiber_pool_map_async(pool, ignore_all, in, 2 * WORKERS, NULL, &r) < 0 ||
+        wait_for(&board->arrived, WORKERS) < 0)
         return 1;
     say_ready(pool);
     if (act.sa_flags && told[1])

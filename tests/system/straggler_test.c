@@ -115,8 +115,9 @@ static void test_a_worker_ten_times_slower_gets_less(void **state)
     meet(pool, 4);
     began = now_s();
     assert_ok(fiber_pool_map(pool, slow_or_not, in, 8, out, 8, 3000, NULL));
-    printf("3000 x 1 ms on 4 workers, one of them slow: %.3f s (968 ms would be perfect), %u by the slow one\n",
-           now_s() - began, atomic_load(&board->steps));
+    printf(
+        "3000 x 1 ms on 4 workers, one of them slow: %.3f s (968 ms would be perfect), %u by the slow one\n",
+        now_s() - began, atomic_load(&board->steps));
     for (int i = 0; i < 3000; i++)
         assert_int_equal(out[i], i * i);
     assert_true(atomic_load(&board->steps) < 300); /* 97 would be perfect, 750 its equal share */
