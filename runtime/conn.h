@@ -75,8 +75,8 @@ void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void 
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */
-/* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes after this call. NULL is
- * fine. */
+/* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes after this call. NULL
+ * is fine. */
 void fbr_conn_close(struct fbr_conn *conn);
 
 /* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT). misses 0: ping only. */

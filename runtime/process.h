@@ -25,7 +25,7 @@ struct fbr_process_spec {
     const struct fiber_process_options *options;
     const struct fbr_process_ops *ops;
     void *user;
-    struct fiber_process *host; /* not NULL: started by this process of ours, which may not have joined yet (nested.h) */
+    struct fiber_process *host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
     const struct fbr_link_ops *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
 };
 

@@ -98,7 +98,7 @@ int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_err
     rc = read_and_wipe(where, data, &len);
     if (rc < 0)
         fbr_fail(err,
-                 rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program that the job started?",
+                 rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of the job?",
                  FBR_TICKET_ENV, where, fbr_strerror(rc));
     else
         rc = fbr_join_get(j, config, data, len, err);
