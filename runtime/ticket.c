@@ -97,8 +97,8 @@ int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_err
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = read_and_wipe(where, data, &len);
     if (rc < 0)
-        fbr_fail(err,
-                 rc, "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of the job?",
+        fbr_fail(err, rc,
+                 "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of the job?",
                  FBR_TICKET_ENV, where, fbr_strerror(rc));
     else
         rc = fbr_join_get(j, config, data, len, err);

@@ -76,15 +76,6 @@ static inline void kill_and_join(struct fiber_process *p)
     fiber_process_close(p);
 }
 
-static inline struct fiber_queue *open_queue(size_t bound, struct fiber_address *address)
-{
-    struct fiber_queue *q;
-
-    must(fiber_queue_open(&q, bound));
-    must(fiber_queue_address(q, address));
-    return q;
-}
-
 /* Many children end without closing what they opened. That is no leak. */
 static inline void keep(const void *handle)
 {
@@ -92,6 +83,16 @@ static inline void keep(const void *handle)
     static atomic_uint next;
 
     kept[atomic_fetch_add(&next, 1) % COUNT(kept)] = handle;
+}
+
+static inline struct fiber_queue *open_queue(size_t bound, struct fiber_address *address)
+{
+    struct fiber_queue *q;
+
+    must(fiber_queue_open(&q, bound));
+    must(fiber_queue_address(q, address));
+    keep(q);
+    return q;
 }
 
 static inline struct fiber_queue *connect_queue(const struct fiber_address *address)

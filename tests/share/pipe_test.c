@@ -656,6 +656,7 @@ static int press_until_the_end(const void *arg, size_t len)
         if (++n == 64)
             CHECK(put_number(report, n) == 0);
     CHECK(rc == -EPIPE);
+    free(data);
     return 0;
 }
 
