@@ -375,10 +375,9 @@ struct fiber_map_options {
     fiber_progress_fn on_progress; /* after each message of results; may be NULL */
     void *user;
 };
-#define FIBER_MAP_OPTIONS_INIT                                                             \
-    {                                                                                      \
-        sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL \
-    }
+/* clang-format off */
+#define FIBER_MAP_OPTIONS_INIT {sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL}
+/* clang-format on */
 
 /* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A result of another
  * size is the error -EMSGSIZE of that task. Returns the first error by index; the others are computed all the same. */

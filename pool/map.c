@@ -299,5 +299,7 @@ int fiber_result_error(struct fiber_result *r, size_t *index)
     if (index)
         *index = r->first_error;
     pthread_mutex_unlock(&r->pool->lock);
+    if (code)
+        fbr_keep(code, "task %llu failed; fiber_result_get() has its text", (unsigned long long)r->first_error);
     return code;
 }

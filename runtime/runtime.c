@@ -446,6 +446,8 @@ void fiber_fini(void)
         rt->finished = true;
         return;
     }
+    if (rt->close_pools)
+        rt->close_pools(rt);
     if (rt->close_share)
         rt->close_share(rt);
     pthread_mutex_lock(&rt->lock);

@@ -58,7 +58,9 @@ struct fbr_runtime {
     struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
-    void (*close_share)(struct fbr_runtime *rt); /* set by share/: called first of all at the end */
+    void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
+    struct fiber_pool *pools;                    /* that are open; under the lock */
+    void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
     void *share;
 };
 

@@ -1,0 +1,314 @@
+/* orphans_test.c - when a master dies, by whatever, nothing of its run stays: no process, no socket, no segment.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+#include "tests/support/run.h"
+
+#define BUSY 64
+#define PARENTS 4 /* each with a child of its own */
+#define ALL (BUSY + 3 + 2 * PARENTS + 2)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GONE_MS 15000
+#else
+#define GONE_MS 2000 /* as promised */
+#endif
+
+static char base[64]; /* where runs make their directories */
+
+/* ---- What the children do: each tells its pid, and goes on for ever ---- */
+
+static int be_busy(const void *gate, size_t len)
+{
+    pid_t me = getpid();
+
+    (void)len;
+    if (gate_tell(gate, &me, sizeof(me)) < 0)
+        return 1;
+    for (volatile uint64_t n = 0;; n++)
+        continue;
+}
+
+static int be_stopped(const void *gate, size_t len)
+{
+    pid_t me = getpid();
+
+    if (gate_tell(gate, &me, sizeof(me)) < 0)
+        return 1;
+    raise(SIGSTOP);
+    return child_wait(gate, len);
+}
+
+static int ignore_everything(const void *gate, size_t len)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    for (int sig = 1; sig < 32; sig++)
+        signal(sig, SIG_IGN);
+    return be_busy(gate, len);
+}
+
+static int fork_and_wait(const void *gate, size_t len)
+{
+    fork();
+    return child_tell_wait(gate, len);
+}
+
+static int be_a_parent(const void *gate, size_t len)
+{
+    begin(be_busy, gate, len, NULL);
+    return child_tell_wait(gate, len);
+}
+
+static int fill(void *data, size_t len, void *user)
+{
+    (void)user;
+    memset(data, 1, len);
+    return 0;
+}
+
+static int map_segment(const void *gate, size_t len)
+{
+    struct fiber_shared *s;
+
+    return fiber_shared_open(&s, "table", 1 << 20, fill, NULL) < 0 ? 1 : child_tell_wait(gate, len);
+}
+
+static void start_family(const char *gate)
+{
+    static const fiber_process_fn others[] = {be_stopped, ignore_everything, map_segment, fork_and_wait};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        begin_str(others[i], gate);
+    for (int i = 0; i < PARENTS; i++)
+        begin_str(be_a_parent, gate);
+    for (int i = 0; i < BUSY; i++)
+        begin_str(be_busy, gate);
+}
+
+/* ---- Masters ---- */
+
+static int play_family(const char *gate)
+{
+    start_family(gate);
+    return child_wait(NULL, 0);
+}
+
+static int play_alone(const char *gate)
+{
+    int code = 0;
+
+    finish(begin(child_return, &code, sizeof(code), NULL)); /* its sockets are there */
+    return child_tell_wait(gate, strlen(gate) + 1);
+}
+
+static int play_short(const char *arg)
+{
+    int code = 0;
+
+    (void)arg;
+    return finish(begin(child_return, &code, sizeof(code), NULL));
+}
+
+/* In a way that it is told through standard input, once its children are there. */
+static int play_ends(const char *gate)
+{
+    char how[16] = "";
+
+    begin_str(child_tell_wait, gate);
+    begin_str(be_a_parent, gate);
+    if (read(0, how, sizeof(how) - 1) < 0)
+        return 1;
+    if (strcmp(how, "_exit") == 0)
+        _exit(0);
+    if (strcmp(how, "abort") == 0) {
+        signal(SIGABRT, SIG_DFL);
+        abort();
+    }
+    if (strcmp(how, "exec") == 0)
+        execl("/bin/true", "true", (char *)NULL);
+    return 0;
+}
+
+/* ---- Tests ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    temp_dir_make(base);
+    setenv("FIBER_RUN_DIR", base, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unsetenv("FIBER_RUN_DIR");
+    temp_dir_remove(base);
+    return 0;
+}
+
+/* The one run's name; fails when there is none. */
+static void get_run_name(char name[64])
+{
+    DIR *d = opendir(base);
+    struct dirent *e;
+
+    name[0] = '\0';
+    while ((e = readdir(d)))
+        if (strncmp(e->d_name, "fiber-", 6) == 0)
+            snprintf(name, 64, "%.60s", e->d_name);
+    closedir(d);
+    assert_int_not_equal(strlen(name), 0);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void expect_nothing_left_after(int sig)
+{
+    char name[64];
+    struct gate told;
+    int fds[ALL];
+    pid_t master, pid;
+    double start;
+
+    gate_open(&told);
+    master = start_self("family", told.path, NULL, NULL);
+    for (int i = 0; i < ALL; i++) {
+        assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
+        fds[i] = pid_open(pid);
+    }
+    get_run_name(name);
+    assert_int_equal(dir_count("/dev/shm", name), 1);
+    start = now();
+    kill(master, sig);
+    assert_int_equal(waitpid(master, NULL, 0), master);
+    assert_int_equal(pids_gone(fds, ALL, GONE_MS), 0);
+    printf("           %d processes were gone after %.3f s\n", ALL, now() - start);
+    assert_int_equal(dir_count(base, ""), 0);
+    assert_int_equal(dir_count("/dev/shm", name), 0);
+    gate_close(&told);
+}
+
+static void test_sigkill_of_the_master(void **state)
+{
+    (void)state;
+    expect_nothing_left_after(SIGKILL);
+}
+
+static void test_sigterm_of_the_master(void **state)
+{
+    (void)state;
+    expect_nothing_left_after(SIGTERM);
+}
+
+static void test_sigint_of_the_master(void **state)
+{
+    (void)state;
+    expect_nothing_left_after(SIGINT);
+}
+
+static void test_all_other_ways_to_end(void **state)
+{
+    static const char *const ways[] = {"return", "_exit", "abort", "exec"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        int pipes[2], old = dup(0), fds[3];
+        struct gate told;
+        pid_t master, pid;
+
+        gate_open(&told);
+        assert_int_equal(pipe(pipes), 0);
+        dup2(pipes[0], 0);
+        master = start_self("ends", told.path, NULL, NULL);
+        dup2(old, 0);
+        for (int n = 0; n < 3; n++) {
+            assert_int_equal(gate_wait(&told, &pid, sizeof(pid)), 0);
+            fds[n] = pid_open(pid);
+        }
+        assert_true(write(pipes[1], ways[i], strlen(ways[i])) > 0);
+        assert_int_equal(waitpid(master, NULL, 0), master);
+        assert_int_equal(pids_gone(fds, 3, GONE_MS), 0);
+        if (dir_count(base, "") != 0)
+            fail_msg("%s leaves something behind", ways[i]);
+        close(pipes[0]);
+        close(pipes[1]);
+        close(old);
+        gate_close(&told);
+    }
+}
+
+static void test_what_nobody_could_remove_is_swept_by_the_next_run(void **state)
+{
+    char name[64], path[160];
+    struct gate told;
+    pid_t master;
+    struct ran r;
+
+    (void)state;
+    gate_open(&told);
+    master = start_self("alone", told.path, NULL, NULL);
+    assert_int_equal(gate_wait(&told, &master, sizeof(master)), 0);
+    get_run_name(name);
+    snprintf(path, sizeof(path), "%s/%s", base, name);
+    r = run_self("short", "", NULL);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+    assert_int_equal(access(path, F_OK), 0); /* it lives, and is left alone */
+    kill(master, SIGKILL);
+    assert_int_equal(waitpid(master, NULL, 0), master);
+    assert_int_equal(access(path, F_OK), 0); /* it had no children */
+    r = run_self("short", "", NULL);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+    assert_int_equal(dir_count(base, ""), 0);
+    gate_close(&told);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*play)(const char *arg);
+    } roles[] = {{"family", play_family}, {"alone", play_alone}, {"ends", play_ends}, {"short", play_short}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_sigkill_of_the_master, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sigterm_of_the_master, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sigint_of_the_master, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_other_ways_to_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_nobody_could_remove_is_swept_by_the_next_run, set_up, tear_down),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    for (size_t i = 0; argc > 2 && i < sizeof(roles) / sizeof(roles[0]); i++)
+        if (strcmp(argv[1], roles[i].name) == 0)
+            return roles[i].play(argv[2]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
