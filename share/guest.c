@@ -88,7 +88,16 @@ struct guest_lane {
 
 struct guest_key {
     uint64_t owner, object;
+    uint8_t secret[FBR_KEY_SIZE]; /* who has a wrong one joins nobody who had the right one */
 };
+
+static struct guest_key key_of(const struct fbr_address *a)
+{
+    struct guest_key key = {.owner = a->owner, .object = a->object};
+
+    memcpy(key.secret, a->key, sizeof(key.secret));
+    return key;
+}
 
 enum guest_state { OPENING, OPEN, CLOSING };
 
@@ -768,6 +777,7 @@ static void free_guest(struct fbr_guest *g)
         pthread_cond_destroy(&l->room);
     }
     pthread_mutex_destroy(&g->lock);
+    fbr_wipe(&g->key, sizeof(g->key));
     free(g);
 }
 
@@ -777,7 +787,7 @@ static struct fbr_guest *new_guest(struct fbr_share *s, const struct fbr_address
 
     if (!g)
         return NULL;
-    g->key = (struct guest_key){a->owner, a->object};
+    g->key = key_of(a);
     g->share = s;
     g->users = 1;
     g->n_lanes = lanes;
@@ -793,7 +803,7 @@ static struct fbr_guest *new_guest(struct fbr_share *s, const struct fbr_address
 /* The guest that this process has on the channel, one user more; or a new one that is to be connected (*made). */
 static struct fbr_guest *find_or_make(struct fbr_share *s, const struct fbr_address *a, int lanes, bool *made)
 {
-    const struct guest_key key = {a->owner, a->object};
+    struct guest_key key = key_of(a);
     struct fbr_guest *g;
 
     pthread_mutex_lock(&s->lock);
@@ -815,6 +825,7 @@ static struct fbr_guest *find_or_make(struct fbr_share *s, const struct fbr_addr
         }
     }
     pthread_mutex_unlock(&s->lock);
+    fbr_wipe(&key, sizeof(key));
     return g;
 }
 

@@ -24,6 +24,11 @@
 #include "fiber.h"
 
 #define LONG_MS 60000 /* more than anything here takes; who waits so long has hung */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SLOWNESS 4 /* how much less is done of what takes long */
+#else
+#define SLOWNESS 1
+#endif
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* In a child: says what was wrong, and ends it. */

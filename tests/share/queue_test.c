@@ -129,26 +129,26 @@ static void run_history(uint64_t producers, uint64_t count, int consumers, int t
 static void test_everything_arrives_once_and_in_each_senders_order(void **state)
 {
     (void)state;
-    run_history(3, 12000, 3, -1, 0);
+    run_history(3, 12000 / SLOWNESS, 3, -1, 0);
 }
 
 static void test_one_consumer_gets_everything_in_order(void **state)
 {
     (void)state;
-    run_history(2, 20000, 1, -1, 0);
+    run_history(2, 20000 / SLOWNESS, 1, -1, 0);
 }
 
 static void test_gets_that_give_up_lose_nothing(void **state)
 {
     (void)state;
-    run_history(2, 5000, 3, 0, 0);
-    run_history(2, 5000, 2, 1, 0);
+    run_history(2, 5000 / SLOWNESS, 3, 0, 0);
+    run_history(2, 5000 / SLOWNESS, 2, 1, 0);
 }
 
 static void test_bounded_queues_lose_nothing(void **state)
 {
     (void)state;
-    run_history(3, 1000, 2, -1, 4);
+    run_history(3, 1000 / SLOWNESS, 2, -1, 4);
 }
 
 static void test_the_owner_consumes_beside_others(void **state)
@@ -544,17 +544,18 @@ static void test_what_was_got_just_before_the_end_does_not_come_back(void **stat
 
 /* ---- Deaths ---- */
 
-/* Owns two queues, tells their addresses, and waits for its end. */
+/* Owns three queues, tells their addresses, and waits for its end. */
 static int own(const void *arg, size_t len)
 {
     const struct order *o = arg;
     struct fiber_queue *report = connect_queue(&o->report), *full, *empty;
-    struct fiber_address a[2];
+    struct fiber_address a[3];
     struct fiber_bytes b;
 
     (void)len;
     full = open_queue(1, &a[0]);
     empty = open_queue(0, &a[1]);
+    open_queue(0, &a[2]);
     CHECK(put_number(full, 1) == 0);
     CHECK(fiber_queue_put(report, a, sizeof(a), -1) == 0);
     CHECK(fiber_queue_flush(report, -1) == 0);
@@ -572,7 +573,7 @@ static int own(const void *arg, size_t len)
 }
 
 struct places {
-    struct fiber_address queue[2], report;
+    struct fiber_address queue[3], report;
 };
 
 static int block_in_get(const void *arg, size_t len)
@@ -606,7 +607,7 @@ static int block_in_put(const void *arg, size_t len)
 static int flood(const void *arg, size_t len)
 {
     const struct places *a = arg;
-    struct fiber_queue *q = connect_queue(&a->queue[1]), *report = connect_queue(&a->report);
+    struct fiber_queue *q = connect_queue(&a->queue[2]), *report = connect_queue(&a->report);
     char *data = calloc(1, 1 << 20);
     int rc;
 
@@ -728,7 +729,7 @@ static int report_each(const void *arg, size_t len)
  * any more that it had taken it. */
 static void test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands(void **state)
 {
-    enum { messages = 3000, receivers = 3, kills = 12 };
+    enum { messages = 3000 / SLOWNESS, receivers = 3, kills = 12 / SLOWNESS };
     struct fiber_queue *q = plain_queue(0), *report = plain_queue(0);
     struct order o = order_for(q, report);
     struct fiber_process *c[receivers];
@@ -1051,13 +1052,13 @@ static void run_threads(size_t bound, uint64_t count)
 static void test_eight_threads_on_one_handle(void **state)
 {
     (void)state;
-    run_threads(0, 2000);
+    run_threads(0, 2000 / SLOWNESS);
 }
 
 static void test_eight_threads_on_one_handle_of_a_bounded_queue(void **state)
 {
     (void)state;
-    run_threads(2, 250);
+    run_threads(2, 250 / SLOWNESS);
 }
 
 /* Opens and closes handles on one queue while another thread does the same. */
