@@ -1,4 +1,5 @@
-/* hostile_test.c - every port of a working master gets silence, garbage, hostile lengths and crowds; its results stay right.
+/* hostile_test.c - every port of a working master gets silence, garbage, hostile lengths and crowds; its
+ * results stay right.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
