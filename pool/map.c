@@ -209,9 +209,9 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
     if (is_over(r))
         rc = 0;
     r->waiting--;
-    pthread_mutex_unlock(&p->lock);
     if (rc < 0)
         fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n, timeout_ms);
+    pthread_mutex_unlock(&p->lock);
     return rc;
 }
 
