@@ -26,6 +26,7 @@ PAGES = {
     "Store": ("fiber_store", "shared state: dictionary, lists, counters, locks"),
     "Host-shared memory": ("fiber_shared", "read-only memory that the processes of a host share"),
     "Pool": ("fiber_pool", "an elastic set of worker processes that share one task list"),
+    "Ring": ("fiber_ring", "ranks of an MPI, torch.distributed or plain program, booted and pinned"),
 }
 WIDTH = 78  # of a prototype
 

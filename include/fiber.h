@@ -461,6 +461,86 @@ FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_work
  * pool ends, then returns 0. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
 
+/* ---- Ring -------------------------------------------------------------------------------------------------- */
+
+/* `size` ranks that run the same program as equals, placed on the hosts of a backend, pinned, and given what MPI,
+ * torch.distributed and others need to find each other, with no mpirun, ssh or sshd. Each rank is an ordinary process
+ * with FIBER_RANK and FIBER_SIZE (and the variables of the bootstraps) in its environment. */
+struct fiber_ring;
+
+/* What one rank runs; returns its exit code, 0 to 255. Runs in a process of its own, in fiber_init(). */
+typedef int (*fiber_rank_fn)(int rank, int size, const void *arg, size_t len);
+
+/* What a failed rank means to the others. */
+enum fiber_ring_policy {
+    FIBER_RING_ABORT = 0,   /* they are told, given `grace`, and killed */
+    FIBER_RING_RESTART = 1, /* the same, then all start anew; progress is the program's own checkpoint */
+    FIBER_RING_SHRINK = 2,  /* they are told (MPI with fault tolerance sees it) and go on */
+    FIBER_RING_REPLACE = 3, /* the same, and a new rank is started in its place, with its number */
+};
+
+#define FIBER_RING_TAG 1u       /* "[rank] " in front of each line */
+#define FIBER_RING_TIMESTAMP 2u /* the time of day in front of each line */
+#define FIBER_RING_REPORT 4u    /* where each rank was bound, read back from the kernel, on standard error */
+#define FIBER_RING_STDIN 8u     /* rank 0 reads our standard input; else all read end of file */
+#define FIBER_RING_QUIET 16u    /* no summary of a failure on standard error */
+#define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
+
+struct fiber_ring_options {
+    size_t size;              /* sizeof(struct fiber_ring_options) */
+    struct fiber_jobspec job; /* of each agent: image, memory...; command, env and workdir are the ranks' */
+    const char *backend;      /* NULL: as configured */
+    int per_node; /* ranks under one agent; 0: all (local), or as many as a host has processors for */
+    int nodes;    /* agents; 0: as many as the ranks need */
+    enum fiber_ring_policy on_failure;
+    int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3 */
+    int timeout_ms;      /* for the whole run; 0: none */
+    int grace_ms;        /* between telling and killing; 0: as configured (grace) */
+    const char *bind_to; /* core hwthread l3 numa package none; NULL: chosen */
+    const char *map_by;  /* compact spread core l3 numa package gpu; NULL: compact */
+    int cpus_per_rank, gpus_per_rank;
+    unsigned flags;         /* FIBER_RING_* */
+    const char *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
+};
+
+/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command, and returns; starting goes on in the background.
+ * Their output appears on ours in whole lines. opts may be NULL when fn is not. */
+FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn, const void *arg,
+                               size_t len, const struct fiber_ring_options *opts);
+/* Waits until the ring has ended. */
+FIBER_API int fiber_ring_wait(struct fiber_ring *ring, int timeout_ms);
+/* 0 when every rank ended well; else the exit code of the first that failed (128 + N: signal N; 125: it could not be
+ * started; 124: timeout_ms was over). -EAGAIN while it runs. */
+FIBER_API int fiber_ring_exitcode(struct fiber_ring *ring, int *code);
+/* What happened first, where, why, and what to try: several lines for people; "" when it went well. Valid until
+ * close. */
+FIBER_API const char *fiber_ring_report(struct fiber_ring *ring);
+/* A descriptor that polls readable once the ring has ended; Fiber's own, not to be read or closed. */
+FIBER_API int fiber_ring_sentinel(struct fiber_ring *ring);
+FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal); /* to every rank that lives */
+/* As a failure would: tells the ranks (SIGTERM), gives them grace, kills them. */
+FIBER_API int fiber_ring_stop(struct fiber_ring *ring);
+FIBER_API void fiber_ring_close(struct fiber_ring *ring); /* kills what runs. NULL is fine */
+/* start, wait and close: the exit code, or a negative errno. */
+FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len,
+                             const struct fiber_ring_options *opts);
+
+struct fiber_rank_stats {
+    int rank;
+    int state; /* 0 starting, 1 running, 2 ended */
+    int code;  /* once it has ended: exit code or -signal */
+    int restarts;
+    int64_t pid; /* on its host */
+    char host[64];
+    char cpus[64];   /* where it is bound, "" when it is not */
+    char how[32];    /* the bootstrap that it met: "PMIx", "PMI-1", "TCPStore"; "" when none yet */
+    double cpu;      /* seconds of processor time, at the last look */
+    uint64_t memory; /* resident bytes, at the last look */
+};
+
+/* Fills up to max entries; returns how many ranks there are. */
+FIBER_API int fiber_ring_stats(struct fiber_ring *ring, struct fiber_rank_stats *out, int max);
+
 #ifdef __cplusplus
 }
 #endif

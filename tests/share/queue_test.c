@@ -1,6 +1,8 @@
 /* queue_test.c - fiber_queue across processes: order, bounds, timeouts, ends, deaths.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+
 #include "channel_util.h"
 
 /* What a child is told. */
@@ -708,6 +710,39 @@ static void test_messages_that_a_killed_receiver_had_not_taken_go_to_others(void
     fiber_queue_close(report);
 }
 
+static void test_a_frozen_receiver_does_not_hold_up_the_others(void **state)
+{
+    struct fiber_queue *q = plain_queue(0), *report = plain_queue(0);
+    struct order o = order_for(q, report);
+    struct fiber_process *frozen;
+    uint8_t seen[8000] = {0};
+    uint64_t m, n = 0;
+    int rc;
+
+    (void)state;
+    for (uint64_t i = 0; i < COUNT(seen); i++)
+        must(put_number(q, i));
+    o.count = 500;
+    frozen = start(take_some, &o, sizeof(o)); /* has some of the next ones with it */
+    expect_number(report, o.count);
+    assert_int_equal(kill((pid_t)fiber_process_pid(frozen), SIGSTOP), 0);
+    for (; n < 100; n++) {
+        m = get_number(q, 10000, &rc);
+        assert_int_equal(rc, 0);
+        seen[m]++;
+    }
+    kill_and_join(frozen);
+    must(fiber_queue_shut(q));
+    for (; (m = get_number(q, LONG_MS, &rc)) != UINT64_MAX; n++)
+        seen[m]++;
+    assert_int_equal(rc, -EPIPE);
+    assert_int_equal(n, COUNT(seen) - o.count);
+    for (size_t i = 0; i < COUNT(seen); i++)
+        assert_int_equal(seen[i], i >= o.count);
+    fiber_queue_close(q);
+    fiber_queue_close(report);
+}
+
 /* Reports each message once it has it, and sees to it that the report arrives. */
 static int report_each(const void *arg, size_t len)
 {
@@ -1145,6 +1180,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_killed_owner_ends_gets_and_puts_of_others),
         cmocka_unit_test(test_owner_that_returns_ends_gets_and_puts_of_others),
         cmocka_unit_test(test_messages_that_a_killed_receiver_had_not_taken_go_to_others),
+        cmocka_unit_test(test_a_frozen_receiver_does_not_hold_up_the_others),
         cmocka_unit_test(test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands),
         cmocka_unit_test(test_the_put_of_a_killed_sender_is_whole_or_nothing),
         cmocka_unit_test(test_a_thousand_queues),

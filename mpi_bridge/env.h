@@ -1,0 +1,29 @@
+/* env.h - an environment in the making: NAME=VALUE strings, each name once, the last value wins.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_ENV_H
+#define FBR_ENV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fbr_env {
+    char **list; /* NULL-terminated once anything is in it; owned */
+    size_t count, cap;
+    bool failed; /* memory was short: check once, at the end */
+};
+
+void fbr_env_init(struct fbr_env *e);
+void fbr_env_fini(struct fbr_env *e);
+/* All of `environ`-like list, then what is set is on top of it. */
+void fbr_env_copy(struct fbr_env *e, char *const *list);
+void fbr_env_set(struct fbr_env *e, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same unless the name is there already, be it empty: what the user has said wins. */
+void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void fbr_env_put(struct fbr_env *e, const char *pair); /* "NAME=VALUE" */
+void fbr_env_unset(struct fbr_env *e, const char *name);
+const char *fbr_env_get(const struct fbr_env *e, const char *name); /* NULL: not there */
+
+#endif

@@ -1,0 +1,16 @@
+/* module.h - parts of Fiber that are loaded when first needed, because of the libraries that they bring.
+ *
+ * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`. It is looked for
+ * beside the program or library that this code is in (fiber/NAME.so, and one or two folders up, as in a build tree and
+ * as bin/ stands to lib/), then where Fiber was installed.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_MODULE_H
+#define FBR_MODULE_H
+
+#include "runtime/error.h"
+
+/* The table of that module, loaded at most once; NULL and a sentence. Any thread. */
+const void *fbr_module(const char *name, struct fbr_error *err);
+
+#endif
