@@ -1,6 +1,7 @@
 /* address.c - addresses of objects, as bytes that travel.
  *
- *     u8 version, u8 kind, u8 flags, u64 owner, u64 object, 32 bytes of key, str url; zeros up to the end
+ *     u8 version, u8 kind, u8 flags, u64 owner, u64 object, 32 bytes of key, str url;
+ *     zeros up to the end
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -50,7 +51,8 @@ int fbr_address_get(struct fbr_address *a, const struct fiber_address *in, enum 
     if (!fbr_cur_ok(&c) || version != VERSION || a->kind == 0 || a->kind > FBR_KIND_STORE)
         return fbr_keep(-EINVAL, "these bytes are not an address of Fiber");
     if (a->kind != kind)
-        return fbr_keep(-EINVAL, "this is the address of a %s, not of a %s", kinds[a->kind], kinds[kind]);
+        return fbr_keep(-EINVAL, "this is the address of a %s, not of a %s", kinds[a->kind],
+                        kinds[kind]);
     memcpy(a->key, key, FBR_KEY_SIZE);
     return 0;
 }

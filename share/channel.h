@@ -1,27 +1,50 @@
 /* channel.h - queues of messages between processes, from which queue.c and pipe.c are made.
  *
- * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host (host.c), and is used
- * there
- * and from other processes, its guests (guest.c), through the same calls. queue_engine.h decides who gets which
- * message.
- * A process has one guest for all its handles on a channel.
+ * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host
+ * (host.c), and is used there and from other processes, its guests (guest.c), through the same
+ * calls. queue_engine.h decides who gets which message. A process has one guest for all its handles
+ * on a channel.
  *
- * Records, after the object's id; all begin u32 op, u32 lane:
+ * Records, after the object's id; all begin u32 op, u32 lane. Guest to host:
  *
- *     guest to host                                             host to guest
- *     PUTS      u64 batch, u32 count, u32 flags,                ACK      u64 batch, i32 code, u32 0
- *               count x (u64 length, bytes, zeros to 8)         DELIVER  u64 seq, bytes
- *     CANCEL    u64 batch: withdraw it (of one message)         AHEAD    the same; and the next ones need not be asked
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe               for, up to `want`
- *     RETURNED  u64 from                                        RECALL
- *     SHUT                                                      EMPTY    u64 probe: there was nothing to deliver
- *     LEAVE     lane: of a pipe, the end                        EOF
- *     ATTACH    likewise                                        SIZE_IS  u64 messages
- *     SIZE                                                      LEFT     answers LEAVE
+ *     PUTS      u64 batch, u32 count, u32 flags, count x (u64 length, bytes, zeros to 8)
+ *     CANCEL    u64 batch: withdraw it (of one message)
+ *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: where this guest stands
+ *     RETURNED  u64 from: the answer to RECALL
+ *     SHUT
+ *     LEAVE     lane: of a pipe, the end
+ *     ATTACH    likewise
+ *     SIZE
  *
- * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message that somebody waits
- * for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or something went wrong. A batch of no
- * messages asks where the others are.
+ * Host to guest:
+ *
+ *     ACK       u64 batch, i32 code, u32 0
+ *     DELIVER   u64 seq, bytes
+ *     AHEAD     the same; and the next ones need not be asked for, up to `want`
+ *     RECALL
+ *     EMPTY     u64 probe: all that there was for you has been delivered, and is yours
+ *     EOF
+ *     SIZE_IS   u64 messages
+ *     LEFT      answers LEAVE
+ *
+ * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message
+ * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
+ * something went wrong. A batch of no messages asks where the others are.
+ *
+ * Whose a message is. What was delivered to a guest is the guest's, which may hand it to its
+ * program without a word and say so later. So the host cannot know what is in the hands of a guest
+ * that is silent, and gives it to nobody else: it is the guest's until it answers a RECALL, leaves,
+ * or is gone. But nobody waits for that. A RECALL that was not answered for a second is overdue:
+ * from then on the others are given what there is, and what the late one has takes no room in a
+ * bounded queue. That is little: as much as is ahead of its program, about a millisecond's work.
+ *
+ * A guest that is gone for the host may live and not know it: it was stopped, say, for longer than
+ * the heartbeat allows. Its messages went to others, and must not come out of it as well. So a
+ * guest in which nobody has looked at the clock for a while (a quarter of the silence after which
+ * it would be given up, at most a second) doubts what it holds: it sends a probe, and hands out
+ * nothing before EMPTY has answered it. When its connection ends instead, it drops what it holds.
+ * What its program had taken already and the host did not know of is the one thing that may come
+ * twice, as after a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CHANNEL_H
@@ -78,11 +101,10 @@ int fbr_host_size(struct fbr_host *h, int lane, size_t *n);
 void fbr_host_shut(struct fbr_host *h, int lane);
 /* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
 void fbr_host_close(struct fbr_host *h);
-/* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is theirs, and ends
- * with
- * them. leave: a handle goes, `attached` or the first one; an end whose address was given away lives on until
- * somebody has
- * attached to it and gone. With both ends the channel ends. */
+/* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is
+ * theirs, and ends with them. leave: a handle goes, `attached` or the first one; an end whose
+ * address was given away lives on until somebody has attached to it and gone. With both ends the
+ * channel ends. */
 void fbr_host_export_end(struct fbr_host *h, int end);
 void fbr_host_attach(struct fbr_host *h, int end);
 void fbr_host_leave(struct fbr_host *h, int end, bool attached);

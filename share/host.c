@@ -1,7 +1,7 @@
 /* host.c - the process in which a channel lives; see channel.h.
  *
- * A host is held by the handles of its own process and, while other processes can reach it, by its object. What holds
- * it last frees it.
+ * A host is held by the handles of its own process and, while other processes can reach it, by its
+ * object. What holds it last frees it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,9 +13,10 @@
 #include "share/channel.h"
 
 #define OVERDUE_MS 1000 /* a guest that does not answer a recall holds up the others no longer */
-#define OURSELVES 1     /* who holds an end to which this process attached; peers have higher numbers */
+#define OURSELVES 1 /* who holds an end to which this process attached; peers have higher numbers */
 
-/* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of those. */
+/* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of
+ * those. */
 struct parked {
     struct parked *next, *prev;
     uint64_t peer, batch;
@@ -153,6 +154,13 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
         settle(l, peer);
 }
 
+/* Has on_time look after what waits here. */
+static void remind(struct lane *l)
+{
+    if (!l->host->closed)
+        fbr_object_remind(l->host->object);
+}
+
 static void forget_recalled(struct lane *l, uint64_t peer)
 {
     struct recalled *r, *next;
@@ -173,6 +181,7 @@ static void on_recall(void *user, uint64_t peer)
         *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
         DL_APPEND(l->recalled, r);
     }
+    remind(l);
     tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
 }
 
@@ -191,8 +200,11 @@ static void on_wake_local(void *user, bool all)
         pthread_cond_signal(&l->arrived);
 }
 
-static const struct fbr_queue_engine_ops engine_ops = {
-    .deliver = on_deliver, .put_done = on_put_done, .recall = on_recall, .eof = on_eof, .wake_local = on_wake_local};
+static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
+                                                       .put_done = on_put_done,
+                                                       .recall = on_recall,
+                                                       .eof = on_eof,
+                                                       .wake_local = on_wake_local};
 
 /* ---- Records of guests ---- */
 
@@ -209,6 +221,7 @@ static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
     if (p) {
         *p = *batch;
         DL_APPEND(l->parked, p);
+        remind(l);
     } else if (batch->answer || batch->code || batch->left) {
         ack(l, peer, batch->batch, batch->code);
     }
@@ -223,7 +236,8 @@ static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void 
         return -ENOMEM;
     if (len)
         memcpy(copy, bytes, len);
-    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->batch * FBR_CH_BATCH_MAX + i, copy, len);
+    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->batch * FBR_CH_BATCH_MAX + i, copy,
+                              len);
     if (rc < 0)
         free(copy);
     batch->left += rc == 1;
@@ -272,9 +286,10 @@ static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
     uint32_t hungry = fbr_get_u32(c), want = fbr_get_u32(c);
 
     probe = fbr_get_u64(c);
-    if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) < 0 || !probe)
+    if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) == -EPROTO)
         return;
-    tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
+    if (probe) /* also when memory is short: somebody waits for this */
+        tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
 }
 
 static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
@@ -318,9 +333,8 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded queue had no room
- * for
- * was not accepted. */
+/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded
+ * queue had no room for was not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {
     if (l->host->kind == FBR_KIND_PIPE)
@@ -427,7 +441,40 @@ static void on_peer_gone(void *user, uint64_t peer)
         fbr_object_retire(h->object, retired);
 }
 
-static const struct fbr_object_ops object_ops = {.on_record = on_peer_record, .on_gone = on_peer_gone};
+/* Under the lock: nobody waits any more for guests that have not answered a recall. */
+static void give_up_recalls(struct lane *l)
+{
+    struct recalled *r, *next;
+    uint64_t now = fbr_now_ms();
+
+    DL_FOREACH_SAFE(l->recalled, r, next)
+        if (now - r->since_ms >= OVERDUE_MS) {
+            uint64_t peer = r->peer;
+
+            DL_DELETE(l->recalled, r);
+            free(r);
+            fbr_queue_engine_overdue(l->engine, peer);
+        }
+}
+
+static void on_time(void *user)
+{
+    struct fbr_host *h = user;
+
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < h->n_lanes; i++) {
+        struct lane *l = &h->lanes[i];
+
+        give_up_recalls(l);
+        fbr_queue_engine_press(l->engine);
+        if (l->recalled || l->parked || l->puts)
+            remind(l);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static const struct fbr_object_ops object_ops = {
+    .on_record = on_peer_record, .on_gone = on_peer_gone, .on_time = on_time};
 
 /* ---- Life ---- */
 
@@ -485,7 +532,8 @@ int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
     h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
     while (rc == 0 && h->n_lanes < o->lanes)
         rc = open_lane(h, &o->config);
-    rc = rc < 0 ? fbr_keep(rc, "channel: out of memory") : fbr_object_open(&h->object, &object_ops, h);
+    rc = rc < 0 ? fbr_keep(rc, "channel: out of memory")
+                : fbr_object_open(&h->object, &object_ops, h);
     if (rc < 0) {
         destroy(h);
         return rc;
@@ -584,6 +632,7 @@ static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
     int rc = 0;
 
     DL_APPEND(l->puts, &put);
+    remind(l);
     while (!put.done && rc == 0 && !h->closed)
         rc = fbr_cond_wait(&l->room, &h->lock, deadline);
     if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
@@ -617,28 +666,13 @@ int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int
     return rc;
 }
 
-/* Under the lock: guests that have not answered a recall wait for nobody any more. */
-static void give_up_recalls(struct lane *l)
-{
-    struct recalled *r, *next;
-    uint64_t now = fbr_now_ms();
-
-    DL_FOREACH_SAFE(l->recalled, r, next)
-        if (now - r->since_ms >= OVERDUE_MS) {
-            uint64_t peer = r->peer;
-
-            DL_DELETE(l->recalled, r);
-            free(r);
-            fbr_queue_engine_overdue(l->engine, peer);
-        }
-}
-
 /* Under the lock; out NULL: only looks. */
 static int try_get(struct lane *l, struct fiber_bytes *out)
 {
     if (l->host->closed)
         return -EPIPE;
-    return out ? fbr_queue_engine_get(l->engine, &out->data, &out->len) : fbr_queue_engine_look(l->engine);
+    return out ? fbr_queue_engine_get(l->engine, &out->data, &out->len)
+               : fbr_queue_engine_look(l->engine);
 }
 
 /* Under the lock. */

@@ -72,7 +72,8 @@ static void on_gone(void *user, struct fiber_process *p)
     unref(user);
 }
 
-static const struct fbr_process_ops process_ops = {.on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
+static const struct fbr_process_ops process_ops = {
+    .on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
 
 static int wait_ready(struct fbr_keeper *k, const char *prefix, struct fiber_address *address)
 {
@@ -84,15 +85,21 @@ static int wait_ready(struct fbr_keeper *k, const char *prefix, struct fiber_add
     ready = k->ready;
     *address = k->address;
     pthread_mutex_unlock(&k->lock);
-    return ready ? 0 : fbr_keep(-ECHILD, "the %s did not start: %s", prefix, fiber_process_report(k->process));
+    return ready ? 0
+                 : fbr_keep(-ECHILD, "the %s did not start: %s", prefix,
+                            fiber_process_report(k->process));
 }
 
 int fbr_keeper_start(struct fbr_keeper **out, fiber_process_fn fn, const void *arg, size_t len,
                      const char *prefix, const struct fiber_process_options *options,
                      struct fiber_address *address)
 {
-    struct fbr_process_spec spec = {
-        .fn = fn, .arg = arg, .len = len, .prefix = prefix, .options = options, .ops = &process_ops};
+    struct fbr_process_spec spec = {.fn = fn,
+                                    .arg = arg,
+                                    .len = len,
+                                    .prefix = prefix,
+                                    .options = options,
+                                    .ops = &process_ops};
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_keeper *k;
     int rc;
@@ -172,7 +179,8 @@ void fbr_keeper_end(struct fbr_keeper *k)
         fbr_buf_init(&none);
         fbr_process_send(k->process, FBR_FRAME_CLOSE, &none);
         if (!wait_end(k, (uint64_t)fbr_keeper_grace(k))) {
-            fbr_process_give_up(k->process, "did not end when it was closed; killed (grace sets the time)");
+            fbr_process_give_up(k->process,
+                                "did not end when it was closed; killed (grace sets the time)");
             wait_end(k, KILL_MS);
         }
     }
@@ -196,7 +204,8 @@ static void on_parent_frame(void *user, uint8_t type, struct fbr_cur *body)
         c->fn(c->user);
 }
 
-int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user), void *user)
+int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user),
+                        void *user)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fiber_address address;

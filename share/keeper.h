@@ -1,4 +1,4 @@
-/* keeper.h - a process that keeps one service (rpc.h) for others: how it is started, made known and ended.
+/* keeper.h - a process that keeps one service (rpc.h) for others: its start, address and end.
  *
  *     parent                                           child
  *     fbr_keeper_start    -- START: fn(arg) -->        fn opens its service
@@ -16,16 +16,19 @@
 struct fbr_keeper;
 
 /* Returns once the child has announced its address, or with why it did not. 0, or kept. */
-int fbr_keeper_start(struct fbr_keeper **k, fiber_process_fn fn, const void *arg, size_t len, const char *prefix,
-                     const struct fiber_process_options *options, struct fiber_address *address);
+int fbr_keeper_start(struct fbr_keeper **k, fiber_process_fn fn, const void *arg, size_t len,
+                     const char *prefix, const struct fiber_process_options *options,
+                     struct fiber_address *address);
 /* How it ended, when it has, or does within a moment; else "". Valid until fbr_keeper_end(). */
 const char *fbr_keeper_report(struct fbr_keeper *k);
 int fbr_keeper_grace(struct fbr_keeper *k); /* milliseconds, as configured */
 /* Asks it to end, kills it after the configured grace, and waits for it. NULL is fine. */
 void fbr_keeper_end(struct fbr_keeper *k);
 
-/* In the child: tells the parent the address; on_close runs on the loop thread, maybe at once. 0, or kept. */
-int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user), void *user);
+/* In the child: tells the parent the address; on_close runs on the loop thread, maybe at once. 0,
+ * or kept. */
+int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user),
+                        void *user);
 /* Ends the child; does not return. */
 void fbr_keeper_exit(int code, const char *why) __attribute__((noreturn));
 

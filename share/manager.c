@@ -1,4 +1,4 @@
-/* manager.c - fiber_manager and its futures: what a program calls; manager_serve.c is the other side.
+/* manager.c - fiber_manager and its futures: what a program calls (manager_serve.c: the rest).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/manager.h"
@@ -18,7 +18,8 @@ struct fiber_manager {
 
 /* ---- Handles ---- */
 
-static int open_manager(struct fiber_manager **out, const struct fiber_address *address, struct fbr_keeper *keeper)
+static int open_manager(struct fiber_manager **out, const struct fiber_address *address,
+                        struct fbr_keeper *keeper)
 {
     struct fiber_manager *m;
     struct fbr_address a;
@@ -59,7 +60,8 @@ static int put_class(struct fbr_buf *b, const struct fiber_class *cls, const voi
     int rc;
 
     fbr_put_u32(b, FBR_MANAGER_MAGIC);
-    fbr_put_u8(b, (uint8_t)((cls->open ? FBR_MANAGER_OPEN : 0) | (cls->close ? FBR_MANAGER_CLOSE : 0)));
+    fbr_put_u8(
+        b, (uint8_t)((cls->open ? FBR_MANAGER_OPEN : 0) | (cls->close ? FBR_MANAGER_CLOSE : 0)));
     rc = put_function(b, (void (*)(void))cls->call, "call");
     if (rc == 0)
         rc = put_function(b, (void (*)(void))cls->open, "open");
@@ -79,9 +81,10 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
     int rc;
 
     if (!out || !cls || cls->size != sizeof(*cls) || !cls->call || (!arg && len))
-        return fbr_keep(-EINVAL,
-                        "fiber_manager_start: needs a place for the handle, a class with its size and a call "
-                        "function, and bytes for its length");
+        return fbr_keep(
+            -EINVAL,
+            "fiber_manager_start: needs a place for the handle, a class with its size and a call "
+            "function, and bytes for its length");
     if (!fbr_rt())
         return fbr_kept();
     fbr_buf_init(&b);
@@ -107,7 +110,8 @@ int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address
 int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address *address)
 {
     if (!out || !address)
-        return fbr_keep(-EINVAL, "fiber_manager_connect: needs a place for the handle, and an address");
+        return fbr_keep(-EINVAL,
+                        "fiber_manager_connect: needs a place for the handle, and an address");
     return open_manager(out, address, NULL);
 }
 
@@ -153,7 +157,8 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
     switch (rc) {
     case -EPIPE:
         report = m && m->keeper ? fbr_keeper_report(m->keeper) : "";
-        return fbr_keep(rc, "manager: %s: the manager is gone%s%s", method, *report ? ": " : "", report);
+        return fbr_keep(rc, "manager: %s: the manager is gone%s%s", method, *report ? ": " : "",
+                        report);
     case -ETIMEDOUT:
         return fbr_keep(rc, "manager: %s: no answer within the timeout", method);
     case -EDEADLK:
@@ -164,7 +169,8 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
 }
 
 /* What an answered or lost call gives. m may be NULL; *out is set, and may not be. */
-static int finish(struct fiber_manager *m, struct fiber_future *f, const char *method, struct fiber_bytes *out)
+static int finish(struct fiber_manager *m, struct fiber_future *f, const char *method,
+                  struct fiber_bytes *out)
 {
     bool lost;
     int code = fbr_future_code(f, &lost);
@@ -203,8 +209,8 @@ int fiber_manager_call(struct fiber_manager *m, const char *method, const void *
     return rc;
 }
 
-int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in, size_t len,
-                             struct fiber_future **future)
+int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in,
+                             size_t len, struct fiber_future **future)
 {
     int rc = check_call(method, in, len);
 

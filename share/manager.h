@@ -1,7 +1,7 @@
 /* manager.h - what a manager's process is started with, and what its calls look like.
  *
- *     argument of the process   u32 magic, u8 functions that follow (1: open, 2: close), reference of call, the others
- *                               in this order, u64 length, argument of open
+ *     argument of the process   u32 magic, u8 functions that follow (1: open, 2: close), reference
+ *                               of call, the others in this order, u64 length, argument of open
  *     request                   u32 length of method with its NUL, u32 0, method, zeros to 8, input
  *     answer                    the output; of an error: its text
  *

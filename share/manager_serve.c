@@ -1,7 +1,8 @@
-/* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them one at a time.
+/* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them.
  *
- * The queue has no bound of its own: each calling process waits when too much of it is there (rpc.c). Calls of a
- * process that has gone are run all the same, as those that it made just before.
+ * The queue has no bound of its own: each calling process waits when too much of it is there
+ * (rpc.c). Calls of a process that has gone are run all the same, as those that it made just
+ * before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -194,7 +195,8 @@ int fbr_manager_main(const void *arg, size_t len)
     fbr_cond_init(&m.changed);
     fbr_buf_init(&m.out);
     read_class(&m, arg, len);
-    if (fbr_service_open(&m.service) < 0 || fbr_keeper_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
+    if (fbr_service_open(&m.service) < 0 ||
+        fbr_keeper_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
         fbr_keeper_exit(1, fiber_last_error());
     while ((r = next_request(&m))) {
         run(&m, r);

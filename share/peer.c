@@ -1,4 +1,4 @@
-/* peer.c - the owner's side of shared objects: the table of objects, the peers that use them; see share.h.
+/* peer.c - the owner's side of shared objects: their table, the peers that use them; see share.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -14,6 +14,8 @@
 #include "share/share.h"
 #include "share/share_priv.h"
 
+#define REMIND_MS 1000
+
 struct fbr_object {
     uint64_t id;
     struct fbr_share *share;
@@ -22,6 +24,7 @@ struct fbr_object {
     int busy;                 /* callbacks that run, and who looks at it */
     bool closed;              /* no new ones */
     void (*done)(void *user); /* retired: told when none runs */
+    uint64_t due_ms;          /* ops->on_time shall come then; 0: never */
     UT_hash_handle hh;
 };
 
@@ -251,7 +254,8 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     return rc;
 }
 
-/* The peer is in the table, with its number, before it is told where to send: its records may be here at once. */
+/* The peer is in the table, with its number, before it is told where to send: its records may be
+ * here at once. */
 static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fbr_share *s = rt->share;
@@ -287,12 +291,75 @@ static int admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fb
     return 0;
 }
 
+/* ---- Reminders, on the loop thread: one timer for all objects ---- */
+
+/* Calls those whose time has come; the timer is set again for the next one. */
+static void on_clock(void *arg)
+{
+    struct fbr_share *s = arg;
+    uint64_t now = fbr_now_ms(), next = 0;
+    struct fbr_object *o = grab_next(s, NULL), *after;
+
+    pthread_mutex_lock(&s->lock);
+    s->reminding = false; /* whoever wants to be reminded from here on says so anew */
+    pthread_mutex_unlock(&s->lock);
+    for (; o; o = after) {
+        bool due;
+
+        pthread_mutex_lock(&s->lock);
+        due = o->due_ms && o->due_ms <= now;
+        if (due)
+            o->due_ms = 0;
+        else if (o->due_ms && (!next || o->due_ms < next))
+            next = o->due_ms;
+        pthread_mutex_unlock(&s->lock);
+        if (due)
+            o->ops->on_time(o->user);
+        after = grab_next(s, o);
+        let_go(o);
+    }
+    pthread_mutex_lock(&s->lock);
+    if (next)
+        s->reminding = true;
+    pthread_mutex_unlock(&s->lock);
+    if (next)
+        fbr_timer_start(&s->clock, next - now, 0);
+}
+
+static void start_clock(void *arg)
+{
+    struct fbr_share *s = arg;
+    int rc = s->clock.uv ? 0 : -ENOENT;
+
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0 && !s->ended)
+        rc = fbr_timer_init(&s->clock, s->rt->loop, on_clock, s);
+    if (rc < 0)
+        s->reminding = false;
+    pthread_mutex_unlock(&s->lock);
+    if (rc == 0)
+        fbr_timer_start(&s->clock, REMIND_MS, 0);
+}
+
+void fbr_object_remind(struct fbr_object *o)
+{
+    struct fbr_share *s = o->share;
+
+    pthread_mutex_lock(&s->lock);
+    if (!o->due_ms)
+        o->due_ms = fbr_now_ms() + REMIND_MS;
+    if (!s->reminding)
+        s->reminding = fbr_loop_post(s->rt->loop, start_clock, s) == 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* ---- Share itself ---- */
 
 static int drop_peers(void *arg)
 {
     struct fbr_share *s = arg;
 
+    fbr_timer_fini(&s->clock);
     while (s->peers) {
         struct peer *p = s->peers;
 
@@ -318,7 +385,7 @@ static bool *page_of_ours(void)
 
     if (page == MAP_FAILED)
         return NULL;
-    madvise(page, size, MADV_WIPEONFORK); /* since Linux 4.14; without it such a child is not told */
+    madvise(page, size, MADV_WIPEONFORK); /* Linux 4.14; else such a child is not told */
     *page = true;
     return page;
 }
@@ -375,9 +442,8 @@ const volatile bool *fbr_share_ours(void)
 
 int fbr_share_forked(void)
 {
-    return fbr_keep(
-        -EPERM,
-        "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes "
+                            "by fiber_process_start()");
 }
 
 /* ---- Objects ---- */
@@ -421,16 +487,16 @@ struct url_call {
 static int get_url(void *arg)
 {
     struct url_call *c = arg;
-    bool tcp = strcmp(fbr_config_str(c->rt->config, "transport"), "tcp") == 0;
     struct fbr_listener *l;
-    int rc = fbr_rt_listener(c->rt, tcp ? FBR_REACH_TCP : FBR_REACH_HOST, &l, &c->err);
+    int rc = fbr_rt_listener(c->rt, fbr_rt_object_reach(c->rt), &l, &c->err);
 
     if (rc == 0)
         c->url = fbr_listener_url(l);
     return rc;
 }
 
-int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *out)
+int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,
+                       struct fiber_address *out)
 {
     return fbr_address_here(o->id, kind, flags, out);
 }
@@ -448,7 +514,8 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct 
     a.owner = rt->self;
     rc = fbr_loop_call(rt->loop, get_url, &call);
     if (rc < 0)
-        return call.err.code ? fbr_keep_error(&call.err) : fbr_keep(rc, "share: %s", fbr_strerror(rc));
+        return call.err.code ? fbr_keep_error(&call.err)
+                             : fbr_keep(rc, "share: %s", fbr_strerror(rc));
     n = strlen(call.url);
     memcpy(a.url, call.url, n + 1);
     memcpy(a.key, rt->peer_key, FBR_KEY_SIZE);
@@ -528,7 +595,8 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *))
         end_retired(o);
 }
 
-void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *))
+void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
+                      void (*hold)(void *))
 {
     struct fbr_share *s = fbr_share();
     struct fbr_object *o = NULL;

@@ -1,4 +1,6 @@
-/* pipe.c - fiber_pipe: a channel with a lane each way. Lane 0 carries what end 0 sends, lane 1 what end 1 sends.
+/* pipe.c - fiber_pipe: a channel with a lane each way.
+ *
+ * Lane 0 carries what end 0 sends, lane 1 what end 1 sends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -79,9 +81,8 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     if (!*p->ours)
         return fbr_share_forked();
     if (!p->host)
-        return fbr_keep(
-            -EPERM,
-            "pipe: only the process that opened it gives out addresses; pass on the one that you were given");
+        return fbr_keep(-EPERM, "pipe: only the process that opened it gives out addresses; pass "
+                                "on the one that you were given");
     rc = fbr_host_address(p->host, flags, address);
     if (rc == 0)
         fbr_host_export_end(p->host, p->end);
@@ -152,7 +153,8 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
         return fbr_share_forked();
     if (!p->receives)
         return fbr_keep(-EBADF, "pipe: this end only sends");
-    rc = p->host ? fbr_host_look(p->host, !p->end, timeout_ms) : fbr_guest_look(p->guest, !p->end, timeout_ms);
+    rc = p->host ? fbr_host_look(p->host, !p->end, timeout_ms)
+                 : fbr_guest_look(p->guest, !p->end, timeout_ms);
     if (rc == 0 || rc == -EPIPE)
         return 1; /* the end of file can be read, too */
     return rc == -ETIMEDOUT ? 0 : explain(rc, "poll");

@@ -62,8 +62,9 @@ int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address)
     if (!*q->ours)
         return fbr_share_forked();
     if (!q->host)
-        return fbr_keep(-EPERM,
-                        "queue: only the owner gives out its address; pass on the one that you were given");
+        return fbr_keep(
+            -EPERM,
+            "queue: only the owner gives out its address; pass on the one that you were given");
     return fbr_host_address(q->host, q->bounded ? FBR_CH_BOUNDED : 0, address);
 }
 
@@ -110,7 +111,8 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     *out = (struct fiber_bytes){NULL, 0};
     if (!*q->ours)
         return fbr_share_forked();
-    rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms) : fbr_guest_get(q->guest, 0, out, timeout_ms);
+    rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms)
+                 : fbr_guest_get(q->guest, 0, out, timeout_ms);
     return rc == 0 ? 0 : explain(rc, "get");
 }
 

@@ -1,19 +1,20 @@
 /* queue_engine.c - the decisions of queue_engine.h.
  *
- * Every message has a number, `order`, its place among all that were accepted. `queue` is sorted by it at all
- * times: new messages are the newest, and what comes back from consumers is merged into the front.
+ * Every message has a number, `order`, its place among all that were accepted. `queue` is sorted by
+ * it at all times: new messages are the newest, and what comes back from consumers is merged into
+ * the front.
  *
- * A consumer is in the `line` while it is hungry for more than it has, and is `ahead` while it has more than it
- * is hungry for (the two exclude each other). While somebody stands in line and somebody else is ahead, those
- * ahead are recalled, and nothing is assigned before they have answered; so whatever is assigned is the oldest
- * message that no program has. A peer with an open recall is assigned nothing either: its answer must tell
- * exactly what it has.
+ * A consumer is in the `line` while it is hungry for more than it has, and is `ahead` while it has
+ * more than it is hungry for (the two exclude each other). While somebody stands in line and
+ * somebody else is ahead, those ahead are recalled, and nothing is assigned before they have
+ * answered; so whatever is assigned is the oldest message that no program has. A peer with an open
+ * recall is assigned nothing either: its answer must tell exactly what it has.
  *
- * For the owner's own process messages are not assigned but reserved: `reserved` messages of the queue, no
- * matter which, are for its threads that were woken.
+ * For the owner's own process messages are not assigned but reserved: `reserved` messages of the
+ * queue, no matter which, are for its threads that were woken.
  *
- * `queue` has room for all that is waiting, assigned or parked, so that nothing can fail when messages come
- * back.
+ * `queue` has room for all that is waiting, assigned or parked, so that nothing can fail when
+ * messages come back.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/queue_engine.h"
@@ -81,11 +82,12 @@ struct fbr_queue_engine {
     struct peer *peers; /* hash of the remote consumers */
     struct peer *line, *ahead;
     size_t recalls;    /* open and not late */
+    size_t late_held;  /* messages of peers that are late */
     struct peer *sole; /* who read last */
     size_t streak;     /* how many messages nobody else read since */
 };
 
-/* ---- rings ------------------------------------------------------------------------------------ */
+/* ---- rings ---- */
 
 static struct item *ring_at(const struct ring *r, size_t i)
 {
@@ -132,7 +134,8 @@ static struct item ring_pop(struct ring *r)
     return item;
 }
 
-/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the room. */
+/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the
+ * room. */
 static void ring_merge(struct ring *into, struct ring *from, size_t n)
 {
     size_t to = 0, next = n; /* the gap is [to, next) */
@@ -157,7 +160,7 @@ static size_t ring_run(const struct ring *r)
     return n;
 }
 
-/* ---- messages --------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static size_t total(const struct fbr_queue_engine *e)
 {
@@ -180,7 +183,8 @@ static void drop(struct fbr_queue_engine *e, void *data, size_t len)
 
 static bool has_space(const struct fbr_queue_engine *e)
 {
-    return (!e->max_messages || total(e) < e->max_messages) && (!e->max_bytes || e->bytes < e->max_bytes);
+    return (!e->max_messages || total(e) - e->late_held < e->max_messages) &&
+           (!e->max_bytes || e->bytes < e->max_bytes);
 }
 
 /* The caller has made room in the ring. */
@@ -209,7 +213,7 @@ static void drop_ring(struct fbr_queue_engine *e, struct ring *r)
     free(r->items);
 }
 
-/* ---- consumers -------------------------------------------------------------------------------- */
+/* ---- consumers ---- */
 
 static size_t has(const struct peer *p)
 {
@@ -316,7 +320,7 @@ static void recall_ahead(struct fbr_queue_engine *e)
         recall(e, p);
 }
 
-/* Once the queue is shut and empty, all that is left is to learn what was taken. */
+/* To learn what was taken, once there is nothing else to give. */
 static void recall_all(struct fbr_queue_engine *e)
 {
     struct peer *p, *tmp;
@@ -362,7 +366,7 @@ static void dispatch(struct fbr_queue_engine *e)
     }
 }
 
-/* ---- producers -------------------------------------------------------------------------------- */
+/* ---- producers ---- */
 
 static void forget_park(struct fbr_queue_engine *e, struct park *w)
 {
@@ -426,7 +430,8 @@ static int park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *
     return 1;
 }
 
-int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data, size_t len)
+int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
+                         size_t len)
 {
     if (e->shut)
         return -EPIPE;
@@ -486,7 +491,7 @@ void fbr_queue_engine_shut(struct fbr_queue_engine *e)
     dispatch(e);
 }
 
-/* ---- remote consumers ------------------------------------------------------------------------- */
+/* ---- remote consumers ---- */
 
 static struct peer *find_peer(struct fbr_queue_engine *e, uint64_t id)
 {
@@ -515,6 +520,8 @@ static struct peer *add_peer(struct fbr_queue_engine *e, uint64_t id)
 static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
 {
     e->held -= n;
+    if (p->late)
+        e->late_held -= n;
     for (; n; n--) {
         struct item item = ring_pop(&p->held);
 
@@ -527,19 +534,23 @@ static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
 static void put_back(struct fbr_queue_engine *e, struct peer *p)
 {
     e->held -= p->held.len;
-    while (p->held.len) /* more than one run only if p was assigned what had come back from another one */
+    /* More than one run only if p was assigned what had come back from another one. */
+    while (p->held.len)
         ring_merge(&e->queue, &p->held, ring_run(&p->held));
 }
 
 static void recall_ended(struct fbr_queue_engine *e, struct peer *p)
 {
-    if (p->recalled && !p->late)
+    if (p->late)
+        e->late_held -= p->held.len;
+    else if (p->recalled)
         e->recalls--;
     p->recalled = false;
     p->late = false;
 }
 
-int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t upto, uint32_t hungry, uint32_t want)
+int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t upto, uint32_t hungry,
+                         uint32_t want)
 {
     struct peer *p = find_peer(e, peer);
     uint64_t first;
@@ -595,8 +606,16 @@ void fbr_queue_engine_overdue(struct fbr_queue_engine *e, uint64_t peer)
         return;
     p->late = true;
     e->recalls--;
+    e->late_held += p->held.len;
     place(e, p);
+    freed(e);
     dispatch(e);
+}
+
+void fbr_queue_engine_press(struct fbr_queue_engine *e)
+{
+    if (e->parks && e->line && !e->queue.len)
+        recall_all(e);
 }
 
 void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
@@ -626,7 +645,7 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     dispatch(e);
 }
 
-/* ---- consumers in the owner's process --------------------------------------------------------- */
+/* ---- consumers in the owner's process ---- */
 
 /* Whether a thread for which nothing is reserved may have the next message. */
 static int may_get(struct fbr_queue_engine *e)
@@ -695,12 +714,13 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
     dispatch(e);
 }
 
-/* ---- the engine ------------------------------------------------------------------------------- */
+/* ---- the engine ---- */
 
 void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats)
 {
     stats->waiting = e->queue.len;
     stats->assigned = e->held;
+    stats->late = e->late_held;
     stats->parked = e->parked;
     stats->bytes = e->bytes;
     stats->shut = e->shut;

@@ -1,31 +1,36 @@
 /* queue_engine.h - who gets which message of a queue, on the side of the process that owns it.
  *
- * Pure: events in (a put, a wish, an acknowledgement, a death), decisions out through the callbacks. No clock,
- * no descriptors, no lock: the caller serialises all calls on one engine, and no callback may call the engine
- * back.
+ * Pure: events in (a put, a wish, an acknowledgement, a death), decisions out through the
+ * callbacks. No clock, no descriptors, no lock: the caller serialises all calls on one engine, and
+ * no callback may call the engine back.
  *
- * Peers are numbers that are never used again; 0 is the owner's own process. A peer is known from its first
- * call on, until fbr_queue_engine_gone(). All functions with a `peer` are for remote peers and for 0 alike,
- * unless they say otherwise.
+ * Peers are numbers that are never used again; 0 is the owner's own process. A peer is known from
+ * its first call on, until fbr_queue_engine_gone(). All functions with a `peer` are for remote
+ * peers and for 0 alike, unless they say otherwise.
  *
- * A message is (data, len) and opaque; the engine owns it from an accepted or parked put until it hands it over
- * to a local get or drops it (`drop`). A message that was assigned to a remote peer stays with the engine until
- * that peer's program has taken it, so that it can go to another one if the peer dies.
+ * A message is (data, len) and opaque; the engine owns it from an accepted or parked put until it
+ * hands it over to a local get or drops it (`drop`). A message that was assigned to a remote peer
+ * stays with the engine until that peer's program has taken it, so that it can go to another one if
+ * the peer dies.
  *
- * What a remote consumer says, in fbr_queue_engine_ask(), is a state and not an increment, so repeats do no
- * harm:
- *     taken   the highest sequence number that its program has taken. Say it soon after each take (or batch of
- *             takes): what is not known to be taken when the peer dies is delivered again
- *     hungry  how many of its threads wait in get and have nothing. Ask whenever it grows, and when it shrinks
- *             because a thread gave up
- *     want    how many untaken messages it would like to have with it, hungry ones included (>= hungry)
+ * What a remote consumer says, in fbr_queue_engine_ask(), is a state and not an increment, so
+ * repeats do no harm:
  *
- * A peer that is the only consumer at work is given up to `want` messages. As soon as somebody else is hungry
- * (or reads in the owner) the untaken ones are recalled, and from then on each consumer gets what it is hungry
- * for and no more, until one of them has been the only reader for a while. So one consumer alone is fast; among
- * several nobody sits on messages that another one waits for, and nobody gets an older message of a sender
- * after a newer one. The exception: a message that comes back because its receiver died, or gave up its get
- * while it was on its way, comes back as early as possible, which may be after newer ones that others took.
+ *     taken   the highest sequence number that its program has taken. Say it soon after each take
+ *             (or batch of takes): what is not known to be taken when the peer dies is delivered
+ *             again
+ *     hungry  how many of its threads wait in get and have nothing. Ask whenever it grows, and when
+ *             it shrinks because a thread gave up
+ *     want    how many untaken messages it would like to have with it, hungry ones included
+ *             (>= hungry)
+ *
+ * A peer that is the only consumer at work is given up to `want` messages. As soon as somebody else
+ * is hungry (or reads in the owner) the untaken ones are recalled, and from then on each consumer
+ * gets what it is hungry for and no more, until one of them has been the only reader for a while.
+ * So one consumer alone is fast; among several nobody sits on messages that another one waits for,
+ * and nobody gets an older message of a sender after a newer one. The exception: a message that
+ * comes back because its receiver died, gave up its get while it was on its way, or answered a
+ * recall too late, comes back as early as possible, which may be after newer ones that others took.
  * Among the hungry, first come, first served.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -39,33 +44,36 @@
 struct fbr_queue_engine;
 
 struct fbr_queue_engine_ops {
-    /* Send this to the remote peer, in order with what else is sent to it. Sequence numbers of a peer begin at
-     * 1 and have no gaps. `data` stays valid until the peer acknowledged it, returned it, or is gone: before
-     * the caller reports that a peer is gone, it drops what it has still queued for it. */
+    /* Send this to the remote peer, in order with what else is sent to it. Sequence numbers of a
+     * peer begin at 1 and have no gaps. `data` stays valid until the peer acknowledged it, returned
+     * it, or is gone: before the caller reports that a peer is gone, it drops what it has still
+     * queued for it. */
     void (*deliver)(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len);
     /* A parked put ended: 0 (accepted) or -EPIPE (the queue was shut; the message was dropped). */
     void (*put_done)(void *user, uint64_t peer, uint64_t call, int code);
-    /* Send RECALL to the remote peer. It answers fbr_queue_engine_returned(), at once and whatever its program
-     * does. */
+    /* Send RECALL to the remote peer. It answers fbr_queue_engine_returned(), at once and whatever
+     * its program does. */
     void (*recall)(void *user, uint64_t peer);
-    /* The queue is shut and drained: the hungry gets of this remote peer fail with -EPIPE; the engine takes it
-     * as no longer hungry. An ask that is hungry is answered so again. */
+    /* The queue is shut and drained: the hungry gets of this remote peer fail with -EPIPE; the
+     * engine takes it as no longer hungry. An ask that is hungry is answered so again. */
     void (*eof)(void *user, uint64_t peer);
-    /* A thread of this process that said fbr_queue_engine_wait() may try again; `all`: all of them. */
+    /* A thread of this process that said fbr_queue_engine_wait() may try again; `all`: all of
+     * them. */
     void (*wake_local)(void *user, bool all);
     /* Frees a message; NULL: free(data). */
     void (*drop)(void *user, void *data, size_t len);
 };
 
 struct fbr_queue_engine_config {
-    size_t max_messages; /* put and not yet taken; 0: no bound */
+    size_t max_messages; /* put and not yet taken, but for those that are late; 0: no bound */
     size_t max_bytes;    /* no put is accepted while so many bytes or more wait; 0: no bound */
 };
 
 /* What the queue holds; fbr_queue_engine_stats(). */
 struct fbr_queue_engine_stats {
     size_t waiting;  /* messages in the queue */
-    size_t assigned; /* at remote consumers, not known to be taken */
+    size_t assigned; /* at remote consumers, not known to be taken; `late` of them, */
+    size_t late;     /* where a recall is overdue */
     size_t parked;   /* puts that wait for room */
     size_t bytes;    /* of waiting and assigned messages */
     bool shut;
@@ -77,55 +85,64 @@ struct fbr_queue_engine *fbr_queue_engine_open(const struct fbr_queue_engine_ops
 /* Drops all messages; no other callback runs. NULL is fine. */
 void fbr_queue_engine_close(struct fbr_queue_engine *e);
 
-/* ---- producers -------------------------------------------------------------------------------- */
+/* ---- producers ---- */
 
-/* 0: accepted; the message is the engine's. 1: parked until there is room; the message is the engine's, and
- * put_done or fbr_queue_engine_put_cancel() ends it. -EPIPE (shut), -EALREADY (this peer has parked a put of
- * that call), -ENOMEM: the message stays the caller's. `call` tells a peer's parked puts apart. */
-int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data, size_t len);
-/* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: it is not parked (any more):
- * it was accepted, or put_done told its end. */
+/* 0: accepted; the message is the engine's. 1: parked until there is room; the message is the
+ * engine's, and put_done or fbr_queue_engine_put_cancel() ends it. -EPIPE (shut), -EALREADY (this
+ * peer has parked a put of that call), -ENOMEM: the message stays the caller's. `call` tells a
+ * peer's parked puts apart. */
+int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
+                         size_t len);
+/* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: it is not parked
+ * (any more): it was accepted, or put_done told its end. */
 int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call);
-/* Accepts all that this peer has parked, though there is no room; put_done runs for each. What somebody wrote before
- * it went shall be read, and is in our memory anyway. */
+/* Accepts all that this peer has parked, though there is no room; put_done runs for each. What
+ * somebody wrote before it went shall be read, and is in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
 /* Whether a put would be accepted at once. */
 bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e);
 /* No more puts by anyone, parked ones fail; gets drain the rest. Idempotent. */
 void fbr_queue_engine_shut(struct fbr_queue_engine *e);
 
-/* ---- remote consumers (peer != 0) ------------------------------------------------------------- */
+/* ---- remote consumers (peer != 0) ---- */
 
-/* The peer's state, see the top of this file. 0; -EPROTO for a `taken` of what was never assigned, want <
- * hungry, or peer 0 (nothing is changed); -ENOMEM. Everything that it makes possible is delivered before it
- * returns: when a peer only looks (a get with timeout 0), an answer that is sent after this call says "empty",
- * and then ask with hungry less one. */
+/* The peer's state, see the top of this file. 0; -EPROTO for a `taken` of what was never assigned,
+ * want < hungry, or peer 0 (nothing is changed); -ENOMEM. Everything that it makes possible is
+ * delivered before it returns: when a peer only looks (a get with timeout 0), an answer that is
+ * sent after this call says "empty", and then ask with hungry less one. */
 int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t taken, uint32_t hungry,
                          uint32_t want);
-/* Whether this peer, while it stays the only consumer, is given up to `want` messages without being hungry. */
+/* Whether this peer, while it stays the only consumer, is given up to `want` messages without being
+ * hungry. */
 bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t peer);
-/* The answer to a recall: its program has taken all before `from`, and every message that was delivered from
- * `from` on is back (none: from = last delivered + 1). What it took has fed those that were hungry. -EPROTO:
- * nothing was recalled, or `from` cannot be; nothing is changed. */
+/* The answer to a recall: its program has taken all before `from`, and every message that was
+ * delivered from `from` on is back (none: from = last delivered + 1). What it took has fed those
+ * that were hungry. -EPROTO: nothing was recalled, or `from` cannot be; nothing is changed. */
 int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_t from);
-/* While recalls are unanswered nobody is given messages, so that the order holds. The caller may say that a
- * peer takes too long (it is frozen, say): the others go on, what it holds comes back when it answers or is
- * gone. */
+/* While recalls are unanswered nobody is given messages, so that the order holds. The caller may
+ * say that a peer takes too long (it is frozen, say): the others go on without it. What it holds
+ * may be in its program's hands, so it comes back only when it answers or is gone; until then it
+ * does not count for max_messages, and so when it is back there may be more messages than that. */
 void fbr_queue_engine_overdue(struct fbr_queue_engine *e, uint64_t peer);
-/* The peer is gone, or has closed its handle (after a last ask that tells what it took): what it had not taken
- * goes back to the front, its parked puts are dropped without put_done, its gets are forgotten. Unknown peers
- * are fine. */
+/* Puts have waited for room for a while. If gets wait as well, and all messages are with consumers,
+ * these are recalled: one of them may be frozen, and hold the room. */
+void fbr_queue_engine_press(struct fbr_queue_engine *e);
+/* The peer is gone, or has closed its handle (after a last ask that tells what it took): what it
+ * had not taken goes back to the front, its parked puts are dropped without put_done, its gets are
+ * forgotten. Unknown peers are fine. */
 void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
 
-/* ---- consumers in the owner's process --------------------------------------------------------- */
+/* ---- consumers in the owner's process ---- */
 
-/* 0: the next message, now the caller's. -EPIPE: shut and drained. -EAGAIN: empty. -EINPROGRESS: messages are
- * on their way back from a remote consumer; who would not wait should wait for them a moment. */
+/* 0: the next message, now the caller's. -EPIPE: shut and drained. -EAGAIN: empty. -EINPROGRESS:
+ * messages are on their way back from a remote consumer; who would not wait should wait for them a
+ * moment. */
 int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len);
 /* What get would answer, without taking the message. */
 int fbr_queue_engine_look(struct fbr_queue_engine *e);
-/* One more, one less thread waits in get. A thread that got -EAGAIN or -EINPROGRESS calls wait once, sleeps
- * until wake_local, gets again, sleeps again..., and calls unwait once when it has a message or gives up. */
+/* One more, one less thread waits in get. A thread that got -EAGAIN or -EINPROGRESS calls wait
+ * once, sleeps until wake_local, gets again, sleeps again..., and calls unwait once when it has a
+ * message or gives up. */
 void fbr_queue_engine_wait(struct fbr_queue_engine *e);
 void fbr_queue_engine_unwait(struct fbr_queue_engine *e);
 

@@ -1,11 +1,12 @@
-/* remote.c - the user's side of shared objects: one connection to each owner, a proxy for each handle; see share.h.
+/* remote.c - the user's side of shared objects: a connection to each owner, proxies; see share.h.
  *
- * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies of its death.
- * Whoever
- * lets go last destroys it, on the loop thread if it is the remote's own thread, which must be joined.
+ * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies
+ * of its death. Whoever lets go last destroys it, on the loop thread if it is the remote's own
+ * thread, which must be joined.
  *
- * Nothing is ever sent while a lock is held that a callback takes, unless by fbr_uplink_post(), which does not wait: a
- * thread that waited for a dead owner with the lock of a guest would hold up the one that is to tell of the death.
+ * Nothing is ever sent while a lock is held that a callback takes, unless by fbr_uplink_post(),
+ * which does not wait: a thread that waited for a dead owner with the lock of a guest would hold up
+ * the one that is to tell of the death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -130,7 +131,8 @@ static void call(struct fbr_proxy *p, enum event event, const void *record, size
         free(p);
 }
 
-/* A handle of that object that did not get this record yet. There is more than one only while handles come and go. */
+/* A handle of that object that did not get this record yet. There is more than one only while
+ * handles come and go. */
 static struct fbr_proxy *find_proxy(struct fbr_remote *r, uint64_t object, uint64_t round)
 {
     struct fbr_proxy *p;
@@ -215,7 +217,8 @@ static int tend(struct fbr_remote *r)
 {
     int rc;
 
-    __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST); /* who posts from here on wakes us if there is no room */
+    /* Who posts from here on wakes us if there is no room. */
+    __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST);
     rc = fbr_uplink_tend(r->up);
     __atomic_store_n(&r->watching, rc == 1, __ATOMIC_SEQ_CST);
     pthread_mutex_lock(&r->share->lock);
@@ -225,7 +228,8 @@ static int tend(struct fbr_remote *r)
     return rc < 0 ? rc : 0;
 }
 
-/* Takes what has come. The owner is told at once that we have it, unless somebody will tell it soon. */
+/* Takes what has come. The owner is told at once that we have it, unless somebody will tell it
+ * soon. */
 static int take_in(struct fbr_remote *r)
 {
     int rc = 0, got;
@@ -246,8 +250,9 @@ static void *receive(void *arg)
     struct fbr_remote *r = arg;
     const int beat = fbr_config_ms(r->share->rt->config, "heartbeat");
     const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
-    struct pollfd p[3] = {
-        {.fd = fbr_uplink_fd(r->up), .events = POLLIN}, {.fd = r->wake, .events = POLLIN}, {.events = POLLIN}};
+    struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
+                          {.fd = r->wake, .events = POLLIN},
+                          {.events = POLLIN}};
     bool awake = false;
     int rc = 0;
 
@@ -313,8 +318,10 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     r->conn = NULL;
     pthread_mutex_lock(&r->share->lock);
     if (!r->err.code)
-        fbr_fail(&r->err, why == -ENOENT || why == -ECONNREFUSED || why == -ECONNRESET ? -EPIPE : why,
-                 "the process that owns the object is gone, or cannot be reached (%s: %s)", r->url, text);
+        fbr_fail(&r->err,
+                 why == -ENOENT || why == -ECONNREFUSED || why == -ECONNRESET ? -EPIPE : why,
+                 "the process that owns the object is gone, or cannot be reached (%s: %s)", r->url,
+                 text);
     pthread_mutex_unlock(&r->share->lock);
     die(r);
 }
@@ -349,7 +356,8 @@ static void hang_up_held(void *arg)
     release(arg);
 }
 
-/* The data link broke. The control connection goes with it, so that the owner knows, too. The remote's thread. */
+/* The data link broke. The control connection goes with it, so that the owner knows, too. The
+ * remote's thread. */
 static void break_off(struct fbr_remote *r, int why)
 {
     bool held;
@@ -454,7 +462,8 @@ static int bring_up(struct fbr_remote *r)
     if (rc < 0 && !r->err.code && err.code)
         r->err = err;
     if (rc < 0 && !r->err.code)
-        fbr_fail(&r->err, rc, "cannot reach the owner of the object (%s): %s", r->url, fbr_strerror(rc));
+        fbr_fail(&r->err, rc, "cannot reach the owner of the object (%s): %s", r->url,
+                 fbr_strerror(rc));
     if (rc == 0 && r->state == R_DEAD)
         rc = -EPIPE;
     r->state = rc < 0 ? R_DEAD : R_OPEN;
@@ -484,8 +493,8 @@ static struct fbr_remote *find_remote(struct fbr_share *s, const struct fbr_addr
     struct fbr_remote *r;
 
     DL_FOREACH(s->remotes, r)
-        if (r->owner == a->owner && r->state != R_DEAD && memcmp(r->key, a->key, sizeof(r->key)) == 0 &&
-            strcmp(r->url, a->url) == 0)
+        if (r->owner == a->owner && r->state != R_DEAD &&
+            memcmp(r->key, a->key, sizeof(r->key)) == 0 && strcmp(r->url, a->url) == 0)
             break;
     return r;
 }
@@ -497,7 +506,8 @@ static int keep_why(struct fbr_remote *r, int rc)
     pthread_mutex_lock(&r->share->lock);
     err = r->err;
     pthread_mutex_unlock(&r->share->lock);
-    return err.code ? fbr_keep_error(&err) : fbr_keep(rc, "the process that owns the object is gone");
+    return err.code ? fbr_keep_error(&err)
+                    : fbr_keep(rc, "the process that owns the object is gone");
 }
 
 /* The live connection to that owner, or a new one that others wait for. */
@@ -538,8 +548,8 @@ static int get_remote(struct fbr_share *s, const struct fbr_address *a, struct f
 
 /* ---- Proxies ---- */
 
-int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a, const struct fbr_proxy_ops *ops,
-                   void *user)
+int fbr_proxy_open(struct fbr_proxy **out, const struct fbr_address *a,
+                   const struct fbr_proxy_ops *ops, void *user)
 {
     struct fbr_share *s = fbr_share();
     struct fbr_proxy *p;

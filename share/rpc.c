@@ -1,7 +1,7 @@
-/* rpc.c - the user's side of calls on objects: futures, and the one connection of a process to each object; see rpc.h.
+/* rpc.c - the user's side of calls on objects: futures, a connection to each object; see rpc.h.
  *
- * Locks: share's guards the list of connections and their handles, an rpc's its calls. Neither is held while the other
- * is taken, nor while a record is sent.
+ * Locks: share's guards the list of connections and their handles, an rpc's its calls. Neither is
+ * held while the other is taken, nor while a record is sent.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/rpc.h"
@@ -22,8 +22,8 @@
 #define CALL_BYTES 256     /* what a call counts beyond its bytes */
 #define LEAVE_MS 1000
 
-/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an owner's records
- * would not tell the two apart. */
+/* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an
+ * owner's records would not tell the two apart. */
 enum rpc_state { RPC_OPENING, RPC_OPEN, RPC_CLOSING, RPC_DEAD };
 
 struct fbr_rpc {
@@ -205,7 +205,8 @@ static struct fbr_rpc *new_rpc(struct fbr_share *s, const struct fbr_address *a)
     return r;
 }
 
-/* Under share's lock: the one that lives or is about to, with a handle more; or a new one, *made. NULL: no memory. */
+/* Under share's lock: the one that lives or is about to, with a handle more; or a new one, *made.
+ * NULL: no memory. */
 static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_address *a, bool *made)
 {
     struct fbr_rpc *r;
@@ -309,7 +310,8 @@ void fbr_rpc_close(struct fbr_rpc *r)
 
 int fbr_rpc_usable(void)
 {
-    return fbr_rt_peek() ? 0 : fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work");
+    return fbr_rt_peek() ? 0
+                         : fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work");
 }
 
 /* ---- Calls ---- */
@@ -394,7 +396,8 @@ static bool take_back(struct fiber_future *f)
     return !done;
 }
 
-int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline, struct fiber_future **out)
+int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline,
+                 struct fiber_future **out)
 {
     struct fiber_future *f;
     size_t len = 0;
@@ -442,7 +445,8 @@ int fbr_future_wait(struct fiber_future *f, uint64_t deadline)
     int rc = 0;
 
     pthread_mutex_lock(&r->lock);
-    if (!f->done && r->here && r->here->has_server && pthread_equal(r->here->server, pthread_self()))
+    if (!f->done && r->here && r->here->has_server &&
+        pthread_equal(r->here->server, pthread_self()))
         rc = -EDEADLK;
     while (!f->done && rc == 0)
         rc = fbr_cond_wait(&f->changed, &r->lock, deadline);

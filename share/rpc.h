@@ -1,17 +1,19 @@
-/* rpc.h - requests to an object, and its answers: each call has a number and is answered once, in any order.
+/* rpc.h - requests to an object, and its answers: each call is answered once, in any order.
  *
- *     user's side (rpc.c)        one struct fbr_rpc for all handles that a process has on an object; its calls are
- *                                futures.
- *     owner's side (service.c)   calls come with the process that they are of, and are answered when the owner likes.
+ *     user's side (rpc.c)        one struct fbr_rpc for all handles that a process has on an
+ *                                object; its calls are futures.
+ *     owner's side (service.c)   calls come with the process that they are of, and are answered
+ *                                when the owner likes.
  *
  * Records, after the object's id:
  *
- *     to the owner   u32 op, u32 0, u64 call, bytes of the request (CALL); nothing more (CANCEL, LEAVE)
+ *     to the owner   u32 op, u32 0, u64 call, bytes of the request (CALL); nothing more (CANCEL,
+ *                    LEAVE)
  *     to the user    u64 call, i32 code, u32 0, bytes of the answer
  *
- * CANCEL: the user's time is over; the owner may answer now. LEAVE: the process has no handle any more; the owner does
- * as if it were gone. Numbers of calls are never used again within a process. In the process of the object itself
- * nothing is sent: it is the peer FBR_RPC_SELF.
+ * CANCEL: the user's time is over; the owner may answer now. LEAVE: the process has no handle any
+ * more; the owner does as if it were gone. Numbers of calls are never used again within a process.
+ * In the process of the object itself nothing is sent: it is the peer FBR_RPC_SELF.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RPC_H
@@ -27,9 +29,11 @@ struct fbr_rpc;
 
 /* Connects, or joins the connection that this process has. 0, or kept. */
 int fbr_rpc_open(struct fbr_rpc **r, const struct fbr_address *a);
-/* Starts a call; waits, at most until the deadline, while too much of this process waits for answers there. -EPIPE: the
- * object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT; -ENOMEM. Nothing is kept. */
-int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline, struct fiber_future **f);
+/* Starts a call; waits, at most until the deadline, while too much of this process waits for
+ * answers there. -EPIPE: the object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT; -ENOMEM.
+ * Nothing is kept. */
+int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline,
+                 struct fiber_future **f);
 /* Waits until no call of this process is without its answer: 0 or -ETIMEDOUT. */
 int fbr_rpc_drain(struct fbr_rpc *r, uint64_t deadline);
 /* Of the last handle: what is not answered ends as lost. NULL is fine. */
@@ -37,13 +41,16 @@ void fbr_rpc_close(struct fbr_rpc *r);
 /* 0, or a kept -EPERM in a fork() child, where no handle may be used, and none is closed. */
 int fbr_rpc_usable(void);
 
-/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: it is this very thread that should answer. Nothing is kept. */
+/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: it is this very thread that should answer. Nothing is
+ * kept. */
 int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
 /* Asks the owner to answer now. Wait for what it says. */
 void fbr_future_cancel(struct fiber_future *f);
-/* Of one that was waited for: its code; *lost: the object was gone before it answered (code -EPIPE). */
+/* Of one that was waited for: its code; *lost: the object was gone before it answered (code
+ * -EPIPE). */
 int fbr_future_code(struct fiber_future *f, bool *lost);
-/* Of one that was waited for: the bytes of the answer, which are the caller's then; -ENODATA the second time. */
+/* Of one that was waited for: the bytes of the answer, which are the caller's then; -ENODATA the
+ * second time. */
 int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out);
 /* Of one that was waited for: the bytes as text, in place. */
 const char *fbr_future_text(struct fiber_future *f);
@@ -53,10 +60,12 @@ void fbr_future_close(struct fiber_future *f);
 /* ---- Owner's side ---- */
 
 struct fbr_service_ops {
-    /* Bytes are valid during the call, and 8-byte aligned. The hub's thread, or, for FBR_RPC_SELF, the caller's. */
+    /* Bytes are valid during the call, and 8-byte aligned. The hub's thread, or, for FBR_RPC_SELF,
+     * the caller's. */
     void (*on_call)(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len);
     void (*on_cancel)(void *user, uint64_t peer, uint64_t call); /* may be NULL */
-    /* That process uses the object no more; also called for those that never did. Hub's or loop thread. May be NULL. */
+    /* That process uses the object no more; also called for those that never did. Hub's or loop
+     * thread. May be NULL. */
     void (*on_gone)(void *user, uint64_t peer);
 };
 
@@ -73,9 +82,10 @@ struct fbr_service {
 
 /* Set ops, user and the server before. 0, or kept. */
 int fbr_service_open(struct fbr_service *s);
-/* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. A peer that has gone is passed over. */
-void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code, const void *bytes,
-                        size_t len);
+/* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. A peer that has gone is
+ * passed over. */
+void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code,
+                        const void *bytes, size_t len);
 /* No callback comes from another process any more; users are told that the object is gone. */
 void fbr_service_close(struct fbr_service *s);
 

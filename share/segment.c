@@ -4,9 +4,11 @@
  *
  *     s.NAME   the segment, complete; it appears there by rename and never changes
  *     b.NAME   in the making
- *     l.NAME   the lock of whoever builds it; the kernel frees it when that process dies, and the next one starts over
+ *     l.NAME   the lock of whoever builds it; the kernel frees it when that process dies, and the
+ *              next one starts over
  *
- * All of its memory is allocated before it is filled, so that a full /dev/shm is an error here and not a SIGBUS later.
+ * All of its memory is allocated before it is filled, so that a full /dev/shm is an error here and
+ * not a SIGBUS later.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -30,7 +32,8 @@ struct fiber_shared {
     bool built;
 };
 
-/* The segments that this thread is building, the innermost first: to wait for one of them would be for ever. */
+/* The segments that this thread is building, the innermost first: to wait for one of them would be
+ * for ever. */
 struct building {
     const char *name;
     struct building *outer;
@@ -46,7 +49,8 @@ static bool name_is_good(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
-/* The run's directory on this host, made by the first that needs it. It must be ours alone: its name is no secret. */
+/* The run's directory on this host, made by the first that needs it. It must be ours alone: its
+ * name is no secret. */
 static int need_dir(const char *dir)
 {
     struct stat st;
@@ -56,7 +60,8 @@ static int need_dir(const char *dir)
     if (lstat(dir, &st) < 0)
         return fbr_keep(-errno, "shared memory: %s: %s", dir, fbr_strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-        return fbr_keep(-EPERM, "shared memory: %s is not a directory that only this user may enter", dir);
+        return fbr_keep(-EPERM,
+                        "shared memory: %s is not a directory that only this user may enter", dir);
     return 0;
 }
 
@@ -75,12 +80,14 @@ static int map_finished(struct fiber_shared *s, const char *dir, const char *nam
     path_of(path, dir, 's', name);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ENOENT ? -ENOENT : fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
+        return errno == ENOENT
+                   ? -ENOENT
+                   : fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     if (fstat(fd, &st) < 0)
         rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     else if ((uint64_t)st.st_size != s->len)
-        rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were asked for", name,
-                      (unsigned long long)st.st_size, s->len);
+        rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were asked for",
+                      name, (unsigned long long)st.st_size, s->len);
     if (rc == 0) {
         s->data = mmap(NULL, s->len, PROT_READ, MAP_SHARED, fd, 0);
         if (s->data == MAP_FAILED)
@@ -123,8 +130,8 @@ static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn
 }
 
 /* Under the segment's lock: makes it, and leaves it mapped. */
-static int make_segment(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build,
-                        void *user)
+static int make_segment(struct fiber_shared *s, const char *dir, const char *name,
+                        fiber_shared_fn build, void *user)
 {
     char path[SHARED_PATH_MAX], final[SHARED_PATH_MAX];
     int fd, rc;
@@ -136,10 +143,12 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
         return fd;
     s->data = mmap(NULL, s->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (s->data == MAP_FAILED)
-        rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len, fbr_strerror(errno));
+        rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len,
+                      fbr_strerror(errno));
     else
         rc = run_builder(s, name, build, user);
-    if (rc == 0 && (mprotect(s->data, s->len, PROT_READ) < 0 || fchmod(fd, 0400) < 0 || rename(path, final) < 0))
+    if (rc == 0 && (mprotect(s->data, s->len, PROT_READ) < 0 || fchmod(fd, 0400) < 0 ||
+                    rename(path, final) < 0))
         rc = fbr_keep(-errno, "shared memory '%s': %s: %s", name, path, fbr_strerror(errno));
     close(fd);
     s->built = rc == 0;
@@ -152,8 +161,8 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
 }
 
 /* Waits for the lock, then maps what another one built meanwhile, or builds. */
-static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name, fiber_shared_fn build,
-                         void *user)
+static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name,
+                         fiber_shared_fn build, void *user)
 {
     char path[SHARED_PATH_MAX];
     int fd, rc;
@@ -178,7 +187,8 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
     return rc;
 }
 
-int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len, fiber_shared_fn build, void *user)
+int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
+                      fiber_shared_fn build, void *user)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fiber_shared *s;
@@ -187,12 +197,15 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len, f
     if (!rt)
         return fbr_kept();
     if (!out || !build || !len || len > PTRDIFF_MAX)
-        return fbr_keep(-EINVAL,
-                        "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
+        return fbr_keep(
+            -EINVAL,
+            "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
     *out = NULL;
     if (!name || !name_is_good(name))
-        return fbr_keep(-EINVAL, "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 - _ .",
-                        name ? name : "", SHARED_NAME_MAX);
+        return fbr_keep(
+            -EINVAL,
+            "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 - _ .",
+            name ? name : "", SHARED_NAME_MAX);
     rc = need_dir(rt->dir.shm);
     if (rc < 0)
         return rc;

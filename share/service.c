@@ -60,8 +60,8 @@ int fbr_service_open(struct fbr_service *s)
     return rc;
 }
 
-void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code, const void *bytes,
-                        size_t len)
+void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code,
+                        const void *bytes, size_t len)
 {
     struct fbr_rpc_answer head = {call, code, 0};
     struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)bytes, len}};

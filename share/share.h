@@ -1,14 +1,17 @@
 /* share.h - objects that live in one process and are used from others: how both sides meet.
  *
- *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use objects here, come in
- *                               by the control channel with the key of an address, and get a data link each.
- *     user's side (remote.c)    one connection to each owner, shared by all handles on objects there.
+ *     owner's side (peer.c)     an object has an id in its process. Peers, the processes that use
+ *                               objects here, come in by the control channel with the key of an
+ *                               address, and get a data link each.
+ *     user's side (remote.c)    one connection to each owner, shared by all handles on objects
+ *                               there.
  *
- * A record on such a link is u64 object id, then bytes that only the kind of the object understands. When a process
- * goes,
- * every object that it used (or every handle on objects of its) is told, once.
+ * A record on such a link is u64 object id, then bytes that only the kind of the object
+ * understands. When a process goes, every object that it used (or every handle on objects of its)
+ * is told, once.
  *
- * Threads: see each callback. Locks are taken in this order: an object's own, then share's, then the link's.
+ * Threads: see each callback. Locks are taken in this order: an object's own, then share's, then
+ * the link's.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SHARE_H
@@ -42,6 +45,8 @@ struct fbr_object_ops {
     void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
     /* That process is gone; also called for peers that never used the object. Loop thread. */
     void (*on_gone)(void *user, uint64_t peer);
+    /* What fbr_object_remind() asked for. NULL if nobody does. Loop thread. */
+    void (*on_time)(void *user);
 };
 
 struct fbr_object;
@@ -49,27 +54,34 @@ struct fbr_object;
 /* Opens share for this process when it is the first; rt comes from fbr_rt(). 0, or kept. */
 int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user);
 uint64_t fbr_object_id(const struct fbr_object *o);
-int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags, struct fiber_address *address);
+int fbr_object_address(struct fbr_object *o, enum fbr_kind kind, uint8_t flags,
+                       struct fiber_address *address);
 /* The same by its id. */
-int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct fiber_address *address);
-/* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not read yet is queued. */
+int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
+                     struct fiber_address *address);
+/* Sends a record to a peer; any thread. -EPIPE: it is gone. Never waits: what the peer does not
+ * read yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
-size_t fbr_object_queued(struct fbr_object *o, uint64_t peer); /* bytes on their way to that peer, of all objects */
-/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a callback. NULL is
- * fine. */
+/* Bytes on their way to that peer, of all objects. */
+size_t fbr_object_queued(struct fbr_object *o, uint64_t peer);
+/* Has ops->on_time called once, in about a second from the first call since the last time. When
+ * memory is short it does not come. Any thread. */
+void fbr_object_remind(struct fbr_object *o);
+/* No callback runs or comes after it. Users of the object are told that it is gone. Not from a
+ * callback. NULL is fine. */
 void fbr_object_close(struct fbr_object *o);
-/* The same from anywhere, also from a callback: `done` is called once no callback runs, by this call or by the one that
- * ends last. */
+/* The same from anywhere, also from a callback: `done` is called once no callback runs, by this
+ * call or by the one that ends last. */
 void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 
-/* An object of this process by an address of it, when it lives here: its user; NULL otherwise. `hold` (may be NULL) is
- * called for it while it cannot go, and may not lock anything. */
+/* An object of this process by an address of it, when it lives here: its user; NULL otherwise.
+ * `hold` (may be NULL) is called for it while it cannot go, and may not lock anything. */
 void *fbr_object_local(const struct fbr_address *a, const struct fbr_object_ops *ops);
-void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops, void (*hold)(void *user));
+void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
+                      void (*hold)(void *user));
 
-/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL: share cannot be
- * opened
- * (kept). */
+/* Points to true; to false in a fork() child, where no lock may be taken and nothing works. NULL:
+ * share cannot be opened (kept). */
 const volatile bool *fbr_share_ours(void);
 int fbr_share_forked(void); /* keeps and returns -EPERM */
 
@@ -80,7 +92,8 @@ struct fbr_proxy_ops {
     void (*on_record)(void *user, const void *record, size_t len);
     /* The object or its process is gone; once, the last call. The remote's or the loop thread. */
     void (*on_gone)(void *user);
-    /* The process ends: what it wrote may be sent now, within fbr_proxy_exit_ms(). May be NULL. Its exiting thread. */
+    /* The process ends: what it wrote may be sent now, within fbr_proxy_exit_ms(). May be NULL. Its
+     * exiting thread. */
     void (*flush)(void *user);
     /* The time of fbr_proxy_later() has come. May be NULL. The remote's thread. */
     void (*tick)(void *user);
@@ -88,20 +101,24 @@ struct fbr_proxy_ops {
 
 struct fbr_proxy;
 
-/* Connects (waits, at most 30 s) to the process of the address, or joins the connection that there is. 0, or kept. */
-int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a, const struct fbr_proxy_ops *ops,
-                   void *user);
-/* Sends a record to the object; any thread. Waits while too much is queued for an owner that does not read, at most
- * timeout_ms: -EAGAIN, and the record was not sent; never on the remote's own thread. -EPIPE: gone. */
+/* Connects (waits, at most 30 s) to the process of the address, or joins the connection that there
+ * is. 0, or kept. */
+int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
+                   const struct fbr_proxy_ops *ops, void *user);
+/* Sends a record to the object; any thread. Waits while too much is queued for an owner that does
+ * not read, at most timeout_ms: -EAGAIN, and the record was not sent; never on the remote's own
+ * thread. -EPIPE: gone. */
 int fbr_proxy_send(struct fbr_proxy *p, const struct iovec *iov, int n, int timeout_ms);
-/* The same without ever waiting; the caller bounds what it sends. `more`: another record follows at once. */
+/* The same without ever waiting; the caller bounds what it sends. `more`: another record follows at
+ * once. */
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
-/* The user has something to say that can wait for the next thing to say: ops->tick comes within about 0.5 ms. False: it
- * does not, say it now. (Just after something came the remote's thread will be awake; it is not woken for this.) */
+/* The user has something to say that can wait for the next thing to say: ops->tick comes within
+ * about 0.5 ms. False: it does not, say it now. (Just after something came the remote's thread will
+ * be awake; it is not woken for this.) */
 bool fbr_proxy_later(struct fbr_proxy *p);
-/* From on_record: this record wakes somebody who will soon send something to this owner, or wait for it; and nothing
- * else
- * is expected. The owner may be told a little later, along with that, that it can send its next message. */
+/* From on_record: this record wakes somebody who will soon send something to this owner, or wait
+ * for it; and nothing else is expected. The owner may be told a little later, along with that, that
+ * it can send its next message. */
 void fbr_proxy_calm(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
 bool fbr_proxy_owes(struct fbr_proxy *p);

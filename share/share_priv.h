@@ -19,13 +19,16 @@ struct fbr_share {
     pthread_cond_t idle;  /* a callback returned; a remote changed */
     struct fbr_object *objects;
     uint64_t next_object;
+    bool reminding;         /* the clock is set, or will be */
+    struct fbr_timer clock; /* of reminders; the loop thread's */
     struct peer *peers;
     uint64_t next_peer;
     struct fbr_remote *remotes;
     struct fbr_guest *guests;
     struct fbr_rpc *rpcs;
     uint64_t next_call; /* of an rpc */
-    bool ended; /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone */
+    /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone. */
+    bool ended;
     uint64_t exit_by_ms; /* until when what was written may still be sent then */
 };
 

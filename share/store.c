@@ -1,4 +1,4 @@
-/* store.c - fiber_store: what a program calls, as requests to the process that keeps the store (store_serve.c).
+/* store.c - fiber_store: what a program calls, as requests to who keeps the store (store_serve.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store.h"
@@ -19,7 +19,8 @@ struct fiber_store {
 
 /* ---- Handles ---- */
 
-static int open_store(struct fiber_store **out, const struct fiber_address *address, struct fbr_keeper *keeper)
+static int open_store(struct fiber_store **out, const struct fiber_address *address,
+                      struct fbr_keeper *keeper)
 {
     struct fiber_store *s;
     struct fbr_address a;
@@ -67,7 +68,8 @@ int fiber_store_address(struct fiber_store *s, struct fiber_address *address)
 int fiber_store_connect(struct fiber_store **out, const struct fiber_address *address)
 {
     if (!out || !address)
-        return fbr_keep(-EINVAL, "fiber_store_connect: needs a place for the handle, and an address");
+        return fbr_keep(-EINVAL,
+                        "fiber_store_connect: needs a place for the handle, and an address");
     return open_store(out, address, NULL);
 }
 
@@ -115,8 +117,8 @@ static int explain(struct fiber_store *s, int code, bool lost, const char *what,
                     *report ? ": " : "", report);
 }
 
-/* Sends the request and waits for its one answer. When the time is over the store is asked to answer at once: it may
- * have served the request already, and then we have what we asked for. */
+/* Sends the request and waits for its one answer. When the time is over the store is asked to
+ * answer at once: it may have served the request already, and then we have what we asked for. */
 static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int timeout_ms,
                     struct fiber_bytes *out, bool *lost)
 {
@@ -148,8 +150,8 @@ static int exchange(struct fiber_store *s, const struct fbr_store_ask *ask, int 
 }
 
 /* *out, which may be NULL, is set in any case. */
-static int request(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
-                   struct fiber_bytes *out)
+static int request(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
+                   int timeout_ms, struct fiber_bytes *out)
 {
     bool lost = false;
     int rc = fbr_rpc_usable();
@@ -161,16 +163,16 @@ static int request(struct fiber_store *s, const char *what, struct fbr_store_ask
     if (!ask.name && ask.op != FBR_STORE_KEYS)
         return fbr_keep(-EINVAL, "store: %s: needs a name", what);
     if (ask.name_len > FBR_STORE_NAME_MAX)
-        return fbr_keep(-EINVAL, "store: %s '%.64s...': a name has at most %d bytes", what, ask.name,
-                        FBR_STORE_NAME_MAX);
+        return fbr_keep(-EINVAL, "store: %s '%.64s...': a name has at most %d bytes", what,
+                        ask.name, FBR_STORE_NAME_MAX);
     ask.wait = timeout_ms != 0;
     rc = exchange(s, &ask, timeout_ms, out, &lost);
     return rc == 0 ? 0 : explain(s, rc, lost, what, ask.name);
 }
 
 /* One whose answer is bytes for the caller, or nothing. */
-static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
-                     struct fiber_bytes *out)
+static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
+                     int timeout_ms, struct fiber_bytes *out)
 {
     int rc = request(s, what, ask, timeout_ms, out);
 
@@ -180,8 +182,8 @@ static int ask_bytes(struct fiber_store *s, const char *what, struct fbr_store_a
 }
 
 /* One whose answer is a number. */
-static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_ask ask, int timeout_ms,
-                      uint64_t *number)
+static int ask_number(struct fiber_store *s, const char *what, struct fbr_store_ask ask,
+                      int timeout_ms, uint64_t *number)
 {
     struct fiber_bytes bytes;
     struct fbr_cur c;
@@ -215,7 +217,8 @@ int fiber_store_set(struct fiber_store *s, const char *key, const void *value, s
     return ask_bytes(s, "set", ask, -1, NULL);
 }
 
-int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value, int timeout_ms)
+int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value,
+                    int timeout_ms)
 {
     if (!value)
         return no_bytes("get");
@@ -298,7 +301,8 @@ int fiber_store_push(struct fiber_store *s, const char *list, const void *value,
     return ask_bytes(s, "push", ask, -1, NULL);
 }
 
-int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value, int timeout_ms)
+int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value,
+                    int timeout_ms)
 {
     if (!value)
         return no_bytes("pop");
@@ -339,7 +343,8 @@ int fiber_store_unlock(struct fiber_store *s, const char *name)
     return ask_bytes(s, "unlock", fbr_store_ask(FBR_STORE_UNLOCK, name), -1, NULL);
 }
 
-int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial, int timeout_ms)
+int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial,
+                        int timeout_ms)
 {
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_ACQUIRE, semaphore);
 
@@ -370,14 +375,16 @@ int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout
     return ask_bytes(s, "event", fbr_store_ask(FBR_STORE_EVENT_WAIT, event), timeout_ms, NULL);
 }
 
-int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index, int timeout_ms)
+int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index,
+                        int timeout_ms)
 {
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_BARRIER, name);
     uint64_t i = 0;
     int rc;
 
     if (parties < 1)
-        return fbr_keep(-EINVAL, "store: barrier '%s': needs at least one party, not %d", name, parties);
+        return fbr_keep(-EINVAL, "store: barrier '%s': needs at least one party, not %d", name,
+                        parties);
     ask.number = parties;
     rc = ask_number(s, "barrier", ask, timeout_ms, &i);
     if (rc == 0 && index)

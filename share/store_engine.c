@@ -1,8 +1,8 @@
 /* store_engine.c - what each request of store_engine.h does.
  *
- * A thing that is in its initial state is freed at the end of each event (fbr_thing_tidy), so that state and
- * memory cannot differ. What a grant to a waiter needs is allocated before it waits: only a request itself can
- * fail for want of memory, never an unlock, a cancel or a death.
+ * A thing that is in its initial state is freed at the end of each event (fbr_thing_tidy), so that
+ * state and memory cannot differ. What a grant to a waiter needs is allocated before it waits: only
+ * a request itself can fail for want of memory, never an unlock, a cancel or a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/store_engine.h"
@@ -32,10 +32,10 @@ struct request {
     struct fbr_thing *thing; /* NULL if there is none and the op does not make one */
 };
 
-/* ---- answers ---------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
-static int answer(struct fbr_store_engine *e, uint64_t peer, uint64_t call, int code, const void *bytes,
-                  size_t len)
+static int answer(struct fbr_store_engine *e, uint64_t peer, uint64_t call, int code,
+                  const void *bytes, size_t len)
 {
     e->reply(e->user, peer, call, code, bytes ? bytes : "", len);
     return ANSWERED;
@@ -47,7 +47,8 @@ static int answer_u64(struct fbr_store_engine *e, const struct request *r, uint6
     return answer(e, r->peer, r->call, 0, &n, sizeof(n));
 }
 
-static int answer_blob(struct fbr_store_engine *e, const struct request *r, const struct fbr_blob *blob)
+static int answer_blob(struct fbr_store_engine *e, const struct request *r,
+                       const struct fbr_blob *blob)
 {
     return answer(e, r->peer, r->call, 0, blob->data, blob->len);
 }
@@ -76,7 +77,8 @@ static int wait_for(struct fbr_store_engine *e, const struct request *r, struct 
 }
 
 /* Answers a waiter, which is no more then. */
-static void end_wait(struct fbr_store_engine *e, struct fbr_waiter *w, int code, const void *bytes, size_t len)
+static void end_wait(struct fbr_store_engine *e, struct fbr_waiter *w, int code, const void *bytes,
+                     size_t len)
 {
     struct fbr_waiter_key key = w->key;
     bool gone = w->peer->gone;
@@ -86,13 +88,14 @@ static void end_wait(struct fbr_store_engine *e, struct fbr_waiter *w, int code,
         answer(e, key.peer, key.call, code, bytes, len);
 }
 
-static void end_waits(struct fbr_store_engine *e, struct fbr_thing *t, int code, const void *bytes, size_t len)
+static void end_waits(struct fbr_store_engine *e, struct fbr_thing *t, int code, const void *bytes,
+                      size_t len)
 {
     while (t->waiters)
         end_wait(e, t->waiters, code, bytes, len);
 }
 
-/* ---- dictionary ------------------------------------------------------------------------------- */
+/* ---- dictionary ---- */
 
 static int set_value(struct fbr_store_engine *e, struct request *r)
 {
@@ -122,7 +125,8 @@ static bool is_expected(const struct fbr_store_ask *ask, const struct fbr_blob *
 {
     if (!ask->expect || !found)
         return !ask->expect && !found;
-    return found->len == ask->expect_len && (!found->len || !memcmp(found->data, ask->expect, found->len));
+    return found->len == ask->expect_len &&
+           (!found->len || !memcmp(found->data, ask->expect, found->len));
 }
 
 static int swap_value(struct fbr_store_engine *e, struct request *r)
@@ -154,7 +158,8 @@ static int delete_value(struct fbr_store_engine *e, struct request *r)
 
 static int compare_names(const void *a, const void *b)
 {
-    const struct fbr_thing *x = *(const struct fbr_thing *const *)a, *y = *(const struct fbr_thing *const *)b;
+    const struct fbr_thing *x = *(const struct fbr_thing *const *)a,
+                           *y = *(const struct fbr_thing *const *)b;
     size_t n = x->name_len < y->name_len ? x->name_len : y->name_len;
     int order = memcmp(x->name, y->name, n);
 
@@ -182,7 +187,7 @@ static int list_keys(struct fbr_store_engine *e, struct request *r)
     return answer_scratch(e, r, 0);
 }
 
-/* ---- counters and lists ----------------------------------------------------------------------- */
+/* ---- counters and lists ---- */
 
 static int add_counter(struct fbr_store_engine *e, struct request *r)
 {
@@ -263,7 +268,7 @@ static int list_length(struct fbr_store_engine *e, struct request *r)
     return answer_u64(e, r, r->thing ? r->thing->list.len : 0);
 }
 
-/* ---- locks and semaphores --------------------------------------------------------------------- */
+/* ---- locks and semaphores ---- */
 
 /* Gives a free lock to p; what p is to be told. */
 static int hold_lock(struct fbr_thing *t, struct fbr_holder *p)
@@ -366,7 +371,7 @@ static int release_unit(struct fbr_store_engine *e, struct request *r)
     return 0;
 }
 
-/* ---- events and barriers ---------------------------------------------------------------------- */
+/* ---- events and barriers ---- */
 
 static int set_event(struct fbr_store_engine *e, struct request *r)
 {
@@ -400,7 +405,8 @@ static int join_barrier(struct fbr_store_engine *e, struct request *r)
     struct fbr_thing *t = r->thing;
     uint32_t index;
 
-    if (r->ask.number < 1 || r->ask.number > INT32_MAX || (t->waiters && t->parties != r->ask.number))
+    if (r->ask.number < 1 || r->ask.number > INT32_MAX ||
+        (t->waiters && t->parties != r->ask.number))
         return -EINVAL;
     t->parties = r->ask.number;
     if ((int64_t)t->waiting + 1 < t->parties) {
@@ -417,7 +423,7 @@ static int join_barrier(struct fbr_store_engine *e, struct request *r)
     return answer(e, r->peer, r->call, 0, &index, sizeof(index));
 }
 
-/* ---- events of the engine --------------------------------------------------------------------- */
+/* ---- events of the engine ---- */
 
 enum make { NEVER, TO_WAIT, ALWAYS };
 
@@ -525,7 +531,8 @@ size_t fbr_store_engine_memory(const struct fbr_store_engine *e)
     return e->all.memory;
 }
 
-struct fbr_store_engine *fbr_store_engine_open(fbr_store_reply_fn *reply, void *user, size_t memory_max)
+struct fbr_store_engine *fbr_store_engine_open(fbr_store_reply_fn *reply, void *user,
+                                               size_t memory_max)
 {
     struct fbr_store_engine *e = calloc(1, sizeof(*e));
 

@@ -1,4 +1,5 @@
-/* store_serve.c - the process that keeps a store: requests go straight into the engine, whoever brings them.
+/* store_serve.c - the process that keeps a store: requests go straight into the engine, whoever
+ * brings them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/keeper.h"
@@ -13,7 +14,8 @@ struct keeping {
     bool closing;
 };
 
-static void answer(void *user, uint64_t peer, uint64_t call, int code, const void *bytes, size_t len)
+static void answer(void *user, uint64_t peer, uint64_t call, int code, const void *bytes,
+                   size_t len)
 {
     struct keeping *k = user;
 
@@ -48,7 +50,8 @@ static void on_gone(void *user, uint64_t peer)
     pthread_mutex_unlock(&k->lock);
 }
 
-static const struct fbr_service_ops service_ops = {.on_call = on_call, .on_cancel = on_cancel, .on_gone = on_gone};
+static const struct fbr_service_ops service_ops = {
+    .on_call = on_call, .on_cancel = on_cancel, .on_gone = on_gone};
 
 static void on_close(void *user)
 {
@@ -71,7 +74,8 @@ int fbr_store_main(const void *arg, size_t len)
     k.engine = fbr_store_engine_open(answer, &k, 0);
     if (!k.engine)
         fbr_keeper_exit(1, "out of memory");
-    if (fbr_service_open(&k.service) < 0 || fbr_keeper_announce(&k.service, FBR_KIND_STORE, on_close, &k) < 0)
+    if (fbr_service_open(&k.service) < 0 ||
+        fbr_keeper_announce(&k.service, FBR_KIND_STORE, on_close, &k) < 0)
         fbr_keeper_exit(1, fiber_last_error());
     pthread_mutex_lock(&k.lock);
     while (!k.closing)

@@ -9,7 +9,7 @@
 
 #include <utlist.h>
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 void *fbr_things_take(struct fbr_things *s, size_t size, int *code)
 {
@@ -53,9 +53,10 @@ void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob)
     *blob = (struct fbr_blob){NULL, 0};
 }
 
-/* ---- things and peers ------------------------------------------------------------------------- */
+/* ---- things and peers ---- */
 
-struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind, const struct fbr_store_ask *ask)
+struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
+                                 const struct fbr_store_ask *ask)
 {
     struct fbr_thing *t;
 
@@ -159,7 +160,7 @@ void fbr_holder_drop(struct fbr_things *s, struct fbr_holder *p)
     fbr_things_give(s, p, sizeof(*p));
 }
 
-/* ---- waiting and holding ---------------------------------------------------------------------- */
+/* ---- waiting and holding ---- */
 
 struct fbr_waiter *fbr_waiter_find(struct fbr_things *s, uint64_t peer, uint64_t call)
 {
@@ -206,7 +207,8 @@ struct fbr_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p, struc
     return h;
 }
 
-struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t, int *code)
+struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t,
+                               int *code)
 {
     struct fbr_hold *h = fbr_hold_find(s, p, t);
 

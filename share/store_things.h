@@ -1,10 +1,12 @@
-/* store_things.h - what a store consists of: named things, peers, what waits for what and who holds what.
+/* store_things.h - what a store consists of: named things, peers, what waits for what and who holds
+ * what.
  *
- * For store_engine.c only, which decides when a thing changes; this keeps the tables and counts the memory.
+ * For store_engine.c only, which decides when a thing changes; this keeps the tables and counts the
+ * memory.
  *
- * Everything that has a name is a `struct fbr_thing`; each kind has a table of its own. A request that must
- * wait is a `struct fbr_waiter`, in the list of the thing that it waits for (oldest first) and in the list of
- * its peer.
+ * Everything that has a name is a `struct fbr_thing`; each kind has a table of its own. A request
+ * that must wait is a `struct fbr_waiter`, in the list of the thing that it waits for (oldest
+ * first) and in the list of its peer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STORE_THINGS_H
@@ -118,7 +120,8 @@ void fbr_things_give(struct fbr_things *s, void *p, size_t size);
 int fbr_blob_copy(struct fbr_things *s, struct fbr_blob *blob, const void *data, size_t len);
 void fbr_blob_drop(struct fbr_things *s, struct fbr_blob *blob);
 
-struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind, const struct fbr_store_ask *ask);
+struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
+                                 const struct fbr_store_ask *ask);
 /* A new one of the name that `ask` has, in its initial state; NULL and the reason. */
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code);
@@ -138,7 +141,8 @@ int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uin
 void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w);
 
 struct fbr_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t);
-struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t, int *code);
+struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t,
+                               int *code);
 /* Frees it, unless it is in use. */
 void fbr_hold_tidy(struct fbr_things *s, struct fbr_hold *h);
 

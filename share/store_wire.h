@@ -1,32 +1,34 @@
 /* store_wire.h - what is asked of the shared store, as bytes, and what it answers.
  *
- * A request is: u8 op, name (u32 length, bytes), then the op's arguments in the order of the table (w: u8 wait,
- * n: u64 number, v: u32 length and bytes of the value, x: u8 0, or 1 and the expected value as u32 length and
- * bytes). All little endian. An answer is a code and bytes:
+ * A request is: u8 op, name (u32 length, bytes), then the op's arguments in the order of the table
+ * (w: u8 wait, n: u64 number, v: u32 length and bytes of the value, x: u8 0, or 1 and the expected
+ * value as u32 length and bytes). All little endian. An answer is a code and bytes:
  *
- *     op          arguments  code                                            bytes
- *     SET         v          0                                               -
- *     GET         w          0, -ENOENT (absent, also when waiting ended)    the value
- *     SWAP        x v        0; -ESTALE                                      -; u8 1, the value it has; u8 0:
- *     absent DELETE      -          0, -ENOENT                                      -
- *     KEYS        -          0                                               names that begin with `name`,
- *                                                                            sorted, a NUL after each
- *     ADD         n delta    0, -ERANGE                                      u64: the new value, two's
- *     complement PUSH        v          0                                               -
- *     POP         w          0, -ETIMEDOUT                                   the value
- *     AT          n index    0, -ENOENT                                      the value
- *     LENGTH      -          0                                               u64
- *     LOCK        w          0, -EOWNERDEAD (held now), -ETIMEDOUT           -
- *     UNLOCK      -          0, -EPERM                                       -
- *     ACQUIRE     n w        0, -ETIMEDOUT, -EINVAL (initial n < 1)          -
- *     RELEASE     -          0, -EPERM (this peer holds no unit)             -
- *     EVENT_SET   -          0                                               -
- *     EVENT_CLEAR -          0                                               -
- *     EVENT_WAIT  w          0, -ETIMEDOUT                                   -
- *     BARRIER     n w        0; -ETIMEDOUT, -ECONNABORTED, -EINVAL (n)       u32: the index
+ *     op           arguments  code                                          bytes
+ *     SET          v          0                                             -
+ *     GET          w          0; -ENOENT (also when waiting ended)          the value
+ *     SWAP         x v        0; -ESTALE                                    -; u8 1 and the value,
+ *                                                                           or u8 0: it is absent
+ *     DELETE       -          0; -ENOENT                                    -
+ *     KEYS         -          0                                             what begins with name,
+ *                                                                           each with its NUL
+ *     ADD          n delta    0; -ERANGE                                    u64: the new value
+ *     PUSH         v          0                                             -
+ *     POP          w          0; -ETIMEDOUT                                 the value
+ *     AT           n index    0; -ENOENT                                    the value
+ *     LENGTH       -          0                                             u64
+ *     LOCK         w          0; -EOWNERDEAD (held now), -ETIMEDOUT         -
+ *     UNLOCK       -          0; -EPERM                                     -
+ *     ACQUIRE      n w        0; -ETIMEDOUT, -EINVAL (initial n < 1)        -
+ *     RELEASE      -          0; -EPERM (this peer holds no unit)           -
+ *     EVENT_SET    -          0                                             -
+ *     EVENT_CLEAR  -          0                                             -
+ *     EVENT_WAIT   w          0; -ETIMEDOUT                                 -
+ *     BARRIER      n w        0; -ETIMEDOUT, -ECONNABORTED, -EINVAL (n)     u32: the index
  *
- * Every op may also be answered -ENOMEM, -ENOSPC (the store's limit) and -EBADMSG. wait 0: answer at once; 1:
- * the answer may come late, and the client withdraws the request when its time is over (fbr_store_cancel()).
+ * Every op may also be answered -ENOMEM, -ENOSPC (the store's limit) and -EBADMSG. wait 0: answer
+ * at once; 1: the answer may come late, and the client withdraws the request when its time is over
+ * (fbr_store_cancel()).
  *
  * Pure functions; any thread.
  *
@@ -64,8 +66,8 @@ enum fbr_store_op {
     FBR_STORE_OPS, /* one more than the last */
 };
 
-/* A request; what its op does not carry is ignored when written and zero when read. Pointers that were read
- * point into the message. */
+/* A request; what its op does not carry is ignored when written and zero when read. Pointers that
+ * were read point into the message. */
 struct fbr_store_ask {
     enum fbr_store_op op;
     const char *name; /* not terminated when read */
@@ -81,8 +83,8 @@ struct fbr_store_ask {
 /* A short form for clients: {op, name, strlen(name)}; a NULL name is "". */
 struct fbr_store_ask fbr_store_ask(enum fbr_store_op op, const char *name);
 
-/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte, a value over 4 GiB - 1; -ENOMEM.
- * `b` is as before after an error, but for `failed`. */
+/* Appends the request. 0; -EINVAL: a name that is too long or has a NUL byte, a value over 4 GiB -
+ * 1; -ENOMEM. `b` is as before after an error, but for `failed`. */
 int fbr_store_ask_put(struct fbr_buf *b, const struct fbr_store_ask *ask);
 /* Reads a request that must fill the rest of `c`. 0 or -EBADMSG. */
 int fbr_store_ask_get(struct fbr_cur *c, struct fbr_store_ask *ask);

@@ -15,6 +15,8 @@
 
 #include "pool/dispatch.h"
 #include "pool/wire.h"
+#include "ring/plan.h"
+#include "ring/wire.h"
 #include "runtime/conn_priv.h"
 #include "runtime/fnref.h"
 #include "runtime/nested.h"
@@ -104,6 +106,44 @@ static void test_frames_have_the_numbers_of_the_page(void **state)
     assert_int_equal(FBR_JOB_EXITED, 3);
 }
 
+static void test_rings_have_the_numbers_of_the_page(void **state)
+{
+    static const struct row rows[] = {
+        {FBR_RING_JOB, "JOB |"},
+        {FBR_RING_SIGNAL, "SIGNAL |"},
+        {FBR_RING_ANSWER, "ANSWER |"},
+        {FBR_RING_TELL, "TELL |"},
+        {FBR_RING_STREAM, "STREAM |"},
+        {FBR_RING_STDIN, "STDIN |"},
+        {FBR_RING_CREDIT, "CREDIT |"},
+        {FBR_RING_LOST, "LOST |"},
+        {FBR_RING_AGAIN, "AGAIN |"},
+        {FBR_RING_JOB_END, "JOB_END |"},
+        {FBR_RING_LOOK, "LOOK |"},
+        {FBR_RING_END, "END |"},
+        {FBR_RING_HELLO, "HELLO |"},
+        {FBR_RING_NOTE, "NOTE |"},
+        {FBR_RING_STARTED, "STARTED |"},
+        {FBR_RING_FAILED, "FAILED |"},
+        {FBR_RING_EXITED, "EXITED |"},
+        {FBR_RING_OUTPUT, "OUTPUT |"},
+        {FBR_RING_MET, "MET |"},
+        {FBR_RING_LEFT, "LEFT |"},
+        {FBR_RING_ABORT, "ABORT |"},
+        {FBR_RING_FENCE, "FENCE |"},
+        {FBR_RING_PUBLISH, "PUBLISH |"},
+        {FBR_RING_LOOKUP, "LOOKUP |"},
+        {FBR_RING_UNPUBLISH, "UNPUBLISH |"},
+        {FBR_RING_SPAWN, "SPAWN |"},
+        {FBR_RING_STREAM_OPEN, "STREAM_OPEN |"},
+        {FBR_RING_ROOM, "ROOM |"},
+        {FBR_RING_USE, "USE |"},
+    };
+
+    (void)state;
+    expect_numbers(rows, COUNT(rows));
+}
+
 static void test_records_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
@@ -171,7 +211,8 @@ static void test_limits_have_the_values_of_the_page(void **state)
         LIMIT(FBR_TICKET_MAX),         LIMIT(FBR_NAME_MAX),         LIMIT(FBR_DIR_MAX),
         LIMIT(FBR_FNREF_ID_MAX),       LIMIT(FBR_LANE_VERSION),     LIMIT(FBR_LANE_MAX),
         LIMIT(FBR_SOCK_MAX),           LIMIT(FBR_SEAL_TAG),         LIMIT(FBR_SEAL_WINDOW),
-        LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX)};
+        LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX),
+        LIMIT(FBR_PLAN_RANKS),         LIMIT(FBR_RING_WINDOW),      LIMIT(FBR_RING_STDIN_WINDOW)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));
@@ -195,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_rings_have_the_numbers_of_the_page),
         cmocka_unit_test(test_records_have_the_numbers_of_the_page),
         cmocka_unit_test(test_requests_of_a_store_have_the_numbers_of_the_page),
         cmocka_unit_test(test_limits_have_the_values_of_the_page),

@@ -1,4 +1,5 @@
-/* address_test.c - addresses: what they say, and what becomes of those that are wrong, old or forged.
+/* address_test.c - addresses: what they say, and what becomes of those that are wrong, old or
+ * forged.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "channel_util.h"
@@ -9,7 +10,8 @@
 
 static struct fbr_address sample(void)
 {
-    struct fbr_address a = {.kind = FBR_KIND_PIPE, .flags = 6, .owner = 0x1122334455667788, .object = 99};
+    struct fbr_address a = {
+        .kind = FBR_KIND_PIPE, .flags = 6, .owner = 0x1122334455667788, .object = 99};
 
     for (int i = 0; i < FBR_KEY_SIZE; i++)
         a.key[i] = (uint8_t)(i * 3 + 1);
@@ -145,7 +147,8 @@ static void no_place(struct fbr_address *a)
     snprintf(a->url, sizeof(a->url), "gopher://nowhere");
 }
 
-static void expect_no_connection(const struct fiber_address *good, void (*fn)(struct fbr_address *a))
+static void expect_no_connection(const struct fiber_address *good,
+                                 void (*fn)(struct fbr_address *a))
 {
     struct fiber_address bad = *good;
     struct fiber_queue *q;

@@ -1,4 +1,5 @@
-/* channel_util.h - what the tests of queues and pipes share: children that check, and how to wait for them.
+/* channel_util.h - what the tests of queues and pipes share: children that check, and how to wait
+ * for them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CHANNEL_UTIL_H
@@ -32,12 +33,13 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* In a child: says what was wrong, and ends it. */
-#define CHECK(what)                                                                                     \
-    do {                                                                                                \
-        if (!(what)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s: not so (%s)\n", __func__, __LINE__, #what, fiber_last_error()); \
-            _exit(99);                                                                                  \
-        }                                                                                               \
+#define CHECK(what)                                                                \
+    do {                                                                           \
+        if (!(what)) {                                                             \
+            fprintf(stderr, "%s:%d: %s: not so (%s)\n", __func__, __LINE__, #what, \
+                    fiber_last_error());                                           \
+            _exit(99);                                                             \
+        }                                                                          \
     } while (0)
 
 static inline void must(int rc)
@@ -134,7 +136,8 @@ static inline void expect_number(struct fiber_queue *q, uint64_t n)
     assert_int_equal(get_number(q, LONG_MS, &rc), n);
 }
 
-/* xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016). */
+/* xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled",
+ * 2016). */
 static inline uint64_t next_random(uint64_t *state)
 {
     *state ^= *state >> 12;

@@ -1,4 +1,5 @@
-/* manager_test.c - managers: methods one at a time on a state of its own, futures in any order, deaths and ends.
+/* manager_test.c - managers: methods one at a time on a state of its own, futures in any order,
+ * deaths and ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -123,7 +124,8 @@ static int misbehave(struct ledger *l, const char *method, struct fiber_reply *r
     return fiber_reply_fail(reply, -ENOSYS, "no method '%s'", method);
 }
 
-static int ledger_call(void *state, const char *method, const void *in, size_t len, struct fiber_reply *reply)
+static int ledger_call(void *state, const char *method, const void *in, size_t len,
+                       struct fiber_reply *reply)
 {
     struct ledger *l = state;
 
@@ -132,7 +134,8 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
     if (strcmp(method, "sum") == 0)
         return fiber_reply_write(reply, &l->sum, sizeof(l->sum));
     if (strcmp(method, "add") == 0)
-        return add(l, *(const int *)in) ? -EBUSY : fiber_reply_write(reply, &l->sum, sizeof(l->sum));
+        return add(l, *(const int *)in) ? -EBUSY
+                                        : fiber_reply_write(reply, &l->sum, sizeof(l->sum));
     if (strcmp(method, "echo") == 0)
         return fiber_reply_write(reply, in, len);
     if (strcmp(method, "sized") == 0)
@@ -171,7 +174,8 @@ static int call_add(struct fiber_manager *m, int n)
     return sum;
 }
 
-static struct fiber_future *begin_call(struct fiber_manager *m, const char *method, const void *in, size_t len)
+static struct fiber_future *begin_call(struct fiber_manager *m, const char *method, const void *in,
+                                       size_t len)
 {
     struct fiber_future *f;
 
@@ -244,7 +248,8 @@ static void test_futures_in_any_order(void **state)
     for (int i = 0; i < 10; i++)
         f[i] = begin_call(m, "add", &(int){1}, sizeof(int));
     for (int i = 0; i < 9; i++)
-        assert_int_equal(get_int(f[order[i]]), order[i] + 1); /* they ran in the order of the calls */
+        assert_int_equal(get_int(f[order[i]]),
+                         order[i] + 1); /* they ran in the order of the calls */
     assert_int_equal(fiber_future_wait(f[5], -1), 0);
     assert_int_equal(fiber_future_wait(f[5], 0), 0);
     assert_int_equal(fiber_future_get(f[5], &b, 0), 0);
@@ -465,7 +470,8 @@ static void test_a_manager_may_be_called_from_its_own_process(void **state)
     assert_int_equal(fiber_manager_call(m, "by thread", &address, sizeof(address), NULL, -1), 0);
     assert_int_equal(gate_wait(&g, &sum, sizeof(sum)), 0);
     assert_int_equal(sum, 5);
-    assert_int_equal(fiber_manager_call(m, "itself", &address, sizeof(address), NULL, -1), -EDEADLK);
+    assert_int_equal(fiber_manager_call(m, "itself", &address, sizeof(address), NULL, -1),
+                     -EDEADLK);
     fiber_manager_close(m);
     gate_close(&g);
 }
@@ -477,7 +483,8 @@ static void test_a_class_that_does_not_open_says_why(void **state)
     struct fiber_manager *m;
 
     (void)state;
-    assert_int_equal(fiber_manager_start(&m, &ledger, "refuse", 6, OPTIONS(.job = {.name = "grumpy"})), -ECHILD);
+    assert_int_equal(
+        fiber_manager_start(&m, &ledger, "refuse", 6, OPTIONS(.job = {.name = "grumpy"})), -ECHILD);
     assert_true(has(fiber_last_error(), "grumpy", "did not open", "-33", NULL));
     assert_int_equal(fiber_active_children(NULL, 0), 0);
 }

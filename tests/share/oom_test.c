@@ -1,9 +1,10 @@
-/* oom_test.c - memory that is short in the middle of a call on a manager, a store or shared memory: an error, and they
- * live on. What is short may be the memory of the connection: then it is lost, and a new one works.
+/* oom_test.c - memory that is short in the middle of a call on a manager, a store or shared memory:
+ * an error, and they live on. What is short may be the memory of the connection: then it is lost,
+ * and a new one works.
  *
- * The linker replaces malloc and its like in this program and in libfiber (-Wl,--wrap); each call is made again and
- * again, and the k-th request for memory of the calling thread is refused, for k = 1, 2, ... until the call gets by
- * without that request.
+ * The linker replaces malloc and its like in this program and in libfiber (-Wl,--wrap); each call
+ * is made again and again, and the k-th request for memory of the calling thread is refused, for k
+ * = 1, 2, ... until the call gets by without that request.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -77,7 +78,8 @@ static bool end_refusing(unsigned k, int rc)
     return asked >= k;
 }
 
-static int echo(void *state, const char *method, const void *in, size_t len, struct fiber_reply *reply)
+static int echo(void *state, const char *method, const void *in, size_t len,
+                struct fiber_reply *reply)
 {
     (void)state;
     (void)method;

@@ -1,5 +1,5 @@
-/* queue_engine_test.c - a queue's engine: who gets which message, when a put is accepted, what becomes of
- * deaths.
+/* queue_engine_test.c - a queue's engine: who gets which message, when a put is accepted, what
+ * becomes of deaths.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -14,8 +14,9 @@
 
 #include "share/queue_engine.h"
 
-/* What the engine decided, as text: "3<1:a" deliver a as number 1 to peer 3, "3?" recall, "3." end of file,
- * "3+7" put 7 of peer 3 is accepted ("3-7": refused), "!" wake one, "!!" wake all, "~a" a was dropped. */
+/* What the engine decided, as text: "3<1:a" deliver a as number 1 to peer 3, "3?" recall, "3." end
+ * of file, "3+7" put 7 of peer 3 is accepted ("3-7": refused), "!" wake one, "!!" wake all, "~a" a
+ * was dropped. */
 static char said[4096];
 static struct fbr_queue_engine *queue;
 
@@ -159,8 +160,7 @@ static struct fbr_queue_engine_stats stats(void)
     return s;
 }
 
-/* ---- in the owner's process
- * ----------------------------------------------------------------------------------- */
+/* ---- in the owner's process ---- */
 
 static void messages_come_in_order(void **state)
 {
@@ -259,8 +259,7 @@ static void memory_is_given_back_after_a_burst(void **state)
     assert_gets("abc");
 }
 
-/* ---- bounds
- * --------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---- */
 
 static void puts_wait_for_room_in_order(void **state)
 {
@@ -348,8 +347,7 @@ static void a_bound_in_bytes_lets_any_single_message_in(void **state)
     assert_said("~defgh 0+3 3<3:");
 }
 
-/* ---- remote consumers
- * ----------------------------------------------------------------------------------------- */
+/* ---- remote consumers ---- */
 
 static void a_single_consumer_is_given_what_it_wants_ahead(void **state)
 {
@@ -493,6 +491,55 @@ static void a_recall_that_takes_too_long_holds_nobody_back(void **state)
     assert_said("4<3:a 3<3:b"); /* 4 stood in line first */
 }
 
+static void what_a_late_consumer_holds_takes_no_room(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(2, 0), 0);
+    put("ab");
+    assert_int_equal(ask(3, 0, 0, 2), 0);
+    assert_int_equal(ask(3, 0, 1, 2), 0);
+    assert_said("3<1:a 3<2:b");
+    assert_int_equal(put_from(5, 7, "c"), 1);
+    assert_int_equal(ask(4, 0, 1, 2), 0);
+    assert_said("3?");
+    fbr_queue_engine_overdue(queue, 3);
+    assert_said("5+7 4<1:c");
+    assert_int_equal(stats().late, 2);
+    assert_int_equal(put_from(5, 8, "d"), 0);
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 1), 0);
+    assert_said("3<3:a");
+    assert_int_equal(stats().late, 0);
+    assert_int_equal(put_from(5, 9, "e"), 1); /* there are four now */
+    assert_int_equal(ask(4, 1, 2, 2), 0);
+    assert_said("~c 4<2:b 4<3:d");
+    assert_int_equal(ask(4, 3, 0, 0), 0);
+    assert_said("~b ~d 5+9");
+}
+
+static void messages_that_fill_a_bounded_queue_are_asked_back_under_pressure(void **state)
+{
+    (void)state;
+    fbr_queue_engine_close(queue);
+    assert_int_equal(open_bounded(1, 0), 0);
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    put("a");
+    assert_said("3<1:a");
+    fbr_queue_engine_press(queue);
+    assert_int_equal(put_from(5, 1, "b"), 1);
+    fbr_queue_engine_press(queue); /* nobody waits for it */
+    assert_said("");
+    assert_int_equal(ask(4, 0, 1, 1), 0);
+    assert_said("");
+    fbr_queue_engine_press(queue);
+    fbr_queue_engine_press(queue);
+    assert_said("3?");
+    fbr_queue_engine_overdue(queue, 3);
+    assert_said("5+1 4<1:b");
+    fbr_queue_engine_gone(queue, 3);
+    assert_int_equal(stats().waiting, 1);
+}
+
 static void end_of_file_waits_for_what_is_on_its_way(void **state)
 {
     (void)state;
@@ -584,6 +631,8 @@ int main(void)
         BEHAVIOUR(what_comes_back_from_several_is_merged_in_order),
         BEHAVIOUR(a_hungry_consumer_gets_what_a_death_frees),
         BEHAVIOUR(a_recall_that_takes_too_long_holds_nobody_back),
+        BEHAVIOUR(what_a_late_consumer_holds_takes_no_room),
+        BEHAVIOUR(messages_that_fill_a_bounded_queue_are_asked_back_under_pressure),
         BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
         BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
         BEHAVIOUR(what_cannot_be_is_refused),

@@ -1,4 +1,5 @@
-/* shared_test.c - host-shared memory: built once, by whoever lives, mapped read-only by all, gone with the run.
+/* shared_test.c - host-shared memory: built once, by whoever lives, mapped read-only by all, gone
+ * with the run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -217,7 +218,8 @@ static void test_when_its_builder_dies_another_builds(void **state)
     o = order_of("dying", &told);
     for (int i = 0; i < 3; i++)
         p[i] = begin(open_and_tell, &o, sizeof(o), NULL);
-    assert_int_equal(fiber_process_join(p[0], 100), -ETIMEDOUT); /* it waits for the one that builds */
+    assert_int_equal(fiber_process_join(p[0], 100),
+                     -ETIMEDOUT); /* it waits for the one that builds */
     kill(pid, SIGKILL);
     assert_int_equal(finish(dead), -SIGKILL);
     assert_int_equal(gate_wait(&told, built, sizeof(built)), 0);
@@ -309,7 +311,8 @@ static void test_names_and_lengths_are_checked(void **state)
     name[200] = '\0';
     assert_int_equal(fiber_shared_open(&s, name, 1, fill, NULL), 0);
     fiber_shared_close(s);
-    assert_int_equal(fiber_shared_open(&s, "..", LEN, fill, NULL), 0); /* harmless: a prefix stands before it */
+    assert_int_equal(fiber_shared_open(&s, "..", LEN, fill, NULL),
+                     0); /* harmless: a prefix stands before it */
     fiber_shared_close(s);
     assert_int_equal(fiber_shared_open(&s, "zero", 0, fill, NULL), -EINVAL);
     assert_int_equal(fiber_shared_open(&s, "huge", SIZE_MAX, fill, NULL), -EINVAL);
@@ -326,8 +329,9 @@ static void test_no_room_is_an_error(void **state)
         print_message("/dev/shm has no bound here\n");
         skip();
     }
-    assert_int_equal(fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL),
-                     -ENOSPC);
+    assert_int_equal(
+        fiber_shared_open(&s, "large", (size_t)(fs.f_blocks + 1) * fs.f_frsize, fill, NULL),
+        -ENOSPC);
     assert_true(has(fiber_last_error(), "large", "no room", NULL));
     assert_int_equal(fiber_shared_open(&s, "large", LEN, fill, NULL), 0);
     fiber_shared_close(s);

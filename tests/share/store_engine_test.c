@@ -23,7 +23,8 @@ static struct {
     char bytes[64];
 } answers[CALLS]; /* by call; the tests give each call of any peer its own number */
 
-static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes, size_t len)
+static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes,
+                     size_t len)
 {
     assert_ptr_equal(user, answers);
     assert_non_null(bytes);
@@ -32,7 +33,8 @@ static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const v
     answers[call].times++;
     answers[call].peer = peer;
     answers[call].len = len;
-    memcpy(answers[call].bytes, bytes, len < sizeof(answers[call].bytes) ? len : sizeof(answers[call].bytes));
+    memcpy(answers[call].bytes, bytes,
+           len < sizeof(answers[call].bytes) ? len : sizeof(answers[call].bytes));
 }
 
 static int open_limited(size_t memory_max)
@@ -86,7 +88,8 @@ static int waiting(uint64_t peer, uint64_t call, enum fbr_store_op op, const cha
     return send(peer, call, &ask);
 }
 
-static int number(uint64_t peer, uint64_t call, enum fbr_store_op op, const char *name, int64_t n, bool wait)
+static int number(uint64_t peer, uint64_t call, enum fbr_store_op op, const char *name, int64_t n,
+                  bool wait)
 {
     struct fbr_store_ask ask = fbr_store_ask(op, name);
 
@@ -95,7 +98,8 @@ static int number(uint64_t peer, uint64_t call, enum fbr_store_op op, const char
     return send(peer, call, &ask);
 }
 
-static int value(uint64_t peer, uint64_t call, enum fbr_store_op op, const char *name, const char *bytes)
+static int value(uint64_t peer, uint64_t call, enum fbr_store_op op, const char *name,
+                 const char *bytes)
 {
     struct fbr_store_ask ask = fbr_store_ask(op, name);
 
@@ -104,7 +108,8 @@ static int value(uint64_t peer, uint64_t call, enum fbr_store_op op, const char 
     return send(peer, call, &ask);
 }
 
-static int swap(uint64_t peer, uint64_t call, const char *name, const char *expect, const char *bytes)
+static int swap(uint64_t peer, uint64_t call, const char *name, const char *expect,
+                const char *bytes)
 {
     struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_SWAP, name);
 
@@ -140,8 +145,7 @@ static uint32_t answered_u32(uint64_t call)
     return le32toh(n);
 }
 
-/* ---- dictionary, counters, lists
- * ------------------------------------------------------------------------------ */
+/* ---- dictionary, counters, lists ---- */
 
 static void a_key_has_the_value_that_was_set_last(void **state)
 {
@@ -289,14 +293,14 @@ static void each_kind_has_its_own_names(void **state)
     assert_bytes(10, "p", 1);
 }
 
-/* ---- locks, semaphores, events, barriers
- * ---------------------------------------------------------------------- */
+/* ---- locks, semaphores, events, barriers ---- */
 
 static void a_lock_goes_from_one_to_the_next(void **state)
 {
     (void)state;
     assert_int_equal(waiting(1, 1, FBR_STORE_LOCK, "m"), 0);
-    assert_int_equal(plain(1, 2, FBR_STORE_LOCK, "m"), -ETIMEDOUT); /* another thread of the same process */
+    assert_int_equal(plain(1, 2, FBR_STORE_LOCK, "m"),
+                     -ETIMEDOUT); /* another thread of the same process */
     assert_int_equal(waiting(2, 3, FBR_STORE_LOCK, "m"), NONE);
     assert_int_equal(waiting(1, 4, FBR_STORE_LOCK, "m"), NONE);
     assert_int_equal(plain(2, 5, FBR_STORE_UNLOCK, "m"), -EPERM);
@@ -461,12 +465,12 @@ static void a_barrier_breaks_when_a_caller_gives_up_or_dies(void **state)
     assert_int_equal(number(3, 8, FBR_STORE_BARRIER, "b", 2, true), 0);
     assert_int_equal(answers[7].code, 0);
     assert_int_equal(number(1, 9, FBR_STORE_BARRIER, "b", 3, true), NONE);
-    assert_int_equal(number(3, 10, FBR_STORE_BARRIER, "b", 3, false), -ETIMEDOUT); /* comes, and gives up at once */
+    assert_int_equal(number(3, 10, FBR_STORE_BARRIER, "b", 3, false),
+                     -ETIMEDOUT); /* comes, and gives up at once */
     assert_int_equal(answers[9].code, -ECONNABORTED);
 }
 
-/* ---- requests
- * ------------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static int raw(uint64_t call, const void *bytes, size_t len)
 {

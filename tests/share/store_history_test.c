@@ -1,9 +1,9 @@
-/* store_history_test.c - 10^5 random requests, cancels and deaths on a shared store, each answer checked
- * against a model.
+/* store_history_test.c - 10^5 random requests, cancels and deaths on a shared store, each answer
+ * checked against a model.
  *
- * Locks exclude each other and tell of deaths, semaphores keep their number of units, lists lose nothing, give
- * nothing twice and keep their order, counters add up, and every request is answered exactly once unless its
- * peer died. The seed is printed; FIBER_TEST_SEED repeats a run.
+ * Locks exclude each other and tell of deaths, semaphores keep their number of units, lists lose
+ * nothing, give nothing twice and keep their order, counters add up, and every request is answered
+ * exactly once unless its peer died. The seed is printed; FIBER_TEST_SEED repeats a run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <endian.h>
@@ -77,7 +77,8 @@ static void check_lock(const struct open_call *o, int code)
     }
 }
 
-static void on_history_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes, size_t len)
+static void on_history_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes,
+                             size_t len)
 {
     struct open_call *o = &h.calls[call % OPEN_CALLS];
     uint64_t n = 0;
@@ -96,8 +97,9 @@ static void on_history_reply(void *user, uint64_t peer, uint64_t call, int code,
         assert_true(h.event[o->name]);
 }
 
-/* What an op does to the model before it is asked, so that the answers to others that it causes can be checked.
- * */
+/* What an op does to the model before it is asked, so that the answers to others that it causes can
+ * be checked.
+ */
 static void model(struct fbr_store_ask *ask, int slot, int name)
 {
     uint64_t peer = h.peers[slot];

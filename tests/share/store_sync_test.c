@@ -1,4 +1,5 @@
-/* store_sync_test.c - locks, semaphores, events and barriers of the shared store, and what becomes of them in deaths.
+/* store_sync_test.c - locks, semaphores, events and barriers of the shared store, and what becomes
+ * of them in deaths.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/share/in_store.h"
@@ -42,7 +43,8 @@ static int add_under_lock(const void *arg, size_t len)
             memcpy(&v, b.data, sizeof(v));
         fiber_bytes_free(&b);
         v++;
-        if (fiber_store_set(store, "guarded", &v, sizeof(v)) < 0 || fiber_store_add(store, "inside", -1, NULL) < 0)
+        if (fiber_store_set(store, "guarded", &v, sizeof(v)) < 0 ||
+            fiber_store_add(store, "inside", -1, NULL) < 0)
             return 3;
         if (fiber_store_unlock(store, "guard") < 0)
             return 4;
@@ -132,7 +134,8 @@ static int unlock_foreign(const void *arg, size_t len)
 {
     (void)len;
     open_order(arg);
-    return fiber_store_unlock(store, "foreign") == -EPERM && fiber_store_lock(store, "foreign", 0) == -ETIMEDOUT
+    return fiber_store_unlock(store, "foreign") == -EPERM &&
+                   fiber_store_lock(store, "foreign", 0) == -ETIMEDOUT
                ? 0
                : 1;
 }
@@ -247,11 +250,13 @@ static int pass_barriers(const void *arg, size_t len)
 
         snprintf(before, sizeof(before), "before %d", round);
         snprintf(sum, sizeof(sum), "sum %d", round);
-        if (fiber_store_add(store, before, 1, NULL) < 0 || fiber_store_barrier(store, "b", o->n, &index, -1) < 0)
+        if (fiber_store_add(store, before, 1, NULL) < 0 ||
+            fiber_store_barrier(store, "b", o->n, &index, -1) < 0)
             return 1;
         if (fiber_store_add(store, before, 0, &v) < 0 || v != o->n) /* all were there */
             return 2;
-        if (index < 0 || index >= o->n || fiber_store_add(store, sum, INT64_C(1) << (8 * index), NULL) < 0)
+        if (index < 0 || index >= o->n ||
+            fiber_store_add(store, sum, INT64_C(1) << (8 * index), NULL) < 0)
             return 3;
     }
     return 0;

@@ -1,4 +1,5 @@
-/* store_test.c - the shared store across processes: dictionary, lists, counters; timeouts, its end and its death.
+/* store_test.c - the shared store across processes: dictionary, lists, counters; timeouts, its end
+ * and its death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/share/in_store.h"
@@ -495,8 +496,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*play)(void);
-    } roles[] = {
-        {"fini", close_after_the_end}, {"freeze store", freeze_the_store}, {"freeze holder", freeze_a_holder}};
+    } roles[] = {{"fini", close_after_the_end},
+                 {"freeze store", freeze_the_store},
+                 {"freeze holder", freeze_a_holder}};
 
     if (fiber_init(&argc, &argv) < 0) {
         fprintf(stderr, "%s\n", fiber_last_error());

@@ -1,0 +1,356 @@
+/* guest_get.c - getting from a channel of another process; see channel.h.
+ *
+ * Some messages come ahead of their gets, as many as are used up in about a millisecond. What the
+ * program took and how many of its threads wait is told to the host with the next record to it, or
+ * a little later by a tick: with one consumer and one message at a time a get costs no record of
+ * its own.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "share/guest_priv.h"
+
+#define WANT_MAX 4096
+#define WANT_BYTES (4u << 20)
+#define FAST_NS 1000000 /* an ask sooner than that after the last one: prefetch more */
+
+static uint64_t coarse_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void fbr_guest_note_time(struct fbr_guest *g)
+{
+    uint64_t now = coarse_ms();
+
+    if (now - g->seen_ms > g->sure_ms && !g->pipe)
+        for (int i = 0; i < g->n_lanes; i++) {
+            g->lanes[i].doubt = true;
+            g->lanes[i].assure = 0; /* what was sent before may have been answered before */
+        }
+    g->seen_ms = now;
+}
+
+void fbr_guest_begin_get(struct guest_lane *l)
+{
+    fbr_guest_drop(l, 0);
+    l->last_seq = l->taken = l->handed = 0;
+    memset(&l->told, 0, sizeof(l->told));
+    l->want = 1;
+    l->ahead = l->eof = l->doubt = false;
+    l->assure = 0;
+}
+
+/* ---- What the host should know ---- */
+
+/* Threads that wait and for which nothing is here. */
+static uint32_t still_hungry(const struct guest_lane *l)
+{
+    return l->hungry - l->handed;
+}
+
+/* Says where we are. probe: the host answers when it has given us what it can. */
+static int ask(struct guest_lane *l, uint64_t probe, bool more)
+{
+    uint64_t now = fbr_now_ns();
+    uint32_t room = l->mean_len ? (uint32_t)(WANT_BYTES / (l->mean_len + 1)) : WANT_MAX;
+    struct {
+        uint64_t taken;
+        uint32_t hungry, want;
+        uint64_t probe;
+    } a;
+
+    if (now - l->asked_ns < FAST_NS)
+        l->want = l->want * 2 < WANT_MAX ? l->want * 2 : WANT_MAX;
+    else if (l->want > 1)
+        l->want /= 2;
+    if (l->want > room)
+        l->want = room ? room : 1;
+    l->asked_ns = now;
+    a.taken = l->told.taken = l->taken;
+    a.hungry = l->told.hungry = still_hungry(l);
+    a.want = l->told.want = l->want > a.hungry ? l->want : a.hungry;
+    a.probe = probe;
+    return fbr_guest_post(l, FBR_CH_ASK, &a, sizeof(a), more);
+}
+
+static bool is_news(const struct guest_lane *l)
+{
+    return l->taken != l->told.taken || still_hungry(l) != l->told.hungry;
+}
+
+void fbr_guest_tell_news(struct fbr_guest *g, bool more)
+{
+    for (int i = 0; i < g->n_lanes; i++)
+        if (is_news(&g->lanes[i]))
+            ask(&g->lanes[i], 0, more);
+}
+
+/* News that may wait for the next record. */
+static void tell_soon(struct guest_lane *l)
+{
+    struct fbr_guest *g = l->guest;
+
+    if (!is_news(l))
+        return;
+    if (!g->later)
+        g->later = fbr_proxy_later(g->proxy);
+    if (!g->later)
+        ask(l, 0, false);
+}
+
+/* ---- Records of the host ---- */
+
+/* False: no memory. */
+static bool keep_message(struct guest_lane *l, uint64_t seq, const void *bytes, size_t len)
+{
+    struct message *m = malloc(sizeof(*m));
+    void *data = malloc(len ? len : 1);
+
+    if (!m || !data) {
+        free(m);
+        free(data);
+        return false;
+    }
+    if (len)
+        memcpy(data, bytes, len);
+    *m = (struct message){.seq = seq, .len = len, .data = data};
+    *l->last = m;
+    l->last = &m->next;
+    l->n_in++;
+    return true;
+}
+
+void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c)
+{
+    uint64_t seq = fbr_get_u64(c);
+    size_t len = fbr_cur_left(c);
+
+    if (!fbr_cur_ok(c) || seq != l->last_seq + 1 || l->get_code)
+        return;
+    if (!keep_message(l, seq, c->at, len)) { /* what we do not take goes to others when we end */
+        l->get_code = -ENOMEM;
+        pthread_cond_broadcast(&l->arrived);
+        return;
+    }
+    l->last_seq = seq;
+    l->mean_len += (len >> 3) - (l->mean_len >> 3);
+    if (!l->hungry)
+        return;
+    if (l->n_in == 1)
+        fbr_proxy_calm(l->guest->proxy);
+    if (l->doubt)
+        pthread_cond_broadcast(&l->arrived); /* not all who sleep are hungry */
+    else
+        pthread_cond_signal(&l->arrived);
+}
+
+/* Drops what is here but the first n. */
+void fbr_guest_drop(struct guest_lane *l, size_t n)
+{
+    struct message **at = &l->first, *m;
+
+    l->n_in = n < l->n_in ? n : l->n_in;
+    for (; n && *at; n--)
+        at = &(*at)->next;
+    while ((m = *at)) {
+        *at = m->next;
+        free(m->data);
+        free(m);
+    }
+    l->last = at;
+}
+
+/* Somebody else waits. What is here for our own threads that wait is theirs: it was given to them
+ * before, and another one may have got something newer meanwhile. */
+void fbr_guest_on_recall(struct guest_lane *l)
+{
+    size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;
+    uint64_t from = l->last_seq + 1;
+    struct message *m = l->first;
+
+    for (size_t i = 0; i < ours; i++)
+        m = m->next;
+    if (m)
+        from = m->seq;
+    if (l->taken < from - 1)
+        l->taken = from - 1;
+    l->handed = (uint32_t)ours;
+    fbr_guest_drop(l, ours); /* the numbers of the others are not used again */
+    l->want = 1;
+    l->ahead = false;
+    fbr_guest_post(l, FBR_CH_RETURNED, &from, sizeof(from), true);
+    ask(l, 0, false);
+}
+
+void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c)
+{
+    uint64_t probe = fbr_get_u64(c);
+
+    if (!fbr_cur_ok(c) || probe > l->probe)
+        return;
+    if (probe > l->answered)
+        l->answered = probe;
+    if (l->assure && l->answered >= l->assure) {
+        l->doubt = false;
+        l->assure = 0;
+    }
+    pthread_cond_broadcast(&l->arrived);
+}
+
+/* ---- The program's side ---- */
+
+/* Takes a message that is here, and lets the host know in time. Under the lock. */
+static void take(struct guest_lane *l, struct fiber_bytes *out)
+{
+    struct message *m = l->first;
+
+    l->first = m->next;
+    if (!l->first)
+        l->last = &l->first;
+    l->n_in--;
+    if (l->handed)
+        l->handed--;
+    else
+        l->taken = m->seq;
+    *out = (struct fiber_bytes){m->data, m->len};
+    free(m);
+    if (l->n_in && l->n_in <= l->want / 2 && l->taken - l->told.taken >= (l->want + 1) / 2)
+        ask(l, 0, false); /* it should send more before we run out */
+    else
+        tell_soon(l);
+}
+
+/* Nothing is here, and somebody wants something. A host that gives ahead, and as far as it knows
+ * may do so, will do so without being told. */
+static int tell_hungry(struct guest_lane *l, uint64_t probe)
+{
+    if (!probe && l->ahead && l->last_seq - l->told.taken < l->told.want &&
+        !fbr_proxy_owes(l->guest->proxy)) {
+        tell_soon(l);
+        return 0;
+    }
+    return ask(l, probe, false);
+}
+
+/* Why nothing more will come, or 0. */
+static int get_fault(const struct guest_lane *l)
+{
+    if (l->get_code)
+        return l->get_code;
+    return l->eof || l->guest->gone ? -EPIPE : 0;
+}
+
+/* The probe that this thread sends when it asks: `empty` wants to know that there is nothing, a
+ * doubt wants an end. */
+static uint64_t next_probe(struct guest_lane *l, bool empty)
+{
+    bool assure = l->doubt && !l->assure;
+
+    if (!empty && !assure)
+        return 0;
+    l->probe++;
+    if (assure)
+        l->assure = l->probe;
+    return l->probe;
+}
+
+static int sleep_until(struct guest_lane *l, uint64_t deadline)
+{
+    int rc = fbr_cond_wait(&l->arrived, &l->guest->lock, deadline);
+
+    fbr_guest_note_time(l->guest);
+    return rc;
+}
+
+/* Messages are here: waits until they are known to be ours, or not here any more. Under the
+ * lock. */
+static int end_doubt(struct guest_lane *l, uint64_t deadline)
+{
+    struct fbr_guest *g = l->guest;
+    int rc = 0;
+
+    while (rc == 0 && l->first && l->doubt && !g->gone) {
+        uint64_t probe = next_probe(l, false);
+
+        if (probe)
+            rc = ask(l, probe, false);
+        if (rc == 0)
+            rc = sleep_until(l, deadline);
+    }
+    if (l->first && l->doubt && g->gone)
+        fbr_guest_drop(l, 0);
+    return l->first && !l->doubt ? 0 : rc;
+}
+
+/* Nothing is here: waits for a message, the end, or the time. Under the lock. */
+static int wait_hungry(struct guest_lane *l, bool empty, bool looks, uint64_t deadline)
+{
+    uint64_t probe = next_probe(l, empty);
+    int rc;
+
+    l->hungry++;
+    l->looking += looks;
+    rc = tell_hungry(l, probe);
+    while (rc == 0 && !l->first && !get_fault(l) && !(empty && l->answered >= probe))
+        rc = sleep_until(l, deadline);
+    l->hungry--;
+    l->looking -= looks;
+    if (l->first)
+        return 0;
+    if (get_fault(l))
+        return get_fault(l);
+    tell_soon(l); /* no longer hungry */
+    return rc < 0 ? rc : -ETIMEDOUT;
+}
+
+/* Waits until a message is here that may be handed out. Under the lock. */
+static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
+{
+    bool empty = timeout_ms == 0;
+    uint64_t deadline = empty ? UINT64_MAX : fbr_deadline(timeout_ms);
+    int rc = 0;
+
+    fbr_guest_note_time(l->guest);
+    while (rc == 0 && (!l->first || l->doubt)) {
+        if (l->first)
+            rc = end_doubt(l, deadline);
+        else
+            rc = get_fault(l) ? get_fault(l) : wait_hungry(l, empty, looks, deadline);
+    }
+    return rc;
+}
+
+int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms)
+{
+    struct guest_lane *l = &g->lanes[lane];
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = wait_in(l, timeout_ms, false);
+    if (rc == 0)
+        take(l, out);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms)
+{
+    struct guest_lane *l = &g->lanes[lane];
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = wait_in(l, timeout_ms, true);
+    if (rc == 0) {
+        tell_soon(l);
+        pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
+    }
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}

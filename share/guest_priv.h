@@ -1,0 +1,124 @@
+/* guest_priv.h - what guest.c (life), guest_put.c and guest_get.c share: one lock, two lanes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_GUEST_PRIV_H
+#define FBR_GUEST_PRIV_H
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "share/channel.h"
+#include "share/share_priv.h"
+
+#define FBR_GUEST_UNDER_WAY 64 /* batches */
+
+struct message {
+    struct message *next;
+    uint64_t seq;
+    size_t len;
+    void *data;
+};
+
+/* A thread that waits for the answer to its batch, in a bounded queue. */
+struct put_wait {
+    struct put_wait *next;
+    uint64_t batch;
+    bool done;
+    int code;
+};
+
+struct guest_lane {
+    struct fbr_guest *guest;
+    uint32_t number;
+    int putters;        /* handles that put here; for a pipe, that are this end */
+    bool leaving, left; /* the last of them goes; the host has let go of it */
+    /* Putting. */
+    struct fbr_buf out; /* messages that are not sent */
+    uint32_t out_count;
+    uint64_t sent, asked, acked;       /* batches; the last one that will be answered */
+    size_t unacked;                    /* bytes that are not acknowledged */
+    size_t unasked;                    /* those of them behind the last answer that was asked for */
+    size_t sizes[FBR_GUEST_UNDER_WAY]; /* of batches under way, by number */
+    uint64_t sent_ns;
+    struct put_wait *waits;
+    int put_code; /* why no more can be put */
+    pthread_cond_t room;
+    /* Getting. */
+    struct message *first, **last;
+    size_t n_in;              /* messages that are here */
+    uint64_t last_seq, taken; /* delivered; taken by the program, or handed */
+    uint32_t hungry, looking; /* threads that wait; those of them that will take nothing */
+    /* The first of the messages here: they count as taken, as somebody woke up for them. */
+    uint32_t handed;
+    uint32_t want;
+    struct {
+        uint64_t taken;
+        uint32_t hungry, want;
+    } told; /* what the host knows */
+    uint64_t asked_ns, mean_len;
+    bool ahead; /* it gives us messages before we say that we are hungry */
+    uint64_t probe, answered;
+    bool doubt;      /* what is here may have been given to others: see fbr_guest_note_time() */
+    uint64_t assure; /* the probe whose answer ends the doubt, once it was sent */
+    bool eof;
+    int get_code; /* why no more can be had */
+    pthread_cond_t arrived;
+    /* Asking. */
+    bool have_size;
+    uint64_t size;
+};
+
+struct guest_key {
+    uint64_t owner, object;
+    uint8_t secret[FBR_KEY_SIZE]; /* who has a wrong one joins nobody who had the right one */
+};
+
+enum fbr_guest_state { FBR_GUEST_OPENING, FBR_GUEST_OPEN, FBR_GUEST_CLOSING };
+
+struct fbr_guest {
+    struct guest_key key;
+    struct fbr_share *share;
+    enum fbr_guest_state state; /* these under share's lock */
+    int users;
+    bool listed;
+    UT_hash_handle hh;
+    struct fbr_proxy *proxy;
+    int n_lanes;
+    bool pipe, bounded;
+    size_t longest;       /* message */
+    pthread_mutex_t lock; /* the lanes, and: */
+    bool gone;
+    bool later;                /* a tick will come */
+    uint64_t seen_ms, sure_ms; /* when somebody last looked; so long nobody may look */
+    struct guest_lane lanes[2];
+};
+
+/* All under the guest's lock, but for the calls of channel.h. */
+
+/* guest.c */
+int fbr_guest_post(struct guest_lane *l, enum fbr_channel_op op, const void *body, size_t len,
+                   bool more);
+/* A record, behind what else there is to say. */
+int fbr_guest_tell(struct guest_lane *l, enum fbr_channel_op op, const void *body, size_t len);
+
+/* guest_put.c */
+void fbr_guest_on_ack(struct guest_lane *l, struct fbr_cur *c);
+/* Why nothing can be put, or 0. */
+int fbr_guest_put_fault(const struct guest_lane *l);
+int fbr_guest_flush_out(struct guest_lane *l, bool answer);
+int fbr_guest_flush_lane(struct guest_lane *l, uint64_t deadline);
+
+/* guest_get.c */
+void fbr_guest_begin_get(struct guest_lane *l); /* nothing was delivered yet; also: begin again */
+void fbr_guest_drop(struct guest_lane *l, size_t n); /* what is here but the first n */
+void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c);
+void fbr_guest_on_recall(struct guest_lane *l);
+void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c);
+/* Says what was taken and who is hungry, where the host does not know it yet. */
+void fbr_guest_tell_news(struct fbr_guest *g, bool more);
+/* By whoever begins to look at what is here. When nobody did for too long, this process may have
+ * been stopped, and the host may have given it up and its messages to others: what is here is in
+ * doubt until the host has answered a probe. */
+void fbr_guest_note_time(struct fbr_guest *g);
+
+#endif

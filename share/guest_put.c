@@ -1,0 +1,244 @@
+/* guest_put.c - putting into a channel of another process; see channel.h.
+ *
+ * A lone message is sent at once. When another one follows quickly the host is asked for an answer,
+ * and what is put until the answer comes is collected and sent together; so a stream is fast, and a
+ * conversation has no answers in it. What the host has not answered is bounded (WINDOW).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/guest_priv.h"
+
+#define FLUSH_BYTES (64 * 1024)
+#define WINDOW (4u << 20) /* bytes that are not acknowledged */
+#define UNASKED_MAX 16    /* batches in a row for which no answer is asked */
+#define QUICK_NS 20000    /* a put sooner than that after the last one is part of a stream */
+
+static void answer_wait(struct guest_lane *l, uint64_t batch, int code)
+{
+    struct put_wait **at = &l->waits, *w;
+
+    while (*at && (*at)->batch != batch)
+        at = &(*at)->next;
+    w = *at;
+    if (!w)
+        return;
+    *at = w->next;
+    w->done = true;
+    w->code = code;
+}
+
+void fbr_guest_on_ack(struct guest_lane *l, struct fbr_cur *c)
+{
+    uint64_t batch = fbr_get_u64(c);
+    int code = (int32_t)fbr_get_u32(c);
+
+    if (!fbr_cur_ok(c) || batch > l->sent || code > 0)
+        return;
+    if (l->guest->bounded) {
+        answer_wait(l, batch, code);
+    } else if (batch > l->acked) {
+        while (l->acked < batch)
+            l->unacked -= l->sizes[++l->acked % FBR_GUEST_UNDER_WAY];
+        if (code && !l->put_code)
+            l->put_code = code;
+        if (!l->put_code && l->out_count && l->asked <= l->acked)
+            fbr_guest_flush_out(l, true); /* more are likely to follow */
+    }
+    pthread_cond_broadcast(&l->room);
+}
+
+/* ---- Sending ---- */
+
+/* Sends what was collected, or the one message (data, len). Under the lock. */
+static int post_puts(struct guest_lane *l, uint32_t count, const void *data, size_t len, bool lone,
+                     bool answer)
+{
+    static const uint8_t zeros[8];
+    struct {
+        uint32_t op, lane;
+        uint64_t batch;
+        uint32_t count, flags;
+        uint64_t len;
+    } h = {FBR_CH_PUTS, l->number, l->sent + 1, count, answer ? FBR_CH_ANSWER : 0, len};
+    const struct iovec iov[3] = {{&h, lone ? sizeof(h) : sizeof(h) - 8},
+                                 {(void *)(uintptr_t)data, len},
+                                 {(void *)(uintptr_t)zeros, lone ? (8 - len % 8) % 8 : 0}};
+    int rc;
+
+    fbr_guest_tell_news(l->guest, true);
+    rc = fbr_proxy_post(l->guest->proxy, iov, 3, false);
+    if (rc < 0) {
+        l->put_code = rc;
+        return rc;
+    }
+    l->sent++;
+    l->sizes[l->sent % FBR_GUEST_UNDER_WAY] = len;
+    l->unacked += len;
+    l->unasked += len;
+    if (answer) {
+        l->asked = l->sent;
+        l->unasked = 0;
+    }
+    return 0;
+}
+
+/* Whether the host shall answer the next batch, which has so many bytes. */
+static bool wants_answer(struct guest_lane *l, size_t len)
+{
+    uint64_t now = fbr_now_ns(), before = l->sent_ns;
+
+    l->sent_ns = now;
+    if (l->asked > l->acked) /* an answer is under way */
+        return l->unasked + len > WINDOW / 4 || l->sent - l->asked >= UNASKED_MAX;
+    return now - before < QUICK_NS || l->unasked + len > WINDOW / 4 ||
+           l->sent - l->acked >= UNASKED_MAX;
+}
+
+int fbr_guest_flush_out(struct guest_lane *l, bool answer)
+{
+    int rc;
+
+    if (!l->out_count)
+        return 0;
+    answer = wants_answer(l, l->out.len) || answer;
+    rc = post_puts(l, l->out_count, l->out.data, l->out.len, false, answer);
+    l->out_count = 0;
+    if (l->out.cap > 4 * FLUSH_BYTES)
+        fbr_buf_fini(&l->out);
+    else
+        fbr_buf_clear(&l->out);
+    return rc;
+}
+
+static int collect(struct guest_lane *l, const void *data, size_t len)
+{
+    size_t pad = (8 - len % 8) % 8;
+    uint8_t *at = fbr_buf_reserve(&l->out, 8 + len + pad);
+
+    if (!at) {
+        l->out.failed = false;
+        return -ENOMEM;
+    }
+    fbr_put_u64(&l->out, len);
+    fbr_put(&l->out, data, len);
+    fbr_put(&l->out, "\0\0\0\0\0\0\0", pad);
+    l->out_count++;
+    return 0;
+}
+
+/* Why nothing can be put, or 0. Under the lock. */
+int fbr_guest_put_fault(const struct guest_lane *l)
+{
+    return l->guest->gone ? -EPIPE : l->put_code;
+}
+
+/* Bounded: the put is done when the host has accepted it. Under the lock. */
+static int put_and_wait(struct guest_lane *l, const void *data, size_t len, uint64_t deadline)
+{
+    struct fbr_guest *g = l->guest;
+    struct put_wait w = {.batch = l->sent + 1, .next = l->waits};
+    int rc = fbr_guest_put_fault(l);
+    bool withdrawn = false;
+
+    if (rc == 0)
+        rc = post_puts(l, 1, data, len, true, true);
+    if (rc < 0)
+        return rc;
+    l->waits = &w;
+    while (!w.done && !g->gone)
+        if (fbr_cond_wait(&l->room, &g->lock, withdrawn ? UINT64_MAX : deadline) == -ETIMEDOUT &&
+            !w.done) {
+            withdrawn = true; /* it answers at once, or is dead */
+            fbr_guest_post(l, FBR_CH_CANCEL, &w.batch, sizeof(w.batch), false);
+        }
+    if (!w.done)
+        answer_wait(l, w.batch, -EPIPE);
+    return w.code;
+}
+
+/* Under the lock: all that was put is on its way, and its answer will come. */
+static int push_out(struct guest_lane *l)
+{
+    int rc = fbr_guest_put_fault(l);
+
+    if (rc == 0 && l->out_count)
+        rc = fbr_guest_flush_out(l, true);
+    if (rc == 0 && l->asked < l->sent)
+        rc = post_puts(l, 0, NULL, 0, false, true);
+    return rc;
+}
+
+/* Waits until what is not acknowledged is little enough for one message more. Under the lock. */
+static int wait_room(struct guest_lane *l, size_t len, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (
+        rc == 0 && !fbr_guest_put_fault(l) && l->unacked &&
+        (l->unacked + l->out.len + len > WINDOW || l->sent - l->acked >= FBR_GUEST_UNDER_WAY - 2)) {
+        push_out(l); /* so that an answer comes */
+        rc = fbr_cond_wait(&l->room, &l->guest->lock, deadline);
+    }
+    return fbr_guest_put_fault(l) ? fbr_guest_put_fault(l) : rc;
+}
+
+/* Under the lock. */
+static int put(struct guest_lane *l, const void *data, size_t len, uint64_t deadline)
+{
+    size_t most = l->guest->longest / 2 < FLUSH_BYTES ? l->guest->longest / 2 : FLUSH_BYTES;
+    int rc = wait_room(l, len, deadline);
+
+    if (rc == 0 && l->out.len + len > most)
+        rc = fbr_guest_flush_out(l, false);
+    if (rc == 0 && len > most)
+        return post_puts(l, 1, data, len, true, wants_answer(l, len));
+    if (rc == 0)
+        rc = collect(l, data, len);
+    if (rc == 0 && (l->asked <= l->acked || l->out_count == FBR_CH_BATCH_MAX))
+        rc = fbr_guest_flush_out(l, false);
+    return rc;
+}
+
+int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms)
+{
+    struct guest_lane *l = &g->lanes[lane];
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc;
+
+    if (len > g->longest)
+        return -EMSGSIZE;
+    pthread_mutex_lock(&g->lock);
+    rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+int fbr_guest_flush_lane(struct guest_lane *l, uint64_t deadline)
+{
+    uint64_t upto;
+    int rc = 0;
+
+    if (l->guest->bounded)
+        return 0;
+    if (l->out_count || l->sent != l->acked)
+        rc = push_out(l);
+    upto = l->sent;
+    while (rc == 0 && l->acked < upto && !l->guest->gone)
+        rc = fbr_cond_wait(&l->room, &l->guest->lock, deadline);
+    if (l->acked < upto && l->guest->gone)
+        rc = -EPIPE;
+    return l->put_code ? l->put_code : rc;
+}
+
+int fbr_guest_flush(struct fbr_guest *g, int lane, int timeout_ms)
+{
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = fbr_guest_flush_lane(&g->lanes[lane], fbr_deadline(timeout_ms));
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}

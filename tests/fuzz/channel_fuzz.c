@@ -1,0 +1,410 @@
+/* channel_fuzz.c - records of queues and pipes: hostile guests of a host, a hostile host.
+ *
+ * The input is u8 shape, then steps: u8 what, u8 length, so many bytes. Bit 0 of the shape chooses
+ * who is under test, bit 1 a pipe, bit 2 a bounded queue. Most steps are a record for it; the rest
+ * are calls of its program, ticks, ends. Where the program would sleep, the next records come; when
+ * there are none, the other side is gone.
+ *
+ * What carries records (peer.c, remote.c) and what sleeps (runtime.c) is replaced here, by the
+ * linker. A guest that was stopped hands out nothing before the host has answered it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+#include "share/guest_priv.h"
+
+#define PEERS 4
+
+struct fbr_object {
+    const struct fbr_object_ops *ops;
+    void *user;
+};
+
+struct fbr_proxy {
+    const struct fbr_proxy_ops *ops;
+    void *user;
+};
+
+static struct {
+    struct fbr_runtime rt;
+    struct fbr_share share;
+    struct fbr_object object;
+    struct fbr_proxy proxy;
+    struct fbr_cur input;
+    struct fbr_host *host;
+    struct fbr_guest *guest;
+    uint64_t peers[PEERS], next_peer;
+    int lanes;
+    bool gone, holds; /* holds: the object lives */
+    bool stopped;     /* the guest was, and has got nothing since */
+    uint64_t probe;   /* its last one by then */
+    volatile size_t read;
+} f;
+
+static void require(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void read_all(const struct iovec *iov, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < iov[i].iov_len; k++)
+            f.read += ((const uint8_t *)iov[i].iov_base)[k];
+}
+
+/* ---- What comes from the other side ---- */
+
+/* Its record, in memory that ends where the record does. */
+static void hear(uint8_t what, const void *bytes, size_t len)
+{
+    uint64_t *record = malloc(len ? len : 1);
+
+    require(record != NULL);
+    if (len)
+        memcpy(record, bytes, len);
+    if (f.guest && !f.gone)
+        f.proxy.ops->on_record(f.proxy.user, record, len);
+    else if (f.host && f.holds)
+        f.object.ops->on_record(f.object.user, f.peers[what % PEERS], record, len);
+    free(record);
+}
+
+static void other_side_is_gone(void)
+{
+    if (f.guest && !f.gone) {
+        f.gone = true;
+        f.proxy.ops->on_gone(f.proxy.user);
+    }
+    for (size_t i = 0; f.host && f.holds && i < PEERS; i++)
+        f.object.ops->on_gone(f.object.user, f.peers[i]);
+}
+
+static bool more_input(void)
+{
+    return fbr_cur_ok(&f.input) && fbr_cur_left(&f.input);
+}
+
+/* The next step, without calls of the program. */
+static void hear_next(void)
+{
+    uint8_t what = fbr_get_u8(&f.input);
+    size_t len = fbr_get_u8(&f.input);
+
+    len = len < fbr_cur_left(&f.input) ? len : fbr_cur_left(&f.input);
+    hear(what, fbr_get(&f.input, len), len);
+}
+
+/* ---- In place of runtime.c, peer.c and remote.c ---- */
+
+struct fbr_runtime *fbr_rt(void)
+{
+    return &f.rt;
+}
+
+struct fbr_share *fbr_share(void)
+{
+    return &f.share;
+}
+
+void fbr_cond_init(pthread_cond_t *cond)
+{
+    pthread_cond_init(cond, NULL);
+}
+
+int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
+{
+    bool more = more_input();
+
+    (void)cond;
+    (void)deadline;
+    pthread_mutex_unlock(lock);
+    if (more)
+        hear_next();
+    else
+        other_side_is_gone();
+    pthread_mutex_lock(lock);
+    return more ? 0 : -ETIMEDOUT;
+}
+
+int fbr_object_open(struct fbr_object **o, const struct fbr_object_ops *ops, void *user)
+{
+    f.object = (struct fbr_object){ops, user};
+    f.holds = true;
+    *o = &f.object;
+    return 0;
+}
+
+uint64_t fbr_object_id(const struct fbr_object *o)
+{
+    (void)o;
+    return 1;
+}
+
+int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
+                     struct fiber_address *address)
+{
+    (void)object;
+    (void)kind;
+    (void)flags;
+    memset(address, 0, sizeof(*address));
+    return 0;
+}
+
+int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n)
+{
+    require(o == &f.object && f.holds && peer && n <= 7);
+    read_all(iov, n);
+    return 0;
+}
+
+void fbr_object_remind(struct fbr_object *o)
+{
+    require(o == &f.object && f.holds);
+}
+
+void fbr_object_close(struct fbr_object *o)
+{
+    (void)o;
+    f.holds = false;
+}
+
+void fbr_object_retire(struct fbr_object *o, void (*done)(void *user))
+{
+    require(o == &f.object && f.holds);
+    f.holds = false;
+    done(o->user);
+}
+
+void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
+                      void (*hold)(void *user))
+{
+    (void)a;
+    (void)ops;
+    (void)hold;
+    return NULL;
+}
+
+int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
+                   const struct fbr_proxy_ops *ops, void *user)
+{
+    (void)a;
+    f.proxy = (struct fbr_proxy){ops, user};
+    *p = &f.proxy;
+    return 0;
+}
+
+int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more)
+{
+    (void)more;
+    require(p == &f.proxy && n <= 7);
+    read_all(iov, n);
+    return f.gone ? -EPIPE : 0;
+}
+
+bool fbr_proxy_later(struct fbr_proxy *p)
+{
+    return p == &f.proxy && f.read % 2;
+}
+
+void fbr_proxy_calm(struct fbr_proxy *p)
+{
+    (void)p;
+}
+
+bool fbr_proxy_owes(struct fbr_proxy *p)
+{
+    (void)p;
+    return false;
+}
+
+int fbr_proxy_exit_ms(struct fbr_proxy *p)
+{
+    (void)p;
+    return 1;
+}
+
+void fbr_proxy_close(struct fbr_proxy *p)
+{
+    (void)p;
+}
+
+/* ---- The program ---- */
+
+static void read_and_free(int rc, void *data, size_t len)
+{
+    const struct iovec iov = {data, len};
+
+    if (rc == 0) {
+        read_all(&iov, 1);
+        free(data);
+    }
+}
+
+static void host_calls(uint8_t what, int lane, const void *bytes, size_t len)
+{
+    struct fiber_bytes out = {NULL, 0};
+    size_t n;
+    int rc;
+
+    switch (what / 16 % 6) {
+    case 0:
+        fbr_host_put(f.host, lane, bytes, len, 0);
+        break;
+    case 1:
+        rc = fbr_host_get(f.host, lane, &out, 0);
+        read_and_free(rc, out.data, out.len);
+        break;
+    case 2:
+        fbr_host_look(f.host, lane, 0);
+        break;
+    case 3:
+        fbr_host_size(f.host, lane, &n);
+        break;
+    case 4:
+        if (f.holds)
+            f.object.ops->on_time(f.object.user);
+        break;
+    default:
+        if (f.holds)
+            f.object.ops->on_gone(f.object.user, f.peers[what % PEERS]);
+        f.peers[what % PEERS] = f.next_peer++;
+    }
+}
+
+static void guest_gets(int lane, int timeout_ms)
+{
+    struct fiber_bytes out = {NULL, 0};
+    int rc = fbr_guest_get(f.guest, lane, &out, timeout_ms);
+
+    read_and_free(rc, out.data, out.len);
+    if (rc == 0 && f.stopped) /* not before it knows that the message is its own */
+        require(f.guest->lanes[lane].answered > f.probe);
+    f.stopped = f.stopped && rc < 0;
+}
+
+static void guest_calls(uint8_t what, int lane, const void *bytes, size_t len)
+{
+    size_t n;
+
+    switch (what / 16 % 6) {
+    case 0:
+        fbr_guest_put(f.guest, lane, bytes, len, 0);
+        break;
+    case 1:
+        guest_gets(lane, what & 8 ? 0 : -1);
+        break;
+    case 2:
+        fbr_guest_look(f.guest, lane, 0);
+        break;
+    case 3:
+        fbr_guest_size(f.guest, lane, &n);
+        break;
+    case 4:
+        fbr_guest_flush(f.guest, lane, 0);
+        f.proxy.ops->tick(f.proxy.user);
+        break;
+    default:
+        f.guest->seen_ms = 0; /* as if it had been stopped */
+        f.stopped = !f.guest->pipe;
+        f.probe = f.guest->lanes[0].probe;
+    }
+}
+
+/* One step in four is a call of the program. */
+static void step(void)
+{
+    uint8_t what = *f.input.at;
+    size_t len;
+    const void *bytes;
+
+    if (what % 4) {
+        hear_next();
+        return;
+    }
+    fbr_get_u8(&f.input);
+    len = fbr_get_u8(&f.input);
+    len = len < fbr_cur_left(&f.input) ? len : fbr_cur_left(&f.input);
+    bytes = fbr_get(&f.input, len);
+    if (f.host)
+        host_calls(what, what / 4 % f.lanes, bytes, len);
+    else
+        guest_calls(what, what / 4 % f.lanes, bytes, len);
+}
+
+static void open_host(bool pipe, bool bounded)
+{
+    const struct fbr_host_options o = {
+        .kind = pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE,
+        .lanes = f.lanes,
+        .handles = pipe ? 2 : 1,
+        .config = {.max_messages = bounded ? 3 : 0, .max_bytes = pipe ? 64 : 0}};
+
+    require(fbr_host_open(&f.host, &o) == 0);
+    if (pipe)
+        fbr_host_export_end(f.host, 1);
+}
+
+static void close_host(bool pipe)
+{
+    if (pipe) {
+        other_side_is_gone();
+        fbr_host_leave(f.host, 0, false);
+        fbr_host_release(f.host);
+        if (f.holds) { /* nobody came for the end that was given away */
+            fbr_host_attach(f.host, 1);
+            fbr_host_leave(f.host, 1, true);
+        }
+    } else {
+        fbr_host_close(f.host);
+    }
+    fbr_host_release(f.host);
+}
+
+static void open_guest(bool pipe, bool bounded)
+{
+    const struct fbr_address a = {.kind = pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE,
+                                  .flags = bounded ? FBR_CH_BOUNDED : 0,
+                                  .owner = 1,
+                                  .object = 1};
+
+    require(fbr_guest_open(&f.guest, &a, f.lanes, 0) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct fbr_config *config;
+    uint8_t shape;
+
+    if (!config)
+        config = fbr_config_new();
+    memset(&f, 0, sizeof(f));
+    f.rt.config = config;
+    f.share.rt = &f.rt;
+    pthread_mutex_init(&f.share.lock, NULL);
+    pthread_cond_init(&f.share.idle, NULL);
+    f.next_peer = 2; /* 0 and 1 are the owner's own */
+    for (int i = 0; i < PEERS; i++)
+        f.peers[i] = f.next_peer++;
+    f.input = fbr_cur(data, size);
+    shape = fbr_get_u8(&f.input);
+    f.lanes = shape & 2 ? 2 : 1;
+    if (shape & 1)
+        open_guest(shape & 2, (shape & 6) == 4);
+    else
+        open_host(shape & 2, (shape & 6) == 4);
+    while (more_input())
+        step();
+    if (f.host)
+        close_host(shape & 2);
+    if (f.guest)
+        fbr_guest_close(f.guest, 0);
+    pthread_cond_destroy(&f.share.idle);
+    pthread_mutex_destroy(&f.share.lock);
+    return 0;
+}
