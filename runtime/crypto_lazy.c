@@ -1,43 +1,29 @@
 /* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
  *
  * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a worker on a unix socket
- * needs neither. So libfiber.so has these functions in place of crypto.c, tls.c and seal.c; each goes on to the one
- * of the
- * same name in <directory of libfiber.so>/fiber/crypto.so, which is made of those files. The static library has them
- * built in.
+ * needs neither. So libfiber.so has these functions in place of crypto.c, tls.c and seal.c; each goes on to the one of
+ * the same name in the module crypto.so (module.h), which is made of those files. The static library has them built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "runtime/auth.h"
 #include "runtime/log.h"
+#include "runtime/module.h"
 #include "runtime/seal.h"
 #include "runtime/tls.h"
 
 static void *module; /* NULL: it could not be opened, `why` says so */
-static char why[512];
+static struct fbr_error why;
 
 static void open_module(void)
 {
-    char path[PATH_MAX];
-    const char *slash;
-    Dl_info self;
-
-    if (!dladdr((void *)why, &self) || !self.dli_fname || !(slash = strrchr(self.dli_fname, '/')))
-        snprintf(path, sizeof(path), "fiber/crypto.so");
-    else
-        snprintf(path, sizeof(path), "%.*s/fiber/crypto.so", (int)(slash - self.dli_fname), self.dli_fname);
-    module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!module) {
-        snprintf(why, sizeof(why), "cannot load Fiber's cryptography: %.400s; is the installation complete?",
-                 dlerror());
-        fbr_log_error("%s", why);
-    }
+    module = fbr_module_open("crypto", &why);
+    if (!module)
+        fbr_log_error("%s", why.text);
 }
 
 static void *find(const char *name)
@@ -65,13 +51,13 @@ int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk
                    struct fbr_error *err)
 {
     MODULE(fbr_tls_client);
-    return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why);
+    return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
 int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user, struct fbr_error *err)
 {
     MODULE(fbr_tls_server);
-    return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why);
+    return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
 int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
