@@ -58,13 +58,25 @@ static const struct fbr_config_key keys[] = {
      "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
     {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "address or interface that jobs dial; empty: the one that the backend needs"},
+    {"command_file", "FIBER_COMMAND_FILE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: file with the commands of a manager (backends/templates has some)"},
+    {"command_start", "FIBER_COMMAND_START", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: what starts a job, e.g. \"ssh {host}\"; it is the job"},
+    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: hosts, e.g. \"h1 h2:4\" (with slots), or the path of a file with them"},
+    {"command_program", "FIBER_COMMAND_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: path of this program on the hosts; empty: the same as here"},
     {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * KIB, 1024 * GIB, NULL,
      "largest message that a peer may announce"},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* FIBER_* variables that are no configuration: what a parent tells its child. */
-static const char *const internal_variables[] = {"FIBER_TICKET", "FIBER_MOCK"};
+/* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its ranks. */
+static const char *const internal_variables[] = {
+    "FIBER_TICKET", "FIBER_WORK", "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK", "FIBER_SIZE",
+    "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE", "FIBER_NODE", "FIBER_NODES", "FIBER_JOB",
+    "FIBER_EPOCH", "FIBER_PMI",
+};
 
 struct entry {
     char *text, *origin;
@@ -175,8 +187,9 @@ void fbr_config_free(struct fbr_config *c)
 struct source {
     const char *at, *end;
     int line; /* lines that inih has been given */
-    struct fbr_config *config;
     const char *name;
+    int (*pair)(void *user, const char *key, const char *value, const char *where, struct fbr_error *err);
+    void *user;
     struct fbr_error *err;
     int rc;
 };
@@ -216,20 +229,34 @@ static int source_pair(void *user, const char *section, const char *name, const 
         return 0;
     snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
     snprintf(origin, sizeof(origin), "%s:%d", s->name, s->line);
-    s->rc = fbr_config_set(s->config, key, value, origin, s->err);
+    s->rc = s->pair(s->user, key, value, origin, s->err);
     return s->rc == 0;
+}
+
+static int source_read(struct source *s, const void *text, size_t len)
+{
+    int first;
+
+    s->at = text;
+    s->end = (const char *)text + len;
+    first = ini_parse_stream(source_line, s, source_pair, s);
+    if (first < 0)
+        return fbr_fail(s->err, -ENOMEM, "%s: out of memory", s->name);
+    if (first > 0 && (!s->rc || first < s->line)) /* a line that inih could not split comes before ours */
+        return fbr_fail(s->err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"", s->name, first);
+    return s->rc;
+}
+
+static int set_pair(void *user, const char *key, const char *value, const char *where, struct fbr_error *err)
+{
+    return fbr_config_set(user, key, value, where, err);
 }
 
 int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len, struct fbr_error *err)
 {
-    struct source s = {.at = text, .end = (const char *)text + len, .config = c, .name = origin, .err = err};
-    int first = ini_parse_stream(source_line, &s, source_pair, &s);
+    struct source s = {.name = origin, .pair = set_pair, .user = c, .err = err};
 
-    if (first < 0)
-        return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
-    if (first > 0 && (!s.rc || first < s.line)) /* a line that inih could not split comes before ours */
-        return fbr_fail(err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"", origin, first);
-    return s.rc;
+    return source_read(&s, text, len);
 }
 
 /* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared folder such as
@@ -314,6 +341,31 @@ static int user_file_read(struct fbr_config *c, struct fbr_error *err)
     else if (home && home[0] == '/')
         n = snprintf(path, sizeof(path), "%s/.config/fiber/fiber.conf", home);
     return n > 0 && (size_t)n < sizeof(path) ? file_read(c, path, true, err) : 0;
+}
+
+int fbr_config_scan(const char *path,
+                    int (*pair)(void *user, const char *key, const char *value, const char *where,
+                                struct fbr_error *err),
+                    void *user, struct fbr_error *err)
+{
+    struct source s = {.name = path, .pair = pair, .user = user, .err = err};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    const char *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, false);
+    char *text = why ? NULL : malloc(MAX_FILE);
+    ssize_t len = text ? file_slurp(fd, text, MAX_FILE) : 0;
+
+    if (why)
+        rc = fbr_fail(err, -EINVAL, "%s cannot be used: %s", path, why);
+    else if (!text)
+        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
+    else if (len < 0 || (size_t)len == MAX_FILE)
+        rc = fbr_fail(err, -EINVAL, "%s: %s", path, len < 0 ? fbr_strerror((int)len) : "the file is too long");
+    else
+        rc = source_read(&s, text, (size_t)len);
+    free(text);
+    if (fd >= 0)
+        close(fd);
+    return rc;
 }
 
 /* ---- environment ---- */

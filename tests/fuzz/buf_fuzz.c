@@ -1,4 +1,5 @@
-/* buf_fuzz.c - the cursor: the input is a program of reads (one byte each) and the bytes that it reads.
+/* buf_fuzz.c - the cursor: the input is a program of reads (one byte each) and the bytes that it
+ * reads.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>

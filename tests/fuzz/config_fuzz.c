@@ -1,4 +1,5 @@
-/* config_fuzz.c - configuration from hostile bytes: the INI text of a file, and the list that a parent sends.
+/* config_fuzz.c - configuration from hostile bytes: the INI text of a file, and the list that a
+ * parent sends.
  *
  * The first byte chooses. What was taken is written and read back: it must come out the same.
  *

@@ -1,8 +1,9 @@
-/* dispatch_fuzz.c - the scheduling engine: the input is a program of events (a byte for what, some for the details).
+/* dispatch_fuzz.c - the scheduling engine: the input is a program of events (a byte for what, some
+ * for the details).
  *
- * A model of the workers and of what was delivered runs beside it. After each event the engine's own invariants must
- * hold; each task must end once; what is at most once must be handed out once; and at the end one healthy worker must
- * be able to finish all that is left.
+ * A model of the workers and of what was delivered runs beside it. After each event the engine's
+ * own invariants must hold; each task must end once; what is at most once must be handed out once;
+ * and at the end one healthy worker must be able to finish all that is left.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -83,11 +84,12 @@ static void task_over(struct model *m, uint64_t map, uint64_t index)
     mm->ended++;
 }
 
-/* ---- decisions -------------------------------------------------------------------------------------------------- */
+/* ---- decisions ---- */
 
 static void check_given(struct model_map *mm, const struct fbr_dispatch_batch *b)
 {
-    REQUIRE(b->count >= 1 && b->count <= FBR_DISPATCH_BATCH_MAX && b->first + b->count <= mm->total);
+    REQUIRE(b->count >= 1 && b->count <= FBR_DISPATCH_BATCH_MAX &&
+            b->first + b->count <= mm->total);
     REQUIRE(b->count == 1 || (mm->retries != 0 && !mm->timed));
     for (uint32_t i = 0; i < b->count; i++) {
         uint8_t *given = &mm->given[b->first + i];
@@ -137,7 +139,7 @@ static void pull_orders(struct model *m)
     }
 }
 
-/* ---- events ----------------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static uint64_t size_of(void *user, uint64_t index)
 {
@@ -225,7 +227,8 @@ static void do_worker_add(struct model *m)
     if (i == WORKERS)
         return;
     memset(&m->workers[i], 0, sizeof(m->workers[i]));
-    REQUIRE(fbr_dispatch_worker_add(m->d, m->now, &m->workers[i], limit < 32 ? limit : 0, &m->workers[i].id) == 0);
+    REQUIRE(fbr_dispatch_worker_add(m->d, m->now, &m->workers[i], limit < 32 ? limit : 0,
+                                    &m->workers[i].id) == 0);
 }
 
 static void do_drain(struct model *m)
@@ -346,12 +349,15 @@ static void do_nonsense(struct model *m)
     struct fbr_dispatch_taken out;
     bool take[FBR_DISPATCH_BATCH_MAX];
 
-    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id ^ 1u << 30, 1, 0, 3, 0, take, &out) == -ENOENT);
+    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id ^ 1u << 30, 1, 0, 3, 0, take, &out) ==
+            -ENOENT);
     REQUIRE(fbr_dispatch_returned(m->d, m->now, w->id, m->batch + 1, 0) == -ENOENT);
     if (!w->id || !w->n || w->dead)
         return;
-    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id, b->id, b->seen + 1, 1, 0, take, &out) == -EPROTO);
-    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id, b->id, b->seen, UINT32_MAX, 0, take, &out) == -EPROTO);
+    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id, b->id, b->seen + 1, 1, 0, take, &out) ==
+            -EPROTO);
+    REQUIRE(fbr_dispatch_results(m->d, m->now, w->id, b->id, b->seen, UINT32_MAX, 0, take, &out) ==
+            -EPROTO);
     REQUIRE(fbr_dispatch_returned(m->d, m->now, w->id, b->id, b->kept + 1) == -EPROTO);
 }
 
@@ -359,8 +365,9 @@ static void do_event(struct model *m)
 {
     unsigned what = next_byte(m);
     static void (*const events[])(struct model *) = {
-        do_map_add, do_map_grow, do_map_close, do_cancel,  do_worker_add, do_drain,    do_dead,
-        do_remove,  do_results,  do_results,   do_results, do_returned,   do_nonsense, do_worker_add,
+        do_map_add, do_map_grow, do_map_close, do_cancel,     do_worker_add,
+        do_drain,   do_dead,     do_remove,    do_results,    do_results,
+        do_results, do_returned, do_nonsense,  do_worker_add,
     };
 
     m->now += 1u << what / 14;
@@ -371,7 +378,7 @@ static void do_event(struct model *m)
     }
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void finish(struct model *m)
 {

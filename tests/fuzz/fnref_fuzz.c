@@ -1,7 +1,7 @@
 /* fnref_fuzz.c - function references from hostile bytes: decoding, and resolving what was decoded.
  *
- * When the first byte is odd, the program's own build-id is put in, so that the offset is looked at. Nothing that is
- * resolved is called.
+ * When the first byte is odd, the program's own build-id is put in, so that the offset is looked
+ * at. Nothing that is resolved is called.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>

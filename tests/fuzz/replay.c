@@ -2,9 +2,10 @@
  *
  *     <unit>_fuzz <file or folder>...
  *
- * Each input is run as it is, and so is every shorter beginning of it (of a long input, the first PREFIXES ones): a
- * message that was cut off is what a parser most often gets wrong. Each run has its own exact allocation, so that
- * AddressSanitizer sees a read behind the end. A folder that does not exist is an empty corpus.
+ * Each input is run as it is, and so is every shorter beginning of it (of a long input, the first
+ * PREFIXES ones): a message that was cut off is what a parser most often gets wrong. Each run has
+ * its own exact allocation, so that AddressSanitizer sees a read behind the end. A folder that does
+ * not exist is an empty corpus.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>

@@ -1,8 +1,8 @@
-/* seal_fuzz.c - a link under attack: the input orders which frames are sealed, delivered, repeated and damaged, and a
- * plain model says which of them must be accepted.
+/* seal_fuzz.c - a link under attack: the input orders which frames are sealed, delivered, repeated
+ * and damaged, and a plain model says which of them must be accepted.
  *
- * Byte 0 chooses the algorithm and the length of the additional data; then each 4 bytes are one order: what to do,
- * u16 which counter, u8 detail.
+ * Byte 0 chooses the algorithm and the length of the additional data; then each 4 bytes are one
+ * order: what to do, u16 which counter, u8 detail.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -73,7 +73,8 @@ static void deliver_under_another_counter(struct link *l, uint64_t counter, unsi
     uint8_t frame[TEXT + FBR_SEAL_TAG];
     size_t size = frame_make(l, counter, TEXT, frame);
 
-    require(fbr_seal_decrypt(&l->rx, counter + 1 + ((uint64_t)detail << 40), frame, size, frame) == -EBADMSG);
+    require(fbr_seal_decrypt(&l->rx, counter + 1 + ((uint64_t)detail << 40), frame, size, frame) ==
+            -EBADMSG);
 }
 
 static void deliver_bytes(struct link *l, uint64_t counter, const uint8_t *data, size_t size)

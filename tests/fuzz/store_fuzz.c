@@ -1,8 +1,8 @@
 /* store_fuzz.c - hostile requests to the shared store, mixed with cancels and deaths.
  *
- * The input is a list of events: u8 event, u8 peer, u8 call, and for a request u8 length and so many bytes.
- * Each answer must belong to an open call, and what is in the store at the end must be gone with its peers and
- * its limit kept.
+ * The input is a list of events: u8 event, u8 peer, u8 call, and for a request u8 length and so
+ * many bytes. Each answer must belong to an open call, and what is in the store at the end must be
+ * gone with its peers and its limit kept.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -26,7 +26,8 @@ static void require(int holds)
         abort();
 }
 
-static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes, size_t len)
+static void on_reply(void *user, uint64_t peer, uint64_t call, int code, const void *bytes,
+                     size_t len)
 {
     (void)user;
     require(peer < PEERS && call < 256 && f.open[peer][call] > 0);

@@ -1,8 +1,10 @@
-/* tls_fuzz.c - what a stranger can send before it is authenticated: bytes to a server, or to a client.
+/* tls_fuzz.c - what a stranger can send before it is authenticated: bytes to a server, or to a
+ * client.
  *
- * Byte 0 chooses the side (bit 0), whether a client's own first message goes ahead with some bytes changed by the
- * input (bit 1), and the size of the pieces (the rest). The key is fixed, so the corpus may hold a ClientHello that
- * verifies; but without its private share nobody can finish that handshake, so nobody may ever become ready.
+ * Byte 0 chooses the side (bit 0), whether a client's own first message goes ahead with some bytes
+ * changed by the input (bit 1), and the size of the pieces (the rest). The key is fixed, so the
+ * corpus may hold a ClientHello that verifies; but without its private share nobody can finish that
+ * handshake, so nobody may ever become ready.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -29,7 +31,8 @@ static int lookup(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE])
     return 0;
 }
 
-/* A real first message, changed at most 8 times: {u16 position, u8 change}. Returns how much of the input it took. */
+/* A real first message, changed at most 8 times: {u16 position, u8 change}. Returns how much of the
+ * input it took. */
 static size_t first_message(struct fbr_buf *hello, const uint8_t *data, size_t size)
 {
     struct fbr_tls *client;
@@ -91,7 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size > 0)
         fbr_put(&bytes, data, size);
-    rc = how & 1 ? fbr_tls_client(&t, "job-5f1c/7/1", key, NULL) : fbr_tls_server(&t, lookup, NULL, NULL);
+    rc = how & 1 ? fbr_tls_client(&t, "job-5f1c/7/1", key, NULL)
+                 : fbr_tls_server(&t, lookup, NULL, NULL);
     require(rc == 0 && fbr_tls_step(t, NULL) == 0);
     feed(t, bytes.data, bytes.len, how >> 2 ? how >> 2 : 100000);
     fbr_tls_free(t);

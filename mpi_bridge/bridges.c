@@ -1,0 +1,54 @@
+/* bridges.c - the registries: which bridges an agent opens, and which services the launcher has for
+ * them.
+ *
+ * The bridge of PMIx is a module, because of libpmix; without that library the others serve their
+ * programs as well.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/bridges.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/module.h"
+
+const struct fbr_service_ops *const fbr_services[] = {
+    &fbr_service_tcpstore,
+    &fbr_service_rendezvous,
+    NULL,
+};
+
+static struct {
+    pthread_once_t once;
+    const struct fbr_bridge_ops *all[8];
+    char pmix_missing[FBR_ERROR_TEXT]; /* why */
+} registry = {.once = PTHREAD_ONCE_INIT};
+
+static void load(void)
+{
+    struct fbr_error err = {0};
+    const struct fbr_bridge_ops **next = registry.all;
+    const struct fbr_bridge_ops *pmix = fbr_module("pmix", &err);
+
+    *next++ = &fbr_bridge_plain;
+    if (pmix)
+        *next++ = pmix;
+    else
+        memcpy(registry.pmix_missing, err.text, sizeof(err.text));
+    *next++ = &fbr_bridge_pmi1;
+    *next++ = &fbr_bridge_torch;
+    *next++ = &fbr_bridge_horovod;
+    *next = NULL;
+}
+
+const struct fbr_bridge_ops *const *fbr_bridges(void)
+{
+    pthread_once(&registry.once, load);
+    return registry.all;
+}
+
+const char *fbr_bridge_missing(const char *name)
+{
+    pthread_once(&registry.once, load);
+    return !strcmp(name, "pmix") && *registry.pmix_missing ? registry.pmix_missing : NULL;
+}

@@ -1,0 +1,126 @@
+/* env.c - an environment in the making; see env.h.
+ *
+ * Names are searched one by one: an environment has a hundred of them, and it is made once for each rank.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/env.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fbr_env_init(struct fbr_env *e)
+{
+    memset(e, 0, sizeof(*e));
+}
+
+void fbr_env_fini(struct fbr_env *e)
+{
+    for (size_t i = 0; i < e->count; i++)
+        free(e->list[i]);
+    free(e->list);
+    fbr_env_init(e);
+}
+
+/* Where the name of len bytes stands, or count. */
+static size_t find(const struct fbr_env *e, const char *name, size_t len)
+{
+    size_t i = 0;
+
+    while (i < e->count && (strncmp(e->list[i], name, len) != 0 || e->list[i][len] != '='))
+        i++;
+    return i;
+}
+
+/* Takes the pair, also when it fails. len: of its name. */
+static void take(struct fbr_env *e, char *pair, size_t len)
+{
+    size_t i;
+
+    if (!pair || e->failed)
+        goto fail;
+    i = find(e, pair, len);
+    if (i < e->count) {
+        free(e->list[i]);
+        e->list[i] = pair;
+        return;
+    }
+    if (e->count + 2 > e->cap) {
+        size_t cap = e->cap ? e->cap * 2 : 64;
+        char **list = realloc(e->list, cap * sizeof(*list));
+
+        if (!list)
+            goto fail;
+        e->list = list;
+        e->cap = cap;
+    }
+    e->list[e->count++] = pair;
+    e->list[e->count] = NULL;
+    return;
+fail:
+    free(pair);
+    e->failed = true;
+}
+
+void fbr_env_put(struct fbr_env *e, const char *pair)
+{
+    const char *eq = strchr(pair, '=');
+
+    if (eq && eq != pair) /* what execve lets through but nobody can look up is left behind */
+        take(e, strdup(pair), (size_t)(eq - pair));
+}
+
+void fbr_env_copy(struct fbr_env *e, char *const *list)
+{
+    for (; list && *list; list++)
+        fbr_env_put(e, *list);
+}
+
+static void set(struct fbr_env *e, const char *name, const char *fmt, va_list ap)
+{
+    char *value = NULL, *pair = NULL;
+
+    if (vasprintf(&value, fmt, ap) < 0 || asprintf(&pair, "%s=%s", name, value) < 0)
+        pair = NULL;
+    free(value);
+    take(e, pair, strlen(name));
+}
+
+void fbr_env_set(struct fbr_env *e, const char *name, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    set(e, name, fmt, ap);
+    va_end(ap);
+}
+
+void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (fbr_env_get(e, name))
+        return;
+    va_start(ap, fmt);
+    set(e, name, fmt, ap);
+    va_end(ap);
+}
+
+void fbr_env_unset(struct fbr_env *e, const char *name)
+{
+    size_t i = find(e, name, strlen(name));
+
+    if (i == e->count)
+        return;
+    free(e->list[i]);
+    memmove(e->list + i, e->list + i + 1, (e->count - i) * sizeof(*e->list));
+    e->count--;
+}
+
+const char *fbr_env_get(const struct fbr_env *e, const char *name)
+{
+    size_t len = strlen(name), i = find(e, name, len);
+
+    return i < e->count ? e->list[i] + len + 1 : NULL;
+}

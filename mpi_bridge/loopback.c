@@ -1,0 +1,391 @@
+/* loopback.c - see loopback.h.
+ *
+ * A write is tried at once; what the socket does not take is copied and left to libuv. That a link
+ * is gone is told from a later turn of the loop, by an async handle, so that no call of the owner's
+ * ends in one back.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/loopback.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/log.h"
+
+#define BACKLOG 1024
+
+struct fbr_lo_link {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    struct fbr_loop *loop;
+    const struct fbr_lo_link_ops *ops; /* NULL: not started, told that it is gone, or closed */
+    void *user;
+    uv_async_t later; /* tells gone() outside of the owner's calls */
+    int handles;      /* that are not closed yet */
+    bool finishing, failed;
+};
+
+struct write {
+    uv_write_t req;
+    struct fbr_lo_link *link;
+    char data[];
+};
+
+/* ---- links ---- */
+
+static void tell_gone(uv_async_t *later)
+{
+    struct fbr_lo_link *link = later->data;
+    const struct fbr_lo_link_ops *ops = link->ops;
+
+    link->ops = NULL;
+    if (ops)
+        ops->gone(link->user);
+}
+
+static void fail(struct fbr_lo_link *link)
+{
+    if (!link->failed)
+        uv_read_stop(&link->uv.stream);
+    link->failed = true;
+    uv_async_send(&link->later);
+}
+
+static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct fbr_lo_link *link = handle->data;
+
+    (void)suggested;
+    *buf = uv_buf_init(fbr_loop_scratch(link->loop), FBR_LOOP_SCRATCH);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    struct fbr_lo_link *link = stream->data;
+
+    if (got < 0)
+        fail(link);
+    else if (got > 0 && link->ops)
+        link->ops->bytes(link->user, buf->base, (size_t)got);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct fbr_lo_link *link = handle->data;
+
+    if (--link->handles == 0)
+        free(link);
+}
+
+static struct fbr_lo_link *link_new(struct fbr_loop *loop, bool tcp)
+{
+    struct fbr_lo_link *link = calloc(1, sizeof(*link));
+    int rc;
+
+    if (!link)
+        return NULL;
+    link->loop = loop;
+    if (uv_async_init(fbr_loop_uv(loop), &link->later, tell_gone) < 0) {
+        free(link);
+        return NULL;
+    }
+    rc = tcp ? uv_tcp_init(fbr_loop_uv(loop), &link->uv.tcp)
+             : uv_pipe_init(fbr_loop_uv(loop), &link->uv.pipe, 0);
+    link->uv.handle.data = link->later.data = link;
+    link->handles = rc < 0 ? 1 : 2;
+    if (rc < 0) {
+        uv_close((uv_handle_t *)&link->later, on_closed);
+        return NULL;
+    }
+    return link;
+}
+
+int fbr_lo_link_open(struct fbr_lo_link **out, struct fbr_loop *loop, int fd)
+{
+    struct fbr_lo_link *link = link_new(loop, false);
+    int rc = link ? uv_pipe_open(&link->uv.pipe, fd) : -ENOMEM;
+
+    if (rc < 0) {
+        close(fd);
+        fbr_lo_link_close(link);
+        return rc;
+    }
+    *out = link;
+    return 0;
+}
+
+void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *ops, void *user)
+{
+    link->ops = ops;
+    link->user = user;
+    if (uv_read_start(&link->uv.stream, on_room, on_read) < 0)
+        fail(link);
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+    struct write *w = (struct write *)req;
+    struct fbr_lo_link *link = w->link;
+
+    free(w);
+    if (status == UV_ECANCELED) /* it is being closed */
+        return;
+    if (status < 0 || (link->finishing && !uv_stream_get_write_queue_size(&link->uv.stream)))
+        fail(link);
+}
+
+void fbr_lo_link_send(struct fbr_lo_link *link, const void *data, size_t len)
+{
+    uv_buf_t buf = uv_buf_init((char *)data, (unsigned)len);
+    size_t queued = uv_stream_get_write_queue_size(&link->uv.stream);
+    struct write *w;
+    int done = 0;
+
+    if (link->failed || link->finishing || !len)
+        return;
+    if (len > FBR_LO_LINK_QUEUE_MAX || queued > FBR_LO_LINK_QUEUE_MAX - len) {
+        fail(link);
+        return;
+    }
+    if (!queued) {
+        done = uv_try_write(&link->uv.stream, &buf, 1);
+        if (done < 0 && done != UV_EAGAIN) {
+            fail(link);
+            return;
+        }
+        done = done < 0 ? 0 : done;
+    }
+    len -= (size_t)done;
+    if (!len)
+        return;
+    w = malloc(sizeof(*w) + len);
+    if (!w) {
+        fail(link);
+        return;
+    }
+    w->link = link;
+    memcpy(w->data, (const char *)data + done, len);
+    buf = uv_buf_init(w->data, (unsigned)len);
+    if (uv_write(&w->req, &link->uv.stream, &buf, 1, on_written) < 0) {
+        free(w);
+        fail(link);
+    }
+}
+
+void fbr_lo_link_finish(struct fbr_lo_link *link)
+{
+    link->finishing = true;
+    uv_read_stop(&link->uv.stream);
+    if (!uv_stream_get_write_queue_size(&link->uv.stream))
+        fail(link);
+}
+
+void fbr_lo_link_close(struct fbr_lo_link *link)
+{
+    if (!link)
+        return;
+    link->ops = NULL;
+    link->failed = true;
+    uv_close(&link->uv.handle, on_closed);
+    uv_close((uv_handle_t *)&link->later, on_closed);
+}
+
+/* ---- who it is ---- */
+
+/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of connections. A client that
+ * took an IPv6 socket, as torch does, is found by its IPv4 address too. */
+static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to, uid_t *uid)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 ask;
+    } q = {
+        .head = {.nlmsg_len = sizeof(q), .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        .ask = {.sdiag_family = AF_INET,
+                .sdiag_protocol = IPPROTO_TCP,
+                .idiag_states = UINT32_MAX,
+                .id = {.idiag_sport = from->sin_port,
+                       .idiag_dport = to->sin_port,
+                       .idiag_src = {from->sin_addr.s_addr},
+                       .idiag_dst = {to->sin_addr.s_addr},
+                       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
+    };
+    union {
+        struct nlmsghdr head;
+        char room[4096];
+    } a;
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = -EPROTO;
+    ssize_t got;
+
+    if (fd < 0)
+        return -errno;
+    if (send(fd, &q, sizeof(q), 0) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
+    if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) && a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+        *uid = ((struct inet_diag_msg *)NLMSG_DATA(&a.head))->idiag_uid;
+        rc = 0;
+    }
+    close(fd);
+    return rc;
+}
+
+/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the port. */
+static void print_end(char out[48], const struct sockaddr_in *in, bool v6)
+{
+    snprintf(out, 48, "%s%08X:%04X", v6 ? "0000000000000000FFFF0000" : "", in->sin_addr.s_addr,
+             ntohs(in->sin_port));
+}
+
+/* The same where there is no netlink: reads the list of all connections. */
+static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from, const struct sockaddr_in *to,
+                    uid_t *uid)
+{
+    char local[48], remote[48], line[512], a[64], b[64];
+    FILE *f = fopen(path, "re");
+    unsigned found;
+    int rc = -ENOENT;
+
+    if (!f)
+        return -errno;
+    print_end(local, from, v6);
+    print_end(remote, to, v6);
+    while (rc && fgets(line, sizeof(line), f))
+        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u", a, b, &found) == 3 && !strcmp(a, local) &&
+            !strcmp(b, remote)) {
+            *uid = found;
+            rc = 0;
+        }
+    fclose(f);
+    return rc;
+}
+
+int fbr_loopback_owner(int fd, uid_t *uid)
+{
+    struct sockaddr_in here = {0}, there = {0};
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    int rc;
+
+    if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_len) < 0)
+        return -errno;
+    if (here.sin_family != AF_INET || there.sin_family != AF_INET)
+        return -EAFNOSUPPORT;
+    rc = ask_diag(&there, &here, uid);
+    if (rc < 0)
+        rc = ask_proc("/proc/self/net/tcp", false, &there, &here, uid);
+    if (rc < 0)
+        rc = ask_proc("/proc/self/net/tcp6", true, &there, &here, uid);
+    return rc;
+}
+
+/* ---- the listener ---- */
+
+struct fbr_lo_listener {
+    uv_tcp_t tcp;
+    struct fbr_loop *loop;
+    uid_t uid;
+    uint16_t port;
+    void (*on_link)(void *user, struct fbr_lo_link *link);
+    void *user;
+};
+
+static int check_owner(const struct fbr_lo_listener *l, const struct fbr_lo_link *link)
+{
+    uid_t uid = 0;
+    uv_os_fd_t fd;
+    int rc = uv_fileno(&link->uv.handle, &fd);
+
+    if (rc == 0)
+        rc = fbr_loopback_owner(fd, &uid);
+    if (rc == 0 && uid != l->uid && uid != geteuid())
+        rc = -EPERM;
+    if (rc == -EPERM)
+        fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it", l->port,
+                 (unsigned)uid, (unsigned)l->uid);
+    else if (rc < 0)
+        fbr_debug("refused a connection to 127.0.0.1:%u: its owner could not be told: %s", l->port,
+                  fbr_strerror(rc));
+    return rc;
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct fbr_lo_listener *l = stream->data;
+    struct fbr_lo_link *link;
+
+    if (status < 0)
+        return;
+    link = link_new(l->loop, true);
+    if (!link)
+        return;
+    if (uv_accept(stream, &link->uv.stream) < 0 || check_owner(l, link) < 0) {
+        fbr_lo_link_close(link);
+        return;
+    }
+    uv_tcp_nodelay(&link->uv.tcp, 1);
+    l->on_link(l->user, link);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, uid_t uid,
+                         void (*on_link)(void *user, struct fbr_lo_link *link), void *user, struct fbr_error *err)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct fbr_lo_listener *l = calloc(1, sizeof(*l));
+    int len = sizeof(in), rc;
+
+    if (!l)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    *l = (struct fbr_lo_listener){.loop = loop, .uid = uid, .on_link = on_link, .user = user};
+    rc = uv_tcp_init(fbr_loop_uv(loop), &l->tcp);
+    if (rc < 0) {
+        free(l);
+        return fbr_fail(err, rc, "no socket: %s", fbr_strerror(rc));
+    }
+    l->tcp.data = l;
+    rc = uv_tcp_bind(&l->tcp, (struct sockaddr *)&in, 0);
+    if (rc == 0)
+        rc = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection);
+    if (rc == 0)
+        rc = uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&in, &len);
+    if (rc < 0) {
+        uv_close((uv_handle_t *)&l->tcp, on_listener_closed);
+        return fbr_fail(err, rc, "cannot listen on 127.0.0.1: %s", fbr_strerror(rc));
+    }
+    l->port = ntohs(in.sin_port);
+    *out = l;
+    return 0;
+}
+
+uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener)
+{
+    return listener->port;
+}
+
+void fbr_lo_listener_close(struct fbr_lo_listener *listener)
+{
+    if (listener)
+        uv_close((uv_handle_t *)&listener->tcp, on_listener_closed);
+}

@@ -1,0 +1,121 @@
+/* plain.c - the bridge of programs that need no server, only variables.
+ *
+ *   FIBER_*               who the rank is, for programs that are written for Fiber and for scripts
+ *   OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries read them to find the rank
+ *   JAX_*                 what jax.distributed.initialize() and the scripts around it read. Process 0 listens at the
+ *                         coordinator's address itself; no one can ask it for a free port before it runs, so the port
+ *                         is made from the job's name, in the range that JAX uses for Open MPI's jobs
+ *
+ * What the user has set of JAX_* wins; the others say what is and replace those of an outer
+ * launcher.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/plain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_bridge/bridges.h"
+
+#define JAX_PORT_FIRST 61440u /* 65536 - 4096 */
+#define JAX_PORTS 4096u
+
+struct fbr_bridge {
+    const struct fbr_bridge_host *host;
+};
+
+static int plain_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+{
+    struct fbr_bridge *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->host = host;
+    *out = b;
+    return 0;
+}
+
+static int plain_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
+    (void)b;
+    (void)job;
+    (void)err;
+    return 0;
+}
+
+/* FNV-1a: the same on every agent. */
+static uint32_t hash(const char *s)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    return h;
+}
+
+static void set_jax(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_env *env)
+{
+    const char *host = job->master_host;
+    bool v6 = strchr(host, ':') != NULL;
+    uint32_t h = hash(job->nspace) + job->epoch;
+
+    fbr_env_default(env, "JAX_COORDINATOR_ADDRESS", v6 ? "[%s]:%u" : "%s:%u", host,
+                    JAX_PORT_FIRST + (h ^ h >> 12 ^ h >> 24) % JAX_PORTS);
+    fbr_env_default(env, "JAX_NUM_PROCESSES", "%u", job->size);
+    fbr_env_default(env, "JAX_PROCESS_ID", "%u", rank);
+}
+
+static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                      struct fbr_env *env, int *fd, struct fbr_error *err)
+{
+    uint32_t node = (uint32_t)job->node, first, local_size;
+
+    (void)b;
+    (void)fd;
+    if (job->node < 0 || rank < job->first[node] || rank >= job->first[node + 1])
+        return fbr_fail(err, -EINVAL, "rank %u is not one of this node", rank);
+    first = job->first[node];
+    local_size = job->first[node + 1] - first;
+    fbr_env_set(env, "FIBER_RANK", "%u", rank);
+    fbr_env_set(env, "FIBER_SIZE", "%u", job->size);
+    fbr_env_set(env, "FIBER_LOCAL_RANK", "%u", rank - first);
+    fbr_env_set(env, "FIBER_LOCAL_SIZE", "%u", local_size);
+    fbr_env_set(env, "FIBER_NODE", "%u", node);
+    fbr_env_set(env, "FIBER_NODES", "%u", job->nodes);
+    fbr_env_set(env, "FIBER_JOB", "%s", job->nspace);
+    fbr_env_set(env, "FIBER_EPOCH", "%u", job->epoch);
+    fbr_env_set(env, "OMPI_COMM_WORLD_RANK", "%u", rank);
+    fbr_env_set(env, "OMPI_COMM_WORLD_SIZE", "%u", job->size);
+    fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_RANK", "%u", rank - first);
+    fbr_env_set(env, "OMPI_COMM_WORLD_LOCAL_SIZE", "%u", local_size);
+    fbr_env_set(env, "OMPI_COMM_WORLD_NODE_RANK", "%u", rank - first);
+    set_jax(job, rank, env);
+    return 0;
+}
+
+void fbr_plain_slurm_env(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_env *env)
+{
+    uint32_t node = (uint32_t)job->node, first = job->first[node];
+
+    fbr_env_set(env, "SLURM_PROCID", "%u", rank);
+    fbr_env_set(env, "SLURM_NTASKS", "%u", job->size);
+    fbr_env_set(env, "SLURM_NPROCS", "%u", job->size);
+    fbr_env_set(env, "SLURM_LOCALID", "%u", rank - first);
+    fbr_env_set(env, "SLURM_NODEID", "%u", node);
+    fbr_env_set(env, "SLURM_NNODES", "%u", job->nodes);
+    fbr_env_set(env, "SLURM_NTASKS_PER_NODE", "%u", job->first[node + 1] - first);
+}
+
+static void plain_close(struct fbr_bridge *b)
+{
+    free(b);
+}
+
+const struct fbr_bridge_ops fbr_bridge_plain = {
+    .name = "plain",
+    .open = plain_open,
+    .job = plain_job,
+    .rank = plain_rank,
+    .close = plain_close,
+};

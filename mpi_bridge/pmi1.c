@@ -1,0 +1,471 @@
+/* pmi1.c - the bridge of PMI-1: MPICH and its descendants.
+ *
+ * A rank gets a connected socket as descriptor 3 and PMI_FD=3. A program that MPI is not the first
+ * to run in (a wrapper that closes descriptors, a container in the rank's place) can ask for
+ * PMI_PORT instead, with FIBER_PMI=port in its environment: an address on the loopback, and PMI_ID
+ * to say who it is. Not both: MPICH takes PMI_FD when it is there, so the port would only be one
+ * more thing to reach. The protocol itself is pmi1_engine.c.
+ *
+ * Barriers go through host->fence with the key "pmi1:<nspace>". What a spawned job is to find in
+ * its store travels in the environment of its ranks, as FIBER_PMI_PREPUT, and is taken out before
+ * they start.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/loopback.h"
+#include "mpi_bridge/pmi1_engine.h"
+#include "runtime/log.h"
+
+#define PREPUT "FIBER_PMI_PREPUT"
+
+struct job;
+
+/* A connection of a rank. */
+struct client {
+    struct job *job;
+    struct fbr_lo_link *link;
+    struct fbr_pmi1_conn *conn; /* NULL: the engine has hung up */
+    struct client *prev, *next;
+};
+
+struct job {
+    struct fbr_bridge *bridge;
+    const struct fbr_bridge_job *job;
+    struct fbr_pmi1 *engine;
+    struct fbr_lo_listener *listener; /* opened when a rank asks for it */
+    struct client *clients;
+    struct job *prev, *next;
+};
+
+/* What was asked of the host. */
+struct ask {
+    struct fbr_bridge *bridge;
+    uint32_t job, rank;
+    struct ask *prev, *next;
+};
+
+struct fbr_bridge {
+    const struct fbr_bridge_host *host;
+    struct job *jobs;
+    struct ask *asks;
+};
+
+static struct job *job_find(struct fbr_bridge *b, uint32_t id)
+{
+    struct job *j;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->job->id == id)
+            return j;
+    return NULL;
+}
+
+/* ---- connections ---- */
+
+static void client_free(struct client *c)
+{
+    DL_DELETE(c->job->clients, c);
+    if (c->conn)
+        fbr_pmi1_detach(c->conn);
+    fbr_lo_link_close(c->link);
+    free(c);
+}
+
+static void on_bytes(void *user, const void *data, size_t len)
+{
+    struct client *c = user;
+
+    if (c->conn)
+        fbr_pmi1_bytes(c->conn, data, len);
+}
+
+static void on_gone(void *user)
+{
+    client_free(user);
+}
+
+static const struct fbr_lo_link_ops link_ops = {on_bytes, on_gone};
+
+/* Takes the link. */
+static int client_add(struct job *j, struct fbr_lo_link *link, int64_t rank)
+{
+    struct client *c = calloc(1, sizeof(*c));
+
+    if (c)
+        c->conn = fbr_pmi1_attach(j->engine, c, rank);
+    if (!c || !c->conn) {
+        free(c);
+        fbr_lo_link_close(link);
+        return -ENOMEM;
+    }
+    c->job = j;
+    c->link = link;
+    DL_APPEND(j->clients, c);
+    fbr_lo_link_start(link, &link_ops, c);
+    return 0;
+}
+
+static void on_accepted(void *user, struct fbr_lo_link *link)
+{
+    client_add(user, link, -1);
+}
+
+/* ---- what the engine says ---- */
+
+static void engine_send(void *user, void *link, const void *data, size_t len)
+{
+    struct client *c = link;
+
+    (void)user;
+    fbr_lo_link_send(c->link, data, len);
+}
+
+static void engine_hang_up(void *user, void *link, const char *why)
+{
+    struct job *j = user;
+    struct client *c = link;
+
+    fbr_warn("PMI-1: hung up on a process of job %.16s...: %s", j->job->nspace, why);
+    c->conn = NULL;
+    fbr_lo_link_finish(c->link);
+}
+
+static void engine_met(void *user, uint32_t rank)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+
+    host->met(host->user, j->job->id, rank, "PMI 1.1");
+}
+
+static void engine_left(void *user, uint32_t rank)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+
+    host->left(host->user, j->job->id, rank);
+}
+
+static void engine_abort(void *user, uint32_t rank, int code, const char *text)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+
+    host->abort(host->user, j->job->id, rank, code, text);
+}
+
+/* ---- what is asked of the host ---- */
+
+static struct ask *ask_new(struct job *j, uint32_t rank)
+{
+    struct ask *a = malloc(sizeof(*a));
+
+    if (!a)
+        return NULL;
+    *a = (struct ask){.bridge = j->bridge, .job = j->job->id, .rank = rank};
+    DL_APPEND(j->bridge->asks, a);
+    return a;
+}
+
+static void ask_free(struct ask *a)
+{
+    DL_DELETE(a->bridge->asks, a);
+    free(a);
+}
+
+/* Keeps `rc`, and forgets the question that was refused. */
+static int asked(struct ask *a, int rc)
+{
+    if (rc < 0)
+        ask_free(a);
+    return rc;
+}
+
+static void on_fenced(void *arg, int code, const void *data, size_t len)
+{
+    struct ask *a = arg;
+    struct job *j = job_find(a->bridge, a->job);
+
+    ask_free(a);
+    if (j)
+        fbr_pmi1_fenced(j->engine, code, data, len);
+}
+
+static int engine_fence(void *user, const void *puts, size_t len)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+    struct ask *a = ask_new(j, 0);
+    char key[FBR_PMI1_NAME_MAX + 8];
+    int n = snprintf(key, sizeof(key), "pmi1:%s", j->job->nspace);
+
+    if (!a)
+        return -ENOMEM;
+    return asked(a, host->fence(host->user, key, (size_t)n, j->job->nodes, puts, len, on_fenced, a));
+}
+
+static void on_done(void *arg, int code, const void *data, size_t len)
+{
+    struct ask *a = arg;
+    struct job *j = job_find(a->bridge, a->job);
+    uint32_t rank = a->rank;
+
+    (void)data;
+    (void)len;
+    ask_free(a);
+    if (j)
+        fbr_pmi1_answer(j->engine, rank, code, NULL);
+}
+
+static void on_found(void *arg, int code, const void *data, size_t len)
+{
+    struct ask *a = arg;
+    struct job *j = job_find(a->bridge, a->job);
+    struct fbr_cur c = fbr_cur(data, code < 0 ? 0 : len);
+    char port[FBR_PMI1_VALUE_MAX] = "";
+    uint32_t rank = a->rank;
+
+    ask_free(a);
+    fbr_get_u32(&c);
+    fbr_get_u32(&c);
+    if (code >= 0 && (!fbr_cur_ok(&c) || fbr_cur_left(&c) >= sizeof(port)))
+        code = -EPROTO;
+    else if (code >= 0)
+        memcpy(port, c.at, fbr_cur_left(&c));
+    if (j)
+        fbr_pmi1_answer(j->engine, rank, code, port);
+}
+
+/* Names of PMI-1 are apart from those of other bridges. */
+static void name_key(char key[FBR_PMI1_VALUE_MAX + 8], const char *name)
+{
+    snprintf(key, FBR_PMI1_VALUE_MAX + 8, "pmi1:%s", name);
+}
+
+static int engine_publish(void *user, uint32_t rank, const char *name, const char *port)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+    struct ask *a = ask_new(j, rank);
+    char key[FBR_PMI1_VALUE_MAX + 8];
+
+    if (!a)
+        return -ENOMEM;
+    name_key(key, name);
+    return asked(a, host->publish(host->user, j->job->id, rank, key, port, strlen(port), on_done, a));
+}
+
+static int engine_lookup(void *user, uint32_t rank, const char *name)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+    struct ask *a = ask_new(j, rank);
+    char key[FBR_PMI1_VALUE_MAX + 8];
+
+    if (!a)
+        return -ENOMEM;
+    name_key(key, name);
+    return asked(a, host->lookup(host->user, key, 0, on_found, a));
+}
+
+static int engine_unpublish(void *user, uint32_t rank, const char *name)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+    struct ask *a = ask_new(j, rank);
+    char key[FBR_PMI1_VALUE_MAX + 8];
+
+    if (!a)
+        return -ENOMEM;
+    name_key(key, name);
+    return asked(a, host->unpublish(host->user, j->job->id, rank, key, on_done, a));
+}
+
+static int engine_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
+                        const char *preput)
+{
+    struct job *j = user;
+    const struct fbr_bridge_host *host = j->bridge->host;
+    struct fbr_bridge_app *with = calloc(napps, sizeof(*with));
+    struct ask *a = with ? ask_new(j, rank) : NULL;
+    struct fbr_bridge_spawn spawn = {j->job->id, rank, with, napps};
+    const char *env[2] = {NULL, NULL};
+    char *variable = NULL;
+    int rc = -ENOMEM;
+
+    if (a && asprintf(&variable, PREPUT "=%s", preput) >= 0) {
+        env[0] = variable;
+        for (size_t i = 0; i < napps; i++) {
+            with[i] = apps[i];
+            with[i].env = env;
+        }
+        rc = host->spawn(host->user, &spawn, on_done, a);
+        free(variable);
+    }
+    if (a && rc < 0)
+        ask_free(a);
+    free(with);
+    return rc;
+}
+
+static const struct fbr_pmi1_ops engine_ops = {
+    .send = engine_send,
+    .hang_up = engine_hang_up,
+    .met = engine_met,
+    .left = engine_left,
+    .abort = engine_abort,
+    .fence = engine_fence,
+    .publish = engine_publish,
+    .lookup = engine_lookup,
+    .unpublish = engine_unpublish,
+    .spawn = engine_spawn,
+};
+
+/* ---- the table ---- */
+
+static int pmi1_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+{
+    struct fbr_bridge *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
+    b->host = host;
+    *out = b;
+    return 0;
+}
+
+static void job_free(struct job *j)
+{
+    while (j->clients)
+        client_free(j->clients);
+    fbr_lo_listener_close(j->listener);
+    fbr_pmi1_close(j->engine);
+    free(j);
+}
+
+static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
+    struct fbr_pmi1_config config = {.nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
+    char mapping[FBR_PMI1_VALUE_MAX];
+    struct job *j;
+
+    if (job->node < 0)
+        return 0;
+    if (strlen(job->nspace) >= FBR_PMI1_NAME_MAX)
+        return fbr_fail(err, -ENAMETOOLONG, "PMI-1: the job's name has more than %d characters",
+                        FBR_PMI1_NAME_MAX - 1);
+    j = calloc(1, sizeof(*j));
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
+    j->bridge = b;
+    j->job = job;
+    config.first = job->first[job->node];
+    config.count = job->first[job->node + 1] - config.first;
+    j->engine = fbr_pmi1_open(&engine_ops, j, &config);
+    fbr_pmi1_mapping(mapping, job->first, job->nodes);
+    if (!j->engine || fbr_pmi1_set(j->engine, "PMI_process_mapping", mapping) < 0) {
+        job_free(j);
+        return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
+    }
+    DL_APPEND(b->jobs, j);
+    return 0;
+}
+
+static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd, struct fbr_error *err)
+{
+    struct fbr_lo_link *link;
+    int sv[2], rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
+        return fbr_fail(err, -errno, "PMI-1: no socket for rank %u: %s", rank, fbr_strerror(errno));
+    rc = fbr_lo_link_open(&link, j->bridge->host->loop, sv[0]);
+    if (rc == 0)
+        rc = client_add(j, link, rank);
+    if (rc < 0) {
+        close(sv[1]);
+        return fbr_fail(err, rc, "PMI-1: no connection for rank %u: %s", rank, fbr_strerror(rc));
+    }
+    *fd = sv[1];
+    fbr_env_set(env, "PMI_FD", "%d", FBR_BRIDGE_FD);
+    fbr_env_set(env, "PMI_RANK", "%u", rank);
+    fbr_env_set(env, "PMI_SIZE", "%u", j->job->size);
+    return 0;
+}
+
+static int give_port(struct job *j, uint32_t rank, struct fbr_env *env, struct fbr_error *err)
+{
+    const struct fbr_bridge_host *host = j->bridge->host;
+
+    if (!j->listener && fbr_lo_listener_open(&j->listener, host->loop, host->uid, on_accepted, j, err) < 0)
+        return fbr_wrap(err, "PMI-1");
+    fbr_env_set(env, "PMI_PORT", "127.0.0.1:%u", fbr_lo_listener_port(j->listener));
+    fbr_env_set(env, "PMI_ID", "%u", rank);
+    return 0;
+}
+
+static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                     struct fbr_env *env, int *fd, struct fbr_error *err)
+{
+    /* Those of an outer launcher would lead this rank to its server. */
+    static const char *const foreign[] = {"PMI_FD",   "PMI_PORT",  "PMI_ID",     "PMI_RANK",
+                                          "PMI_SIZE", "PMI_JOBID", "PMI_SPAWNED"};
+    struct job *j = job_find(b, job->id);
+    const char *preput = fbr_env_get(env, PREPUT), *how = fbr_env_get(env, "FIBER_PMI");
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOENT, "PMI-1: no such job");
+    if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
+        return fbr_fail(err, -EINVAL, "PMI-1: what the parent job has left for this one can not be read");
+    fbr_env_unset(env, PREPUT);
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        fbr_env_unset(env, foreign[i]);
+    if (how && strcmp(how, "port") != 0 && strcmp(how, "fd") != 0)
+        return fbr_fail(err, -EINVAL, "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
+                        how);
+    rc = how && *how == 'p' ? give_port(j, rank, env, err) : give_fd(j, rank, env, fd, err);
+    if (rc == 0 && job->spawned)
+        fbr_env_set(env, "PMI_SPAWNED", "1");
+    return rc;
+}
+
+static void pmi1_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
+{
+    struct job *j = job_find(b, job->id);
+
+    if (!j)
+        return;
+    DL_DELETE(b->jobs, j);
+    job_free(j);
+}
+
+static void pmi1_close(struct fbr_bridge *b)
+{
+    while (b->asks)
+        ask_free(b->asks);
+    while (b->jobs) {
+        struct job *j = b->jobs;
+
+        DL_DELETE(b->jobs, j);
+        job_free(j);
+    }
+    free(b);
+}
+
+const struct fbr_bridge_ops fbr_bridge_pmi1 = {
+    .name = "pmi1",
+    .open = pmi1_open,
+    .job = pmi1_job,
+    .rank = pmi1_rank,
+    .job_end = pmi1_job_end,
+    .close = pmi1_close,
+};

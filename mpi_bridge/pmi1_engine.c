@@ -1,0 +1,702 @@
+/* pmi1_engine.c - see pmi1_engine.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/pmi1_engine.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+#include <utlist.h>
+
+#include "mpi_bridge/pmi1_spawn.h"
+#include "runtime/buf.h"
+
+#define REPLY_MAX 2048
+#define ENTRY_COST 128 /* of an entry besides its text, roughly */
+
+struct entry {
+    UT_hash_handle hh;
+    char *value;
+    char key[];
+};
+
+/* What a rank waits for. */
+enum wait { NOTHING, BARRIER, PUBLISH, LOOKUP, UNPUBLISH, SPAWN };
+
+struct slot {
+    struct fbr_pmi1_conn *conn; /* that speaks for the rank */
+    bool taken;                 /* has ever been: it can not be taken again */
+    enum wait wait;
+    bool left;
+};
+
+struct fbr_pmi1_conn {
+    struct fbr_pmi1 *e;
+    void *link;
+    int64_t rank; /* -1: not known yet */
+    bool speaks;  /* for its rank, slot->conn is this one */
+    bool dead;    /* hung up within a call; freed at the end of it */
+    struct fbr_buf in;
+    struct fbr_pmi1_spawn *spawn; /* being read */
+    struct fbr_pmi1_conn *prev, *next;
+};
+
+struct fbr_pmi1 {
+    const struct fbr_pmi1_ops *ops;
+    void *user;
+    struct fbr_pmi1_config config;
+    char nspace[FBR_PMI1_NAME_MAX];
+    struct entry *store;
+    size_t store_size;
+    struct fbr_buf puts; /* since the last barrier: key, value, ... */
+    uint32_t in_barrier;
+    struct slot *slots; /* [count] */
+    struct fbr_pmi1_conn *conns;
+};
+
+/* ---- the store ---- */
+
+static struct entry *store_find(struct fbr_pmi1 *e, const char *key)
+{
+    struct entry *found;
+
+    HASH_FIND_STR(e->store, key, found);
+    return found;
+}
+
+int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
+{
+    size_t key_len = strlen(key), value_len = strlen(value);
+    struct entry *entry = store_find(e, key);
+    size_t more = value_len + (entry ? 0 : key_len + ENTRY_COST);
+    char *copy;
+
+    if (more > FBR_PMI1_STORE_MAX - e->store_size)
+        return -ENOSPC;
+    copy = strdup(value);
+    if (!copy)
+        return -ENOMEM;
+    if (!entry) {
+        entry = calloc(1, sizeof(*entry) + key_len + 1);
+        if (entry) {
+            memcpy(entry->key, key, key_len + 1);
+            HASH_ADD_KEYPTR(hh, e->store, entry->key, key_len, entry);
+        }
+        if (!entry || !entry->hh.tbl) {
+            free(entry);
+            free(copy);
+            return -ENOMEM;
+        }
+    } else {
+        e->store_size -= strlen(entry->value);
+        free(entry->value);
+    }
+    entry->value = copy;
+    e->store_size += more;
+    return 0;
+}
+
+/* Keys and values are words of what ASCII can print; a value may have blanks in it. */
+static bool is_text(const char *s, size_t max, bool blanks)
+{
+    size_t n = 0;
+
+    for (; s[n]; n++)
+        if ((unsigned char)s[n] < (blanks ? ' ' : '!') || (unsigned char)s[n] > '~' || n + 1 >= max)
+            return false;
+    return blanks || n;
+}
+
+int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines)
+{
+    while (*lines) {
+        size_t len = strcspn(lines, "\n"), key_len;
+        char pair[FBR_PMI1_KEY_MAX + FBR_PMI1_VALUE_MAX];
+        int rc;
+
+        if (len >= sizeof(pair))
+            return -EINVAL;
+        memcpy(pair, lines, len);
+        pair[len] = 0;
+        key_len = strcspn(pair, "=");
+        if (!pair[key_len])
+            return -EINVAL;
+        pair[key_len] = 0;
+        if (!is_text(pair, FBR_PMI1_KEY_MAX, false) || !is_text(pair + key_len + 1, FBR_PMI1_VALUE_MAX, true))
+            return -EINVAL;
+        rc = fbr_pmi1_set(e, pair, pair + key_len + 1);
+        if (rc < 0)
+            return rc;
+        lines += len + (lines[len] == '\n');
+    }
+    return 0;
+}
+
+static int merge(struct fbr_pmi1 *e, const void *data, size_t len)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+
+    while (fbr_cur_left(&c) && fbr_cur_ok(&c)) {
+        char key[FBR_PMI1_KEY_MAX], value[FBR_PMI1_VALUE_MAX];
+        int rc;
+
+        fbr_get_str(&c, key, sizeof(key));
+        fbr_get_str(&c, value, sizeof(value));
+        if (!fbr_cur_ok(&c))
+            break;
+        rc = fbr_pmi1_set(e, key, value);
+        if (rc < 0)
+            return rc;
+    }
+    return fbr_cur_ok(&c) ? 0 : -EPROTO;
+}
+
+/* ---- connections ---- */
+
+static struct slot *slot_of(struct fbr_pmi1 *e, int64_t rank)
+{
+    if (rank < e->config.first || rank >= (int64_t)e->config.first + e->config.count)
+        return NULL;
+    return &e->slots[rank - e->config.first];
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct fbr_pmi1_conn *c, const char *fmt, ...)
+{
+    char text[REPLY_MAX];
+    va_list ap;
+    int n;
+
+    if (c->dead)
+        return;
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (n > 0 && (size_t)n < sizeof(text))
+        c->e->ops->send(c->e->user, c->link, text, (size_t)n);
+}
+
+/* A rank that is gone while it waits in a barrier stays counted: that barrier can not end, the job ends instead. */
+static void forget(struct fbr_pmi1_conn *c)
+{
+    struct slot *slot = slot_of(c->e, c->rank);
+
+    if (slot && slot->conn == c)
+        slot->conn = NULL;
+    DL_DELETE(c->e->conns, c);
+}
+
+static void conn_free(struct fbr_pmi1_conn *c)
+{
+    fbr_buf_fini(&c->in);
+    fbr_pmi1_spawn_free(c->spawn);
+    free(c);
+}
+
+static void hang_up(struct fbr_pmi1_conn *c, const char *why)
+{
+    if (c->dead)
+        return;
+    c->dead = true;
+    forget(c);
+    c->e->ops->hang_up(c->e->user, c->link, why);
+}
+
+struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t rank)
+{
+    struct fbr_pmi1_conn *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    *c = (struct fbr_pmi1_conn){.e = e, .link = link, .rank = rank};
+    fbr_buf_init(&c->in);
+    DL_APPEND(e->conns, c);
+    return c;
+}
+
+void fbr_pmi1_detach(struct fbr_pmi1_conn *c)
+{
+    forget(c);
+    conn_free(c);
+}
+
+/* The first connection that speaks for a rank is the rank. */
+static bool speak_for(struct fbr_pmi1_conn *c)
+{
+    struct slot *slot = slot_of(c->e, c->rank);
+
+    if (!slot || slot->taken) {
+        hang_up(c, !slot ? "it names a rank that is not here" : "its rank has another connection already");
+        return false;
+    }
+    slot->taken = true;
+    slot->conn = c;
+    c->speaks = true;
+    return true;
+}
+
+/* ---- the words of a line ---- */
+
+/* Where the value of that key begins, NULL when it is not there. What follows "value=" belongs to it. */
+static char *word_at(char *line, const char *key)
+{
+    size_t len = strlen(key);
+
+    for (char *at = line; *at;) {
+        at += strspn(at, " \t\r");
+        if (!strncmp(at, key, len) && at[len] == '=')
+            return at + len + 1;
+        if (!strncmp(at, "value=", 6))
+            return NULL;
+        at += strcspn(at, " \t\r");
+    }
+    return NULL;
+}
+
+/* The value of that key, at most size - 1 bytes; false when it is missing or longer. */
+static bool word(char *line, const char *key, char *out, size_t size)
+{
+    const char *at = word_at(line, key);
+    size_t len = at ? strcspn(at, " \t\r") : 0;
+
+    if (!at || len >= size)
+        return false;
+    memcpy(out, at, len);
+    out[len] = 0;
+    return true;
+}
+
+static long number(char *line, const char *key, long otherwise)
+{
+    char text[24], *end;
+    long n;
+
+    if (!word(line, key, text, sizeof(text)))
+        return otherwise;
+    errno = 0;
+    n = strtol(text, &end, 10);
+    return errno || end == text || *end ? otherwise : n;
+}
+
+/* ---- requests ---- */
+
+static void on_init(struct fbr_pmi1_conn *c, char *line)
+{
+    if (number(line, "pmi_version", 0) < 1) {
+        say(c, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n");
+        return;
+    }
+    say(c, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
+    c->e->ops->met(c->e->user, (uint32_t)c->rank);
+}
+
+static void on_maxes(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    say(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX, FBR_PMI1_KEY_MAX,
+        FBR_PMI1_VALUE_MAX);
+}
+
+static void on_appnum(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    say(c, "cmd=appnum rc=0 appnum=0\n");
+}
+
+static void on_universe(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    say(c, "cmd=universe_size rc=0 size=%u\n", c->e->config.size);
+}
+
+static void on_name(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    say(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
+}
+
+static int put(struct fbr_pmi1 *e, char *line)
+{
+    char key[FBR_PMI1_KEY_MAX], *value = word_at(line, "value");
+    size_t before = e->puts.len;
+    int rc;
+
+    if (!word(line, "key", key, sizeof(key)) || !is_text(key, sizeof(key), false))
+        return -EINVAL;
+    if (!value || !is_text(value, FBR_PMI1_VALUE_MAX, true))
+        return -EMSGSIZE;
+    rc = fbr_pmi1_set(e, key, value);
+    if (rc < 0 || e->config.alone)
+        return rc;
+    fbr_put_str(&e->puts, key);
+    fbr_put_str(&e->puts, value);
+    if (!e->puts.failed)
+        return 0;
+    e->puts.failed = false;
+    e->puts.len = before;
+    return -ENOMEM;
+}
+
+static void on_put(struct fbr_pmi1_conn *c, char *line)
+{
+    char name[FBR_PMI1_NAME_MAX];
+
+    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
+        say(c, "cmd=put_result rc=-1 msg=no_such_kvsname\n");
+        return;
+    }
+    switch (put(c->e, line)) {
+    case 0:
+        say(c, "cmd=put_result rc=0 msg=success\n");
+        break;
+    case -EINVAL:
+        say(c, "cmd=put_result rc=-1 msg=bad_key\n");
+        break;
+    case -EMSGSIZE:
+        say(c, "cmd=put_result rc=-1 msg=bad_value\n");
+        break;
+    default:
+        say(c, "cmd=put_result rc=-1 msg=out_of_memory\n");
+    }
+}
+
+static void on_get(struct fbr_pmi1_conn *c, char *line)
+{
+    char name[FBR_PMI1_NAME_MAX], key[FBR_PMI1_KEY_MAX];
+    const struct entry *found;
+
+    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
+        say(c, "cmd=get_result rc=-1 msg=no_such_kvsname value=unknown\n");
+        return;
+    }
+    found = word(line, "key", key, sizeof(key)) ? store_find(c->e, key) : NULL;
+    if (found)
+        say(c, "cmd=get_result rc=0 msg=success value=%s\n", found->value);
+    else
+        say(c, "cmd=get_result rc=-1 msg=no_such_key value=unknown\n");
+}
+
+static void barrier_out(struct fbr_pmi1 *e, int code)
+{
+    e->in_barrier = 0;
+    for (uint32_t i = 0; i < e->config.count; i++) {
+        struct slot *slot = &e->slots[i];
+
+        if (slot->wait != BARRIER)
+            continue;
+        slot->wait = NOTHING;
+        if (slot->conn)
+            say(slot->conn, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n" : "cmd=barrier_out rc=0\n");
+    }
+}
+
+static void on_barrier(struct fbr_pmi1_conn *c, char *line)
+{
+    struct fbr_pmi1 *e = c->e;
+    int rc = 0;
+
+    (void)line;
+    slot_of(e, c->rank)->wait = BARRIER;
+    if (++e->in_barrier < e->config.count)
+        return;
+    if (!e->config.alone) {
+        rc = e->ops->fence(e->user, e->puts.data, e->puts.len);
+        fbr_buf_clear(&e->puts);
+        if (rc == 0)
+            return;
+    }
+    barrier_out(e, rc);
+}
+
+static void on_finalize(struct fbr_pmi1_conn *c, char *line)
+{
+    struct slot *slot = slot_of(c->e, c->rank);
+
+    (void)line;
+    say(c, "cmd=finalize_ack rc=0\n");
+    if (!slot->left)
+        c->e->ops->left(c->e->user, (uint32_t)c->rank);
+    slot->left = true;
+}
+
+static void on_abort(struct fbr_pmi1_conn *c, char *line)
+{
+    const char *text = word_at(line, "error_msg");
+
+    c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)number(line, "exitcode", 1), text ? text : "");
+}
+
+/* MPICH looks at info, newer ones at rc. */
+static void say_published(struct fbr_pmi1_conn *c, enum wait what, int code, const char *port)
+{
+    const char *name = what == PUBLISH ? "publish" : what == LOOKUP ? "lookup" : "unpublish";
+    const char *why = code == -EEXIST   ? "it_is_published_already"
+                      : code == -ENOENT ? "no_such_name"
+                                        : "failed";
+
+    if (code < 0)
+        say(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
+    else if (what == LOOKUP)
+        say(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
+    else
+        say(c, "cmd=%s_result rc=0 info=ok\n", name);
+}
+
+static void on_published(struct fbr_pmi1_conn *c, char *line, enum wait what)
+{
+    const struct fbr_pmi1_ops *ops = c->e->ops;
+    char name[FBR_PMI1_VALUE_MAX], port[FBR_PMI1_VALUE_MAX];
+    uint32_t rank = (uint32_t)c->rank;
+    int rc = -EINVAL;
+
+    slot_of(c->e, c->rank)->wait = what;
+    if (word(line, "service", name, sizeof(name)) && is_text(name, sizeof(name), false)) {
+        if (what == LOOKUP)
+            rc = ops->lookup(c->e->user, rank, name);
+        else if (what == UNPUBLISH)
+            rc = ops->unpublish(c->e->user, rank, name);
+        else if (word(line, "port", port, sizeof(port)) && is_text(port, sizeof(port), false))
+            rc = ops->publish(c->e->user, rank, name, port);
+    }
+    if (rc < 0)
+        fbr_pmi1_answer(c->e, rank, rc, NULL);
+}
+
+static void on_publish(struct fbr_pmi1_conn *c, char *line)
+{
+    on_published(c, line, PUBLISH);
+}
+
+static void on_lookup(struct fbr_pmi1_conn *c, char *line)
+{
+    on_published(c, line, LOOKUP);
+}
+
+static void on_unpublish(struct fbr_pmi1_conn *c, char *line)
+{
+    on_published(c, line, UNPUBLISH);
+}
+
+void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *port)
+{
+    struct slot *slot = slot_of(e, rank);
+    enum wait what = slot ? slot->wait : NOTHING;
+
+    if (what == NOTHING || what == BARRIER)
+        return;
+    slot->wait = NOTHING;
+    if (!slot->conn)
+        return;
+    if (what == LOOKUP && code == 0 && !(port && is_text(port, FBR_PMI1_VALUE_MAX, false)))
+        code = -EPROTO;
+    if (what == SPAWN)
+        say(slot->conn, code < 0 ? "cmd=spawn_result rc=-1 msg=%s\n" : "cmd=spawn_result rc=0\n",
+            "the_processes_could_not_be_started");
+    else
+        say_published(slot->conn, what, code, port);
+}
+
+/* A spawn is many lines, and one that starts several programs comes as several. */
+static void spawn_line(struct fbr_pmi1_conn *c, char *line)
+{
+    struct slot *slot = slot_of(c->e, c->rank);
+    int rc = fbr_pmi1_spawn_line(c->spawn, line);
+
+    if (rc == 1) {
+        slot->wait = SPAWN;
+        rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(c->spawn),
+                              fbr_pmi1_spawn_count(c->spawn), fbr_pmi1_spawn_preput(c->spawn));
+        if (rc < 0)
+            fbr_pmi1_answer(c->e, (uint32_t)c->rank, rc, NULL);
+        fbr_pmi1_spawn_free(c->spawn);
+        c->spawn = NULL;
+    } else if (rc < 0) {
+        hang_up(c, rc == -ENOMEM ? "out of memory" : "its spawn is malformed");
+    }
+}
+
+static void on_initack(struct fbr_pmi1_conn *c, char *line)
+{
+    long rank = number(line, "pmiid", -1);
+
+    if (c->rank >= 0 && c->rank != rank) {
+        hang_up(c, "it names another rank than its own");
+        return;
+    }
+    c->rank = rank;
+    if (c->speaks || speak_for(c))
+        say(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n", c->e->config.size, rank);
+}
+
+static const struct {
+    const char *cmd;
+    void (*fn)(struct fbr_pmi1_conn *c, char *line);
+} requests[] = {
+    {"init", on_init},
+    {"get_maxes", on_maxes},
+    {"get_appnum", on_appnum},
+    {"get_universe_size", on_universe},
+    {"get_my_kvsname", on_name},
+    {"put", on_put},
+    {"get", on_get},
+    {"barrier_in", on_barrier},
+    {"finalize", on_finalize},
+    {"abort", on_abort},
+    {"publish_name", on_publish},
+    {"lookup_name", on_lookup},
+    {"unpublish_name", on_unpublish},
+    {"initack", on_initack},
+};
+
+static void run_request(struct fbr_pmi1_conn *c, char *line)
+{
+    char cmd[64];
+
+    if (!word(line, "cmd", cmd, sizeof(cmd)) || !is_text(cmd, sizeof(cmd), false)) {
+        hang_up(c, "a line has no command");
+        return;
+    }
+    if (!c->speaks && strcmp(cmd, "initack") != 0 && (c->rank >= 0 ? !speak_for(c) : true)) {
+        hang_up(c, "it has not said which rank it is");
+        return;
+    }
+    if (c->speaks && slot_of(c->e, c->rank)->wait != NOTHING) {
+        hang_up(c, "it asks again before it was answered");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+        if (!strcmp(cmd, requests[i].cmd)) {
+            requests[i].fn(c, line);
+            return;
+        }
+    say(c, "cmd=%s_result rc=-1 msg=unknown_command\n", cmd);
+}
+
+static void on_line(struct fbr_pmi1_conn *c, char *line)
+{
+    if (c->spawn) {
+        spawn_line(c, line);
+        return;
+    }
+    if (strncmp(line, "mcmd=spawn", 10) != 0) {
+        if (line[strspn(line, " \t\r")])
+            run_request(c, line);
+        return;
+    }
+    if (!c->speaks && (c->rank < 0 || !speak_for(c))) {
+        hang_up(c, "it has not said which rank it is");
+        return;
+    }
+    if (slot_of(c->e, c->rank)->wait != NOTHING) {
+        hang_up(c, "it asks again before it was answered");
+        return;
+    }
+    c->spawn = fbr_pmi1_spawn_new();
+    if (!c->spawn)
+        hang_up(c, "out of memory");
+}
+
+void fbr_pmi1_bytes(struct fbr_pmi1_conn *c, const void *data, size_t len)
+{
+    size_t at = 0;
+    char *end;
+
+    fbr_put(&c->in, data, len);
+    if (c->in.failed)
+        hang_up(c, "out of memory");
+    while (!c->dead && at < c->in.len && (end = memchr(c->in.data + at, '\n', c->in.len - at))) {
+        char *line = (char *)c->in.data + at;
+
+        at = (size_t)(end - (char *)c->in.data) + 1;
+        *end = 0;
+        if ((size_t)(end - line) >= FBR_PMI1_LINE_MAX || strlen(line) != (size_t)(end - line))
+            hang_up(c, "a line is too long or has a NUL in it");
+        else
+            on_line(c, line);
+    }
+    if (!c->dead) {
+        fbr_buf_consume(&c->in, at);
+        if (c->in.len >= FBR_PMI1_LINE_MAX)
+            hang_up(c, "a line is too long");
+    }
+    if (c->dead)
+        conn_free(c);
+}
+
+/* ---- the job ---- */
+
+void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+
+    while (code == 0 && fbr_cur_left(&c)) {
+        const void *puts;
+        size_t n = 0;
+
+        fbr_get_u32(&c);
+        puts = fbr_get_bytes(&c, &n);
+        code = puts ? merge(e, puts, n) : -EPROTO;
+    }
+    barrier_out(e, code);
+}
+
+struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user, const struct fbr_pmi1_config *config)
+{
+    struct fbr_pmi1 *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    e->ops = ops;
+    e->user = user;
+    e->config = *config;
+    snprintf(e->nspace, sizeof(e->nspace), "%s", config->nspace);
+    e->config.nspace = e->nspace;
+    fbr_buf_init(&e->puts);
+    e->slots = calloc(config->count ? config->count : 1, sizeof(*e->slots));
+    if (!e->slots) {
+        fbr_pmi1_close(e);
+        return NULL;
+    }
+    return e;
+}
+
+void fbr_pmi1_close(struct fbr_pmi1 *e)
+{
+    struct fbr_pmi1_conn *c, *c2;
+    struct entry *entry, *next;
+
+    if (!e)
+        return;
+    DL_FOREACH_SAFE(e->conns, c, c2)
+        conn_free(c);
+    HASH_ITER(hh, e->store, entry, next) {
+        HASH_DEL(e->store, entry);
+        free(entry->value);
+        free(entry);
+    }
+    fbr_buf_fini(&e->puts);
+    free(e->slots);
+    free(e);
+}
+
+void fbr_pmi1_mapping(char out[FBR_PMI1_VALUE_MAX], const uint32_t *first, uint32_t nodes)
+{
+    size_t at = (size_t)snprintf(out, FBR_PMI1_VALUE_MAX, "(vector");
+
+    for (uint32_t k = 0, n; k < nodes; k += n) {
+        uint32_t ranks = first[k + 1] - first[k];
+
+        for (n = 1; k + n < nodes && first[k + n + 1] - first[k + n] == ranks; n++)
+            ;
+        at += (size_t)snprintf(out + at, FBR_PMI1_VALUE_MAX - at, ",(%u,%u,%u)", k, n, ranks);
+        if (at + 2 > FBR_PMI1_VALUE_MAX) {
+            out[0] = 0;
+            return;
+        }
+    }
+    snprintf(out + at, FBR_PMI1_VALUE_MAX - at, ")");
+}

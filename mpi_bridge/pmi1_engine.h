@@ -1,0 +1,80 @@
+/* pmi1_engine.h - a PMI-1 server for the ranks that one agent has of one job.
+ *
+ * Pure: bytes of connections in, bytes and events out through callbacks; no descriptors, no clock.
+ * The protocol is that of PMI 1.1 as MPICH's src/pmi and Hydra speak it; the text to read is RFC 13
+ * of flux-framework/rfc: lines of "key=value" words, one request and one answer at a time.
+ *
+ * What a rank puts can be read by its neighbours at once and by all ranks after the next barrier:
+ * only the puts since the last barrier travel, with the fence. A rank is taken once: by the first
+ * connection that speaks for it.
+ *
+ * The callbacks may not call the engine; spawn is the exception that needs none.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PMI1_ENGINE_H
+#define FBR_PMI1_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mpi_bridge/bridge.h"
+
+#define FBR_PMI1_NAME_MAX 256 /* with their NUL, as get_maxes tells them */
+#define FBR_PMI1_KEY_MAX 64
+#define FBR_PMI1_VALUE_MAX 1024
+#define FBR_PMI1_LINE_MAX 16384       /* of a request */
+#define FBR_PMI1_SPAWN_MAX 1048576    /* all lines of one spawn */
+#define FBR_PMI1_STORE_MAX (1u << 30) /* all keys and values */
+
+struct fbr_pmi1;
+struct fbr_pmi1_conn;
+
+struct fbr_pmi1_config {
+    const char *nspace;    /* what the ranks are told as name of their key space; copied */
+    uint32_t size;         /* of the job */
+    uint32_t first, count; /* our ranks */
+    bool alone;            /* no other agent has ranks of it: no fence is asked for */
+};
+
+struct fbr_pmi1_ops {
+    void (*send)(void *user, void *link, const void *data, size_t len);
+    /* The connection broke the rules, why says how; the engine has forgotten it. */
+    void (*hang_up)(void *user, void *link, const char *why);
+    void (*met)(void *user, uint32_t rank);
+    void (*left)(void *user, uint32_t rank);
+    void (*abort)(void *user, uint32_t rank, int code, const char *text);
+    /* All local ranks wait: fbr_pmi1_fenced() is to come, unless this fails. */
+    int (*fence)(void *user, const void *puts, size_t len);
+    /* fbr_pmi1_answer() for that rank is to come, unless they fail. */
+    int (*publish)(void *user, uint32_t rank, const char *name, const char *port);
+    int (*lookup)(void *user, uint32_t rank, const char *name);
+    int (*unpublish)(void *user, uint32_t rank, const char *name);
+    /* `preput` are "key=value" lines for the new job's store, see fbr_pmi1_preput. */
+    int (*spawn)(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps, const char *preput);
+};
+
+/* NULL without memory. */
+struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user, const struct fbr_pmi1_config *config);
+void fbr_pmi1_close(struct fbr_pmi1 *e); /* NULL is fine; frees the connections too */
+
+/* Puts what every rank finds in the store. */
+int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value);
+/* The same for each line "key=value". -EINVAL. */
+int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines);
+
+/* A connection that is known to be rank's, or (-1) must name its rank first, by initack. NULL without memory. */
+struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t rank);
+void fbr_pmi1_bytes(struct fbr_pmi1_conn *conn, const void *data, size_t len); /* may hang it up */
+void fbr_pmi1_detach(struct fbr_pmi1_conn *conn);                              /* the link is gone */
+
+/* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative errno. */
+void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
+/* What came of publish, lookup (the port), unpublish, spawn. Nothing happens when the rank does not wait any more. */
+void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *port);
+
+/* The value of PMI_process_mapping: which ranks share a node, as (first node, nodes, ranks per node) blocks. Nodes with
+ * equally many ranks that follow each other are one block. An empty text, "unknown", when it does not fit. */
+void fbr_pmi1_mapping(char out[FBR_PMI1_VALUE_MAX], const uint32_t *first, uint32_t nodes);
+
+#endif

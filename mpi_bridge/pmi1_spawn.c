@@ -1,0 +1,215 @@
+/* pmi1_spawn.c - see pmi1_spawn.h.
+ *
+ * Of the info keys "wdir" means something here; the others (host, path, ...) are for launchers that
+ * place by name.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/pmi1_spawn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_bridge/pmi1_engine.h"
+#include "runtime/buf.h"
+
+#define APPS_MAX 1024
+#define ARGS_MAX 65536
+#define COUNT_MAX 10000000
+
+struct app {
+    char **argv; /* NULL-terminated, argv[0] is the program */
+    size_t argc;
+    char *workdir;
+    uint32_t count;
+    bool wdir_next; /* the last info key was "wdir" */
+};
+
+struct fbr_pmi1_spawn {
+    struct app apps[APPS_MAX];
+    struct fbr_bridge_app views[APPS_MAX];
+    size_t napps; /* begun */
+    bool between; /* an app is complete, the next must begin */
+    long total, so_far;
+    size_t bytes;
+    struct fbr_buf preput;
+    char key[FBR_PMI1_KEY_MAX]; /* of the preput pair that is being read */
+};
+
+struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void)
+{
+    struct fbr_pmi1_spawn *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->napps = 1;
+    fbr_buf_init(&s->preput);
+    return s;
+}
+
+void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->napps; i++) {
+        for (size_t k = 0; s->apps[i].argv && k <= s->apps[i].argc; k++)
+            free(s->apps[i].argv[k]);
+        free(s->apps[i].argv);
+        free(s->apps[i].workdir);
+    }
+    fbr_buf_fini(&s->preput);
+    free(s);
+}
+
+static long to_number(const char *text)
+{
+    char *end;
+    long n;
+
+    errno = 0;
+    n = strtol(text, &end, 10);
+    return errno || end == text || *end ? -1 : n;
+}
+
+/* Sets argv[at], which is the next one or the first. */
+static int set_arg(struct app *app, size_t at, const char *text)
+{
+    char *copy;
+
+    if (!app->argv) {
+        app->argv = calloc(2, sizeof(char *));
+        if (!app->argv)
+            return -ENOMEM;
+    }
+    if (at > app->argc + 1 || at >= ARGS_MAX)
+        return -EPROTO;
+    copy = strdup(text);
+    if (!copy)
+        return -ENOMEM;
+    if (at > app->argc) {
+        char **more = realloc(app->argv, (at + 2) * sizeof(char *));
+
+        if (!more) {
+            free(copy);
+            return -ENOMEM;
+        }
+        app->argv = more;
+        app->argv[at] = app->argv[at + 1] = NULL;
+        app->argc = at;
+    }
+    free(app->argv[at]);
+    app->argv[at] = copy;
+    return 0;
+}
+
+static int add_preput(struct fbr_pmi1_spawn *s, const char *value)
+{
+    if (!*s->key || strlen(value) >= FBR_PMI1_VALUE_MAX)
+        return -EPROTO;
+    fbr_put(&s->preput, s->key, strlen(s->key));
+    fbr_put(&s->preput, "=", 1);
+    fbr_put(&s->preput, value, strlen(value));
+    fbr_put(&s->preput, "\n", 1);
+    *s->key = 0;
+    return s->preput.failed ? -ENOMEM : 0;
+}
+
+static int set_workdir(struct app *app, const char *value)
+{
+    if (!app->wdir_next)
+        return 0;
+    app->wdir_next = false;
+    free(app->workdir);
+    app->workdir = strdup(value);
+    return app->workdir ? 0 : -ENOMEM;
+}
+
+static int end_app(struct fbr_pmi1_spawn *s)
+{
+    struct app *app = &s->apps[s->napps - 1];
+    char end = 0;
+
+    if (!app->argv || !app->argv[0] || !*app->argv[0] || !app->count || s->total < 1 || s->total > APPS_MAX ||
+        s->so_far != (long)s->napps || s->so_far > s->total || *s->key)
+        return -EPROTO;
+    s->views[s->napps - 1] = (struct fbr_bridge_app){
+        .argv = (const char *const *)app->argv, .workdir = app->workdir, .count = app->count};
+    s->between = true;
+    if (s->so_far < s->total)
+        return 0;
+    fbr_put(&s->preput, &end, 1);
+    return s->preput.failed ? -ENOMEM : 1;
+}
+
+static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key, const char *value)
+{
+    long n = to_number(value);
+
+    if (!strcmp(key, "nprocs") || !strcmp(key, "totspawns") || !strcmp(key, "spawnssofar")) {
+        if (n < 1 || n > COUNT_MAX)
+            return -EPROTO;
+        if (*key == 'n')
+            app->count = (uint32_t)n;
+        else
+            *(*key == 't' ? &s->total : &s->so_far) = n;
+        return 0;
+    }
+    if (!strcmp(key, "execname"))
+        return set_arg(app, 0, value);
+    if (!strncmp(key, "arg", 3) && to_number(key + 3) >= 0)
+        return set_arg(app, (size_t)to_number(key + 3), value);
+    if (!strncmp(key, "preput_key_", 11)) {
+        if (strlen(value) >= sizeof(s->key) || strchr(value, '='))
+            return -EPROTO;
+        memcpy(s->key, value, strlen(value) + 1);
+        return 0;
+    }
+    if (!strncmp(key, "preput_val_", 11))
+        return add_preput(s, value);
+    if (!strncmp(key, "info_key_", 9)) {
+        app->wdir_next = !strcmp(value, "wdir");
+        return 0;
+    }
+    if (!strncmp(key, "info_val_", 9))
+        return set_workdir(app, value);
+    return 0; /* argcnt, preput_num, info_num: the lines themselves say it; what is unknown is passed over */
+}
+
+int fbr_pmi1_spawn_line(struct fbr_pmi1_spawn *s, const char *line)
+{
+    const char *equals = strchr(line, '=');
+    char key[48];
+
+    s->bytes += strlen(line) + 32;
+    if (s->bytes > FBR_PMI1_SPAWN_MAX)
+        return -E2BIG;
+    if (s->between) {
+        if (strcmp(line, "mcmd=spawn") != 0 || s->napps >= APPS_MAX)
+            return -EPROTO;
+        s->napps++;
+        s->between = false;
+        return 0;
+    }
+    if (!strcmp(line, "endcmd"))
+        return end_app(s);
+    if (!equals || (size_t)(equals - line) >= sizeof(key))
+        return -EPROTO;
+    memcpy(key, line, (size_t)(equals - line));
+    key[equals - line] = 0;
+    return set_field(s, &s->apps[s->napps - 1], key, equals + 1);
+}
+
+const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s)
+{
+    return s->views;
+}
+
+size_t fbr_pmi1_spawn_count(const struct fbr_pmi1_spawn *s)
+{
+    return s->napps;
+}
+
+const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s)
+{
+    return (const char *)s->preput.data;
+}

@@ -1,0 +1,26 @@
+/* pmi1_spawn.h - the many-line request of PMI-1 that starts processes, read line by line. Pure.
+ *
+ *     mcmd=spawn  nprocs=2  execname=./child  totspawns=1  spawnssofar=1  argcnt=1  arg1=x
+ *     preput_num=1  preput_key_0=k  preput_val_0=v  info_num=1  info_key_0=wdir  info_val_0=/tmp  endcmd
+ *
+ * each on a line; a spawn of several programs repeats it, with spawnssofar counting up to
+ * totspawns.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PMI1_SPAWN_H
+#define FBR_PMI1_SPAWN_H
+
+#include "mpi_bridge/bridge.h"
+
+struct fbr_pmi1_spawn;
+
+struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void); /* after "mcmd=spawn"; NULL without memory */
+void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s);
+/* The next line. 1: it is complete; 0: go on; -EPROTO, -E2BIG, -ENOMEM. */
+int fbr_pmi1_spawn_line(struct fbr_pmi1_spawn *s, const char *line);
+
+const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s);
+size_t fbr_pmi1_spawn_count(const struct fbr_pmi1_spawn *s);
+const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s); /* "key=value" lines */
+
+#endif

@@ -1,0 +1,201 @@
+/* proxy.c - see proxy.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/proxy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/loopback.h"
+#include "runtime/log.h"
+
+struct client {
+    struct fbr_lo_proxy *proxy;
+    struct fbr_lo_link *link;
+    uint64_t stream;
+    bool hung_up; /* by the service: the stream is gone, what is queued for the rank is still written */
+    struct client *prev, *next;
+};
+
+struct fbr_lo_proxy {
+    const struct fbr_bridge_host *host;
+    uint32_t job;
+    const char *service;
+    struct fbr_lo_listener *listener;
+    struct client *clients;
+    unsigned taken;
+};
+
+static void client_free(struct client *c)
+{
+    const struct fbr_bridge_host *host = c->proxy->host;
+
+    if (!c->hung_up)
+        host->stream_close(host->user, c->stream);
+    fbr_lo_link_close(c->link);
+    DL_DELETE(c->proxy->clients, c);
+    free(c);
+}
+
+static void on_bytes(void *user, const void *data, size_t len)
+{
+    struct client *c = user;
+    const struct fbr_bridge_host *host = c->proxy->host;
+
+    if (!c->hung_up && host->stream_send(host->user, c->stream, data, len) < 0)
+        client_free(c);
+}
+
+static void on_gone(void *user)
+{
+    client_free(user);
+}
+
+static const struct fbr_lo_link_ops link_ops = {on_bytes, on_gone};
+
+static void on_data(void *arg, const void *data, size_t len)
+{
+    struct client *c = arg;
+
+    if (len) {
+        fbr_lo_link_send(c->link, data, len);
+    } else {
+        c->hung_up = true;
+        fbr_lo_link_finish(c->link);
+    }
+}
+
+static void on_link(void *user, struct fbr_lo_link *link)
+{
+    struct fbr_lo_proxy *p = user;
+    struct client *c = calloc(1, sizeof(*c));
+    int rc = -ENOMEM;
+
+    if (c)
+        rc = p->host->stream_open(p->host->user, p->job, p->service, on_data, c, &c->stream);
+    if (rc < 0) {
+        fbr_warn("%s: a connection of a rank could not be carried to the launcher: %s", p->service,
+                 fbr_strerror(rc));
+        free(c);
+        fbr_lo_link_close(link);
+        return;
+    }
+    c->proxy = p;
+    c->link = link;
+    DL_APPEND(p->clients, c);
+    p->taken++;
+    fbr_lo_link_start(link, &link_ops, c);
+}
+
+int fbr_lo_proxy_open(struct fbr_lo_proxy **out, const struct fbr_bridge_host *host, uint32_t job,
+                      const char *service, struct fbr_error *err)
+{
+    struct fbr_lo_proxy *p = calloc(1, sizeof(*p));
+    int rc;
+
+    if (!p)
+        return fbr_fail(err, -ENOMEM, "%s: out of memory", service);
+    *p = (struct fbr_lo_proxy){.host = host, .job = job, .service = service};
+    rc = fbr_lo_listener_open(&p->listener, host->loop, host->uid, on_link, p, err);
+    if (rc < 0) {
+        free(p);
+        return fbr_wrap(err, "%s", service);
+    }
+    *out = p;
+    return 0;
+}
+
+uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p)
+{
+    return fbr_lo_listener_port(p->listener);
+}
+
+unsigned fbr_lo_proxy_taken(const struct fbr_lo_proxy *p)
+{
+    return p->taken;
+}
+
+void fbr_lo_proxy_close(struct fbr_lo_proxy *p)
+{
+    if (!p)
+        return;
+    fbr_lo_listener_close(p->listener);
+    while (p->clients)
+        client_free(p->clients);
+    free(p);
+}
+
+/* ---- bridges with one proxy for each job ---- */
+
+int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+{
+    struct fbr_bridge *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->host = host;
+    *out = b;
+    return 0;
+}
+
+int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
+    struct fbr_lo_proxy_job *j;
+
+    if (job->node < 0)
+        return 0;
+    j = calloc(1, sizeof(*j));
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->job = job;
+    DL_APPEND(b->jobs, j);
+    return 0;
+}
+
+static struct fbr_lo_proxy_job *job_find(struct fbr_bridge *b, uint32_t id)
+{
+    struct fbr_lo_proxy_job *j;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->job->id == id)
+            return j;
+    return NULL;
+}
+
+static void job_free(struct fbr_bridge *b, struct fbr_lo_proxy_job *j)
+{
+    DL_DELETE(b->jobs, j);
+    fbr_lo_proxy_close(j->proxy);
+    free(j);
+}
+
+void fbr_lo_proxy_bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
+{
+    struct fbr_lo_proxy_job *j = job_find(b, job->id);
+
+    if (j)
+        job_free(b, j);
+}
+
+void fbr_lo_proxy_bridge_close(struct fbr_bridge *b)
+{
+    while (b->jobs)
+        job_free(b, b->jobs);
+    free(b);
+}
+
+int fbr_lo_proxy_of(struct fbr_bridge *b, const struct fbr_bridge_job *job, const char *service,
+                    struct fbr_lo_proxy **p, struct fbr_error *err)
+{
+    struct fbr_lo_proxy_job *j = job_find(b, job->id);
+    int rc = 0;
+
+    if (!j)
+        return fbr_fail(err, -ENOENT, "%s: no such job", service);
+    if (!j->proxy)
+        rc = fbr_lo_proxy_open(&j->proxy, b->host, job->id, service, err);
+    *p = j->proxy;
+    return rc;
+}

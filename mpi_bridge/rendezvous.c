@@ -1,0 +1,479 @@
+/* rendezvous.c - see rendezvous.h.
+ *
+ * The parser is strict on purpose: a request line is "METHOD SP /path SP HTTP/1.x", a header line
+ * "Name: value", lines end in CR LF or LF, and there is no third thing. (Debian's libhttp-parser is
+ * not maintained any more, its successor not packaged.)
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/rendezvous.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+
+#include "mpi_bridge/bridges.h"
+#include "runtime/buf.h"
+
+#define ENTRY_COST 256
+
+struct entry {
+    UT_hash_handle hh;
+    char *data;
+    size_t len;
+    bool finished; /* its rank has said DELETE */
+    char key[];
+};
+
+struct scope {
+    UT_hash_handle hh;
+    struct entry *entries;
+    size_t count, finished;
+    char name[];
+};
+
+struct conn {
+    UT_hash_handle hh;
+    uint64_t id;
+    struct fbr_buf in;
+};
+
+struct fbr_service {
+    struct fbr_service_host host;
+    struct scope *scopes;
+    struct conn *conns;
+    size_t memory;
+};
+
+enum method { GET, PUT, DELETE, OTHER };
+
+struct request {
+    enum method method;
+    char *scope, *key; /* within the head */
+    size_t head, body; /* bytes */
+    bool has_body;     /* a length was given */
+    bool last;         /* hang up after the answer */
+    int wrong;         /* status to refuse it with, 0: none */
+};
+
+/* ---- the store ---- */
+
+static void entry_free(struct fbr_service *s, struct scope *scope, struct entry *e)
+{
+    HASH_DEL(scope->entries, e);
+    scope->count--;
+    scope->finished -= e->finished;
+    s->memory -= ENTRY_COST + strlen(e->key) + e->len;
+    free(e->data);
+    free(e);
+}
+
+static void scope_free(struct fbr_service *s, struct scope *scope)
+{
+    while (scope->entries)
+        entry_free(s, scope, scope->entries);
+    HASH_DEL(s->scopes, scope);
+    s->memory -= ENTRY_COST + strlen(scope->name);
+    free(scope);
+}
+
+static struct scope *scope_find(struct fbr_service *s, const char *name)
+{
+    struct scope *scope;
+
+    HASH_FIND_STR(s->scopes, name, scope);
+    return scope;
+}
+
+static struct entry *entry_find(struct scope *scope, const char *key)
+{
+    struct entry *e = NULL;
+
+    if (scope)
+        HASH_FIND_STR(scope->entries, key, e);
+    return e;
+}
+
+static struct scope *scope_find_or_add(struct fbr_service *s, const char *name)
+{
+    struct scope *scope = scope_find(s, name);
+    size_t len = strlen(name);
+
+    if (scope)
+        return scope;
+    scope = calloc(1, sizeof(*scope) + len + 1);
+    if (scope) {
+        memcpy(scope->name, name, len);
+        HASH_ADD_KEYPTR(hh, s->scopes, scope->name, len, scope);
+    }
+    if (!scope || !scope->hh.tbl) {
+        free(scope);
+        return NULL;
+    }
+    s->memory += ENTRY_COST + len;
+    return scope;
+}
+
+/* An empty entry at the key. */
+static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const char *key)
+{
+    size_t len = strlen(key);
+    struct entry *e = calloc(1, sizeof(*e) + len + 1);
+
+    if (e) {
+        memcpy(e->key, key, len);
+        HASH_ADD_KEYPTR(hh, scope->entries, e->key, len, e);
+    }
+    if (!e || !e->hh.tbl) {
+        free(e);
+        return NULL;
+    }
+    scope->count++;
+    s->memory += ENTRY_COST + len;
+    return e;
+}
+
+/* 200, or 507 when it is too much. */
+static int put(struct fbr_service *s, const struct request *r, const void *body)
+{
+    struct scope *scope;
+    struct entry *e;
+    char *copy;
+
+    if (s->memory + 2 * ENTRY_COST + r->head + r->body > FBR_RENDEZVOUS_MEMORY_MAX)
+        return 507;
+    scope = scope_find_or_add(s, r->scope);
+    copy = malloc(r->body ? r->body : 1);
+    e = scope && copy ? entry_find(scope, r->key) : NULL;
+    if (scope && copy && !e)
+        e = entry_add(s, scope, r->key);
+    if (!e) {
+        free(copy);
+        if (scope && !scope->count)
+            scope_free(s, scope);
+        return 507;
+    }
+    if (r->body)
+        memcpy(copy, body, r->body);
+    s->memory += r->body;
+    s->memory -= e->len;
+    free(e->data);
+    e->data = copy;
+    e->len = r->body;
+    scope->finished -= e->finished;
+    e->finished = false;
+    return 200;
+}
+
+static bool ranks_meet_in(const char *scope)
+{
+    return !strncmp(scope, "global", 6) || !strncmp(scope, "local_", 6) || !strncmp(scope, "cross_", 6);
+}
+
+static void take_back(struct fbr_service *s, const struct request *r)
+{
+    struct scope *scope = scope_find(s, r->scope);
+    struct entry *e = entry_find(scope, r->key);
+
+    if (!e)
+        return;
+    if (!ranks_meet_in(r->scope)) {
+        entry_free(s, scope, e);
+    } else if (!e->finished) {
+        e->finished = true;
+        scope->finished++;
+    }
+    if (scope->finished == scope->count)
+        scope_free(s, scope);
+}
+
+/* ---- HTTP ---- */
+
+static const char *status_text(int status)
+{
+    switch (status) {
+    case 200:
+        return "OK";
+    case 400:
+        return "Bad Request";
+    case 404:
+        return "Not Found";
+    case 411:
+        return "Length Required";
+    case 413:
+        return "Payload Too Large";
+    case 431:
+        return "Request Header Fields Too Large";
+    case 501:
+        return "Unsupported";
+    default:
+        return "Insufficient Storage";
+    }
+}
+
+static void answer(struct fbr_service *s, uint64_t conn, int status, const void *body, size_t len, bool last)
+{
+    char head[160];
+    int n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\nContent-Length: %zu\r\n%s\r\n", status,
+                     status_text(status), len, last ? "Connection: close\r\n" : "");
+
+    s->host.send(s->host.user, conn, head, (size_t)n);
+    if (len)
+        s->host.send(s->host.user, conn, body, len);
+}
+
+/* The length of the head with its empty line, 0 when that has not come. */
+static size_t head_length(const char *data, size_t len)
+{
+    const char *at = data, *end = data + len, *newline;
+
+    while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
+        if (newline == at || (newline == at + 1 && *at == '\r'))
+            return (size_t)(newline + 1 - data);
+        at = newline + 1;
+    }
+    return 0;
+}
+
+static enum method method_of(const char *word)
+{
+    return !strcmp(word, "GET") ? GET : !strcmp(word, "PUT") ? PUT : !strcmp(word, "DELETE") ? DELETE : OTHER;
+}
+
+/* "PUT /scope/key HTTP/1.1" */
+static int parse_first(char *line, struct request *r)
+{
+    char *path = strchr(line, ' '), *version = path ? strchr(path + 1, ' ') : NULL, *slash;
+
+    if (!version)
+        return 400;
+    *path++ = *version++ = 0;
+    r->method = method_of(line);
+    if (r->method == OTHER)
+        return 501;
+    if (strcmp(version, "HTTP/1.0") != 0 && strcmp(version, "HTTP/1.1") != 0)
+        return 400;
+    r->last = version[7] == '0';
+    slash = *path == '/' ? strchr(path + 1, '/') : NULL;
+    if (!slash || slash == path + 1 || !slash[1])
+        return 400;
+    for (const char *c = path; *c; c++)
+        if (*c < '!' || *c > '~')
+            return 400;
+    *slash = 0;
+    r->scope = path + 1;
+    r->key = slash + 1;
+    return 0;
+}
+
+static int parse_length(const char *text, struct request *r)
+{
+    size_t n = 0;
+
+    if (r->has_body || !*text || strlen(text) > 12 || strspn(text, "0123456789") != strlen(text))
+        return 400;
+    for (; *text; text++)
+        n = n * 10 + (size_t)(*text - '0');
+    if (n > FBR_RENDEZVOUS_BODY_MAX)
+        return 413;
+    r->has_body = true;
+    r->body = n;
+    return 0;
+}
+
+static int parse_header(char *line, struct request *r)
+{
+    char *colon = strchr(line, ':'), *value;
+
+    if (!colon || colon == line || strcspn(line, " \t") < (size_t)(colon - line))
+        return 400;
+    *colon = 0;
+    value = colon + 1 + strspn(colon + 1, " \t");
+    for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t'); n--)
+        value[n - 1] = 0;
+    if (!strcasecmp(line, "Content-Length"))
+        return parse_length(value, r);
+    if (!strcasecmp(line, "Transfer-Encoding") || !strcasecmp(line, "Expect"))
+        return 501;
+    if (!strcasecmp(line, "Connection") && !strcasecmp(value, "close"))
+        r->last = true;
+    if (!strcasecmp(line, "Connection") && !strcasecmp(value, "keep-alive"))
+        r->last = false;
+    return 0;
+}
+
+/* Cuts the head, which ends in an empty line, into its parts. The first wrong thing ends it. */
+static struct request parse_head(char *head, size_t len)
+{
+    struct request r = {.head = len};
+    char *line = head, *newline;
+
+    if (strlen(head) != len) { /* the caller put a NUL behind */
+        r.wrong = 400;
+        return r;
+    }
+    for (int n = 0; !r.wrong && (newline = strchr(line, '\n')) && *line != '\n' && strncmp(line, "\r\n", 2); n++) {
+        *newline = 0;
+        if (newline > line && newline[-1] == '\r')
+            newline[-1] = 0;
+        r.wrong = n ? parse_header(line, &r) : parse_first(line, &r);
+        line = newline + 1;
+    }
+    if (!r.wrong && !r.scope)
+        r.wrong = 400;
+    if (!r.wrong && r.method == PUT && !r.has_body)
+        r.wrong = 411;
+    return r;
+}
+
+static void run(struct fbr_service *s, uint64_t conn, const struct request *r, const void *body)
+{
+    struct entry *e;
+
+    switch (r->method) {
+    case GET:
+        e = entry_find(scope_find(s, r->scope), r->key);
+        answer(s, conn, e ? 200 : 404, e ? e->data : NULL, e ? e->len : 0, r->last);
+        break;
+    case PUT:
+        answer(s, conn, put(s, r, body), NULL, 0, r->last);
+        break;
+    default:
+        take_back(s, r);
+        answer(s, conn, 200, NULL, 0, r->last);
+    }
+}
+
+/* Runs the next request: 1, more bytes are needed: 0, hang up: -1. */
+static int run_one(struct fbr_service *s, struct conn *c)
+{
+    size_t head = head_length((char *)c->in.data, c->in.len);
+    char copy[FBR_RENDEZVOUS_HEAD_MAX + 1];
+    struct request r;
+
+    if (head > FBR_RENDEZVOUS_HEAD_MAX || (!head && c->in.len > FBR_RENDEZVOUS_HEAD_MAX)) {
+        answer(s, c->id, 431, NULL, 0, true);
+        return -1;
+    }
+    if (!head)
+        return 0;
+    memcpy(copy, c->in.data, head);
+    copy[head] = 0;
+    r = parse_head(copy, head);
+    if (r.wrong) {
+        answer(s, c->id, r.wrong, NULL, 0, true);
+        return -1;
+    }
+    if (c->in.len - head < r.body)
+        return 0;
+    run(s, c->id, &r, c->in.data + head);
+    fbr_buf_consume(&c->in, head + r.body);
+    return r.last ? -1 : 1;
+}
+
+static void conn_free(struct fbr_service *s, struct conn *c)
+{
+    HASH_DEL(s->conns, c);
+    fbr_buf_fini(&c->in);
+    free(c);
+}
+
+/* ---- the table ---- */
+
+static struct fbr_service *rendezvous_open(const struct fbr_service_host *host, uint32_t size, uint32_t nodes)
+{
+    struct fbr_service *s = calloc(1, sizeof(*s));
+
+    (void)size;
+    (void)nodes;
+    if (s)
+        s->host = *host;
+    return s;
+}
+
+static void rendezvous_opened(struct fbr_service *s, uint64_t id)
+{
+    struct conn *c = calloc(1, sizeof(*c));
+
+    if (c) {
+        c->id = id;
+        HASH_ADD(hh, s->conns, id, sizeof(c->id), c);
+    }
+    if (!c || !c->hh.tbl) {
+        free(c);
+        s->host.hang_up(s->host.user, id);
+    }
+}
+
+static struct conn *conn_find(struct fbr_service *s, uint64_t id)
+{
+    struct conn *c;
+
+    HASH_FIND(hh, s->conns, &id, sizeof(id), c);
+    return c;
+}
+
+static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len, uint64_t now_ms)
+{
+    struct conn *c = conn_find(s, id);
+    int rc = 1;
+
+    (void)now_ms;
+    if (!c)
+        return;
+    fbr_put(&c->in, data, len);
+    if (c->in.failed)
+        rc = -1;
+    while (rc > 0 && c->in.len)
+        rc = run_one(s, c);
+    if (rc < 0) {
+        s->host.hang_up(s->host.user, id);
+        conn_free(s, c);
+    }
+}
+
+static void rendezvous_closed(struct fbr_service *s, uint64_t id)
+{
+    struct conn *c = conn_find(s, id);
+
+    if (c)
+        conn_free(s, c);
+}
+
+static uint64_t rendezvous_deadline(const struct fbr_service *s)
+{
+    (void)s;
+    return UINT64_MAX;
+}
+
+static void rendezvous_tick(struct fbr_service *s, uint64_t now_ms)
+{
+    (void)s;
+    (void)now_ms;
+}
+
+static void rendezvous_close(struct fbr_service *s)
+{
+    if (!s)
+        return;
+    while (s->conns)
+        conn_free(s, s->conns);
+    while (s->scopes)
+        scope_free(s, s->scopes);
+    free(s);
+}
+
+const struct fbr_service_ops fbr_service_rendezvous = {
+    .name = "rendezvous",
+    .open = rendezvous_open,
+    .opened = rendezvous_opened,
+    .bytes = rendezvous_bytes,
+    .closed = rendezvous_closed,
+    .deadline = rendezvous_deadline,
+    .tick = rendezvous_tick,
+    .close = rendezvous_close,
+};

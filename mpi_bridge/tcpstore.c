@@ -1,0 +1,669 @@
+/* tcpstore.c - see tcpstore.h.
+ *
+ * A request is first measured, by the shape of its arguments, and run when all of it is there; so
+ * nothing is half done and the code that runs it need not look at lengths again.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/tcpstore.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/tcpstore_keys.h"
+
+enum request {
+    VALIDATE,
+    SET,
+    COMPARE_SET,
+    GET,
+    ADD,
+    CHECK,
+    WAIT,
+    GETNUMKEYS,
+    DELETE_KEY,
+    APPEND,
+    MULTI_GET,
+    MULTI_SET,
+    CANCEL_WAIT,
+    PING,
+    QUEUE_PUSH,
+    QUEUE_POP,
+    QUEUE_LEN,
+    LIST_KEYS,
+    BARRIER,
+    WATCH_KEY, /* of the first dialect only */
+    REQUESTS
+};
+
+/* What the byte of each request is in the first dialect; in the second it is the enum's. */
+static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,        CHECK,
+                                        WAIT,      GETNUMKEYS,  WATCH_KEY,  DELETE_KEY, APPEND,
+                                        MULTI_GET, MULTI_SET,   CANCEL_WAIT};
+
+/* Arguments: k a key, v a value, 4 and 8 numbers of so many bytes, K a list of keys, P a list of
+ * keys with values. */
+static const char *const shapes[REQUESTS] = {
+    [VALIDATE] = "4",  [SET] = "kv",      [COMPARE_SET] = "kvv", [GET] = "k",        [ADD] = "k8",
+    [CHECK] = "K",     [WAIT] = "K",      [GETNUMKEYS] = "",     [DELETE_KEY] = "k", [APPEND] = "kv",
+    [MULTI_GET] = "K", [MULTI_SET] = "P", [CANCEL_WAIT] = "",    [PING] = "4",       [QUEUE_PUSH] = "kv",
+    [QUEUE_POP] = "k", [QUEUE_LEN] = "k", [LIST_KEYS] = "",      [BARRIER] = "k8",   [WATCH_KEY] = "k",
+};
+
+enum { READY = 0, NOT_READY = 1 };
+enum { KEY_UPDATED, KEY_CREATED, KEY_DELETED, KEY_CALLBACK_REGISTERED };
+
+/* ---- what is asked ---- */
+
+/* Gives the key that value, which it takes, wakes and tells. */
+static void set_value(struct fbr_service *s, struct fbr_tcp_entry *e, struct fbr_tcp_value *v)
+{
+    struct fbr_tcp_value *old = e->value;
+
+    e->value = v;
+    s->keys += !old;
+    fbr_tcp_wake(s, e, true);
+    fbr_tcp_tell_watchers(s, e, old ? KEY_UPDATED : KEY_CREATED, old, v);
+    fbr_tcp_value_free(s, old);
+}
+
+static bool set(struct fbr_service *s, struct fbr_tcp_text key, struct fbr_tcp_text data)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
+    struct fbr_tcp_value *v = e ? fbr_tcp_value_new(s, data.data, data.len) : NULL;
+
+    if (v)
+        set_value(s, e, v);
+    else if (e)
+        fbr_tcp_drop_if_empty(s, e);
+    return v != NULL;
+}
+
+static struct fbr_tcp_text get_text(struct fbr_cur *c)
+{
+    size_t len = (size_t)fbr_get_u64(c);
+
+    return (struct fbr_tcp_text){fbr_get(c, len), len};
+}
+
+static bool on_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_text key = get_text(args);
+
+    (void)c;
+    return set(s, key, get_text(args));
+}
+
+/* Without a key the expected value comes back, as in torch, unless it is empty: then the key is made. */
+static bool on_compare_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_text key = get_text(args), expected = get_text(args), desired = get_text(args);
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
+    const struct fbr_tcp_value *v = e ? e->value : NULL;
+
+    if (v ? v->len == expected.len && !memcmp(v->data, expected.data, v->len) : !expected.len) {
+        if (!set(s, key, desired))
+            return false;
+        fbr_tcp_out_text(s, desired.data, desired.len);
+    } else if (v) {
+        fbr_tcp_out_value(s, v);
+    } else {
+        fbr_tcp_out_text(s, expected.data, expected.len);
+    }
+    fbr_tcp_reply_out(s, c);
+    return true;
+}
+
+static bool on_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+
+    fbr_tcp_out_value(s, e ? e->value : NULL);
+    fbr_tcp_reply_out(s, c);
+    return true;
+}
+
+/* The number that a value is, as text; false when it is none. */
+static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
+{
+    char text[24], *end;
+
+    if (!v->len || v->len >= sizeof(text))
+        return false;
+    memcpy(text, v->data, v->len);
+    text[v->len] = 0;
+    errno = 0;
+    *n = strtoll(text, &end, 10);
+    return !errno && !*end && end != text;
+}
+
+/* Adds to the number at the key, from 0; wakes unless `quiet`. */
+static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int64_t *sum, bool quiet)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
+    struct fbr_tcp_value *v, *old;
+    char text[24];
+    int64_t n = 0;
+
+    if (!e)
+        return false;
+    if ((e->value && !value_number(e->value, &n)) || __builtin_add_overflow(n, by, sum)) {
+        fbr_tcp_drop_if_empty(s, e);
+        return false;
+    }
+    v = fbr_tcp_value_new(s, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, *sum));
+    if (!v) {
+        fbr_tcp_drop_if_empty(s, e);
+        return false;
+    }
+    if (!quiet) {
+        set_value(s, e, v);
+        return true;
+    }
+    old = e->value;
+    e->value = v;
+    s->keys += !old;
+    fbr_tcp_value_free(s, old);
+    return true;
+}
+
+static bool on_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_text key = get_text(args);
+    int64_t sum;
+
+    if (!add(s, key, (int64_t)fbr_get_u64(args), &sum, false))
+        return false;
+    fbr_tcp_reply_i64(s, c, sum);
+    return true;
+}
+
+static bool is_ready(struct fbr_service *s, struct fbr_tcp_text key)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
+
+    return e && (e->value || e->queue);
+}
+
+static bool on_check(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    uint64_t n = fbr_get_u64(args);
+    bool all = true;
+
+    while (n--)
+        all = is_ready(s, get_text(args)) && all;
+    fbr_tcp_reply_u8(s, c, all ? READY : NOT_READY);
+    return true;
+}
+
+static bool on_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    uint64_t n = fbr_get_u64(args);
+
+    fbr_tcp_stop_waiting(s, c);
+    while (n--) {
+        struct fbr_tcp_text key = get_text(args);
+        struct fbr_tcp_entry *e;
+
+        if (is_ready(s, key))
+            continue;
+        e = fbr_tcp_find_or_add(s, key);
+        if (!e || !fbr_tcp_wait_add(s, c, e, false)) {
+            if (e)
+                fbr_tcp_drop_if_empty(s, e);
+            return false;
+        }
+        c->awaited++;
+    }
+    if (!c->awaited)
+        fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
+    return true;
+}
+
+static bool on_getnumkeys(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    (void)args;
+    fbr_tcp_reply_i64(s, c, s->keys);
+    return true;
+}
+
+static bool on_delete(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+    struct fbr_tcp_value *old = e ? e->value : NULL;
+
+    if (old) {
+        e->value = NULL;
+        s->keys--;
+        fbr_tcp_tell_watchers(s, e, KEY_DELETED, old, NULL);
+        fbr_tcp_value_free(s, old);
+        fbr_tcp_drop_if_empty(s, e);
+    }
+    fbr_tcp_reply_i64(s, c, old ? 1 : 0);
+    return true;
+}
+
+static bool on_append(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_text key = get_text(args), data = get_text(args);
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
+    struct fbr_tcp_value *v;
+
+    (void)c;
+    if (!e || !e->value)
+        return set(s, key, data);
+    v = fbr_tcp_value_new(s, e->value->data, e->value->len);
+    if (v && fbr_tcp_charge(s, data.len)) {
+        struct fbr_tcp_value *more = realloc(v, sizeof(*v) + v->len + data.len);
+
+        if (more) {
+            v = more;
+            memcpy(v->data + v->len, data.data, data.len);
+            v->len += data.len;
+            set_value(s, e, v);
+            return true;
+        }
+        s->memory -= data.len;
+    }
+    fbr_tcp_value_free(s, v);
+    return false;
+}
+
+static bool on_multi_get(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    uint64_t n = fbr_get_u64(args);
+
+    while (n--) {
+        struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+
+        fbr_tcp_out_value(s, e ? e->value : NULL);
+        if (s->out.len > FBR_TCPSTORE_MEMORY_MAX)
+            s->out.failed = true;
+        if (s->out.failed)
+            break;
+    }
+    fbr_tcp_reply_out(s, c);
+    return true;
+}
+
+static bool on_multi_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    uint64_t n = fbr_get_u64(args);
+
+    (void)c;
+    while (n--) {
+        struct fbr_tcp_text key = get_text(args);
+
+        if (!set(s, key, get_text(args)))
+            return false;
+    }
+    return true;
+}
+
+static bool on_cancel_wait(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    (void)args;
+    fbr_tcp_stop_waiting(s, c);
+    fbr_tcp_reply_u8(s, c, FBR_TCP_WAIT_CANCELED);
+    return true;
+}
+
+static bool on_validate(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    (void)s;
+    (void)c;
+    return fbr_get_u32(args) == FBR_TCPSTORE_MAGIC;
+}
+
+static bool on_ping(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    uint32_t nonce = fbr_get_u32(args);
+
+    s->host.send(s->host.user, c->id, &nonce, sizeof(nonce));
+    return true;
+}
+
+static bool on_queue_push(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
+    struct fbr_tcp_text data = get_text(args);
+    struct fbr_tcp_value *v = e ? fbr_tcp_value_new(s, data.data, data.len) : NULL;
+
+    (void)c;
+    if (!v) {
+        if (e)
+            fbr_tcp_drop_if_empty(s, e);
+        return false;
+    }
+    DL_APPEND(e->queue, v);
+    e->queued++;
+    fbr_tcp_wake(s, e, false);
+    return true;
+}
+
+static bool on_queue_pop(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+    struct fbr_tcp_value *v = e ? e->queue : NULL;
+
+    fbr_put_u64(&s->out, e ? (uint64_t)e->queued : 0);
+    if (v) {
+        fbr_tcp_out_value(s, v);
+        DL_DELETE(e->queue, v);
+        e->queued--;
+        fbr_tcp_value_free(s, v);
+        fbr_tcp_drop_if_empty(s, e);
+    }
+    fbr_tcp_reply_out(s, c);
+    return true;
+}
+
+static bool on_queue_len(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, get_text(args));
+
+    fbr_tcp_reply_i64(s, c, e ? e->queued : 0);
+    return true;
+}
+
+static bool on_list_keys(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e, *next;
+
+    (void)args;
+    fbr_put_u64(&s->out, (uint64_t)s->keys);
+    HASH_ITER(hh, s->entries, e, next) {
+        if (e->value)
+            fbr_tcp_out_text(s, e->key, e->key_len);
+    }
+    fbr_tcp_reply_out(s, c);
+    return true;
+}
+
+/* The key counts who has come; the last one lets all go. */
+static bool on_barrier(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_text key = get_text(args);
+    int64_t size = (int64_t)fbr_get_u64(args), come;
+
+    fbr_tcp_stop_waiting(s, c);
+    if (!add(s, key, 1, &come, true))
+        return false;
+    if (come < size) {
+        c->awaited = 1;
+        return fbr_tcp_wait_add(s, c, fbr_tcp_find(s, key), false);
+    }
+    fbr_tcp_wake(s, fbr_tcp_find(s, key), true);
+    fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
+    return true;
+}
+
+static bool on_watch(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, get_text(args));
+
+    if (!e || !fbr_tcp_wait_add(s, c, e, true)) {
+        if (e)
+            fbr_tcp_drop_if_empty(s, e);
+        return false;
+    }
+    fbr_tcp_reply_u8(s, c, KEY_CALLBACK_REGISTERED);
+    return true;
+}
+
+/* Each answers whether the connection may live on. */
+static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args) = {
+    [VALIDATE] = on_validate,
+    [SET] = on_set,
+    [COMPARE_SET] = on_compare_set,
+    [GET] = on_get,
+    [ADD] = on_add,
+    [CHECK] = on_check,
+    [WAIT] = on_wait,
+    [GETNUMKEYS] = on_getnumkeys,
+    [DELETE_KEY] = on_delete,
+    [APPEND] = on_append,
+    [MULTI_GET] = on_multi_get,
+    [MULTI_SET] = on_multi_set,
+    [CANCEL_WAIT] = on_cancel_wait,
+    [PING] = on_ping,
+    [QUEUE_PUSH] = on_queue_push,
+    [QUEUE_POP] = on_queue_pop,
+    [QUEUE_LEN] = on_queue_len,
+    [LIST_KEYS] = on_list_keys,
+    [BARRIER] = on_barrier,
+    [WATCH_KEY] = on_watch,
+};
+
+/* ---- bytes ---- */
+
+enum measured { WHOLE, NOT_YET, MALFORMED };
+
+/* Passes over a text, or over a number of 4 or 8 bytes. */
+static enum measured skip(struct fbr_cur *c, char shape)
+{
+    uint64_t len = shape == '4' ? 4 : 8;
+
+    if (fbr_cur_left(c) < len)
+        return NOT_YET;
+    if (shape == '4' || shape == '8') {
+        fbr_get(c, (size_t)len);
+        return WHOLE;
+    }
+    len = fbr_get_u64(c);
+    if (len > (shape == 'k' ? FBR_TCPSTORE_KEY_MAX : FBR_TCPSTORE_MEMORY_MAX))
+        return MALFORMED;
+    if (fbr_cur_left(c) < len)
+        return NOT_YET;
+    fbr_get(c, (size_t)len);
+    return WHOLE;
+}
+
+/* Whether all arguments of that shape are there; the cursor is behind them then. */
+static enum measured measure(const char *shape, struct fbr_cur *c)
+{
+    enum measured m = WHOLE;
+
+    for (; m == WHOLE && *shape; shape++) {
+        uint64_t n;
+
+        if (*shape != 'K' && *shape != 'P') {
+            m = skip(c, *shape);
+            continue;
+        }
+        if (fbr_cur_left(c) < 8)
+            return NOT_YET;
+        n = fbr_get_u64(c);
+        if (n > FBR_TCPSTORE_COUNT_MAX)
+            return MALFORMED;
+        for (; m == WHOLE && n; n--) {
+            m = skip(c, 'k');
+            if (m == WHOLE && *shape == 'P')
+                m = skip(c, 'v');
+        }
+    }
+    return m;
+}
+
+/* Tells the dialect by the first bytes; false when it takes more of them to tell. */
+static bool tell_dialect(struct fbr_tcp_conn *c)
+{
+    struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
+
+    if (c->in.len && c->in.data[0] != 0) {
+        c->dialect = FBR_TCP_FIRST;
+        return true;
+    }
+    if (c->in.len < 5)
+        return false;
+    fbr_get_u8(&at);
+    c->dialect = fbr_get_u32(&at) == FBR_TCPSTORE_MAGIC ? FBR_TCP_SECOND : FBR_TCP_FIRST;
+    return true;
+}
+
+static enum request request_of(const struct fbr_tcp_conn *c, uint8_t byte)
+{
+    if (c->dialect == FBR_TCP_FIRST)
+        return byte < sizeof(first_dialect) ? (enum request)first_dialect[byte] : REQUESTS;
+    return byte < WATCH_KEY ? (enum request)byte : REQUESTS;
+}
+
+static void run_requests(struct fbr_service *s, struct fbr_tcp_conn *c)
+{
+    struct fbr_cur at = fbr_cur(c->in.data, c->in.len);
+
+    while (!c->bad && fbr_cur_left(&at)) {
+        struct fbr_cur next = at, args;
+        enum request r = request_of(c, fbr_get_u8(&next));
+        enum measured m;
+
+        args = next;
+        m = r == REQUESTS ? MALFORMED : measure(shapes[r], &next);
+        if (m == NOT_YET)
+            break;
+        if (m == MALFORMED || !handlers[r](s, c, &args))
+            c->bad = true;
+        at = next;
+    }
+    fbr_buf_consume(&c->in, (size_t)(at.at - c->in.data));
+    if (c->in.len > FBR_TCPSTORE_MEMORY_MAX - s->memory) /* what has come of a request counts as well */
+        c->bad = true;
+    if (!c->in.len && c->in.cap > (1u << 20)) {
+        fbr_buf_fini(&c->in);
+        fbr_buf_init(&c->in);
+    }
+}
+
+static void conn_free(struct fbr_service *s, struct fbr_tcp_conn *c)
+{
+    fbr_tcp_stop_waiting(s, c);
+    while (c->watches) {
+        struct fbr_tcp_entry *e = c->watches->entry;
+
+        fbr_tcp_wait_free(s, c->watches, true);
+        fbr_tcp_drop_if_empty(s, e);
+    }
+    HASH_DEL(s->conns, c);
+    fbr_buf_fini(&c->in);
+    free(c);
+}
+
+/* ---- the table ---- */
+
+static struct fbr_service *tcpstore_open(const struct fbr_service_host *host, uint32_t size, uint32_t nodes)
+{
+    struct fbr_service *s = calloc(1, sizeof(*s));
+
+    (void)size;
+    (void)nodes;
+    if (s)
+        s->host = *host;
+    return s;
+}
+
+static void tcpstore_opened(struct fbr_service *s, uint64_t id)
+{
+    struct fbr_tcp_conn *c = calloc(1, sizeof(*c));
+
+    if (c) {
+        c->id = id;
+        HASH_ADD(hh, s->conns, id, sizeof(c->id), c);
+    }
+    if (!c || !c->hh.tbl) {
+        free(c);
+        s->host.hang_up(s->host.user, id);
+    }
+}
+
+static struct fbr_tcp_conn *conn_find(struct fbr_service *s, uint64_t id)
+{
+    struct fbr_tcp_conn *c;
+
+    HASH_FIND(hh, s->conns, &id, sizeof(id), c);
+    return c;
+}
+
+/* Those that an answer could not be made for; this one, and watchers. */
+static void hang_up_on_bad(struct fbr_service *s)
+{
+    struct fbr_tcp_conn *c, *next;
+
+    HASH_ITER(hh, s->conns, c, next) {
+        if (!c->bad)
+            continue;
+        s->host.hang_up(s->host.user, c->id);
+        conn_free(s, c);
+    }
+    s->bad = false;
+}
+
+static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len, uint64_t now_ms)
+{
+    struct fbr_tcp_conn *c = conn_find(s, id);
+
+    (void)now_ms;
+    if (!c)
+        return;
+    fbr_put(&c->in, data, len);
+    if (c->in.failed)
+        c->bad = true;
+    else if (c->dialect != FBR_TCP_UNKNOWN || tell_dialect(c))
+        run_requests(s, c);
+    if (c->bad || s->bad)
+        hang_up_on_bad(s);
+}
+
+static void tcpstore_closed(struct fbr_service *s, uint64_t id)
+{
+    struct fbr_tcp_conn *c = conn_find(s, id);
+
+    if (c)
+        conn_free(s, c);
+}
+
+static uint64_t tcpstore_deadline(const struct fbr_service *s)
+{
+    (void)s;
+    return UINT64_MAX;
+}
+
+static void tcpstore_tick(struct fbr_service *s, uint64_t now_ms)
+{
+    (void)s;
+    (void)now_ms;
+}
+
+static void tcpstore_close(struct fbr_service *s)
+{
+    struct fbr_tcp_entry *e, *next;
+    struct fbr_tcp_value *v, *v2;
+
+    if (!s)
+        return;
+    while (s->conns)
+        conn_free(s, s->conns);
+    HASH_ITER(hh, s->entries, e, next) {
+        HASH_DEL(s->entries, e);
+        DL_FOREACH_SAFE(e->queue, v, v2)
+            free(v);
+        free(e->value);
+        free(e);
+    }
+    fbr_buf_fini(&s->out);
+    free(s);
+}
+
+const struct fbr_service_ops fbr_service_tcpstore = {
+    .name = "tcpstore",
+    .open = tcpstore_open,
+    .opened = tcpstore_opened,
+    .bytes = tcpstore_bytes,
+    .closed = tcpstore_closed,
+    .deadline = tcpstore_deadline,
+    .tick = tcpstore_tick,
+    .close = tcpstore_close,
+};

@@ -1,0 +1,200 @@
+/* tcpstore_keys.c - see tcpstore_keys.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/tcpstore_keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRY_COST 256 /* of a key, or of a value, besides its bytes, roughly */
+#define WAIT_COST 64
+
+/* ---- memory ---- */
+
+/* Whether that much more may be kept. */
+bool fbr_tcp_charge(struct fbr_service *s, uint64_t bytes)
+{
+    if (bytes > FBR_TCPSTORE_MEMORY_MAX - s->memory)
+        return false;
+    s->memory += bytes;
+    return true;
+}
+
+struct fbr_tcp_value *fbr_tcp_value_new(struct fbr_service *s, const void *data, size_t len)
+{
+    struct fbr_tcp_value *v;
+
+    if (!fbr_tcp_charge(s, ENTRY_COST + (uint64_t)len))
+        return NULL;
+    v = malloc(sizeof(*v) + len);
+    if (!v) {
+        s->memory -= ENTRY_COST + (uint64_t)len;
+        return NULL;
+    }
+    v->len = len;
+    if (len)
+        memcpy(v->data, data, len);
+    return v;
+}
+
+void fbr_tcp_value_free(struct fbr_service *s, struct fbr_tcp_value *v)
+{
+    if (v)
+        s->memory -= ENTRY_COST + (uint64_t)v->len;
+    free(v);
+}
+
+/* ---- keys ---- */
+
+struct fbr_tcp_entry *fbr_tcp_find(struct fbr_service *s, struct fbr_tcp_text key)
+{
+    struct fbr_tcp_entry *e;
+
+    HASH_FIND(hh, s->entries, key.data, key.len, e);
+    return e;
+}
+
+struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_text key)
+{
+    struct fbr_tcp_entry *e = fbr_tcp_find(s, key);
+
+    if (e || !fbr_tcp_charge(s, ENTRY_COST + (uint64_t)key.len))
+        return e;
+    e = calloc(1, sizeof(*e) + key.len + 1);
+    if (e) {
+        e->key_len = key.len;
+        memcpy(e->key, key.data, key.len);
+        HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
+    }
+    if (!e || !e->hh.tbl) {
+        s->memory -= ENTRY_COST + (uint64_t)key.len;
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* Forgets a key that nothing holds any more. */
+void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e)
+{
+    if (e->value || e->queue || e->waits || e->watches)
+        return;
+    HASH_DEL(s->entries, e);
+    s->memory -= ENTRY_COST + (uint64_t)e->key_len;
+    free(e);
+}
+
+/* ---- answers ---- */
+
+void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v)
+{
+    s->host.send(s->host.user, c->id, &v, 1);
+}
+
+void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v)
+{
+    s->host.send(s->host.user, c->id, &v, sizeof(v));
+}
+
+void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len)
+{
+    fbr_put_u64(&s->out, len);
+    fbr_put(&s->out, data, len);
+}
+
+void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v)
+{
+    fbr_tcp_out_text(s, v ? v->data : "", v ? v->len : 0);
+}
+
+void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c)
+{
+    if (s->out.failed)
+        c->bad = s->bad = true;
+    else if (s->out.len)
+        s->host.send(s->host.user, c->id, s->out.data, s->out.len);
+    if (s->out.failed || s->out.cap > (1u << 20)) { /* a rare large answer does not stay */
+        fbr_buf_fini(&s->out);
+        fbr_buf_init(&s->out);
+    }
+    fbr_buf_clear(&s->out);
+}
+
+/* ---- waiting and watching ---- */
+
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e, bool watch)
+{
+    struct fbr_tcp_wait *w;
+
+    if (!fbr_tcp_charge(s, WAIT_COST))
+        return false;
+    w = calloc(1, sizeof(*w));
+    if (!w) {
+        s->memory -= WAIT_COST;
+        return false;
+    }
+    w->conn = c;
+    w->entry = e;
+    if (watch) {
+        DL_APPEND(e->watches, w);
+        DL_APPEND2(c->watches, w, conn_prev, conn_next);
+    } else {
+        DL_APPEND(e->waits, w);
+        DL_APPEND2(c->waits, w, conn_prev, conn_next);
+    }
+    return true;
+}
+
+void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch)
+{
+    if (watch) {
+        DL_DELETE(w->entry->watches, w);
+        DL_DELETE2(w->conn->watches, w, conn_prev, conn_next);
+    } else {
+        DL_DELETE(w->entry->waits, w);
+        DL_DELETE2(w->conn->waits, w, conn_prev, conn_next);
+    }
+    s->memory -= WAIT_COST;
+    free(w);
+}
+
+void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c)
+{
+    c->awaited = 0;
+    while (c->waits) {
+        struct fbr_tcp_entry *e = c->waits->entry;
+
+        fbr_tcp_wait_free(s, c->waits, false);
+        fbr_tcp_drop_if_empty(s, e);
+    }
+}
+
+/* The key has come: for all who wait, or for the first of them. */
+void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all)
+{
+    while (e->waits) {
+        struct fbr_tcp_conn *c = e->waits->conn;
+
+        fbr_tcp_wait_free(s, e->waits, false);
+        if (c->awaited && --c->awaited == 0) {
+            fbr_tcp_reply_u8(s, c, FBR_TCP_STOP_WAITING);
+            if (!all)
+                return;
+        }
+    }
+}
+
+/* Tells those who watch the key; old and now may be NULL. */
+void fbr_tcp_tell_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
+                           const struct fbr_tcp_value *old, const struct fbr_tcp_value *now)
+{
+    struct fbr_tcp_wait *w;
+
+    DL_FOREACH(e->watches, w) {
+        fbr_put_u8(&s->out, what);
+        fbr_tcp_out_text(s, e->key, e->key_len);
+        fbr_tcp_out_value(s, old);
+        fbr_tcp_out_value(s, now);
+        fbr_tcp_reply_out(s, w->conn);
+    }
+}

@@ -1,0 +1,105 @@
+/* tcpstore_keys.h - inside the service "tcpstore": its keys with their values, queues, and who
+ * waits for them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_TCPSTORE_KEYS_H
+#define FBR_TCPSTORE_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+#include <utlist.h>
+
+#include "mpi_bridge/service.h"
+#include "mpi_bridge/tcpstore.h"
+#include "runtime/buf.h"
+
+enum { FBR_TCP_STOP_WAITING = 0, FBR_TCP_WAIT_CANCELED = 1 };
+
+struct fbr_tcp_text {
+    const void *data;
+    size_t len;
+};
+
+struct fbr_tcp_value {
+    size_t len;
+    struct fbr_tcp_value *prev, *next; /* in a queue */
+    char data[];
+};
+
+struct fbr_tcp_entry;
+struct fbr_tcp_conn;
+
+/* A connection waits for a key, or watches it. */
+struct fbr_tcp_wait {
+    struct fbr_tcp_conn *conn;
+    struct fbr_tcp_entry *entry;
+    struct fbr_tcp_wait *prev, *next;           /* of the entry */
+    struct fbr_tcp_wait *conn_prev, *conn_next; /* of the connection */
+};
+
+/* A key: it has a value, or a queue, or somebody who waits for it. */
+struct fbr_tcp_entry {
+    UT_hash_handle hh;
+    struct fbr_tcp_value *value; /* NULL: not set */
+    struct fbr_tcp_value *queue;
+    int64_t queued;
+    struct fbr_tcp_wait *waits, *watches;
+    size_t key_len;
+    char key[];
+};
+
+enum fbr_tcp_dialect { FBR_TCP_UNKNOWN, FBR_TCP_FIRST, FBR_TCP_SECOND };
+
+struct fbr_tcp_conn {
+    UT_hash_handle hh;
+    uint64_t id;
+    enum fbr_tcp_dialect dialect;
+    bool bad; /* to be hung up on */
+    struct fbr_buf in;
+    struct fbr_tcp_wait *waits, *watches;
+    size_t awaited; /* keys that have not come since WAIT */
+};
+
+struct fbr_service {
+    struct fbr_service_host host;
+    struct fbr_tcp_entry *entries;
+    struct fbr_tcp_conn *conns;
+    int64_t keys; /* that have a value */
+    uint64_t memory;
+    bool bad; /* a connection is */
+    struct fbr_buf out;
+};
+
+/* Counts that many bytes as kept, unless they are too many. */
+bool fbr_tcp_charge(struct fbr_service *s, uint64_t bytes);
+/* NULL: without memory, or it is too much. */
+struct fbr_tcp_value *fbr_tcp_value_new(struct fbr_service *s, const void *data, size_t len);
+void fbr_tcp_value_free(struct fbr_service *s, struct fbr_tcp_value *v);
+
+struct fbr_tcp_entry *fbr_tcp_find(struct fbr_service *s, struct fbr_tcp_text key);
+struct fbr_tcp_entry *fbr_tcp_find_or_add(struct fbr_service *s, struct fbr_tcp_text key);
+/* Forgets a key that nothing holds any more. */
+void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e);
+
+/* Answers: a number, or what was put into s->out before. */
+void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v);
+void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v);
+void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len);
+void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v); /* NULL: an empty one */
+void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c);
+
+/* c waits for e, or watches it. */
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e, bool watch);
+void fbr_tcp_wait_free(struct fbr_service *s, struct fbr_tcp_wait *w, bool watch);
+void fbr_tcp_stop_waiting(struct fbr_service *s, struct fbr_tcp_conn *c);
+/* The key has come: for all who wait, or for the first of them. */
+void fbr_tcp_wake(struct fbr_service *s, struct fbr_tcp_entry *e, bool all);
+/* Tells those who watch the key; old and now may be NULL. */
+void fbr_tcp_tell_watchers(struct fbr_service *s, struct fbr_tcp_entry *e, uint8_t what,
+                           const struct fbr_tcp_value *old, const struct fbr_tcp_value *now);
+
+#endif

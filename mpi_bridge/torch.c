@@ -1,0 +1,58 @@
+/* torch.c - the bridge of torch.distributed: what torchrun gives its workers, with the store at the
+ * launcher.
+ *
+ * MASTER_ADDR and MASTER_PORT lead to a port on the loopback of each agent, which carries the bytes
+ * to the service "tcpstore"; TORCHELASTIC_USE_AGENT_STORE tells rank 0 not to serve the store
+ * itself. So env:// works unmodified, the store outlives every rank, and no rank's port must be
+ * free or reachable from elsewhere. torch prefixes the keys of a restart with
+ * TORCHELASTIC_RESTART_COUNT; here a restart has a store of its own as well.
+ *
+ * The names are those of torch/distributed/elastic/agent/server/local_elastic_agent.py and
+ * launcher/run.py.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/bridges.h"
+#include "mpi_bridge/proxy.h"
+
+static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                      struct fbr_env *env, int *fd, struct fbr_error *err)
+{
+    uint32_t node = (uint32_t)job->node, local, local_size;
+    struct fbr_lo_proxy *proxy;
+    int rc = fbr_lo_proxy_of(b, job, "tcpstore", &proxy, err);
+
+    (void)fd;
+    if (rc < 0)
+        return fbr_wrap(err, "torch");
+    local = rank - job->first[node];
+    local_size = job->first[node + 1] - job->first[node];
+    fbr_env_set(env, "MASTER_ADDR", "127.0.0.1");
+    fbr_env_set(env, "MASTER_PORT", "%u", fbr_lo_proxy_port(proxy));
+    fbr_env_set(env, "RANK", "%u", rank);
+    fbr_env_set(env, "WORLD_SIZE", "%u", job->size);
+    fbr_env_set(env, "LOCAL_RANK", "%u", local);
+    fbr_env_set(env, "LOCAL_WORLD_SIZE", "%u", local_size);
+    fbr_env_set(env, "GROUP_RANK", "%u", node);
+    fbr_env_set(env, "GROUP_WORLD_SIZE", "%u", job->nodes);
+    fbr_env_set(env, "ROLE_RANK", "%u", rank);
+    fbr_env_set(env, "ROLE_WORLD_SIZE", "%u", job->size);
+    fbr_env_set(env, "ROLE_NAME", "default");
+    fbr_env_set(env, "TORCHELASTIC_RESTART_COUNT", "%u", job->epoch);
+    fbr_env_set(env, "TORCHELASTIC_MAX_RESTARTS", "%u", job->max_restarts);
+    fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->nspace);
+    fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
+    fbr_env_default(env, "NCCL_ASYNC_ERROR_HANDLING", "1");
+    fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    if (local_size > 1)
+        fbr_env_default(env, "OMP_NUM_THREADS", "1");
+    return 0;
+}
+
+const struct fbr_bridge_ops fbr_bridge_torch = {
+    .name = "torch",
+    .open = fbr_lo_proxy_bridge_open,
+    .job = fbr_lo_proxy_bridge_job,
+    .rank = torch_rank,
+    .job_end = fbr_lo_proxy_bridge_job_end,
+    .close = fbr_lo_proxy_bridge_close,
+};

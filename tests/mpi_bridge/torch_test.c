@@ -1,0 +1,135 @@
+/* torch_test.c - the bridge of torch.distributed with the store at the launcher: programs of the torch that is here.
+ *
+ * TEST_PYTHON names another interpreter, to test with another torch.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_host.h"
+#include "tests/support/run.h"
+
+static const char *python;
+static char script[512];
+
+static int look(void **state)
+{
+    const char *given = getenv("TEST_PYTHON");
+    const char *argv[] = {given ? given : "/usr/bin/python3", "-c", "import torch.distributed", NULL};
+    struct ran r = run_program(argv, NULL, NULL);
+
+    (void)state;
+    if (r.code == 0)
+        python = argv[0];
+    ran_free(&r);
+    snprintf(script, sizeof(script), "%s/tests/mpi_bridge/torch_rank.py", getenv("TEST_SOURCE_DIR"));
+    return 0;
+}
+
+static void need_torch(void)
+{
+    if (!python) {
+        print_message("python3 has no torch\n");
+        skip();
+    }
+}
+
+static char *const env[] = {"GLOO_SOCKET_IFNAME=lo", NULL};
+
+/* Runs the ranks; each must say "rank R" and `rest`. */
+static void run_ranks(const uint32_t *per_agent, const char *what, const char *rest)
+{
+    const char *const argv[] = {python, script, what, NULL};
+    struct bridge_host *h = host_open(HOST_AGENTS);
+    uint32_t id, size;
+
+    host_use(h, &fbr_bridge_torch);
+    id = host_job(h, per_agent);
+    size = host_job_of(h, 0, id)->size;
+    host_start_all(h, id, argv, env);
+    host_wait(h, id);
+    for (uint32_t i = 0; i < size; i++) {
+        const char *text = host_output(h, id, i);
+        char expected[128];
+
+        snprintf(expected, sizeof(expected), rest, i, size, size * (size - 1) / 2);
+        if (!strstr(text, expected))
+            fprintf(stderr, "rank %u: %s\n", i, text);
+        assert_non_null(strstr(text, expected));
+        assert_int_equal(host_rank(h, id, i).code, 0);
+    }
+    host_close(h);
+}
+
+static void test_the_variables(void **state)
+{
+    static char *const given[] = {"NCCL_ASYNC_ERROR_HANDLING=0", "RANK=77", NULL};
+    static const char *const expected[][2] = {
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"RANK", "2"},
+        {"WORLD_SIZE", "4"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "3"},
+        {"GROUP_RANK", "1"},
+        {"GROUP_WORLD_SIZE", "2"},
+        {"ROLE_RANK", "2"},
+        {"ROLE_WORLD_SIZE", "4"},
+        {"ROLE_NAME", "default"},
+        {"TORCHELASTIC_RESTART_COUNT", "0"},
+        {"TORCHELASTIC_MAX_RESTARTS", "3"},
+        {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+        {"OMP_NUM_THREADS", "1"},
+        {"NCCL_ASYNC_ERROR_HANDLING", "0"},
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+    };
+    struct bridge_host *h = host_open(2);
+    struct fbr_env e;
+    uint32_t id;
+
+    (void)state;
+    host_use(h, &fbr_bridge_torch);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){1, 3});
+    assert_int_equal(host_env(h, id, 2, given, &e, NULL, NULL), 0);
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        assert_string_equal(fbr_env_get(&e, expected[i][0]), expected[i][1]);
+    assert_string_equal(fbr_env_get(&e, "TORCHELASTIC_RUN_ID"), host_job_of(h, 0, id)->nspace);
+    assert_true(atoi(fbr_env_get(&e, "MASTER_PORT")) > 0);
+    fbr_env_fini(&e);
+    assert_int_equal(host_env(h, id, 0, NULL, &e, NULL, NULL), 0);
+    assert_null(fbr_env_get(&e, "OMP_NUM_THREADS")); /* alone on its node */
+    fbr_env_fini(&e);
+    host_close(h);
+}
+
+static void test_a_group_of_ranks_on_two_nodes(void **state)
+{
+    (void)state;
+    need_torch();
+    run_ranks((uint32_t[HOST_AGENTS]){2, 2}, "group", "rank %u of %u, sum %u\n");
+}
+
+static void test_every_operation_of_the_store(void **state)
+{
+    (void)state;
+    need_torch();
+    run_ranks((uint32_t[HOST_AGENTS]){1, 1}, "store", "rank %u done\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_variables),
+        cmocka_unit_test(test_a_group_of_ranks_on_two_nodes),
+        cmocka_unit_test(test_every_operation_of_the_store),
+    };
+
+    return cmocka_run_group_tests(tests, look, NULL);
+}
