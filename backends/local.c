@@ -217,7 +217,7 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
     return fd;
 }
 
-static char **with_ticket(char *const *env)
+static char **with_ticket(char *const *env, bool ticket)
 {
     static char where[] = "FIBER_TICKET=fd:3";
     size_t n = 0, k = 0;
@@ -231,7 +231,8 @@ static char **with_ticket(char *const *env)
     for (size_t i = 0; i < n; i++)
         if (strncmp(env[i], "FIBER_TICKET=", 13) != 0)
             all[k++] = env[i];
-    all[k] = where;
+    if (ticket)
+        all[k] = where;
     return all;
 }
 
@@ -260,18 +261,23 @@ static void watch(struct local_job *j, int out, int err)
 static int launch(struct local_job *j, const struct fbr_job *job, const int out[2], const int errp[2],
                   struct fbr_error *err)
 {
-    char **env = with_ticket(job->env);
-    int ticket = env ? ticket_fd(job, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
+    const struct fbr_job_local *l = job->local ? job->local : &nothing;
+    char **env = with_ticket(job->env, job->ticket);
+    int fd = !env ? fbr_fail(err, -ENOMEM, "out of memory") : job->ticket ? ticket_fd(job, err) : l->fd;
     struct fbr_spawn s = {.file = job->file,
                           .argv = job->argv,
                           .env = env,
                           .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : -1, out[1], errp[1], ticket},
-                          .nfds = 4};
-    int rc = ticket < 0 ? ticket : fbr_spawn(&s, &j->pid, &j->pidfd, err);
+                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd},
+                          .nfds = fd >= 0 ? 4 : 3,
+                          .cpus = l->cpus,
+                          .cpus_len = l->cpus_len,
+                          .nodes = l->nodes};
+    int rc = !env || (job->ticket && fd < 0) ? fd : fbr_spawn(&s, &j->pid, &j->pidfd, err);
 
-    if (ticket >= 0)
-        close(ticket);
+    if (job->ticket && fd >= 0)
+        close(fd);
     free(env);
     return rc;
 }

@@ -8,7 +8,7 @@
  *    engine has said ended has ended (code FBR_EXIT_UNKNOWN when it has not said how);
  *  - signal() is idempotent, and asks only: the EXITED event tells the outcome;
  *  - the ticket reaches the job by a way that is neither its arguments nor its environment: the environment has only
- *    FIBER_TICKET=<where>, "fd:3" or "file:/path";
+ *    FIBER_TICKET=<where>, "fd:3", "fd:0" or "file:/path" (ticket.h);
  *  - the caller's strings in struct fbr_job are valid during start() only.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -24,6 +24,15 @@
 
 #define FBR_EXIT_UNKNOWN INT32_MIN
 
+/* What only a process of this machine can be given; for the local backend. */
+struct fbr_job_local {
+    int in;           /* its standard input; -1: /dev/null. Not closed by the backend, nor is fd */
+    int fd;           /* its descriptor 3, in place of a ticket; -1: none */
+    const void *cpus; /* mask of processors; NULL: ours */
+    size_t cpus_len;
+    uint64_t nodes; /* NUMA nodes of its memory, by bit; 0: ours */
+};
+
 struct fbr_job {
     const char *name;    /* unique within the run: "process-3" */
     const char *run_uid; /* of the run, for labels and listing */
@@ -38,9 +47,10 @@ struct fbr_job {
     int gpus;
     uint64_t memory;
     int keep_stdin;
-    const void *ticket; /* bytes for the child alone */
+    const void *ticket; /* bytes for the child alone; NULL: it is no process of Fiber's, and gets no FIBER_TICKET */
     size_t ticket_len;
-    uint64_t process, epoch; /* who it is, also for deterministic names */
+    const struct fbr_job_local *local; /* NULL: nothing of it. Only with ticket NULL */
+    uint64_t process, epoch;           /* who it is, also for deterministic names */
 };
 
 enum fbr_job_event_type {
@@ -95,6 +105,9 @@ struct fbr_backend_ops {
     int (*list)(struct fbr_backend *b, void (*found)(void *user, const char *run, const char *id, int alive),
                 void *user, struct fbr_error *err);
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
+    /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set. NULL: 127.0.0.1. May
+     * take a second, once, and is not called while jobs run. */
+    int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
 };
 
 /* The registry: one array, NULL at its end (backends/backends.c). */

@@ -42,6 +42,7 @@ struct fbr_child {
     uint64_t deadline;
     unsigned turned_away; /* loop thread */
     bool said_goodbye;
+    pid_t watcher;            /* who started us on this host, and whose death ends us; 0: nobody */
     struct fbr_error failure; /* under lock, as all below */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -80,10 +81,14 @@ static void lose_parent(struct fbr_child *c, const char *text)
     const struct timespec nap = {.tv_nsec = 10000000};
 
     fbr_info("%s: lost the parent (%s)", c->join.name, text);
+    if (c->rt->orphaned)
+        c->rt->orphaned(c->rt);
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
         if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;
-    if (c->join.root[0] && getpgrp() == getpid())
+    if (!c->join.root[0])
+        fbr_rundir_remove(&c->rt->dir); /* of this host */
+    if (getpgrp() == getpid())
         kill(0, SIGKILL);
     _exit(PARENT_LOST);
 }
@@ -92,12 +97,11 @@ static void lose_parent(struct fbr_child *c, const char *text)
  * connection
  * tells us, and leaves time to clean up; the signal only wakes us, should somebody have stopped us. This is of the
  * calling thread, the main thread. */
-static void die_with_parent(int instead, int sig)
+static bool die_with_parent(int instead, int sig)
 {
     int now = 0;
 
-    if (prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead)
-        prctl(PR_SET_PDEATHSIG, sig);
+    return prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead && prctl(PR_SET_PDEATHSIG, sig) == 0;
 }
 
 static bool may_retry(const struct fbr_child *c, int why)
@@ -276,8 +280,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
     }
     pthread_mutex_unlock(&c->lock);
-    if (rc == 0)
-        die_with_parent(SIGKILL, SIGCONT);
+    if (rc == 0 && die_with_parent(SIGKILL, SIGCONT))
+        c->watcher = getppid();
     return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
 }
 
@@ -317,6 +321,8 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
 
     if (body->failed)
         return -ENOMEM;
+    if (fbr_loop_here(c->rt->loop))
+        return c->conn ? fbr_conn_send_buf(c->conn, type, body) : -EPIPE;
     s = malloc(sizeof(*s) + body->len);
     if (!s)
         return -ENOMEM;
@@ -439,6 +445,24 @@ void fbr_child_close(struct fbr_child *c)
         return;
     die_with_parent(SIGCONT, SIGKILL); /* nobody watches the connection any more */
     fbr_loop_call(c->rt->loop, hang_up, c);
+}
+
+const char *fbr_child_url(const struct fbr_child *c)
+{
+    return c->join.url;
+}
+
+bool fbr_child_is_near(const struct fbr_child *c)
+{
+    return c->join.root[0];
+}
+
+/* The program's own handlers come next, which may hang. If our host is dead already, its signal came while it meant
+ * nothing, and there is nobody left to kill us. */
+void fbr_child_closed(const struct fbr_child *c)
+{
+    if (c && c->watcher && getppid() != c->watcher)
+        _exit(PARENT_LOST);
 }
 
 const char *fbr_child_name(const struct fbr_child *c)

@@ -16,6 +16,10 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
 void fbr_child_run(struct fbr_runtime *rt);
 void fbr_child_close(struct fbr_child *c); /* NULL is fine */
 
+/* Where the parent listens. */
+const char *fbr_child_url(const struct fbr_child *c);
+/* Do we share a host, and its directory of the run, with the master? */
+bool fbr_child_is_near(const struct fbr_child *c);
 const char *fbr_child_name(const struct fbr_child *c);
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
 

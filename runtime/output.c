@@ -172,22 +172,10 @@ void fbr_output_close(struct fbr_output *o)
     free(o);
 }
 
-static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b,
-                 size_t b_len)
+static bool enqueue(struct fbr_output *o, struct chunk *c)
 {
-    size_t t = strlen(tag);
-    struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);
     bool full;
 
-    if (!c)
-        return false; /* a line is lost rather than the job */
-    *c = (struct chunk){.fd = fd, .len = t + a_len + b_len + 1};
-    memcpy(c->data, tag, t);
-    if (a_len)
-        memcpy(c->data + t, a, a_len);
-    if (b_len)
-        memcpy(c->data + t + a_len, b, b_len);
-    c->data[c->len - 1] = '\n';
     pthread_mutex_lock(&o->lock);
     *o->last = c;
     o->last = &c->next;
@@ -198,6 +186,46 @@ static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, s
     pthread_cond_signal(&o->work);
     pthread_mutex_unlock(&o->lock);
     return full;
+}
+
+bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len)
+{
+    struct chunk *c = malloc(sizeof(*c) + len);
+
+    if (!c)
+        return false;
+    *c = (struct chunk){.fd = fd, .len = len};
+    memcpy(c->data, data, len);
+    return enqueue(o, c);
+}
+
+void fbr_output_drain(struct fbr_output *o)
+{
+    bool stuck;
+
+    pthread_mutex_lock(&o->lock);
+    do
+        stuck = !wait_idle(o);
+    while (stuck && moves(o));
+    pthread_mutex_unlock(&o->lock);
+}
+
+static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b,
+                 size_t b_len)
+{
+    size_t t = strlen(tag);
+    struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);
+
+    if (!c)
+        return false; /* a line is lost rather than the job */
+    *c = (struct chunk){.fd = fd, .len = t + a_len + b_len + 1};
+    memcpy(c->data, tag, t);
+    if (a_len)
+        memcpy(c->data + t, a, a_len);
+    if (b_len)
+        memcpy(c->data + t + a_len, b, b_len);
+    c->data[c->len - 1] = '\n';
+    return enqueue(o, c);
 }
 
 void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag)

@@ -21,6 +21,11 @@ int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room
 /* Writes what is queued, unless nobody reads it for a second. NULL is fine. */
 void fbr_output_close(struct fbr_output *o);
 
+/* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue is full. */
+bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
+/* Waits until what was added has been written, unless nobody reads it for a second. Not on the loop thread. */
+void fbr_output_drain(struct fbr_output *o);
+
 #define FBR_TAIL_MAX 2048
 
 /* One stream of one job. Loop thread. */

@@ -11,6 +11,7 @@
 
 #include <utlist.h>
 
+#include "runtime/fds.h"
 #include "runtime/fnref.h"
 #include "runtime/log.h"
 #include "runtime/process_priv.h"
@@ -25,8 +26,17 @@ void fbr_process_ref(struct fiber_process *p)
     pthread_mutex_unlock(&p->rt->lock);
 }
 
+void fbr_process_fds_release(struct fiber_process *p, int n)
+{
+    if (n > p->fds)
+        n = p->fds;
+    p->fds -= n;
+    fbr_fds_release(n);
+}
+
 static void destroy(struct fiber_process *p)
 {
+    fbr_process_fds_release(p, p->fds);
     if (p->sentinel >= 0)
         close(p->sentinel);
     fbr_buf_fini(&p->start);
@@ -54,6 +64,8 @@ void fbr_process_unref(struct fiber_process *p)
         fbr_process_unref(p->host);
     destroy(p);
 }
+
+static void run_kill(void *process);
 
 /* ---- Starting ---- */
 
@@ -98,6 +110,16 @@ static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
     return rc;
 }
 
+static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+{
+    int later = (p->host ? 0 : FDS_OF_JOB) + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
+    int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
+
+    if (rc == 0)
+        p->fds = later;
+    return rc;
+}
+
 static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
 {
     static const struct fiber_process_options none = {.size = sizeof(none)};
@@ -122,6 +144,9 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
     p->start_timeout_ms =
         o->start_timeout_ms > 0 ? o->start_timeout_ms : fbr_config_ms(p->rt->config, "start_timeout");
     p->keep_stdin = o->keep_stdin;
+    rc = take_fds(p, spec, err);
+    if (rc < 0)
+        return rc;
     p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->sentinel < 0)
         return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name, fbr_strerror(errno));
@@ -149,6 +174,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->spec = *spec;
     p->host = spec->host;
     p->sentinel = -1;
+    p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
     p->refs = 2; /* the handle's and the job's */
     p->handle_open = true;
     p->code = p->told_code = FBR_EXIT_UNKNOWN;
@@ -245,23 +271,18 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
 struct signal_post {
     struct fiber_process *p;
     int sig;
-    char why[200];
 };
 
 static void run_signal(void *arg)
 {
     struct signal_post *s = arg;
 
-    pthread_mutex_lock(&s->p->rt->lock);
-    if (s->why[0] && !s->p->why[0])
-        snprintf(s->p->why, sizeof(s->p->why), "%s", s->why);
-    pthread_mutex_unlock(&s->p->rt->lock);
     fbr_job_signal(s->p, s->sig);
     fbr_process_unref(s->p);
     free(s);
 }
 
-static int post_signal(struct fiber_process *p, int sig, const char *why)
+static int post_signal(struct fiber_process *p, int sig)
 {
     struct signal_post *s;
     int rc = fbr_rt_check(p->rt);
@@ -273,7 +294,6 @@ static int post_signal(struct fiber_process *p, int sig, const char *why)
         return fbr_keep(-ENOMEM, "%s: out of memory", p->name);
     s->p = p;
     s->sig = sig;
-    snprintf(s->why, sizeof(s->why), "%s", why);
     fbr_process_ref(p);
     rc = fbr_loop_post(p->rt->loop, run_signal, s);
     if (rc < 0) {
@@ -283,19 +303,44 @@ static int post_signal(struct fiber_process *p, int sig, const char *why)
     return rc;
 }
 
+static void run_kill(void *arg)
+{
+    struct fiber_process *p = arg;
+
+    fbr_job_signal(p, SIGKILL);
+    fbr_process_unref(p);
+}
+
+static int post_kill(struct fiber_process *p, const char *why)
+{
+    int rc = fbr_rt_check(p->rt);
+
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
+    pthread_mutex_lock(&p->rt->lock);
+    if (!p->why[0])
+        snprintf(p->why, sizeof(p->why), "%s", why);
+    p->refs++;
+    pthread_mutex_unlock(&p->rt->lock);
+    rc = fbr_loop_post_own(p->rt->loop, &p->kill);
+    if (rc <= 0)
+        fbr_process_unref(p);
+    return rc < 0 ? rc : 0;
+}
+
 int fiber_process_terminate(struct fiber_process *p)
 {
-    return post_signal(p, SIGTERM, "");
+    return post_signal(p, SIGTERM);
 }
 
 int fiber_process_kill(struct fiber_process *p)
 {
-    return post_signal(p, SIGKILL, "");
+    return post_kill(p, "");
 }
 
 int fbr_process_give_up(struct fiber_process *p, const char *why)
 {
-    return post_signal(p, SIGKILL, why);
+    return post_kill(p, why);
 }
 
 int fiber_process_is_alive(struct fiber_process *p)
@@ -447,6 +492,8 @@ int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf
 
     if (body->failed)
         return -ENOMEM;
+    if (fbr_loop_here(p->rt->loop))
+        return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
     f = malloc(sizeof(*f) + body->len);
     if (!f)
         return -ENOMEM;
@@ -478,6 +525,27 @@ static int abandon(void *arg)
             fbr_job_fail(p, FBR_EXIT_UNKNOWN, "did not end in time when its parent ended");
     } while (p);
     return 0;
+}
+
+void fbr_process_kill_all(struct fbr_runtime *rt)
+{
+    struct fiber_process *p;
+
+    do {
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p)
+            if (p->state != P_ENDED && !p->doomed)
+                break;
+        if (p) {
+            p->doomed = true;
+            p->refs++;
+        }
+        pthread_mutex_unlock(&rt->lock);
+        if (p) {
+            fbr_job_signal(p, SIGKILL);
+            fbr_process_unref(p);
+        }
+    } while (p);
 }
 
 /* Kills what lives and waits for its end: at the end of the process. */

@@ -28,7 +28,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 }
 
 /* Others may be adding to it or removing it at the same time, which ends a walk early: hence more than one. */
-static void remove_tree(const char *path)
+void fbr_rundir_remove_tree(const char *path)
 {
     for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
         nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
@@ -48,8 +48,8 @@ void fbr_rundir_wreck(const char *root)
     if (!root[0])
         return;
     shm_of(root, shm);
-    remove_tree(shm);
-    remove_tree(root);
+    fbr_rundir_remove_tree(shm);
+    fbr_rundir_remove_tree(root);
 }
 
 /* PREFIX, a process id, '-' and six characters of mkdtemp: nothing else is ours to remove. */
@@ -187,6 +187,87 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
+/* Holds its lock together with the others of the run: 0; -EAGAIN: it is just being removed, or made. */
+static int share_lock(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 24];
+    struct stat there, held;
+    int rc = 0;
+
+    if (mkdir(d->root, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    if (lstat(d->root, &there) < 0)
+        return -EAGAIN;
+    if (!S_ISDIR(there.st_mode) || there.st_uid != geteuid())
+        return -EPERM;
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    snprintf(made, sizeof(made), "%s/new-%d", d->root, (int)getpid());
+    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (d->lock_fd >= 0 && (fcntl(d->lock_fd, F_SETLK, &ours) < 0 || link(made, path) < 0)) {
+        rc = -errno;
+        close(d->lock_fd);
+        d->lock_fd = -1;
+    } else if (d->lock_fd < 0) {
+        rc = -errno;
+    }
+    unlink(made);
+    if (rc == -EEXIST) { /* there is one, which others hold */
+        d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
+    }
+    if (rc == 0 && (fstat(d->lock_fd, &held) < 0 || stat(path, &there) < 0 || there.st_ino != held.st_ino))
+        rc = -EAGAIN;
+    if (rc < 0 && d->lock_fd >= 0) {
+        close(d->lock_fd);
+        d->lock_fd = -1;
+    }
+    return rc == -ENOENT ? -EAGAIN : rc;
+}
+
+int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base, struct fbr_error *err)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint32_t run = 2166136261u, host;
+    char name[256] = "";
+    int rc = -EAGAIN;
+
+    memset(d, 0, sizeof(*d));
+    d->lock_fd = -1;
+    d->shared = true;
+    base = base_dir(base);
+    if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
+        return fbr_rundir_create(d, base, err); /* says what is wrong with it */
+    sweep(base);
+    gethostname(name, sizeof(name) - 1); /* hosts may have their directories for temporary files in common */
+    for (; *run_uid; run_uid++)
+        run = (run ^ (uint8_t)*run_uid) * 16777619u;
+    host = run;
+    for (const char *at = name; *at; at++)
+        host = (host ^ (uint8_t)*at) * 16777619u;
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run, host >> 8);
+    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+        rc = share_lock(d);
+        if (rc == -EAGAIN)
+            nanosleep(&nap, NULL);
+    }
+    shm_of(d->root, d->shm);
+    if (rc < 0) {
+        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
+                 fbr_strerror(rc));
+        d->root[0] = '\0';
+    }
+    return rc;
+}
+
+/* Nobody can come in while we hold the lock alone. */
+static bool is_last(const struct fbr_rundir *d)
+{
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return d->shared && d->lock_fd >= 0 && fcntl(d->lock_fd, F_SETLK, &alone) == 0;
+}
+
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
 {
     char own[sizeof(d->own)];
@@ -202,10 +283,9 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
 
 void fbr_rundir_remove(struct fbr_rundir *d)
 {
-    if (d->master)
+    fbr_rundir_remove_tree(d->own);
+    if (d->master || is_last(d))
         fbr_rundir_wreck(d->root);
-    else
-        remove_tree(d->own);
     if (d->root[0] && d->lock_fd >= 0)
         close(d->lock_fd);
     d->lock_fd = -1;

@@ -20,17 +20,21 @@ struct fbr_rundir {
     char own[FBR_DIR_MAX + 8]; /* this process's own, below root or equal to it; "" until it is needed */
     char shm[FBR_DIR_MAX];     /* segments of the run; made when first needed */
     int lock_fd;
-    bool master;
+    bool master, shared;
 };
 
 /* Makes a run's directory in `base` ($XDG_RUNTIME_DIR or /tmp when empty), after sweeping what dead runs left. */
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
 /* A child's own directory below its master's, on the same host; falls back to a new run directory elsewhere. */
 int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err);
+/* The run's directory on a host that its master is not on: the first process makes it, the last removes it. */
+int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base, struct fbr_error *err);
 /* Makes a child's own directory, if it is not there yet. */
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
 /* Removes our own; in the master all of it. */
 void fbr_rundir_remove(struct fbr_rundir *d);
+/* Removes a directory of ours with all that is in it; what cannot be removed stays. */
+void fbr_rundir_remove_tree(const char *path);
 /* Removes the whole run's. */
 void fbr_rundir_wreck(const char *root);
 /* The same if its master is dead; true: it was. */

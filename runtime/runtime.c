@@ -9,17 +9,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <netinet/in.h>
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include "runtime/bind.h"
 #include "runtime/child.h"
+#include "runtime/fds.h"
 #include "runtime/log.h"
 #include "runtime/nested.h"
 #include "runtime/output.h"
 #include "runtime/process.h"
+#include "runtime/work.h"
+
+#define END_AT_ONCE_MS 1000
+#define START_FDS 12 /* directory, lock, loop */
 
 static struct fbr_runtime *the_runtime;
 
@@ -79,11 +84,61 @@ static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn 
     return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn) : rt->admit_peer(rt, who, conn);
 }
 
-static const char *bind_address(struct fbr_runtime *rt)
+/* Our parent's host, when it is called over TCP. */
+static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
+{
+    const char *url = rt->child ? fbr_child_url(rt->child) : "";
+    bool bracket = strncmp(url, "tcp://[", 7) == 0;
+
+    if (strncmp(url, "tcp://", 6) != 0)
+        return false;
+    url += bracket ? 7 : 6;
+    snprintf(out, size, "%.*s", (int)strcspn(url, bracket ? "]" : ":"), url);
+    return true;
+}
+
+/* Where we listen: as configured; where the jobs of a backend find us; where our parent does. A child has its parent's
+ * configuration, whose address is none of its own when it runs on another host. */
+static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(rt->config, "bind");
+    char parent[FBR_BIND_MAX];
+    struct fbr_backend_slot *s;
+    int rc = bind[0] ? fbr_bind_find(bind, out) : -ENOENT;
 
-    return bind[0] ? bind : "127.0.0.1";
+    if (rc == 0)
+        return 0;
+    if (bind[0] && !rt->child)
+        return fbr_fail(err, rc, "bind = %s: this host has no such address or interface", bind);
+    for (s = rt->backends; s; s = s->next)
+        if (s->ops->reach == FBR_REACH_TCP && s->ops->address)
+            return s->ops->address(s->backend, out, FBR_BIND_MAX, err);
+    if (parent_host(rt, parent, sizeof(parent)) && fbr_bind_toward(parent, 0, out) == 0)
+        return 0;
+    snprintf(out, FBR_BIND_MAX, "127.0.0.1");
+    return 0;
+}
+
+static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime *rt)
+{
+    const char *name = fbr_config_str(rt->config, "backend");
+
+    return fbr_backend_find(strcmp(name, "auto") == 0 ? "local" : name, NULL);
+}
+
+/* The backend knows the address; an object may have to tell its own before a job was started. */
+static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
+{
+    const struct fbr_backend_ops *ops = configured_backend(rt);
+    struct fbr_backend_slot *slot;
+    char address[FBR_BIND_MAX];
+    int rc = ops && ops->reach == FBR_REACH_TCP ? fbr_rt_backend(rt, NULL, &slot, err) : 0;
+
+    if (rc == 0)
+        rc = bind_address(rt, address, err);
+    if (rc == 0)
+        snprintf(url, FBR_URL_MAX, strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
+    return rc;
 }
 
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err)
@@ -98,7 +153,7 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
         if (reach == FBR_REACH_HOST)
             snprintf(url, sizeof(url), "unix:%s/c", rt->dir.own);
         else
-            snprintf(url, sizeof(url), "tcp://%.80s:0", bind_address(rt));
+            rc = open_listener(rt, url, err);
         if (rc == 0)
             rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &door, err);
     }
@@ -127,20 +182,23 @@ static int free_port(const char *address)
 static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_error *err)
 {
     size_t limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK;
-    char *url = rt->hub_url[reach];
-    int rc = -EADDRINUSE;
+    char *url = rt->hub_url[reach], address[FBR_BIND_MAX];
+    int rc;
 
     if (reach == FBR_REACH_HOST) {
         rc = fbr_rundir_own(&rt->dir, err);
         snprintf(url, FBR_URL_MAX, "ipc://%s/d", rt->dir.own);
         return rc < 0 ? rc : fbr_hub_open(&rt->hub[reach], url, limit, err);
     }
+    rc = bind_address(rt, address, err);
+    if (rc == 0)
+        rc = -EADDRINUSE;
     for (int i = 0; i < 16 && rc == -EADDRINUSE; i++) { /* somebody may take the port in between */
-        int port = free_port(bind_address(rt));
+        int port = free_port(address);
 
         if (port < 0)
-            return fbr_fail(err, port, "data channel: no port at %s: %s", bind_address(rt), fbr_strerror(port));
-        snprintf(url, FBR_URL_MAX, "tcp://%.80s:%d", bind_address(rt), port);
+            return fbr_fail(err, port, "data channel: no port at %s: %s", address, fbr_strerror(port));
+        snprintf(url, FBR_URL_MAX, "tcp://%s:%d", address, port);
         rc = fbr_hub_open(&rt->hub[reach], url, limit, err);
     }
     return rc;
@@ -161,9 +219,28 @@ enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops
     return strcmp(fbr_config_str(rt->config, "transport"), "tcp") == 0 ? FBR_REACH_TCP : ops->reach;
 }
 
+enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt)
+{
+    const char *transport = fbr_config_str(rt->config, "transport");
+    const struct fbr_backend_ops *ops = configured_backend(rt);
+
+    if (strcmp(transport, "auto") != 0)
+        return strcmp(transport, "tcp") == 0 ? FBR_REACH_TCP : FBR_REACH_HOST;
+    if (rt->child && !fbr_child_is_near(rt->child))
+        return FBR_REACH_TCP;
+    for (const struct fbr_backend_slot *s = rt->backends; s; s = s->next)
+        if (s->ops->reach == FBR_REACH_TCP)
+            return FBR_REACH_TCP;
+    return ops ? ops->reach : FBR_REACH_HOST;
+}
+
 static void on_output_room(void *user)
 {
-    fbr_process_resume_output(user);
+    struct fbr_runtime *rt = user;
+
+    fbr_process_resume_output(rt);
+    if (rt->output_room)
+        rt->output_room(rt);
 }
 
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out, struct fbr_error *err)
@@ -205,18 +282,6 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
 
 /* ---- Birth ---- */
 
-/* Many children are many descriptors: uses what the hard limit allows. Children get ours, as theirs may have
- * children. */
-static void raise_fd_limit(void)
-{
-    struct rlimit r;
-
-    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
-        r.rlim_cur = r.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &r);
-    }
-}
-
 /* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to the kernel each
  * time, and
  * faults it in again: that halves the rate of large tasks (docs/performance.md). Who has set it otherwise keeps it. */
@@ -239,9 +304,17 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
     if (rt->started)
         return 0;
     signal(SIGPIPE, SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
-    raise_fd_limit();
+    fbr_fds_raise();
     tune_malloc();
-    rc = root ? fbr_rundir_join(&rt->dir, root, base, err) : fbr_rundir_create(&rt->dir, base, err);
+    rc = fbr_fds_need(START_FDS, "start", err);
+    if (rc < 0)
+        return rc;
+    if (root && !root[0])
+        rc = fbr_rundir_share(&rt->dir, rt->run_uid, base, err);
+    else if (root)
+        rc = fbr_rundir_join(&rt->dir, root, base, err);
+    else
+        rc = fbr_rundir_create(&rt->dir, base, err);
     if (rc == 0)
         rc = fbr_loop_open(&rt->loop, err);
     if (rc == 0)
@@ -324,9 +397,10 @@ int fiber_init(int *argc, char ***argv)
             return fbr_keep_error(&err);
         }
         apply_log_level(rt);
-        return 0;
-    }
-    if (rc == 0) {
+        rc = fbr_work_run(&err);
+        if (rc == 0)
+            return 0;
+    } else if (rc == 0) {
         apply_log_level(rt);
         rc = become_child(rt, &join, &err);
         fbr_wipe(&join, sizeof(join));
@@ -436,6 +510,50 @@ static int close_engines(void *arg)
     return 0;
 }
 
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so what we started is only
+ * killed, and the end of the process does the rest. */
+struct at_once {
+    struct fbr_runtime *rt;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void kill_at_once(void *arg)
+{
+    struct at_once *a = arg;
+
+    fbr_process_kill_all(a->rt);
+    pthread_mutex_lock(&a->lock);
+    a->done = true;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void end_at_once(struct fbr_runtime *rt)
+{
+    static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* the loop may come to it late */
+    uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
+    int rc = 0;
+
+    a.rt = rt;
+    fbr_cond_init(&a.changed);
+    if (fbr_loop_here(rt->loop))
+        kill_at_once(&a);
+    else
+        rc = fbr_loop_post(rt->loop, kill_at_once, &a); /* it may be waiting for us, but not for long */
+    pthread_mutex_lock(&a.lock);
+    while (!a.done && rc == 0)
+        rc = fbr_cond_wait(&a.changed, &a.lock, deadline);
+    pthread_mutex_unlock(&a.lock);
+    fbr_rundir_remove(&rt->dir);
+}
+
+static bool on_our_thread(const struct fbr_runtime *rt)
+{
+    return fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) || fbr_hub_here(rt->hub[1]);
+}
+
 void fiber_fini(void)
 {
     struct fbr_runtime *rt = the_runtime;
@@ -446,6 +564,15 @@ void fiber_fini(void)
         rt->finished = true;
         return;
     }
+    if (on_our_thread(rt)) {
+        pthread_mutex_lock(&rt->lock);
+        rt->finished = true;
+        pthread_mutex_unlock(&rt->lock);
+        end_at_once(rt);
+        return;
+    }
+    if (rt->close_rings)
+        rt->close_rings(rt);
     if (rt->close_pools)
         rt->close_pools(rt);
     if (rt->close_share)

@@ -25,6 +25,7 @@ enum fbr_frame {
     FBR_FRAME_POOL = 32,              /* pool/wire.h */
     FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
+    FBR_FRAME_RING = 80,              /* ring/wire.h */
 };
 
 struct fbr_child;
@@ -43,6 +44,7 @@ struct fbr_runtime {
     uint64_t self;                  /* random: tells processes of a run apart */
     pid_t pid;                      /* a forked child is not us */
     bool started, finished;
+    bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
     struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
     struct fbr_hub *hub[2];
     char hub_url[2][FBR_URL_MAX];
@@ -59,8 +61,13 @@ struct fbr_runtime {
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
-    struct fiber_pool *pools;                    /* that are open; under the lock */
+    struct fiber_pool *pools;                    /* that are open; under their own lock (pool.c) */
     void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
+    void (*close_rings)(struct fbr_runtime *rt); /* set by ring/: called before close_pools */
+    struct fiber_ring *rings;                    /* that are open; under the lock */
+    void (*output_room)(struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
+    void (*orphaned)(struct fbr_runtime *rt); /* set by ring/: our parent is gone, and we are about to end. Loop thread */
+    void *agent; /* ring/'s */
     void *share;
 };
 
@@ -80,6 +87,8 @@ int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h,
 /* A running backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
+/* The reach that addresses of our objects need, which may travel to any of our jobs. Loop thread. */
+enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
 /* The reach that children of this backend have, with the configuration's transport applied. */
 enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
 
@@ -90,6 +99,7 @@ int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, str
 int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
 void fbr_process_end_all(struct fbr_runtime *rt);
+void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
 
 /* Milliseconds left until `deadline` (of fbr_now_ms), for a timeout of -1 always -1. */
 static inline uint64_t fbr_deadline(int timeout_ms)

@@ -111,6 +111,18 @@ IN_CHILD static int place_fds(const struct fbr_spawn *s)
     return 0;
 }
 
+/* Memory policies: the numbers of linux/mempolicy.h, which the C library's headers do not have. */
+#define POLICY_BIND 2
+
+IN_CHILD static int bind_child(const struct fbr_spawn *s)
+{
+    if (s->cpus && syscall(SYS_sched_setaffinity, 0, s->cpus_len, s->cpus) < 0)
+        return -errno;
+    if (s->nodes && syscall(SYS_set_mempolicy, POLICY_BIND, &s->nodes, 64 + 1) < 0)
+        return -errno;
+    return 0;
+}
+
 IN_CHILD static int child_main(void *arg)
 {
     struct launch *l = arg;
@@ -125,6 +137,9 @@ IN_CHILD static int child_main(void *arg)
     rc = place_fds(s);
     if (rc < 0)
         return fail(l, rc, "descriptors");
+    rc = bind_child(s);
+    if (rc < 0)
+        return fail(l, rc, "binding to its processors");
     if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)
         return fail(l, -errno, "working directory");
     syscall(SYS_rt_sigaction, SIGPIPE, zeros, NULL, sizeof(uint64_t));

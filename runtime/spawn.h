@@ -4,6 +4,8 @@
 #ifndef FBR_SPAWN_H
 #define FBR_SPAWN_H
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "runtime/error.h"
@@ -17,6 +19,9 @@ struct fbr_spawn {
     const char *workdir;    /* NULL: ours */
     int fds[FBR_SPAWN_FDS]; /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
     int nfds;               /* at least 3 */
+    const void *cpus;       /* mask of processors to bind it to (fbr_pin_mask); NULL: ours */
+    size_t cpus_len;
+    uint64_t nodes; /* NUMA nodes that its memory is bound to, by bit; 0: ours */
 };
 
 /* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It is killed when the

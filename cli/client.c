@@ -1,0 +1,378 @@
+/* client.c - asks runs what they do; see client.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ring/registry.h"
+
+#define PATIENCE_MS 2000 /* for an answer */
+
+/* ---- One run ---- */
+
+void client_free(struct client_run *run)
+{
+    if (run->fd >= 0)
+        close(run->fd);
+    fbr_buf_fini(&run->got);
+    free(run->ranks);
+    run->fd = -1;
+    run->ranks = NULL;
+}
+
+static int send_request(struct client_run *run, enum fbr_control_op op, int rank, int argument)
+{
+    const struct fbr_control_request r = {FBR_CONTROL_VERSION, (uint8_t)op, rank, argument};
+    struct fbr_buf b;
+    ssize_t n;
+
+    fbr_buf_init(&b);
+    fbr_control_put_request(&b, &r);
+    n = b.failed ? -1 : send(run->fd, b.data, b.len, MSG_NOSIGNAL);
+    fbr_buf_fini(&b);
+    return n > 0 ? 0 : -ECONNRESET;
+}
+
+/* More bytes: 0, -ETIMEDOUT, -ECONNRESET. */
+static int receive(struct client_run *run, int timeout_ms)
+{
+    struct pollfd p = {.fd = run->fd, .events = POLLIN};
+    void *room = fbr_buf_reserve(&run->got, 1 << 16);
+    ssize_t n;
+    int rc;
+
+    if (!room)
+        return -ENOMEM;
+    do
+        rc = poll(&p, 1, timeout_ms);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0)
+        return -ETIMEDOUT;
+    n = recv(run->fd, room, 1 << 16, 0);
+    if (n <= 0)
+        return -ECONNRESET;
+    fbr_buf_extend(&run->got, (size_t)n);
+    return 0;
+}
+
+/* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes of `got`. */
+static int next_answer(struct client_run *run, int timeout_ms, struct fbr_cur *c, size_t *used)
+{
+    int rc;
+
+    fbr_buf_consume(&run->got, *used);
+    *used = 0;
+    while ((rc = fbr_control_frame(run->got.data, run->got.len, FBR_CONTROL_ANSWER_MAX, c, used)) == 0) {
+        rc = receive(run, timeout_ms);
+        if (rc < 0)
+            return rc;
+    }
+    return rc < 0 ? rc : fbr_get_u8(c);
+}
+
+static int keep_rank(struct client_run *run, struct fbr_cur *c)
+{
+    struct fiber_rank_stats *more;
+
+    if (run->nranks % 64 == 0) {
+        more = realloc(run->ranks, ((size_t)run->nranks + 64) * sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        run->ranks = more;
+    }
+    if (!fbr_control_get_rank(c, &run->ranks[run->nranks]))
+        return -EBADMSG;
+    run->nranks++;
+    return 0;
+}
+
+/* A run without a name is called as its program is. */
+static void name_it(struct fbr_control_about *about)
+{
+    int len = (int)strcspn(about->command, " "), from = len;
+
+    while (from > 0 && about->command[from - 1] != '/')
+        from--;
+    if (!about->name[0])
+        snprintf(about->name, sizeof(about->name), "%.*s", len - from < 63 ? len - from : 63,
+                 about->command + from);
+}
+
+/* Reads answers until DONE: its code, and in err its text. */
+static int read_answers(struct client_run *run, struct fbr_error *err)
+{
+    char text[1024];
+    struct fbr_cur c;
+    size_t used = 0;
+    int rc, code;
+
+    for (;;) {
+        rc = next_answer(run, PATIENCE_MS, &c, &used);
+        if (rc == FBR_CONTROL_RUN && fbr_control_get_run(&c, &run->about, &run->facts)) {
+            name_it(&run->about);
+            continue;
+        }
+        if (rc == FBR_CONTROL_RANK) {
+            rc = keep_rank(run, &c);
+            if (rc == 0)
+                continue;
+        }
+        if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, &code, text, sizeof(text))) {
+            fbr_buf_consume(&run->got, used);
+            return code < 0 ? fbr_fail(err, code, "run %.16s: %s", run->about.uid, text) : 0;
+        }
+        if (rc >= 0)
+            rc = -EBADMSG;
+        return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
+                        rc == -ETIMEDOUT    ? "its launcher does not answer; is it stopped?"
+                        : rc == -ECONNRESET ? "it has ended"
+                                            : fbr_strerror(rc));
+    }
+}
+
+int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument, struct fbr_error *err)
+{
+    int rc = send_request(run, op, rank, argument);
+
+    return rc < 0 ? fbr_fail(err, rc, "run %.16s: it has ended", run->about.uid) : read_answers(run, err);
+}
+
+int client_ranks(struct client_run *run, struct fbr_error *err)
+{
+    run->nranks = 0;
+    return client_ask(run, FBR_CONTROL_STATUS, -1, 1, err);
+}
+
+int client_follow(struct client_run *run, int rank,
+                  void (*line)(void *user, int rank, int stream, bool more, const void *data, size_t len),
+                  void *user, int *code, struct fbr_error *err)
+{
+    char text[1024];
+    struct fbr_cur c;
+    size_t used = 0, len;
+    const void *data;
+    int rc = send_request(run, FBR_CONTROL_FOLLOW, rank, 0), who, stream;
+    bool more;
+
+    while (rc == 0) {
+        rc = next_answer(run, -1, &c, &used);
+        if (rc == FBR_CONTROL_LINE && fbr_control_get_line(&c, &who, &stream, &more, &data, &len)) {
+            line(user, who, stream, more, data, len);
+            rc = 0;
+        } else if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, code, text, sizeof(text))) {
+            fbr_buf_consume(&run->got, used);
+            return *code < 0 ? fbr_fail(err, *code, "run %.16s: %s", run->about.uid, text) : 0;
+        } else if (rc >= 0) {
+            rc = -EBADMSG;
+        }
+    }
+    return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
+                    rc == -ECONNRESET ? "it has ended, or was killed" : fbr_strerror(rc));
+}
+
+/* ---- All runs ---- */
+
+struct listing {
+    struct client_run *runs;
+    size_t count;
+    bool failed;
+};
+
+static struct client_run *add(struct listing *l, const struct fbr_control_about *about)
+{
+    struct client_run *more = realloc(l->runs, (l->count + 1) * sizeof(*more)), *run;
+
+    if (!more) {
+        l->failed = true;
+        return NULL;
+    }
+    l->runs = more;
+    run = &l->runs[l->count++];
+    memset(run, 0, sizeof(*run));
+    run->fd = -1;
+    run->about = *about;
+    name_it(&run->about);
+    run->facts.size = about->size;
+    run->facts.started_ms = about->started_ms;
+    fbr_buf_init(&run->got);
+    return run;
+}
+
+static void on_run(void *user, int fd, const struct fbr_control_about *about)
+{
+    struct client_run *run = add(user, about);
+
+    if (!run) {
+        close(fd);
+        return;
+    }
+    run->fd = fd;
+    run->state = CLIENT_RUNNING;
+}
+
+static void on_ended(void *user, const struct fbr_control_about *about, const struct fbr_ring_facts *facts,
+                     int code, const char *report)
+{
+    struct client_run *run = add(user, about);
+
+    if (!run)
+        return;
+    run->facts = *facts;
+    run->state = code == FBR_REGISTRY_LOST ? CLIENT_LOST : CLIENT_ENDED;
+    run->code = code;
+    snprintf(run->report, sizeof(run->report), "%s", report);
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct client_run *x = a, *y = b;
+
+    return x->about.started_ms < y->about.started_ms ? -1 : x->about.started_ms > y->about.started_ms;
+}
+
+/* All are asked before the first answer is waited for, so one that is stopped costs its patience once. */
+static void ask_all(struct listing *l)
+{
+    struct fbr_error err;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->runs[i].fd >= 0 && send_request(&l->runs[i], FBR_CONTROL_STATUS, -1, 0) < 0)
+            l->runs[i].state = CLIENT_SILENT;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->runs[i].fd >= 0 && l->runs[i].state == CLIENT_RUNNING && read_answers(&l->runs[i], &err) < 0)
+            l->runs[i].state = err.code == -ECONNRESET ? CLIENT_ENDED : CLIENT_SILENT;
+}
+
+int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_error *err)
+{
+    struct listing l = {NULL, 0, false};
+    int rc = fbr_registry_each(on_run, &l, err);
+
+    if (rc == 0 && ended)
+        rc = fbr_registry_ended(on_ended, &l, err);
+    if (rc == 0 && l.failed)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        client_list_free(l.runs, l.count);
+        return rc;
+    }
+    ask_all(&l);
+    if (l.count)
+        qsort(l.runs, l.count, sizeof(*l.runs), by_start);
+    *runs = l.runs;
+    *count = l.count;
+    return 0;
+}
+
+void client_list_free(struct client_run *runs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        client_free(&runs[i]);
+    free(runs);
+}
+
+static bool is_called(const struct client_run *run, const char *typed)
+{
+    return !strcmp(run->about.name, typed) ||
+           (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
+}
+
+int client_find(const char *typed, struct client_run *run, struct fbr_error *err)
+{
+    struct client_run *runs, *found = NULL;
+    size_t count, living = 0;
+    int rc = client_list(&runs, &count, true, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++) { /* the youngest last */
+        bool lives = runs[i].state <= CLIENT_SILENT;
+
+        if (!is_called(&runs[i], typed) || (living && !lives))
+            continue;
+        living += lives;
+        found = &runs[i];
+    }
+    if (!found)
+        rc = fbr_fail(err, -ENOENT,
+                      "no run of yours is called %.64s, or has an id that begins so; see `fiber ps -a`", typed);
+    else if (living > 1)
+        rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`", living,
+                      typed);
+    if (rc == 0) {
+        *run = *found;
+        found->fd = -1; /* it is the caller's now */
+        fbr_buf_init(&found->got);
+        found->ranks = NULL;
+    }
+    client_list_free(runs, count);
+    return rc;
+}
+
+/* ---- For listings ---- */
+
+int64_t client_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void client_age(char out[32], int64_t ms)
+{
+    long long s = ms < 0 ? 0 : ms / 1000;
+
+    if (s < 60)
+        snprintf(out, 32, "%llds", s);
+    else if (s < 3600)
+        snprintf(out, 32, "%lldm %llds", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(out, 32, "%lldh %lldm", s / 3600, s / 60 % 60);
+    else
+        snprintf(out, 32, "%lldd %lldh", s / 86400, s / 3600 % 24);
+}
+
+void client_bytes(char out[32], uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    size_t i = 0;
+
+    for (; v >= 1024 && i < sizeof(units) / sizeof(units[0]) - 1; i++)
+        v /= 1024;
+    snprintf(out, 32, i && v < 100 ? "%.1f %s" : "%.0f %s", v, units[i]);
+}
+
+const char *client_rank_state(const struct fiber_rank_stats *s, char out[48])
+{
+    if (s->state == 0)
+        return "starting";
+    if (s->state == 1)
+        return "running";
+    if (s->code < 0)
+        snprintf(out, 48, "signal %d", -s->code);
+    else
+        snprintf(out, 48, "exit %d", s->code);
+    return out;
+}
+
+int client_rank(const char *text, const struct client_run *run, struct fbr_error *err)
+{
+    char *end;
+    long v = strtol(text, &end, 10);
+
+    if (end == text || *end || v < 0 || v > INT32_MAX)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is no rank's number", text);
+    if (run->about.size && v >= run->about.size && v >= run->facts.size)
+        return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v, run->about.size);
+    return (int)v;
+}

@@ -1,0 +1,55 @@
+/* client.h - the other end of a run's door (ring/control.h): for ps, logs, kill and top.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_CLIENT_H
+#define CLI_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fiber.h"
+#include "ring/control_wire.h"
+#include "runtime/error.h"
+
+enum client_state { CLIENT_RUNNING, CLIENT_SILENT, CLIENT_ENDED, CLIENT_LOST };
+
+struct client_run {
+    enum client_state state; /* SILENT: its launcher does not answer (it is stopped, say) */
+    struct fbr_control_about about;
+    struct fbr_ring_facts facts;
+    int code; /* of one that has ended */
+    char report[1024];
+    int fd; /* -1 when it has ended */
+    struct fbr_buf got;
+    struct fiber_rank_stats *ranks; /* of client_ranks() */
+    int nranks;
+};
+
+/* All runs of this user here, oldest first, with their facts; `ended`: also those that have ended. */
+int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_error *err);
+void client_list_free(struct client_run *runs, size_t count);
+
+/* The run that is called so, or whose uid begins so; one that runs before one that has ended, and the youngest of
+ * those. -ENOENT, -EEXIST (several run), with a sentence. Free with client_free(). */
+int client_find(const char *typed, struct client_run *run, struct fbr_error *err);
+void client_free(struct client_run *run);
+
+/* Asks for its facts and ranks again. -ECONNRESET: it has ended. */
+int client_ranks(struct client_run *run, struct fbr_error *err);
+/* A request that is answered by DONE alone. */
+int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument, struct fbr_error *err);
+/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its code, -ECONNRESET. */
+int client_follow(struct client_run *run, int rank,
+                  void (*line)(void *user, int rank, int stream, bool more, const void *data, size_t len),
+                  void *user, int *code, struct fbr_error *err);
+
+/* For listings: "3m 20s"; "1.2 GiB". */
+void client_age(char out[32], int64_t ms);
+void client_bytes(char out[32], uint64_t bytes);
+const char *client_rank_state(const struct fiber_rank_stats *s, char out[48]);
+/* Milliseconds since the epoch. */
+int64_t client_now(void);
+/* Parses a rank's number: -1 and a sentence when it is none. */
+int client_rank(const char *text, const struct client_run *run, struct fbr_error *err);
+
+#endif

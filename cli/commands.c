@@ -1,0 +1,36 @@
+/* commands.c - the list of subcommands, in the order of the help.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <string.h>
+
+#include "cli/option.h"
+
+extern const struct cli_command cli_run, cli_ps, cli_logs, cli_kill, cli_top, cli_doctor, cli_config,
+    cli_completion, cli_help, cli_version;
+
+const struct cli_command *const cli_commands[] = {&cli_run,  &cli_ps,      &cli_logs,   &cli_kill,
+                                                  &cli_top,  &cli_doctor,  &cli_config, &cli_completion,
+                                                  &cli_help, &cli_version, NULL};
+
+const struct cli_command *cli_command_find(const char *name)
+{
+    for (size_t i = 0; cli_commands[i]; i++)
+        if (!strcmp(cli_commands[i]->name, name))
+            return cli_commands[i];
+    return NULL;
+}
+
+static const char *next_command(void *user)
+{
+    size_t *at = user;
+
+    return cli_commands[*at] ? cli_commands[(*at)++]->name : NULL;
+}
+
+const char *cli_command_nearest(const char *typed)
+{
+    size_t at = 0;
+
+    return cli_nearest(typed, next_command, &at);
+}

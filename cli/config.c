@@ -1,0 +1,128 @@
+/* config.c - `fiber config show`: every setting, its value, and where it came from.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/option.h"
+#include "ring/json_out.h"
+#include "runtime/config.h"
+#include "runtime/config_value.h"
+
+enum { CONFIG_JSON, CONFIG_OPTIONS };
+
+static void put_json(struct fbr_json *j, const struct fbr_config *c, const struct fbr_config_key *k)
+{
+    fbr_json_object(j, NULL);
+    fbr_json_str(j, "key", k->name);
+    fbr_json_str(j, "value", fbr_config_str(c, k->name));
+    fbr_json_str(j, "origin", fbr_config_origin(c, k->name));
+    fbr_json_str(j, "default", k->fallback);
+    fbr_json_str(j, "variable", k->env);
+    fbr_json_str(j, "help", k->help);
+    fbr_json_end_object(j);
+}
+
+static int show_json(const struct fbr_config *c, const char *key)
+{
+    struct fbr_json j;
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+    char *text;
+
+    fbr_json_init(&j);
+    fbr_json_array(&j, NULL);
+    for (size_t i = 0; i < n; i++)
+        if (!key || !strcmp(key, keys[i].name))
+            put_json(&j, c, &keys[i]);
+    fbr_json_end_array(&j);
+    text = fbr_json_take(&j);
+    if (!text)
+        return cli_failed(1, "out of memory");
+    puts(text);
+    free(text);
+    return 0;
+}
+
+static int show_text(const struct fbr_config *c, const char *key)
+{
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    if (!key)
+        printf("%-18s %-16s %s\n", "KEY", "VALUE", "ORIGIN");
+    for (size_t i = 0; i < n; i++)
+        if (!key)
+            printf("%-18s %-16s %s\n", keys[i].name, fbr_config_str(c, keys[i].name),
+                   fbr_config_origin(c, keys[i].name));
+        else if (!strcmp(key, keys[i].name))
+            printf("%s = %s\n  from %s; default %s; %s; %s\n", key, fbr_config_str(c, key),
+                   fbr_config_origin(c, key), keys[i].fallback[0] ? keys[i].fallback : "empty", keys[i].env,
+                   keys[i].help);
+    return 0;
+}
+
+struct walk {
+    size_t at;
+};
+
+static const char *next_key(void *user)
+{
+    struct walk *w = user;
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    return w->at < n ? keys[w->at++].name : NULL;
+}
+
+static int unknown_key(const char *key)
+{
+    struct walk w = {0};
+    const char *near = cli_nearest(key, next_key, &w);
+
+    return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "", near ? near : "",
+                      near ? "?" : "");
+}
+
+static int run_config(const struct cli_args *args)
+{
+    const char *key = args->noperands > 1 ? args->operands[1] : NULL, *name;
+    struct fbr_error err = {0, ""};
+    struct fbr_config *c;
+    struct walk w = {0};
+    int code;
+
+    if (strcmp(args->operands[0], "show") != 0) {
+        fbr_fail(&err, 0, "\"%.64s\" is none of: show", args->operands[0]);
+        return cli_usage(args->command, &err);
+    }
+    while (key && (name = next_key(&w)) && strcmp(name, key) != 0)
+        ;
+    if (key && !name)
+        return unknown_key(key);
+    if (fbr_config_load(&c, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    code = args->values[CONFIG_JSON].number ? show_json(c, key) : show_text(c, key);
+    fbr_config_free(c);
+    return code;
+}
+
+static const struct cli_option options[CONFIG_OPTIONS] = {
+    [CONFIG_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
+};
+
+const struct cli_command cli_config = {
+    .name = "config",
+    .operands = "show [KEY]",
+    .kind = CLI_KEY,
+    .about = "Shows every setting, its value, and where it came from",
+    .text = "A setting comes from the first of: an option, the environment (FIBER_KEY), ./.fiberconfig, "
+            "~/.config/fiber/fiber.conf, /etc/fiber/fiber.conf, the default.",
+    .examples = "fiber config show\tall\nfiber config show grace\tone, with what it is for",
+    .exit = "0\tshown\n2\tthe configuration is wrong, or there is no such key",
+    .options = options,
+    .count = CONFIG_OPTIONS,
+    .least = 1,
+    .most = 2,
+    .run = run_config,
+};

@@ -1,0 +1,97 @@
+/* doctor.c - `fiber doctor`: what works here, what does not, and the line that mends it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/option.h"
+#include "ring/json_out.h"
+#include "ring/text.h"
+
+enum { DOCTOR_BACKEND, DOCTOR_JSON, DOCTOR_OPTIONS };
+
+struct doctor {
+    const char *backend; /* the only one that is asked for; NULL: all */
+    bool is_json, colour;
+    struct fbr_json json;
+    int bad;
+};
+
+static const char *const states[] = {[DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
+
+void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
+                const char *fmt, ...)
+{
+    static const char *const colours[] = {
+        [DOCTOR_GOOD] = "\033[32m", [DOCTOR_ABSENT] = "\033[2m", [DOCTOR_BAD] = "\033[31m"};
+    char raw[1024], found[1024];
+    va_list ap;
+
+    if (d->backend && !strncmp(name, "backend ", 8) && strcmp(name + 8, d->backend) != 0)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(raw, sizeof(raw), fmt, ap);
+    va_end(ap);
+    fbr_text_plain(found, sizeof(found), raw);
+    d->bad += state == DOCTOR_BAD;
+    if (d->is_json) {
+        fbr_json_object(&d->json, NULL);
+        fbr_json_str(&d->json, "check", name);
+        fbr_json_str(&d->json, "state", states[state]);
+        fbr_json_str(&d->json, "found", found);
+        fbr_json_str(&d->json, "mend", mend);
+        fbr_json_end_object(&d->json);
+        return;
+    }
+    printf("%s%-7s%s %-19s %s\n", d->colour ? colours[state] : "", states[state], d->colour ? "\033[0m" : "",
+           name, found);
+    if (state != DOCTOR_GOOD && mend[0])
+        printf("%27s -> %s\n", "", mend);
+    fflush(stdout);
+}
+
+static int run_doctor(const struct cli_args *args)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    struct doctor d;
+    char *text;
+
+    memset(&d, 0, sizeof(d));
+    d.backend = args->values[DOCTOR_BACKEND].text;
+    d.is_json = args->values[DOCTOR_JSON].number > 0;
+    d.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+    fbr_json_init(&d.json);
+    fbr_json_array(&d.json, NULL);
+    doctor_machine(&d);
+    doctor_bootstraps(&d);
+    doctor_backends(&d);
+    fbr_json_end_array(&d.json);
+    text = fbr_json_take(&d.json);
+    if (d.is_json && text)
+        puts(text);
+    free(text);
+    return d.bad ? 1 : 0;
+}
+
+static const struct cli_option options[DOCTOR_OPTIONS] = {
+    [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm",
+                        .help = "only this backend, not all"},
+    [DOCTOR_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
+};
+
+const struct cli_command cli_doctor = {
+    .name = "doctor",
+    .operands = "",
+    .about = "Checks what works here, and tells the line that mends what does not",
+    .text = "absent is what is not here and not everybody needs; bad is what will not work, or slowly. It "
+            "looks only, and "
+            "changes nothing.",
+    .exit = "0\tnothing is bad\n1\tsomething is",
+    .options = options,
+    .count = DOCTOR_OPTIONS,
+    .run = run_doctor,
+};

@@ -1,0 +1,31 @@
+/* doctor.h - what `fiber doctor` found, and the checks that find it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_DOCTOR_H
+#define CLI_DOCTOR_H
+
+#include <stddef.h>
+
+enum doctor_state {
+    DOCTOR_GOOD,
+    DOCTOR_ABSENT, /* not here, and not needed by everybody */
+    DOCTOR_BAD,    /* something will not work, or slowly */
+};
+
+struct doctor; /* collects */
+
+/* One line of the report. `mend`, the line that mends it, may be "". */
+void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
+                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+void doctor_machine(struct doctor *d);
+void doctor_bootstraps(struct doctor *d);
+void doctor_backends(struct doctor *d);
+
+/* The first line that a program prints, at most five seconds; NULL-terminated argv, searched in PATH. 0, or -ENOENT when
+ * there is none, -ETIMEDOUT, -EIO when it fails. */
+int doctor_ask(const char *const *argv, char *line, size_t size);
+/* Where a program of that name is in PATH; -ENOENT. */
+int doctor_which(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,375 @@
+/* doctor_checks.c - what `fiber doctor` looks at: the machine, the bootstraps, the backends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cli/client.h"
+#include "cli/doctor.h"
+#include "mpi_bridge/bridge.h"
+#include "ring/probe.h"
+#include "ring/registry.h"
+#include "runtime/backend.h"
+#include "runtime/config.h"
+#include "runtime/pin.h"
+
+/* ---- The machine ---- */
+
+static void check_configuration(struct doctor *d)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_config *c;
+
+    if (fbr_config_load(&c, &err) < 0) {
+        doctor_say(d, "configuration", DOCTOR_BAD,
+                   "correct that line; `fiber config show` lists the settings", "%s", err.text);
+        return;
+    }
+    doctor_say(d, "configuration", DOCTOR_GOOD, "", "well formed");
+    fbr_config_free(c);
+}
+
+static void check_registry(struct doctor *d)
+{
+    struct fbr_error err = {0, ""};
+    char root[FBR_REGISTRY_MAX];
+
+    if (fbr_registry_root(root, &err) < 0)
+        doctor_say(d, "run directory", DOCTOR_BAD,
+                   "remove it, or set XDG_RUNTIME_DIR to a directory of yours", "%s", err.text);
+    else
+        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%s", root);
+}
+
+static void check_processors(struct doctor *d)
+{
+    const struct fbr_pin_ops *pin;
+    struct fbr_topology_facts f;
+    struct fbr_error err = {0, ""};
+    struct fbr_topology *t;
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+
+    pin = fbr_pin_load(&err);
+    if (!pin || pin->open(&t, NULL, FBR_TOPOLOGY_DEVICES, &err) < 0) {
+        doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used", count);
+        doctor_say(d, "binding", DOCTOR_BAD,
+                   "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none", "%s",
+                   err.text);
+        return;
+    }
+    pin->facts(t, &f);
+    pin->close(t);
+    doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
+               f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
+    doctor_say(d, "binding", DOCTOR_GOOD, "", "hwloc: %u packages, %u NUMA nodes, %u L3, %u cores, %u GPUs",
+               f.packages, f.numa_nodes, f.l3s, f.cores, f.gpus);
+}
+
+static void check_limits(struct doctor *d)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return;
+    if (r.rlim_max < 4096)
+        doctor_say(d, "descriptors", DOCTOR_BAD, "ulimit -n 65536, or LimitNOFILE in the unit that starts this",
+                   "at most %llu: enough for about %llu ranks a job", (unsigned long long)r.rlim_max,
+                   (unsigned long long)r.rlim_max / 4);
+    else
+        doctor_say(d, "descriptors", DOCTOR_GOOD, "", "at most %llu", (unsigned long long)r.rlim_max);
+}
+
+static void check_shm(struct doctor *d, const struct fbr_probe *p)
+{
+    char size[32], left[32];
+    uint64_t need = fbr_probe_shm_need(8);
+
+    client_bytes(size, p->shm_size);
+    client_bytes(left, p->shm_free);
+    if (!p->shm)
+        doctor_say(d, "shared memory", DOCTOR_BAD, "mount a tmpfs at /dev/shm",
+                   "/dev/shm is missing or cannot be written");
+    else if (p->shm_free < need)
+        doctor_say(d, "shared memory", DOCTOR_BAD,
+                   "docker run --shm-size=1g, or an emptyDir of medium Memory at /dev/shm",
+                   "/dev/shm has %s left of %s: MPI will use files instead", left, size);
+    else
+        doctor_say(d, "shared memory", DOCTOR_GOOD, "", "/dev/shm has %s left of %s", left, size);
+}
+
+static void check_network(struct doctor *d, const struct fbr_probe *p)
+{
+    if (p->loopback)
+        doctor_say(d, "loopback", DOCTOR_GOOD, "", "up");
+    else
+        doctor_say(d, "loopback", DOCTOR_BAD, "ip link set lo up", "lo is down: Open MPI would hang");
+    if (p->interface[0])
+        doctor_say(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
+    else
+        doctor_say(d, "network", DOCTOR_ABSENT, "", "no interface but lo: only this host");
+    if (p->fabric)
+        doctor_say(d, "fabric", DOCTOR_GOOD, "", "%s", p->fabric_name);
+    else if (p->no_fabric[0])
+        doctor_say(d, "fabric", DOCTOR_BAD,
+                   "give the container /dev/infiniband and ulimit -l unlimited, or bring the port up", "%s",
+                   p->no_fabric);
+    else
+        doctor_say(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
+}
+
+/* "0x10de\n" as a number; -1. */
+static long read_hex(const char *device, const char *file)
+{
+    char path[PATH_MAX], text[32];
+    int fd;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.40s/%s", device, file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return -1;
+    text[n] = '\0';
+    return strtol(text, NULL, 16);
+}
+
+struct vendor {
+    long id;
+    const char *name, *node, *mend;
+};
+
+static void check_vendor(struct doctor *d, const struct vendor *v)
+{
+    DIR *dir = opendir("/sys/bus/pci/devices");
+    struct dirent *e;
+    char first[32] = "";
+    unsigned count = 0;
+
+    while (dir && (e = readdir(dir))) {
+        long class = e->d_name[0] == '.' ? -1 : read_hex(e->d_name, "class") >> 8;
+
+        /* 0x302: a GPU without a screen; 0x300: with one, which at Intel is the one of the processor; 0x1200: AMD's */
+        if (read_hex(e->d_name, "vendor") != v->id || (class != 0x302 && class != 0x300 && class != 0x1200))
+            continue;
+        if (!count++)
+            snprintf(first, sizeof(first), "%.31s", e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    if (!count)
+        return;
+    if (access(v->node, F_OK) == 0)
+        doctor_say(d, "GPUs", DOCTOR_GOOD, "", "%u of %s, the first at %s", count, v->name, first);
+    else
+        doctor_say(d, "GPUs", DOCTOR_BAD, v->mend, "%u of %s on the PCI bus, the first at %s, but there is no %s",
+                   count, v->name, first, v->node);
+}
+
+static void check_gpus(struct doctor *d)
+{
+    static const struct vendor vendors[] = {
+        {0x10de, "NVIDIA", "/dev/nvidiactl", "install the driver; in a container: docker run --gpus all"},
+        {0x1002, "AMD", "/dev/kfd", "install amdgpu and ROCm; in a container: --device /dev/kfd --device /dev/dri"},
+        {0x8086, "Intel", "/dev/dri", "install the driver; in a container: --device /dev/dri"},
+    };
+
+    for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++)
+        check_vendor(d, &vendors[i]);
+}
+
+void doctor_machine(struct doctor *d)
+{
+    struct fbr_probe p;
+
+    fbr_probe_run(&p);
+    check_configuration(d);
+    check_registry(d);
+    check_processors(d);
+    check_limits(d);
+    check_shm(d, &p);
+    if (p.cma || p.xpmem)
+        doctor_say(d, "copies", DOCTOR_GOOD, "", "%s", p.xpmem ? "xpmem" : "process_vm_readv (CMA)");
+    else
+        doctor_say(d, "copies", DOCTOR_BAD, "docker run --cap-add SYS_PTRACE; or kernel.yama.ptrace_scope=0",
+                   "ranks cannot copy from each other, large messages are slower: %s", p.no_cma);
+    check_network(d, &p);
+    check_gpus(d);
+}
+
+/* ---- Bootstraps ---- */
+
+static void check_open_mpi(struct doctor *d)
+{
+    static const char *const argv[] = {"ompi_info", "--version", NULL};
+    const char *missing = fbr_bridge_missing("pmix");
+    char line[160];
+    int rc = doctor_ask(argv, line, sizeof(line));
+
+    if (missing)
+        doctor_say(d, "PMIx server", DOCTOR_BAD, "apt install libpmix2, or build Fiber with libpmix-dev",
+                   "%s", missing);
+    else
+        doctor_say(d, "PMIx server", DOCTOR_GOOD, "", "libpmix is there: Open MPI 4 and 5 can be booted");
+    if (rc == 0 && strstr(line, "Open MPI"))
+        doctor_say(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
+    else
+        doctor_say(d, "Open MPI", DOCTOR_ABSENT, "apt install openmpi-bin libopenmpi-dev",
+                   "not found here (ompi_info)");
+}
+
+static void check_mpich(struct doctor *d)
+{
+    static const char *const argv[] = {"mpichversion", NULL};
+    static const char *const vanilla[] = {"mpichversion.mpich", NULL};
+    char line[160], path[PATH_MAX];
+
+    if (doctor_ask(argv, line, sizeof(line)) == 0 || doctor_ask(vanilla, line, sizeof(line)) == 0) {
+        for (char *p = line; *p; p++)
+            *p = *p == '\t' ? ' ' : *p;
+        doctor_say(d, "MPICH", DOCTOR_GOOD, "", "%s", line);
+    } else if (doctor_which("mpiexec.hydra", path, sizeof(path)) == 0 ||
+               doctor_which("mpicc.mpich", path, sizeof(path)) == 0) {
+        doctor_say(d, "MPICH", DOCTOR_GOOD, "", "%s", path);
+    } else {
+        doctor_say(d, "MPICH", DOCTOR_ABSENT, "apt install mpich", "not found here");
+    }
+}
+
+/* Without importing them, which would take seconds. */
+static void check_python(struct doctor *d)
+{
+    static const char *const modules[][2] = {{"torch", "apt install python3-torch, or pip install torch"},
+                                             {"horovod", "pip install horovod"},
+                                             {"mpi4py", "apt install python3-mpi4py"}};
+    char line[160], path[PATH_MAX];
+
+    if (doctor_which("python3", path, sizeof(path)) < 0) {
+        doctor_say(d, "python3", DOCTOR_ABSENT, "apt install python3", "not found here");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+        const char *const argv[] = {"python3", "-c",
+                                    "import importlib.metadata as m, importlib.util as u, sys\n"
+                                    "n = sys.argv[1]\n"
+                                    "if u.find_spec(n) is None: sys.exit(1)\n"
+                                    "try: print(n, m.version(n))\n"
+                                    "except m.PackageNotFoundError: print(n)\n",
+                                    modules[i][0], NULL};
+
+        if (doctor_ask(argv, line, sizeof(line)) == 0)
+            doctor_say(d, modules[i][0], DOCTOR_GOOD, "", "%s", line);
+        else
+            doctor_say(d, modules[i][0], DOCTOR_ABSENT, modules[i][1], "not found by %s", path);
+    }
+}
+
+void doctor_bootstraps(struct doctor *d)
+{
+    check_open_mpi(d);
+    check_mpich(d);
+    check_python(d);
+}
+
+/* ---- Backends ---- */
+
+static bool in_this_build(const char *backend)
+{
+    return fbr_backend_find(backend, NULL) != NULL;
+}
+
+static void check_docker(struct doctor *d)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const char *host = getenv("DOCKER_HOST");
+    int fd;
+
+    if (host && strncmp(host, "unix://", 7) != 0) {
+        doctor_say(d, "backend docker", DOCTOR_GOOD, "", "DOCKER_HOST is %.100s", host);
+        return;
+    }
+    snprintf(a.sun_path, sizeof(a.sun_path), "%.100s", host ? host + 7 : "/var/run/docker.sock");
+    if (access(a.sun_path, F_OK) < 0) {
+        doctor_say(d, "backend docker", DOCTOR_ABSENT,
+                   "apt install docker.io; in a container: -v /var/run/docker.sock:"
+                   "/var/run/docker.sock",
+                   "there is no %s", a.sun_path);
+        return;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+        doctor_say(d, "backend docker", DOCTOR_GOOD, "", "%s answers", a.sun_path);
+    else
+        doctor_say(d, "backend docker", DOCTOR_BAD,
+                   errno == EACCES ? "add yourself to the group docker, or run as root" : "systemctl start docker",
+                   "%s: %s", a.sun_path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+static void check_kubernetes(struct doctor *d)
+{
+    static const char token[] = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    const char *config = getenv("KUBECONFIG"), *home = getenv("HOME");
+    char path[PATH_MAX];
+
+    if (access(token, R_OK) == 0 && getenv("KUBERNETES_SERVICE_HOST")) {
+        doctor_say(d, "backend kubernetes", DOCTOR_GOOD, "", "in a pod, with a service account");
+        return;
+    }
+    if (config && *config)
+        snprintf(path, sizeof(path), "%.*s", (int)strcspn(config, ":"), config);
+    else
+        snprintf(path, sizeof(path), "%s/.kube/config", home ? home : "");
+    if (access(path, R_OK) == 0)
+        doctor_say(d, "backend kubernetes", DOCTOR_GOOD, "", "%s", path);
+    else
+        doctor_say(d, "backend kubernetes", DOCTOR_ABSENT,
+                   "set KUBECONFIG to the file that your cluster's owner gave you", "no pod, and no %s", path);
+}
+
+static void check_slurm(struct doctor *d)
+{
+    static const char *const argv[] = {"srun", "--version", NULL};
+    const char *job = getenv("SLURM_JOB_ID");
+    char line[160];
+
+    if (doctor_ask(argv, line, sizeof(line)) < 0)
+        doctor_say(d, "backend slurm", DOCTOR_ABSENT,
+                   "apt install slurm-client, on a host that the cluster knows", "srun was not found");
+    else
+        doctor_say(d, "backend slurm", DOCTOR_GOOD, "", "%s%s%.40s", line, job ? ", in allocation " : "",
+                   job ? job : "");
+}
+
+void doctor_backends(struct doctor *d)
+{
+    static const struct {
+        const char *name;
+        void (*check)(struct doctor *d);
+    } list[] = {{"docker", check_docker}, {"kubernetes", check_kubernetes}, {"slurm", check_slurm}};
+
+    doctor_say(d, "backend local", DOCTOR_GOOD, "", "always");
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        char name[48];
+
+        snprintf(name, sizeof(name), "backend %s", list[i].name);
+        if (in_this_build(list[i].name))
+            list[i].check(d);
+        else
+            doctor_say(d, name, DOCTOR_ABSENT, "", "not in this build");
+    }
+}

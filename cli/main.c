@@ -1,0 +1,81 @@
+/* main.c - the `fiber` command: finds the subcommand, parses its options, runs it.
+ *
+ * The agents of a ring are this very program, so fiber_init() comes first: in an agent it does not return.
+ *
+ * Exit codes: 2 for usage and for a configuration that is wrong; what else there is stands in each subcommand's table.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/option.h"
+#include "fiber.h"
+#include "runtime/log.h"
+
+static int unknown_command(const char *typed)
+{
+    const char *near = cli_command_nearest(typed);
+
+    if (typed[0] == '-')
+        return cli_failed(2, "there is no option %s before the subcommand; try `fiber help`", typed);
+    if (near)
+        return cli_failed(2, "there is no subcommand %s; did you mean `fiber %s`?", typed, near);
+    if (!access(typed, X_OK))
+        return cli_failed(2, "there is no subcommand %s; to start that program: fiber run %s", typed, typed);
+    return cli_failed(2, "there is no subcommand %s; try `fiber help`", typed);
+}
+
+/* What can be asked for although the configuration is wrong; `config` and `doctor` tell what is. */
+static bool needs_configuration(const struct cli_command *c)
+{
+    static const char *const without[] = {"config", "doctor", "completion", "help", "version"};
+
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+        if (!strcmp(c->name, without[i]))
+            return false;
+    return true;
+}
+
+static int run_command(const struct cli_command *c, int argc, char **argv, int init)
+{
+    struct fbr_error err = {0, ""};
+    struct cli_args args;
+    int code;
+
+    if (cli_parse(c, argc, argv, &args, &err) < 0)
+        return cli_usage(c, &err);
+    if (args.help) {
+        cli_help_command(stdout, c, cli_width(STDOUT_FILENO));
+        code = 0;
+    } else if (init < 0 && needs_configuration(c)) {
+        code = cli_failed(2, "%s", fiber_last_error());
+    } else if (cli_args_configure(&args, &err) < 0) {
+        code = cli_usage(c, &err);
+    } else {
+        code = c->run(&args);
+    }
+    cli_args_fini(&args);
+    if (fflush(stdout) != 0 && code == 0)
+        code = cli_failed(1, "standard output: %m");
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_command *c;
+    const char *name;
+    int init = fiber_init(&argc, &argv);
+
+    if (argc < 2) {
+        cli_help_short(stderr, cli_width(STDERR_FILENO));
+        return 2;
+    }
+    name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+        name = "help";
+    if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+        name = "version";
+    c = cli_command_find(name);
+    return c ? run_command(c, argc - 2, argv + 2, init) : unknown_command(name);
+}

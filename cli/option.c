@@ -1,0 +1,406 @@
+/* option.c - parses arguments by a table; see option.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fiber.h"
+#include "runtime/config.h"
+#include "runtime/config_value.h"
+
+/* ---- Words ---- */
+
+/* Two neighbours changed places, which counts as one mistake: rnu for run. */
+static bool is_swapped(const char *a, const char *b, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && a[i] == b[i])
+        i++;
+    return i + 1 < n && a[i] == b[i + 1] && a[i + 1] == b[i] && !strncmp(a + i + 2, b + i + 2, n - i - 2);
+}
+
+const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user)
+{
+    size_t len = strlen(typed), best = (len < 4 ? 1 : len < 9 ? 2 : len / 4) + 1;
+    const char *found = NULL, *word;
+
+    while ((word = next(user))) {
+        size_t n = strcspn(word, " "), d = fbr_word_distance(typed, len, word, n);
+
+        if (len == n && is_swapped(typed, word, n))
+            d = 1;
+        /* What was begun and not ended is near too: --time for --timeout. */
+        if (d >= best && len >= 3 && n > len && !strncmp(typed, word, len))
+            d = best - 1;
+        if (d < best) {
+            best = d;
+            found = word;
+        }
+    }
+    return found;
+}
+
+/* Index of the word in a list, behind `from`; -1: it is not there. */
+static int word_index(const char *words, const char *word, int from)
+{
+    size_t len = strlen(word);
+
+    for (int i = from; words && *words; i++) {
+        size_t n = strcspn(words, " ");
+
+        if (n == len && !strncmp(words, word, n))
+            return i;
+        words += n + (words[n] == ' ');
+    }
+    return -1;
+}
+
+static int word_count(const char *words)
+{
+    int n = 0;
+
+    for (; words && *words; n++) {
+        words += strcspn(words, " ");
+        words += *words == ' ';
+    }
+    return n;
+}
+
+struct word_walk {
+    const char *at;
+};
+
+static const char *next_word(void *user)
+{
+    struct word_walk *w = user;
+    const char *word = w->at;
+
+    if (!word || !*word)
+        return NULL;
+    w->at += strcspn(w->at, " ");
+    w->at += *w->at == ' ';
+    return word;
+}
+
+/* ---- Options by name ---- */
+
+static bool is_called(const struct cli_option *o, const char *name, size_t len)
+{
+    const char *also = o->also;
+
+    if (strlen(o->name) == len && !strncmp(o->name, name, len))
+        return true;
+    while (also && *also) {
+        size_t n = strcspn(also, " ");
+
+        if (n == len && !strncmp(also, name, n))
+            return true;
+        also += n + (also[n] == ' ');
+    }
+    return false;
+}
+
+static const struct cli_option *find_long(const struct cli_command *c, const char *name, size_t len)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (is_called(&c->options[i], name, len))
+            return &c->options[i];
+    return NULL;
+}
+
+static const struct cli_option *find_letter(const struct cli_command *c, char letter)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->options[i].letter == letter)
+            return &c->options[i];
+    return find_long(c, &letter, 1);
+}
+
+struct option_walk {
+    const struct cli_command *command;
+    size_t at;
+};
+
+static const char *next_option(void *user)
+{
+    struct option_walk *w = user;
+
+    while (w->at < w->command->count && w->command->options[w->at].hidden)
+        w->at++;
+    return w->at < w->command->count ? w->command->options[w->at++].name : NULL;
+}
+
+static int unknown_option(const struct cli_command *c, const char *typed, size_t len, struct fbr_error *err)
+{
+    struct option_walk w = {c, 0};
+    char name[64];
+    const char *near;
+
+    snprintf(name, sizeof(name), "%.*s", (int)(len < 60 ? len : 60), typed + strspn(typed, "-"));
+    near = cli_nearest(name, next_option, &w);
+    return fbr_fail(err, -EINVAL, "there is no option %.*s%s%s%s", (int)len, typed,
+                    near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+}
+
+/* ---- Values ---- */
+
+static int take_number(const struct cli_option *o, const char *said, const char *text, struct cli_value *v,
+                       struct fbr_error *err)
+{
+    struct fbr_config_key key = {.name = o->name, .min = o->min, .max = o->max};
+    char seconds[32];
+
+    if (!o->min && !o->max)
+        key.max = o->type == CLI_INT ? INT32_MAX : INT64_MAX;
+    key.type = o->type == CLI_INT ? FBR_CONFIG_INT : o->type == CLI_MS ? FBR_CONFIG_MS : FBR_CONFIG_SIZE;
+    if (o->type == CLI_MS && !o->min && !o->max)
+        key.max = INT32_MAX;
+    if (o->type == CLI_MS && *text && text[strspn(text, "0123456789.")] == '\0' && strlen(text) < 30) {
+        snprintf(seconds, sizeof(seconds), "%ss", text);
+        text = seconds;
+    } else if (o->type == CLI_SIZE && strlen(text) > 2 && strlen(text) < 30 &&
+               isalpha((unsigned char)text[strlen(text) - 2]) && text[strlen(text) - 1] == 'B') { /* 8GiB */
+        snprintf(seconds, sizeof(seconds), "%.*s", (int)strlen(text) - 1, text);
+        text = seconds;
+    }
+    return fbr_value_parse(&key, text, &v->number, said, err);
+}
+
+static int take_word(const struct cli_option *o, const char *said, const char *text, struct cli_value *v,
+                     struct fbr_error *err)
+{
+    int index = word_index(o->words, text, 0);
+    struct word_walk w = {o->words};
+    const char *near;
+
+    if (index < 0)
+        index = word_index(o->hidden_words, text, word_count(o->words));
+    if (index >= 0) {
+        v->number = index;
+        return 0;
+    }
+    near = cli_nearest(text, next_word, &w);
+    if (near)
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s; did you mean %.*s?", said, text,
+                        o->words, (int)strcspn(near, " "), near);
+    return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s", said, text, o->words);
+}
+
+static int list_add(struct cli_value *v, const char *text, struct fbr_error *err)
+{
+    const char **list = realloc(v->list, (v->count + 1) * sizeof(*list));
+
+    if (!list)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    v->list = list;
+    v->list[v->count++] = text;
+    return 0;
+}
+
+static int take(const struct cli_option *o, const char *said, const char *text, struct cli_value *v,
+                struct fbr_error *err)
+{
+    v->text = text;
+    switch (o->type) {
+    case CLI_INT:
+    case CLI_MS:
+    case CLI_SIZE:
+        return take_number(o, said, text, v, err);
+    case CLI_WORD:
+        return take_word(o, said, text, v, err);
+    case CLI_LIST:
+    case CLI_PAIR:
+        return list_add(v, text, err);
+    default:
+        return 0;
+    }
+}
+
+/* ---- Arguments ---- */
+
+struct reader {
+    const struct cli_command *command;
+    struct cli_args *args;
+    int argc;
+    char **argv;
+    int at; /* of the next */
+    struct fbr_error *err;
+};
+
+/* The option `o`, written as `said`; `glued` is what stood behind '=' or its letter, NULL for nothing. */
+static int read_option(struct reader *r, const struct cli_option *o, const char *said, const char *glued)
+{
+    struct cli_value *v = &r->args->values[o - r->command->options];
+    int more = o->type == CLI_PAIR ? 2 : 1, rc = 0;
+
+    if (o->type == CLI_REFUSED)
+        return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
+    if (!o->argument) {
+        if (glued)
+            return fbr_fail(r->err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said, glued);
+        v->text = "";
+        v->number++;
+        return 0;
+    }
+    for (int i = 0; i < more && rc == 0; i++) {
+        const char *text = i == 0 && glued ? glued : r->at < r->argc ? r->argv[r->at++] : NULL;
+
+        if (!text)
+            return fbr_fail(r->err, -EINVAL, "%s needs %s", said, more == 2 ? "two values" : "a value");
+        rc = take(o, said, text, v, r->err);
+    }
+    return rc;
+}
+
+/* Answers 1 when help was asked for. */
+static int read_long(struct reader *r, const char *arg)
+{
+    const char *name = arg + strspn(arg, "-");
+    size_t len = strcspn(name, "=");
+    const struct cli_option *o = find_long(r->command, name, len);
+    char said[64];
+
+    snprintf(said, sizeof(said), "%.*s",
+             (int)(len + (size_t)(name - arg) < 60 ? len + (size_t)(name - arg) : 60), arg);
+    if (o)
+        return read_option(r, o, said, name[len] == '=' ? name + len + 1 : NULL);
+    if (len == 4 && !strncmp(name, "help", 4))
+        return 1;
+    return unknown_option(r->command, arg, len + (size_t)(name - arg), r->err);
+}
+
+/* -n 4, -n4, -qv, and mpirun's -np 4 and -bind-to core. */
+static int read_short(struct reader *r, const char *arg)
+{
+    size_t len = strcspn(arg + 1, "=");
+    int rc = 0;
+
+    if (len > 1 && (find_long(r->command, arg + 1, len) || !strncmp(arg, "-help", 6)))
+        return read_long(r, arg);
+    for (const char *p = arg + 1; *p && rc == 0; p++) {
+        const struct cli_option *o = find_letter(r->command, *p);
+        char said[3] = {'-', *p, '\0'};
+
+        if (!o && *p == 'h')
+            return 1;
+        if (!o && p > arg + 1)
+            return fbr_fail(r->err, -EINVAL, "there is no option -%c (in %.64s)", *p, arg);
+        if (!o)
+            return unknown_option(r->command, arg, strlen(arg) < 60 ? strlen(arg) : 60, r->err);
+        if (o->argument)
+            return read_option(r, o, said, p[1] ? p + 1 + (p[1] == '=') : NULL);
+        rc = read_option(r, o, said, NULL);
+    }
+    return rc;
+}
+
+static int check_operands(const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_command *c = args->command;
+
+    if (args->noperands < c->least)
+        return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",
+                        c->kind == CLI_PROGRAM ? "the program" : "an argument", c->name, c->operands);
+    if (c->most >= 0 && args->noperands > c->most)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is one argument too many", args->operands[c->most]);
+    return 0;
+}
+
+static int parse(struct reader *r)
+{
+    bool options = true;
+
+    while (r->at < r->argc) {
+        char *arg = r->argv[r->at++];
+        int rc = 0;
+
+        if (options && !strcmp(arg, "--")) {
+            options = false;
+            continue;
+        }
+        if (options && arg[0] == '-' && arg[1] == '-')
+            rc = read_long(r, arg);
+        else if (options && arg[0] == '-' && arg[1])
+            rc = read_short(r, arg);
+        else
+            r->args->operands[r->args->noperands++] = arg;
+        if (rc == 1)
+            r->args->help = true;
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (r->command->stops && r->args->noperands)
+            options = false;
+    }
+    return check_operands(r->args, r->err);
+}
+
+int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *args,
+              struct fbr_error *err)
+{
+    struct reader r = {command, args, argc, argv, 0, err};
+    int rc;
+
+    memset(args, 0, sizeof(*args));
+    args->command = command;
+    args->values = calloc(command->count + 1, sizeof(*args->values));
+    args->operands = calloc((size_t)argc + 1, sizeof(*args->operands));
+    rc = args->values && args->operands ? parse(&r) : fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0)
+        cli_args_fini(args);
+    return rc;
+}
+
+void cli_args_fini(struct cli_args *args)
+{
+    for (size_t i = 0; args->values && i < args->command->count; i++)
+        free(args->values[i].list);
+    free(args->values);
+    free(args->operands);
+    args->values = NULL;
+    args->operands = NULL;
+}
+
+/* A bare number of seconds is one for the configuration too. */
+int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < args->command->count && rc == 0; i++) {
+        const struct cli_option *o = &args->command->options[i];
+        const struct cli_value *v = &args->values[i];
+        char text[64];
+
+        if (!o->config || !v->text)
+            continue;
+        snprintf(text, sizeof(text), "%lldms", (long long)v->number);
+        rc = fiber_config_set(o->config, o->type == CLI_MS ? text : v->text);
+        if (rc < 0)
+            fbr_fail(err, rc, "--%s: %s", o->name, fiber_last_error());
+    }
+    return rc;
+}
+
+int cli_usage(const struct cli_command *command, const struct fbr_error *err)
+{
+    fprintf(stderr, "fiber%s%s: %s\n", command ? " " : "", command ? command->name : "", err->text);
+    fprintf(stderr, "Try `fiber help%s%s`.\n", command ? " " : "", command ? command->name : "");
+    return 2;
+}
+
+int cli_failed(int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    fputs("fiber: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    return code;
+}

@@ -1,0 +1,110 @@
+/* option.h - the one table of a subcommand's options, and what is made of it: parsing, help, man page, completion.
+ *
+ * A subcommand is one file that ends in its const struct cli_command. Its options stand in an array that an enum
+ * indexes, so that `args->values[RUN_GRACE]` is what was given for it. What people type for mpirun and its like stands
+ * in the same table: `also` names other spellings, options of type CLI_REFUSED are answered with a sentence.
+ *
+ * Every long name may also be written with one dash (-bind-to core), as mpirun's may; `--name value`, `--name=value`,
+ * `-n 4` and `-n4` mean the same.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_OPTION_H
+#define CLI_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/error.h"
+
+enum cli_type {
+    CLI_FLAG,    /* no argument; `number` counts how often it was given */
+    CLI_INT,     /* min to max */
+    CLI_MS,      /* a duration: 5s, 2m; a bare number is seconds. In ms */
+    CLI_SIZE,    /* 512Mi, 8Gi; in bytes */
+    CLI_WORD,    /* one of `words` */
+    CLI_TEXT,    /* anything */
+    CLI_DIR,     /* a directory; only completion cares */
+    CLI_LIST,    /* text; may be given again and again */
+    CLI_PAIR,    /* two arguments, kept as two entries of the list */
+    CLI_NOTHING, /* accepted and means nothing here; `argument` NULL or what is passed over */
+    CLI_REFUSED, /* `help` is the sentence that says what to use instead */
+};
+
+struct cli_option {
+    const char *name; /* "bind-to" */
+    char letter;      /* 'n', or 0 */
+    enum cli_type type;
+    const char *argument;     /* "N", for people; NULL when it takes none */
+    const char *words;        /* of CLI_WORD, separated by single spaces */
+    const char *hidden_words; /* that are taken too, but not shown: as others spell them */
+    const char *help;         /* a sentence or two, without a period at the end */
+    const char *config; /* the configuration's key that it sets, NULL for none: flag, environment, files in this order */
+    const char *also; /* other spellings, separated by spaces */
+    int64_t min, max; /* of CLI_INT; both 0: any that is not negative */
+    bool hidden;      /* not in help, man page and completion */
+};
+
+struct cli_value {
+    const char *text; /* as it was given last; NULL: not at all */
+    int64_t number; /* of CLI_INT, CLI_MS, CLI_SIZE; of CLI_FLAG the count; of CLI_WORD the index, hidden ones behind */
+    const char **list; /* of CLI_LIST and CLI_PAIR */
+    size_t count;
+};
+
+struct cli_command;
+
+struct cli_args {
+    const struct cli_command *command;
+    struct cli_value *values; /* by the index of the option */
+    char **operands;          /* what is no option, NULL-terminated */
+    int noperands;
+    bool help; /* --help was given: nothing else was checked */
+};
+
+enum cli_operand { CLI_NONE, CLI_PROGRAM, CLI_RUN, CLI_RUN_SIGNAL, CLI_COMMAND, CLI_SHELL, CLI_KEY };
+
+struct cli_command {
+    const char *name;
+    const char *operands;  /* "PROGRAM [ARGUMENT...]" */
+    enum cli_operand kind; /* for completion */
+    const char *about;     /* one line, no period */
+    const char *text; /* paragraphs, separated by empty lines; a line that begins with two blanks is as it is */
+    const char *examples; /* lines "command\twhat it does" */
+    const char *exit;     /* its exit codes: lines "code\twhat"; NULL: 0, 1 and 2 */
+    const struct cli_option *options;
+    size_t count;
+    int least, most;                         /* operands; most -1: any number */
+    bool stops;                              /* what follows the first operand belongs to it */
+    int (*run)(const struct cli_args *args); /* answers the exit code */
+};
+
+/* argv[0] is the first behind the subcommand. -EINVAL and a sentence for what was wrong. On success free with
+ * cli_args_fini(). */
+int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *args,
+              struct fbr_error *err);
+void cli_args_fini(struct cli_args *args);
+/* Gives the configuration what options with a key were given. */
+int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
+
+/* The word that is nearest to what was typed, or NULL if none is near; next() answers the candidates one by one. */
+const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user);
+
+/* help.c: pages */
+void cli_help_short(FILE *out, int width);
+void cli_help_command(FILE *out, const struct cli_command *command, int width);
+void cli_help_man(FILE *out, const struct cli_command *command); /* NULL: fiber(1) */
+int cli_width(int fd); /* of the terminal there, 80 when it is none */
+
+/* commands.c: all, in the order of the help; NULL at its end */
+extern const struct cli_command *const cli_commands[];
+const struct cli_command *cli_command_find(const char *name);
+const char *cli_command_nearest(const char *typed);
+
+/* "fiber: <text>" on standard error; answers 2. */
+int cli_usage(const struct cli_command *command, const struct fbr_error *err);
+/* The same without the hint to the help; answers code. */
+int cli_failed(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

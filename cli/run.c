@@ -1,0 +1,146 @@
+/* run.c - `fiber run`: a ring of any program.
+ *
+ * Nothing is written to standard output but what the ranks write, or the plan that --dry-run asks for.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/option.h"
+#include "cli/run_spec.h"
+#include "cli/run_wait.h"
+#include "fiber.h"
+#include "ring/json_out.h"
+#include "ring/ring.h"
+#include "runtime/loop.h"
+
+#define COULD_NOT_START 125
+
+static int show_plan(const struct run_spec *s, const struct cli_args *args)
+{
+    char *text = args->values[RUN_JSON].number ? fbr_ring_plan_json(s->size, &s->ring)
+                                               : fbr_ring_plan_text(s->size, &s->ring, 1);
+    size_t len;
+
+    if (!text)
+        return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+    len = strlen(text);
+    printf("%s%s", text, len && text[len - 1] != '\n' ? "\n" : "");
+    free(text);
+    return 0;
+}
+
+/* Before the start, for people: on standard error. */
+static int show_map(const struct run_spec *s)
+{
+    char *text = fbr_ring_plan_text(s->size, &s->ring, 1);
+
+    if (!text)
+        return -1;
+    fputs(text, stderr);
+    free(text);
+    return 0;
+}
+
+static void show_end(struct fiber_ring *ring, int code, double seconds)
+{
+    struct fbr_ring_facts f;
+    struct fbr_json j;
+    char *text;
+
+    memset(&f, 0, sizeof(f));
+    fbr_ring_facts(ring, &f);
+    fbr_json_init(&j);
+    fbr_json_object(&j, NULL);
+    fbr_json_str(&j, "uid", f.uid);
+    fbr_json_int(&j, "code", code);
+    fbr_json_double(&j, "seconds", seconds);
+    fbr_json_int(&j, "size", f.size);
+    fbr_json_int(&j, "restarts", f.restarts);
+    fbr_json_str(&j, "report", fiber_ring_report(ring));
+    fbr_json_end_object(&j);
+    text = fbr_json_take(&j);
+    if (text)
+        fprintf(stderr, "%s\n", text);
+    free(text);
+}
+
+static int run_ring(const struct run_spec *s, const struct cli_args *args)
+{
+    bool quiet = args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0;
+    uint64_t began = fbr_now_ms();
+    struct fiber_ring *ring;
+    int code = COULD_NOT_START, sig;
+
+    run_wait_prepare();
+    if (fiber_ring_start(&ring, s->size, NULL, NULL, 0, &s->ring) < 0)
+        return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+    sig = run_wait(ring, quiet);
+    if (fiber_ring_exitcode(ring, &code) < 0)
+        code = COULD_NOT_START;
+    if (args->values[RUN_JSON].number)
+        show_end(ring, code, (double)(fbr_now_ms() - began) / 1000);
+    fiber_ring_close(ring);
+    if (sig) {
+        fiber_fini();
+        run_wait_die(sig);
+    }
+    return code;
+}
+
+static int run_run(const struct cli_args *args)
+{
+    static const char *const levels[] = {"warn", "info", "debug", "trace"};
+    int64_t verbose = args->values[RUN_VERBOSE].number;
+    struct fbr_error err = {0, ""};
+    struct run_spec spec;
+    int code;
+
+    if (run_spec_make(&spec, args, &err) < 0)
+        return cli_usage(args->command, &err);
+    if (verbose)
+        fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
+    if (spec.note[0] && !args->values[RUN_QUIET].number)
+        cli_failed(0, "%s", spec.note);
+    if (args->values[RUN_DRY_RUN].number)
+        code = show_plan(&spec, args);
+    else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
+        code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+    else
+        code = run_ring(&spec, args);
+    run_spec_fini(&spec);
+    return code;
+}
+
+const struct cli_command cli_run = {
+    .name = "run",
+    .operands = "PROGRAM [ARGUMENT...]",
+    .kind = CLI_PROGRAM,
+    .about = "Starts a ring: ranks of a program, as it is, on MPI, torch, Horovod or nothing",
+    .text = "Each rank is an ordinary process. It finds what Open MPI, MPICH, torch.distributed and Horovod "
+            "look for, all "
+            "at once, so nothing need be said about what the program was built with; mpirun, ssh and "
+            "torchrun are not "
+            "needed. FIBER_RANK and FIBER_SIZE tell it who it is.\n\n"
+            "Lines of ranks are never mixed. Ctrl-C asks the ranks to end, a second one kills them. The "
+            "options of mpirun "
+            "that people use mean the same here.",
+    .examples = "fiber run -n 4 ./train\tfour ranks on this machine\n"
+                "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
+                "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
+                "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
+                "fiber run -n 16 --dry-run ./train\tshow the plan only",
+    .exit = "0\tevery rank ended well\n"
+            "1-255\tof the first rank that failed; 128 + N when signal N ended it\n"
+            "2\tthe options or the configuration are wrong\n"
+            "124\t--timeout was over\n"
+            "125\tit could not be started",
+    .options = run_options,
+    .count = RUN_OPTIONS,
+    .least = 1,
+    .most = -1,
+    .stops = true,
+    .run = run_run,
+};

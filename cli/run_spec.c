@@ -1,0 +1,384 @@
+/* run_spec.c - the options of `fiber run`, and what they mean to a ring; see run_spec.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_spec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- The table ---- */
+
+const struct cli_option run_options[RUN_OPTIONS] = {
+    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = 1 << 20, .also = "n ranks ntasks nproc",
+               .help = "how many ranks; default: nodes times ranks per node where both are given, else 1"},
+    [RUN_PER_NODE] = {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
+                      .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
+                      .help = "ranks under one job on one host; default: as many as it has processors for"},
+    [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
+                   .help = "jobs, each on a host of its own; default: as many as the ranks need"},
+    [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "auto local docker kubernetes slurm command mock",
+                     .config = "backend", .help = "what starts jobs"},
+    [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE", .help = "container image; default: the one that this runs in"},
+    [RUN_BIND_TO] =
+        {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none", .also = "cpu-bind",
+         .help = "what each rank is bound to; default: core, or none with more ranks than processors"},
+    [RUN_MAP_BY] =
+        {"map-by", 0, CLI_TEXT, "X", .words = "compact spread core l3 numa package gpu",
+         .help = "how ranks go to the processors of a host, default compact; slot, socket, ppr:M:node and "
+                 ":PE=C are understood as in mpirun"},
+    [RUN_CPUS] = {"cpus-per-rank", 0, CLI_INT, "C", .min = 1, .max = 4096,
+                  .also = "cpus-per-proc cpus-per-task", .help = "processors for each rank"},
+    [RUN_GPUS] = {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16, .also = "gpus-per-proc gpus-per-task",
+                  .help =
+                      "the nearest GPUs by PCI locality; sets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or "
+                      "ZE_AFFINITY_MASK"},
+    [RUN_MEM] = {"mem", 0, CLI_SIZE, "SIZE", .also = "memory", .help = "memory of each job, such as 12Gi"},
+    [RUN_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
+                 .help = "a variable for the ranks, with its value here if none is given; may be repeated"},
+    [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir",
+                     .help = "where the ranks start; default: here"},
+    [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name",
+                  .help = "shown by fiber ps; default: the program's"},
+    [RUN_ON_FAILURE] =
+        {"on-failure", 0, CLI_WORD, "WHAT", .words = "abort restart shrink replace",
+         .help = "what a failed rank means to the others: they are ended, all start again, they go on "
+                 "without it, or it is started anew"},
+    [RUN_MAX_RESTARTS] = {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
+                          .help = "how often at most; default 3. Without --on-failure it means restart"},
+    [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
+                     .help = "ends the run after this time, such as 90s or 2h: code 124"},
+    [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
+                   .help = "time between telling ranks to end and killing them"},
+    [RUN_TAG] = {"tag", 'l', CLI_FLAG, .also = "tag-output prepend-rank label",
+                 .help = "puts the rank in front of each line"},
+    [RUN_TIMESTAMP] = {"timestamp", 0, CLI_FLAG, .also = "timestamp-output",
+                       .help = "puts the time in front of each line"},
+    [RUN_OUTPUT] = {"output", 'o', CLI_DIR, "DIR",
+                    .also = "output-filename output-dir log-dir log_dir outfile-pattern",
+                    .help = "also writes what each rank prints to DIR/RANK.out and DIR/RANK.err"},
+    [RUN_STDIN] = {"stdin", 0, CLI_WORD, "R", .words = "0 none", .help = "which rank reads standard input"},
+    [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
+                    .help = "shows where each rank was bound, as the kernel says"},
+    [RUN_MAP] = {"display-map", 0, CLI_FLAG, .also = "display-allocation display-topo",
+                 .help = "shows the machine with the ranks in it before the start"},
+    [RUN_DRY_RUN] = {"dry-run", 0, CLI_FLAG, .also = "do-not-launch",
+                     .help = "shows what would be started where, and starts nothing"},
+    [RUN_JSON] = {"json", 0, CLI_FLAG,
+                  .help = "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "
+                          "on standard error"},
+    [RUN_OVERSUBSCRIBE] = {"oversubscribe", 0, CLI_FLAG, .also = "O overcommit",
+                           .help = "no warning about more ranks than processors"},
+    [RUN_VERBOSE] = {"verbose", 'v', CLI_FLAG,
+                     .help = "says what is done and which variables are set; twice: more"},
+    [RUN_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "no summary of a failure, no word of what is waited for"},
+    [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca",
+                 .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
+    [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .help = "the same as -x VAR=VALUE"},
+    [RUN_NOTHING] = {"allow-run-as-root", 0,
+                     CLI_NOTHING, .also = "nooversubscribe enable-recovery continuous standalone no_python no-python bind-to-core",
+                     .help = "it makes no difference here"},
+    [RUN_NOTHING_ARGUMENT] = {"mpi", 0, CLI_NOTHING, "X", .also = "rdzv-backend rdzv_backend personality launcher",
+                              .help = "every bootstrap is served at once"},
+    [RUN_HOSTS] = {"host", 'H', CLI_REFUSED, "HOSTS",
+                   .also = "hosts hostfile machinefile f machine default-hostfile nodelist w",
+                   .help =
+                       "hosts are chosen by the backend. Use --backend slurm or kubernetes, with --nodes and "
+                       "--per-node"},
+    [RUN_RANK_BY] = {"rank-by", 0, CLI_REFUSED, "X",
+                     .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
+    [RUN_CPU_LIST] =
+        {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile",
+         .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. To use only some of this "
+                 "machine: taskset -c LIST fiber run ..."},
+    [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_REFUSED, .help = "use --bind-to hwthread"},
+    [RUN_STANDALONE] = {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
+                        .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
+    [RUN_RENDEZVOUS] = {"master-addr", 0, CLI_REFUSED, "A",
+                        .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
+                        .help = "ranks find each other without it: leave it out"},
+};
+
+/* ---- Placement ---- */
+
+/* As others call them; NULL when it is one of ours, or unknown: the plan knows. */
+static const char *our_word(const char *word, size_t len)
+{
+    static const char *const words[][2] = {
+        {"socket", "package"},  {"sockets", "package"},    {"l3cache", "l3"},      {"slot", "compact"},
+        {"slots", "compact"},   {"node", "compact"},       {"cores", "core"},      {"threads", "hwthread"},
+        {"thread", "hwthread"}, {"hwthreads", "hwthread"}, {"ldoms", "numa"},      {"no", "none"},
+        {"numa", "numa"},       {"core", "core"},          {"package", "package"}, {"l3", "l3"},
+        {"none", "none"},       {"hwthread", "hwthread"},  {"compact", "compact"}, {"spread", "spread"},
+        {"gpu", "gpu"},         {"scatter", "spread"},     {"bunch", "compact"},
+    };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strlen(words[i][0]) == len && !strncasecmp(words[i][0], word, len))
+            return words[i][1];
+    return NULL;
+}
+
+static bool is_among(const char *word, const char *words)
+{
+    size_t len = strlen(word);
+
+    for (const char *at = words; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, " ") == len && !strncmp(at, word, len))
+            return true;
+    return false;
+}
+
+#define BIND_WORDS run_options[RUN_BIND_TO].words
+#define MAP_WORDS run_options[RUN_MAP_BY].words
+
+struct walk {
+    const char *at;
+};
+
+static const char *next_word(void *user)
+{
+    struct walk *w = user;
+    const char *word = w->at;
+
+    if (!*word)
+        return NULL;
+    w->at += strcspn(w->at, " ");
+    w->at += *w->at == ' ';
+    return word;
+}
+
+static int bad_word(const char *option, const char *word, size_t len, const char *words, struct fbr_error *err)
+{
+    char typed[64];
+    struct walk w = {words};
+    const char *near;
+
+    snprintf(typed, sizeof(typed), "%.*s", (int)(len < 60 ? len : 60), word);
+    near = cli_nearest(typed, next_word, &w);
+    return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", option, typed, words,
+                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0, near ? near : "",
+                    near ? "?" : "");
+}
+
+static int take_bind(struct run_spec *s, const char *text, struct fbr_error *err)
+{
+    size_t len = strcspn(text, ":");
+    const char *word = our_word(text, len);
+
+    if (!word || !is_among(word, BIND_WORDS))
+        return bad_word("--bind-to", text, len, BIND_WORDS, err);
+    if (!strncasecmp(text + len, ":overload", 9))
+        s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
+    else if (text[len] && strcasecmp(text + len, ":if-supported") != 0)
+        return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not understood behind %.*s", text + len,
+                        (int)len, text);
+    s->ring.bind_to = word;
+    return 0;
+}
+
+static int take_count(const char *text, size_t len, const char *what, int *out, struct fbr_error *err)
+{
+    char *end;
+    long v = strtol(text, &end, 10);
+
+    if (end == text || end != text + len || v < 1 || v > 65536)
+        return fbr_fail(err, -EINVAL, "--map-by: \"%.*s\" is no number of %s", (int)len, text, what);
+    *out = (int)v;
+    return 0;
+}
+
+/* ":PE=2:OVERSUBSCRIBE" */
+static int take_modifiers(struct run_spec *s, const char *at, struct fbr_error *err)
+{
+    int rc = 0;
+
+    while (*at == ':' && rc == 0) {
+        size_t len = strcspn(++at, ":,");
+
+        if (!strncasecmp(at, "pe=", 3))
+            rc = take_count(at + 3, len - 3, "processors", &s->ring.cpus_per_rank, err);
+        else if (len == 13 && !strncasecmp(at, "oversubscribe", len))
+            s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
+        else if (!(len == 15 && !strncasecmp(at, "nooversubscribe", len)) &&
+                 !(len == 4 && !strncasecmp(at, "span", len)))
+            rc = fbr_fail(err, -EINVAL,
+                          "--map-by: \":%.*s\" is not understood; there are :PE=N and :OVERSUBSCRIBE",
+                          (int)(len < 40 ? len : 40), at);
+        at += len;
+    }
+    return rc;
+}
+
+static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
+{
+    size_t len = strcspn(text, ":");
+    const char *word;
+    int rc;
+
+    if (len == 3 && !strncasecmp(text, "ppr", 3) && text[3]) { /* ppr:M:node */
+        const char *count = text + 4, *what = count + strcspn(count, ":");
+
+        rc = take_count(count, (size_t)(what - count), "ranks", &s->ring.per_node, err);
+        if (rc == 0 && strncasecmp(what, ":node", 5) != 0)
+            return fbr_fail(err, -EINVAL,
+                            "--map-by %s: only ppr:M:node is understood; to spread ranks over a host use "
+                            "--map-by numa or package",
+                            text);
+        return rc < 0 ? rc : take_modifiers(s, what + 5, err);
+    }
+    word = our_word(text, len);
+    if (!word || !is_among(word, MAP_WORDS))
+        return bad_word("--map-by", text, len, MAP_WORDS, err);
+    if (len == 4 && !strncasecmp(text, "node", 4))
+        snprintf(s->note, sizeof(s->note),
+                 "--map-by node: ranks are numbered host by host here, and filled up; taken as "
+                 "--map-by compact");
+    s->ring.map_by = word;
+    return take_modifiers(s, text + len, err);
+}
+
+/* ---- Environment ---- */
+
+static int env_add(struct run_spec *s, char *pair, struct fbr_error *err)
+{
+    char **more = pair ? realloc(s->env, (s->nenv + 2) * sizeof(*more)) : NULL;
+
+    if (!more) {
+        free(pair);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    s->env = more;
+    s->env[s->nenv++] = pair;
+    s->env[s->nenv] = NULL;
+    return 0;
+}
+
+static char *pair_of(const char *prefix, const char *name, size_t len, const char *value)
+{
+    char *pair;
+
+    return asprintf(&pair, "%s%.*s=%s", prefix, (int)len, name, value) < 0 ? NULL : pair;
+}
+
+static int take_variable(struct run_spec *s, const char *text, struct fbr_error *err)
+{
+    size_t len = strcspn(text, "=");
+    const char *value = text[len] ? text + len + 1 : getenv(text);
+
+    if (len == 0)
+        return fbr_fail(err, -EINVAL, "-x: \"%.64s\" has no name; write VAR or VAR=VALUE", text);
+    if (!value)
+        return fbr_fail(err, -EINVAL, "-x %.64s: there is no such variable here; write -x %.64s=VALUE", text,
+                        text);
+    return env_add(s, pair_of("", text, len, value), err);
+}
+
+static int take_environment(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *x = &args->values[RUN_ENV], *mca = &args->values[RUN_MCA],
+                           *genv = &args->values[RUN_GENV];
+    int rc = 0;
+
+    for (size_t i = 0; i < x->count && rc == 0; i++)
+        rc = take_variable(s, x->list[i], err);
+    for (size_t i = 0; i + 1 < mca->count && rc == 0; i += 2)
+        rc = env_add(s, pair_of("OMPI_MCA_", mca->list[i], strlen(mca->list[i]), mca->list[i + 1]), err);
+    for (size_t i = 0; i + 1 < genv->count && rc == 0; i += 2)
+        rc = env_add(s, pair_of("", genv->list[i], strlen(genv->list[i]), genv->list[i + 1]), err);
+    s->ring.job.env = (const char *const *)s->env;
+    return rc;
+}
+
+/* ---- All of it ---- */
+
+static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *v = args->values;
+    long long most = (long long)s->ring.nodes * s->ring.per_node;
+
+    s->size = v[RUN_N].text ? (int)v[RUN_N].number : most > 0 && most < INT_MAX ? (int)most : 1;
+    if (most > 0 && s->size > most)
+        return fbr_fail(err, -EINVAL, "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
+                        s->size, s->ring.nodes, s->ring.per_node);
+    if (s->ring.nodes > s->size)
+        return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", s->ring.nodes, s->size);
+    return 0;
+}
+
+/* `fiber run -n 2 a : -n 3 b` would otherwise give the first program strange arguments. */
+static int check_program(const struct cli_args *args, struct fbr_error *err)
+{
+    for (int i = 1; i + 1 < args->noperands; i++)
+        if (!strcmp(args->operands[i], ":") && args->operands[i + 1][0] == '-' &&
+            (args->operands[i + 1][1] == 'n' || args->operands[i + 1][1] == 'x'))
+            return fbr_fail(err, -EINVAL,
+                            "one run has one program; start another `fiber run`, or a script that looks at "
+                            "FIBER_RANK");
+    if (!args->operands[0][0])
+        return fbr_fail(err, -EINVAL, "the program's name is empty");
+    return 0;
+}
+
+static unsigned flags_of(const struct cli_value *v)
+{
+    return (v[RUN_TAG].number ? FIBER_RING_TAG : 0) | (v[RUN_TIMESTAMP].number ? FIBER_RING_TIMESTAMP : 0) |
+           (v[RUN_REPORT].number ? FIBER_RING_REPORT : 0) |
+           (v[RUN_STDIN].text && v[RUN_STDIN].number == 1 ? 0 : FIBER_RING_STDIN) |
+           (v[RUN_QUIET].number || (v[RUN_JSON].number && !v[RUN_DRY_RUN].number) ? FIBER_RING_QUIET : 0) |
+           (v[RUN_OVERSUBSCRIBE].number ? FIBER_RING_OVERSUBSCRIBE : 0);
+}
+
+int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *v = args->values;
+    struct fiber_ring_options *o = &s->ring;
+    int rc = 0;
+
+    memset(s, 0, sizeof(*s));
+    o->size = sizeof(*o);
+    o->flags = flags_of(v);
+    o->job.command = (const char *const *)args->operands;
+    o->job.image = v[RUN_IMAGE].text;
+    o->job.memory = (uint64_t)v[RUN_MEM].number;
+    o->job.name = v[RUN_NAME].text;
+    o->job.workdir = v[RUN_WORKDIR].text;
+    o->nodes = (int)v[RUN_NODES].number;
+    o->gpus_per_rank = (int)v[RUN_GPUS].number;
+    o->on_failure = v[RUN_ON_FAILURE].text       ? (enum fiber_ring_policy)v[RUN_ON_FAILURE].number
+                    : v[RUN_MAX_RESTARTS].number ? FIBER_RING_RESTART
+                                                 : FIBER_RING_ABORT;
+    o->max_restarts = (int)v[RUN_MAX_RESTARTS].number;
+    o->timeout_ms = (int)v[RUN_TIMEOUT].number;
+    o->output_dir = v[RUN_OUTPUT].text;
+    if (v[RUN_MAX_RESTARTS].text && !o->max_restarts && o->on_failure == FIBER_RING_RESTART)
+        o->on_failure = FIBER_RING_ABORT;
+    if (v[RUN_BIND_TO].text)
+        rc = take_bind(s, v[RUN_BIND_TO].text, err);
+    if (rc == 0 && v[RUN_MAP_BY].text)
+        rc = take_map(s, v[RUN_MAP_BY].text, err);
+    if (v[RUN_PER_NODE].text)
+        o->per_node = (int)v[RUN_PER_NODE].number;
+    if (v[RUN_CPUS].text)
+        o->cpus_per_rank = (int)v[RUN_CPUS].number;
+    if (rc == 0)
+        rc = take_size(s, args, err);
+    if (rc == 0)
+        rc = check_program(args, err);
+    if (rc == 0)
+        rc = take_environment(s, args, err);
+    if (rc < 0)
+        run_spec_fini(s);
+    return rc;
+}
+
+void run_spec_fini(struct run_spec *s)
+{
+    for (size_t i = 0; i < s->nenv; i++)
+        free(s->env[i]);
+    free(s->env);
+    s->env = NULL;
+    s->nenv = 0;
+}

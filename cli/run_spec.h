@@ -1,0 +1,67 @@
+/* run_spec.h - what `fiber run` was asked for, as options of a ring. Pure, but for the environment.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_RUN_SPEC_H
+#define CLI_RUN_SPEC_H
+
+#include "cli/option.h"
+#include "fiber.h"
+
+/* The options of `fiber run`, by index. */
+enum {
+    RUN_N,
+    RUN_PER_NODE,
+    RUN_NODES,
+    RUN_BACKEND,
+    RUN_IMAGE,
+    RUN_BIND_TO,
+    RUN_MAP_BY,
+    RUN_CPUS,
+    RUN_GPUS,
+    RUN_MEM,
+    RUN_ENV,
+    RUN_WORKDIR,
+    RUN_NAME,
+    RUN_ON_FAILURE,
+    RUN_MAX_RESTARTS,
+    RUN_TIMEOUT,
+    RUN_GRACE,
+    RUN_TAG,
+    RUN_TIMESTAMP,
+    RUN_OUTPUT,
+    RUN_STDIN,
+    RUN_REPORT,
+    RUN_MAP,
+    RUN_DRY_RUN,
+    RUN_JSON,
+    RUN_OVERSUBSCRIBE,
+    RUN_VERBOSE,
+    RUN_QUIET,
+    RUN_MCA,
+    RUN_GENV,
+    RUN_NOTHING,
+    RUN_NOTHING_ARGUMENT,
+    RUN_HOSTS,
+    RUN_RANK_BY,
+    RUN_CPU_LIST,
+    RUN_HWTHREADS,
+    RUN_STANDALONE,
+    RUN_RENDEZVOUS,
+    RUN_OPTIONS
+};
+
+struct run_spec {
+    int size;
+    struct fiber_ring_options ring;
+    char **env; /* NULL-terminated; owned, as its strings */
+    size_t nenv;
+    char note[160]; /* what is to be said before the start; "" */
+};
+
+/* -EINVAL and a sentence. On success free with run_spec_fini(); it points into args. */
+int run_spec_make(struct run_spec *spec, const struct cli_args *args, struct fbr_error *err);
+void run_spec_fini(struct run_spec *spec);
+
+extern const struct cli_option run_options[RUN_OPTIONS];
+
+#endif

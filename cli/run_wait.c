@@ -1,0 +1,151 @@
+/* run_wait.c - see run_wait.h.
+ *
+ * The signals are blocked in every thread and read from a descriptor, so what they do is ordinary code.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_wait.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "ring/ring.h"
+#include "runtime/loop.h"
+
+#define LOOK_MS 500      /* how often we look whether something is waited for */
+#define PATIENCE_MS 2000 /* that long nothing is said */
+#define AGAIN_MS 30000   /* then it is said again */
+
+struct wait {
+    struct fiber_ring *ring;
+    bool quiet;
+    int stopped_by; /* the signal */
+    bool killed;
+    char waiting[192];    /* what it waits for */
+    uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
+};
+
+static sigset_t our_signals(void)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct sigaction a;
+
+        /* nohup and the shell's & have set some to be ignored, and that must stay */
+        if (sigaction(list[i], NULL, &a) == 0 && a.sa_handler != SIG_IGN)
+            sigaddset(&set, list[i]);
+    }
+    return set;
+}
+
+void run_wait_prepare(void)
+{
+    sigset_t set = our_signals();
+
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* A third one ends us at once: the kernel then ends the ranks of this host. */
+static void stop_or_kill(struct wait *w, int sig)
+{
+    sigset_t set;
+
+    if (w->stopped_by) {
+        sigemptyset(&set);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGTERM);
+        fiber_ring_signal(w->ring, SIGKILL);
+        if (!w->quiet && !w->killed)
+            fprintf(stderr, "fiber: killing all ranks\n");
+        w->killed = true;
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+        return;
+    }
+    w->stopped_by = sig;
+    fiber_ring_stop(w->ring);
+    if (!w->quiet && isatty(STDERR_FILENO))
+        fprintf(stderr, "fiber: stopping; once more to kill\n");
+}
+
+static void on_signal(struct wait *w, int sig)
+{
+    switch (sig) {
+    case SIGINT:
+    case SIGTERM:
+    case SIGHUP:
+        stop_or_kill(w, sig);
+        break;
+    case SIGTSTP:
+        fiber_ring_signal(w->ring, SIGSTOP); /* they have no terminal, so SIGTSTP would not stop them */
+        raise(SIGSTOP);
+        break;
+    case SIGCONT:
+        fiber_ring_signal(w->ring, SIGCONT);
+        break;
+    default:
+        fiber_ring_signal(w->ring, sig);
+    }
+}
+
+static void look(struct wait *w)
+{
+    struct fbr_ring_facts f;
+    uint64_t now = fbr_now_ms();
+
+    memset(&f, 0, sizeof(f));
+    fbr_ring_facts(w->ring, &f);
+    if (strcmp(f.waiting, w->waiting) != 0) {
+        /* The same wait with another count goes on: its patience is over already. */
+        if (!f.waiting[0] || !w->waiting[0])
+            w->since = now;
+        w->said = 0;
+        snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
+    }
+    if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS || (w->said && now - w->said < AGAIN_MS))
+        return;
+    w->said = now;
+    fprintf(stderr, "fiber: waiting for %llu s: %s\n", (unsigned long long)((now - w->since) / 1000), f.waiting);
+}
+
+int run_wait(struct fiber_ring *ring, bool quiet)
+{
+    struct wait w = {.ring = ring, .quiet = quiet, .since = fbr_now_ms()};
+    sigset_t set = our_signals();
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct pollfd p[2] = {{.fd = fiber_ring_sentinel(ring), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+
+    while (fiber_ring_wait(ring, 0) == -ETIMEDOUT) {
+        struct signalfd_siginfo s;
+
+        if (poll(p, 2, LOOK_MS) < 0 && errno != EINTR)
+            break;
+        while (read(fd, &s, sizeof(s)) == (ssize_t)sizeof(s))
+            on_signal(&w, (int)s.ssi_signo);
+        look(&w);
+    }
+    fiber_ring_wait(ring, -1);
+    if (fd >= 0)
+        close(fd);
+    return w.stopped_by;
+}
+
+void run_wait_die(int sig)
+{
+    sigset_t set;
+
+    fflush(NULL);
+    signal(sig, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    raise(sig);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    _exit(128 + sig);
+}

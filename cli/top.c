@@ -1,0 +1,337 @@
+/* top.c - `fiber top`: the ranks of a run, again and again.
+ *
+ * On a terminal it draws on the alternate screen, and puts everything back however it ends; elsewhere it prints a table
+ * each time.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/client.h"
+#include "cli/option.h"
+#include "ring/json_out.h"
+
+enum { TOP_INTERVAL, TOP_COUNT, TOP_JSON, TOP_OPTIONS };
+
+#define FIRST_MS 100
+
+struct view {
+    struct client_run run;
+    double *cpu_before; /* by rank: seconds at the last look */
+    int cpu_count;
+    int64_t at, before; /* client_now() of this look and the last; 0: there was none */
+    bool screen;        /* a terminal to draw on */
+    bool json;
+    int width, height;
+};
+
+/* ---- The terminal ---- */
+
+static struct termios cooked;              /* what it was */
+static volatile sig_atomic_t is_raw;       /* it is not that now */
+static volatile sig_atomic_t asked_to_end; /* the signal */
+
+/* Async-signal-safe: also called by handlers. */
+static void restore(void)
+{
+    static const char leave[] = "\033[?25h\033[?1049l";
+    int saved = errno;
+
+    if (is_raw) {
+        is_raw = 0;
+        tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
+        if (write(STDOUT_FILENO, leave, sizeof(leave) - 1) < 0)
+            errno = saved;
+    }
+    errno = saved;
+}
+
+static void go_raw(void)
+{
+    static const char enter[] = "\033[?1049h\033[?25l";
+    struct termios t = cooked;
+
+    t.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+    t.c_cc[VMIN] = 0;
+    t.c_cc[VTIME] = 0;
+    is_raw = 1;
+    tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    if (write(STDOUT_FILENO, enter, sizeof(enter) - 1) < 0)
+        asked_to_end = SIGHUP;
+}
+
+static void on_end(int sig)
+{
+    asked_to_end = sig;
+}
+
+static void on_stop(int sig)
+{
+    restore();
+    raise(SIGSTOP); /* the parent's shell wants its terminal back; we go on behind this line */
+    go_raw();
+    (void)sig;
+}
+
+static void on_resize(int sig)
+{
+    (void)sig; /* ends the poll: the next drawing asks for the size */
+}
+
+static void on_crash(int sig)
+{
+    restore();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void take_terminal(void)
+{
+    static const struct {
+        int sig;
+        void (*fn)(int);
+    } list[] = {{SIGINT, on_end},    {SIGTERM, on_end}, {SIGHUP, on_end},      {SIGQUIT, on_end},
+                {SIGTSTP, on_stop},  {SIGPIPE, on_end}, {SIGWINCH, on_resize}, {SIGSEGV, on_crash},
+                {SIGABRT, on_crash}, {SIGBUS, on_crash}};
+
+    tcgetattr(STDIN_FILENO, &cooked);
+    atexit(restore);
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct sigaction a;
+
+        memset(&a, 0, sizeof(a));
+        a.sa_handler = list[i].fn;
+        sigaction(list[i].sig, &a, NULL);
+    }
+    go_raw();
+}
+
+/* ---- Drawing ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+    return ((const struct fiber_rank_stats *)a)->rank - ((const struct fiber_rank_stats *)b)->rank;
+}
+
+/* Of a processor, in percent, since the last look; negative: unknown. */
+static double cpu_share(const struct view *v, const struct fiber_rank_stats *s)
+{
+    if (!v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count || s->state != 1 ||
+        s->cpu < v->cpu_before[s->rank])
+        return -1;
+    return 100 * (s->cpu - v->cpu_before[s->rank]) * 1000 / (double)(v->at - v->before);
+}
+
+static void remember_cpu(struct view *v)
+{
+    for (int i = 0; i < v->run.nranks; i++) {
+        const struct fiber_rank_stats *s = &v->run.ranks[i];
+        double *more;
+
+        if (s->rank < 0 || s->rank > 1 << 20)
+            continue;
+        if (s->rank >= v->cpu_count) {
+            more = realloc(v->cpu_before, ((size_t)s->rank + 1) * sizeof(*more));
+            if (!more)
+                return;
+            for (int k = v->cpu_count; k <= s->rank; k++)
+                more[k] = 0;
+            v->cpu_before = more;
+            v->cpu_count = s->rank + 1;
+        }
+        v->cpu_before[s->rank] = s->cpu;
+    }
+}
+
+static void put_line(const struct view *v, char *line)
+{
+    if (v->screen && strlen(line) > (size_t)v->width)
+        line[v->width] = '\0';
+    printf("%s%s\n", line, v->screen ? "\033[K" : "");
+}
+
+static void put_rank(const struct view *v, const struct fiber_rank_stats *s)
+{
+    char line[512], state[48], memory[32], cpu[16] = "-";
+    double share = cpu_share(v, s);
+
+    client_bytes(memory, s->memory);
+    if (share >= 0)
+        snprintf(cpu, sizeof(cpu), "%.0f", share);
+    snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-16.16s %-8.8s %s", s->rank,
+             client_rank_state(s, state), cpu, s->memory ? memory : "-", s->restarts, (long long)s->pid,
+             s->host, s->how, s->cpus);
+    put_line(v, line);
+}
+
+static void draw_text(const struct view *v)
+{
+    const struct client_run *r = &v->run;
+    int room = v->screen ? v->height - 4 : r->nranks;
+    char line[512], age[32];
+
+    client_age(age, client_now() - r->about.started_ms);
+    if (v->screen)
+        fputs("\033[H", stdout);
+    snprintf(line, sizeof(line), "run %.8s  %s  %s  %d of %d ranks run  %d restarts  %s", r->about.uid,
+             r->about.name, r->about.backend, r->facts.running, r->about.size, r->facts.restarts, age);
+    put_line(v, line);
+    snprintf(line, sizeof(line), "%s%s", r->facts.waiting[0] ? "waiting: " : "", r->facts.waiting);
+    if (v->screen || line[0])
+        put_line(v, line);
+    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s", "RANK", "STATE", "CPU%", "MEMORY",
+             "RESTARTS", "PID", "HOST", "BOOT", "CPUS");
+    put_line(v, line);
+    for (int i = 0; i < r->nranks && i < room; i++)
+        put_rank(v, &r->ranks[i]);
+    if (v->screen && r->nranks > room) {
+        snprintf(line, sizeof(line), "and %d more; q quits", r->nranks - room);
+        put_line(v, line);
+    }
+    if (v->screen)
+        fputs("\033[J", stdout);
+    fflush(stdout);
+}
+
+static void draw_json(const struct view *v)
+{
+    struct fbr_json j;
+    char *text, state[48];
+
+    fbr_json_init(&j);
+    fbr_json_object(&j, NULL);
+    fbr_json_str(&j, "uid", v->run.about.uid);
+    fbr_json_str(&j, "name", v->run.about.name);
+    fbr_json_int(&j, "running", v->run.facts.running);
+    fbr_json_int(&j, "restarts", v->run.facts.restarts);
+    fbr_json_str(&j, "waiting", v->run.facts.waiting);
+    fbr_json_array(&j, "ranks");
+    for (int i = 0; i < v->run.nranks; i++) {
+        const struct fiber_rank_stats *s = &v->run.ranks[i];
+
+        fbr_json_object(&j, NULL);
+        fbr_json_int(&j, "rank", s->rank);
+        fbr_json_str(&j, "state", client_rank_state(s, state));
+        fbr_json_str(&j, "host", s->host);
+        fbr_json_int(&j, "pid", s->pid);
+        fbr_json_double(&j, "cpu_s", s->cpu);
+        if (cpu_share(v, s) >= 0)
+            fbr_json_double(&j, "cpu_percent", cpu_share(v, s));
+        else
+            fbr_json_null(&j, "cpu_percent");
+        fbr_json_int(&j, "memory", (int64_t)s->memory);
+        fbr_json_int(&j, "restarts", s->restarts);
+        fbr_json_str(&j, "boot", s->how);
+        fbr_json_str(&j, "cpus", s->cpus);
+        fbr_json_end_object(&j);
+    }
+    fbr_json_end_array(&j);
+    fbr_json_end_object(&j);
+    text = fbr_json_take(&j);
+    if (text)
+        puts(text);
+    free(text);
+    fflush(stdout);
+}
+
+/* ---- The subcommand ---- */
+
+/* Until the next drawing; true: a key said that it is enough. */
+static bool rest(const struct view *v, int ms)
+{
+    struct pollfd p = {.fd = v->screen ? STDIN_FILENO : -1, .events = POLLIN};
+    char key;
+
+    if (poll(&p, 1, ms) > 0 && read(STDIN_FILENO, &key, 1) == 1)
+        return key == 'q' || key == 'Q' || key == 3;
+    return false;
+}
+
+static int watch(struct view *v, int interval, int64_t times, struct fbr_error *err)
+{
+    int rc = client_ranks(&v->run, err); /* what is asked for here is there at the first look */
+
+    if (rc < 0 || rest(v, FIRST_MS))
+        return rc;
+    for (int64_t i = 0; !asked_to_end && (times == 0 || i < times); i++) {
+        rc = client_ranks(&v->run, err);
+        if (rc < 0)
+            break;
+        v->at = client_now();
+        if (v->run.nranks)
+            qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
+        if (v->screen) {
+            struct winsize w;
+
+            v->width = cli_width(STDOUT_FILENO);
+            v->height = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row > 6 ? w.ws_row : 24;
+            if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
+                v->width = w.ws_col;
+        }
+        if (v->json)
+            draw_json(v);
+        else
+            draw_text(v);
+        remember_cpu(v);
+        v->before = v->at;
+        if (ferror(stdout) || (times && i + 1 == times) || rest(v, interval))
+            break;
+    }
+    return rc;
+}
+
+static int run_top(const struct cli_args *args)
+{
+    int interval = args->values[TOP_INTERVAL].text ? (int)args->values[TOP_INTERVAL].number : 1000, rc;
+    int64_t times = args->values[TOP_COUNT].number;
+    struct fbr_error err = {0, ""};
+    struct view v;
+
+    memset(&v, 0, sizeof(v));
+    v.json = args->values[TOP_JSON].number > 0;
+    if (client_find(args->operands[0], &v.run, &err) < 0)
+        return cli_failed(1, "%s", err.text);
+    if (v.run.state >= CLIENT_ENDED) {
+        client_free(&v.run);
+        return cli_failed(1, "run %.16s has ended; see `fiber ps -a`", v.run.about.uid);
+    }
+    v.screen = !v.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !times;
+    if (v.screen)
+        take_terminal();
+    rc = watch(&v, interval, times, &err);
+    restore();
+    client_free(&v.run);
+    free(v.cpu_before);
+    if (rc == -ECONNRESET) { /* what one watches may end */
+        fprintf(stderr, "fiber: run %.16s has ended\n", v.run.about.uid);
+        return 0;
+    }
+    return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
+}
+
+static const struct cli_option options[TOP_OPTIONS] = {
+    [TOP_INTERVAL] = {"interval", 'd', CLI_MS, "T", .min = 100, .max = 3600000, .also = "delay",
+                      .help = "time between two looks; default 1s"},
+    [TOP_COUNT] = {"count", 'c', CLI_INT, "N", .min = 1, .max = 1 << 30, .help = "prints so many tables and ends"},
+    [TOP_JSON] = {"json", 0, CLI_FLAG, .help = "one JSON object a line"},
+};
+
+const struct cli_command cli_top = {
+    .name = "top",
+    .operands = "RUN",
+    .kind = CLI_RUN,
+    .about = "Shows what the ranks of a run use, live",
+    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. q quits.",
+    .examples = "fiber top train\tlive\nfiber top train -c 1 --json\tonce, for programs",
+    .options = options,
+    .count = TOP_OPTIONS,
+    .least = 1,
+    .most = 1,
+    .run = run_top,
+};

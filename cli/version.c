@@ -1,0 +1,80 @@
+/* version.c - `fiber version`: what this build is, and what of it can be used here.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "cli/option.h"
+#include "fiber.h"
+#include "mpi_bridge/bridge.h"
+#include "ring/json_out.h"
+#include "runtime/backend.h"
+#include "runtime/pin.h"
+
+enum { VERSION_JSON, VERSION_OPTIONS };
+
+static void print_text(const char *pin_missing)
+{
+    const struct fbr_bridge_ops *const *bridges = fbr_bridges();
+
+    printf("fiber %s\n", fiber_version());
+    printf("backends:   ");
+    for (size_t i = 0; fbr_backends[i]; i++)
+        printf(" %s", fbr_backends[i]->name);
+    printf("\nbootstraps: ");
+    for (size_t i = 0; bridges[i]; i++)
+        printf(" %s", bridges[i]->name);
+    printf("\nbinding:     %s\n", pin_missing ? pin_missing : "hwloc");
+    if (fbr_bridge_missing("pmix"))
+        printf("without:     pmix: %s\n", fbr_bridge_missing("pmix"));
+}
+
+static int print_json(const char *pin_missing)
+{
+    const struct fbr_bridge_ops *const *bridges = fbr_bridges();
+    struct fbr_json j;
+    char *text;
+
+    fbr_json_init(&j);
+    fbr_json_object(&j, NULL);
+    fbr_json_str(&j, "version", fiber_version());
+    fbr_json_array(&j, "backends");
+    for (size_t i = 0; fbr_backends[i]; i++)
+        fbr_json_str(&j, NULL, fbr_backends[i]->name);
+    fbr_json_end_array(&j);
+    fbr_json_array(&j, "bootstraps");
+    for (size_t i = 0; bridges[i]; i++)
+        fbr_json_str(&j, NULL, bridges[i]->name);
+    fbr_json_end_array(&j);
+    fbr_json_bool(&j, "binding", !pin_missing);
+    fbr_json_end_object(&j);
+    text = fbr_json_take(&j);
+    if (!text)
+        return cli_failed(1, "out of memory");
+    puts(text);
+    free(text);
+    return 0;
+}
+
+static int run_version(const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    const char *pin_missing = fbr_pin_load(&err) ? NULL : err.text;
+
+    if (args->values[VERSION_JSON].number)
+        return print_json(pin_missing);
+    print_text(pin_missing);
+    return 0;
+}
+
+static const struct cli_option options[VERSION_OPTIONS] = {
+    [VERSION_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON object"},
+};
+
+const struct cli_command cli_version = {
+    .name = "version",
+    .operands = "",
+    .about = "Prints the version, and the backends and bootstraps of this build",
+    .options = options,
+    .count = VERSION_OPTIONS,
+    .run = run_version,
+};

@@ -1,0 +1,329 @@
+/* pmix.c - the PMIx bridge: Open MPI 4.1, Open MPI 5 and all else that speaks PMIx.
+ *
+ * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to the other agents.
+ * It is linked with this module, which is loaded when the first ring starts (runtime/module.h), so that programs
+ * without MPI never need it.
+ *
+ * What libpmix would print goes into the file pmix.log in the bridge's folder: a rank that dies is no news to us, and
+ * a terminal is the ranks'.
+ *
+ * Open MPI 4.1 asks its environment, not the library, whether it was started by somebody, and silently becomes a
+ * singleton if it thinks not. JSM_JSRUN_PORT, of whatever value, says "by IBM's jsrun", which makes it use PMIx and
+ * leave the binding alone. Open MPI 5 needs nothing.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/pmix_bridge.h"
+
+#define SMALL_JOB 128 /* ranks */
+
+/* ---- The environment during PMIx_server_init ---- */
+
+struct setting {
+    const char *name;
+    char value[512]; /* "": unset */
+    char *before;
+};
+
+static void settings_apply(struct setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *old = getenv(s[i].name);
+
+        s[i].before = old ? strdup(old) : NULL;
+        if (s[i].value[0])
+            setenv(s[i].name, s[i].value, 1);
+        else
+            unsetenv(s[i].name);
+    }
+}
+
+static void settings_undo(struct setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].before)
+            setenv(s[i].name, s[i].before, 1);
+        else
+            unsetenv(s[i].name);
+        free(s[i].before);
+    }
+}
+
+static void *init_infos(struct fbr_bridge *b)
+{
+    const struct fbr_bridge_host *host = b->host;
+    uint32_t uid = host->uid, gid = host->gid;
+    pmix_rank_t rank = host->agent;
+    bool yes = true, no = false;
+    void *list = PMIx_Info_list_start();
+
+    PMIx_Info_list_add(list, PMIX_SERVER_TMPDIR, host->dir, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_SYSTEM_TMPDIR, host->dir, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_SERVER_NSPACE, b->nspace, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_SERVER_RANK, &rank, PMIX_PROC_RANK);
+    PMIx_Info_list_add(list, PMIX_HOSTNAME, host->hostname, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_SERVER_SHARE_TOPOLOGY, &yes, PMIX_BOOL);
+    PMIx_Info_list_add(list, PMIX_IOF_LOCAL_OUTPUT, &no, PMIX_BOOL);
+    if (host->uid != geteuid() || host->gid != getegid()) {
+        PMIx_Info_list_add(list, PMIX_USERID, &uid, PMIX_UINT32);
+        PMIx_Info_list_add(list, PMIX_GRPID, &gid, PMIX_UINT32);
+    }
+    return list;
+}
+
+static int start_server(struct fbr_bridge *b, struct fbr_error *err)
+{
+    struct setting settings[] = {
+        {.name = "PMIX_OUTPUT_STDERR_FD"},
+        /* hwloc's look at the machine is two thirds of the time that this takes; from a file it needs no plugins */
+        {.name = "PMIX_MCA_pmix_hwloc_topo_file"},
+        {.name = "HWLOC_PLUGINS_PATH"},
+        /* an agent may itself be a rank of somebody's */
+        {.name = "PMIX_NAMESPACE"},
+        {.name = "PMIX_RANK"},
+        {.name = "PMIX_SECURITY_MODE"},
+        {.name = "PMIX_BFROP_BUFFER_TYPE"},
+        {.name = "PMIX_GDS_MODULE"},
+        {.name = "PMIX_LAUNCHER_RNDZ_URI"},
+        {.name = "PMIX_KEEPALIVE_PIPE"},
+    };
+    pmix_server_module_t module = fbr_pmix_module;
+    pmix_data_array_t infos = {0};
+    void *list = init_infos(b);
+    pmix_status_t rc = PMIx_Info_list_convert(list, &infos);
+
+    PMIx_Info_list_release(list);
+    snprintf(settings[0].value, sizeof(settings[0].value), "%d", b->output);
+    if (b->host->topology && b->host->topology[0] && access(b->host->topology, R_OK) == 0) {
+        snprintf(settings[1].value, sizeof(settings[1].value), "%s", b->host->topology);
+        snprintf(settings[2].value, sizeof(settings[2].value), "%s", b->host->dir);
+    } else {
+        const char *path = getenv("HWLOC_PLUGINS_PATH");
+
+        snprintf(settings[2].value, sizeof(settings[2].value), "%s", path ? path : "");
+    }
+    settings_apply(settings, sizeof(settings) / sizeof(*settings));
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_server_init(&module, infos.array, infos.size);
+    settings_undo(settings, sizeof(settings) / sizeof(*settings));
+    PMIX_DATA_ARRAY_DESTRUCT(&infos);
+    if (rc != PMIX_SUCCESS)
+        return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)", b->version,
+                        PMIx_Error_string(rc), b->host->dir);
+    return 0;
+}
+
+/* ---- The bridge ---- */
+
+/* "OpenPMIx 4.2.2 (PMIx Standard: ..." */
+static int check_version(struct fbr_bridge *b, struct fbr_error *err)
+{
+    const char *text = PMIx_Get_version(), *number = strpbrk(text, "0123456789");
+
+    snprintf(b->version, sizeof(b->version), "%.*s", number ? (int)strspn(number, "0123456789.") : 0,
+             number ? number : "");
+    if (strtol(b->version, NULL, 10) < FBR_PMIX_OLDEST)
+        return fbr_fail(err, -ENOSYS, "PMIx %s is too old: this needs libpmix of version %d or later", text,
+                        FBR_PMIX_OLDEST);
+    return 0;
+}
+
+static void bridge_free(struct fbr_bridge *b)
+{
+    struct fbr_pmix_job *j, *next;
+
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        free(j->local);
+        free(j);
+    }
+    if (b->queue)
+        fbr_pmix_queue_close(b->queue);
+    if (b->output >= 0)
+        close(b->output);
+    free(b);
+}
+
+static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+{
+    struct fbr_bridge *b = calloc(1, sizeof(*b));
+    char path[4096];
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "PMIx: no memory");
+    b->host = host;
+    b->output = -1;
+    rc = check_version(b, err);
+    if (rc < 0)
+        goto fail;
+    snprintf(path, sizeof(path), "%s/pmix.log", host->dir);
+    b->output = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (b->output < 0) {
+        rc = fbr_fail(err, -errno, "PMIx: cannot write %s: %s", path, fbr_strerror(errno));
+        goto fail;
+    }
+    snprintf(b->nspace, sizeof(b->nspace), "fiber-agent.%u", host->agent);
+    b->queue = fbr_pmix_queue_open(b);
+    if (!b->queue) {
+        rc = fbr_fail(err, -EBUSY, "PMIx: this process has a server already, and libpmix can be but one");
+        goto fail;
+    }
+    rc = start_server(b, err);
+    if (rc < 0)
+        goto fail;
+    *out = b;
+    return 0;
+fail:
+    bridge_free(b);
+    return rc;
+}
+
+static void bridge_close(struct fbr_bridge *b)
+{
+    if (!b)
+        return;
+    fbr_pmix_queue_shut(b->queue);
+    PMIx_server_finalize();
+    bridge_free(b);
+}
+
+/* ---- Jobs ---- */
+
+static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
+    uint32_t local = job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
+    struct fbr_pmix_job *j = calloc(1, sizeof(*j));
+    int rc = 0;
+
+    if (!j || !(j->local = calloc(local + 1, sizeof(*j->local)))) {
+        free(j);
+        return fbr_fail(err, -ENOMEM, "PMIx: no memory");
+    }
+    j->job = job;
+    if (strlen(job->nspace) > PMIX_MAX_NSLEN)
+        rc = fbr_fail(err, -EINVAL, "PMIx: a job's name has at most %d bytes", PMIX_MAX_NSLEN);
+    if (rc == 0)
+        rc = fbr_pmix_register(b, job, err);
+    for (uint32_t i = 0; i < local && rc == 0; i++)
+        rc = fbr_pmix_register_rank(b, job, job->first[job->node] + i, err);
+    if (rc < 0) {
+        free(j->local);
+        free(j);
+        return rc;
+    }
+    DL_APPEND(b->jobs, j);
+    return 0;
+}
+
+static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
+
+    if (!j)
+        return;
+    fbr_pmix_queue_drain(b->queue);
+    fbr_pmix_forget(b, job);
+    PMIx_server_deregister_nspace(job->nspace, NULL, NULL);
+    DL_DELETE(b->jobs, j);
+    free(j->local);
+    free(j);
+}
+
+/* ---- Ranks ---- */
+
+/* Variables of an outer PMIx server would lead the rank there. */
+static void forget_outer(struct fbr_env *env)
+{
+    static const char *const prefixes[] = {"PMIX_SERVER_URI", "PMIX_DSTORE_", "PMIX_NAMESPACE=", "PMIX_RANK="};
+
+    for (size_t i = 0; i < env->count;) {
+        size_t k = 0;
+
+        while (k < sizeof(prefixes) / sizeof(*prefixes) &&
+               strncmp(env->list[i], prefixes[k], strlen(prefixes[k])) != 0)
+            k++;
+        if (k == sizeof(prefixes) / sizeof(*prefixes)) {
+            i++;
+            continue;
+        }
+        free(env->list[i]);
+        memmove(env->list + i, env->list + i + 1, (env->count - i) * sizeof(*env->list));
+        env->count--;
+    }
+}
+
+static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                       struct fbr_env *env, int *fd, struct fbr_error *err)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
+    struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
+    char **added = NULL;
+    pmix_proc_t who;
+    pmix_status_t rc;
+    int code;
+
+    (void)fd;
+    if (!local)
+        return fbr_fail(err, -EINVAL, "PMIx: rank %u is not of this agent", rank);
+    PMIX_LOAD_PROCID(&who, job->nspace, rank);
+    if (local->state != FBR_PMIX_NEW) { /* it is started again in its old place */
+        PMIx_server_deregister_client(&who, NULL, NULL);
+        code = fbr_pmix_register_rank(b, job, rank, err);
+        if (code < 0)
+            return code;
+    }
+    rc = PMIx_server_setup_fork(&who, &added);
+    if (rc != PMIX_SUCCESS)
+        return fbr_fail(err, -EIO, "PMIx has no environment for rank %u: %s", rank, PMIx_Error_string(rc));
+    forget_outer(env);
+    for (char **pair = added; pair && *pair; pair++) {
+        fbr_env_put(env, *pair);
+        free(*pair);
+    }
+    free(added);
+    fbr_env_set(env, "JSM_JSRUN_PORT", "0");
+    /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses keys that are put
+     * one after the other. With a large job messages would take minutes and gigabytes: it keeps shared memory. */
+    if (job->size <= SMALL_JOB)
+        fbr_env_set(env, "PMIX_GDS_MODULE", "hash");
+    if (b->host->shared_host) { /* the files that Open MPI's ranks share would have the same names in /dev/shm */
+        fbr_env_default(env, "OMPI_MCA_btl_vader_backing_directory", "%s", job->dir);
+        fbr_env_default(env, "OMPI_MCA_btl_sm_backing_directory", "%s", job->dir);
+    }
+    local->state = FBR_PMIX_STARTED;
+    local->code = 0;
+    return 0;
+}
+
+static void bridge_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
+    struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
+
+    fbr_pmix_queue_drain(b->queue); /* what it did before comes before */
+    if (!local)
+        return;
+    local->state = FBR_PMIX_ENDED;
+    local->code = code;
+}
+
+__attribute__((visibility("default"))) extern const struct fbr_bridge_ops fbr_module_pmix;
+const struct fbr_bridge_ops fbr_module_pmix = {
+    .name = "pmix",
+    .open = bridge_open,
+    .job = bridge_job,
+    .rank = bridge_rank,
+    .ended = bridge_ended,
+    .lost = fbr_pmix_lost,
+    .message = fbr_pmix_message,
+    .job_end = bridge_job_end,
+    .close = bridge_close,
+};

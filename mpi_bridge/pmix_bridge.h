@@ -1,0 +1,172 @@
+/* pmix_bridge.h - inside the PMIx bridge: what its files share.
+ *
+ * Two threads meet here. libpmix calls us on its progress thread: there (pmix_upcall.c) a request is built from copies
+ * and goes into a queue. All else, and everything that a request does, runs on the loop thread. What libpmix owns and
+ * keeps until it has its answer (arrays of infos, queries, applications) is read there in place.
+ *
+ * A request is answered exactly once; close() answers those that are left. One that waits for its host stays in the
+ * list of the bridge until the host has answered, even when libpmix has had its answer before.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PMIX_BRIDGE_H
+#define FBR_PMIX_BRIDGE_H
+
+#include <pthread.h>
+
+#include <pmix.h>
+#include <pmix_server.h>
+
+#include "mpi_bridge/bridge.h"
+
+/* PMIx 4.0 is the first whose functions we call; 5 and 6 have the same. */
+#define FBR_PMIX_OLDEST 4
+
+enum fbr_pmix_state { FBR_PMIX_NEW, FBR_PMIX_STARTED, FBR_PMIX_MET, FBR_PMIX_LEFT, FBR_PMIX_ENDED };
+
+struct fbr_pmix_rank {
+    enum fbr_pmix_state state;
+    int code; /* when it has ended */
+};
+
+struct fbr_pmix_job {
+    const struct fbr_bridge_job *job;
+    struct fbr_pmix_rank *local; /* [number of local ranks] */
+    struct fbr_pmix_job *prev, *next;
+};
+
+struct fbr_pmix_queue;
+
+struct fbr_bridge {
+    const struct fbr_bridge_host *host;
+    struct fbr_pmix_queue *queue;
+    struct fbr_pmix_job *jobs;
+    struct fbr_pmix_request *pending; /* started and not freed */
+    uint32_t last_id, groups;
+    pmix_nspace_t nspace; /* our own name as a server */
+    int output;           /* the file that libpmix complains into */
+    char version[32];
+};
+
+/* What libpmix wants to be called back with. */
+enum fbr_pmix_answer {
+    FBR_PMIX_NOTHING,
+    FBR_PMIX_OP,
+    FBR_PMIX_MODEX,
+    FBR_PMIX_LOOKUP,
+    FBR_PMIX_SPAWN,
+    FBR_PMIX_INFO
+};
+
+struct fbr_pmix_found { /* what one key of a lookup led to */
+    struct fbr_pmix_request *request;
+    bool there;
+    struct fbr_buf data; /* u32 job, u32 rank, then what was published */
+};
+
+struct fbr_pmix_request {
+    struct fbr_pmix_request *next_queued;
+    struct fbr_pmix_request *prev, *next; /* in fbr_bridge.pending */
+    struct fbr_bridge *bridge;
+    void (*start)(struct fbr_pmix_request *r); /* loop thread; it answers, then or later */
+
+    enum fbr_pmix_answer answer;
+    union {
+        pmix_op_cbfunc_t op;
+        pmix_modex_cbfunc_t modex;
+        pmix_lookup_cbfunc_t lookup;
+        pmix_spawn_cbfunc_t spawn;
+        pmix_info_cbfunc_t info;
+    } call;
+    void *call_data;
+    bool answered;
+    unsigned open; /* calls of the host that are not answered */
+
+    pmix_proc_t who;
+    pmix_proc_t *procs; /* owned */
+    size_t nprocs;
+    char *data; /* owned: the blob of a fence, a text */
+    size_t len;
+    const pmix_info_t *info; /* libpmix's, until it has its answer; infos, queries and apps likewise */
+    size_t ninfo;
+    pmix_query_t *queries;
+    const pmix_app_t *apps;
+    size_t count; /* of queries or apps */
+    int code;     /* status, operation, range */
+    uint32_t agent, id;
+
+    char **keys; /* owned */
+    struct fbr_pmix_found *found;
+    size_t nkeys, wanted, nfound;
+};
+
+/* ---- pmix_request.c ---- */
+struct fbr_pmix_queue *fbr_pmix_queue_open(struct fbr_bridge *b);
+/* Loop thread: starts what is queued. */
+void fbr_pmix_queue_drain(struct fbr_pmix_queue *q);
+/* Nothing comes in any more; what was queued and what is pending is answered with an error. */
+void fbr_pmix_queue_shut(struct fbr_pmix_queue *q);
+/* After libpmix has ended. */
+void fbr_pmix_queue_close(struct fbr_pmix_queue *q);
+
+/* Any thread: NULL without memory or when the bridge closes. */
+struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r), const pmix_proc_t *who);
+/* Any thread. Ownership goes, also when it fails; then nothing will be answered. */
+pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r);
+/* Loop thread: it is one of the bridge's own, and will come back through the queue (fbr_pmix_request_back, any
+ * thread) to be started. */
+void fbr_pmix_request_adopt(struct fbr_bridge *b, struct fbr_pmix_request *r);
+void fbr_pmix_request_back(struct fbr_pmix_request *r);
+
+/* Loop thread: answer, each at most once. All free the request unless its host still has to answer. */
+void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status); /* with nothing but a status, 0 too */
+void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len);          /* takes data */
+void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *list); /* a PMIx info list; takes it */
+void fbr_pmix_give_spawn(struct fbr_pmix_request *r, const char *nspace);
+/* One of its calls of the host was answered. True: it lives, and may be answered. False: it was answered before, and
+ * may be gone. */
+bool fbr_pmix_heard(struct fbr_pmix_request *r);
+
+pmix_status_t fbr_pmix_status(int code); /* of a negative errno */
+struct fbr_pmix_job *fbr_pmix_job_named(struct fbr_bridge *b, const char *nspace);
+struct fbr_pmix_job *fbr_pmix_job_numbered(struct fbr_bridge *b, uint32_t id);
+/* The state of a rank that is ours, or NULL. */
+struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank);
+
+/* ---- pmix_upcall.c ---- */
+extern const pmix_server_module_t fbr_pmix_module;
+
+/* ---- pmix_job.c ---- */
+int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
+int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                           struct fbr_error *err);
+/* Which node of the job has the rank. */
+uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank);
+
+/* ---- pmix_fence.c: what agents do together ---- */
+enum {
+    FBR_PMIX_FENCE = 'F',
+    FBR_PMIX_CONNECT = 'C',
+    FBR_PMIX_DISCONNECT = 'D',
+    FBR_PMIX_GROUP = 'G',
+    FBR_PMIX_UNGROUP = 'U'
+};
+void fbr_pmix_start_fence(struct fbr_pmix_request *r);
+void fbr_pmix_start_dmodex(struct fbr_pmix_request *r);
+void fbr_pmix_start_notify(struct fbr_pmix_request *r);
+void fbr_pmix_message(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
+void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
+void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job);
+extern const char fbr_pmix_relayed[]; /* the key of an info: this event came from another agent */
+
+/* ---- pmix_names.c ---- */
+void fbr_pmix_start_publish(struct fbr_pmix_request *r);
+void fbr_pmix_start_lookup(struct fbr_pmix_request *r);
+void fbr_pmix_start_unpublish(struct fbr_pmix_request *r);
+
+/* ---- pmix_control.c ---- */
+void fbr_pmix_start_spawn(struct fbr_pmix_request *r);
+void fbr_pmix_start_query(struct fbr_pmix_request *r);
+void fbr_pmix_start_log(struct fbr_pmix_request *r);
+void fbr_pmix_start_control(struct fbr_pmix_request *r);
+
+#endif

@@ -1,0 +1,332 @@
+/* pmix_control.c - what ranks ask of their runtime: start more, tell me, print this, end it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/pmix_bridge.h"
+
+/* ---- Spawn ---- */
+
+/* The arrays of one application; the strings are libpmix's, but for the variables. */
+struct app {
+    const char **argv;
+    char **env;
+    size_t nenv;
+};
+
+static const char *const no_argv[] = {NULL};
+
+static void app_fini(struct app *a)
+{
+    for (size_t i = 0; i < a->nenv; i++)
+        free(a->env[i]);
+    free(a->env);
+    free(a->argv);
+}
+
+static size_t list_length(char **list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+static bool add_env(struct app *a, char *pair)
+{
+    if (!pair)
+        return false;
+    a->env[a->nenv++] = pair;
+    return true;
+}
+
+static int app_env(const pmix_app_t *from, struct app *a)
+{
+    size_t n = list_length(from->env);
+
+    a->env = calloc(n + from->ninfo + 1, sizeof(*a->env));
+    if (!a->env)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        if (!add_env(a, strdup(from->env[i])))
+            return -ENOMEM;
+    }
+    for (size_t i = 0; i < from->ninfo; i++) {
+        const pmix_info_t *info = &from->info[i];
+        char *pair = NULL;
+
+        if (!PMIX_CHECK_KEY(info, PMIX_SET_ENVAR) && !PMIX_CHECK_KEY(info, PMIX_ADD_ENVAR))
+            continue;
+        if (asprintf(&pair, "%s=%s", info->value.data.envar.envar, info->value.data.envar.value) < 0 ||
+            !add_env(a, pair))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app *to)
+{
+    size_t n = list_length(from->argv);
+    int rc;
+
+    to->argv = no_argv;
+    if (!from->cmd || !from->cmd[0] || from->maxprocs < 1)
+        return -EINVAL;
+    a->argv = calloc(n + 2, sizeof(*a->argv));
+    if (!a->argv)
+        return -ENOMEM;
+    for (size_t i = 1; i < n; i++)
+        a->argv[i] = from->argv[i];
+    a->argv[0] = from->cmd;
+    rc = app_env(from, a);
+    if (rc < 0)
+        return rc;
+    to->argv = a->argv;
+    to->env = (const char *const *)a->env;
+    to->workdir = from->cwd && from->cwd[0] ? from->cwd : NULL;
+    to->count = (uint32_t)from->maxprocs;
+    for (size_t i = 0; i < from->ninfo; i++) {
+        if (PMIX_CHECK_KEY(&from->info[i], PMIX_WDIR) && from->info[i].value.type == PMIX_STRING)
+            to->workdir = from->info[i].value.data.string;
+    }
+    return 0;
+}
+
+static void spawned(void *arg, int code, const void *data, size_t len)
+{
+    struct fbr_pmix_request *r = arg;
+    struct fbr_cur c = fbr_cur(data, len);
+    struct fbr_pmix_job *j;
+
+    if (!fbr_pmix_heard(r))
+        return;
+    j = code == 0 ? fbr_pmix_job_numbered(r->bridge, fbr_get_u32(&c)) : NULL;
+    if (j && fbr_cur_ok(&c)) {
+        fbr_pmix_give_spawn(r, j->job->nspace);
+        return;
+    }
+    if (code == -ENOENT)
+        fbr_pmix_fail(r, PMIX_ERR_JOB_EXE_NOT_FOUND);
+    else if (code == -ENOSPC || code == -EAGAIN)
+        fbr_pmix_fail(r, PMIX_ERR_JOB_INSUFFICIENT_RESOURCES);
+    else if (code == -EACCES)
+        fbr_pmix_fail(r, PMIX_ERR_JOB_APP_NOT_EXECUTABLE);
+    else if (code == -ENOSYS || code == -EOPNOTSUPP)
+        fbr_pmix_fail(r, PMIX_ERR_NOT_SUPPORTED);
+    else
+        fbr_pmix_fail(r, PMIX_ERR_JOB_FAILED_TO_LAUNCH);
+}
+
+void fbr_pmix_start_spawn(struct fbr_pmix_request *r)
+{
+    const struct fbr_bridge_host *host = r->bridge->host;
+    struct fbr_pmix_job *j = fbr_pmix_job_named(r->bridge, r->who.nspace);
+    struct fbr_bridge_app *apps = calloc(r->count + 1, sizeof(*apps));
+    struct app *own = calloc(r->count + 1, sizeof(*own));
+    int rc = !j ? -ENOENT : r->count == 0 ? -EINVAL : !apps || !own ? -ENOMEM : 0;
+
+    for (size_t i = 0; rc == 0 && i < r->count; i++)
+        rc = app_fill(&r->apps[i], &own[i], &apps[i]);
+    if (rc == 0) {
+        struct fbr_bridge_spawn spawn = {j->job->id, r->who.rank, apps, r->count};
+
+        r->open++;
+        rc = host->spawn(host->user, &spawn, spawned, r);
+        if (rc < 0)
+            r->open--;
+    }
+    for (size_t i = 0; own && i < r->count; i++)
+        app_fini(&own[i]);
+    free(own);
+    free(apps);
+    if (rc < 0)
+        fbr_pmix_fail(r, fbr_pmix_status(rc));
+}
+
+/* ---- Query ---- */
+
+static pmix_proc_state_t proc_state(const struct fbr_pmix_rank *rank)
+{
+    switch (rank->state) {
+    case FBR_PMIX_NEW:
+        return PMIX_PROC_STATE_PREPPED;
+    case FBR_PMIX_STARTED:
+        return PMIX_PROC_STATE_RUNNING;
+    case FBR_PMIX_MET:
+    case FBR_PMIX_LEFT:
+        return PMIX_PROC_STATE_CONNECTED;
+    case FBR_PMIX_ENDED:
+        break;
+    }
+    return rank->code < 0    ? PMIX_PROC_STATE_ABORTED_BY_SIG
+           : rank->code != 0 ? PMIX_PROC_STATE_TERM_NON_ZERO
+                             : PMIX_PROC_STATE_TERMINATED;
+}
+
+/* The ranks first .. last of a job; what we do not know of those elsewhere says "undefined". */
+static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t first, uint32_t last, void *list)
+{
+    pmix_data_array_t array = {.type = PMIX_PROC_INFO, .size = last - first};
+    pmix_proc_info_t *table;
+    pmix_status_t rc;
+
+    PMIX_PROC_INFO_CREATE(table, array.size);
+    if (!table && array.size)
+        return PMIX_ERR_NOMEM;
+    array.array = table;
+    for (uint32_t rank = first; rank < last; rank++) {
+        const struct fbr_pmix_rank *local = fbr_pmix_local(j, rank);
+        pmix_proc_info_t *p = &table[rank - first];
+
+        PMIX_LOAD_PROCID(&p->proc, j->job->nspace, rank);
+        p->hostname = strdup(j->job->hosts[fbr_pmix_node_of(j->job, rank)]);
+        p->state = local ? proc_state(local) : PMIX_PROC_STATE_UNDEF;
+        p->exit_code = local ? local->code : 0;
+    }
+    rc = PMIx_Info_list_add(list, key, &array, PMIX_DATA_ARRAY);
+    PMIX_PROC_INFO_FREE(table, array.size);
+    return rc;
+}
+
+static pmix_status_t add_namespaces(struct fbr_bridge *b, const char *key, void *list)
+{
+    struct fbr_buf names;
+    struct fbr_pmix_job *j;
+    pmix_status_t rc;
+
+    fbr_buf_init(&names);
+    DL_FOREACH(b->jobs, j) {
+        if (names.len)
+            fbr_put_u8(&names, ',');
+        fbr_put(&names, j->job->nspace, strlen(j->job->nspace));
+    }
+    fbr_put_u8(&names, 0);
+    rc = names.failed ? PMIX_ERR_NOMEM : PMIx_Info_list_add(list, key, names.data, PMIX_STRING);
+    fbr_buf_fini(&names);
+    return rc;
+}
+
+static pmix_status_t answer_key(struct fbr_bridge *b, struct fbr_pmix_job *j, const char *key, void *list)
+{
+    if (strcmp(key, PMIX_QUERY_NAMESPACES) == 0)
+        return add_namespaces(b, key, list);
+    if (strcmp(key, PMIX_QUERY_SPAWN_SUPPORT) == 0)
+        return PMIx_Info_list_add(list, key, PMIX_WDIR "," PMIX_SET_ENVAR "," PMIX_ADD_ENVAR, PMIX_STRING);
+    if (!j)
+        return PMIX_ERR_NOT_FOUND;
+    if (strcmp(key, PMIX_JOB_SIZE) == 0 || strcmp(key, PMIX_UNIV_SIZE) == 0)
+        return PMIx_Info_list_add(list, key, &j->job->size, PMIX_UINT32);
+    if (strcmp(key, PMIX_NUM_NODES) == 0)
+        return PMIx_Info_list_add(list, key, &j->job->nodes, PMIX_UINT32);
+    if (strcmp(key, PMIX_QUERY_PROC_TABLE) == 0)
+        return add_table(j, key, 0, j->job->size, list);
+    if (strcmp(key, PMIX_QUERY_LOCAL_PROC_TABLE) == 0 && j->job->node < 0)
+        return add_table(j, key, 0, 0, list);
+    if (strcmp(key, PMIX_QUERY_LOCAL_PROC_TABLE) == 0)
+        return add_table(j, key, j->job->first[j->job->node], j->job->first[j->job->node + 1], list);
+    return PMIX_ERR_NOT_SUPPORTED;
+}
+
+/* The job that a query is about. libpmix 4 asks in its own name, so a query has to say (as PMIx wants it to), but when
+ * there is one job only. */
+static struct fbr_pmix_job *query_job(struct fbr_pmix_request *r, const pmix_query_t *q)
+{
+    struct fbr_pmix_job *jobs = r->bridge->jobs;
+    const char *nspace = jobs && !jobs->next ? jobs->job->nspace : r->who.nspace;
+
+    for (size_t i = 0; i < q->nqual; i++) {
+        const pmix_value_t *v = &q->qualifiers[i].value;
+
+        if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_NSPACE) && v->type == PMIX_STRING && v->data.string)
+            nspace = v->data.string;
+        else if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_PROCID) && v->type == PMIX_PROC && v->data.proc)
+            nspace = v->data.proc->nspace;
+    }
+    return fbr_pmix_job_named(r->bridge, nspace);
+}
+
+void fbr_pmix_start_query(struct fbr_pmix_request *r)
+{
+    void *list = PMIx_Info_list_start();
+    pmix_status_t first = PMIX_SUCCESS;
+    size_t found = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct fbr_pmix_job *j = query_job(r, &r->queries[i]);
+
+        for (char **key = r->queries[i].keys; key && *key; key++) {
+            pmix_status_t rc = answer_key(r->bridge, j, *key, list);
+
+            if (rc == PMIX_SUCCESS)
+                found++;
+            else if (first == PMIX_SUCCESS)
+                first = rc;
+        }
+    }
+    if (found == 0) {
+        PMIx_Info_list_release(list);
+        fbr_pmix_fail(r, first == PMIX_SUCCESS ? PMIX_ERR_BAD_PARAM : first);
+        return;
+    }
+    fbr_pmix_give_info(r, first == PMIX_SUCCESS ? PMIX_SUCCESS : PMIX_QUERY_PARTIAL_SUCCESS, list);
+}
+
+/* ---- Log ---- */
+
+void fbr_pmix_start_log(struct fbr_pmix_request *r)
+{
+    struct fbr_bridge *b = r->bridge;
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, r->who.nspace);
+    pmix_status_t rc = PMIX_ERR_NOT_SUPPORTED;
+
+    for (size_t i = 0; i < r->ninfo; i++) {
+        const pmix_info_t *info = &r->info[i];
+        int stream = PMIX_CHECK_KEY(info, PMIX_LOG_STDOUT)   ? 1
+                     : PMIX_CHECK_KEY(info, PMIX_LOG_STDERR) ? 2
+                                                             : 0;
+
+        if (!stream || info->value.type != PMIX_STRING || !info->value.data.string)
+            continue;
+        rc = PMIX_SUCCESS;
+        if (j)
+            b->host->print(b->host->user, j->job->id, r->who.rank, stream, info->value.data.string,
+                           strlen(info->value.data.string));
+        else /* libpmix itself, about something here */
+            dprintf(b->output, "%s\n", info->value.data.string);
+    }
+    fbr_pmix_fail(r, rc);
+}
+
+/* ---- Job control ---- */
+
+/* To end a job is an abort of it; the asker's own is the only one that it may end. */
+void fbr_pmix_start_control(struct fbr_pmix_request *r)
+{
+    struct fbr_bridge *b = r->bridge;
+    struct fbr_pmix_job *j = fbr_pmix_job_named(b, r->who.nspace);
+    uint32_t rank = r->who.rank;
+    bool end = false;
+    pmix_status_t rc = j ? PMIX_SUCCESS : PMIX_ERR_NOT_FOUND;
+
+    for (size_t i = 0; i < r->ninfo; i++) {
+        if (PMIX_CHECK_KEY(&r->info[i], PMIX_JOB_CTRL_TERMINATE) ||
+            PMIX_CHECK_KEY(&r->info[i], PMIX_JOB_CTRL_KILL))
+            end = PMIX_INFO_TRUE(&r->info[i]);
+        else if (rc == PMIX_SUCCESS && strncmp(r->info[i].key, "pmix.jctrl.", 11) == 0)
+            rc = PMIX_ERR_NOT_SUPPORTED;
+    }
+    for (size_t i = 0; end && i < r->nprocs; i++) {
+        if (!PMIX_CHECK_NSPACE(r->procs[i].nspace, r->who.nspace) || r->procs[i].rank != PMIX_RANK_WILDCARD)
+            rc = PMIX_ERR_NOT_SUPPORTED;
+    }
+    fbr_pmix_fail(r, rc);
+    if (rc == PMIX_SUCCESS && end)
+        b->host->abort(b->host->user, j->job->id, rank, 1, "it asked that its job be ended (PMIx_Job_control)");
+}

@@ -1,0 +1,209 @@
+/* pmix_job.c - what libpmix is told of a job, before its ranks start.
+ *
+ * Two maps say which node has which ranks; libpmix derives the rest from them, for its ranks and for the others. Only
+ * the ranks of this agent are described one by one. (All of 65,536 ranks one by one would take a gigabyte.)
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/pmix_bridge.h"
+
+uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank)
+{
+    uint32_t low = 0, high = job->nodes;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (job->first[middle] <= rank)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- Maps ---- */
+
+static void put_text(struct fbr_buf *b, const char *s)
+{
+    fbr_put(b, s, strlen(s));
+}
+
+static void put_number(struct fbr_buf *b, uint32_t v)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", v);
+    put_text(b, text);
+}
+
+/* "host,host,...", in PMIx's notation. */
+static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
+{
+    struct fbr_buf names;
+    pmix_status_t rc = PMIX_ERR_NOMEM;
+    char *regex = NULL;
+
+    fbr_buf_init(&names);
+    for (uint32_t k = 0; k < job->nodes; k++) {
+        if (k)
+            fbr_put_u8(&names, ',');
+        put_text(&names, job->hosts[k]);
+    }
+    fbr_put_u8(&names, 0);
+    if (!names.failed)
+        rc = PMIx_generate_regex((char *)names.data, &regex);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_Info_list_add(list, PMIX_NODE_MAP, regex, PMIX_REGEX);
+    free(regex);
+    fbr_buf_fini(&names);
+    return rc;
+}
+
+/* "0,1;2,3;...", in PMIx's notation. */
+static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
+{
+    struct fbr_buf ranks;
+    pmix_status_t rc = PMIX_ERR_NOMEM;
+    char *regex = NULL;
+
+    fbr_buf_init(&ranks);
+    for (uint32_t k = 0; k < job->nodes; k++) {
+        if (k)
+            fbr_put_u8(&ranks, ';');
+        for (uint32_t r = job->first[k]; r < job->first[k + 1]; r++) {
+            if (r > job->first[k])
+                fbr_put_u8(&ranks, ',');
+            put_number(&ranks, r);
+        }
+    }
+    fbr_put_u8(&ranks, 0);
+    if (!ranks.failed)
+        rc = PMIx_generate_ppn((char *)ranks.data, &regex);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_Info_list_add(list, PMIX_PROC_MAP, regex, PMIX_REGEX);
+    free(regex);
+    fbr_buf_fini(&ranks);
+    return rc;
+}
+
+/* ---- Ranks ---- */
+
+/* Where it is bound, and which caches and nodes that means. Ranks that are not bound say nothing. */
+static void add_binding(const char *cpus, void *list)
+{
+    pmix_cpuset_t set = {0};
+    char *locality = NULL, *text = NULL;
+
+    if (!cpus || !cpus[0] || asprintf(&text, "hwloc:%s", cpus) < 0)
+        return;
+    if (PMIx_Parse_cpuset_string(text, &set) == PMIX_SUCCESS) {
+        PMIx_Info_list_add(list, PMIX_CPUSET, text, PMIX_STRING);
+        if (PMIx_server_generate_locality_string(&set, &locality) == PMIX_SUCCESS && locality)
+            PMIx_Info_list_add(list, PMIX_LOCALITY_STRING, locality, PMIX_STRING);
+        free(locality);
+        PMIx_Cpuset_destruct(&set);
+    }
+    free(text);
+}
+
+/* libpmix wants LOCAL_RANK and NODE_RANK of each rank that is described at all. */
+static pmix_status_t add_rank(const struct fbr_bridge_job *job, uint16_t local, void *list)
+{
+    const struct fbr_bridge_rank *rank = &job->local[local];
+    pmix_rank_t number = rank->rank;
+    pmix_data_array_t data;
+    void *about = PMIx_Info_list_start();
+    pmix_status_t rc;
+
+    PMIx_Info_list_add(about, PMIX_RANK, &number, PMIX_PROC_RANK);
+    PMIx_Info_list_add(about, PMIX_LOCAL_RANK, &local, PMIX_UINT16);
+    PMIx_Info_list_add(about, PMIX_NODE_RANK, &local, PMIX_UINT16);
+    if (job->spawned) {
+        bool yes = true;
+
+        PMIx_Info_list_add(about, PMIX_SPAWNED, &yes, PMIX_BOOL);
+    }
+    add_binding(rank->cpus, about);
+    rc = PMIx_Info_list_convert(about, &data);
+    PMIx_Info_list_release(about);
+    if (rc != PMIX_SUCCESS)
+        return rc;
+    rc = PMIx_Info_list_add(list, PMIX_PROC_DATA, &data, PMIX_DATA_ARRAY);
+    PMIX_DATA_ARRAY_DESTRUCT(&data);
+    return rc;
+}
+
+/* ---- Jobs ---- */
+
+static uint32_t local_count(const struct fbr_bridge_job *job)
+{
+    return job->node < 0 ? 0 : job->first[job->node + 1] - job->first[job->node];
+}
+
+static void add_facts(struct fbr_bridge *b, const struct fbr_bridge_job *job, void *list)
+{
+    struct fbr_pmix_job *parent = job->spawned ? fbr_pmix_job_numbered(b, job->parent) : NULL;
+    uint32_t zero = 0;
+    bool yes = true;
+
+    PMIx_Info_list_add(list, PMIX_UNIV_SIZE, &job->size, PMIX_UINT32);
+    PMIx_Info_list_add(list, PMIX_JOB_SIZE, &job->size, PMIX_UINT32);
+    PMIx_Info_list_add(list, PMIX_MAX_PROCS, &job->size, PMIX_UINT32);
+    PMIx_Info_list_add(list, PMIX_NUM_NODES, &job->nodes, PMIX_UINT32);
+    PMIx_Info_list_add(list, PMIX_APPNUM, &zero, PMIX_UINT32);
+    PMIx_Info_list_add(list, PMIX_JOBID, job->nspace, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_TMPDIR, b->host->dir, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_NSDIR, job->dir, PMIX_STRING);
+    PMIx_Info_list_add(list, PMIX_TDIR_RMCLEAN, &yes, PMIX_BOOL);
+    if (parent) {
+        pmix_proc_t who;
+
+        PMIX_LOAD_PROCID(&who, parent->job->nspace, job->parent_rank);
+        PMIx_Info_list_add(list, PMIX_SPAWNED, &yes, PMIX_BOOL);
+        PMIx_Info_list_add(list, PMIX_PARENT_ID, &who, PMIX_PROC);
+    }
+}
+
+int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                           struct fbr_error *err)
+{
+    pmix_proc_t who;
+    pmix_status_t rc;
+
+    PMIX_LOAD_PROCID(&who, job->nspace, rank);
+    rc = PMIx_server_register_client(&who, b->host->uid, b->host->gid, NULL, NULL, NULL);
+    if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
+        return fbr_fail(err, -EIO, "PMIx does not take rank %u: %s", rank, PMIx_Error_string(rc));
+    return 0;
+}
+
+int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
+    uint32_t local = local_count(job);
+    void *list = PMIx_Info_list_start();
+    pmix_data_array_t all = {0};
+    pmix_status_t rc = add_nodes(job, list);
+
+    if (rc == PMIX_SUCCESS)
+        rc = add_ranks(job, list);
+    add_facts(b, job, list);
+    for (uint32_t i = 0; i < local && rc == PMIX_SUCCESS; i++)
+        rc = add_rank(job, (uint16_t)i, list);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_Info_list_convert(list, &all);
+    PMIx_Info_list_release(list);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_server_register_nspace(job->nspace, (int)local, all.array, all.size, NULL, NULL);
+    PMIX_DATA_ARRAY_DESTRUCT(&all);
+    if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
+        return fbr_fail(err, -EIO, "PMIx does not take a job of %u ranks on %u nodes: %s", job->size,
+                        job->nodes, PMIx_Error_string(rc));
+    return 0;
+}

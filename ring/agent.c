@@ -1,0 +1,470 @@
+/* agent.c - the agent of a node: it joins, says what it has, and carries out the launcher's orders; see agent_priv.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ring/agent.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ring/agent_priv.h"
+#include "runtime/child.h"
+#include "runtime/log.h"
+
+/* ---- Small things ---- */
+
+void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body)
+{
+    int rc = fbr_child_send(a->rt->child, type, body);
+
+    if (rc < 0)
+        fbr_debug("frame %u for the launcher: %s", type, fbr_strerror(rc));
+    fbr_buf_fini(body);
+}
+
+void fbr_agent_note(struct agent *a, const char *fmt, ...)
+{
+    struct fbr_buf b;
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fbr_buf_init(&b);
+    fbr_put_str(&b, text);
+    fbr_agent_send(a, FBR_RING_NOTE, &b);
+}
+
+struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id)
+{
+    struct agent_job *j;
+
+    DL_FOREACH(a->jobs, j)
+        if (j->job.info.id == id)
+            break;
+    return j;
+}
+
+void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b)
+{
+    fbr_put_u32(b, o->number);
+    fbr_put_u8(b, (uint8_t)o->wish.bind);
+    fbr_put_u8(b, (uint8_t)o->wish.map);
+    fbr_put_u32(b, o->wish.cpus_per_rank);
+    fbr_put_u32(b, o->wish.gpus_per_rank);
+    fbr_put_u8(b, o->verbose);
+    fbr_put_u8(b, o->report);
+    fbr_put_u8(b, o->oversubscribe);
+    fbr_put_u8(b, o->shared_host);
+    fbr_put_u8(b, o->alone);
+}
+
+int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+
+    o->number = fbr_get_u32(&c);
+    o->wish = (struct fbr_pin_wish){.bind_memory = true};
+    o->wish.bind = fbr_get_u8(&c);
+    o->wish.map = fbr_get_u8(&c);
+    o->wish.cpus_per_rank = fbr_get_u32(&c);
+    o->wish.gpus_per_rank = fbr_get_u32(&c);
+    o->verbose = fbr_get_u8(&c);
+    o->report = fbr_get_u8(&c);
+    o->oversubscribe = fbr_get_u8(&c);
+    o->shared_host = fbr_get_u8(&c);
+    o->alone = fbr_get_u8(&c);
+    return fbr_cur_ok(&c) ? 0 : -EBADMSG;
+}
+
+/* ---- Jobs ---- */
+
+static void free_job(struct agent_job *j)
+{
+    fbr_env_fini(&j->cures);
+    fbr_ring_job_fini(&j->job);
+    free(j->ranks);
+    free(j->pins);
+    free(j->local);
+    free(j);
+}
+
+static void on_cure(void *user, const char *text)
+{
+    struct agent *a = user;
+
+    if (a->order.verbose)
+        fbr_agent_note(a, "%s: %s", a->hostname, text);
+}
+
+/* What the libraries of its ranks have to be told about this host. */
+static void find_cures(struct agent_job *j)
+{
+    struct agent *a = j->agent;
+    const struct fbr_probe_use use = {
+        .ranks = j->nlocal, .nodes = j->job.info.nodes, .oversubscribed = j->nlocal > a->cpus, .scratch = a->dir};
+
+    fbr_env_init(&j->cures);
+    fbr_probe_env(&a->probe, &use, &j->cures, on_cure, a);
+}
+
+/* Its own part of it: local ranks, a directory, places. */
+static int set_up_job(struct agent_job *j, struct fbr_error *err)
+{
+    struct fbr_bridge_job *i = &j->job.info;
+    struct agent *a = j->agent;
+    int rc;
+
+    for (uint32_t k = 0; k < i->nodes && i->node < 0; k++)
+        if (i->agents[k] == a->order.number)
+            i->node = (int)k;
+    j->nlocal = i->node < 0 ? 0 : i->first[i->node + 1] - i->first[i->node];
+    j->ranks = calloc((size_t)j->nlocal + 1, sizeof(*j->ranks));
+    j->local = calloc((size_t)j->nlocal + 1, sizeof(*j->local));
+    if (!j->ranks || !j->local)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    snprintf(j->dir, sizeof(j->dir), "%s/job-%u", a->dir, i->id);
+    if (mkdir(j->dir, 0700) < 0)
+        return fbr_fail(err, -errno, "cannot make %s: %s", j->dir, fbr_strerror(errno));
+    i->dir = j->dir;
+    for (uint32_t k = 0; k < j->nlocal; k++) {
+        j->ranks[k] = (struct agent_rank){.job = j, .rank = i->first[i->node] + k};
+        j->local[k] = (struct fbr_bridge_rank){.rank = i->first[i->node] + k, .cpus = ""};
+    }
+    find_cures(j);
+    rc = fbr_agent_job_place(j, err);
+    for (uint32_t k = 0; rc == 0 && j->pins && k < j->nlocal; k++)
+        j->local[k].cpus = j->pins[k].cpus;
+    i->local = j->local;
+    for (int b = 0; b < a->nbridges && rc == 0; b++) {
+        rc = a->bridges[b].ops->job(a->bridges[b].bridge, i, err);
+        if (rc < 0)
+            fbr_wrap(err, "%s", a->bridges[b].ops->name);
+    }
+    return rc;
+}
+
+static void tell_failed(struct agent *a, uint32_t job, uint32_t rank, const char *why)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, job);
+    fbr_put_u32(&b, rank);
+    fbr_put_str(&b, why);
+    fbr_agent_send(a, FBR_RING_FAILED, &b);
+}
+
+static void on_job(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = calloc(1, sizeof(*j));
+    struct fbr_error err = {0, ""};
+    int rc = j ? fbr_ring_job_get(&j->job, body) : -ENOMEM;
+
+    if (rc < 0) {
+        fbr_log_error("a job that cannot be read: %s", fbr_strerror(rc));
+        free(j);
+        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL, "the launcher's order cannot be read; is it another version?");
+        return;
+    }
+    j->agent = a;
+    DL_APPEND(a->jobs, j);
+    rc = set_up_job(j, &err);
+    if (rc < 0) {
+        tell_failed(a, j->job.info.id, j->nlocal ? j->ranks[0].rank : FBR_RING_ALL, err.text);
+        return;
+    }
+    for (uint32_t k = 0; k < j->nlocal; k++)
+        fbr_agent_rank_start(&j->ranks[k]);
+}
+
+static void on_job_end(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+
+    if (!j || !fbr_cur_ok(body))
+        return;
+    for (uint32_t k = 0; k < j->nlocal; k++)
+        if (j->ranks[k].handle) /* the launcher says that it has ended; then it has */
+            return;
+    for (int b = 0; b < a->nbridges; b++)
+        if (a->bridges[b].ops->job_end)
+            a->bridges[b].ops->job_end(a->bridges[b].bridge, &j->job.info);
+    DL_DELETE(a->jobs, j);
+    fbr_rundir_remove_tree(j->dir);
+    free_job(j);
+}
+
+static void on_signal(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+    uint32_t rank = fbr_get_u32(body);
+    int sig = (int)fbr_get_u32(body);
+
+    if (!j || !fbr_cur_ok(body) || sig <= 0 || sig > 64)
+        return;
+    for (uint32_t k = 0; k < j->nlocal; k++)
+        if (rank == FBR_RING_ALL || rank == j->ranks[k].rank)
+            fbr_agent_rank_signal(&j->ranks[k], sig);
+}
+
+static void on_lost(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+    uint32_t rank = fbr_get_u32(body);
+    int code = (int)fbr_get_u32(body);
+
+    for (int b = 0; j && fbr_cur_ok(body) && b < a->nbridges; b++)
+        if (a->bridges[b].ops->lost)
+            a->bridges[b].ops->lost(a->bridges[b].bridge, &j->job.info, rank, code);
+}
+
+static void on_again(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+    struct agent_rank *r = j ? fbr_agent_rank_find(j, fbr_get_u32(body)) : NULL;
+
+    if (!r || !fbr_cur_ok(body) || r->handle)
+        return;
+    r->met = r->left = false;
+    fbr_agent_rank_start(r);
+}
+
+static void on_tell(struct agent *a, struct fbr_cur *body)
+{
+    char name[32];
+    uint32_t from;
+
+    fbr_get_str(body, name, sizeof(name));
+    from = fbr_get_u32(body);
+    for (int b = 0; fbr_cur_ok(body) && b < a->nbridges; b++)
+        if (strcmp(a->bridges[b].ops->name, name) == 0 && a->bridges[b].ops->message)
+            a->bridges[b].ops->message(a->bridges[b].bridge, from, body);
+}
+
+/* ---- The end ---- */
+
+static void go_home(struct agent *a)
+{
+    struct agent_job *j, *next;
+
+    for (int b = a->nbridges - 1; b >= 0; b--)
+        a->bridges[b].ops->close(a->bridges[b].bridge);
+    a->nbridges = 0;
+    if (a->backend)
+        a->local->close(a->backend);
+    a->backend = NULL;
+    DL_FOREACH_SAFE(a->jobs, j, next) {
+        for (uint32_t k = 0; k < j->nlocal; k++)
+            fbr_agent_stdin_close(&j->ranks[k]);
+        DL_DELETE(a->jobs, j);
+        free_job(j);
+    }
+    fbr_agent_host_fini(a);
+    if (a->pin)
+        a->pin->close(a->machine);
+    fbr_rundir_remove_tree(a->dir);
+    if (a->shm[0])
+        fbr_rundir_remove_tree(a->shm);
+    pthread_mutex_lock(&a->lock);
+    a->ended = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* The launcher is gone: nothing that we started may outlive it, nor what it forked. */
+static void on_orphaned(struct fbr_runtime *rt)
+{
+    struct agent *a = rt->agent;
+    struct agent_job *j;
+
+    DL_FOREACH(a->jobs, j)
+        for (uint32_t k = 0; k < j->nlocal; k++)
+            fbr_agent_rank_signal(&j->ranks[k], SIGKILL);
+    if (a->dir[0])
+        fbr_rundir_remove_tree(a->dir);
+    if (a->shm[0])
+        fbr_rundir_remove_tree(a->shm);
+}
+
+static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
+{
+    struct agent *a = user;
+
+    switch (type) {
+    case FBR_RING_JOB:
+        on_job(a, body);
+        break;
+    case FBR_RING_SIGNAL:
+        on_signal(a, body);
+        break;
+    case FBR_RING_ANSWER:
+        fbr_agent_on_answer(a, body);
+        break;
+    case FBR_RING_TELL:
+        on_tell(a, body);
+        break;
+    case FBR_RING_STREAM:
+        fbr_agent_on_stream(a, body);
+        break;
+    case FBR_RING_STDIN:
+        fbr_agent_on_stdin(a, body->at, fbr_cur_left(body));
+        break;
+    case FBR_RING_CREDIT:
+        fbr_agent_on_credit(a, fbr_get_u64(body));
+        break;
+    case FBR_RING_LOST:
+        on_lost(a, body);
+        break;
+    case FBR_RING_AGAIN:
+        on_again(a, body);
+        break;
+    case FBR_RING_JOB_END:
+        on_job_end(a, body);
+        break;
+    case FBR_RING_LOOK:
+        fbr_agent_send_use(a);
+        break;
+    case FBR_RING_END:
+        go_home(a);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- The beginning ---- */
+
+static void say_hello(struct agent *a)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_str(&b, a->hostname);
+    fbr_put_str(&b, a->address);
+    fbr_put_u32(&b, a->cpus);
+    fbr_agent_send(a, FBR_RING_HELLO, &b);
+}
+
+static uint32_t count_cpus(void)
+{
+    cpu_set_t *set = CPU_ALLOC(4096);
+    size_t size = CPU_ALLOC_SIZE(4096);
+    int n = 1;
+
+    if (set && sched_getaffinity(0, size, set) == 0)
+        n = CPU_COUNT_S(size, set);
+    CPU_FREE(set);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static int make_dirs(struct agent *a, struct fbr_error *err)
+{
+    struct fbr_rundir *d = &a->rt->dir;
+    int rc = fbr_rundir_own(d, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(a->dir, sizeof(a->dir), "%s/agent-%u", d->own, a->order.number);
+    if (mkdir(a->dir, 0700) < 0)
+        return fbr_fail(err, -errno, "cannot make %s: %s", a->dir, fbr_strerror(errno));
+    if (mkdir(d->shm, 0700) == 0 || errno == EEXIST) {
+        snprintf(a->shm, sizeof(a->shm), "%s/agent-%u", d->shm, a->order.number);
+        if (mkdir(a->shm, 0700) < 0)
+            a->shm[0] = '\0';
+    }
+    return 0;
+}
+
+static int open_bridges(struct agent *a, struct fbr_error *err)
+{
+    const struct fbr_bridge_ops *const *all = fbr_bridges();
+    int rc = 0;
+
+    for (int i = 0; all[i] && rc == 0 && a->nbridges < AGENT_BRIDGES; i++) {
+        struct agent_bridge *b = &a->bridges[a->nbridges];
+
+        b->agent = a;
+        b->ops = all[i];
+        fbr_agent_host_init(b);
+        rc = b->ops->open(&b->bridge, &b->host, err);
+        if (rc == 0)
+            a->nbridges++;
+        else
+            fbr_wrap(err, "%s", b->ops->name);
+    }
+    return rc;
+}
+
+/* The launcher reaches all hosts of the ring by one network: our interface to it is the one for the ranks. */
+static void look_toward_launcher(struct agent *a)
+{
+    const char *url = fbr_child_url(a->rt->child);
+    bool bracket = strncmp(url, "tcp://[", 7) == 0;
+    char host[INET6_ADDRSTRLEN];
+
+    if (strncmp(url, "tcp://", 6) != 0)
+        return;
+    url += bracket ? 7 : 6;
+    snprintf(host, sizeof(host), "%.*s", (int)strcspn(url, bracket ? "]" : ":"), url);
+    fbr_probe_toward(&a->probe, host);
+}
+
+static int begin(void *arg)
+{
+    struct agent *a = arg;
+    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_agent_on_event};
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    a->rt->agent = a;
+    a->rt->orphaned = on_orphaned;
+    a->cpus = count_cpus();
+    fbr_probe_run(&a->probe);
+    look_toward_launcher(a);
+    if (!a->probe.loopback && fbr_probe_raise_loopback() == 0)
+        a->probe.loopback = true;
+    if (gethostname(a->hostname, sizeof(a->hostname) - 1) < 0)
+        snprintf(a->hostname, sizeof(a->hostname), "node%u", a->order.number);
+    snprintf(a->address, sizeof(a->address), "%s", a->probe.address);
+    say_hello(a);
+    rc = make_dirs(a, &err);
+    if (rc == 0) {
+        a->local = fbr_backend_find("local", &err);
+        rc = a->local ? a->local->open(&a->backend, &env, &err) : err.code;
+    }
+    if (rc == 0 && fbr_agent_open_machine(a, &err) < 0) /* who asks for a binding is told */
+        fbr_debug("%s", err.text);
+    if (rc == 0)
+        rc = open_bridges(a, &err);
+    if (rc < 0) {
+        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL, err.text);
+        fbr_log_error("%s", err.text);
+    }
+    return rc;
+}
+
+int fbr_agent_main(const void *arg, size_t len)
+{
+    struct agent a = {.rt = fbr_rt()};
+
+    if (!a.rt || fbr_agent_order_get(&a.order, arg, len) < 0)
+        return 125;
+    pthread_mutex_init(&a.lock, NULL);
+    fbr_cond_init(&a.changed);
+    if (fbr_loop_call(a.rt->loop, begin, &a) < 0)
+        return 125;
+    fbr_child_on_frame(a.rt->child, on_frame, &a);
+    pthread_mutex_lock(&a.lock);
+    while (!a.ended)
+        pthread_cond_wait(&a.changed, &a.lock);
+    pthread_mutex_unlock(&a.lock);
+    return 0;
+}

@@ -1,0 +1,30 @@
+/* agent.h - the process that a ring has on each of its nodes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_AGENT_H
+#define FBR_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/buf.h"
+#include "runtime/pin.h"
+
+/* What an agent is told when it starts: u32 number, u8 bind, u8 map, u32 processors, u32 GPUs a rank, u8 verbose, u8
+ * report, u8 oversubscribe, u8 shared host, u8 alone. */
+struct fbr_agent_order {
+    uint32_t number;
+    struct fbr_pin_wish wish; /* count is not used */
+    bool verbose;
+    bool report;        /* where ranks are bound, read back */
+    bool oversubscribe; /* more ranks than processors is meant */
+    bool shared_host;   /* other agents of the ring are on this host */
+    bool alone;         /* there are no other agents */
+};
+
+void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b);
+int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len);
+
+int fbr_agent_main(const void *arg, size_t len); /* a fiber_process_fn */
+
+#endif

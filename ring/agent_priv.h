@@ -1,0 +1,124 @@
+/* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks), agent_stdin.c (input of
+ * rank 0), agent_host.c (what it does for bridges).
+ *
+ * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of it runs on the loop
+ * thread; its main thread only waits for the end.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_AGENT_PRIV_H
+#define FBR_AGENT_PRIV_H
+
+#include <pthread.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "ring/agent.h"
+#include "ring/job.h"
+#include "ring/probe.h"
+#include "ring/wire.h"
+#include "runtime/pin.h"
+#include "runtime/process.h"
+
+#define AGENT_BRIDGES 8
+
+struct agent;
+struct agent_feed;
+struct agent_job;
+
+struct agent_rank {
+    struct agent_job *job;
+    uint32_t rank;
+    void *handle; /* of the local backend; NULL: not running */
+    pid_t pid;
+    int starts;
+    bool met, left, paused;
+    struct agent_feed *feed; /* its standard input, while it reads one */
+    char file[256];          /* program */
+};
+
+struct agent_job {
+    struct agent_job *next, *prev;
+    struct agent *agent;
+    struct fbr_ring_job job;
+    uint32_t nlocal;
+    struct agent_rank *ranks; /* [nlocal] */
+    struct fbr_pin *pins;     /* [nlocal]; NULL: nothing is bound */
+    char dir[256];
+    struct fbr_bridge_rank *local;
+    struct fbr_env cures; /* what the probes found to be set */
+};
+
+/* A request of a bridge that the launcher has not answered. */
+struct agent_request {
+    UT_hash_handle hh;
+    uint64_t id;
+    fbr_bridge_done *done;
+    void *arg;
+};
+
+/* A connection of a rank to a service of the launcher. */
+struct agent_stream {
+    UT_hash_handle hh;
+    uint64_t id;
+    void (*on_data)(void *arg, const void *data, size_t len);
+    void *arg;
+};
+
+struct agent_bridge {
+    struct agent *agent;
+    const struct fbr_bridge_ops *ops;
+    struct fbr_bridge *bridge;
+    struct fbr_bridge_host host;
+};
+
+struct agent {
+    struct fbr_runtime *rt;
+    struct fbr_agent_order order;
+    char hostname[256], address[64], dir[128], shm[128], topology[160];
+    uint32_t cpus;
+    struct fbr_probe probe;
+    const struct fbr_pin_ops *pin;
+    struct fbr_topology *machine;
+    const struct fbr_backend_ops *local;
+    struct fbr_backend *backend;
+    struct agent_bridge bridges[AGENT_BRIDGES];
+    int nbridges;
+    struct agent_job *jobs;
+    struct agent_request *requests;
+    struct agent_stream *streams;
+    uint64_t next_id;
+    uint64_t unwritten; /* bytes of output that the launcher has not written */
+    bool full;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ended; /* under lock */
+};
+
+/* To the launcher. */
+void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body); /* and empties it */
+void fbr_agent_note(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
+
+/* agent_rank.c */
+void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);
+int fbr_agent_open_machine(struct agent *a, struct fbr_error *err);
+int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err); /* where its ranks go */
+void fbr_agent_rank_start(struct agent_rank *r);
+struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* NULL: not ours */
+void fbr_agent_rank_signal(struct agent_rank *r, int sig);
+void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
+void fbr_agent_send_use(struct agent *a);
+
+/* agent_stdin.c */
+int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err); /* *theirs: to be closed; -1: none */
+void fbr_agent_stdin_close(struct agent_rank *r);
+void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
+
+/* agent_host.c */
+void fbr_agent_host_init(struct agent_bridge *b);
+void fbr_agent_on_answer(struct agent *a, struct fbr_cur *body);
+void fbr_agent_on_stream(struct agent *a, struct fbr_cur *body);
+void fbr_agent_host_fini(struct agent *a);
+
+#endif

@@ -1,0 +1,471 @@
+/* agent_rank.c - the ranks of an agent: where they go, what they are given, what they print, how they end.
+ *
+ * A rank is a job of the local backend, run on this side of the wire: it leads its own process group, is killed with us,
+ * and its end is an event of its pidfd.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ring/agent_priv.h"
+#include "ring/elf.h"
+#include "runtime/log.h"
+#include "runtime/work.h"
+
+extern char **environ;
+
+/* ---- Where ranks go ---- */
+
+/* The machine as hwloc sees it: for places, and as a file for PMIx, which would look for itself at ten times the cost. */
+int fbr_agent_open_machine(struct agent *a, struct fbr_error *err)
+{
+    const struct fbr_pin_wish *wish = &a->order.wish;
+    unsigned flags = wish->gpus_per_rank || wish->map == FBR_MAP_GPU ? FBR_TOPOLOGY_DEVICES : 0;
+    char *xml;
+    FILE *f;
+    int rc;
+
+    if (a->machine)
+        return 0;
+    a->pin = fbr_pin_load(err);
+    rc = a->pin ? a->pin->open(&a->machine, NULL, flags, err) : err->code;
+    if (rc < 0) {
+        a->pin = NULL;
+        return rc;
+    }
+    snprintf(a->topology, sizeof(a->topology), "%s/topology.xml", a->dir);
+    xml = a->pin->xml(a->machine);
+    f = xml ? fopen(a->topology, "wxe") : NULL;
+    if (!f || fputs(xml, f) == EOF || fclose(f) == EOF)
+        a->topology[0] = '\0';
+    free(xml);
+    return 0;
+}
+
+static int check_machine(struct agent *a, struct fbr_error *err)
+{
+    struct fbr_topology_facts facts;
+    int rc = fbr_agent_open_machine(a, err);
+
+    if (rc == 0)
+        a->pin->facts(a->machine, &facts);
+    if (rc == 0 && !facts.this_machine)
+        rc = fbr_fail(err, -ENOTSUP, "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
+    return rc;
+}
+
+int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
+{
+    struct agent *a = j->agent;
+    struct fbr_pin_wish wish = a->order.wish;
+    bool chosen = wish.bind != FBR_BIND_DEFAULT || wish.gpus_per_rank || wish.cpus_per_rank;
+    char note[256] = "";
+    int rc;
+
+    wish.count = j->nlocal;
+    if (wish.gpus_per_rank)
+        fbr_pin_gpu_outer(fbr_pin_getenv, NULL, wish.visible);
+    if (j->nlocal == 0 || (wish.bind == FBR_BIND_NONE && !wish.gpus_per_rank))
+        return 0;
+    if (!chosen && (j->nlocal > a->cpus || j->job.info.spawned)) {
+        if (!a->order.oversubscribe && !j->job.info.spawned)
+            fbr_agent_note(a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
+                           a->hostname, j->nlocal, a->cpus);
+        return 0;
+    }
+    rc = check_machine(a, err);
+    if (rc < 0 && !chosen) {
+        fbr_agent_note(a, "%s: ranks are not bound: %s", a->hostname, err->text);
+        return 0;
+    }
+    if (rc == 0) {
+        j->pins = calloc(j->nlocal, sizeof(*j->pins));
+        rc = j->pins ? a->pin->plan(a->machine, &wish, j->pins, note, sizeof(note), err)
+                     : fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    if (note[0] && rc == 0)
+        fbr_agent_note(a, "%s: %s", a->hostname, note);
+    return rc;
+}
+
+/* ---- What they are given ---- */
+
+/* As execvp() looks for it, in the rank's own PATH. */
+static int find_program(struct agent_rank *r, const char *name, const struct fbr_env *env, struct fbr_error *err)
+{
+    const char *path = fbr_env_get(env, "PATH");
+    struct stat st;
+
+    if (strchr(name, '/')) {
+        snprintf(r->file, sizeof(r->file), "%s", name);
+        return strlen(name) < sizeof(r->file) ? 0 : fbr_fail(err, -ENAMETOOLONG, "its name is too long");
+    }
+    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *at;) {
+        size_t n = strcspn(at, ":");
+
+        snprintf(r->file, sizeof(r->file), "%.*s/%s", (int)n, n ? at : ".", name);
+        if (strlen(r->file) + 1 < sizeof(r->file) && stat(r->file, &st) == 0 && S_ISREG(st.st_mode) &&
+            access(r->file, X_OK) == 0)
+            return 0;
+        at += n + (at[n] == ':');
+    }
+    r->file[0] = '\0';
+    return fbr_fail(err, -ENOENT,
+                    "there is no program '%s' in PATH; is it a file of this folder? Then say ./%s", name, name);
+}
+
+static void set_gpu(void *user, const char *name, const char *value)
+{
+    fbr_env_set(user, name, "%s", value);
+}
+
+static const char *outer_gpu(void *user, const char *name)
+{
+    return fbr_env_get(user, name);
+}
+
+static void give_devices(struct agent *a, const struct fbr_pin *pin, struct fbr_env *e)
+{
+    fbr_pin_gpu_env(pin, outer_gpu, set_gpu, e);
+    if (pin->shared)
+        fbr_env_default(e, "OMPI_MCA_mpi_yield_when_idle", "1");
+    if (pin->nic[0] && a->probe.fabric) { /* the nearest one */
+        fbr_env_default(e, "UCX_NET_DEVICES", "%s:1", pin->nic);
+        fbr_env_default(e, "NCCL_IB_HCA", "%s", pin->nic);
+    }
+}
+
+/* What an outer launcher told us is not for our ranks. */
+static void drop_outer(struct fbr_env *e)
+{
+    static const char *const names[] = {"FIBER_TICKET",
+                                        "PMIX_NAMESPACE",
+                                        "PMIX_RANK",
+                                        "PMIX_SERVER_URI",
+                                        "PMIX_SERVER_URI2",
+                                        "PMIX_SERVER_URI21",
+                                        "PMIX_SERVER_URI3",
+                                        "PMIX_SERVER_URI4",
+                                        "PMIX_SERVER_URI41",
+                                        "PMIX_SERVER_URI5",
+                                        "PMI_FD",
+                                        "PMI_PORT",
+                                        "PMI_ID",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMI_SPAWNED",
+                                        "OMPI_MCA_orte_local_daemon_uri",
+                                        "OMPI_MCA_orte_hnp_uri"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        fbr_env_unset(e, names[i]);
+}
+
+static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+    const uint8_t *at = j->job.work, *end = at + j->job.work_len;
+
+    if (fd < 0)
+        return errno == EEXIST ? 0 : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
+    while (at < end) {
+        ssize_t n = write(fd, at, (size_t)(end - at));
+
+        if (n <= 0) {
+            close(fd);
+            unlink(path);
+            return fbr_fail(err, -EIO, "cannot write %s: %s", path, fbr_strerror(errno));
+        }
+        at += n;
+    }
+    close(fd);
+    return 0;
+}
+
+static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr_error *err)
+{
+    struct agent_job *j = r->job;
+    struct agent *a = j->agent;
+    const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
+    uint32_t local = r->rank - j->local[0].rank;
+    int rc = 0;
+
+    fbr_env_copy(e, environ);
+    drop_outer(e);
+    for (char **more = p->env; more && *more; more++)
+        fbr_env_put(e, *more);
+    for (size_t i = 0; i < j->cures.count; i++) {
+        char name[128];
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(j->cures.list[i], "="), j->cures.list[i]);
+        fbr_env_default(e, name, "%s", j->cures.list[i] + strlen(name) + 1);
+    }
+    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice reaches nobody. */
+    fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
+    if (a->shm[0]) { /* so that nothing of a killed run stays in /dev/shm */
+        fbr_env_default(e, "OMPI_MCA_btl_vader_backing_directory", "%s", a->shm);
+        fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", a->shm);
+    }
+    if (j->pins)
+        give_devices(a, &j->pins[local], e);
+    for (int i = 0; i < a->nbridges && rc == 0; i++) {
+        rc = a->bridges[i].ops->rank(a->bridges[i].bridge, &j->job.info, r->rank, e, fd, err);
+        if (rc < 0)
+            fbr_wrap(err, "%s", a->bridges[i].ops->name);
+    }
+    if (r->starts > 0)
+        fbr_env_set(e, "FIBER_RANK_RESTARTS", "%d", r->starts);
+    if (rc == 0 && !p->argv[0]) {
+        char path[sizeof(j->dir) + 8];
+
+        snprintf(path, sizeof(path), "%s/work", j->dir);
+        fbr_env_set(e, FBR_WORK_ENV, "%s", path);
+        rc = write_work(j, path, err);
+    }
+    return rc < 0 ? rc : e->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* ---- Starting ---- */
+
+static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_error *err)
+{
+    static char *self[] = {(char *)"fiber-rank", NULL};
+    struct agent_job *j = r->job;
+    struct agent *a = j->agent;
+    const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
+    const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
+    uint8_t mask[1024];
+    uint64_t nodes = 0;
+    int theirs = -1, masked = 0, rc = 0;
+    char name[32];
+
+    if (pin && pin->cpus[0])
+        rc = masked = fbr_pin_mask(pin->cpus, mask, sizeof(mask));
+    if (rc >= 0 && pin && pin->nodes[0])
+        rc = fbr_pin_mask(pin->nodes, &nodes, sizeof(nodes));
+    if (rc < 0)
+        return fbr_fail(err, rc, "its place %s is no list of processors", pin->cpus);
+    rc = fbr_agent_stdin_open(r, &theirs, err);
+    if (rc == 0 && p->argv[0])
+        rc = find_program(r, p->argv[0], env, err);
+    else if (rc == 0)
+        snprintf(r->file, sizeof(r->file), "/proc/self/exe");
+    if (rc == 0) {
+        const struct fbr_job_local local = {theirs, fd, masked ? mask : NULL, (size_t)masked, nodes};
+        const struct fbr_job job = {.name = name,
+                                    .run_uid = a->rt->run_uid,
+                                    .file = r->file,
+                                    .argv = p->argv[0] ? p->argv : self,
+                                    .env = env->list,
+                                    .workdir = p->workdir[0] ? p->workdir : NULL,
+                                    .local = &local};
+
+        snprintf(name, sizeof(name), "rank-%u", r->rank);
+        rc = a->local->start(a->backend, &job, r, &r->handle, err);
+    }
+    if (theirs >= 0)
+        close(theirs);
+    return rc;
+}
+
+static void tell_started(struct agent_rank *r)
+{
+    struct agent_job *j = r->job;
+    const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
+    struct fbr_pin_seen seen = {"", "", ""};
+    struct fbr_buf b;
+    char text[512] = "";
+
+    if (j->agent->order.report && fbr_pin_read(r->pid, &seen, NULL) == 0) {
+        int n = snprintf(text, sizeof(text), "cpus %s, memory %s", seen.cpus, seen.policy);
+
+        for (unsigned i = 0; pin && i < pin->ngpus && n < (int)sizeof(text); i++)
+            n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%u (%s)", i ? ", " : ", GPU ",
+                          pin->gpus[i].index, pin->gpus[i].bus_id);
+    }
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_put_u32(&b, r->rank);
+    fbr_put_u64(&b, (uint64_t)r->pid);
+    fbr_put_str(&b, pin ? pin->cpus : "");
+    fbr_put_str(&b, pin ? pin->where : "");
+    fbr_put_str(&b, text);
+    fbr_agent_send(j->agent, FBR_RING_STARTED, &b);
+}
+
+void fbr_agent_rank_start(struct agent_rank *r)
+{
+    struct agent *a = r->job->agent;
+    struct fbr_error err = {0, ""};
+    struct fbr_env env;
+    int fd = -1, rc;
+
+    fbr_env_init(&env);
+    rc = make_env(r, &env, &fd, &err);
+    if (rc == 0)
+        rc = launch(r, &env, fd, &err);
+    if (fd >= 0)
+        close(fd);
+    fbr_env_fini(&env);
+    if (rc < 0) {
+        struct fbr_buf b;
+
+        fbr_buf_init(&b);
+        fbr_put_u32(&b, r->job->job.info.id);
+        fbr_put_u32(&b, r->rank);
+        fbr_put_str(&b, err.text);
+        fbr_agent_send(a, FBR_RING_FAILED, &b);
+        return;
+    }
+    r->starts++;
+    tell_started(r);
+}
+
+struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)
+{
+    if (j->nlocal == 0 || rank < j->local[0].rank || rank - j->local[0].rank >= j->nlocal)
+        return NULL;
+    return &j->ranks[rank - j->local[0].rank];
+}
+
+/* ---- Output and events ---- */
+
+static void pause_ranks(struct agent *a, bool paused)
+{
+    struct agent_job *j;
+
+    DL_FOREACH(a->jobs, j)
+        for (uint32_t i = 0; i < j->nlocal; i++)
+            if (j->ranks[i].handle)
+                a->local->pause_output(a->backend, j->ranks[i].handle, paused);
+    a->full = paused;
+}
+
+static void send_output(struct agent_rank *r, const struct fbr_job_event *e)
+{
+    struct agent *a = r->job->agent;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, r->job->job.info.id);
+    fbr_put_u32(&b, r->rank);
+    fbr_put_u8(&b, (uint8_t)e->stream);
+    fbr_put(&b, e->data, e->len);
+    a->unwritten += e->len;
+    fbr_agent_send(a, FBR_RING_OUTPUT, &b);
+    if (!a->full && a->unwritten > FBR_RING_WINDOW)
+        pause_ranks(a, true);
+}
+
+void fbr_agent_on_credit(struct agent *a, uint64_t bytes)
+{
+    a->unwritten = bytes < a->unwritten ? a->unwritten - bytes : 0;
+    if (a->full && a->unwritten < FBR_RING_WINDOW / 2)
+        pause_ranks(a, false);
+}
+
+static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
+{
+    struct agent_job *j = r->job;
+    struct agent *a = j->agent;
+    int code = e->code == FBR_EXIT_UNKNOWN ? 1 : e->code;
+    unsigned flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
+    struct fbr_buf b;
+
+    if (!r->met && code == 0 && fbr_elf_needs_mpi(r->file))
+        flags |= FBR_RANK_MPI;
+    a->local->release(a->backend, r->handle);
+    r->handle = NULL;
+    fbr_agent_stdin_close(r);
+    for (int i = 0; i < a->nbridges; i++)
+        if (a->bridges[i].ops->ended)
+            a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_put_u32(&b, r->rank);
+    fbr_put_u32(&b, (uint32_t)code);
+    fbr_put_u8(&b, (uint8_t)flags);
+    fbr_put_str(&b, e->text);
+    fbr_agent_send(a, FBR_RING_EXITED, &b);
+}
+
+void fbr_agent_on_event(void *user, const struct fbr_job_event *e)
+{
+    struct agent_rank *r = user;
+
+    switch (e->type) {
+    case FBR_JOB_STARTED:
+        r->pid = (pid_t)e->pid;
+        break;
+    case FBR_JOB_OUTPUT:
+        send_output(r, e);
+        break;
+    case FBR_JOB_EXITED:
+        on_exited(r, e);
+        break;
+    case FBR_JOB_PENDING:
+        break;
+    }
+}
+
+void fbr_agent_rank_signal(struct agent_rank *r, int sig)
+{
+    struct agent *a = r->job->agent;
+
+    if (!r->handle)
+        return;
+    if (sig == SIGKILL)
+        a->local->signal(a->backend, r->handle, sig);
+    else
+        kill(-r->pid, sig); /* it leads its own group: what it forked hears of it, as at a terminal */
+}
+
+/* ---- A look at them ---- */
+
+static bool read_use(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
+{
+    unsigned long long user = 0, system = 0, pages = 0;
+    char path[64], line[1024], *at;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "re");
+    at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+    if (f)
+        fclose(f);
+    if (!at ||
+        sscanf(at + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %*u %*u %llu",
+               &user, &system, &pages) != 3)
+        return false; /* proc(5): the 14th, 15th and 24th field */
+    *cpu_ns = (uint64_t)((double)(user + system) * 1e9 / (double)sysconf(_SC_CLK_TCK));
+    *resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return true;
+}
+
+void fbr_agent_send_use(struct agent *a)
+{
+    struct agent_job *j;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    DL_FOREACH(a->jobs, j) {
+        for (uint32_t i = 0; i < j->nlocal; i++) {
+            uint64_t cpu, resident;
+
+            if (!j->ranks[i].handle || !read_use(j->ranks[i].pid, &cpu, &resident))
+                continue;
+            fbr_put_u32(&b, j->job.info.id);
+            fbr_put_u32(&b, j->ranks[i].rank);
+            fbr_put_u64(&b, cpu);
+            fbr_put_u64(&b, resident);
+        }
+    }
+    fbr_agent_send(a, FBR_RING_USE, &b);
+}

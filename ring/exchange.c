@@ -1,0 +1,372 @@
+/* exchange.c - fences and names; see exchange.h.
+ *
+ * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of their own, and a round is
+ * complete when enough agents have something in theirs. An agent that is two fences ahead of another is no problem.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ring/exchange.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "runtime/buf.h"
+
+struct part { /* one agent's call of a fence */
+    struct part *next, *prev;
+    uint64_t request;
+    size_t len;
+    uint8_t data[];
+};
+
+struct member { /* an agent that waits in a fence */
+    UT_hash_handle hh;
+    uint32_t agent;
+    struct part *parts;
+};
+
+struct fence {
+    UT_hash_handle hh;
+    struct member *members;
+    uint32_t parts;
+    size_t key_len;
+    uint8_t key[];
+};
+
+struct name {
+    UT_hash_handle hh;
+    uint32_t job, rank;
+    size_t len;
+    uint8_t *value;
+    char key[];
+};
+
+struct waiter { /* a lookup of a name that is not there yet */
+    struct waiter *next, *prev;
+    uint32_t agent;
+    uint64_t request, deadline;
+    char key[];
+};
+
+struct fbr_exchange {
+    fbr_exchange_answer *answer;
+    void *user;
+    struct fence *fences;
+    struct name *names;
+    struct waiter *waiters;
+};
+
+struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user)
+{
+    struct fbr_exchange *x = calloc(1, sizeof(*x));
+
+    if (x) {
+        x->answer = answer;
+        x->user = user;
+    }
+    return x;
+}
+
+/* ---- Fences ---- */
+
+static void drop_member(struct fence *f, struct member *m)
+{
+    struct part *p, *next;
+
+    DL_FOREACH_SAFE(m->parts, p, next)
+        free(p);
+    HASH_DEL(f->members, m);
+    free(m);
+}
+
+static void drop_fence(struct fbr_exchange *x, struct fence *f)
+{
+    struct member *m, *next;
+
+    HASH_ITER(hh, f->members, m, next)
+        drop_member(f, m);
+    HASH_DEL(x->fences, f);
+    free(f);
+}
+
+static struct fence *get_fence(struct fbr_exchange *x, const void *key, size_t key_len)
+{
+    struct fence *f;
+
+    HASH_FIND(hh, x->fences, key, key_len, f);
+    if (f)
+        return f;
+    f = calloc(1, sizeof(*f) + key_len);
+    if (!f)
+        return NULL;
+    f->key_len = key_len;
+    memcpy(f->key, key, key_len);
+    HASH_ADD(hh, x->fences, key, key_len, f);
+    return f;
+}
+
+static int add_part(struct fence *f, uint32_t agent, uint64_t request, const void *data, size_t len)
+{
+    struct part *p = malloc(sizeof(*p) + len);
+    struct member *m;
+
+    HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
+    if (!m && p) {
+        m = calloc(1, sizeof(*m));
+        if (m) {
+            m->agent = agent;
+            HASH_ADD(hh, f->members, agent, sizeof(m->agent), m);
+        }
+    }
+    if (!p || !m) {
+        free(p);
+        return -ENOMEM;
+    }
+    *p = (struct part){.request = request, .len = len};
+    if (len)
+        memcpy(p->data, data, len);
+    DL_APPEND(m->parts, p);
+    return 0;
+}
+
+static int by_agent(struct member *a, struct member *b)
+{
+    return a->agent < b->agent ? -1 : a->agent > b->agent;
+}
+
+/* Takes the first call of each member and answers it with all of them. */
+static void complete(struct fbr_exchange *x, struct fence *f)
+{
+    struct member *m, *next;
+    struct fbr_buf all;
+    int code;
+
+    fbr_buf_init(&all);
+    HASH_SORT(f->members, by_agent);
+    HASH_ITER(hh, f->members, m, next) {
+        fbr_put_u32(&all, m->agent);
+        fbr_put_bytes(&all, m->parts->data, m->parts->len);
+    }
+    code = all.failed ? -ENOMEM : 0;
+    HASH_ITER(hh, f->members, m, next) {
+        struct part *p = m->parts;
+        uint32_t agent = m->agent;
+
+        DL_DELETE(m->parts, p);
+        if (!m->parts)
+            drop_member(f, m);
+        x->answer(x->user, agent, p->request, code, all.data, code ? 0 : all.len);
+        free(p);
+    }
+    fbr_buf_fini(&all);
+}
+
+void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
+                        size_t key_len, uint32_t parts, const void *data, size_t len)
+{
+    struct fence *f = get_fence(x, key, key_len);
+
+    if (!f || add_part(f, agent, request, data, len) < 0) {
+        x->answer(x->user, agent, request, -ENOMEM, NULL, 0);
+        if (f && !f->members)
+            drop_fence(x, f);
+        return;
+    }
+    f->parts = parts;
+    while (f->members && HASH_COUNT(f->members) >= f->parts)
+        complete(x, f);
+    if (!f->members)
+        drop_fence(x, f);
+}
+
+static void abort_fence(struct fbr_exchange *x, struct fence *f)
+{
+    struct member *m, *next;
+    struct part *p;
+
+    HASH_ITER(hh, f->members, m, next) {
+        DL_FOREACH(m->parts, p)
+            x->answer(x->user, m->agent, p->request, -ECONNABORTED, NULL, 0);
+    }
+    drop_fence(x, f);
+}
+
+/* ---- Names ---- */
+
+static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request, const struct name *n)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, n->job);
+    fbr_put_u32(&b, n->rank);
+    fbr_put(&b, n->value, n->len);
+    x->answer(x->user, agent, request, b.failed ? -ENOMEM : 0, b.data, b.failed ? 0 : b.len);
+    fbr_buf_fini(&b);
+}
+
+static void drop_name(struct fbr_exchange *x, struct name *n)
+{
+    HASH_DEL(x->names, n);
+    free(n->value);
+    free(n);
+}
+
+static void drop_waiter(struct fbr_exchange *x, struct waiter *w)
+{
+    DL_DELETE(x->waiters, w);
+    free(w);
+}
+
+static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const char *key, const void *value,
+                    size_t len)
+{
+    struct name *n;
+    size_t k = strlen(key);
+
+    HASH_FIND(hh, x->names, key, k, n);
+    if (n)
+        return -EEXIST;
+    n = calloc(1, sizeof(*n) + k + 1);
+    if (n)
+        n->value = malloc(len + 1);
+    if (!n || !n->value) {
+        free(n);
+        return -ENOMEM;
+    }
+    n->job = job;
+    n->rank = rank;
+    n->len = len;
+    memcpy(n->key, key, k + 1);
+    if (len)
+        memcpy(n->value, value, len);
+    HASH_ADD(hh, x->names, key, k, n);
+    return 0;
+}
+
+void fbr_exchange_publish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,
+                          uint32_t rank, const char *key, const void *value, size_t len)
+{
+    struct waiter *w, *next;
+    struct name *n;
+    int rc = add_name(x, job, rank, key, value, len);
+
+    x->answer(x->user, agent, request, rc, NULL, 0);
+    HASH_FIND(hh, x->names, key, strlen(key), n);
+    if (rc < 0 || !n)
+        return;
+    DL_FOREACH_SAFE(x->waiters, w, next) {
+        if (strcmp(w->key, key) != 0)
+            continue;
+        answer_lookup(x, w->agent, w->request, n);
+        drop_waiter(x, w);
+    }
+}
+
+void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request, const char *key,
+                         int wait_ms, uint64_t now_ms)
+{
+    size_t k = strlen(key);
+    struct waiter *w;
+    struct name *n;
+
+    HASH_FIND(hh, x->names, key, k, n);
+    if (n) {
+        answer_lookup(x, agent, request, n);
+        return;
+    }
+    w = wait_ms ? malloc(sizeof(*w) + k + 1) : NULL;
+    if (!w) {
+        x->answer(x->user, agent, request, wait_ms ? -ENOMEM : -ENOENT, NULL, 0);
+        return;
+    }
+    *w = (struct waiter){.agent = agent, .request = request};
+    w->deadline = wait_ms < 0 ? UINT64_MAX : now_ms + (uint64_t)wait_ms;
+    memcpy(w->key, key, k + 1);
+    DL_APPEND(x->waiters, w);
+}
+
+void fbr_exchange_unpublish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,
+                            uint32_t rank, const char *key)
+{
+    struct name *n, *next;
+    int found = 0;
+
+    HASH_ITER(hh, x->names, n, next) {
+        if (n->job != job || n->rank != rank || (key && strcmp(key, n->key) != 0))
+            continue;
+        drop_name(x, n);
+        found = 1;
+    }
+    x->answer(x->user, agent, request, found || !key ? 0 : -ENOENT, NULL, 0);
+}
+
+/* ---- Ends ---- */
+
+void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent)
+{
+    struct fence *f, *next;
+    struct waiter *w, *next_waiter;
+
+    HASH_ITER(hh, x->fences, f, next) {
+        struct member *m;
+
+        HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
+        if (m)
+            drop_member(f, m);
+        abort_fence(x, f); /* who takes part in a fence is known to the agents only */
+    }
+    DL_FOREACH_SAFE(x->waiters, w, next_waiter)
+        if (w->agent == agent)
+            drop_waiter(x, w);
+}
+
+void fbr_exchange_job_end(struct fbr_exchange *x, uint32_t job)
+{
+    struct name *n, *next;
+
+    HASH_ITER(hh, x->names, n, next)
+        if (n->job == job)
+            drop_name(x, n);
+}
+
+uint64_t fbr_exchange_deadline(const struct fbr_exchange *x)
+{
+    uint64_t first = UINT64_MAX;
+    struct waiter *w;
+
+    DL_FOREACH(x->waiters, w)
+        first = w->deadline < first ? w->deadline : first;
+    return first;
+}
+
+void fbr_exchange_tick(struct fbr_exchange *x, uint64_t now_ms)
+{
+    struct waiter *w, *next;
+
+    DL_FOREACH_SAFE(x->waiters, w, next) {
+        if (w->deadline > now_ms)
+            continue;
+        x->answer(x->user, w->agent, w->request, -ENOENT, NULL, 0);
+        drop_waiter(x, w);
+    }
+}
+
+void fbr_exchange_close(struct fbr_exchange *x)
+{
+    struct fence *f, *next_fence;
+    struct name *n, *next_name;
+
+    if (!x)
+        return;
+    HASH_ITER(hh, x->fences, f, next_fence)
+        drop_fence(x, f);
+    HASH_ITER(hh, x->names, n, next_name)
+        drop_name(x, n);
+    while (x->waiters)
+        drop_waiter(x, x->waiters);
+    free(x);
+}

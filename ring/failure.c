@@ -1,0 +1,325 @@
+/* failure.c - what a failure means to the others, and how it is told.
+ *
+ * The first cause wins: what ranks do once they were told to end is no news.
+ *
+ *     ABORT     told (SIGTERM), after grace killed
+ *     RESTART   the same, then all again, up to max_restarts
+ *     SHRINK    survivors are told by their bridge, and go on; the ring fails when none is left
+ *     REPLACE   the same, and the rank is started anew, up to max_restarts each
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/ring_priv.h"
+#include "runtime/log.h"
+
+/* ---- Ending ranks ---- */
+
+void fbr_ring_kill(struct fiber_ring *r)
+{
+    if (r->state == R_ENDED)
+        return;
+    r->killed = true;
+    fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGKILL);
+    for (uint32_t i = 0; i < r->nagents; i++)
+        if (r->agents[i].process && !r->agents[i].ready)
+            fiber_process_kill(r->agents[i].process);
+}
+
+/* Tells every rank, and kills those that do not listen. */
+static void end_ranks(struct fiber_ring *r)
+{
+    if (r->state == R_STOPPING || r->state == R_ENDING || r->state == R_ENDED)
+        return;
+    r->state = R_STOPPING;
+    fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGTERM);
+    fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGCONT); /* a stopped one would not hear it */
+    if (r->grace_ms == 0)
+        fbr_ring_kill(r);
+    else
+        fbr_timer_start(&r->grace, (uint64_t)r->grace_ms, 0);
+    for (uint32_t i = 0; i < r->nagents; i++) /* one that has not joined has nobody to tell */
+        if (r->agents[i].process && !r->agents[i].ready)
+            fiber_process_kill(r->agents[i].process);
+}
+
+void fbr_ring_stop(struct fiber_ring *r)
+{
+    if (!r->failure.is && r->state != R_ENDING && r->state != R_ENDED) {
+        r->failure = (struct ring_failure){.is = true, .code = 128 + SIGTERM};
+        snprintf(r->failure.text, sizeof(r->failure.text), "the ring was stopped");
+    }
+    r->stopped = true;
+    r->restart = false;
+    end_ranks(r);
+    fbr_ring_check(r);
+}
+
+/* ---- The first cause ---- */
+
+static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
+                   const char *text)
+{
+    struct ring_failure *f = &r->failure;
+
+    if (f->is)
+        return;
+    *f = (struct ring_failure){.is = true, .code = code, .job = j, .rank = rank};
+    snprintf(f->text, sizeof(f->text), "%s", text);
+    snprintf(f->hint, sizeof(f->hint), "%s", hint);
+}
+
+void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
+                   const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    record(r, j, rank, code, hint, text);
+    end_ranks(r);
+    if (r->state == R_STOPPING && !r->jobs)
+        fbr_ring_check(r);
+}
+
+static const char *host_of(const struct ring_job *j, uint32_t rank)
+{
+    const struct fbr_bridge_job *i = &j->job.info;
+    const struct fbr_plan plan = {i->size, i->nodes, (uint32_t *)(uintptr_t)i->first};
+
+    return i->hosts[fbr_plan_node_of(&plan, rank)];
+}
+
+static void name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
+{
+    const struct ring_rank *k = &j->ranks[rank];
+    int n = j->job.info.spawned ? snprintf(out, size, "rank %u of spawned job %u", rank, j->job.info.id)
+                                : snprintf(out, size, "rank %u", rank);
+
+    snprintf(out + n, size - (size_t)n, " (pid %lld on %s)", (long long)k->pid, host_of(j, rank));
+}
+
+/* How it ended, decoded, and what to try. */
+static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel, char *text,
+                   size_t size, const char **hint)
+{
+    const struct ring_rank *k = &j->ranks[rank];
+    char who[300];
+
+    name_rank(j, rank, who, sizeof(who));
+    *hint = "";
+    if (code == 0) {
+        snprintf(text, size,
+                 "%s is linked with an MPI library and ended without having met the server that Fiber has "
+                 "for it: it ran "
+                 "alone, as a world of its own",
+                 who);
+        *hint = "Check `fiber doctor`: which MPI the program was linked with, and whether Fiber's bridge for "
+                "it is "
+                "there. If it is not meant to call MPI_Init, link it without MPI.";
+    } else if (code < 0) {
+        snprintf(text, size, "%s was killed by signal %d (%s)%s%s", who, -code, strsignal(-code),
+                 kernel[0] ? ": " : "", kernel);
+        if (code == -SIGKILL)
+            *hint = "If nobody killed it, the kernel may have, for want of memory: see dmesg, and try --mem.";
+        else if (code == -SIGSEGV || code == -SIGBUS)
+            *hint = code == -SIGBUS ? "SIGBUS often means that /dev/shm is full: `df /dev/shm`." : "";
+    } else {
+        snprintf(text, size, "%s exited with code %d%s%s", who, code, kernel[0] ? ": " : "", kernel);
+        if (code == 127)
+            *hint = "127 is what a shell says when it does not find a program.";
+    }
+    (void)k;
+}
+
+/* ---- By policy ---- */
+
+static uint32_t count_running(const struct fiber_ring *r)
+{
+    const struct ring_job *j;
+    uint32_t n = 0;
+
+    DL_FOREACH(r->jobs, j)
+        n += j->job.info.size - j->ended;
+    return n;
+}
+
+static bool any_ended_well(const struct fiber_ring *r)
+{
+    const struct ring_job *j;
+
+    DL_FOREACH(r->jobs, j)
+        for (uint32_t i = 0; i < j->job.info.size; i++)
+            if (j->ranks[i].state == RANK_ENDED && j->ranks[i].code == 0)
+                return true;
+    return false;
+}
+
+static void tell_lost(struct ring_job *j, uint32_t rank, int code)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_put_u32(&b, rank);
+    fbr_put_u32(&b, (uint32_t)code);
+    fbr_ring_send_all(j->ring, FBR_RING_LOST, &b);
+    fbr_buf_fini(&b);
+}
+
+/* Goes on without it; true: it is started anew. */
+static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
+{
+    struct fiber_ring *r = j->ring;
+    bool again = r->options.on_failure == FIBER_RING_REPLACE && j->ranks[rank].restarts < r->max_restarts;
+    struct fbr_buf b;
+
+    tell_lost(j, rank, code);
+    if (!again) {
+        r->lost_ranks++;
+        fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r), j->job.info.size);
+        return false;
+    }
+    fbr_ring_say(r, "%s; it is replaced (%d of %d)", text, j->ranks[rank].restarts + 1, r->max_restarts);
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_put_u32(&b, rank);
+    fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
+    fbr_buf_fini(&b);
+    j->ended--; /* until it says STARTED, or FAILED */
+    j->ranks[rank].state = RANK_STARTING;
+    j->started--;
+    j->ranks[rank].restarts++;
+    return true;
+}
+
+/* Starts it all again, if it may. */
+static bool plan_restart(struct fiber_ring *r, const char *text)
+{
+    if (r->options.on_failure != FIBER_RING_RESTART || (int)r->restarts >= r->max_restarts || r->stopped)
+        return false;
+    fbr_ring_say(r, "%s; starting all ranks again (%u of %d)", text, r->restarts + 1, r->max_restarts);
+    snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1, text);
+    r->restart = true;
+    return true;
+}
+
+void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *kernel)
+{
+    struct fiber_ring *r = j->ring;
+    const char *hint;
+    char text[1024];
+
+    j->ranks[rank].failed = true;
+    if (r->failure.is || r->state != R_RUNNING)
+        return;
+    decode(j, rank, code, kernel, text, sizeof(text), &hint);
+    if (r->options.on_failure >= FIBER_RING_SHRINK && code != 0) {
+        if (go_on(j, rank, code, text) || count_running(r) > 0 || any_ended_well(r))
+            return;
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
+    }
+    record(r, j, rank, code < 0 ? 128 - code : code ? code : 1, hint, text);
+    if (code != 0)
+        plan_restart(r, text);
+    end_ranks(r);
+}
+
+void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
+{
+    struct fiber_ring *r = a->ring;
+    char text[1024];
+
+    if (!r->next_job)
+        snprintf(text, sizeof(text), "agent %u could not be started: %s", a->number, report);
+    else
+        snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host, report);
+    if (r->failure.is)
+        return;
+    if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
+        struct ring_job *j;
+
+        fbr_ring_say(r, "%s; the others go on", text);
+        DL_FOREACH(r->jobs, j)
+            for (uint32_t k = 0; k < j->job.info.nodes; k++)
+                for (uint32_t m = j->job.info.first[k];
+                     j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
+                    tell_lost(j, m, -SIGKILL);
+        return;
+    }
+    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, "", text);
+    if (r->next_job)
+        plan_restart(r, text);
+    end_ranks(r);
+}
+
+/* ---- The report ---- */
+
+static void put_tail(struct fbr_buf *b, const struct fbr_line_stream *s)
+{
+    const char *at = (const char *)s->tail.data, *end = at + s->tail.len;
+    int lines = 0;
+
+    while (end > at && end[-1] == '\n')
+        end--;
+    for (const char *p = end; p > at; p--)
+        if (p[-1] == '\n' && ++lines == 10) {
+            at = p;
+            break;
+        }
+    if (at < end)
+        fbr_put(b, "    ", 4);
+    for (; at < end; at++) {
+        char c = *at;
+
+        if (c == '\n')
+            fbr_put(b, "\n    ", 5);
+        else
+            fbr_put_u8(b, (uint8_t)((unsigned char)c < ' ' && c != '\t' ? ' ' : c));
+    }
+    if (lines || s->tail.len)
+        fbr_put_u8(b, '\n');
+}
+
+char *fbr_ring_report(struct fiber_ring *r)
+{
+    const struct ring_failure *f = &r->failure;
+    const struct ring_rank *k = f->job ? &f->job->ranks[f->rank] : NULL;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    if (f->is) {
+        fbr_put(&b, f->text, strlen(f->text));
+        fbr_put(&b, ".\n", 2);
+    }
+    if (k && (k->out[0].tail.len || k->out[1].tail.len)) {
+        fbr_put(&b, "its last lines:\n", 16);
+        put_tail(&b, &k->out[0]);
+        put_tail(&b, &k->out[1]);
+    }
+    if (f->is && f->hint[0]) {
+        fbr_put(&b, f->hint, strlen(f->hint));
+        fbr_put_u8(&b, '\n');
+    }
+    fbr_put_u8(&b, 0);
+    if (b.failed)
+        fbr_buf_fini(&b);
+    return (char *)b.data;
+}
+
+void fbr_ring_tell(struct fiber_ring *r, const char *report)
+{
+    for (const char *at = report ? report : ""; *at;) {
+        size_t n = strcspn(at, "\n");
+
+        fbr_ring_say(r, "%.*s", (int)n, at);
+        at += n + (at[n] == '\n');
+    }
+}

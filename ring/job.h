@@ -1,0 +1,42 @@
+/* job.h - the description of a job as it travels to agents: who runs where, and what.
+ *
+ *     u32 id, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent), u32 epoch,
+ *     u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
+ *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir), u8 stdin, bytes work
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RING_JOB_H
+#define FBR_RING_JOB_H
+
+#include "mpi_bridge/bridge.h"
+#include "runtime/buf.h"
+
+struct fbr_program {
+    uint32_t first; /* rank that runs it; the next program begins where this one ends */
+    char **argv;    /* NULL-terminated; empty: our own program, with `work` */
+    char **env;     /* NULL-terminated, to add */
+    char *workdir;  /* "" : as ours */
+};
+
+struct fbr_ring_job {
+    struct fbr_bridge_job info; /* what its pointers point to is owned by this struct; dir, local and node are not set */
+    struct fbr_program *programs;
+    uint32_t nprograms;
+    bool has_stdin; /* rank 0 reads what the launcher sends */
+    uint8_t *work;  /* of ranks that run a function (work.h) */
+    size_t work_len;
+};
+
+void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b);
+/* Reads one; -EBADMSG or -ENOMEM, and then *j is empty. */
+int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c);
+void fbr_ring_job_fini(struct fbr_ring_job *j);
+const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
+
+/* Lists of strings. */
+void fbr_put_list(struct fbr_buf *b, char *const *list); /* NULL: an empty one */
+char **fbr_get_list(struct fbr_cur *c);                  /* NULL and a bad cursor when it is malformed */
+char **fbr_list_copy(const char *const *list);           /* NULL without memory; of NULL: an empty list */
+void fbr_list_free(char **list);
+
+#endif

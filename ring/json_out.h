@@ -1,0 +1,36 @@
+/* json_out.h - writes JSON: commas, escapes and nothing else.
+ *
+ * A string of any bytes becomes valid JSON that is safe to show: what is no well-formed UTF-8 becomes U+FFFD, control
+ * characters become escapes. Numbers that JSON does not have (infinities, NaN) become null.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_JSON_OUT_H
+#define FBR_JSON_OUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/buf.h"
+
+struct fbr_json {
+    struct fbr_buf text; /* `failed`: memory was short */
+    bool comma;          /* something stands before, on this level */
+};
+
+void fbr_json_init(struct fbr_json *j);
+void fbr_json_fini(struct fbr_json *j);
+/* The text with a NUL behind it, which the caller frees; NULL without memory. Ends j. */
+char *fbr_json_take(struct fbr_json *j);
+
+/* In an object each value has a key, in an array none: key NULL. */
+void fbr_json_object(struct fbr_json *j, const char *key);
+void fbr_json_array(struct fbr_json *j, const char *key);
+void fbr_json_end_object(struct fbr_json *j);
+void fbr_json_end_array(struct fbr_json *j);
+void fbr_json_str(struct fbr_json *j, const char *key, const char *value); /* NULL: null */
+void fbr_json_int(struct fbr_json *j, const char *key, int64_t value);
+void fbr_json_double(struct fbr_json *j, const char *key, double value);
+void fbr_json_bool(struct fbr_json *j, const char *key, bool value);
+void fbr_json_null(struct fbr_json *j, const char *key);
+
+#endif

@@ -1,0 +1,753 @@
+/* launch.c - the launcher's side of agents and jobs: start, news of them, end.
+ *
+ *     WAITING -> RUNNING      every agent has said hello: the first job goes out
+ *     RUNNING -> STOPPING     a failure, or fiber_ring_stop()
+ *     STOPPING -> WAITING     every rank has ended, and the ring is to be started again
+ *     any -> ENDING           every rank of every job has ended: the agents go home
+ *     ENDING -> ENDED         they have
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ring/control.h"
+#include "ring/ring_priv.h"
+#include "runtime/log.h"
+
+static void start_first_job(struct fiber_ring *r);
+static int start_agent(struct ring_agent *a);
+
+/* ---- To the agents ---- */
+
+void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
+{
+    int rc = a->process ? fbr_process_send(a->process, type, body) : -EPIPE;
+
+    if (rc < 0 && rc != -EPIPE)
+        fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
+}
+
+void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body)
+{
+    for (uint32_t i = 0; i < r->nagents; i++)
+        fbr_ring_send(&r->agents[i], type, body);
+}
+
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank, int sig)
+{
+    struct ring_job *j;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    DL_FOREACH(r->jobs, j) {
+        if ((only && only != j) || j->over)
+            continue;
+        fbr_buf_clear(&b);
+        fbr_put_u32(&b, j->job.info.id);
+        fbr_put_u32(&b, rank);
+        fbr_put_u32(&b, (uint32_t)sig);
+        fbr_ring_send_all(r, FBR_RING_SIGNAL, &b);
+    }
+    fbr_buf_fini(&b);
+}
+
+/* ---- Jobs ---- */
+
+struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id)
+{
+    struct ring_job *j;
+
+    DL_FOREACH(r->jobs, j)
+        if (j->job.info.id == id)
+            break;
+    return j;
+}
+
+void fbr_ring_free_job(struct ring_job *j)
+{
+    for (uint32_t i = 0; j->ranks && i < j->job.info.size; i++) {
+        for (int k = 0; k < 2; k++) {
+            fbr_line_fini(&j->ranks[i].out[k]);
+            if (j->ranks[i].files[k] >= 0)
+                close(j->ranks[i].files[k]);
+        }
+    }
+    free(j->ranks);
+    fbr_ring_job_fini(&j->job);
+    free(j);
+}
+
+/* A name that nobody can guess: it is all that a PMIx server asks of a caller on the loopback. */
+static char *new_nspace(void)
+{
+    uint8_t bytes[16];
+    char *name = malloc(64);
+    int n;
+
+    if (!name || getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+        free(name);
+        return NULL;
+    }
+    n = snprintf(name, 64, "fiber-");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        n += snprintf(name + n, 64 - (size_t)n, "%02x", bytes[i]);
+    return name;
+}
+
+static bool same_host(const struct fiber_ring *r, uint32_t a, uint32_t b)
+{
+    return strcmp(r->agents[a].host, r->agents[b].host) == 0;
+}
+
+/* Hosts of the job: their names, made distinct where agents share one. */
+static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
+{
+    char **hosts = calloc((size_t)i->nodes + 1, sizeof(*hosts)), text[300];
+    bool local = true;
+
+    if (!hosts)
+        return -ENOMEM;
+    i->hosts = (const char *const *)hosts;
+    for (uint32_t k = 0; k < i->nodes; k++) {
+        uint32_t a = i->agents[k];
+        bool shared = false;
+
+        for (uint32_t m = 0; m < i->nodes && !shared; m++)
+            shared = m != k && same_host(r, i->agents[m], a);
+        local &= k == 0 || same_host(r, i->agents[0], a);
+        snprintf(text, sizeof(text), shared ? "%s-%u" : "%s", r->agents[a].host, a);
+        hosts[k] = strdup(text);
+        if (!hosts[k])
+            return -ENOMEM;
+    }
+    i->master_host =
+        strdup(local || !r->agents[i->agents[0]].address[0] ? "127.0.0.1" : r->agents[i->agents[0]].address);
+    return i->master_host ? 0 : -ENOMEM;
+}
+
+/* Which agents serve it, and how many ranks each. */
+static int place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err)
+{
+    struct fbr_bridge_job *i = &j->job.info;
+    uint32_t living = 0, *agents = calloc(r->nagents, sizeof(*agents)),
+             *slots = calloc(r->nagents, sizeof(*slots));
+    struct fbr_plan plan = {0};
+    int rc = agents && slots ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+
+    for (uint32_t k = 0; rc == 0 && k < r->nagents; k++)
+        if (r->agents[k].process && r->agents[k].ready) {
+            agents[living] = k;
+            slots[living++] = r->agents[k].cpus;
+        }
+    if (rc == 0 && living == 0)
+        rc = fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
+    if (rc == 0 && spawned)
+        rc = fbr_plan_make(&plan, i->size, 0, living < i->size ? living : i->size, err);
+    else if (rc == 0 && r->options.per_node == 0 && r->options.nodes == 0)
+        rc = fbr_plan_fill(&plan, i->size, slots, living, err);
+    else if (rc == 0)
+        rc = fbr_plan_make(&plan, i->size, (uint32_t)r->options.per_node, living < i->size ? living : i->size,
+                           err);
+    free(slots);
+    i->agents = agents;
+    if (rc < 0)
+        return rc;
+    i->nodes = plan.nodes;
+    i->first = plan.first;
+    return name_hosts(r, i) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+static void send_job(struct fiber_ring *r, const struct ring_job *j)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_ring_job_put(&j->job, &b);
+    if (b.failed)
+        fbr_ring_fail(r, NULL, 0, 125, "", "out of memory");
+    else
+        fbr_ring_send_all(r, FBR_RING_JOB, &b);
+    fbr_buf_fini(&b);
+}
+
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs, uint32_t n,
+                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **out,
+                       struct fbr_error *err)
+{
+    struct ring_job *j = calloc(1, sizeof(*j));
+    struct fbr_bridge_job *i;
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    i = &j->job.info;
+    j->ring = r;
+    i->id = r->next_job++;
+    i->size = size;
+    i->epoch = r->epoch;
+    i->max_restarts = (uint32_t)r->max_restarts;
+    i->nspace = new_nspace();
+    if (parent) {
+        i->spawned = true;
+        i->parent = parent->job.info.id;
+        i->parent_rank = parent_rank;
+    }
+    j->ranks = calloc(size, sizeof(*j->ranks));
+    rc = j->ranks && i->nspace ? place(r, j, parent != NULL, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; rc == 0 && k < size; k++)
+        j->ranks[k].files[0] = j->ranks[k].files[1] = -1;
+    if (rc < 0) {
+        fbr_ring_free_job(j);
+        return rc;
+    }
+    j->job.programs = programs;
+    j->job.nprograms = n;
+    j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
+    if (!parent && r->work_len) {
+        j->job.work = malloc(r->work_len);
+        if (j->job.work) {
+            memcpy(j->job.work, r->work, r->work_len);
+            j->job.work_len = r->work_len;
+        }
+    }
+    DL_APPEND(r->jobs, j);
+    *out = j;
+    send_job(r, j);
+    return 0;
+}
+
+/* The ring's own program, with what the failure before has to tell. */
+static struct fbr_program *own_program(struct fiber_ring *r)
+{
+    struct fbr_program *p = calloc(1, sizeof(*p));
+    char last[600];
+    size_t n = 0;
+
+    if (!p)
+        return NULL;
+    while (r->job.env && r->job.env[n])
+        n++;
+    p->argv = fbr_list_copy(r->job.command);
+    p->env = calloc(n + 2, sizeof(*p->env));
+    p->workdir = strdup(r->job.workdir ? r->job.workdir : "");
+    for (size_t k = 0; p->env && k < n; k++)
+        p->env[k] = strdup(r->job.env[k]);
+    if (p->env && r->last_failure[0]) {
+        snprintf(last, sizeof(last), "FIBER_LAST_FAILURE=%s", r->last_failure);
+        p->env[n] = strdup(last);
+    }
+    return p;
+}
+
+static void start_first_job(struct fiber_ring *r)
+{
+    struct fbr_program *p = own_program(r);
+    struct fbr_error err = {0, ""};
+    struct ring_job *j;
+    int rc = p && p->argv && p->env && p->workdir ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
+
+    r->state = R_RUNNING;
+    if (rc == 0)
+        rc = fbr_ring_job_start(r, r->size, p, 1, NULL, 0, &j, &err);
+    if (rc == 0) {
+        if ((r->options.flags & FIBER_RING_STDIN) && !r->input && fbr_ring_input_open(r, &err) < 0)
+            fbr_ring_say(r, "%s", err.text);
+        return;
+    }
+    if (p) {
+        fbr_list_free(p->argv);
+        fbr_list_free(p->env);
+        free(p->workdir);
+    }
+    free(p);
+    fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
+}
+
+/* ---- News ---- */
+
+static void end_job(struct fiber_ring *r, struct ring_job *j)
+{
+    struct fbr_buf b;
+
+    if (j->over)
+        return;
+    j->over = true;
+    fbr_ring_serve_job_end(j);
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, j->job.info.id);
+    fbr_ring_send_all(r, FBR_RING_JOB_END, &b);
+    fbr_buf_fini(&b);
+}
+
+static void go_home(struct fiber_ring *r)
+{
+    const struct fbr_buf none = {0};
+
+    r->state = R_ENDING;
+    fbr_timer_stop(&r->grace);
+    fbr_ring_send_all(r, FBR_RING_END, &none);
+    for (uint32_t i = 0; i < r->nagents; i++) /* one that has not joined will not hear it */
+        if (r->agents[i].process && !r->agents[i].ready)
+            fiber_process_kill(r->agents[i].process);
+}
+
+static void finish(struct fiber_ring *r)
+{
+    uint64_t one = 1;
+    char *report;
+
+    if (r->state == R_ENDED)
+        return;
+    r->state = R_ENDED;
+    fbr_timer_fini(&r->grace);
+    fbr_timer_fini(&r->limit);
+    fbr_ring_serve_close(r);
+    fbr_ring_input_close(r->input);
+    r->input = NULL;
+    report = fbr_ring_report(r);
+    if (r->failure.is && !(r->options.flags & FIBER_RING_QUIET))
+        fbr_ring_tell(r, report);
+    if (r->control)
+        fbr_control_ended(r->control, r->failure.is ? r->failure.code : 0, report ? report : "");
+    pthread_mutex_lock(&r->lock);
+    r->report = report;
+    r->code = r->failure.is ? r->failure.code : 0;
+    r->ended = true;
+    if (write(r->sentinel, &one, sizeof(one)) < 0)
+        fbr_debug("ring: sentinel: %m");
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* All ranks of all jobs have ended, and it shall be tried again. */
+static void try_again(struct fiber_ring *r)
+{
+    bool all = true;
+
+    r->restart = r->killed = false;
+    fbr_timer_stop(&r->grace);
+    r->epoch++;
+    r->restarts++;
+    r->failure = (struct ring_failure){0};
+    r->state = R_WAITING;
+    for (uint32_t i = 0; i < r->nagents; i++) {
+        if (!r->agents[i].process && start_agent(&r->agents[i]) < 0)
+            fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
+        all &= r->agents[i].ready;
+    }
+    if (all && r->state == R_WAITING)
+        start_first_job(r);
+}
+
+void fbr_ring_check(struct fiber_ring *r)
+{
+    struct ring_job *j;
+    bool all = true;
+
+    DL_FOREACH(r->jobs, j) {
+        if (j->ended == j->job.info.size)
+            end_job(r, j);
+        else
+            all = false;
+    }
+    if (r->state == R_ENDING) {
+        if (r->living == 0)
+            finish(r);
+    } else if (r->state == R_STOPPING && all && r->restart) {
+        try_again(r);
+    } else if ((r->state == R_STOPPING || r->state == R_RUNNING) && all) {
+        go_home(r);
+        fbr_ring_check(r);
+    }
+}
+
+static struct ring_rank *get_rank(struct fiber_ring *r, struct fbr_cur *body, struct ring_job **job,
+                                  uint32_t *rank)
+{
+    struct ring_job *j = fbr_ring_job_find(r, fbr_get_u32(body));
+
+    *rank = fbr_get_u32(body);
+    *job = j;
+    return j && fbr_cur_ok(body) && *rank < j->job.info.size ? &j->ranks[*rank] : NULL;
+}
+
+static void on_hello(struct ring_agent *a, struct fbr_cur *body)
+{
+    struct fiber_ring *r = a->ring;
+
+    fbr_get_str(body, a->host, sizeof(a->host));
+    fbr_get_str(body, a->address, sizeof(a->address));
+    a->cpus = fbr_get_u32(body);
+    a->ready = fbr_cur_ok(body);
+    if (r->state != R_WAITING)
+        return;
+    for (uint32_t i = 0; i < r->nagents; i++)
+        if (!r->agents[i].ready)
+            return;
+    start_first_job(r);
+}
+
+static void on_started(struct fiber_ring *r, struct fbr_cur *body)
+{
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+    char cpus[FBR_PIN_LIST], where[96], seen[512];
+
+    if (!k)
+        return;
+    k->pid = (int64_t)fbr_get_u64(body);
+    fbr_get_str(body, cpus, sizeof(cpus));
+    fbr_get_str(body, where, sizeof(where));
+    fbr_get_str(body, seen, sizeof(seen));
+    if (k->state == RANK_ENDED) { /* started anew */
+        j->ended--;
+        k->restarts++;
+    } else {
+        j->started++;
+    }
+    k->state = RANK_RUNNING;
+    snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
+    if (r->options.flags & FIBER_RING_REPORT)
+        fbr_ring_say(
+            r, "rank %u on %s, pid %lld: %s%s%s", n,
+            j->job.info.hosts[fbr_plan_node_of(
+                &(struct fbr_plan){j->job.info.size, j->job.info.nodes, (uint32_t *)(uintptr_t)j->job.info.first}, n)],
+            (long long)k->pid, where, where[0] ? "; " : "", seen);
+    if (j->started == j->job.info.size && j->spawn)
+        fbr_ring_serve_spawned(j, 0);
+}
+
+static void rank_ended(struct ring_job *j, uint32_t rank, int code)
+{
+    struct ring_rank *k = &j->ranks[rank];
+
+    if (k->state == RANK_ENDED)
+        return;
+    k->state = RANK_ENDED;
+    k->code = code;
+    j->ended++;
+    fbr_ring_print_end(j, rank);
+}
+
+static void on_failed(struct ring_agent *a, struct fbr_cur *body)
+{
+    struct fiber_ring *r = a->ring;
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+    char why[FBR_ERROR_TEXT];
+
+    fbr_get_str(body, why, sizeof(why));
+    if (!fbr_cur_ok(body))
+        return;
+    if (j && j->spawn) { /* MPI_Comm_spawn's caller is told, and decides */
+        for (uint32_t i = 0; i < j->job.info.size; i++)
+            if (j->ranks[i].state == RANK_STARTING)
+                rank_ended(j, i, 125);
+        fbr_ring_signal(r, j, FBR_RING_ALL, SIGKILL);
+        fbr_ring_serve_spawned(j, -ENOENT);
+        fbr_ring_check(r);
+        return;
+    }
+    for (uint32_t i = 0; j && i < j->job.info.nodes; i++) /* no rank of that agent will come after it */
+        for (uint32_t m = j->job.info.first[i];
+             j->job.info.agents[i] == a->number && m < j->job.info.first[i + 1]; m++)
+            if (j->ranks[m].state == RANK_STARTING && (!k || m >= n))
+                rank_ended(j, m, 125);
+    if (k)
+        fbr_ring_fail(r, j, n, 125, "", "rank %u on %s could not be started: %s", n, a->host, why);
+    else
+        fbr_ring_fail(r, NULL, 0, 125, "", "the agent on %s cannot serve: %s", a->host, why);
+    fbr_ring_check(r);
+}
+
+static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
+{
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+    int code = (int)fbr_get_u32(body);
+    char text[256];
+
+    if (!k)
+        return;
+    k->flags |= fbr_get_u8(body);
+    fbr_get_str(body, text, sizeof(text));
+    if (!fbr_cur_ok(body))
+        return;
+    rank_ended(j, n, code);
+    if (code != 0 || (k->flags & FBR_RANK_MPI))
+        fbr_ring_rank_failed(j, n, code, text);
+    fbr_ring_check(r);
+}
+
+static void on_abort(struct fiber_ring *r, struct fbr_cur *body)
+{
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+    int code = (int)fbr_get_u32(body);
+    char text[512];
+
+    fbr_get_str(body, text, sizeof(text));
+    if (!k || !fbr_cur_ok(body))
+        return;
+    k->failed = true;
+    fbr_ring_fail(r, j, n, code & 255 ? code & 255 : 1, "", "rank %u (pid %lld) called abort with code %d%s%s",
+                  n, (long long)k->pid, code, text[0] ? ": " : "", text);
+}
+
+static void on_output(struct ring_agent *a, struct fbr_cur *body)
+{
+    struct fiber_ring *r = a->ring;
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+    int stream = fbr_get_u8(body);
+    size_t len = fbr_cur_left(body);
+
+    if (fbr_cur_ok(body) && k && len && (stream == 1 || stream == 2))
+        fbr_ring_print(j, n, stream, body->at, len);
+    a->credit += len;
+    if (!r->output_full)
+        fbr_ring_room(r);
+}
+
+static void on_met(struct fiber_ring *r, struct fbr_cur *body)
+{
+    struct ring_job *j;
+    uint32_t n;
+    struct ring_rank *k = get_rank(r, body, &j, &n);
+
+    if (!k)
+        return;
+    k->flags |= FBR_RANK_MET;
+    fbr_get_str(body, k->how, sizeof(k->how));
+}
+
+static void on_use(struct fiber_ring *r, struct fbr_cur *body)
+{
+    while (fbr_cur_left(body) >= 24) {
+        struct ring_job *j;
+        uint32_t n;
+        struct ring_rank *k = get_rank(r, body, &j, &n);
+        uint64_t cpu = fbr_get_u64(body), resident = fbr_get_u64(body);
+
+        if (k) {
+            k->cpu_ns = cpu;
+            k->resident = resident;
+        }
+    }
+}
+
+static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
+{
+    struct ring_agent *a = user;
+    struct fiber_ring *r = a->ring;
+    char text[600];
+
+    (void)p;
+    switch (type) {
+    case FBR_RING_HELLO:
+        on_hello(a, body);
+        break;
+    case FBR_RING_NOTE:
+        fbr_get_str(body, text, sizeof(text));
+        fbr_ring_say(r, "%s", text);
+        break;
+    case FBR_RING_STARTED:
+        on_started(r, body);
+        break;
+    case FBR_RING_FAILED:
+        on_failed(a, body);
+        break;
+    case FBR_RING_EXITED:
+        on_exited(r, body);
+        break;
+    case FBR_RING_OUTPUT:
+        on_output(a, body);
+        break;
+    case FBR_RING_MET:
+        on_met(r, body);
+        break;
+    case FBR_RING_ABORT:
+        on_abort(r, body);
+        break;
+    case FBR_RING_ROOM:
+        fbr_ring_input_room(r, fbr_get_u64(body));
+        break;
+    case FBR_RING_USE:
+        on_use(r, body);
+        break;
+    default:
+        fbr_ring_serve_frame(a, type, body);
+        break;
+    }
+}
+
+static void on_end(void *user, struct fiber_process *p)
+{
+    struct ring_agent *a = user;
+    struct fiber_ring *r = a->ring;
+    char report[600];
+
+    snprintf(report, sizeof(report), "%s", fiber_process_report(p));
+    a->process = NULL;
+    a->ready = false;
+    r->living--;
+    fbr_ring_serve_agent_gone(a);
+    if (r->state != R_ENDING && r->state != R_ENDED) {
+        struct ring_job *j;
+
+        DL_FOREACH(r->jobs, j)
+            for (uint32_t k = 0; k < j->job.info.nodes; k++)
+                for (uint32_t m = j->job.info.first[k];
+                     j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
+                    rank_ended(j, m, -SIGKILL);
+        fbr_ring_agent_lost(a, report);
+    }
+    fiber_process_close(p);
+    fbr_ring_check(r);
+}
+
+static const struct fbr_process_ops agent_ops = {.on_frame = on_frame, .on_end = on_end};
+
+/* ---- The door for `fiber ps`, `logs`, `kill` and `top` ---- */
+
+static void door_facts(void *user, struct fbr_ring_facts *facts)
+{
+    fbr_ring_facts(user, facts);
+}
+
+static int door_stats(void *user, struct fiber_rank_stats *out, int max)
+{
+    return fiber_ring_stats(user, out, max);
+}
+
+static void door_look(void *user)
+{
+    fbr_ring_look(user);
+}
+
+static void door_follow(void *user, void (*fn)(void *, int, int, const void *, size_t), void *arg)
+{
+    fbr_ring_follow(user, fn, arg);
+}
+
+static int door_signal(void *user, int rank, int sig)
+{
+    struct fiber_ring *r = user;
+    struct ring_job *j, *last = NULL;
+
+    if (r->state == R_ENDED)
+        return -ESRCH;
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            last = j;
+    if (rank < 0)
+        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
+    else if (last && (uint32_t)rank < last->job.info.size)
+        fbr_ring_signal(r, last, (uint32_t)rank, sig);
+    else
+        return -ESRCH;
+    return 0;
+}
+
+static int door_stop(void *user)
+{
+    fbr_ring_stop(user);
+    return 0;
+}
+
+static void open_door(void *arg)
+{
+    struct fiber_ring *r = arg;
+    static const struct fbr_control_ops ops = {door_facts,  door_stats,  door_look,
+                                               door_follow, door_signal, door_stop};
+    struct fbr_control_about about = {.pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
+    struct fbr_error err = {0, ""};
+
+    snprintf(about.uid, sizeof(about.uid), "%s", r->uid);
+    snprintf(about.name, sizeof(about.name), "%s", r->job.name ? r->job.name : "");
+    snprintf(about.command, sizeof(about.command), "%s", r->command);
+    snprintf(about.backend, sizeof(about.backend), "%s", fbr_ring_backend(r));
+    if (r->options.output_dir)
+        snprintf(about.output_dir, sizeof(about.output_dir), "%.500s", r->options.output_dir);
+    if (r->state == R_ENDED || r->control)
+        return;
+    if (fbr_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
+        fbr_warn("`fiber ps` will not show this ring: %s", err.text);
+}
+
+/* ---- The beginning and the end ---- */
+
+static int start_agent(struct ring_agent *a)
+{
+    struct fiber_ring *r = a->ring;
+    struct fiber_process_options options = {.size = sizeof(options), .job = r->job, .backend = r->options.backend};
+    struct fbr_agent_order order = {.number = a->number,
+                                    .wish = r->wish,
+                                    .verbose = fbr_log_on(FBR_LOG_INFO),
+                                    .report = r->options.flags & FIBER_RING_REPORT,
+                                    .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
+                                    .shared_host = r->nagents > 1,
+                                    .alone = r->nagents == 1};
+    struct fbr_process_spec spec = {
+        .fn = fbr_agent_main, .prefix = "agent", .options = &options, .ops = &agent_ops, .user = a};
+    struct fbr_buf b;
+    int rc;
+
+    options.job.name = NULL;
+    options.job.command = NULL;
+    options.job.workdir = NULL;
+    options.job.env = NULL;
+    fbr_buf_init(&b);
+    fbr_agent_order_put(&order, &b);
+    spec.arg = b.data;
+    spec.len = b.len;
+    rc = b.failed ? fbr_keep(-ENOMEM, "out of memory") : fbr_process_start(&a->process, &spec);
+    fbr_buf_fini(&b);
+    if (rc == 0)
+        r->living++;
+    return rc;
+}
+
+static void on_limit(void *arg)
+{
+    struct fiber_ring *r = arg;
+
+    fbr_ring_fail(r, NULL, 0, 124, "Try a longer --timeout.", "the time limit of %g s is over",
+                  r->options.timeout_ms / 1e3);
+}
+
+static void on_grace(void *arg)
+{
+    fbr_ring_kill(arg);
+}
+
+int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
+{
+    int rc = fbr_ring_serve_open(r);
+
+    if (rc == 0)
+        rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r);
+    if (rc == 0)
+        rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r);
+    if (rc < 0)
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    for (int i = 1; i <= 2; i++)
+        r->terminal[i] = isatty(i);
+    for (uint32_t i = 0; i < r->nagents && rc == 0; i++)
+        rc = start_agent(&r->agents[i]);
+    if (rc < 0)
+        return fbr_fail(err, rc, "%s", fiber_last_error());
+    if (r->options.timeout_ms > 0)
+        fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
+    return fbr_loop_post(r->rt->loop, open_door, r); /* once the agents are on their way */
+}

@@ -1,0 +1,192 @@
+/* plan_text.c - what a ring would start and where, for `fiber run --dry-run` and `--display-map`; nothing is started.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/json_out.h"
+#include "ring/plan.h"
+#include "ring/ring.h"
+#include "runtime/buf.h"
+#include "runtime/pin.h"
+#include "runtime/runtime.h"
+
+struct picture {
+    const struct fiber_ring_options *options;
+    struct fbr_plan plan;
+    struct fbr_pin *pins; /* of the ranks of the first node, when that is this machine; NULL: not bound, or not known */
+    const struct fbr_pin_ops *ops;
+    struct fbr_topology *machine;
+    char note[256];
+    char backend[32];
+};
+
+static int place(struct picture *p, struct fbr_error *err)
+{
+    const struct fiber_ring_options *o = p->options;
+    int bind = o->bind_to ? fbr_pin_bind_named(o->bind_to, err) : FBR_BIND_DEFAULT;
+    int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
+    struct fbr_pin_wish wish = {.bind = (enum fbr_pin_bind)bind,
+                                .map = (enum fbr_pin_map)map,
+                                .count = p->plan.first[1],
+                                .cpus_per_rank = (unsigned)o->cpus_per_rank,
+                                .gpus_per_rank = (unsigned)o->gpus_per_rank,
+                                .bind_memory = true};
+    int rc;
+
+    if (bind < 0 || map < 0)
+        return -EINVAL;
+    if (strcmp(p->backend, "local") != 0 && strcmp(p->backend, "auto") != 0) {
+        snprintf(p->note, sizeof(p->note), "each agent binds its ranks on its own host, which is not known yet");
+        return 0;
+    }
+    p->ops = fbr_pin_load(err);
+    if (!p->ops)
+        return err->code;
+    rc = p->ops->open(&p->machine, NULL, wish.gpus_per_rank ? FBR_TOPOLOGY_DEVICES : 0, err);
+    if (rc == 0)
+        p->pins = calloc(wish.count, sizeof(*p->pins));
+    if (rc == 0)
+        rc = p->pins ? p->ops->plan(p->machine, &wish, p->pins, p->note, sizeof(p->note), err)
+                     : fbr_fail(err, -ENOMEM, "out of memory");
+    return rc;
+}
+
+static int draw_up(struct picture *p, int size, const struct fiber_ring_options *o)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_error err = {0, ""};
+    int rc = 0;
+
+    memset(p, 0, sizeof(*p));
+    p->options = o;
+    if (!rt)
+        return fbr_kept();
+    snprintf(p->backend, sizeof(p->backend), "%s",
+             o->backend ? o->backend : fbr_config_str(rt->config, "backend"));
+    if (size < 1 || o->per_node < 0 || o->nodes < 0)
+        rc = fbr_fail(&err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
+    if (rc == 0)
+        rc = fbr_plan_make(&p->plan, (uint32_t)size, (uint32_t)o->per_node, (uint32_t)o->nodes, &err);
+    if (rc == 0)
+        rc = place(p, &err);
+    return rc < 0 ? fbr_keep_error(&err) : 0;
+}
+
+static void fini(struct picture *p)
+{
+    if (p->ops)
+        p->ops->close(p->machine);
+    free(p->pins);
+    fbr_plan_fini(&p->plan);
+}
+
+static void put(struct fbr_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct fbr_buf *b, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fbr_put(b, text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
+}
+
+static void put_command(struct fbr_buf *b, const struct fiber_ring_options *o)
+{
+    for (size_t i = 0; o->job.command && o->job.command[i]; i++)
+        put(b, "%s%.4000s", i ? " " : "", o->job.command[i]);
+}
+
+static void label(void *user, unsigned i, char *out, size_t size)
+{
+    (void)user;
+    snprintf(out, size, "%u", i);
+}
+
+char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_map)
+{
+    struct picture p;
+    struct fbr_buf b;
+    char *map = NULL;
+
+    if (draw_up(&p, size, o) < 0) {
+        fini(&p);
+        return NULL;
+    }
+    fbr_buf_init(&b);
+    put(&b, "%u rank%s of ", p.plan.size, p.plan.size == 1 ? "" : "s");
+    put_command(&b, o);
+    put(&b, "\nbackend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
+    for (uint32_t k = 0; k < p.plan.nodes; k++) {
+        put(&b, "node %u: ranks %u to %u\n", k, p.plan.first[k], p.plan.first[k + 1] - 1);
+        for (uint32_t i = 0; k == 0 && p.pins && i < p.plan.first[1]; i++)
+            put(&b, "  rank %u: %s%s%s\n", i, p.pins[i].where[0] ? p.pins[i].where : "not bound",
+                p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);
+    }
+    if (p.note[0])
+        put(&b, "%s\n", p.note);
+    if (with_map && p.pins)
+        map = p.ops->draw(p.machine, p.pins, p.plan.first[1], label, NULL);
+    if (map)
+        fbr_put(&b, map, strlen(map));
+    free(map);
+    fbr_put_u8(&b, 0);
+    fini(&p);
+    return (char *)b.data;
+}
+
+static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t node, uint32_t rank)
+{
+    const struct fbr_pin *pin = node == 0 && p->pins ? &p->pins[rank] : NULL;
+
+    fbr_json_object(j, NULL);
+    fbr_json_int(j, "rank", rank);
+    fbr_json_str(j, "cpus", pin && pin->cpus[0] ? pin->cpus : NULL);
+    fbr_json_str(j, "where", pin && pin->where[0] ? pin->where : NULL);
+    fbr_json_array(j, "gpus");
+    for (unsigned g = 0; pin && g < pin->ngpus; g++)
+        fbr_json_str(j, NULL, pin->gpus[g].bus_id);
+    fbr_json_end_array(j);
+    fbr_json_end_object(j);
+}
+
+char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
+{
+    struct fbr_json j;
+    struct picture p;
+
+    if (draw_up(&p, size, o) < 0) {
+        fini(&p);
+        return NULL;
+    }
+    fbr_json_init(&j);
+    fbr_json_object(&j, NULL);
+    fbr_json_int(&j, "size", p.plan.size);
+    fbr_json_str(&j, "backend", p.backend);
+    fbr_json_array(&j, "command");
+    for (size_t i = 0; o->job.command && o->job.command[i]; i++)
+        fbr_json_str(&j, NULL, o->job.command[i]);
+    fbr_json_end_array(&j);
+    fbr_json_array(&j, "nodes");
+    for (uint32_t k = 0; k < p.plan.nodes; k++) {
+        fbr_json_object(&j, NULL);
+        fbr_json_int(&j, "node", k);
+        fbr_json_array(&j, "ranks");
+        for (uint32_t r = p.plan.first[k]; r < p.plan.first[k + 1]; r++)
+            put_rank(&j, &p, k, r);
+        fbr_json_end_array(&j);
+        fbr_json_end_object(&j);
+    }
+    fbr_json_end_array(&j);
+    fbr_json_str(&j, "note", p.note[0] ? p.note : NULL);
+    fbr_json_end_object(&j);
+    fini(&p);
+    return fbr_json_take(&j);
+}

@@ -1,0 +1,143 @@
+/* print.c - what ranks print: whole lines, tagged if asked, on our own streams and in files; and what we say ourselves.
+ *
+ * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that were not taken here, and
+ * when our own reader is slow, taking stops (fbr_ring_room goes on).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ring/ring_priv.h"
+#include "runtime/log.h"
+
+static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint32_t rank, char *tag, size_t size)
+{
+    int n = 0;
+
+    tag[0] = '\0';
+    if (r->options.flags & FIBER_RING_TIMESTAMP) {
+        struct timeval now;
+        struct tm t;
+
+        gettimeofday(&now, NULL);
+        localtime_r(&now.tv_sec, &t);
+        n = snprintf(tag, size, "%02d:%02d:%02d.%03d ", t.tm_hour, t.tm_min, t.tm_sec, (int)(now.tv_usec / 1000));
+    }
+    if ((r->options.flags & FIBER_RING_TAG) && j->job.info.spawned)
+        snprintf(tag + n, size - (size_t)n, "[%u.%u] ", j->job.info.id, rank);
+    else if (r->options.flags & FIBER_RING_TAG)
+        snprintf(tag + n, size - (size_t)n, "[%u] ", rank);
+    return tag;
+}
+
+/* DIR/RANK.out and DIR/RANK.err; of a spawned job DIR/JOB.RANK.out. */
+static int file_of(struct ring_job *j, uint32_t rank, int stream)
+{
+    struct fiber_ring *r = j->ring;
+    int *fd = &j->ranks[rank].files[stream - 1];
+    char path[4200];
+
+    if (!r->options.output_dir || *fd >= 0 || *fd == -2)
+        return *fd;
+    if (j->job.info.spawned)
+        snprintf(path, sizeof(path), "%s/%u.%u.%s", r->options.output_dir, j->job.info.id, rank,
+                 stream == 1 ? "out" : "err");
+    else
+        snprintf(path, sizeof(path), "%s/%u.%s", r->options.output_dir, rank, stream == 1 ? "out" : "err");
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (r->epoch ? 0 : O_TRUNC), 0666);
+    if (*fd < 0) {
+        fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(errno));
+        *fd = -2;
+    }
+    return *fd;
+}
+
+static void put_out(struct ring_job *j, uint32_t rank, int stream)
+{
+    struct fiber_ring *r = j->ring;
+    struct fbr_buf *b = &r->block;
+
+    if (b->failed) {
+        fbr_buf_fini(b);
+        fbr_ring_fail(r, NULL, 0, 125, "", "out of memory for the output of rank %u", rank);
+        return;
+    }
+    if (!b->len)
+        return;
+    if (fbr_output_add(r->rt->output, stream, b->data, b->len))
+        r->output_full = true;
+    if (r->follow)
+        r->follow(r->follow_user, (int)rank, stream, b->data, b->len);
+    fbr_buf_clear(b);
+    if (b->cap > 1u << 20)
+        fbr_buf_fini(b);
+}
+
+void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len)
+{
+    struct fiber_ring *r = j->ring;
+    char tag[64];
+    int fd = file_of(j, rank, stream);
+
+    if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
+        r->output_full = true;
+    fbr_line_add(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)), r->terminal[stream],
+                 data, len, &r->block);
+    put_out(j, rank, stream);
+}
+
+void fbr_ring_print_end(struct ring_job *j, uint32_t rank)
+{
+    struct fiber_ring *r = j->ring;
+    char tag[64];
+
+    for (int stream = 1; stream <= 2; stream++) {
+        fbr_line_end(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)),
+                     r->terminal[stream], &r->block);
+        put_out(j, rank, stream);
+    }
+}
+
+/* Credit for what was taken, unless our own reader is behind. */
+void fbr_ring_room(struct fiber_ring *r)
+{
+    r->output_full = false;
+    for (uint32_t i = 0; i < r->nagents; i++) {
+        struct ring_agent *a = &r->agents[i];
+        struct fbr_buf b;
+
+        if (!a->credit || !a->process)
+            continue;
+        fbr_buf_init(&b);
+        fbr_put_u64(&b, a->credit);
+        fbr_ring_send(a, FBR_RING_CREDIT, &b);
+        fbr_buf_fini(&b);
+        a->credit = 0;
+    }
+}
+
+/* "fiber: text", in one piece, on standard error. */
+void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = snprintf(text, sizeof(text), "fiber: ");
+    vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, ap);
+    va_end(ap);
+    n = (int)strlen(text);
+    for (int i = 0; i < n; i++)
+        if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
+            text[i] = ' '; /* hostile text cannot steer a terminal */
+    text[n++] = '\n';
+    fbr_output_add(r->rt->output, 2, text, (size_t)n);
+}

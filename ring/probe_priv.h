@@ -1,0 +1,17 @@
+/* probe_priv.h - looking at a host whose files are somewhere else: for tests of the probes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PROBE_PRIV_H
+#define FBR_PROBE_PRIV_H
+
+#include "ring/probe.h"
+
+#define FBR_PROBE_PATH 512
+
+struct fbr_probe_roots {
+    const char *sys, *dev, *proc; /* "/sys", "/dev", "/proc" */
+};
+
+void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots);
+
+#endif

@@ -1,0 +1,567 @@
+/* ring.c - rings as programs see them: the calls of fiber.h, and the options.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ring/ring.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ring/control.h"
+#include "ring/ring_priv.h"
+#include "runtime/log.h"
+#include "runtime/strings.h"
+#include "runtime/work.h"
+
+/* ---- Ranks that run a function ---- */
+
+/* The argument of rank_main: [reference of the user's function], bytes. */
+static int rank_main(const void *arg, size_t len)
+{
+    struct fbr_cur c = fbr_cur(arg, len);
+    const char *rank = getenv("FIBER_RANK"), *size = getenv("FIBER_SIZE");
+    struct fbr_error err = {0, ""};
+    struct fbr_fnref ref;
+    void (*fn)(void);
+    void *copy;
+    size_t n;
+
+    fbr_fnref_get(&c, &ref);
+    n = fbr_cur_left(&c);
+    copy = malloc(n + 1); /* where it is aligned */
+    if (!rank || !size || !fbr_cur_ok(&c) || !copy || fbr_fnref_resolve(&ref, &fn, &err) < 0) {
+        fbr_log_error("rank: %s", err.text[0] ? err.text : "its work cannot be read");
+        return 125;
+    }
+    memcpy(copy, c.at, n);
+    return ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy, n); /* the copy ends with the process */
+}
+
+static int make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len, struct fbr_error *err)
+{
+    struct fbr_buf inner, outer;
+    struct fbr_fnref ref;
+    int rc = fbr_fnref_make(&ref, (void (*)(void))fn, err);
+
+    if (rc < 0)
+        return fbr_wrap(err, "the function of a ring cannot travel");
+    fbr_buf_init(&inner);
+    fbr_buf_init(&outer);
+    fbr_fnref_put(&inner, &ref);
+    fbr_put(&inner, arg, len);
+    rc = inner.failed ? fbr_fail(err, -ENOMEM, "out of memory")
+                      : fbr_work_put(&outer, rank_main, inner.data, inner.len, err);
+    fbr_buf_fini(&inner);
+    if (rc < 0) {
+        fbr_buf_fini(&outer);
+        return rc;
+    }
+    r->work = outer.data;
+    r->work_len = outer.len;
+    return 0;
+}
+
+/* ---- Options ---- */
+
+static int check_numbers(int size, const struct fiber_ring_options *o, struct fbr_error *err)
+{
+    if (size < 1 || size > (int)FBR_PLAN_RANKS)
+        return fbr_fail(err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
+    if (o->per_node < 0 || o->nodes < 0 || o->max_restarts < 0 || o->timeout_ms < 0 || o->grace_ms < 0 ||
+        o->cpus_per_rank < 0 || o->gpus_per_rank < 0)
+        return fbr_fail(err, -EINVAL, "ring options: no number may be negative");
+    if (o->on_failure < FIBER_RING_ABORT || o->on_failure > FIBER_RING_REPLACE)
+        return fbr_fail(err, -EINVAL,
+                        "ring options: on_failure %d is none of FIBER_RING_ABORT to FIBER_RING_REPLACE",
+                        (int)o->on_failure);
+    if (o->gpus_per_rank > FBR_PIN_GPUS)
+        return fbr_fail(err, -EINVAL, "ring options: at most %d GPUs for a rank", FBR_PIN_GPUS);
+    return 0;
+}
+
+static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o, struct fbr_error *err)
+{
+    int bind = o->bind_to ? fbr_pin_bind_named(o->bind_to, err) : FBR_BIND_DEFAULT;
+    int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
+
+    if (bind < 0 || map < 0)
+        return -EINVAL;
+    *w = (struct fbr_pin_wish){.bind = (enum fbr_pin_bind)bind,
+                               .map = (enum fbr_pin_map)map,
+                               .cpus_per_rank = (unsigned)o->cpus_per_rank,
+                               .gpus_per_rank = (unsigned)o->gpus_per_rank,
+                               .bind_memory = true};
+    return 0;
+}
+
+/* How many agents: by the nodes asked for, else by the ranks of each; one when neither is said. */
+static int count_agents(struct fiber_ring *r, struct fbr_error *err)
+{
+    struct fbr_plan p = {0};
+    int rc = fbr_plan_make(&p, r->size, (uint32_t)r->options.per_node, (uint32_t)r->options.nodes, err);
+
+    r->nagents = p.nodes;
+    fbr_plan_fini(&p);
+    return rc;
+}
+
+static int copy_strings(struct fiber_ring *r)
+{
+    const struct fiber_ring_options *o = &r->options;
+    const char **from[] = {(const char **)&r->options.backend, (const char **)&r->options.output_dir};
+    int rc = fbr_jobspec_copy(&r->job, &r->strings, &o->job);
+
+    r->options.bind_to = r->options.map_by = NULL; /* they are in the wish */
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        if (!*from[i])
+            continue;
+        *from[i] = strdup(*from[i]);
+        rc = *from[i] ? 0 : -ENOMEM;
+    }
+    return rc;
+}
+
+static void name_command(struct fiber_ring *r)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; r->job.command && r->job.command[i] && n < sizeof(r->command); i++)
+        n += (size_t)snprintf(r->command + n, sizeof(r->command) - n, "%s%s", i ? " " : "", r->job.command[i]);
+    if (!r->command[0])
+        snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
+}
+
+const char *fbr_ring_backend(const struct fiber_ring *r)
+{
+    return r->options.backend ? r->options.backend : fbr_config_str(r->rt->config, "backend");
+}
+
+static int make_uid(struct fiber_ring *r, struct fbr_error *err)
+{
+    uint8_t bytes[16];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return fbr_fail(err, -EIO, "no random numbers for the name of the ring");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(r->uid + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg, size_t len,
+                  const struct fiber_ring_options *opts, struct fbr_error *err)
+{
+    static const struct fiber_ring_options none = {.size = sizeof(none)};
+    const struct fiber_ring_options *o = opts ? opts : &none;
+    struct timespec now;
+    int rc;
+
+    if (o->size != sizeof(*o))
+        return fbr_fail(err, -EINVAL, "ring options: size is %zu, not sizeof(struct fiber_ring_options)",
+                        o->size);
+    rc = check_numbers(size, o, err);
+    if (rc == 0)
+        rc = get_wish(&r->wish, o, err);
+    if (rc < 0)
+        return rc;
+    r->size = (uint32_t)size;
+    r->options = *o;
+    r->options.backend = o->backend;
+    rc = copy_strings(r);
+    if (rc < 0)
+        return fbr_fail(err, rc, "out of memory");
+    r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
+    r->max_restarts = o->max_restarts ? o->max_restarts : 3;
+    clock_gettime(CLOCK_REALTIME, &now);
+    r->started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    name_command(r);
+    rc = make_uid(r, err);
+    if (rc == 0)
+        rc = count_agents(r, err);
+    if (rc == 0 && fn)
+        rc = make_work(r, fn, arg, len, err);
+    if (rc < 0)
+        return rc;
+    r->agents = calloc(r->nagents, sizeof(*r->agents));
+    if (!r->agents)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < r->nagents; i++)
+        r->agents[i] = (struct ring_agent){.ring = r, .number = i};
+    r->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return r->sentinel < 0 ? fbr_fail(err, -errno, "no descriptor for the sentinel: %s", fbr_strerror(errno))
+                           : 0;
+}
+
+/* ---- Life of the handle ---- */
+
+static void destroy(struct fiber_ring *r)
+{
+    if (r->sentinel >= 0)
+        close(r->sentinel);
+    free((char *)(uintptr_t)r->options.backend);
+    free((char *)(uintptr_t)r->options.output_dir);
+    fbr_buf_fini(&r->strings);
+    fbr_buf_fini(&r->block);
+    free(r->work);
+    free(r->agents);
+    free(r->report);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->changed);
+    free(r);
+}
+
+/* Loop thread: when our own reader has caught up. */
+static void on_room(struct fbr_runtime *rt)
+{
+    struct fiber_ring *r;
+
+    DL_FOREACH(rt->rings, r)
+        fbr_ring_room(r);
+}
+
+struct begin_call {
+    struct fiber_ring *r;
+    struct fbr_error *err;
+};
+
+static int begin(void *arg)
+{
+    struct begin_call *c = arg;
+    struct fiber_ring *r = c->r;
+    struct fbr_runtime *rt = r->rt;
+
+    DL_APPEND(rt->rings, r);
+    rt->close_rings = fbr_ring_end_all;
+    rt->output_room = on_room;
+    return fbr_ring_begin(r, c->err);
+}
+
+/* Ends it on the loop thread, without news for anybody. */
+static int tear_down(void *arg)
+{
+    struct fiber_ring *r = arg;
+
+    DL_DELETE(r->rt->rings, r);
+    fbr_control_close(r->control);
+    r->control = NULL;
+    fbr_ring_input_close(r->input);
+    r->input = NULL;
+    while (r->jobs) {
+        struct ring_job *j = r->jobs;
+
+        DL_DELETE(r->jobs, j);
+        fbr_ring_free_job(j);
+    }
+    return 0;
+}
+
+static int kill_it(void *arg)
+{
+    struct fiber_ring *r = arg;
+
+    if (r->state == R_ENDED)
+        return 0;
+    r->options.flags |= FIBER_RING_QUIET;
+    fbr_ring_stop(r);
+    fbr_ring_kill(r);
+    return 0;
+}
+
+int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const void *arg, size_t len,
+                     const struct fiber_ring_options *opts)
+{
+    struct fbr_error err = {0, ""};
+    struct fiber_ring *r;
+    struct begin_call c;
+    int rc;
+
+    if (!out || (!arg && len) || (!fn && !(opts && opts->job.command && opts->job.command[0])))
+        return fbr_keep(-EINVAL,
+                        "fiber_ring_start: needs a place for the handle, and a function or job.command");
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return fbr_keep(-ENOMEM, "ring: out of memory");
+    r->sentinel = -1;
+    pthread_mutex_init(&r->lock, NULL);
+    fbr_cond_init(&r->changed);
+    r->rt = fbr_rt();
+    rc = r->rt ? set_up(r, size, fn, arg, len, opts, &err) : fbr_kept();
+    if (rc < 0) {
+        if (r->rt && !err.code)
+            fbr_fail(&err, rc, "ring: %s", fbr_strerror(rc));
+        destroy(r);
+        return err.code ? fbr_keep_error(&err) : rc;
+    }
+    c = (struct begin_call){r, &err};
+    rc = fbr_loop_call(r->rt->loop, begin, &c);
+    if (rc < 0) { /* some agents may run */
+        fbr_loop_call(r->rt->loop, kill_it, r);
+        fiber_ring_wait(r, -1);
+        fbr_loop_call(r->rt->loop, tear_down, r);
+        destroy(r);
+        return fbr_keep_error(&err);
+    }
+    *out = r;
+    return 0;
+}
+
+int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = fbr_rt_check(r->rt);
+
+    if (rc == 0 && fbr_loop_here(r->rt->loop))
+        rc = fbr_keep(-EDEADLK, "fiber_ring_wait: not from a callback");
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&r->lock);
+    while (!r->ended && rc == 0)
+        rc = fbr_cond_wait(&r->changed, &r->lock, deadline);
+    if (r->ended)
+        rc = 0;
+    pthread_mutex_unlock(&r->lock);
+    if (rc < 0)
+        return fbr_keep(rc, "the ring still runs after %d ms", timeout_ms);
+    fbr_output_drain(r->rt->output);
+    return 0;
+}
+
+int fiber_ring_exitcode(struct fiber_ring *r, int *code)
+{
+    int rc = fbr_rt_check(r->rt);
+
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&r->lock);
+    rc = r->ended ? 0 : -EAGAIN;
+    *code = r->code;
+    pthread_mutex_unlock(&r->lock);
+    return rc < 0 ? fbr_keep(rc, "the ring runs; it has no exit code yet") : 0;
+}
+
+const char *fiber_ring_report(struct fiber_ring *r)
+{
+    const char *report;
+
+    if (fbr_rt_check(r->rt) < 0)
+        return "";
+    pthread_mutex_lock(&r->lock);
+    report = r->ended && r->report ? r->report : "";
+    pthread_mutex_unlock(&r->lock);
+    return report;
+}
+
+int fiber_ring_sentinel(struct fiber_ring *r)
+{
+    int rc = fbr_rt_check(r->rt);
+
+    return rc < 0 ? rc : r->sentinel;
+}
+
+struct signal_call {
+    struct fiber_ring *r;
+    int sig;
+};
+
+static int call_signal(void *arg)
+{
+    struct signal_call *c = arg;
+
+    if (c->r->state != R_ENDED)
+        fbr_ring_signal(c->r, NULL, FBR_RING_ALL, c->sig);
+    return 0;
+}
+
+int fiber_ring_signal(struct fiber_ring *r, int sig)
+{
+    struct signal_call c = {r, sig};
+    int rc = fbr_rt_check(r->rt);
+
+    if (rc == 0 && (sig < 1 || sig > 64))
+        rc = fbr_keep(-EINVAL, "fiber_ring_signal: there is no signal %d", sig);
+    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_signal, &c);
+}
+
+static int call_stop(void *arg)
+{
+    fbr_ring_stop(arg);
+    return 0;
+}
+
+int fiber_ring_stop(struct fiber_ring *r)
+{
+    int rc = fbr_rt_check(r->rt);
+
+    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_stop, r);
+}
+
+void fiber_ring_close(struct fiber_ring *r)
+{
+    if (!r || fbr_rt_check(r->rt) < 0)
+        return;
+    if (fbr_rt_peek() == r->rt && !r->rt->finished) {
+        fbr_loop_call(r->rt->loop, kill_it, r);
+        fiber_ring_wait(r, -1);
+        fbr_loop_call(r->rt->loop, tear_down, r);
+    }
+    destroy(r);
+}
+
+/* At the end of the process: what is open ends; the handles may still be closed. */
+void fbr_ring_end_all(struct fbr_runtime *rt)
+{
+    struct fiber_ring *r;
+
+    while ((r = rt->rings)) {
+        fbr_loop_call(rt->loop, kill_it, r);
+        fiber_ring_wait(r, -1);
+        fbr_loop_call(rt->loop, tear_down, r);
+    }
+}
+
+int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len, const struct fiber_ring_options *opts)
+{
+    struct fiber_ring *r;
+    int code = 0, rc = fiber_ring_start(&r, size, fn, arg, len, opts);
+
+    if (rc < 0)
+        return rc;
+    rc = fiber_ring_wait(r, -1);
+    if (rc == 0)
+        rc = fiber_ring_exitcode(r, &code);
+    fiber_ring_close(r);
+    return rc < 0 ? rc : code;
+}
+
+/* ---- Looking ---- */
+
+struct stats_call {
+    struct fiber_ring *r;
+    struct fiber_rank_stats *out;
+    int max;
+};
+
+static struct ring_job *newest(struct fiber_ring *r)
+{
+    struct ring_job *j, *found = NULL;
+
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            found = j;
+    return found;
+}
+
+static int call_stats(void *arg)
+{
+    struct stats_call *c = arg;
+    struct ring_job *j = newest(c->r);
+    const struct fbr_plan plan =
+        j ? (struct fbr_plan){j->job.info.size, j->job.info.nodes, (uint32_t *)(uintptr_t)j->job.info.first}
+          : (struct fbr_plan){0};
+
+    for (int i = 0; i < c->max && i < (int)c->r->size; i++) {
+        struct fiber_rank_stats *s = &c->out[i];
+        const struct ring_rank *k = j ? &j->ranks[i] : NULL;
+
+        *s = (struct fiber_rank_stats){.rank = i};
+        if (!k)
+            continue;
+        s->state = (int)k->state;
+        s->code = k->code;
+        s->restarts = k->restarts + (int)c->r->restarts;
+        s->pid = k->pid;
+        s->cpu = (double)k->cpu_ns / 1e9;
+        s->memory = k->resident;
+        snprintf(s->host, sizeof(s->host), "%.63s", j->job.info.hosts[fbr_plan_node_of(&plan, (uint32_t)i)]);
+        snprintf(s->cpus, sizeof(s->cpus), "%s", k->cpus);
+        snprintf(s->how, sizeof(s->how), "%s", k->how);
+    }
+    return (int)c->r->size;
+}
+
+int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max)
+{
+    struct stats_call c = {r, out, out ? max : 0};
+    int rc = fbr_rt_check(r->rt);
+
+    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_stats, &c);
+}
+
+struct facts_call {
+    struct fiber_ring *r;
+    struct fbr_ring_facts *facts;
+};
+
+static int call_facts(void *arg)
+{
+    struct facts_call *c = arg;
+    struct fiber_ring *r = c->r;
+    struct fbr_ring_facts *f = c->facts;
+    struct ring_job *j = newest(r);
+
+    memset(f, 0, sizeof(*f));
+    snprintf(f->uid, sizeof(f->uid), "%s", r->uid);
+    snprintf(f->backend, sizeof(f->backend), "%s", fbr_ring_backend(r));
+    f->size = (int)r->size;
+    f->agents = (int)r->nagents;
+    f->restarts = (int)r->restarts;
+    f->started_ms = r->started_ms;
+    for (uint32_t i = 0; i < r->nagents; i++)
+        f->agents_joined += r->agents[i].ready;
+    for (uint32_t i = 0; j && i < j->job.info.size; i++) {
+        f->running += j->ranks[i].state == RANK_RUNNING;
+        f->ended += j->ranks[i].state == RANK_ENDED;
+    }
+    if (r->state == R_WAITING)
+        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined, f->agents);
+    else if (r->state == R_STOPPING)
+        snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
+    return 0;
+}
+
+void fbr_ring_facts(struct fiber_ring *r, struct fbr_ring_facts *facts)
+{
+    struct facts_call c = {r, facts};
+
+    fbr_loop_call(r->rt->loop, call_facts, &c);
+}
+
+static int call_look(void *arg)
+{
+    static const struct fbr_buf none;
+
+    fbr_ring_send_all(arg, FBR_RING_LOOK, &none);
+    return 0;
+}
+
+void fbr_ring_look(struct fiber_ring *r)
+{
+    fbr_loop_call(r->rt->loop, call_look, r);
+}
+
+struct follow_call {
+    struct fiber_ring *r;
+    void (*fn)(void *, int, int, const void *, size_t);
+    void *user;
+};
+
+static int call_follow(void *arg)
+{
+    struct follow_call *c = arg;
+
+    c->r->follow = c->fn;
+    c->r->follow_user = c->user;
+    return 0;
+}
+
+void fbr_ring_follow(struct fiber_ring *r, void (*fn)(void *, int, int, const void *, size_t), void *user)
+{
+    struct follow_call c = {r, fn, user};
+
+    fbr_loop_call(r->rt->loop, call_follow, &c);
+}

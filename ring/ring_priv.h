@@ -1,0 +1,184 @@
+/* ring_priv.h - what the files of the launcher share.
+ *
+ *     ring.c      the calls of fiber.h, and the options
+ *     launch.c    agents and jobs: start, news of them, end
+ *     failure.c   what a failure means, and how it is told
+ *     serve.c     what bridges ask for: fences, names, spawns, streams
+ *     print.c     what ranks print
+ *     input.c     what rank 0 reads
+ *
+ * Everything of a ring happens on the loop thread, except what stands under its lock.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RING_PRIV_H
+#define FBR_RING_PRIV_H
+
+#include <pthread.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "mpi_bridge/service.h"
+#include "ring/agent.h"
+#include "ring/exchange.h"
+#include "ring/job.h"
+#include "ring/lines.h"
+#include "ring/plan.h"
+#include "ring/ring.h"
+#include "ring/wire.h"
+#include "runtime/fnref.h"
+#include "runtime/output.h"
+#include "runtime/process.h"
+
+enum ring_state {
+    R_WAITING, /* for the agents */
+    R_RUNNING,
+    R_STOPPING, /* ranks were told to end, or killed; then R_ENDING, or R_WAITING for another try */
+    R_ENDING,   /* agents were told to go home */
+    R_ENDED,
+};
+
+enum rank_state { RANK_STARTING, RANK_RUNNING, RANK_ENDED };
+
+struct ring_rank {
+    enum rank_state state;
+    uint8_t flags; /* FBR_RANK_* */
+    bool failed;   /* told of, and counted */
+    int code, restarts;
+    int64_t pid;
+    char how[24];
+    uint64_t cpu_ns, resident;
+    char cpus[64];
+    struct fbr_line_stream out[2];
+    int files[2]; /* of output_dir; -1: not open */
+};
+
+struct ring_service;
+struct ring_stream;
+struct ring_input;
+
+struct ring_job {
+    struct ring_job *next, *prev;
+    struct fiber_ring *ring;
+    struct fbr_ring_job job;
+    struct ring_rank *ranks; /* [size] */
+    uint32_t started, ended;
+    bool over;      /* all agents know that it has ended */
+    uint64_t spawn; /* request to be answered once it runs; 0: none */
+    uint32_t spawn_agent;
+    struct ring_service *services;
+};
+
+struct ring_agent {
+    struct fiber_ring *ring;
+    uint32_t number;
+    struct fiber_process *process; /* NULL: gone */
+    bool ready, home;              /* said hello; has ended as it was told to */
+    char host[256], address[64];
+    uint32_t cpus;
+    uint64_t credit; /* output that was taken and is to be told */
+};
+
+/* What happened first. */
+struct ring_failure {
+    bool is;
+    int code; /* the ring's exit code */
+    char text[1024];
+    struct ring_job *job; /* whose last lines are shown; NULL: nobody's */
+    uint32_t rank;
+    char hint[256];
+};
+
+struct fiber_ring {
+    struct fiber_ring *next, *prev; /* rt->rings, under rt->lock */
+    struct fbr_runtime *rt;
+
+    /* From the options; read-only once it runs. */
+    uint32_t size;
+    struct fiber_ring_options options; /* its strings point into `strings` */
+    struct fiber_jobspec job;
+    struct fbr_buf strings;
+    struct fbr_pin_wish wish;
+    uint8_t *work;
+    size_t work_len;
+    int grace_ms, max_restarts;
+    char uid[33];      /* of the ring, random */
+    char command[256]; /* for people */
+    int64_t started_ms;
+
+    /* Loop thread. */
+    enum ring_state state;
+    struct ring_agent *agents;
+    uint32_t nagents, living; /* agents; of them those whose process has not ended */
+    struct ring_job *jobs;
+    uint32_t next_job, epoch, restarts;
+    struct fbr_exchange *exchange;
+    struct ring_stream *streams;
+    uint64_t next_stream;
+    struct fbr_timer grace, limit, tick;
+    struct ring_failure failure;
+    bool stopped, killed; /* fiber_ring_stop; SIGKILL was sent */
+    bool restart;         /* R_STOPPING leads to another try */
+    uint32_t lost_ranks;  /* that the ring goes on without */
+    char last_failure[512];
+    int terminal[3]; /* whether our descriptor 1, 2 is one */
+    bool output_full;
+    struct fbr_buf block; /* lines on their way out */
+    void (*follow)(void *user, int rank, int stream, const void *data, size_t len);
+    void *follow_user;
+    struct ring_input *input;
+    struct fbr_control *control;
+
+    /* Under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ended;
+    int code, sentinel;
+    char *report;
+};
+
+/* launch.c */
+int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err);
+void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
+void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);
+struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
+/* A new job of `size` ranks, whose programs it takes over; sends it to the agents. */
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs, uint32_t n,
+                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **job,
+                       struct fbr_error *err);
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int sig); /* j NULL: all jobs */
+void fbr_ring_check(struct fiber_ring *r); /* has everything ended? then goes on to the next state */
+void fbr_ring_free_job(struct ring_job *j);
+void fbr_ring_end_all(struct fbr_runtime *rt);
+
+/* failure.c */
+void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
+void fbr_ring_agent_lost(struct ring_agent *a, const char *report);
+void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
+                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+void fbr_ring_stop(struct fiber_ring *r);
+void fbr_ring_kill(struct fiber_ring *r);
+const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
+char *fbr_ring_report(struct fiber_ring *r);
+void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard error, line by line */
+
+/* serve.c */
+int fbr_ring_serve_open(struct fiber_ring *r);
+void fbr_ring_serve_close(struct fiber_ring *r);
+bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body); /* false: not one of its */
+void fbr_ring_serve_agent_gone(struct ring_agent *a);
+void fbr_ring_serve_job_end(struct ring_job *j);
+void fbr_ring_serve_spawned(struct ring_job *j, int code);
+
+/* print.c */
+void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len);
+void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
+void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fbr_ring_room(struct fiber_ring *r);
+
+/* input.c */
+int fbr_ring_input_open(struct fiber_ring *r, struct fbr_error *err);
+void fbr_ring_input_room(struct fiber_ring *r, uint64_t bytes);
+void fbr_ring_input_close(struct ring_input *i); /* NULL is fine */
+
+#endif

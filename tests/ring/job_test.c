@@ -1,0 +1,136 @@
+/* job_test.c - the description of a job on the wire, and what is refused.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ring/elf.h"
+#include "ring/job.h"
+
+static char *argv_a[] = {(char *)"./train", (char *)"--lr", (char *)"0.1", NULL};
+static char *argv_b[] = {(char *)"./other", NULL};
+static char *env_a[] = {(char *)"A=1", NULL};
+static char *none[] = {NULL};
+
+static void put(struct fbr_buf *b)
+{
+    static const uint32_t first[] = {0, 3, 5}, agents[] = {1, 0};
+    static const char *const hosts[] = {"n1", "n0"};
+    struct fbr_program programs[] = {{0, argv_a, env_a, (char *)"/tmp"}, {4, argv_b, none, (char *)""}};
+    struct fbr_ring_job j = {.programs = programs, .nprograms = 2, .has_stdin = true};
+
+    j.info = (struct fbr_bridge_job){.id = 7,
+                                     .nspace = "fiber-x",
+                                     .size = 5,
+                                     .nodes = 2,
+                                     .first = first,
+                                     .hosts = hosts,
+                                     .agents = agents,
+                                     .epoch = 2,
+                                     .spawned = true,
+                                     .parent = 3,
+                                     .parent_rank = 1,
+                                     .master_host = "n1"};
+    j.work = (uint8_t *)(uintptr_t) "work";
+    j.work_len = 4;
+    fbr_buf_init(b);
+    fbr_ring_job_put(&j, b);
+    assert_false(b->failed);
+}
+
+static void test_there_and_back(void **state)
+{
+    struct fbr_ring_job j;
+    struct fbr_cur c;
+    struct fbr_buf b;
+
+    (void)state;
+    put(&b);
+    c = fbr_cur(b.data, b.len);
+    assert_int_equal(fbr_ring_job_get(&j, &c), 0);
+    assert_int_equal(fbr_cur_left(&c), 0);
+    assert_int_equal(j.info.id, 7);
+    assert_string_equal(j.info.nspace, "fiber-x");
+    assert_string_equal(j.info.hosts[1], "n0");
+    assert_int_equal(j.info.first[1], 3);
+    assert_int_equal(j.info.node, -1);
+    assert_true(j.info.spawned && j.has_stdin);
+    assert_string_equal(fbr_ring_job_program(&j, 3)->argv[2], "0.1");
+    assert_string_equal(fbr_ring_job_program(&j, 3)->env[0], "A=1");
+    assert_string_equal(fbr_ring_job_program(&j, 4)->argv[0], "./other");
+    assert_memory_equal(j.work, "work", 4);
+    fbr_ring_job_fini(&j);
+    fbr_buf_fini(&b);
+}
+
+static void test_every_cut_is_refused(void **state)
+{
+    struct fbr_ring_job j;
+    struct fbr_buf b;
+
+    (void)state;
+    put(&b);
+    for (size_t n = 0; n < b.len; n++) {
+        struct fbr_cur c = fbr_cur(b.data, n);
+
+        assert_int_equal(fbr_ring_job_get(&j, &c), -EBADMSG);
+        assert_null(j.programs);
+    }
+    fbr_buf_fini(&b);
+}
+
+static void test_ranks_that_are_not_in_order_are_refused(void **state)
+{
+    struct fbr_ring_job j;
+    struct fbr_cur c;
+    struct fbr_buf b;
+
+    (void)state;
+    put(&b);
+    fbr_set_u32(&b, 4 + 4 + 7 + 4 + 4 + 4, 9); /* first[1] */
+    c = fbr_cur(b.data, b.len);
+    assert_int_equal(fbr_ring_job_get(&j, &c), -EBADMSG);
+    fbr_buf_fini(&b);
+}
+
+/* As small as such a file can be: DT_NEEDED libmpi.so.40. */
+static void test_a_program_that_needs_mpi(void **state)
+{
+    const char *source = getenv("TEST_SOURCE_DIR");
+    char path[4096];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/elf/needs_mpi", source ? source : ".");
+    assert_true(fbr_elf_needs_mpi(path));
+}
+
+static void test_programs_without_mpi(void **state)
+{
+    (void)state;
+    assert_false(fbr_elf_needs_mpi("/proc/self/exe"));
+    assert_false(fbr_elf_needs_mpi("/nonexistent"));
+    assert_false(fbr_elf_needs_mpi("/etc/passwd"));
+    assert_false(fbr_elf_needs_mpi("/dev/zero"));
+    assert_false(fbr_elf_image_needs_mpi("\177ELF", 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_every_cut_is_refused),
+        cmocka_unit_test(test_ranks_that_are_not_in_order_are_refused),
+        cmocka_unit_test(test_a_program_that_needs_mpi),
+        cmocka_unit_test(test_programs_without_mpi),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

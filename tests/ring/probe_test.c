@@ -1,0 +1,319 @@
+/* probe_test.c - what is said of this host and of made-up ones, and the variables that follow from it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ring/probe_priv.h"
+#include "tests/support/sync.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static void put(const char *root, const char *file, const char *text)
+{
+    char path[PATH_MAX];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", root, file);
+    for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+        *p = '\0';
+        mkdir(path, 0700);
+        *p = '/';
+    }
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void look(struct fbr_probe *p, const char *root)
+{
+    char sys[128], dev[128], proc[128];
+
+    snprintf(sys, sizeof(sys), "%s/sys", root);
+    snprintf(dev, sizeof(dev), "%s/dev", root);
+    snprintf(proc, sizeof(proc), "%s/proc", root);
+    fbr_probe_at(p, &(const struct fbr_probe_roots){sys, dev, proc});
+}
+
+/* ---- Looking ---- */
+
+static void this_host_is_described(void **state)
+{
+    struct fbr_probe p;
+
+    (void)state;
+    fbr_probe_run(&p);
+    assert_int_equal(p.uid, geteuid());
+    assert_true(p.cma || p.no_cma[0]);
+    assert_int_equal(p.shm, access("/dev/shm", W_OK | X_OK) == 0);
+    if (p.shm)
+        assert_true(p.shm_size >= p.shm_free);
+    assert_int_equal(!p.interface[0], !p.address[0]);
+}
+
+static void an_active_port_is_a_fabric(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+    put(*state, "dev/infiniband/uverbs0", "");
+    look(&p, *state);
+    assert_true(p.fabric);
+    assert_string_equal(p.fabric_name, "mlx5_0");
+    assert_string_equal(p.no_fabric, "");
+}
+
+static void a_port_that_is_down_is_none(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+    put(*state, "dev/infiniband/uverbs0", "");
+    look(&p, *state);
+    assert_false(p.fabric);
+    assert_string_equal(p.no_fabric, "no port of mlx5_0 is active");
+}
+
+static void a_fabric_that_may_not_be_used_is_none(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "sys/class/infiniband/efa_0/ports/1/state", "4: ACTIVE\n");
+    look(&p, *state);
+    assert_false(p.fabric);
+    assert_non_null(strstr(p.no_fabric, "uverbs"));
+}
+
+static void slingshot_is_a_fabric(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "dev/cxi0", "");
+    look(&p, *state);
+    assert_true(p.fabric);
+}
+
+static void yama_forbids_copies(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "proc/sys/kernel/yama/ptrace_scope", "3\n");
+    look(&p, *state);
+    assert_int_equal(p.cma, geteuid() == 0);
+    put(*state, "proc/sys/kernel/yama/ptrace_scope", "1\n");
+    look(&p, *state);
+    assert_true(p.cma);
+}
+
+static void a_missing_shm_is_seen(void **state)
+{
+    struct fbr_probe p;
+
+    look(&p, *state);
+    assert_false(p.shm);
+    put(*state, "dev/shm/x", "");
+    look(&p, *state);
+    assert_true(p.shm);
+    assert_true(p.shm_size > 0);
+}
+
+static void the_way_to_a_peer_names_an_interface(void **state)
+{
+    struct fbr_probe p, q;
+
+    (void)state;
+    fbr_probe_run(&p);
+    q = p;
+    assert_int_equal(fbr_probe_toward(&q, "not an address"), -EINVAL);
+    assert_memory_equal(&p, &q, sizeof(p));
+    assert_true(fbr_probe_toward(&q, "127.0.0.1") < 0); /* lo is no way to another host */
+    assert_memory_equal(&p, &q, sizeof(p));
+    if (p.interface[0] && !strchr(p.address, ':')) {
+        q.interface[0] = '\0';
+        assert_int_equal(fbr_probe_toward(&q, p.address), 0);
+        assert_string_equal(q.interface, p.interface);
+    }
+}
+
+/* ---- Cures ---- */
+
+static const struct fbr_probe healthy = {.cma = true,
+                                         .shm = true,
+                                         .shm_size = 1024 * MIB,
+                                         .shm_free = 1024 * MIB,
+                                         .loopback = true,
+                                         .interface = "eth0",
+                                         .address = "10.0.0.5",
+                                         .fabric = true,
+                                         .fabric_name = "mlx5_0"};
+
+static void count(void *user, const char *text)
+{
+    assert_true(strchr(text, '=') && strchr(text, ':'));
+    (*(int *)user)++;
+}
+
+static struct fbr_env env;
+
+static int cures(const struct fbr_probe *p, const struct fbr_probe_use *use)
+{
+    int said = 0;
+
+    fbr_env_init(&env);
+    fbr_probe_env(p, use, &env, count, &said);
+    assert_false(env.failed);
+    assert_int_equal(env.count, said);
+    return said;
+}
+
+#define assert_env(name, value) assert_string_equal(fbr_env_get(&env, name), value)
+#define assert_unset(name) assert_null(fbr_env_get(&env, name))
+
+static void a_healthy_host_needs_little(void **state)
+{
+    (void)state;
+    cures(&healthy, &(const struct fbr_probe_use){.ranks = 8, .nodes = 1});
+    assert_unset("OMPI_MCA_pml");
+    assert_unset("OMPI_MCA_btl_vader_single_copy_mechanism");
+    assert_unset("OMPI_MCA_btl_vader_backing_directory");
+    assert_unset("OMPI_MCA_mpi_yield_when_idle");
+    assert_unset("UCX_NET_DEVICES");
+    assert_unset("NCCL_SOCKET_IFNAME");
+    assert_env("GLOO_SOCKET_IFNAME", "lo");
+    fbr_env_fini(&env);
+}
+
+static void without_a_fabric_ob1_is_chosen(void **state)
+{
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    p.fabric = false;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 2});
+    assert_env("OMPI_MCA_pml", "ob1");
+    assert_env("UCX_NET_DEVICES", "eth0");
+    fbr_env_fini(&env);
+}
+
+static void several_hosts_use_one_interface(void **state)
+{
+    (void)state;
+    cures(&healthy, &(const struct fbr_probe_use){.ranks = 2, .nodes = 2});
+    assert_env("OMPI_MCA_btl_tcp_if_include", "eth0");
+    assert_env("GLOO_SOCKET_IFNAME", "eth0");
+    assert_env("NCCL_SOCKET_IFNAME", "eth0");
+    assert_unset("UCX_NET_DEVICES"); /* the fabric's devices are not Ethernet's */
+    fbr_env_fini(&env);
+}
+
+static void without_copies_vader_does_not_try_them(void **state)
+{
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    p.cma = false;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    assert_env("OMPI_MCA_smsc", "^cma");
+    fbr_env_fini(&env);
+    p.xpmem = true;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_unset("OMPI_MCA_btl_vader_single_copy_mechanism");
+    fbr_env_fini(&env);
+}
+
+static void a_small_shm_is_left_alone(void **state)
+{
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    p.shm_free = 64 * MIB;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 32, .nodes = 1, .scratch = "/var/tmp/x"});
+    assert_unset("OMPI_MCA_btl_vader_backing_directory"); /* measured: it is enough */
+    fbr_env_fini(&env);
+    p.shm_free = 2 * MIB;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1, .scratch = "/var/tmp/x"});
+    assert_env("OMPI_MCA_btl_vader_backing_directory", "/var/tmp/x");
+    assert_env("NCCL_SHM_DISABLE", "1");
+    fbr_env_fini(&env);
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_unset("OMPI_MCA_btl_vader_backing_directory"); /* nowhere else to put it */
+    fbr_env_fini(&env);
+}
+
+static void too_many_ranks_yield(void **state)
+{
+    (void)state;
+    cures(&healthy, &(const struct fbr_probe_use){.ranks = 64, .nodes = 1, .oversubscribed = true});
+    assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
+    fbr_env_fini(&env);
+}
+
+static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
+{
+    struct fbr_probe p = healthy;
+    int said = 0;
+
+    (void)state;
+    p.fabric = false;
+    fbr_env_init(&env);
+    fbr_env_set(&env, "OMPI_MCA_pml", "%s", "");
+    fbr_env_set(&env, "GLOO_SOCKET_IFNAME", "eth7");
+    fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "eth7");
+    fbr_probe_env(&p, &(const struct fbr_probe_use){.ranks = 1, .nodes = 1}, &env, count, &said);
+    assert_int_equal(said, 0);
+    assert_env("OMPI_MCA_pml", "");
+    assert_env("GLOO_SOCKET_IFNAME", "eth7");
+    fbr_env_fini(&env);
+}
+
+static int make_root(void **state)
+{
+    static char root[64];
+
+    temp_dir_make(root);
+    *state = root;
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    temp_dir_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(this_host_is_described),
+        cmocka_unit_test_setup_teardown(an_active_port_is_a_fabric, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_port_that_is_down_is_none, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_fabric_that_may_not_be_used_is_none, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(slingshot_is_a_fabric, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(yama_forbids_copies, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_missing_shm_is_seen, make_root, remove_root),
+        cmocka_unit_test(the_way_to_a_peer_names_an_interface),
+        cmocka_unit_test(a_healthy_host_needs_little),
+        cmocka_unit_test(without_a_fabric_ob1_is_chosen),
+        cmocka_unit_test(several_hosts_use_one_interface),
+        cmocka_unit_test(without_copies_vader_does_not_try_them),
+        cmocka_unit_test(a_small_shm_is_left_alone),
+        cmocka_unit_test(too_many_ranks_yield),
+        cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
+    };
+
+    return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
+}

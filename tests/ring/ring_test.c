@@ -1,0 +1,507 @@
+/* ring_test.c - rings as programs see them: ranks, output, failures and what is done about them.
+ *
+ * What a ring prints is looked at from outside: the test runs itself in the role of a launcher.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+#include "tests/support/run.h"
+#include "tests/support/sync.h"
+
+#define RING(...) (&(struct fiber_ring_options){.size = sizeof(struct fiber_ring_options), __VA_ARGS__})
+#define SH(script)                    \
+    (const char *const[])             \
+    {                                 \
+        "/bin/sh", "-c", script, NULL \
+    }
+
+/* ---- Roles ---- */
+
+/* Runs argv[2] with sh in a ring; argv[3...]: -n N, -p per node, -f policy, -r restarts, -g grace, -T limit, -x flags,
+ * -o directory. */
+static int launch(int argc, char **argv)
+{
+    struct fiber_ring_options o = {.size = sizeof(o)};
+    int n = 2, code;
+
+    for (int i = 3; i + 1 < argc; i += 2) {
+        int v = atoi(argv[i + 1]);
+
+        switch (argv[i][1]) {
+        case 'n':
+            n = v;
+            break;
+        case 'p':
+            o.per_node = v;
+            break;
+        case 'f':
+            o.on_failure = (enum fiber_ring_policy)v;
+            break;
+        case 'r':
+            o.max_restarts = v;
+            break;
+        case 'g':
+            o.grace_ms = v;
+            break;
+        case 'T':
+            o.timeout_ms = v;
+            break;
+        case 'x':
+            o.flags = (unsigned)v;
+            break;
+        case 'o':
+            o.output_dir = argv[i + 1];
+            break;
+        }
+    }
+    o.flags |= FIBER_RING_OVERSUBSCRIBE;
+    o.job.command = SH(argv[2]);
+    code = fiber_ring_run(n, NULL, NULL, 0, &o);
+    if (code < 0)
+        fprintf(stderr, "%s\n", fiber_last_error());
+    return code < 0 ? 126 : code;
+}
+
+/* A ring of `script`, with these options; the list ends with NULL. */
+static struct ran ring(const char *script, ...)
+{
+    const char *argv[32] = {"/proc/self/exe", "launch", script};
+    char self[512];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int n = 3;
+    va_list ap;
+
+    assert_true(len > 0);
+    self[len] = '\0';
+    argv[0] = self;
+    va_start(ap, script);
+    while ((argv[n] = va_arg(ap, const char *)))
+        n++;
+    va_end(ap);
+    return run_program(argv, NULL, NULL);
+}
+
+/* ---- Ranks that run a function ---- */
+
+struct order {
+    char gate[96];
+    int value;
+};
+
+static int report_rank(int rank, int size, const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    int told[3] = {rank, size, o->value};
+
+    if ((uintptr_t)arg % 8 || len != sizeof(*o))
+        return 9;
+    return gate_tell(o->gate, told, sizeof(told)) < 0;
+}
+
+static void test_ranks_run_a_function_with_its_argument(void **state)
+{
+    struct order o = {.value = 42};
+    int told[3], seen = 0;
+    struct fiber_ring *r;
+    struct gate g;
+    int code = -1;
+
+    (void)state;
+    gate_open(&g);
+    snprintf(o.gate, sizeof(o.gate), "%s", g.path);
+    assert_int_equal(
+        fiber_ring_start(&r, 3, report_rank, &o, sizeof(o), RING(.flags = FIBER_RING_OVERSUBSCRIBE)), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gate_wait(&g, told, sizeof(told)), 0);
+        assert_int_equal(told[1], 3);
+        assert_int_equal(told[2], 42);
+        seen |= 1 << told[0];
+    }
+    assert_int_equal(seen, 7);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    assert_int_equal(code, 0);
+    assert_string_equal(fiber_ring_report(r), "");
+    fiber_ring_close(r);
+    gate_close(&g);
+}
+
+static int fail_with_rank(int rank, int size, const void *arg, size_t len)
+{
+    (void)size;
+    (void)arg;
+    (void)len;
+    return rank == 1 ? 33 : 0;
+}
+
+static void test_the_code_of_the_first_failure_is_the_rings(void **state)
+{
+    (void)state;
+    assert_int_equal(fiber_ring_run(2, fail_with_rank, NULL, 0, RING(.flags = FIBER_RING_QUIET)), 33);
+}
+
+/* ---- Looking and stopping ---- */
+
+/* News of the start comes from the agent, and may come after the rank has told its gate. */
+static void stats_of_running(struct fiber_ring *r, struct fiber_rank_stats *s, int n)
+{
+    for (int i = 0; i < n;) {
+        assert_int_equal(fiber_ring_stats(r, s, n), n);
+        assert_true(s[i].state < 2);
+        if (s[i].state == 1)
+            i++;
+    }
+}
+
+static void test_stats_and_the_sentinel(void **state)
+{
+    struct pollfd p = {.events = POLLIN};
+    struct fiber_rank_stats s[4];
+    struct fiber_ring *r;
+    struct gate g;
+    char script[200], byte;
+    int code;
+
+    (void)state;
+    gate_open(&g);
+    snprintf(script, sizeof(script), "printf x >%s; exec sleep 1000", g.path);
+    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0,
+                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+                     0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), -EAGAIN);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gate_wait(&g, &byte, 1), 0);
+    stats_of_running(r, s, 2);
+    assert_int_equal(fiber_ring_stats(r, s, 4), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(s[i].rank, i);
+        assert_int_equal(s[i].state, 1);
+        assert_true(s[i].pid > 1 && s[i].host[0]);
+        assert_int_equal(kill((pid_t)s[i].pid, 0), 0);
+    }
+    p.fd = fiber_ring_sentinel(r);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_int_equal(fiber_ring_wait(r, 0), -ETIMEDOUT);
+    assert_int_equal(fiber_ring_stop(r), 0);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(poll(&p, 1, 0), 1);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    assert_int_equal(code, 128 + SIGTERM);
+    fiber_ring_close(r);
+    gate_close(&g);
+}
+
+static void test_close_ends_what_runs(void **state)
+{
+    struct fiber_rank_stats s[3];
+    struct fiber_ring *r;
+    struct gate g;
+    char script[200], byte;
+    int fds[3];
+
+    (void)state;
+    gate_open(&g);
+    snprintf(script, sizeof(script), "trap '' TERM; printf x >%s; while :; do sleep 1000; done", g.path);
+    assert_int_equal(fiber_ring_start(&r, 3, NULL, NULL, 0,
+                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+                     0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gate_wait(&g, &byte, 1), 0);
+    stats_of_running(r, s, 3);
+    for (int i = 0; i < 3; i++)
+        fds[i] = pid_open((pid_t)s[i].pid);
+    fiber_ring_close(r);
+    assert_int_equal(pids_gone(fds, 3, TEST_LONG_MS), 0);
+    gate_close(&g);
+}
+
+static void test_signals_reach_every_rank(void **state)
+{
+    struct fiber_ring *r;
+    struct gate g;
+    char script[300], byte;
+    int code;
+
+    (void)state;
+    gate_open(&g);
+    snprintf(script, sizeof(script), "trap 'exit 0' USR1; printf x >%s; while :; do sleep 0.05; done", g.path);
+    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0,
+                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+                     0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gate_wait(&g, &byte, 1), 0);
+    assert_int_equal(fiber_ring_signal(r, 0), -EINVAL);
+    assert_int_equal(fiber_ring_signal(r, SIGUSR1), 0);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    fiber_ring_close(r);
+    gate_close(&g);
+}
+
+/* ---- Output ---- */
+
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        n++;
+    return n;
+}
+
+static void test_lines_are_whole_and_tagged(void **state)
+{
+    struct ran ran =
+        ring("i=0; while [ $i -lt 2000 ]; do printf 'line %s of ' $i; echo rank; i=$((i+1)); done; "
+             "echo news >&2",
+             "-n", "3", "-x", "1", NULL);
+    int lines[3] = {0};
+    char *save = NULL;
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(count(ran.err, "news\n"), 3);
+    for (char *line = strtok_r(ran.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        int rank, number, end = 0;
+
+        assert_int_equal(sscanf(line, "[%d] line %d of rank%n", &rank, &number, &end), 2);
+        assert_int_equal(line[end], '\0');
+        assert_int_equal(number, lines[rank]); /* in order */
+        lines[rank]++;
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(lines[i], 2000);
+    ran_free(&ran);
+}
+
+static void test_an_end_without_newline_and_binary_bytes(void **state)
+{
+    struct ran ran = ring("printf 'a\\000b\\377'", "-n", "1", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(ran.out_len, 5);
+    assert_memory_equal(ran.out, "a\0b\377\n", 5);
+    ran_free(&ran);
+}
+
+static void test_each_rank_has_its_files(void **state)
+{
+    char dir[64], path[100], text[32] = "";
+    struct ran ran;
+    FILE *f;
+
+    (void)state;
+    temp_dir_make(dir);
+    ran = ring("echo out $FIBER_RANK; echo err $FIBER_RANK >&2", "-n", "2", "-o", dir, NULL);
+    assert_int_equal(ran.code, 0);
+    snprintf(path, sizeof(path), "%s/1.err", dir);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof(text), f));
+    fclose(f);
+    assert_string_equal(text, "err 1\n");
+    assert_int_equal(dir_count(dir, ""), 4);
+    ran_free(&ran);
+    temp_dir_remove(dir);
+}
+
+static void test_a_rank_that_closes_its_output_runs_on(void **state)
+{
+    struct ran ran = ring("exec >&- 2>&-; sleep 0.05; exit 5", "-n", "2", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 5);
+    ran_free(&ran);
+}
+
+/* ---- Failures ---- */
+
+static void test_a_signal_is_128_more_and_says_who_and_why(void **state)
+{
+    struct ran ran =
+        ring("[ $FIBER_RANK = 1 ] && { echo last words; kill -9 $$; }; exec sleep 1000", "-n", "3", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 137);
+    assert_true(has(ran.err, "rank 1 (pid", "was killed by signal 9 (Killed)",
+                    "its last lines:", "    last words", NULL));
+    assert_int_equal(count(ran.err, "was killed"), 1); /* the first cause only */
+    ran_free(&ran);
+}
+
+static void test_a_rank_that_ignores_the_notice_is_killed_after_grace(void **state)
+{
+    struct ran ran = ring("trap '' TERM; [ $FIBER_RANK = 0 ] && exit 4; while :; do sleep 1000; done", "-n",
+                          "2", "-g", "100", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 4);
+    ran_free(&ran);
+}
+
+static void test_a_program_that_is_not_there(void **state)
+{
+    const char *const command[] = {"no-such-program", NULL};
+    struct fiber_ring *r;
+    int code;
+
+    (void)state;
+    assert_int_equal(fiber_ring_start(&r, 4, NULL, NULL, 0, RING(.job.command = command)), 0);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    assert_int_equal(code, 125);
+    assert_true(has(fiber_ring_report(r), "could not be started", "no program 'no-such-program' in PATH", NULL));
+    fiber_ring_close(r);
+}
+
+static void test_the_time_limit(void **state)
+{
+    struct ran ran = ring("exec sleep 1000", "-T", "200", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 124);
+    assert_true(has(ran.err, "the time limit of 0.2 s is over", NULL));
+    ran_free(&ran);
+}
+
+static void test_restart_begins_a_new_epoch_and_tells_what_was(void **state)
+{
+    struct ran ran = ring(
+        "[ $FIBER_EPOCH = 0 ] && [ $FIBER_RANK = 1 ] && exit 7; [ $FIBER_EPOCH = 0 ] && exec sleep 1000; "
+        "echo rank $FIBER_RANK epoch $FIBER_EPOCH: $FIBER_LAST_FAILURE",
+        "-n", "2", "-f", "1", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_true(has(ran.out, "rank 0 epoch 1: rank 1 (pid", "rank 1 epoch 1: rank 1 (pid",
+                    "exited with code 7", NULL));
+    assert_true(has(ran.err, "starting all ranks again (1 of 3)", NULL));
+    ran_free(&ran);
+}
+
+static void test_restarts_come_to_an_end(void **state)
+{
+    struct ran ran = ring("exit 3", "-n", "2", "-f", "1", "-r", "2", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 3);
+    assert_int_equal(count(ran.err, "starting all ranks again"), 2);
+    ran_free(&ran);
+}
+
+static void test_shrink_goes_on_without(void **state)
+{
+    struct ran ran = ring("[ $FIBER_RANK = 1 ] && kill -9 $$; sleep 0.2; echo survived $FIBER_RANK", "-n",
+                          "3", "-f", "2", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(count(ran.out, "survived"), 2);
+    assert_true(has(ran.err, "the others go on (2 of 3)", NULL));
+    ran_free(&ran);
+}
+
+static void test_shrink_to_nothing_is_a_failure(void **state)
+{
+    struct ran ran = ring("exit 6", "-n", "3", "-f", "2", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 6);
+    ran_free(&ran);
+}
+
+static void test_replace_starts_the_rank_anew(void **state)
+{
+    struct ran ran = ring("[ $FIBER_RANK = 1 ] && [ -z \"$FIBER_RANK_RESTARTS\" ] && kill -9 $$; "
+                          "echo here $FIBER_RANK after ${FIBER_RANK_RESTARTS:-0}",
+                          "-n", "3", "-f", "3", NULL);
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_true(has(ran.out, "here 0 after 0", "here 1 after 1", "here 2 after 0", NULL));
+    ran_free(&ran);
+}
+
+static void test_wrong_options_say_what_is_wrong(void **state)
+{
+    struct fiber_ring *r;
+
+    (void)state;
+    assert_int_equal(fiber_ring_start(&r, 0, fail_with_rank, NULL, 0, NULL), -EINVAL);
+    assert_true(has(fiber_last_error(), "1 to 1048576 ranks", NULL));
+    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0, NULL), -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.bind_to = "nose")), -EINVAL);
+    assert_true(has(fiber_last_error(), "nose", "core", NULL));
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.nodes = 3)), -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.grace_ms = -1)), -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, &(struct fiber_ring_options){.size = 1}),
+                     -EINVAL);
+}
+
+static void test_two_rings_and_several_agents_at_once(void **state)
+{
+    struct fiber_ring *r[3];
+    int code;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fiber_ring_start(&r[i], 4, NULL, NULL, 0,
+                                          RING(.job.command = SH("exit 0"), .per_node = i ? 2 : 1,
+                                               .flags = FIBER_RING_OVERSUBSCRIBE)),
+                         0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fiber_ring_wait(r[i], TEST_LONG_MS), 0);
+        assert_int_equal(fiber_ring_exitcode(r[i], &code), 0);
+        assert_int_equal(code, 0);
+        fiber_ring_close(r[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks_run_a_function_with_its_argument),
+        cmocka_unit_test(test_the_code_of_the_first_failure_is_the_rings),
+        cmocka_unit_test(test_stats_and_the_sentinel),
+        cmocka_unit_test(test_close_ends_what_runs),
+        cmocka_unit_test(test_signals_reach_every_rank),
+        cmocka_unit_test(test_lines_are_whole_and_tagged),
+        cmocka_unit_test(test_an_end_without_newline_and_binary_bytes),
+        cmocka_unit_test(test_each_rank_has_its_files),
+        cmocka_unit_test(test_a_rank_that_closes_its_output_runs_on),
+        cmocka_unit_test(test_a_signal_is_128_more_and_says_who_and_why),
+        cmocka_unit_test(test_a_rank_that_ignores_the_notice_is_killed_after_grace),
+        cmocka_unit_test(test_a_program_that_is_not_there),
+        cmocka_unit_test(test_the_time_limit),
+        cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
+        cmocka_unit_test(test_restarts_come_to_an_end),
+        cmocka_unit_test(test_shrink_goes_on_without),
+        cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
+        cmocka_unit_test(test_replace_starts_the_rank_anew),
+        cmocka_unit_test(test_wrong_options_say_what_is_wrong),
+        cmocka_unit_test(test_two_rings_and_several_agents_at_once),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    if (argc > 2 && strcmp(argv[1], "launch") == 0)
+        return launch(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
