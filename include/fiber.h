@@ -53,7 +53,9 @@ extern "C" {
 FIBER_API int fiber_init(int *argc, char ***argv);
 
 /* Ends everything that this process started: kills its processes, waits for them, removes its sockets and segments.
- * Called by exit() by itself. Handles that are still open only may be closed afterwards. */
+ * Work of pools that are still open fails with -ESHUTDOWN, who waits for it returns, and no callback comes after that.
+ * Called by exit() by itself. Handles that are still open only may be closed afterwards. In a callback it does not
+ * wait: it kills what was started, and the program shall end. */
 FIBER_API void fiber_fini(void);
 
 /* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins over environment and

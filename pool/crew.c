@@ -21,8 +21,9 @@
 #define TICK_MS 100    /* autoscale looks at the backlog */
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
-#define FAILED_STARTS_MAX 4 /* in a row, with nobody at work: the pool is broken */
-#define CLOSE_BUSY_MS 200   /* at close, for a task that looks at fiber_reply_cancelled() */
+#define FAILED_STARTS_MAX 4  /* in a row, with nobody at work: the pool is broken */
+#define CLOSE_KILLED_MS 1000 /* for hosts to kill their workers */
+#define CLOSE_BUSY_MS 200    /* at close, for a task that looks at fiber_reply_cancelled() */
 
 /* ---- Events of a worker's process, on the loop thread ---- */
 
@@ -31,10 +32,15 @@ static void on_ready(struct fbr_pool_worker *w)
     struct fiber_pool *p = w->pool;
 
     pthread_mutex_lock(&p->lock);
-    if (w->state == FBR_WORKER_STARTING && !p->closing &&
-        fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) == 0) {
+    if (w->state != FBR_WORKER_STARTING || p->closing) {
+        /* it goes anyway */
+    } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) < 0) {
+        fbr_process_give_up(w->process, "got no place in the pool: out of memory");
+    } else {
         w->state = FBR_WORKER_READY;
         w->was_ready = true;
+        if (w->host)
+            w->host->useful = true;
         p->failed_starts = 0;
         fbr_crew_adjust(p); /* it may be one too many by now */
         fbr_pool_pump(p);
@@ -54,6 +60,16 @@ static void on_frame(void *user, struct fiber_process *process, uint8_t type, st
         fbr_pool_on_frame(w, type, body);
 }
 
+static bool on_the_way(const struct fiber_pool *p)
+{
+    const struct fbr_pool_worker *w;
+
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_STARTING && !(w->host && w->host->ended))
+            return true;
+    return false;
+}
+
 static uint64_t keep_report(struct fiber_pool *p, const char *report)
 {
     uint64_t id = ++p->next_report;
@@ -64,8 +80,7 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
     return id;
 }
 
-/* A worker that ended before it was ready: tries again later, or gives up. */
-static void failed_start(struct fiber_pool *p, const char *report)
+void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
     struct fbr_dispatch_stats s;
@@ -75,6 +90,9 @@ static void failed_start(struct fiber_pool *p, const char *report)
     fbr_dispatch_stats(p->dispatch, &s);
     fbr_warn("pool: a worker did not start: %s", report);
     if (s.workers || p->failed_starts < FAILED_STARTS_MAX)
+        return;
+    /* Another one may be on its way; but not for ever. */
+    if (on_the_way(p) && p->failed_starts < 4 * FAILED_STARTS_MAX)
         return;
     p->broken = true;
     snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %.400s",
@@ -101,9 +119,9 @@ static void on_end(void *user, struct fiber_process *process)
                                      w->disrupted ? FBR_DISPATCH_DISRUPTION : 0, &failure) > 0)
             fbr_result_task_failure(p, &failure);
     }
-    if (!w->was_ready && !expected)
-        failed_start(p, report);
     w->state = FBR_WORKER_STOPPING;
+    if (!w->was_ready && !expected)
+        fbr_crew_failed_start(p, report);
     DL_DELETE(p->workers, w);
     p->n_workers--;
     if (w->host)
@@ -140,7 +158,7 @@ static const struct fbr_process_ops process_ops = {.on_frame = on_frame, .on_end
 
 /* ---- How many ---- */
 
-static int start_one(struct fiber_pool *p)
+static int start_one(struct fiber_pool *p, char *why, size_t size)
 {
     struct fbr_pool_worker *w = calloc(1, sizeof(*w));
     struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_worker_main,
@@ -153,8 +171,10 @@ static int start_one(struct fiber_pool *p)
                                     .link = &fbr_pool_link_ops};
     int rc;
 
-    if (!w)
+    if (!w) {
+        snprintf(why, size, "out of memory");
         return -ENOMEM;
+    }
     w->pool = p;
     if (p->workers_per_job > 1) {
         w->host = fbr_pool_host_get(p);
@@ -162,7 +182,7 @@ static int start_one(struct fiber_pool *p)
     }
     rc = p->workers_per_job > 1 && !w->host ? -ECHILD : fbr_process_start(&w->process, &spec);
     if (rc < 0) {
-        snprintf(p->why, sizeof(p->why), "%s", fiber_last_error());
+        snprintf(why, size, "%s", fiber_last_error());
         if (w->host)
             fbr_pool_host_put(w->host);
         free(w);
@@ -245,6 +265,7 @@ static void retarget(struct fiber_pool *p)
 
 void fbr_crew_adjust(struct fiber_pool *p)
 {
+    char why[sizeof(p->why)];
     int n;
 
     if (p->closing || p->broken)
@@ -253,8 +274,8 @@ void fbr_crew_adjust(struct fiber_pool *p)
         retarget(p);
     n = staying(p);
     while (n < p->target && fbr_now_ms() >= p->not_before_ms) {
-        if (start_one(p) < 0) {
-            failed_start(p, p->why);
+        if (start_one(p, why, sizeof(why)) < 0) {
+            fbr_crew_failed_start(p, why);
             return;
         }
         n++;
@@ -339,11 +360,8 @@ void fbr_crew_arm(struct fiber_pool *p)
     if (at >= p->timer_at_ms)
         return;
     p->timer_at_ms = at;
-    p->refs++;
-    if (fbr_loop_post(p->rt->loop, arm, p) < 0) {
-        p->timer_at_ms = UINT64_MAX; /* the next event tries again */
-        p->refs--;
-    }
+    if (fbr_loop_post_own(p->rt->loop, &p->armer) > 0)
+        p->refs++; /* it runs on another thread, and takes the lock */
 }
 
 static int open_timer(void *arg)
@@ -367,6 +385,7 @@ int fbr_crew_open(struct fiber_pool *p)
 
     if (rc < 0)
         return rc;
+    p->armer = (struct fbr_post){.fn = arm, .arg = p, .own = true};
     pthread_mutex_lock(&p->lock);
     fbr_crew_adjust(p);
     pthread_mutex_unlock(&p->lock);
@@ -418,6 +437,10 @@ void fbr_crew_close(struct fiber_pool *p)
     kill_all(p, true);
     wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     kill_all(p, false);
+    if (p->n_workers)
+        wait_gone(p, CLOSE_KILLED_MS);
+    if (p->n_workers)
+        fbr_pool_host_kill_all(p);
     wait_gone(p, 10000);
     fbr_pool_host_close_all(p);
     pthread_mutex_unlock(&p->lock);

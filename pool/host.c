@@ -31,6 +31,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 int fbr_pool_host_main(const void *arg, size_t len)
 {
     int wake = eventfd(0, EFD_CLOEXEC);
+    struct fbr_buf none;
     uint64_t n;
 
     (void)arg;
@@ -38,6 +39,8 @@ int fbr_pool_host_main(const void *arg, size_t len)
     if (wake < 0)
         return 1;
     fbr_child_on_frame(fbr_rt()->child, on_frame, &wake);
+    fbr_buf_init(&none);
+    fbr_child_send(fbr_rt()->child, FBR_FRAME_READY, &none);
     while (read(wake, &n, sizeof(n)) < 0 && errno == EINTR)
         continue;
     fbr_child_on_frame(fbr_rt()->child, NULL, NULL);
@@ -46,32 +49,61 @@ int fbr_pool_host_main(const void *arg, size_t len)
 
 /* ---- In the pool ---- */
 
-static void on_end(void *user, struct fiber_process *process)
+static void on_host_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_pool_host *h = user;
 
     (void)process;
+    (void)body;
+    if (type != FBR_FRAME_READY)
+        return;
     pthread_mutex_lock(&h->pool->lock);
-    h->ended = true;
+    h->joined = true;
     pthread_mutex_unlock(&h->pool->lock);
 }
 
-/* Its workers have ended by now, after on_end and before this. */
+/* Its workers end with it, for no fault of theirs; so if it never had one that was ready, this is what to blame. */
+static void on_end(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_host *h = user;
+    struct fiber_pool *p = h->pool;
+
+    pthread_mutex_lock(&p->lock);
+    h->ended = true;
+    if (!h->useful && !h->leaving && !p->closing)
+        fbr_crew_failed_start(p, fiber_process_report(process));
+    fbr_crew_arm(p);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+/* Under the lock: once it is gone, and nobody points to it. */
+static void maybe_free(struct fbr_pool_host *h)
+{
+    if (!h->gone || h->workers > 0)
+        return;
+    DL_DELETE(h->pool->hosts, h);
+    pthread_cond_broadcast(&h->pool->changed);
+    free(h);
+}
+
+/* A worker with a connection of its own may end later: the job of the host can be gone before the news of it. */
 static void on_gone(void *user, struct fiber_process *process)
 {
     struct fbr_pool_host *h = user;
     struct fiber_pool *p = h->pool;
 
     pthread_mutex_lock(&p->lock);
-    DL_DELETE(p->hosts, h);
-    pthread_cond_broadcast(&p->changed);
+    h->gone = true;
+    h->process = NULL;
+    maybe_free(h);
     pthread_mutex_unlock(&p->lock);
     fiber_process_close(process);
-    free(h);
     fbr_pool_unref(p);
 }
 
-static const struct fbr_process_ops ops = {.on_end = on_end, .on_gone = on_gone};
+static const struct fbr_process_ops ops = {.on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
 
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
 {
@@ -110,22 +142,35 @@ void fbr_pool_host_put(struct fbr_pool_host *h)
 {
     struct fbr_buf none;
 
-    if (--h->workers > 0 || h->ended)
+    if (--h->workers > 0)
         return;
+    if (h->ended) {
+        maybe_free(h);
+        return;
+    }
     h->leaving = true;
     fbr_buf_init(&none);
-    fbr_process_send(h->process, FBR_POOL_STOP, &none);
+    /* One that has not joined could not be told. */
+    if (!h->joined || fbr_process_send(h->process, FBR_POOL_STOP, &none) < 0)
+        fiber_process_kill(h->process);
+}
+
+void fbr_pool_host_kill_all(struct fiber_pool *p)
+{
+    struct fbr_pool_host *h;
+
+    DL_FOREACH(p->hosts, h)
+        if (h->process)
+            fiber_process_kill(h->process);
 }
 
 void fbr_pool_host_close_all(struct fiber_pool *p)
 {
     uint64_t deadline = fbr_now_ms() + CLOSE_MS;
-    struct fbr_pool_host *h;
 
     while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
         continue;
-    DL_FOREACH(p->hosts, h)
-        fiber_process_kill(h->process);
+    fbr_pool_host_kill_all(p);
     deadline = fbr_now_ms() + 2 * CLOSE_MS;
     while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
         continue;

@@ -28,6 +28,8 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
     if (!p || !source || !out || flags > FIBER_IMAP_UNORDERED)
         return fbr_keep(-EINVAL,
                         "pool: imap needs a pool, a source, known flags, and a place for the iterator");
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     it = calloc(1, sizeof(*it));
     if (!it)
         return fbr_keep(-ENOMEM, "pool: out of memory");
@@ -171,9 +173,11 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
     struct fiber_result *r = it->r;
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
+    int rc = fbr_pool_check(p);
 
     *out = (struct fiber_bytes){NULL, 0};
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&p->lock);
     for (;;) {
         struct fbr_item *item;

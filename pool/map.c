@@ -198,8 +198,10 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
 {
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
+    int rc = fbr_pool_check(p);
 
+    if (rc < 0)
+        return rc;
     if (r->quick && timeout_ms != 0)
         watch(r);
     pthread_mutex_lock(&p->lock);
@@ -219,8 +221,10 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
 {
     struct fiber_pool *p = r->pool;
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
+    int rc = fbr_pool_check(p);
 
+    if (rc < 0)
+        return rc;
     if (index >= r->n)
         return fbr_keep(-ENOENT, "there is no task %zu", index);
     pthread_mutex_lock(&p->lock);

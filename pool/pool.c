@@ -9,13 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "runtime/backend.h"
 #include "runtime/strings.h"
 
 #define BATCH_BYTES (4u << 20)
 
+/* The list of pools. A pool's own lock may be taken under it, and not the other way round. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void destroy(struct fiber_pool *p)
 {
+    pthread_mutex_lock(&list_lock);
+    if (p->prev)
+        DL_DELETE(p->rt->pools, p);
+    pthread_mutex_unlock(&list_lock);
     fbr_dispatch_close(p->dispatch);
     for (int i = 0; i < FBR_DEATH_REPORTS; i++)
         free(p->reports[i]);
@@ -36,6 +45,11 @@ void fbr_pool_unref(struct fiber_pool *p)
     pthread_mutex_unlock(&p->lock);
     if (last)
         destroy(p);
+}
+
+int fbr_pool_check(const struct fiber_pool *p)
+{
+    return fbr_rt_check(p->rt);
 }
 
 static int usable_cpus(void)
@@ -117,6 +131,102 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     return p->dispatch ? 0 : fbr_fail(err, -ENOMEM, "pool: out of memory");
 }
 
+/* ---- The end ---- */
+
+/* Another thread calls the callbacks, and is to come back. */
+static void wait_callbacks(struct fiber_pool *p)
+{
+    while ((p->callbacks || p->calling) && !fbr_pool_in_callback(p))
+        fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
+}
+
+/* Ends its work and its workers. Who comes second waits for the first, unless it is what the first waits for: a
+ * callback. */
+static void shut(struct fiber_pool *p, int code, const char *why)
+{
+    bool first;
+
+    pthread_mutex_lock(&p->lock);
+    first = !p->closing;
+    if (first) {
+        p->closing = true;
+        p->end_code = code;
+        p->end_why = why;
+        fbr_result_end_all(p, code, why);
+        fbr_pool_pump(p);
+    }
+    while (!first && !p->closed && !fbr_pool_in_callback(p))
+        fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
+    first = !p->closed;
+    pthread_mutex_unlock(&p->lock);
+    if (!first)
+        return;
+    fbr_pool_call_back(p);
+    fbr_crew_close(p);
+    pthread_mutex_lock(&p->lock);
+    wait_callbacks(p);
+    p->closed = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void fiber_pool_close(struct fiber_pool *p)
+{
+    if (!p || fbr_pool_check(p) < 0)
+        return;
+    shut(p, -ECANCELED, "the pool was closed");
+    fbr_pool_unref(p);
+}
+
+/* The next that is open, with a reference. */
+static struct fiber_pool *next_open(struct fbr_runtime *rt)
+{
+    struct fiber_pool *p;
+
+    pthread_mutex_lock(&list_lock);
+    rt->ending = true; /* no more are opened */
+    DL_FOREACH(rt->pools, p) {
+        bool open;
+
+        pthread_mutex_lock(&p->lock);
+        open = !p->closed && p->refs > 0;
+        p->refs += open;
+        pthread_mutex_unlock(&p->lock);
+        if (open)
+            break;
+    }
+    pthread_mutex_unlock(&list_lock);
+    return p;
+}
+
+static void close_pools(struct fbr_runtime *rt)
+{
+    struct fiber_pool *p;
+
+    while ((p = next_open(rt))) {
+        shut(p, -ESHUTDOWN, "the program ends: fiber_fini() or exit() was called");
+        fbr_pool_unref(p);
+    }
+}
+
+/* Makes it known, so that the end of the program ends it. */
+static int enlist(struct fiber_pool *p, struct fbr_error *err)
+{
+    struct fbr_runtime *rt = p->rt;
+    bool ending;
+
+    pthread_mutex_lock(&list_lock);
+    ending = rt->ending;
+    if (!ending) {
+        rt->close_pools = close_pools;
+        DL_APPEND(rt->pools, p);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return ending ? fbr_fail(err, -ESHUTDOWN, "pool: the program ends: fiber_fini() or exit() was called") : 0;
+}
+
+/* ---- Opening ---- */
+
 int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *opts)
 {
     static const struct fiber_pool_options none = {.size = sizeof(none)};
@@ -126,7 +236,7 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     int rc;
 
     if (!rt)
-        return -EPERM;
+        return fbr_kept();
     p = calloc(1, sizeof(*p));
     if (!p)
         return fbr_keep(-ENOMEM, "pool: out of memory");
@@ -137,6 +247,8 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     pthread_mutex_init(&p->lock, NULL);
     fbr_cond_init(&p->changed);
     rc = set_up(p, opts ? opts : &none, &err);
+    if (rc == 0)
+        rc = enlist(p, &err);
     if (rc == 0) {
         rc = fbr_crew_open(p);
         if (rc < 0)
@@ -154,6 +266,8 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
 {
     if (min < 0 || max < 1 || min > max)
         return fbr_keep(-EINVAL, "pool: min %d and max %d workers make no sense", min, max);
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     pthread_mutex_lock(&p->lock);
     p->min = min;
     p->max = max;
@@ -181,8 +295,10 @@ static bool busy(const struct fiber_pool *p)
 int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = 0;
+    int rc = fbr_pool_check(p);
 
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&p->lock);
     while (busy(p) && rc == 0)
         rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
@@ -190,22 +306,4 @@ int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
         rc = 0;
     pthread_mutex_unlock(&p->lock);
     return rc < 0 ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : 0;
-}
-
-void fiber_pool_close(struct fiber_pool *p)
-{
-    if (!p)
-        return;
-    pthread_mutex_lock(&p->lock);
-    p->closing = true;
-    fbr_result_end_all(p, -ECANCELED, "the pool was closed");
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
-    fbr_crew_close(p);
-    pthread_mutex_lock(&p->lock);
-    while ((p->callbacks || p->calling) && !fbr_pool_in_callback(p)) /* another thread calls them */
-        fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_unref(p);
 }

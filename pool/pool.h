@@ -34,8 +34,9 @@ struct fbr_pool_host {
     struct fbr_pool_host *next, *prev;
     struct fiber_pool *pool;
     struct fiber_process *process;
-    int workers; /* that have not ended */
-    bool ended, leaving;
+    int workers; /* that have not ended; they point here, so it stays until the last of them has ended */
+    bool joined, ended, leaving, gone;
+    bool useful; /* a worker of it was ready: its start did not fail */
 };
 
 struct fbr_pool_worker {
@@ -59,6 +60,7 @@ struct fbr_pool_worker {
 struct fbr_callback; /* result.c */
 
 struct fiber_pool {
+    struct fiber_pool *next, *prev; /* rt->pools, under pool.c's list_lock */
     struct fbr_runtime *rt;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* drained, a worker ended */
@@ -69,8 +71,10 @@ struct fiber_pool {
     struct fbr_pool_host *hosts;
     int workers_per_job;
     int min, max, target;
-    int cpus; /* that this process may use */
-    bool closing, closed;
+    int cpus;             /* that this process may use */
+    bool closing, closed; /* its end has begun; is over */
+    int end_code;         /* how what came too late fails, and why */
+    const char *end_why;
     /* How to start one; strings are owned. */
     struct fiber_process_options start;
     struct fbr_buf strings;
@@ -87,7 +91,7 @@ struct fiber_pool {
     char why[512];
     struct fbr_timer timer; /* loop thread */
     uint64_t timer_at_ms;   /* when it is armed to go off; UINT64_MAX: it is not */
-    bool timer_live;
+    struct fbr_post armer;  /* sets the timer; needs no memory, as it is what tries again */
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t undone;              /* tasks */
@@ -169,6 +173,9 @@ struct fiber_result {
 /* ---- Under the lock, unless they say otherwise ---- */
 
 void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
+/* Not under the lock: 0, or -EPERM and a kept error in a fork() child, where locks may be held by threads that are not
+ * there. */
+int fbr_pool_check(const struct fiber_pool *p);
 
 /* crew.c */
 void fbr_crew_adjust(struct fiber_pool *p); /* starts and drains until there are as many as there shall be */
@@ -176,12 +183,14 @@ void fbr_crew_close(struct fiber_pool *p);  /* not under the lock: ends all and 
 void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
 void fbr_crew_arm(struct fiber_pool *p);       /* sets the timer to when the engine or the crew needs it */
-struct fbr_pool_worker *fbr_crew_find(struct fiber_pool *p, uint64_t id);
+/* A worker, or the host of some, ended before it was of use: tries again later, or gives up. */
+void fbr_crew_failed_start(struct fiber_pool *p, const char *report);
 
 /* host.c */
 /* One with room, or a new one; counts the worker. NULL: why is kept. */
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
 void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */
+void fbr_pool_host_kill_all(struct fiber_pool *p); /* workers of a host that is stopped cannot be killed without it */
 void fbr_pool_host_close_all(struct fiber_pool *p);
 int fbr_pool_host_main(const void *arg, size_t len); /* the function of its process */
 

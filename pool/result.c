@@ -80,6 +80,8 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     struct fbr_fnref ref;
     struct fbr_buf b;
 
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     if (!fn && !p->serve)
         return fbr_keep(-EINVAL, "pool: a map needs a function");
     if (opts && opts->size != sizeof(*opts))
@@ -216,7 +218,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     map.expect_ns = pace ? pace->mean_ns : 0;
     r->quick = pace && p->cpus > 1 && p->target && pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
     if (p->closing)
-        rc = fbr_keep(-ESHUTDOWN, "the pool was closed");
+        rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
     else if (p->broken)
         rc = fbr_keep(-ECHILD, "the pool has no workers: %s", p->why);
     else if (fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
@@ -481,6 +483,8 @@ int fiber_result_cancel(struct fiber_result *r)
 {
     struct fiber_pool *p = r->pool;
 
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     pthread_mutex_lock(&p->lock);
     end_map(r, -ECANCELED, "cancelled");
     fbr_pool_pump(p);
@@ -495,6 +499,8 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
     struct fbr_dispatch_order order;
     int rc = -ENOENT;
 
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     pthread_mutex_lock(&p->lock);
     if (index < r->n && r->map)
         rc = fbr_dispatch_task_cancel(p->dispatch, r->map, index, &order);
@@ -522,9 +528,8 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
 
 void fiber_result_close(struct fiber_result *r)
 {
-    if (!r)
+    if (!r || fiber_result_cancel(r) < 0) /* a fork() child has only a copy of it */
         return;
-    fiber_result_cancel(r);
     pthread_mutex_lock(&r->pool->lock);
     while (r->callbacks && !fbr_pool_in_callback(r->pool))
         fbr_cond_wait(&r->changed, &r->pool->lock, UINT64_MAX);

@@ -15,6 +15,8 @@ int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
 
     if (!out || out->size != sizeof(*out))
         return fbr_keep(-EINVAL, "pool statistics: set size to sizeof(struct fiber_pool_stats)");
+    if (fbr_pool_check(p) < 0)
+        return -EPERM;
     pthread_mutex_lock(&p->lock);
     fbr_dispatch_stats(p->dispatch, &s);
     *out = p->stats;
@@ -48,8 +50,10 @@ static void describe(struct fbr_pool_worker *w, struct fiber_worker_stats *o)
 int fiber_pool_worker_stats(struct fiber_pool *p, struct fiber_worker_stats *out, int max)
 {
     struct fbr_pool_worker *w;
-    int n = 0;
+    int n = fbr_pool_check(p);
 
+    if (n < 0)
+        return n;
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w) {
         if (out && n < max)

@@ -75,7 +75,8 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
     fbr_buf_init(&b);
     fbr_put_u64(&b, batch);
     fbr_put_u32(&b, kept);
-    fbr_child_send(w->child, FBR_POOL_RETURNED, &b);
+    if (fbr_child_send(w->child, FBR_POOL_RETURNED, &b) < 0)
+        _exit(1); /* for want of memory; the pool waits for it, or for our end */
     fbr_buf_fini(&b);
 }
 
@@ -245,8 +246,11 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     if (!w->out_count)
         w->sent_at = fbr_now_ns();
     pthread_mutex_unlock(&w->out_lock);
-    if (arm_now)
-        fbr_loop_post(fbr_rt()->loop, arm, w);
+    if (arm_now && fbr_loop_post(fbr_rt()->loop, arm, w) < 0) {
+        pthread_mutex_lock(&w->out_lock);
+        w->armed = false; /* for want of memory; the next answer tries again */
+        pthread_mutex_unlock(&w->out_lock);
+    }
 }
 
 static int one_task(struct worker *w, const void *in, size_t len, bool skip)
@@ -498,7 +502,8 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
         return rc;
     fbr_child_on_frame(w.child, on_frame, &w);
     fbr_buf_init(&none);
-    fbr_child_send(w.child, FBR_FRAME_READY, &none);
+    if (fbr_child_send(w.child, FBR_FRAME_READY, &none) < 0)
+        fbr_child_exit(w.child, 1, "ran out of memory");
     serve(&w);
     fbr_child_on_frame(w.child, NULL, NULL);
     close_worker(&w);

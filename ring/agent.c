@@ -427,6 +427,7 @@ static int begin(void *arg)
     a->rt->agent = a;
     a->rt->orphaned = on_orphaned;
     a->cpus = count_cpus();
+    a->oom_kills = fbr_agent_oom_kills();
     fbr_probe_run(&a->probe);
     look_toward_launcher(a);
     if (!a->probe.loopback && fbr_probe_raise_loopback() == 0)

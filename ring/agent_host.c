@@ -30,6 +30,10 @@ static int begin(struct agent *a, struct fbr_buf *b, fbr_bridge_done *done, void
     r->done = done;
     r->arg = arg;
     HASH_ADD(hh, a->requests, id, sizeof(r->id), r);
+    if (!r->hh.tbl) {
+        free(r);
+        return -ENOMEM;
+    }
     fbr_put_u64(b, r->id);
     return 0;
 }
@@ -186,6 +190,11 @@ static int host_stream_open(void *user, uint32_t job, const char *service,
         return -ENOMEM;
     }
     HASH_ADD(hh, a->streams, id, sizeof(s->id), s);
+    if (!s->hh.tbl) {
+        fbr_buf_fini(&b);
+        free(s);
+        return -ENOMEM;
+    }
     *stream = s->id;
     fbr_agent_send(a, FBR_RING_STREAM_OPEN, &b);
     return 0;

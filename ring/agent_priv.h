@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 #include <utlist.h>
 
@@ -88,6 +89,7 @@ struct agent {
     struct agent_request *requests;
     struct agent_stream *streams;
     uint64_t next_id;
+    uint64_t oom_kills; /* that were seen */
     uint64_t unwritten; /* bytes of output that the launcher has not written */
     bool full;
     pthread_mutex_t lock;
@@ -109,6 +111,7 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* N
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 void fbr_agent_send_use(struct agent *a);
+uint64_t fbr_agent_oom_kills(void);
 
 /* agent_stdin.c */
 int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err); /* *theirs: to be closed; -1: none */

@@ -206,6 +206,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(j->cures.list[i], "="), j->cures.list[i]);
         fbr_env_default(e, name, "%s", j->cures.list[i] + strlen(name) + 1);
     }
+    if (j->job.info.nodes > 1 && a->probe.interface[0])
+        fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", a->probe.interface);
     /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice reaches nobody. */
     fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
     if (a->shm[0]) { /* so that nothing of a killed run stays in /dev/shm */
@@ -370,6 +372,33 @@ void fbr_agent_on_credit(struct agent *a, uint64_t bytes)
         pause_ranks(a, false);
 }
 
+/* How often the kernel has killed for want of memory; 0 where it does not say. */
+uint64_t fbr_agent_oom_kills(void)
+{
+    unsigned long long n = 0;
+    char line[128];
+    FILE *f = fopen("/proc/vmstat", "re");
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "oom_kill %llu", &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* What the kernel knows of its death that its code does not say. */
+static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
+{
+    uint64_t kills = e->code == -SIGKILL ? fbr_agent_oom_kills() : a->oom_kills;
+
+    snprintf(text, size, "%s", e->text);
+    if (kills == a->oom_kills || text[0])
+        return;
+    a->oom_kills = kills;
+    snprintf(text, size, "the kernel was out of memory; it had %.2f GiB at most", (double)e->peak / (1u << 30));
+}
+
 static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
 {
     struct agent_job *j = r->job;
@@ -377,7 +406,9 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     int code = e->code == FBR_EXIT_UNKNOWN ? 1 : e->code;
     unsigned flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
     struct fbr_buf b;
+    char text[128];
 
+    explain(a, e, text, sizeof(text));
     if (!r->met && code == 0 && fbr_elf_needs_mpi(r->file))
         flags |= FBR_RANK_MPI;
     a->local->release(a->backend, r->handle);
@@ -391,7 +422,7 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     fbr_put_u32(&b, r->rank);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put_u8(&b, (uint8_t)flags);
-    fbr_put_str(&b, e->text);
+    fbr_put_str(&b, text);
     fbr_agent_send(a, FBR_RING_EXITED, &b);
 }
 

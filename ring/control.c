@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/log.h"
+#include "ring/text.h"
 
 #define CALLERS_MAX 64
 #define QUEUE_MAX (16u << 20) /* bytes that a caller may be behind */
@@ -343,7 +343,9 @@ int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop, const stru
     c->ops = ops;
     c->user = user;
     c->about = *about;
-    rc = fbr_registry_add(about, c->dir, err);
+    fbr_text_plain(c->about.name, sizeof(c->about.name), about->name); /* others show it */
+    fbr_text_plain(c->about.command, sizeof(c->about.command), about->command);
+    rc = fbr_registry_add(&c->about, c->dir, err);
     if (rc < 0) {
         free(c);
         return rc;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 #include <utlist.h>
 
@@ -105,7 +106,10 @@ static struct fence *get_fence(struct fbr_exchange *x, const void *key, size_t k
     f->key_len = key_len;
     memcpy(f->key, key, key_len);
     HASH_ADD(hh, x->fences, key, key_len, f);
-    return f;
+    if (f->hh.tbl)
+        return f;
+    free(f);
+    return NULL;
 }
 
 static int add_part(struct fence *f, uint32_t agent, uint64_t request, const void *data, size_t len)
@@ -119,6 +123,10 @@ static int add_part(struct fence *f, uint32_t agent, uint64_t request, const voi
         if (m) {
             m->agent = agent;
             HASH_ADD(hh, f->members, agent, sizeof(m->agent), m);
+            if (!m->hh.tbl) {
+                free(m);
+                m = NULL;
+            }
         }
     }
     if (!p || !m) {
@@ -244,7 +252,11 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
     if (len)
         memcpy(n->value, value, len);
     HASH_ADD(hh, x->names, key, k, n);
-    return 0;
+    if (n->hh.tbl)
+        return 0;
+    free(n->value);
+    free(n);
+    return -ENOMEM;
 }
 
 void fbr_exchange_publish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,

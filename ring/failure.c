@@ -127,7 +127,9 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
     } else if (code < 0) {
         snprintf(text, size, "%s was killed by signal %d (%s)%s%s", who, -code, strsignal(-code),
                  kernel[0] ? ": " : "", kernel);
-        if (code == -SIGKILL)
+        if (code == -SIGKILL && kernel[0])
+            *hint = "Give it more memory (--mem), or have fewer ranks on a host (--per-node).";
+        else if (code == -SIGKILL)
             *hint = "If nobody killed it, the kernel may have, for want of memory: see dmesg, and try --mem.";
         else if (code == -SIGSEGV || code == -SIGBUS)
             *hint = code == -SIGBUS ? "SIGBUS often means that /dev/shm is full: `df /dev/shm`." : "";

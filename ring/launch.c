@@ -405,12 +405,7 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, cpus, sizeof(cpus));
     fbr_get_str(body, where, sizeof(where));
     fbr_get_str(body, seen, sizeof(seen));
-    if (k->state == RANK_ENDED) { /* started anew */
-        j->ended--;
-        k->restarts++;
-    } else {
-        j->started++;
-    }
+    j->started++;
     k->state = RANK_RUNNING;
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)

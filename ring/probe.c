@@ -1,7 +1,7 @@
 /* probe.c - looks at this host and chooses the variables that ranks do well with; see probe.h.
  *
- * Which variable cures what was measured with Open MPI 4.1 and 5.0, MPICH 4.0 and gloo. The roots below ("/sys", "/dev",
- * "/proc") can be moved by a test.
+ * What the variables of Open MPI 4.1 and gloo cure was measured; those of Open MPI 5, UCX and NCCL are set as their
+ * manuals have them. The roots below ("/sys", "/dev", "/proc") can be moved by a test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/probe.h"

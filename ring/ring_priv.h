@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 #include <utlist.h>
 

@@ -259,6 +259,24 @@ static struct ring_service *get_service(struct ring_job *j, const char *name)
     return s;
 }
 
+static struct ring_stream *add_stream(struct fiber_ring *r, uint32_t agent, uint64_t number,
+                                      struct ring_service *service)
+{
+    struct ring_stream *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->key.agent = agent;
+    s->key.number = number;
+    s->conn = conn_of(agent, number);
+    s->service = service;
+    HASH_ADD(hh, r->streams, key, sizeof(s->key), s);
+    if (s->hh.tbl)
+        return s;
+    free(s);
+    return NULL;
+}
+
 static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
 {
     struct fiber_ring *r = a->ring;
@@ -272,7 +290,7 @@ static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
     if (!fbr_cur_ok(c) || number >> 40 || find_stream(r, a->number, number))
         return;
     service = j && !j->over ? get_service(j, name) : NULL;
-    s = service ? calloc(1, sizeof(*s)) : NULL;
+    s = service ? add_stream(r, a->number, number, service) : NULL;
     if (!s) { /* it has hung up */
         struct fbr_buf b;
 
@@ -282,11 +300,6 @@ static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
         fbr_buf_fini(&b);
         return;
     }
-    s->key.agent = a->number;
-    s->key.number = number;
-    s->conn = conn_of(a->number, number);
-    s->service = service;
-    HASH_ADD(hh, r->streams, key, sizeof(s->key), s);
     service->ops->opened(service->service, s->conn);
 }
 

@@ -15,6 +15,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
 /* Runs a function that the parent sent, and exits; returns only when the work is for the program itself. */
 void fbr_child_run(struct fbr_runtime *rt);
 void fbr_child_close(struct fbr_child *c); /* NULL is fine */
+/* Last of all; does not return when nobody watches us any more. NULL is fine. */
+void fbr_child_closed(const struct fbr_child *c);
 
 /* Where the parent listens. */
 const char *fbr_child_url(const struct fbr_child *c);

@@ -23,7 +23,7 @@
 #include "runtime/conn_priv.h"
 #include "runtime/log.h"
 
-enum { FRAME_PING = 1, FRAME_PONG = 2 };
+enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3 };
 
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
@@ -103,6 +103,17 @@ static void on_written(uv_write_t *uv, int status)
         fbr_conn_lost(c, status, "the connection broke");
 }
 
+/* Something that was to be sent is lost, so nothing may come behind it: the connection ends, as reading will find.
+ * Whoever sends is not ready for that. */
+static int break_off(struct fbr_conn *c, int why)
+{
+    int fd;
+
+    if (uv_fileno(&c->h.handle, &fd) == 0)
+        shutdown(fd, SHUT_RDWR);
+    return why;
+}
+
 /* Hands bytes to the kernel, or keeps a copy of the rest. */
 static int write_raw(struct fbr_conn *c, const void *data, size_t len)
 {
@@ -173,12 +184,12 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
         rc = fbr_conn_write(c, out.data, out.len);
     }
     fbr_buf_fini(&out);
-    return rc;
+    return rc < 0 ? break_off(c, rc) : 0;
 }
 
 int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *body)
 {
-    return body->failed ? -ENOMEM : fbr_conn_send(c, type, body->data, body->len);
+    return body->failed ? break_off(c, -ENOMEM) : fbr_conn_send(c, type, body->data, body->len);
 }
 
 size_t fbr_conn_queued(const struct fbr_conn *c)
@@ -197,9 +208,37 @@ void fbr_conn_opened(struct fbr_conn *c)
     fbr_buf_fini(&c->early);
 }
 
+/* The caller is known, but cannot be served: tells it why. The end follows. */
+void fbr_conn_refuse(struct fbr_conn *c, int why)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)why);
+    fbr_conn_send_buf(c, FRAME_REFUSED, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
+{
+    int32_t why = (int32_t)fbr_get_u32(body);
+    char text[160];
+
+    if (!fbr_cur_ok(body) || why >= 0 || why < -4095)
+        return;
+    snprintf(text, sizeof(text), "refused by the other process: %s", fbr_strerror(why));
+    fbr_conn_lost(c, why, text);
+}
+
 static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
 {
-    uint64_t sent = fbr_get_u64(body);
+    uint64_t sent;
+
+    if (type == FRAME_REFUSED) {
+        on_refused(c, body);
+        return;
+    }
+    sent = fbr_get_u64(body);
 
     if (!fbr_cur_ok(body))
         return;

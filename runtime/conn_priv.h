@@ -45,6 +45,7 @@ struct fbr_conn {
 };
 
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp);
+void fbr_conn_refuse(struct fbr_conn *c, int why);
 void fbr_conn_lost(struct fbr_conn *c, int why, const char *text);
 int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
 int fbr_conn_flush_tls(struct fbr_conn *c);

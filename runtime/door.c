@@ -109,6 +109,8 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
     fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
                        (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
     fbr_timer_stop(&p->timer);
+    fbr_process_fds_release(p, FDS_OF_CONN);
+    p->ready = !p->spec.link;
     pthread_mutex_lock(&rt->lock);
     p->state = P_JOINED;
     pthread_mutex_unlock(&rt->lock);

@@ -53,6 +53,8 @@ const char *fbr_strerror(int code)
 {
     const char *text = strerrordesc_np(code < 0 ? -code : code);
 
+    if (code == -EMFILE || code == EMFILE)
+        return "too many open files; close some, or raise the limit (ulimit -n)";
     return text ? text : "unknown error";
 }
 

@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
 #include "runtime/auth.h"
@@ -224,6 +225,11 @@ int fbr_hub_open(struct fbr_hub **out, const char *url, size_t limit, struct fbr
     return 0;
 }
 
+bool fbr_hub_here(const struct fbr_hub *h)
+{
+    return h && pthread_equal(h->thread, pthread_self());
+}
+
 void fbr_hub_close(struct fbr_hub *h)
 {
     uint64_t one = 1;
@@ -263,8 +269,15 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
     l->in.spare = &h->spare;
     pthread_mutex_lock(&h->lock);
     HASH_ADD(hh, h->links, id, sizeof(l->id), l);
+    if (rc == 0 && !l->hh.tbl)
+        rc = -ENOMEM;
+    if (rc < 0 && l->hh.tbl)
+        HASH_DELETE(hh, h->links, l);
     pthread_mutex_unlock(&h->lock);
-    *out = l;
+    if (rc < 0)
+        free_link(l);
+    else
+        *out = l;
     return rc;
 }
 

@@ -26,7 +26,8 @@ struct fbr_link_ops {
 
 /* Binds url (see sock.h). `limit`: longest record that is taken from a peer. */
 int fbr_hub_open(struct fbr_hub **h, const char *url, size_t limit, struct fbr_error *err);
-void fbr_hub_close(struct fbr_hub *h); /* all links must be closed. NULL is fine */
+bool fbr_hub_here(const struct fbr_hub *h); /* on its thread? NULL: no */
+void fbr_hub_close(struct fbr_hub *h);      /* all links must be closed. NULL is fine */
 
 /* A new link under a random id (fbr_link_id); keys NULL: not sealed. */
 int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops, void *user);

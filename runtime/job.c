@@ -10,6 +10,7 @@
 
 #include <utlist.h>
 
+#include "runtime/fds.h"
 #include "runtime/log.h"
 #include "runtime/nested.h"
 #include "runtime/process_priv.h"
@@ -26,9 +27,7 @@ static void end(struct fiber_process *p);
 
 static void set_timer(struct fiber_process *p, uint64_t ms)
 {
-    if (!p->timer.uv && fbr_timer_init(&p->timer, p->rt->loop, on_time, p) < 0)
-        return;
-    fbr_timer_start(&p->timer, ms, 0);
+    fbr_timer_start(&p->timer, ms, 0); /* it is there from the start */
 }
 
 static void set_state(struct fiber_process *p, enum process_state state)
@@ -87,7 +86,7 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 static char *make_report(struct fiber_process *p)
 {
     struct fbr_buf b;
-    char head[128];
+    char head[128], text[160];
 
     fbr_buf_init(&b);
     if (p->pid)
@@ -96,6 +95,11 @@ static char *make_report(struct fiber_process *p)
         snprintf(head, sizeof(head), "%s ", p->name);
     fbr_put(&b, head, strlen(head));
     put_reason(&b, p);
+    /* A call of its that we could not take looks to it as if we had hung up. */
+    if (p->code != 0 && !p->ready && !strstr(p->why, "ulimit") && fbr_fds_short(text, sizeof(text))) {
+        fbr_put(&b, "; ", 2);
+        fbr_put(&b, text, strlen(text));
+    }
     if (p->code != 0 && (p->out[0].tail.len || p->out[1].tail.len)) {
         fbr_put(&b, "; its last lines:", 17);
         put_tail(&b, &p->out[0]);
@@ -114,6 +118,7 @@ static void end(struct fiber_process *p)
     uint64_t one = 1;
 
     fbr_timer_fini(&p->timer);
+    fbr_process_fds_release(p, p->fds);
     p->conn = NULL;
     fbr_conn_close(conn);
     if (p->handle)
@@ -243,6 +248,10 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         fbr_nested_on_event(p, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
         p->spec.ops->on_frame(p->spec.user, p, type, body);
+    if (type == FBR_FRAME_READY) {
+        p->ready = true;
+        fbr_process_fds_release(p, FDS_OF_LINK);
+    }
 }
 
 static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char *text)
@@ -317,7 +326,7 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     if (starting)
         explain_early_exit(p, e->code);
     pthread_mutex_lock(&p->rt->lock);
-    if (p->told_code == CANNOT_START || (starting && e->code >= 0))
+    if (p->told_code == CANNOT_START || (starting && (e->code >= 0 || e->code == FBR_EXIT_UNKNOWN)))
         p->code = CANNOT_START;
     else if (p->leaving && p->killed && p->told_code != FBR_EXIT_UNKNOWN)
         p->code = p->told_code; /* its work was done */
@@ -449,7 +458,14 @@ static int start(struct fiber_process *p, struct fbr_error *err)
         for (int i = 0; i < 2; i++)
             fbr_lines_init(&p->out[i], p->rt->output, i + 1,
                            fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
+        rc = fbr_timer_init(&p->timer, p->rt->loop, on_time, p);
+        if (rc < 0)
+            fbr_fail(err, rc, "out of memory");
+    }
+    if (rc == 0) {
         set_timer(p, (uint64_t)p->start_timeout_ms);
+        if (!p->host)
+            fbr_process_fds_release(p, FDS_OF_JOB);
         rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
     }
     if (ticket.data)

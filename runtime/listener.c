@@ -15,6 +15,7 @@
 #include "runtime/log.h"
 
 #define BACKLOG 4096
+#define AGAIN_MS 50
 
 struct fbr_listener {
     union {
@@ -29,7 +30,8 @@ struct fbr_listener {
     char url[FBR_URL_MAX];
     struct fbr_conn *half_open; /* authentication not complete */
     int n_half_open;
-    bool waiting; /* the kernel has callers for us, and there is no room among the half-open */
+    struct fbr_timer again; /* for want of memory */
+    bool waiting;           /* the kernel has callers for us, and there is no room among the half-open */
 };
 
 static void accept_all(struct fbr_listener *l);
@@ -62,6 +64,8 @@ static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
     fbr_listener_forget(c);
     fbr_conn_opened(c);
     rc = l->door.admit(l->door.user, who, c);
+    if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
+        fbr_conn_refuse(c, rc); /* else it would take us for dead */
     if (rc < 0)
         fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind, (unsigned long long)who->id,
                  fbr_strerror(rc));
@@ -131,8 +135,11 @@ static void accept_one(struct fbr_listener *l)
     struct fbr_conn *c = fbr_conn_new(l->loop, l->place.tcp);
     int rc;
 
-    if (!c)
+    if (!c) {
+        l->waiting = true;
+        fbr_timer_start(&l->again, AGAIN_MS, 0);
         return;
+    }
     c->listener = l;
     c->born_ms = fbr_now_ms();
     c->state = CONN_GREETING;
@@ -153,6 +160,14 @@ static void accept_all(struct fbr_listener *l)
 {
     l->waiting = false;
     accept_one(l);
+}
+
+static void accept_again(void *arg)
+{
+    struct fbr_listener *l = arg;
+
+    if (l->waiting && l->n_half_open < FBR_DOOR_HALF_OPEN)
+        accept_all(l);
 }
 
 /* Others wait: the oldest call has less time now. */
@@ -227,6 +242,10 @@ int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const ch
         free(l);
         return fbr_fail(err, rc, "not an address to listen at: '%s'", url);
     }
+    if (fbr_timer_init(&l->again, loop, accept_again, l) < 0) {
+        free(l);
+        return fbr_fail(err, -ENOMEM, "listen: out of memory");
+    }
     l->loop = loop;
     l->door = *door;
     snprintf(l->url, sizeof(l->url), "%s", url);
@@ -259,6 +278,7 @@ void fbr_listener_close(struct fbr_listener *l)
     if (!l)
         return;
     l->waiting = false;
+    fbr_timer_fini(&l->again);
     while (l->half_open)
         fbr_conn_lost(l->half_open, -ESHUTDOWN, "closing");
     if (!l->place.tcp)

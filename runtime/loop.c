@@ -9,20 +9,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct post {
-    struct post *next;
-    void (*fn)(void *arg);
-    void *arg;
-    bool borrowed; /* its poster waits for it, and owns it */
-};
-
 struct fbr_loop {
     uv_loop_t uv;
     uv_async_t wake;
     pthread_t thread;
     pthread_mutex_t lock;
-    struct post *first, **last; /* under lock */
-    bool closing;               /* under lock: nothing more is taken */
+    struct fbr_post *first, **last; /* under lock */
+    bool closing;                   /* under lock: nothing more is taken */
     void *scratch;
     int held; /* loop thread, as stopping */
     bool stopping;
@@ -43,7 +36,7 @@ uint64_t fbr_now_ms(void)
 
 static void run_posts(struct fbr_loop *l)
 {
-    struct post *p;
+    struct fbr_post *p;
 
     pthread_mutex_lock(&l->lock);
     p = l->first;
@@ -51,10 +44,15 @@ static void run_posts(struct fbr_loop *l)
     l->last = &l->first;
     pthread_mutex_unlock(&l->lock);
     while (p) {
-        struct post *next = p->next, *owned = p->borrowed ? NULL : p;
+        struct fbr_post *next = p->next, *ours = p->own ? NULL : p;
 
+        if (p->own) {
+            pthread_mutex_lock(&l->lock);
+            p->queued = false; /* from here on it may be posted again */
+            pthread_mutex_unlock(&l->lock);
+        }
         p->fn(p->arg);
-        free(owned);
+        free(ours);
         p = next;
     }
 }
@@ -181,17 +179,21 @@ bool fbr_loop_here(const struct fbr_loop *l)
     return pthread_equal(l->thread, pthread_self());
 }
 
-static int enqueue(struct fbr_loop *l, struct post *p)
+/* 1, or 0 if it is queued already. */
+static int enqueue(struct fbr_loop *l, struct fbr_post *p)
 {
     int rc = 0;
 
     pthread_mutex_lock(&l->lock);
     if (l->closing) {
         rc = -ESHUTDOWN;
-    } else {
+    } else if (!p->queued) {
+        p->queued = true;
+        p->next = NULL;
         *l->last = p;
         l->last = &p->next;
         uv_async_send(&l->wake);
+        rc = 1;
     }
     pthread_mutex_unlock(&l->lock);
     return rc;
@@ -199,21 +201,26 @@ static int enqueue(struct fbr_loop *l, struct post *p)
 
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *), void *arg)
 {
-    struct post *p = malloc(sizeof(*p));
+    struct fbr_post *p = malloc(sizeof(*p));
     int rc;
 
     if (!p)
         return -ENOMEM;
-    *p = (struct post){.fn = fn, .arg = arg};
+    *p = (struct fbr_post){.fn = fn, .arg = arg};
     rc = enqueue(l, p);
     if (rc < 0)
         free(p);
-    return rc;
+    return rc < 0 ? rc : 0;
+}
+
+int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
+{
+    return enqueue(l, p);
 }
 
 /* Needs no memory: things are closed by it. */
 struct call {
-    struct post post;
+    struct fbr_post post;
     int (*fn)(void *arg);
     void *arg;
     int rc;
@@ -236,7 +243,7 @@ static void run_call(void *arg)
 
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
 {
-    struct call c = {.post = {.fn = run_call, .arg = &c, .borrowed = true}, .fn = fn, .arg = arg};
+    struct call c = {.post = {.fn = run_call, .arg = &c, .own = true}, .fn = fn, .arg = arg};
     int rc;
 
     if (fbr_loop_here(l))
@@ -244,7 +251,7 @@ int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.cond, NULL);
     rc = enqueue(l, &c.post);
-    if (rc == 0) {
+    if (rc > 0) {
         pthread_mutex_lock(&c.lock);
         while (!c.done)
             pthread_cond_wait(&c.cond, &c.lock);

@@ -33,6 +33,15 @@ bool fbr_loop_here(const struct fbr_loop *l); /* on the loop thread? */
 
 /* Any thread: runs fn(arg) on the loop thread, in the order of posting. -ENOMEM, -ESHUTDOWN: it will not run. */
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *arg), void *arg);
+/* The same without a need for memory: the post is a part of what it is about, with fn, arg and own set. 1: it is on
+ * its way; 0: it was already. */
+struct fbr_post {
+    struct fbr_post *next;
+    void (*fn)(void *arg);
+    void *arg;
+    bool own, queued; /* not ours to free; under the loop's lock: not yet run */
+};
+int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *post);
 /* The same, and waits for its answer; runs at once when called on the loop thread. */
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
 

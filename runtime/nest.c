@@ -9,8 +9,11 @@
 #include <utlist.h>
 
 #include "runtime/child.h"
+#include "runtime/fds.h"
 #include "runtime/nested.h"
 #include "runtime/process.h"
+
+#define START_FDS 13 /* pipes, pidfd, ticket, and for a moment the other ends */
 
 struct job {
     struct job *next, *prev;
@@ -121,6 +124,11 @@ static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
     struct job *j = calloc(1, sizeof(*j));
     int rc;
 
+    rc = fbr_fds_need(START_FDS, n->rt->child ? fbr_child_name(n->rt->child) : "host", err);
+    if (rc < 0) {
+        free(j);
+        return rc;
+    }
     o->env = fbr_env_with((const char *const *)o->added);
     if (!j || !o->env || !o->argv) {
         free(j);

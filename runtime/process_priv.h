@@ -21,6 +21,10 @@
 #include "runtime/process.h"
 #include "runtime/ticket.h"
 
+/* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket and the like; then
+ * its connections. */
+enum { FDS_OF_JOB = 3, FDS_FOR_START = 10, FDS_OF_CONN = 1, FDS_OF_LINK = 1 };
+
 enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
 
 struct fiber_process {
@@ -28,6 +32,7 @@ struct fiber_process {
     struct fbr_runtime *rt;
     int refs; /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
     bool handle_open, doomed;
+    struct fbr_post kill; /* needs no memory, as a process that is lost must be killed in any case */
 
     uint64_t id;
     uint32_t epoch;
@@ -40,6 +45,7 @@ struct fiber_process {
     const char *const *env;   /* all of its environment, as ours was when it was asked for */
     struct fbr_buf env_strings;
     int start_timeout_ms, keep_stdin;
+    int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
     char backend_name[32];
 
     /* Loop thread. */
@@ -53,6 +59,7 @@ struct fiber_process {
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
     bool exited, killed, paused, leaving;
+    bool ready;        /* it has all connections that it needs */
     char pending[160]; /* why it does not run yet, in the backend's words */
 
     /* Under rt->lock. */
@@ -76,6 +83,8 @@ void fbr_job_signal(struct fiber_process *p, int sig);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 /* How its job reaches us. */
 enum fbr_reach fbr_process_reach(struct fiber_process *p);
+
+void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
 
 void fbr_process_ref(struct fiber_process *p);
 void fbr_process_unref(struct fiber_process *p);

@@ -590,5 +590,6 @@ void fiber_fini(void)
     fbr_loop_close(rt->loop);
     fbr_wipe(rt->key, sizeof(rt->key));
     fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
+    fbr_child_closed(rt->child);
     /* The context itself stays: handles that the program still holds may be closed. */
 }

@@ -13,12 +13,15 @@
 #include <nanomsg/reqrep.h>
 #include <nanomsg/tcp.h>
 
+#include "runtime/fds.h"
+
 struct fbr_sock {
     int s, in_fd, out_fd;
     struct fbr_route own; /* calling side: the request id that every message carries */
 };
 
 #define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(struct fbr_route)))
+#define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
 
 /* An SP header travels as ancillary data: a size_t with its length, then its bytes (nn_sendmsg(3)). */
@@ -72,6 +75,11 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url, int (
 
     if (!s)
         return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* nanomsg would abort */
+    if (rc < 0) {
+        free(s);
+        return rc;
+    }
     s->s = nn_socket(AF_SP_RAW, protocol);
     if (s->s < 0) {
         rc = -errno;

@@ -24,9 +24,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "runtime/fds.h"
 
 #define STACK (64 * 1024)
 
@@ -73,7 +76,8 @@ static void empty_slots(void)
 struct launch {
     const struct fbr_spawn *s;
     pid_t parent;
-    volatile int code; /* what failed in the child, and where */
+    struct rlimit descriptors; /* as they were before we raised ours; rlim_cur 0: not raised */
+    volatile int code;         /* what failed in the child, and where */
     const char *volatile step;
 };
 
@@ -140,6 +144,8 @@ IN_CHILD static int child_main(void *arg)
     rc = bind_child(s);
     if (rc < 0)
         return fail(l, rc, "binding to its processors");
+    if (l->descriptors.rlim_cur)
+        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &l->descriptors, NULL);
     if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)
         return fail(l, -errno, "working directory");
     syscall(SYS_rt_sigaction, SIGPIPE, zeros, NULL, sizeof(uint64_t));
@@ -178,6 +184,8 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     pid_t pid = 0;
 
     pthread_once(&slots_once, open_slots);
+    if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
+        l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
     rc = fill_slots(s);
     if (rc == 0)

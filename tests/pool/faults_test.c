@@ -1,0 +1,346 @@
+/* faults_test.c - jobs that hold several workers, in every way in which they can go wrong.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pool/tasks.h"
+
+#define BROKEN_S 60 /* four starts, with pauses between them; and a sanitizer */
+
+/* Workers started on behalf of this process, hosts included, that are process `pid`'s children: the host's. */
+static int parent_of(int64_t pid)
+{
+    char path[64], line[512];
+    int ppid = -1;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+    f = fopen(path, "re");
+    if (f && fgets(line, sizeof(line), f))
+        sscanf(strrchr(line, ')') ? strrchr(line, ')') + 2 : "", "%*c %d", &ppid);
+    if (f)
+        fclose(f);
+    return ppid;
+}
+
+static pid_t host_of(struct fiber_pool *pool, int worker)
+{
+    struct fiber_worker_stats w[16];
+    int n = fiber_pool_worker_stats(pool, w, 16);
+
+    assert_true(worker < n && n <= 16);
+    return parent_of(w[worker].pid);
+}
+
+static int64_t worker_of(struct fiber_pool *pool, int worker)
+{
+    struct fiber_worker_stats w[16];
+    int n = fiber_pool_worker_stats(pool, w, 16);
+
+    assert_true(worker < n && n <= 16);
+    return w[worker].pid;
+}
+
+static struct fiber_pool *open_hosted(int workers, int per_job)
+{
+    return open_pool_with((struct fiber_pool_options){.min = workers, .max = workers, .workers_per_job = per_job});
+}
+
+/* ---- Hosts that die ---- */
+
+/* A map of 60 tasks during which `harm` happens is whole afterwards, and the pool is as large as before. */
+static void survive(int workers, int per_job, void (*harm)(struct fiber_pool *pool))
+{
+    struct fiber_pool *pool = open_hosted(workers, per_job);
+    int64_t in[60], out[60];
+    struct fiber_result *r;
+
+    for (int i = 0; i < 60; i++)
+        in[i] = i;
+    meet(pool, workers);
+    atomic_store(&board->arrived, 0);
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 60, NULL, &r));
+    assert_int_equal(wait_for(&board->arrived, (uint32_t)workers), 0);
+    harm(pool);
+    open_gate();
+    assert_ok(fiber_result_wait(r, 90000));
+    if (fiber_result_error(r, NULL))
+        fail_msg("a task failed: %s", fiber_last_error());
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(out[i], i * i);
+    fiber_result_close(r);
+    meet(pool, workers);
+    fiber_pool_close(pool);
+}
+
+static void kill_host(struct fiber_pool *pool)
+{
+    assert_int_equal(kill(host_of(pool, 0), SIGKILL), 0);
+}
+
+static void kill_all_hosts(struct fiber_pool *pool)
+{
+    for (int i = 0; i < 4; i += 2)
+        kill(host_of(pool, i), SIGKILL);
+}
+
+static void freeze_workers_and_kill_host(struct fiber_pool *pool)
+{
+    pid_t host = host_of(pool, 0);
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kill((pid_t)worker_of(pool, i), SIGSTOP), 0);
+    assert_int_equal(kill(host, SIGKILL), 0);
+}
+
+static void kill_worker_then_host(struct fiber_pool *pool)
+{
+    pid_t host = host_of(pool, 0);
+
+    kill((pid_t)worker_of(pool, 1), SIGKILL);
+    kill(host, SIGKILL);
+}
+
+static void kill_host_then_worker(struct fiber_pool *pool)
+{
+    pid_t host = host_of(pool, 0);
+    int64_t worker = worker_of(pool, 0);
+
+    kill(host, SIGKILL);
+    kill((pid_t)worker, SIGKILL);
+}
+
+/* It cannot tell of its worker's end, nor start the next. */
+static void freeze_host_and_kill_worker(struct fiber_pool *pool)
+{
+    pid_t host = host_of(pool, 0);
+
+    assert_int_equal(kill(host, SIGSTOP), 0);
+    kill((pid_t)worker_of(pool, 1), SIGKILL);
+}
+
+static void test_a_host_is_killed(void **state)
+{
+    (void)state;
+    survive(2, 2, kill_host);
+}
+
+static void test_all_hosts_are_killed(void **state)
+{
+    (void)state;
+    survive(4, 2, kill_all_hosts);
+}
+
+static void test_a_host_is_killed_while_its_workers_are_stopped(void **state)
+{
+    (void)state;
+    survive(2, 2, freeze_workers_and_kill_host);
+}
+
+static void test_a_host_and_a_worker_are_killed_in_either_order(void **state)
+{
+    (void)state;
+    survive(3, 3, kill_worker_then_host);
+    survive(3, 3, kill_host_then_worker);
+}
+
+static void test_a_stopped_host_is_replaced_with_its_workers(void **state)
+{
+    (void)state;
+    survive(2, 2, freeze_host_and_kill_worker);
+}
+
+static void test_a_pool_closes_while_its_hosts_die(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct fiber_pool *pool = open_hosted(4, 2);
+        pid_t host;
+
+        meet(pool, 4);
+        host = host_of(pool, 0);
+        if (i % 2)
+            kill(host_of(pool, 2), SIGKILL);
+        kill(host, i / 2 ? SIGSTOP : SIGKILL);
+        fiber_pool_close(pool);
+        kill(host, SIGKILL);
+    }
+}
+
+static void test_hosts_that_were_not_needed_after_all_go(void **state)
+{
+    struct fiber_pool *pool = open_hosted(6, 2);
+
+    (void)state;
+    assert_ok(fiber_pool_resize(pool, 1)); /* most have not joined yet */
+    meet(pool, 1);
+    assert_within(30, fiber_active_children(NULL, 0) == 2);
+    fiber_pool_close(pool);
+}
+
+static volatile bool hang_at_exit; /* in a worker */
+
+/* Registered before fiber_init() was called, so it runs after Fiber's own. */
+static void hang(void)
+{
+    while (hang_at_exit)
+        pause();
+}
+
+/* Its host is dead when it exits, and its own handler hangs. */
+static int leave_orphaned(const void *in, size_t len, struct fiber_reply *reply)
+{
+    pid_t host = getppid();
+
+    (void)in;
+    (void)len;
+    (void)reply;
+    if (atomic_fetch_add(&board->steps, 1))
+        return 0;
+    atomic_store(&board->step[0], (uint32_t)getpid());
+    hang_at_exit = true;
+    kill(host, SIGKILL);
+    while (getppid() == host)
+        nap_us(1000);
+    exit(0);
+}
+
+static void test_a_worker_that_lost_its_host_ends_whatever_it_does_at_exit(void **state)
+{
+    struct fiber_pool *pool = open_hosted(2, 2);
+    int64_t n = 0;
+    pid_t pid;
+
+    (void)state;
+    assert_ok(fiber_pool_apply(pool, leave_orphaned, &n, 8, NULL));
+    pid = (pid_t)atomic_load(&board->step[0]);
+    assert_within(30, kill(pid, 0) < 0 && errno == ESRCH);
+    fiber_pool_close(pool);
+}
+
+/* ---- Hosts that do not start ---- */
+
+/* The pool fails all work with a text that has `part`, and does not go on trying. */
+static void breaks(struct fiber_pool_options o, const char *part)
+{
+    struct fiber_pool *pool = open_pool_with(o);
+    struct fiber_result *r = apply_later(pool, square, 1, NULL);
+    int64_t n = 1;
+
+    assert_ok(fiber_result_wait(r, BROKEN_S * 1000));
+    assert_int_equal(error_of(r, 0, "could not be started"), -ECHILD);
+    error_of(r, 0, part);
+    fiber_result_close(r);
+    assert_int_equal(fiber_pool_apply(pool, square, &n, 8, NULL), -ECHILD);
+    assert_contains(fiber_last_error(), part);
+    assert_within(30, fiber_active_children(NULL, 0) == children_before);
+    fiber_pool_close(pool);
+}
+
+static void breaks_both_ways(struct fiber_pool_options o, const char *part)
+{
+    o.min = o.max = 2;
+    breaks(o, part);
+    o.workers_per_job = 3;
+    breaks(o, part);
+}
+
+static void test_an_engine_that_refuses_jobs_breaks_the_pool(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=start_fails", NULL};
+
+    (void)state;
+    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}}, "refuses the job");
+}
+
+static void test_an_engine_that_drops_jobs_breaks_the_pool(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=fails_later", NULL};
+
+    (void)state;
+    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}}, "failed it");
+}
+
+static void test_a_command_that_is_not_there_breaks_the_pool(void **state)
+{
+    static const char *const argv[] = {"/nowhere/no-such-program", NULL};
+
+    (void)state;
+    breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}}, "no-such-program");
+}
+
+static void test_a_command_that_never_joins_breaks_the_pool(void **state)
+{
+    static const char *const argv[] = {"/bin/sh", "-c", "echo the tables are missing; exit 3", NULL};
+
+    (void)state;
+    breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}},
+                     "the tables are missing");
+}
+
+/* The host starts; what it is to start does not. */
+static int refuse(const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    fprintf(stderr, "no licence\n");
+    return 9;
+}
+
+static void test_hosted_workers_that_refuse_break_the_pool(void **state)
+{
+    (void)state;
+    breaks_both_ways((struct fiber_pool_options){.init = refuse}, "no licence");
+}
+
+static int die_often(const void *arg, size_t len)
+{
+    int rc = board_init(arg, len);
+
+    if (rc == 0 && atomic_load(&board->inits) <= 2)
+        kill(getppid(), SIGKILL);
+    return rc;
+}
+
+/* A host that is lost before its first worker is ready is a failed start; the third one is good. */
+static void test_a_host_that_does_not_start_is_tried_again(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1,
+                                                                         .max = 1,
+                                                                         .workers_per_job = 2,
+                                                                         .init = die_often,
+                                                                         .init_arg = board_path,
+                                                                         .init_len = strlen(board_path) + 1});
+    int64_t n = 5;
+    struct fiber_bytes out;
+
+    (void)state;
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, &out));
+    assert_int_equal(number(out.data, out.len), 25);
+    fiber_bytes_free(&out);
+    fiber_pool_close(pool);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        pool_test(test_a_host_is_killed),
+        pool_test(test_all_hosts_are_killed),
+        pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
+        pool_test(test_a_host_and_a_worker_are_killed_in_either_order),
+        pool_test(test_a_stopped_host_is_replaced_with_its_workers),
+        pool_test(test_a_pool_closes_while_its_hosts_die),
+        pool_test(test_hosts_that_were_not_needed_after_all_go),
+        pool_test(test_a_worker_that_lost_its_host_ends_whatever_it_does_at_exit),
+        pool_test(test_an_engine_that_refuses_jobs_breaks_the_pool),
+        pool_test(test_an_engine_that_drops_jobs_breaks_the_pool),
+        pool_test(test_a_command_that_is_not_there_breaks_the_pool),
+        pool_test(test_a_command_that_never_joins_breaks_the_pool),
+        pool_test(test_hosted_workers_that_refuse_break_the_pool),
+        pool_test(test_a_host_that_does_not_start_is_tried_again),
+    };
+
+    atexit(hang);
+    setenv("FIBER_HEARTBEAT", "200ms", 0);
+    if (fiber_init(&argc, &argv) != 0)
+        return 1;
+    return run_pool_tests(tests, "faults of hosts");
+}

@@ -1,0 +1,185 @@
+/* oom_random_test.c - memory that is short in Fiber's own threads, at random, while maps run and workers come and go:
+ * every map ends, what it delivers is right, and the pool works when there is memory again.
+ *
+ * The linker replaces malloc and its like, as in oom_test.c. OOM_SEED repeats a run's choices (not its timing),
+ * OOM_ROUNDS says how many.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pool/tasks.h"
+
+#define TASKS 200
+#define WAIT_MS 40000 /* for ever */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+
+static _Atomic uint32_t one_in, refused; /* 0: none is refused */
+static _Atomic uint64_t random_state;
+static __thread bool spared;
+
+static uint32_t draw(uint32_t n) /* splitmix64 (Steele, Lea, Flood 2014) */
+{
+    uint64_t z = atomic_fetch_add(&random_state, 0x9e3779b97f4a7c15u) + 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ z >> 31) % n);
+}
+
+static bool refuse(void)
+{
+    uint32_t n = atomic_load_explicit(&one_in, memory_order_relaxed);
+
+    if (!n || spared || draw(n))
+        return false;
+    atomic_fetch_add(&refused, 1);
+    return true;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refuse() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return refuse() ? NULL : __real_realloc(p, n);
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return refuse() ? NULL : __real_strdup(s);
+}
+
+static void check_works(struct fiber_pool *pool)
+{
+    int64_t in[TASKS], out[TASKS];
+
+    for (int i = 0; i < TASKS; i++)
+        in[i] = i;
+    assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, TASKS, NULL));
+    for (int i = 0; i < TASKS; i++)
+        assert_int_equal(out[i], i * i);
+}
+
+/* Errors are for want of memory, or of workers that could not be started for want of it. */
+static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
+{
+    struct fiber_map_options o = {.size = sizeof(o), .retries = 1000};
+    int64_t in[TASKS], out[TASKS];
+    struct fiber_result *r;
+    int rc;
+
+    for (int i = 0; i < TASKS; i++)
+        in[i] = i;
+    rc = fiber_pool_map_array(pool, fn, in, 8, out, 8, TASKS, &o, &r);
+    if (rc == -ECHILD)
+        return;
+    assert_ok(rc);
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (size_t i = 0; i < TASKS; i++) {
+        const void *data;
+        size_t len;
+
+        rc = fiber_result_get(r, i, &data, &len);
+        if (rc == 0)
+            assert_int_equal(number(data, len), i * i);
+        else if (rc != -ECHILD && rc != -ENOMEM && rc != -EIO)
+            fail_msg("task %zu failed with %d: %.*s", i, rc, (int)len, (const char *)data);
+    }
+    fiber_result_close(r);
+}
+
+static void one_round(int workers_per_job, uint32_t rarely)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = workers_per_job});
+    struct fiber_worker_stats w[2];
+
+    meet(pool, 2);
+    atomic_store(&one_in, rarely);
+    check_map(pool, square);
+    check_map(pool, nap_1ms);
+    if (draw(2) && fiber_pool_worker_stats(pool, w, 2) > 0 && w[0].pid > 0)
+        kill((pid_t)w[0].pid, SIGKILL);
+    check_map(pool, square);
+    if (draw(2))
+        fiber_pool_resize(pool, 1 + (int)draw(3));
+    check_map(pool, square);
+    if (draw(4))
+        atomic_store(&one_in, 0);
+    fiber_pool_close(pool);
+    atomic_store(&one_in, 0);
+}
+
+static void test_memory_is_refused_to_our_threads(void **state)
+{
+    const char *text = getenv("OOM_SEED"), *number_text = getenv("OOM_ROUNDS");
+    uint64_t seed = text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+    int rounds = number_text ? atoi(number_text) : 6;
+    struct fiber_pool *pool;
+
+    (void)state;
+    print_message("OOM_SEED=%llu OOM_ROUNDS=%d\n", (unsigned long long)seed, rounds);
+    atomic_store(&random_state, seed);
+    spared = true; /* this thread: oom_test.c is about it */
+    for (int i = 0; i < rounds; i++)
+        one_round(1 + 2 * (i % 2), 20u << draw(5));
+    pool = open_pool(2);
+    check_works(pool);
+    fiber_pool_close(pool);
+    assert_true(atomic_load(&refused) > 0);
+}
+
+/* In a worker: from now on, in all its threads. */
+static int be_short(const void *arg, size_t len)
+{
+    int rc = board_init(arg, len);
+
+    atomic_store(&random_state, (uint64_t)getpid());
+    atomic_store(&one_in, 300);
+    return rc;
+}
+
+static void test_memory_is_refused_to_workers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fiber_pool *pool =
+            open_pool_with((struct fiber_pool_options){.min = 3,
+                                                       .max = 3,
+                                                       .workers_per_job = 1 + i,
+                                                       .init = be_short,
+                                                       .init_arg = board_path,
+                                                       .init_len = strlen(board_path) + 1});
+
+        for (int k = 0; k < 5; k++)
+            check_map(pool, k % 2 ? nap_1ms : square);
+        fiber_pool_close(pool);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        pool_test(test_memory_is_refused_to_our_threads),
+        pool_test(test_memory_is_refused_to_workers),
+    };
+
+    setenv("FIBER_HEARTBEAT", "200ms", 0);
+    assert_ok(fiber_init(&argc, &argv));
+    assert_ok(fiber_config_set("grace", "300ms"));
+    assert_ok(fiber_config_set("start_timeout", "5s"));
+    return run_pool_tests(tests, "short of memory, at random");
+}
