@@ -38,7 +38,8 @@ void client_free(struct client_run *run);
 int client_ranks(struct client_run *run, struct fbr_error *err);
 /* A request that is answered by DONE alone. */
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument, struct fbr_error *err);
-/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its code, -ECONNRESET. */
+/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its code, or
+ * -ECONNRESET. */
 int client_follow(struct client_run *run, int rank,
                   void (*line)(void *user, int rank, int stream, bool more, const void *data, size_t len),
                   void *user, int *code, struct fbr_error *err);

@@ -226,6 +226,9 @@ static void check_open_mpi(struct doctor *d)
         doctor_say(d, "PMIx server", DOCTOR_GOOD, "", "libpmix is there: Open MPI 4 and 5 can be booted");
     if (rc == 0 && strstr(line, "Open MPI"))
         doctor_say(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
+    else if (rc == -ETIMEDOUT)
+        doctor_say(d, "Open MPI", DOCTOR_BAD, "run `ompi_info --version` and see what it waits for",
+                   "ompi_info does not answer within 5 s");
     else
         doctor_say(d, "Open MPI", DOCTOR_ABSENT, "apt install openmpi-bin libopenmpi-dev",
                    "not found here (ompi_info)");

@@ -15,7 +15,7 @@
 #define COLUMN 27 /* where the text about an option begins */
 
 static const char about_fiber[] =
-    "Programs on one machine, run on a cluster: rings of MPI, torch or plain processes.";
+    "Runs programs on a cluster: rings of MPI, torch.distributed or plain processes.";
 
 int cli_width(int fd)
 {
@@ -168,8 +168,8 @@ void cli_help_short(FILE *out, int width)
         snprintf(line, sizeof(line), "%s\t%s", cli_commands[i]->name, cli_commands[i]->about);
         columns(out, line, 16, width);
     }
-    fputs("\nTo begin with: fiber run -n 4 ./program; fiber doctor. More: fiber help SUBCOMMAND, man "
-          "fiber-run.\n",
+    fputs("\nTo begin with: fiber run -n 4 ./program\n"
+          "More: fiber help SUBCOMMAND, man fiber-run, fiber doctor\n",
           out);
 }
 

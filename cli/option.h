@@ -40,7 +40,7 @@ struct cli_option {
     const char *words;        /* of CLI_WORD, separated by single spaces */
     const char *hidden_words; /* that are taken too, but not shown: as others spell them */
     const char *help;         /* a sentence or two, without a period at the end */
-    const char *config; /* the configuration's key that it sets, NULL for none: flag, environment, files in this order */
+    const char *config; /* the configuration's key that it sets, or NULL: flag, environment, files in this order */
     const char *also; /* other spellings, separated by spaces */
     int64_t min, max; /* of CLI_INT; both 0: any that is not negative */
     bool hidden;      /* not in help, man page and completion */

@@ -4,8 +4,10 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/option.h"
@@ -90,11 +92,27 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
     return code;
 }
 
+/* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from anywhere. */
+static int make_output(struct run_spec *s, char path[PATH_MAX])
+{
+    const char *dir = s->ring.output_dir;
+
+    if (!dir)
+        return 0;
+    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+        return cli_failed(-1, "--output: cannot make %s: %m", dir);
+    if (!realpath(dir, path))
+        return cli_failed(-1, "--output: %s: %m", dir);
+    s->ring.output_dir = path;
+    return 0;
+}
+
 static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
     int64_t verbose = args->values[RUN_VERBOSE].number;
     struct fbr_error err = {0, ""};
+    char output[PATH_MAX];
     struct run_spec spec;
     int code;
 
@@ -108,6 +126,8 @@ static int run_run(const struct cli_args *args)
         code = show_plan(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+    else if (make_output(&spec, output) < 0)
+        code = COULD_NOT_START;
     else
         code = run_ring(&spec, args);
     run_spec_fini(&spec);

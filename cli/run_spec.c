@@ -4,15 +4,16 @@
 #include "cli/run_spec.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#define RANKS_MAX (1 << 20)
+
 /* ---- The table ---- */
 
 const struct cli_option run_options[RUN_OPTIONS] = {
-    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = 1 << 20, .also = "n ranks ntasks nproc",
+    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
                .help = "how many ranks; default: nodes times ranks per node where both are given, else 1"},
     [RUN_PER_NODE] = {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
                       .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
@@ -77,8 +78,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca",
                  .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .help = "the same as -x VAR=VALUE"},
-    [RUN_NOTHING] = {"allow-run-as-root", 0,
-                     CLI_NOTHING, .also = "nooversubscribe enable-recovery continuous standalone no_python no-python bind-to-core",
+    [RUN_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING,
+                     .also = "nooversubscribe enable-recovery continuous standalone no_python "
+                             "no-python bind-to-core",
                      .help = "it makes no difference here"},
     [RUN_NOTHING_ARGUMENT] = {"mpi", 0, CLI_NOTHING, "X", .also = "rdzv-backend rdzv_backend personality launcher",
                               .help = "every bootstrap is served at once"},
@@ -134,13 +136,13 @@ static bool is_among(const char *word, const char *words)
 #define BIND_WORDS run_options[RUN_BIND_TO].words
 #define MAP_WORDS run_options[RUN_MAP_BY].words
 
-struct walk {
+struct place_walk {
     const char *at;
 };
 
-static const char *next_word(void *user)
+static const char *next_place(void *user)
 {
-    struct walk *w = user;
+    struct place_walk *w = user;
     const char *word = w->at;
 
     if (!*word)
@@ -153,11 +155,11 @@ static const char *next_word(void *user)
 static int bad_word(const char *option, const char *word, size_t len, const char *words, struct fbr_error *err)
 {
     char typed[64];
-    struct walk w = {words};
+    struct place_walk w = {words};
     const char *near;
 
     snprintf(typed, sizeof(typed), "%.*s", (int)(len < 60 ? len : 60), word);
-    near = cli_nearest(typed, next_word, &w);
+    near = cli_nearest(typed, next_place, &w);
     return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", option, typed, words,
                     near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0, near ? near : "",
                     near ? "?" : "");
@@ -276,18 +278,32 @@ static int take_variable(struct run_spec *s, const char *text, struct fbr_error 
     return env_add(s, pair_of("", text, len, value), err);
 }
 
+static int take_pairs(struct run_spec *s, const struct cli_value *v, const char *option, const char *prefix,
+                      struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2) {
+        const char *name = v->list[i];
+
+        if (!name[0] || strchr(name, '='))
+            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name", option, name);
+        rc = env_add(s, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
+    }
+    return rc;
+}
+
 static int take_environment(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *x = &args->values[RUN_ENV], *mca = &args->values[RUN_MCA],
-                           *genv = &args->values[RUN_GENV];
+    const struct cli_value *x = &args->values[RUN_ENV];
     int rc = 0;
 
     for (size_t i = 0; i < x->count && rc == 0; i++)
         rc = take_variable(s, x->list[i], err);
-    for (size_t i = 0; i + 1 < mca->count && rc == 0; i += 2)
-        rc = env_add(s, pair_of("OMPI_MCA_", mca->list[i], strlen(mca->list[i]), mca->list[i + 1]), err);
-    for (size_t i = 0; i + 1 < genv->count && rc == 0; i += 2)
-        rc = env_add(s, pair_of("", genv->list[i], strlen(genv->list[i]), genv->list[i + 1]), err);
+    if (rc == 0)
+        rc = take_pairs(s, &args->values[RUN_MCA], "--mca", "OMPI_MCA_", err);
+    if (rc == 0)
+        rc = take_pairs(s, &args->values[RUN_GENV], "--genv", "", err);
     s->ring.job.env = (const char *const *)s->env;
     return rc;
 }
@@ -299,7 +315,10 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     const struct cli_value *v = args->values;
     long long most = (long long)s->ring.nodes * s->ring.per_node;
 
-    s->size = v[RUN_N].text ? (int)v[RUN_N].number : most > 0 && most < INT_MAX ? (int)most : 1;
+    s->size = v[RUN_N].text ? (int)v[RUN_N].number : most > 0 && most <= RANKS_MAX ? (int)most : 1;
+    if (most > RANKS_MAX && !v[RUN_N].text)
+        return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks", s->ring.nodes,
+                        s->ring.per_node, RANKS_MAX);
     if (most > 0 && s->size > most)
         return fbr_fail(err, -EINVAL, "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
                         s->size, s->ring.nodes, s->ring.per_node);

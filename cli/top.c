@@ -25,8 +25,10 @@ struct view {
     struct client_run run;
     double *cpu_before; /* by rank: seconds at the last look */
     int cpu_count;
-    int64_t at, before; /* client_now() of this look and the last; 0: there was none */
-    bool screen;        /* a terminal to draw on */
+    /* client_now(): when the figures that are shown were asked for, those before them (0: there were none), and those
+     * that the next look will have */
+    int64_t at, before, asked;
+    bool screen; /* a terminal to draw on */
     bool json;
     int width, height;
 };
@@ -257,13 +259,15 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
 {
     int rc = client_ranks(&v->run, err); /* what is asked for here is there at the first look */
 
+    v->asked = client_now();
     if (rc < 0 || rest(v, FIRST_MS))
         return rc;
     for (int64_t i = 0; !asked_to_end && (times == 0 || i < times); i++) {
         rc = client_ranks(&v->run, err);
         if (rc < 0)
             break;
-        v->at = client_now();
+        v->at = v->asked;
+        v->asked = client_now();
         if (v->run.nranks)
             qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
         if (v->screen) {

@@ -213,6 +213,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     if (a->shm[0]) { /* so that nothing of a killed run stays in /dev/shm */
         fbr_env_default(e, "OMPI_MCA_btl_vader_backing_directory", "%s", a->shm);
         fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", a->shm);
+        fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s", a->shm); /* agents may share a host */
+        fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", a->shm);
     }
     if (j->pins)
         give_devices(a, &j->pins[local], e);

@@ -115,7 +115,10 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
 
     name_rank(j, rank, who, sizeof(who));
     *hint = "";
-    if (code == 0) {
+    if (code == 0 && (k->flags & FBR_RANK_MET)) {
+        snprintf(text, size, "%s ended with code 0 without MPI_Finalize, and the others may wait for it", who);
+        *hint = "Every rank has to call MPI_Finalize before it ends; one that gives up calls MPI_Abort.";
+    } else if (code == 0) {
         snprintf(text, size,
                  "%s is linked with an MPI library and ended without having met the server that Fiber has "
                  "for it: it ran "
@@ -138,7 +141,6 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
         if (code == 127)
             *hint = "127 is what a shell says when it does not find a program.";
     }
-    (void)k;
 }
 
 /* ---- By policy ---- */
@@ -159,7 +161,7 @@ static bool any_ended_well(const struct fiber_ring *r)
 
     DL_FOREACH(r->jobs, j)
         for (uint32_t i = 0; i < j->job.info.size; i++)
-            if (j->ranks[i].state == RANK_ENDED && j->ranks[i].code == 0)
+            if (j->ranks[i].state == RANK_ENDED && j->ranks[i].code == 0 && !j->ranks[i].failed)
                 return true;
     return false;
 }
@@ -198,6 +200,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     j->ended--; /* until it says STARTED, or FAILED */
     j->ranks[rank].state = RANK_STARTING;
     j->started--;
+    j->ranks[rank].flags = 0;
     j->ranks[rank].restarts++;
     return true;
 }
@@ -218,18 +221,20 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     struct fiber_ring *r = j->ring;
     const char *hint;
     char text[1024];
+    bool alone;
 
     j->ranks[rank].failed = true;
     if (r->failure.is || r->state != R_RUNNING)
         return;
     decode(j, rank, code, kernel, text, sizeof(text), &hint);
-    if (r->options.on_failure >= FIBER_RING_SHRINK && code != 0) {
+    alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* and would be again */
+    if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
         if (go_on(j, rank, code, text) || count_running(r) > 0 || any_ended_well(r))
             return;
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
     }
     record(r, j, rank, code < 0 ? 128 - code : code ? code : 1, hint, text);
-    if (code != 0)
+    if (!alone)
         plan_restart(r, text);
     end_ranks(r);
 }

@@ -477,7 +477,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (!fbr_cur_ok(body))
         return;
     rank_ended(j, n, code);
-    if (code != 0 || (k->flags & FBR_RANK_MPI))
+    if (code != 0 || (k->flags & FBR_RANK_MPI) || (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
         fbr_ring_rank_failed(j, n, code, text);
     fbr_ring_check(r);
 }

@@ -40,7 +40,7 @@ static int place(struct picture *p, struct fbr_error *err)
 
     if (bind < 0 || map < 0)
         return -EINVAL;
-    if (strcmp(p->backend, "local") != 0 && strcmp(p->backend, "auto") != 0) {
+    if (strcmp(p->backend, "local") != 0) {
         snprintf(p->note, sizeof(p->note), "each agent binds its ranks on its own host, which is not known yet");
         return 0;
     }
@@ -66,8 +66,7 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
     p->options = o;
     if (!rt)
         return fbr_kept();
-    snprintf(p->backend, sizeof(p->backend), "%s",
-             o->backend ? o->backend : fbr_config_str(rt->config, "backend"));
+    snprintf(p->backend, sizeof(p->backend), "%s", fbr_rt_backend_name(rt, o->backend));
     if (size < 1 || o->per_node < 0 || o->nodes < 0)
         rc = fbr_fail(&err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
     if (rc == 0)

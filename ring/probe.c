@@ -353,10 +353,12 @@ static void cure(const struct cure *c, const char *why, const char *name, const 
 }
 
 /* Without a fabric Open MPI's search for one costs 200 ms a job, and ob1 is what it ends with. */
-static void cure_transport(const struct fbr_probe *p, const struct cure *c)
+static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use *use, const struct cure *c)
 {
     if (!p->fabric)
         cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
+    if (!p->fabric && use->nodes > 1) /* Open MPI 4.1's windows fail there: "invalid window" */
+        cure(c, "TCP between hosts", "OMPI_MCA_osc", "^rdma");
     if (!p->cma && !p->xpmem) {
         cure(c, p->no_cma, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
         cure(c, p->no_cma, "OMPI_MCA_smsc", "^cma"); /* Open MPI 5 */
@@ -377,6 +379,8 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *u
     if (use->scratch) {
         cure(c, why, "OMPI_MCA_btl_vader_backing_directory", "%s", use->scratch);
         cure(c, why, "OMPI_MCA_btl_sm_backing_directory", "%s", use->scratch); /* Open MPI 5 */
+        cure(c, why, "OMPI_MCA_osc_sm_backing_directory", "%s", use->scratch);
+        cure(c, why, "OMPI_MCA_osc_rdma_backing_directory", "%s", use->scratch);
         cure(c, why, "OMPI_MCA_shmem_mmap_relocate_backing_file", "1");
         cure(c, why, "OMPI_MCA_shmem_mmap_backing_file_base_dir", "%s", use->scratch);
         cure(c, why, "UCX_POSIX_DIR", "%s", use->scratch);
@@ -413,7 +417,7 @@ void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, s
 {
     const struct cure c = {env, say, user};
 
-    cure_transport(p, &c);
+    cure_transport(p, use, &c);
     cure_memory(p, use, &c);
     cure_interfaces(p, use, &c);
     if (use->oversubscribed)

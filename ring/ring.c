@@ -139,7 +139,7 @@ static void name_command(struct fiber_ring *r)
 
 const char *fbr_ring_backend(const struct fiber_ring *r)
 {
-    return r->options.backend ? r->options.backend : fbr_config_str(r->rt->config, "backend");
+    return fbr_rt_backend_name(r->rt, r->options.backend);
 }
 
 static int make_uid(struct fiber_ring *r, struct fbr_error *err)

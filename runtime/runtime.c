@@ -119,11 +119,16 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
     return 0;
 }
 
+const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
+{
+    if (!name)
+        name = fbr_config_str(rt->config, "backend");
+    return strcmp(name, "auto") == 0 ? "local" : name;
+}
+
 static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime *rt)
 {
-    const char *name = fbr_config_str(rt->config, "backend");
-
-    return fbr_backend_find(strcmp(name, "auto") == 0 ? "local" : name, NULL);
+    return fbr_backend_find(fbr_rt_backend_name(rt, NULL), NULL);
 }
 
 /* The backend knows the address; an object may have to tell its own before a job was started. */
@@ -250,10 +255,7 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
     const struct fbr_backend_ops *ops;
     int rc;
 
-    if (!name)
-        name = fbr_config_str(rt->config, "backend");
-    if (strcmp(name, "auto") == 0)
-        name = "local";
+    name = fbr_rt_backend_name(rt, name);
     for (s = rt->backends; s; s = s->next)
         if (strcmp(s->ops->name, name) == 0) {
             *out = s;

@@ -84,6 +84,8 @@ struct fbr_runtime *fbr_rt_peek(void);
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err);
 int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
                struct fbr_error *err);
+/* Which backend that is: NULL as configured, "auto" as found. */
+const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 /* A running backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);

@@ -1,0 +1,257 @@
+/* option_test.c - arguments as people write them, and as they write them wrongly.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/option.h"
+
+enum {
+    A_COUNT,
+    A_NAME,
+    A_TIME,
+    A_SIZE,
+    A_WORD,
+    A_LIST,
+    A_PAIR,
+    A_FLAG,
+    A_VERBOSE,
+    A_NOTHING,
+    A_SKIP,
+    A_HOST,
+    A_OPTIONS
+};
+
+static const struct cli_option options[A_OPTIONS] = {
+    [A_COUNT] = {"np", 'n', CLI_INT, "N", .min = 1, .max = 100, .also = "n ranks"},
+    [A_NAME] = {"bind-to", 0, CLI_TEXT, "X"},
+    [A_TIME] = {"timeout", 0, CLI_MS, "T"},
+    [A_SIZE] = {"mem", 0, CLI_SIZE, "S"},
+    [A_WORD] = {"on-failure", 0, CLI_WORD, "W", .words = "abort restart shrink", .hidden_words = "stop"},
+    [A_LIST] = {"env", 'x', CLI_LIST, "V"},
+    [A_PAIR] = {"mca", 0, CLI_PAIR, "K V"},
+    [A_FLAG] = {"tag", 'l', CLI_FLAG, .also = "tag-output"},
+    [A_VERBOSE] = {"verbose", 'v', CLI_FLAG},
+    [A_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING},
+    [A_SKIP] = {"mpi", 0, CLI_NOTHING, "X"},
+    [A_HOST] = {"host", 'H', CLI_REFUSED, "HOSTS", .also = "hostfile f", .help = "use something else"},
+};
+
+static const struct cli_command stops = {.name = "try",
+                                         .operands = "PROGRAM",
+                                         .kind = CLI_PROGRAM,
+                                         .options = options,
+                                         .count = A_OPTIONS,
+                                         .least = 1,
+                                         .most = -1,
+                                         .stops = true};
+static const struct cli_command two = {
+    .name = "try", .operands = "ONE [TWO]", .options = options, .count = A_OPTIONS, .least = 1, .most = 2};
+
+#define MAX_ARGUMENTS 16
+
+/* Splits at blanks and parses; the words live until the next call. */
+static int parse(const struct cli_command *c, const char *line, struct cli_args *args, struct fbr_error *err)
+{
+    static char text[512];
+    char *argv[MAX_ARGUMENTS], *save = NULL;
+    int argc = 0;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok_r(text, " ", &save); word && argc < MAX_ARGUMENTS; word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    memset(err, 0, sizeof(*err));
+    return cli_parse(c, argc, argv, args, err);
+}
+
+static void refused(const struct cli_command *c, const char *line, const char *text)
+{
+    struct cli_args args;
+    struct fbr_error err;
+
+    assert_int_equal(parse(c, line, &args, &err), -22);
+    assert_string_equal(err.text, text);
+}
+
+static void numbers_are_written_in_many_ways(void **state)
+{
+    static const char *const ways[] = {"-n 4 p",      "-n4 p",    "-n=4 p",  "-np 4 p",    "--np 4 p",
+                                       "--np=4 p",    "-np=4 p",  "--n 4 p", "-ranks 4 p", "--ranks=4 p",
+                                       "-n 2 -n 4 p", "-l -n4 p", "-ln4 p"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        struct cli_args args;
+        struct fbr_error err;
+
+        assert_int_equal(parse(&stops, ways[i], &args, &err), 0);
+        assert_int_equal(args.values[A_COUNT].number, 4);
+        assert_int_equal(args.noperands, 1);
+        assert_string_equal(args.operands[0], "p");
+        cli_args_fini(&args);
+    }
+}
+
+static void durations_sizes_and_words_have_values(void **state)
+{
+    static const struct {
+        const char *line;
+        int option;
+        int64_t value;
+    } cases[] = {
+        {"--timeout 90 p", A_TIME, 90000},
+        {"--timeout 1.5s p", A_TIME, 1500},
+        {"--timeout=2m p", A_TIME, 120000},
+        {"--mem 8Gi p", A_SIZE, 8LL << 30},
+        {"--mem 8GiB p", A_SIZE, 8LL << 30},
+        {"--mem 100 p", A_SIZE, 100},
+        {"--on-failure restart p", A_WORD, 1},
+        {"--on-failure stop p", A_WORD, 3},
+        {"-vv -v p", A_VERBOSE, 3},
+        {"-tag-output p", A_FLAG, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cli_args args;
+        struct fbr_error err;
+
+        assert_int_equal(parse(&stops, cases[i].line, &args, &err), 0);
+        assert_int_equal(args.values[cases[i].option].number, cases[i].value);
+        cli_args_fini(&args);
+    }
+}
+
+static void lists_and_pairs_are_kept_in_order(void **state)
+{
+    struct cli_args args;
+    struct fbr_error err;
+
+    (void)state;
+    assert_int_equal(parse(&stops, "-x A=1 --env B -xC --mca pml ob1 -mca=btl self p", &args, &err), 0);
+    assert_int_equal(args.values[A_LIST].count, 3);
+    assert_string_equal(args.values[A_LIST].list[0], "A=1");
+    assert_string_equal(args.values[A_LIST].list[2], "C");
+    assert_int_equal(args.values[A_PAIR].count, 4);
+    assert_string_equal(args.values[A_PAIR].list[1], "ob1");
+    assert_string_equal(args.values[A_PAIR].list[2], "btl");
+    cli_args_fini(&args);
+}
+
+static void what_follows_the_program_is_the_programs(void **state)
+{
+    struct cli_args args;
+    struct fbr_error err;
+
+    (void)state;
+    assert_int_equal(parse(&stops, "-l p -n 8 --help -- x", &args, &err), 0);
+    assert_int_equal(args.noperands, 6);
+    assert_string_equal(args.operands[1], "-n");
+    assert_null(args.operands[6]);
+    assert_null(args.values[A_COUNT].text);
+    assert_false(args.help);
+    cli_args_fini(&args);
+    assert_int_equal(parse(&stops, "-n 2 -- -p -l", &args, &err), 0);
+    assert_string_equal(args.operands[0], "-p");
+    assert_int_equal(args.noperands, 2);
+    cli_args_fini(&args);
+}
+
+static void other_commands_take_options_anywhere(void **state)
+{
+    struct cli_args args;
+    struct fbr_error err;
+
+    (void)state;
+    assert_int_equal(parse(&two, "one -n 3 two -l", &args, &err), 0);
+    assert_int_equal(args.noperands, 2);
+    assert_int_equal(args.values[A_FLAG].number, 1);
+    cli_args_fini(&args);
+    refused(&two, "a b c", "\"c\" is one argument too many");
+    refused(&two, "", "an argument is missing: fiber try ONE [TWO]");
+    refused(&stops, "-n 2", "the program is missing: fiber try PROGRAM");
+}
+
+static void what_means_nothing_is_passed_over(void **state)
+{
+    struct cli_args args;
+    struct fbr_error err;
+
+    (void)state;
+    assert_int_equal(parse(&stops, "--allow-run-as-root --mpi pmix -mpi=pmi2 p", &args, &err), 0);
+    assert_int_equal(args.noperands, 1);
+    cli_args_fini(&args);
+}
+
+static void help_ends_the_checks(void **state)
+{
+    static const char *const ways[] = {"--help", "-h", "-help", "-n 3 --help", "-lh"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        struct cli_args args;
+        struct fbr_error err;
+
+        assert_int_equal(parse(&stops, ways[i], &args, &err), 0);
+        assert_true(args.help);
+        cli_args_fini(&args);
+    }
+}
+
+static void mistakes_are_told_with_what_to_try(void **state)
+{
+    (void)state;
+    refused(&stops, "--timout 3 p", "there is no option --timout; did you mean --timeout?");
+    refused(&stops, "-bind-two core p", "there is no option -bind-two; did you mean --bind-to?");
+    refused(&stops, "--on-fail restart p", "there is no option --on-fail; did you mean --on-failure?");
+    refused(&stops, "--quite-unlike p", "there is no option --quite-unlike");
+    refused(&stops, "--on-failure restrat p",
+            "--on-failure: \"restrat\" is none of: abort restart shrink; did you mean restart?");
+    refused(&stops, "--on-failure explode p", "--on-failure: \"explode\" is none of: abort restart shrink");
+    refused(&stops, "--tag=1 p", "--tag takes no value, but was given \"1\"");
+    refused(&stops, "-n", "-n needs a value");
+    refused(&stops, "--mca pml", "--mca needs two values");
+    refused(&stops, "-lq p", "there is no option -q (in -lq)");
+    refused(&stops, "-H a,b p", "-H: use something else");
+    refused(&stops, "--hostfile x p", "--hostfile: use something else");
+    refused(&stops, "-f x p", "-f: use something else");
+}
+
+static void numbers_out_of_bounds_are_refused(void **state)
+{
+    static const char *const wrong[] = {"-n 0 p",         "-n 101 p",       "-n -1 p",
+                                        "-n x p",         "-n 4x p",        "-n 99999999999999999999 p",
+                                        "--timeout 5x p", "--timeout -1 p", "--mem much p",
+                                        "--mem 8B p"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct cli_args args;
+        struct fbr_error err;
+
+        assert_int_equal(parse(&stops, wrong[i], &args, &err), -22);
+        assert_true(err.text[0] == '-');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_written_in_many_ways),
+        cmocka_unit_test(durations_sizes_and_words_have_values),
+        cmocka_unit_test(lists_and_pairs_are_kept_in_order),
+        cmocka_unit_test(what_follows_the_program_is_the_programs),
+        cmocka_unit_test(other_commands_take_options_anywhere),
+        cmocka_unit_test(what_means_nothing_is_passed_over),
+        cmocka_unit_test(help_ends_the_checks),
+        cmocka_unit_test(mistakes_are_told_with_what_to_try),
+        cmocka_unit_test(numbers_out_of_bounds_are_refused),
+    };
+
+    return cmocka_run_group_tests_name("option", tests, NULL, NULL);
+}

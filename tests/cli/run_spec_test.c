@@ -1,0 +1,186 @@
+/* run_spec_test.c - what mpirun's spellings and our own mean to a ring.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/run_spec.h"
+
+static struct run_spec spec;
+static struct cli_args args;
+static struct fbr_error err;
+
+/* Splits at blanks. What it gives lives until done(). */
+static int make(const char *line)
+{
+    static char text[512];
+    char *argv[24], *save = NULL;
+    int argc = 0, rc;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok_r(text, " ", &save); word && argc < 24; word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    memset(&err, 0, sizeof(err));
+    rc = cli_parse(cli_command_find("run"), argc, argv, &args, &err);
+    if (rc == 0) {
+        rc = run_spec_make(&spec, &args, &err);
+        if (rc < 0)
+            cli_args_fini(&args);
+    }
+    return rc;
+}
+
+static void done(void)
+{
+    run_spec_fini(&spec);
+    cli_args_fini(&args);
+}
+
+static void placement_is_understood_as_mpirun_writes_it(void **state)
+{
+    static const struct {
+        const char *line, *bind, *map;
+        int cpus, per_node;
+    } cases[] = {
+        {"-np 4 -bind-to socket p", "package", NULL, 0, 0},
+        {"-np 4 --bind-to core -map-by slot p", "core", "compact", 0, 0},
+        {"-np 4 --map-by slot:PE=2 p", NULL, "compact", 2, 0},
+        {"-np 4 --map-by numa:pe=3:OVERSUBSCRIBE p", NULL, "numa", 3, 0},
+        {"-np 8 --map-by ppr:2:node p", NULL, NULL, 0, 2},
+        {"-np 8 --map-by ppr:2:node:PE=4 p", NULL, NULL, 4, 2},
+        {"-np 8 --map-by L3cache --bind-to l3cache p", "l3", "l3", 0, 0},
+        {"-n 8 -ppn 4 p", NULL, NULL, 0, 4},
+        {"-n 8 -N 4 --cpus-per-task 2 p", NULL, NULL, 2, 4},
+        {"-n 2 --bind-to none --map-by scatter p", "none", "spread", 0, 0},
+        {"-n 2 --bind-to hwthread:overload-allowed p", "hwthread", NULL, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(make(cases[i].line), 0);
+        assert_int_equal(!spec.ring.bind_to, !cases[i].bind);
+        if (cases[i].bind)
+            assert_string_equal(spec.ring.bind_to, cases[i].bind);
+        assert_int_equal(!spec.ring.map_by, !cases[i].map);
+        if (cases[i].map)
+            assert_string_equal(spec.ring.map_by, cases[i].map);
+        assert_int_equal(spec.ring.cpus_per_rank, cases[i].cpus);
+        assert_int_equal(spec.ring.per_node, cases[i].per_node);
+        done();
+    }
+}
+
+static void the_number_of_ranks_follows_from_nodes(void **state)
+{
+    (void)state;
+    assert_int_equal(make("p"), 0);
+    assert_int_equal(spec.size, 1);
+    done();
+    assert_int_equal(make("--nnodes 3 --nproc_per_node 4 p"), 0);
+    assert_int_equal(spec.size, 12);
+    done();
+    assert_int_equal(make("--nodes 3 --per-node 4 -n 10 p"), 0);
+    assert_int_equal(spec.size, 10);
+    done();
+    assert_int_equal(make("--nodes 2 --per-node 4 -n 10 p"), -22);
+    assert_non_null(strstr(err.text, "do not fit"));
+    assert_int_equal(make("--nodes 4 -n 2 p"), -22);
+}
+
+static void variables_go_to_the_ranks(void **state)
+{
+    (void)state;
+    setenv("RUN_SPEC_HERE", "yes", 1);
+    assert_int_equal(make("-x RUN_SPEC_HERE -x A=b=c --mca pml ob1 -genv D e p"), 0);
+    assert_string_equal(spec.ring.job.env[0], "RUN_SPEC_HERE=yes");
+    assert_string_equal(spec.ring.job.env[1], "A=b=c");
+    assert_string_equal(spec.ring.job.env[2], "OMPI_MCA_pml=ob1");
+    assert_string_equal(spec.ring.job.env[3], "D=e");
+    assert_null(spec.ring.job.env[4]);
+    done();
+    assert_int_equal(make("-x RUN_SPEC_NOWHERE p"), -22);
+    assert_non_null(strstr(err.text, "-x RUN_SPEC_NOWHERE=VALUE"));
+    assert_int_equal(make("-x =b p"), -22);
+}
+
+static void failures_are_met_as_asked_for(void **state)
+{
+    static const struct {
+        const char *line;
+        int policy, restarts;
+    } cases[] = {
+        {"p", FIBER_RING_ABORT, 0},
+        {"--on-failure replace p", FIBER_RING_REPLACE, 0},
+        {"--max-restarts 5 p", FIBER_RING_RESTART, 5},
+        {"--max_restarts=2 --on-failure replace p", FIBER_RING_REPLACE, 2},
+        {"--max-restarts 0 p", FIBER_RING_ABORT, 0},
+        {"--on-failure restart --max-restarts 0 p", FIBER_RING_ABORT, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(make(cases[i].line), 0);
+        assert_int_equal(spec.ring.on_failure, cases[i].policy);
+        assert_int_equal(spec.ring.max_restarts, cases[i].restarts);
+        done();
+    }
+}
+
+static void output_and_input_are_flags(void **state)
+{
+    (void)state;
+    assert_int_equal(make("p"), 0);
+    assert_int_equal(spec.ring.flags, FIBER_RING_STDIN);
+    done();
+    assert_int_equal(make("--stdin none -l --timestamp -q --report-bindings --oversubscribe -o dir p"), 0);
+    assert_int_equal(spec.ring.flags, FIBER_RING_TAG | FIBER_RING_TIMESTAMP | FIBER_RING_QUIET |
+                                          FIBER_RING_REPORT | FIBER_RING_OVERSUBSCRIBE);
+    assert_string_equal(spec.ring.output_dir, "dir");
+    done();
+}
+
+static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
+{
+    static const struct {
+        const char *line, *text;
+    } cases[] = {
+        {"--bind-to cor p", "did you mean core?"},
+        {"--map-by sprd p", "did you mean spread?"},
+        {"--map-by ppr:2:socket p", "only ppr:M:node"},
+        {"--map-by ppr:x:node p", "\"x\" is no number of ranks"},
+        {"--map-by slot:PE=0 p", "\"0\" is no number of processors"},
+        {"--map-by slot:NOLOCAL p", ":NOLOCAL"},
+        {"--rank-by core p", "--map-by"},
+        {"--genv A=b c p", "\"A=b\" is no name"},
+        {"--nodes 65536 --per-node 65536 p", "more than 1048576 ranks"},
+        {"--hostfile h p", "--backend"},
+        {"-n 2 a : -n 3 b", "one run has one program"},
+        {"--master_addr h p", "leave it out"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(make(cases[i].line), -22);
+        assert_non_null(strstr(err.text, cases[i].text));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(placement_is_understood_as_mpirun_writes_it),
+        cmocka_unit_test(the_number_of_ranks_follows_from_nodes),
+        cmocka_unit_test(variables_go_to_the_ranks),
+        cmocka_unit_test(failures_are_met_as_asked_for),
+        cmocka_unit_test(output_and_input_are_flags),
+        cmocka_unit_test(what_cannot_be_met_is_refused_with_what_to_do),
+    };
+
+    return cmocka_run_group_tests_name("run_spec", tests, NULL, NULL);
+}

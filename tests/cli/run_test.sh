@@ -1,0 +1,72 @@
+# run_test.sh - `fiber run` as people use it: output, exit codes, input, mistakes; and nothing is left behind.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run
+cd "$work"
+bad=0
+
+check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
+    local code=$1 out=$2 err=$3 got=0 said told
+    shift 3
+    timeout 60 fiber "$@" >out 2>err </dev/null || got=$?
+    said=$(tr '\n' ' ' <out)
+    told=$(tr '\n' ' ' <err)
+    if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
+        echo "fiber $*: code $got ($code), said:"
+        cat out err
+        bad=1
+    fi
+}
+
+# shellcheck disable=SC2016
+{
+    check 0 'hi hi ' '^' run -n 2 --quiet /bin/echo hi
+    check 0 '[01] [01] ' '^' run -np 2 -q sh -c 'echo $FIBER_RANK'
+    check 0 '\[0\] x ' '^' run --tag -n 1 echo x
+    check 0 'yes/pmi ob1 ' '^' run -x A=yes --genv B pmi --mca pml ob1 sh -c 'echo $A/$B $OMPI_MCA_pml'
+    check 0 '/ ' '^' run --workdir / pwd
+    check 0 'a -n 3 ' '^' run -n 1 echo a -n 3
+    check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
+    check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
+    check 124 '' '' run --timeout 100ms tail -f /dev/null
+    check 125 '' '' run -n 1 ./no-such-program
+    check 4 '' '^\{"uid":"[0-9a-f]{32}","code":4,.*\} $' run --json -n 1 sh -c 'exit 4'
+    check 0 '.*' '^' run --dry-run -n 4 ./no-such-program
+    check 0 '\{.*\} ' '^' run --dry-run --json -n 4 ./no-such-program
+}
+check 2 '' 'the program is missing' run -n 2
+check 2 '' 'did you mean --timeout' run --timout 3 true
+check 2 '' 'did you mean core' run --bind-to cor true
+check 2 '' 'hosts are chosen by the backend' run -H a,b true
+check 2 '' 'did you mean .fiber run' rnu
+printf '#!/bin/sh\n' >x
+chmod +x x
+check 2 '' 'fiber run ./x' ./x
+check 2 '' 'did you mean docker' run --backend doker true
+export FIBER_GRACE=7s
+check 0 'grace = 7s   from FIBER_GRACE; .* ' '^' config show grace
+unset FIBER_GRACE
+check 2 '' 'did you mean grace' config show grase
+check 0 'fiber [0-9.]+ .*' '^' version
+check 0 '\{"version":.*\} ' '^' version --json
+check 0 '\[\] ' '^' ps --json
+check 1 '' 'no run of yours is called x1' kill x1
+check 1 '' 'no run of yours' logs x1
+check 1 '' 'no run of yours' top x1
+
+echo input | fiber run -q -n 2 cat >out
+[ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }
+echo input | fiber run -q --stdin none -n 2 cat >out
+[ ! -s out ] || { echo "--stdin none: $(cat out)"; bad=1; }
+timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
+[ "$(cat logs/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
+[ "$(timeout 10 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
+left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*')
+[ -z "$left" ] || { echo "left behind: $left"; bad=1; }
+exit $bad

@@ -1,0 +1,99 @@
+# runs_test.sh - what one does to a run that goes on: ps, top, logs, kill, signals; and a launcher that is killed.
+#
+# The ranks tell by a FIFO that they are there, and what has reached them.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run GATE=$work/gate
+mkfifo "$GATE"
+exec 9<>"$GATE"
+cd "$work"
+bad=0
+
+complain() { # complain <text>...
+    echo "$*"
+    bad=1
+}
+
+hear() { # hear <line>: waits until a rank says that
+    local line
+    while read -r -t 30 line <&9; do
+        [ "$line" != "$1" ] || return 0
+    done
+    complain "no rank said $1"
+    exit 1
+}
+
+# shellcheck disable=SC2016
+program='trap "echo usr1 >$GATE" USR1; trap "exit 9" TERM; [ $FIBER_RANK = 0 ] || echo up >$GATE
+    while :; do read -r -t 0.1 x <"$GATE.none" || :; echo line $FIBER_RANK; done'
+mkfifo "$GATE.none"
+exec 8<>"$GATE.none"
+
+start() { # start <option>...: two ranks in the background, $pid; returns when the second runs
+    env --default-signal=INT fiber run -n 2 --name demo --oversubscribe "$@" bash -c "$program" >out 2>err 8<&- 9<&- &
+    pid=$!
+    hear up
+}
+
+ended() { # ended <code> <what>
+    local code=0
+    wait "$pid" || code=$?
+    [ "$1" = any ] || [ "$code" = "$1" ] || complain "$2: exit code $code, expected $1; it said: $(cat err)"
+}
+
+start
+fiber ps | grep -qE '^[0-9a-f]{8} +demo .* 2/2 +0 .*bash -c' || complain "ps: $(fiber ps)"
+fiber ps --json | grep -q '"name":"demo",.*"size":2,.*"running":2' || complain "ps --json: $(fiber ps --json)"
+id=$(fiber ps | awk '/demo/ {print $1}')
+fiber top "$id" -c 2 -d 100ms >said
+grep -qE '^ +1 running ' said || complain "top: $(cat said)"
+fiber top demo -c 1 --json | grep -q '"ranks":\[{"rank":0,"state":"running"' || complain "top --json: $(fiber top demo -c 1 --json)"
+{ fiber logs -f demo 1 || :; } | { # ends when its reader has gone
+    read -r line
+    [ "$line" = "line 1" ] || echo "$line" >wrong
+}
+[ ! -e wrong ] || complain "logs -f: $(cat wrong)"
+fiber kill demo 1 --signal USR1
+hear usr1
+kill -USR1 "$pid"
+hear usr1
+hear usr1
+! fiber kill demo 7 2>said || complain "kill of rank 7 was taken"
+grep -q 'there is no rank 7' said || complain "kill of rank 7: $(cat said)"
+fiber kill demo
+ended any "fiber kill"
+[ "$(fiber ps --json)" = "[]" ] || complain "after its end: $(fiber ps)"
+fiber ps -a | grep -q "^$id.* exit " || complain "ps -a: $(fiber ps -a)"
+
+start
+kill -TSTP "$pid"
+until grep -q ' T ' "/proc/$pid/stat"; do :; done # stopped itself, after its ranks
+kill -CONT "$pid"
+kill -USR1 "$pid"
+hear usr1 # they go on
+kill -INT "$pid"
+ended 130 "Ctrl-C"
+
+start --grace 60s
+kill -INT "$pid"
+kill -INT "$pid" || :
+ended 130 "Ctrl-C twice"
+
+start
+kill -TERM "$pid"
+ended 143 "SIGTERM"
+
+start
+kill -KILL "$pid"
+ended 137 "SIGKILL"
+[ "$(fiber ps --json)" = "[]" ] || complain "after its launcher was killed: $(fiber ps)"
+fiber ps -a | tail -1 | grep -q " lost " || complain "ps -a: $(fiber ps -a)"
+left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*')
+[ -z "$left" ] || complain "left behind: $left"
+exit $bad

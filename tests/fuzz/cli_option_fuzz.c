@@ -1,0 +1,58 @@
+/* cli_option_fuzz.c - arguments of `fiber run`, one a line: parsed by its table and made options of a ring of. They end
+ * in a sentence, or in something that can be started.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/option.c"
+#include "cli/run_spec.c"
+
+#define ARGUMENTS 64
+
+static const struct cli_command command = {.name = "run",
+                                           .operands = "PROGRAM",
+                                           .kind = CLI_PROGRAM,
+                                           .options = run_options,
+                                           .count = RUN_OPTIONS,
+                                           .least = 1,
+                                           .most = -1,
+                                           .stops = true};
+
+static void check(const struct run_spec *s)
+{
+    if (s->size < 1 || s->ring.per_node < 0 || s->ring.nodes < 0 || s->ring.cpus_per_rank < 0 ||
+        s->ring.timeout_ms < 0 || s->ring.gpus_per_rank < 0 || s->ring.max_restarts < 0 ||
+        !s->ring.job.command[0])
+        abort();
+    for (size_t i = 0; i < s->nenv; i++)
+        if (!strchr(s->env[i], '=') || s->env[i][0] == '=')
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1), *argv[ARGUMENTS], *at = text;
+    struct fbr_error err = {0, ""};
+    struct cli_args args;
+    struct run_spec spec;
+    int argc = 0;
+
+    if (!text)
+        return 0;
+    if (size)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    while (at && argc < ARGUMENTS)
+        argv[argc++] = strsep(&at, "\n");
+    if (cli_parse(&command, argc, argv, &args, &err) == 0) {
+        if (!args.help && run_spec_make(&spec, &args, &err) == 0) {
+            check(&spec);
+            run_spec_fini(&spec);
+        } else if (!args.help && !err.text[0]) {
+            abort();
+        }
+        cli_args_fini(&args);
+    } else if (!err.text[0]) {
+        abort();
+    }
+    free(text);
+    return 0;
+}

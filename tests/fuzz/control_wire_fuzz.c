@@ -1,0 +1,102 @@
+/* control_wire_fuzz.c - what comes to the door of a run, and what it answers, read as frames of every kind; what could
+ * be read is written and read again, and must be the same.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/control_wire.h"
+#include "ring/text.h"
+
+static struct fbr_cur again(struct fbr_buf *b, size_t *used)
+{
+    struct fbr_cur c;
+
+    if (b->failed || fbr_control_frame(b->data, b->len, FBR_CONTROL_ANSWER_MAX, &c, used) != 1 || *used != b->len)
+        abort();
+    return c;
+}
+
+static void check_run(struct fbr_cur c)
+{
+    struct fbr_control_about about, about2;
+    struct fbr_ring_facts facts, facts2;
+    struct fbr_buf b;
+    size_t used;
+
+    if (!fbr_control_get_run(&c, &about, &facts))
+        return;
+    fbr_buf_init(&b);
+    fbr_control_put_run(&b, &about, &facts);
+    c = again(&b, &used);
+    if (fbr_get_u8(&c) != FBR_CONTROL_RUN || !fbr_control_get_run(&c, &about2, &facts2) ||
+        strcmp(about.uid, about2.uid) != 0 || strcmp(about.output_dir, about2.output_dir) != 0 ||
+        strcmp(facts.waiting, facts2.waiting) != 0 || facts.restarts != facts2.restarts ||
+        about.pid != about2.pid)
+        abort();
+    fbr_buf_fini(&b);
+}
+
+static void check_rank(struct fbr_cur c)
+{
+    struct fiber_rank_stats s, s2;
+    struct fbr_buf b;
+    size_t used;
+
+    if (!fbr_control_get_rank(&c, &s))
+        return;
+    fbr_buf_init(&b);
+    fbr_control_put_rank(&b, &s);
+    c = again(&b, &used);
+    if (fbr_get_u8(&c) != FBR_CONTROL_RANK || !fbr_control_get_rank(&c, &s2) || s.rank != s2.rank ||
+        memcmp(&s.cpu, &s2.cpu, sizeof(s.cpu)) != 0 || strcmp(s.host, s2.host) != 0 || s.memory != s2.memory)
+        abort();
+    fbr_buf_fini(&b);
+}
+
+static void check_line(struct fbr_cur c)
+{
+    const uint8_t *end = c.end;
+    int rank, stream;
+    const void *data;
+    size_t len;
+    bool more;
+
+    if (fbr_control_get_line(&c, &rank, &stream, &more, &data, &len) && (const uint8_t *)data + len > end)
+        abort();
+}
+
+static void check_texts(struct fbr_cur c)
+{
+    char text[64], plain[32];
+    int code;
+
+    if (!fbr_control_get_done(&c, &code, text, sizeof(text)))
+        return;
+    fbr_text_plain(plain, sizeof(plain), text);
+    if (strlen(text) >= sizeof(text) || strlen(plain) >= sizeof(plain) || strpbrk(plain, "\033\n"))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fbr_control_request r;
+    struct fbr_cur c;
+    size_t used;
+
+    while (fbr_control_frame(data, size, FBR_CONTROL_ANSWER_MAX, &c, &used) == 1) {
+        struct fbr_cur request = c;
+
+        if (used < 4 || used > size || c.end != data + used)
+            abort();
+        fbr_control_get_request(&request, &r);
+        fbr_get_u8(&c);
+        check_run(c);
+        check_rank(c);
+        check_line(c);
+        check_texts(c);
+        data += used;
+        size -= used;
+    }
+    return 0;
+}
