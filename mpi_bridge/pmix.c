@@ -260,6 +260,25 @@ static void forget_outer(struct fbr_env *env)
     }
 }
 
+/* A rank is started anew in its old place. libpmix waits for one rank less since it died: it is told the number
+ * again. */
+static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_pmix_rank *rank,
+                       const pmix_proc_t *who, struct fbr_error *err)
+{
+    uint32_t total = j->job->first[j->job->node + 1] - j->job->first[j->job->node];
+    int alive = 0;
+    pmix_info_t info;
+    bool yes = true;
+
+    for (uint32_t i = 0; i < total; i++)
+        alive += &j->local[i] == rank || j->local[i].state != FBR_PMIX_ENDED || j->local[i].code == 0;
+    PMIx_server_deregister_client(who, NULL, NULL);
+    PMIX_INFO_LOAD(&info, PMIX_REGISTER_NODATA, &yes, PMIX_BOOL);
+    PMIx_server_register_nspace(who->nspace, alive, &info, 1, NULL, NULL);
+    PMIX_INFO_DESTRUCT(&info);
+    return fbr_pmix_register_rank(b, j->job, who->rank, err);
+}
+
 static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                        struct fbr_env *env, int *fd, struct fbr_error *err)
 {
@@ -274,9 +293,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     if (!local)
         return fbr_fail(err, -EINVAL, "PMIx: rank %u is not of this agent", rank);
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
-    if (local->state != FBR_PMIX_NEW) { /* it is started again in its old place */
-        PMIx_server_deregister_client(&who, NULL, NULL);
-        code = fbr_pmix_register_rank(b, job, rank, err);
+    if (local->state != FBR_PMIX_NEW) {
+        code = start_again(b, j, local, &who, err);
         if (code < 0)
             return code;
     }

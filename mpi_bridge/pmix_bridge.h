@@ -31,6 +31,7 @@ struct fbr_pmix_rank {
 struct fbr_pmix_job {
     const struct fbr_bridge_job *job;
     struct fbr_pmix_rank *local; /* [number of local ranks] */
+    char version[32];            /* of PMIx in its ranks, once it is known */
     struct fbr_pmix_job *prev, *next;
 };
 
@@ -139,6 +140,8 @@ extern const pmix_server_module_t fbr_pmix_module;
 int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
 int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                            struct fbr_error *err);
+/* The version of PMIx that its ranks have, when one of them has connected; "" before. */
+const char *fbr_pmix_version(struct fbr_pmix_job *j);
 /* Which node of the job has the rank. */
 uint32_t fbr_pmix_node_of(const struct fbr_bridge_job *job, uint32_t rank);
 

@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,24 @@ static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
     }
 }
 
+/* Versions 4 and 5 of PMIx do not understand each other about groups. False: and somebody has been told. */
+static bool groups_work(struct fbr_pmix_request *r)
+{
+    struct fbr_bridge *b = r->bridge;
+    struct fbr_pmix_job *j = r->nprocs ? fbr_pmix_job_named(b, r->procs[0].nspace) : NULL;
+    const char *theirs = j && j->job->node >= 0 ? fbr_pmix_version(j) : "";
+    char text[256];
+
+    if (!theirs[0] || strtol(theirs, NULL, 10) == strtol(b->version, NULL, 10))
+        return true;
+    snprintf(
+        text, sizeof(text),
+        "MPI sessions need the same PMIx in the program (%s) and in its agent (%s): call MPI_Init instead",
+        theirs, b->version);
+    b->host->print(b->host->user, j->job->id, j->job->first[j->job->node], 2, text, strlen(text));
+    return false;
+}
+
 void fbr_pmix_start_fence(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
@@ -197,6 +216,8 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
     uint32_t parts = 0;
     int rc = count_parts(b, r->procs, r->nprocs, &parts);
 
+    if (rc == 0 && r->code == FBR_PMIX_GROUP && !groups_work(r))
+        rc = -ENOSYS;
     if (rc < 0) {
         fbr_pmix_fail(r, fbr_pmix_status(rc));
         return;

@@ -207,3 +207,19 @@ int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
                         job->nodes, PMIx_Error_string(rc));
     return 0;
 }
+
+const char *fbr_pmix_version(struct fbr_pmix_job *j)
+{
+    pmix_value_t *v = NULL;
+    pmix_proc_t job;
+
+    if (j->version[0])
+        return j->version;
+    PMIX_LOAD_PROCID(&job, j->job->nspace, PMIX_RANK_WILDCARD);
+    if (PMIx_Get(&job, PMIX_BFROPS_MODULE, NULL, 0, &v) == PMIX_SUCCESS && v) {
+        if (v->type == PMIX_STRING && v->data.string)
+            snprintf(j->version, sizeof(j->version), "%s", v->data.string);
+        PMIX_VALUE_RELEASE(v);
+    }
+    return j->version;
+}

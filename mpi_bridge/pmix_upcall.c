@@ -5,6 +5,7 @@
  * have no entry in the table, so libpmix refuses them itself.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,8 +48,11 @@ static void start_met(struct fbr_pmix_request *r)
     struct fbr_pmix_rank *rank = j ? fbr_pmix_local(j, r->who.rank) : NULL;
 
     if (rank) {
+        char how[48];
+
+        snprintf(how, sizeof(how), "PMIx %s", fbr_pmix_version(j));
         rank->state = FBR_PMIX_MET;
-        host->met(host->user, j->job->id, r->who.rank, "PMIx");
+        host->met(host->user, j->job->id, r->who.rank, how);
     }
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }

@@ -406,19 +406,20 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
     int code = e->code == FBR_EXIT_UNKNOWN ? 1 : e->code;
-    unsigned flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
+    unsigned flags;
     struct fbr_buf b;
     char text[128];
 
     explain(a, e, text, sizeof(text));
-    if (!r->met && code == 0 && fbr_elf_needs_mpi(r->file))
-        flags |= FBR_RANK_MPI;
     a->local->release(a->backend, r->handle);
     r->handle = NULL;
     fbr_agent_stdin_close(r);
-    for (int i = 0; i < a->nbridges; i++)
+    for (int i = 0; i < a->nbridges; i++) /* may tell yet that it has met its server, or has left it */
         if (a->bridges[i].ops->ended)
             a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
+    flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
+    if (!r->met && code == 0 && fbr_elf_needs_mpi(r->file))
+        flags |= FBR_RANK_MPI;
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, r->rank);

@@ -420,6 +420,8 @@ void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, s
     cure_transport(p, use, &c);
     cure_memory(p, use, &c);
     cure_interfaces(p, use, &c);
-    if (use->oversubscribed)
+    if (use->oversubscribed) {
         cure(&c, "more ranks than processors", "OMPI_MCA_mpi_yield_when_idle", "1");
+        cure(&c, "more ranks than processors", "OMPI_MCA_mpi_oversubscribe", "1");
+    }
 }

@@ -44,7 +44,7 @@ static void names(void)
     if (me == 0) {
         e = MPI_Lookup_name("fiber-test", MPI_INFO_NULL, port);
         printf("lookup %s\n", e == MPI_SUCCESS && port[0] ? "found it" : "failed");
-        e = MPI_Lookup_name("fiber-nobody", MPI_INFO_NULL, port + 1 - 1);
+        e = MPI_Lookup_name("fiber-nobody", MPI_INFO_NULL, port);
         printf("lookup of nobody %s\n", e == MPI_SUCCESS ? "found it" : "failed");
         MPI_Lookup_name("fiber-test", MPI_INFO_NULL, port);
     }
@@ -79,6 +79,7 @@ static void spawn(void)
     MPI_Comm_spawn(program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
     MPI_Intercomm_merge(children, 0, &together);
     printf("parent %d: together %d\n", me, count(together));
+    MPI_Comm_free(&together); /* Open MPI 5.0.7 crashes in MPI_Finalize otherwise */
     MPI_Comm_disconnect(&children);
 }
 
@@ -93,6 +94,7 @@ static void child(void)
     }
     MPI_Intercomm_merge(parent, 1, &together);
     printf("child %d: together %d\n", me, count(together));
+    MPI_Comm_free(&together);
     MPI_Comm_disconnect(&parent);
 }
 

@@ -16,9 +16,26 @@ static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 static pmix_proc_t affected;
 static pmix_status_t event;
 
+/* The texts of PMIx 4 and 5 differ. */
 static const char *word(pmix_status_t rc)
 {
-    return PMIx_Error_string(rc);
+    switch (rc) {
+    case PMIX_SUCCESS:
+    case PMIX_OPERATION_SUCCEEDED:
+        return "good";
+    case PMIX_ERR_NOT_FOUND:
+        return "not found";
+    case PMIX_ERR_DUPLICATE_KEY:
+        return "there already";
+    case PMIX_ERR_NOT_SUPPORTED:
+        return "not supported";
+    case PMIX_ERR_PROC_ABORTED:
+        return "death";
+    case PMIX_EXTERNAL_ERR_BASE - 7:
+        return "news";
+    default:
+        return PMIx_Error_string(rc);
+    }
 }
 
 static uint32_t job_size(void)
@@ -197,11 +214,14 @@ static void names(void)
 static void query(void)
 {
     char *keys[] = {PMIX_QUERY_LOCAL_PROC_TABLE, NULL}, *odd[] = {PMIX_QUERY_STORAGE_LIST, NULL};
-    pmix_query_t q = {keys, NULL, 0}, unknown = {odd, NULL, 0};
-    pmix_info_t *info = NULL;
+    pmix_query_t q = {keys, NULL, 1}, unknown = {odd, NULL, 0};
+    pmix_info_t *info = NULL, about;
     size_t n = 0;
-    pmix_status_t rc = PMIx_Query_info(&q, 1, &info, &n);
+    pmix_status_t rc;
 
+    PMIX_INFO_LOAD(&about, PMIX_NSPACE, self.nspace, PMIX_STRING);
+    q.qualifiers = &about;
+    rc = PMIx_Query_info(&q, 1, &info, &n);
     printf("query: %s, %zu here\n", word(rc), rc == PMIX_SUCCESS && n ? info[0].value.data.darray->size : 0);
     printf("query of what is not known: %s\n", word(PMIx_Query_info(&unknown, 1, &info, &n)));
 }

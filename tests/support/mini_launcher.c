@@ -267,6 +267,7 @@ static void on_news(struct mini_ring *l, char type, struct fbr_cur *c)
     } else if (type == 'O' && ++j->running == l->agents && j->spawned) {
         reply(l, j->spawner, j->spawn_id, 0, &id, sizeof(id));
     } else if (type == 'M') {
+        fbr_get_str(c, l->how, sizeof(l->how));
         j->met++;
     } else if (type == 'G') {
         j->left++;

@@ -1,8 +1,8 @@
-/* mini_ring.h - as much of a ring as a bridge needs: a launcher in the test's process, agents as processes of their own.
+/* mini_ring.h - as much of a ring as a bridge needs: a launcher in the test, and agents as processes of their own.
  *
- * An agent is the test's program again (argv: program, "agent", number, folder): libpmix is one per process, and a fresh
- * one for each test. They speak packets over a socket pair; an agent's loop runs the bridge, its main thread reads the
- * socket, and a thread waits for each rank.
+ * An agent is the test's program again (argv: program, "agent", number, folder): libpmix is one per process, and a
+ * fresh one for each test. They speak packets over a socket pair; an agent's loop runs the bridge, its main thread
+ * reads the socket, and a thread waits for each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_MINI_RING_H
@@ -57,7 +57,7 @@ struct mini_ring {
     struct mini_job jobs[MINI_JOBS];
     uint32_t njobs;
     int aborted;
-    char abort_text[256];
+    char abort_text[256], how[64];
     bool shrink; /* a rank that dies is told to the others; otherwise all are killed */
 };
 
