@@ -86,11 +86,12 @@ struct fbr_bridge_host {
     /* Any thread: runs fn(arg) on the loop thread. */
     int (*post)(void *user, void (*fn)(void *arg), void *arg);
 
-    /* Waits until `parts` agents have called it with these bytes as key, then answers each with the data of all, one
-     * after the other in the order of the agents: for each u32 agent, u32 length, bytes. The n-th call of an agent with
-     * a key belongs to the n-th call of the others with it. -ECONNABORTED: one of the agents can not come any more. */
-    int (*fence)(void *user, const void *key, size_t key_len, uint32_t parts, const void *data, size_t len,
-                 fbr_bridge_done *done, void *arg);
+    /* Waits until all of `agents` (`parts` of them, in rising order, each once, and we among them) have called it with
+     * these bytes as key, then answers each with the data of all, one after the other in their order: for each u32
+     * agent, u32 length, bytes. The n-th call of an agent with a key belongs to the n-th call of the others with it. An
+     * agent that is gone, or whose ranks have all died, is not waited for. */
+    int (*fence)(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
+                 const void *data, size_t len, fbr_bridge_done *done, void *arg);
     /* To the same bridge of that agent (ours too): its message() gets the bytes. Lost when the agent is. */
     int (*tell)(void *user, uint32_t agent, const void *data, size_t len);
 

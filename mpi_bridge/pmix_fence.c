@@ -54,10 +54,11 @@ static bool agents_add(struct agents *a, uint32_t agent)
     return true;
 }
 
-/* How many agents have ranks among procs; -ENOENT: one is of no job that we know. */
-static int count_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t *parts)
+/* The agents that have ranks among procs, in rising order, to be freed; -ENOENT: one is of no job that we know. */
+static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list, uint32_t *parts)
 {
     struct agents agents = {0};
+    uint32_t k = 0;
     int rc = 0;
 
     for (size_t i = 0; i < n && rc == 0; i++) {
@@ -74,12 +75,18 @@ static int count_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n,
         } else {
             first = last = fbr_pmix_node_of(j->job, procs[i].rank);
         }
-        for (uint32_t k = first; k <= last; k++) {
-            if (!agents_add(&agents, j->job->agents[k]))
+        for (uint32_t node = first; node <= last; node++) {
+            if (!agents_add(&agents, j->job->agents[node]))
                 rc = -ENOMEM;
         }
     }
     *parts = agents.count;
+    *list = calloc((size_t)agents.count + 1, sizeof(**list));
+    if (!*list)
+        rc = -ENOMEM;
+    for (size_t bit = 0; *list && bit < agents.bytes * 8; bit++)
+        if (agents.bits[bit / 8] & 1 << bit % 8)
+            (*list)[k++] = (uint32_t)bit;
     free(agents.bits);
     return rc;
 }
@@ -213,12 +220,13 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
     struct fbr_buf key, mine;
-    uint32_t parts = 0;
-    int rc = count_parts(b, r->procs, r->nprocs, &parts);
+    uint32_t parts = 0, *agents = NULL;
+    int rc = find_parts(b, r->procs, r->nprocs, &agents, &parts);
 
     if (rc == 0 && r->code == FBR_PMIX_GROUP && !groups_work(r))
         rc = -ENOSYS;
     if (rc < 0) {
+        free(agents);
         fbr_pmix_fail(r, fbr_pmix_status(rc));
         return;
     }
@@ -226,15 +234,17 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
     fbr_buf_init(&mine);
     put_part(b, r, &mine);
     if (parts <= 1 && !mine.failed) {
+        free(agents);
         fbr_buf_consume(&mine, 8);
         finish(r, (uint64_t)b->groups << 16 | (b->host->agent & 0xffff), (char *)mine.data, mine.len);
         return;
     }
     put_key(r, &key);
     r->open++;
-    rc = key.failed || mine.failed
-             ? -ENOMEM
-             : b->host->fence(b->host->user, key.data, key.len, parts, mine.data, mine.len, fence_done, r);
+    rc = key.failed || mine.failed ? -ENOMEM
+                                   : b->host->fence(b->host->user, key.data, key.len, agents, parts,
+                                                    mine.data, mine.len, fence_done, r);
+    free(agents);
     if (rc < 0) {
         r->open--;
         fbr_pmix_fail(r, fbr_pmix_status(rc));

@@ -55,8 +55,8 @@ static int finish(struct agent *a, uint8_t type, struct fbr_buf *b)
     return -ENOMEM;
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, uint32_t parts, const void *data,
-                      size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
+                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
 {
     struct agent *a = agent_of(user);
     struct fbr_buf b;
@@ -65,6 +65,8 @@ static int host_fence(void *user, const void *key, size_t key_len, uint32_t part
     if (rc < 0)
         return rc;
     fbr_put_u32(&b, parts);
+    for (uint32_t i = 0; i < parts; i++)
+        fbr_put_u32(&b, agents[i]);
     fbr_put_bytes(&b, key, key_len);
     fbr_put_bytes(&b, data, len);
     return finish(a, FBR_RING_FENCE, &b);

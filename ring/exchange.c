@@ -1,7 +1,7 @@
 /* exchange.c - fences and names; see exchange.h.
  *
  * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of their own, and a round is
- * complete when enough agents have something in theirs. An agent that is two fences ahead of another is no problem.
+ * complete when all that take part have something in theirs, or no rank any more. An agent that is two fences ahead of another is no problem.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/exchange.h"
@@ -32,9 +32,14 @@ struct member { /* an agent that waits in a fence */
 struct fence {
     UT_hash_handle hh;
     struct member *members;
-    uint32_t parts;
+    uint32_t *agents, parts; /* that take part */
     size_t key_len;
     uint8_t key[];
+};
+
+struct idle { /* an agent without ranks */
+    UT_hash_handle hh;
+    uint32_t agent;
 };
 
 struct name {
@@ -56,6 +61,7 @@ struct fbr_exchange {
     fbr_exchange_answer *answer;
     void *user;
     struct fence *fences;
+    struct idle *idle;
     struct name *names;
     struct waiter *waiters;
 };
@@ -90,6 +96,7 @@ static void drop_fence(struct fbr_exchange *x, struct fence *f)
     HASH_ITER(hh, f->members, m, next)
         drop_member(f, m);
     HASH_DEL(x->fences, f);
+    free(f->agents);
     free(f);
 }
 
@@ -172,34 +179,85 @@ static void complete(struct fbr_exchange *x, struct fence *f)
     fbr_buf_fini(&all);
 }
 
-void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
-                        size_t key_len, uint32_t parts, const void *data, size_t len)
+static bool is_idle(const struct fbr_exchange *x, uint32_t agent)
 {
-    struct fence *f = get_fence(x, key, key_len);
+    struct idle *i;
 
-    if (!f || add_part(f, agent, request, data, len) < 0) {
-        x->answer(x->user, agent, request, -ENOMEM, NULL, 0);
-        if (f && !f->members)
-            drop_fence(x, f);
-        return;
+    HASH_FIND(hh, x->idle, &agent, sizeof(agent), i);
+    return i;
+}
+
+/* Nobody is missing who may come yet. */
+static bool is_complete(const struct fbr_exchange *x, const struct fence *f)
+{
+    struct member *m;
+
+    if (!f->members || (!x->idle && HASH_COUNT(f->members) < f->parts))
+        return false;
+    for (uint32_t i = 0; i < f->parts; i++) {
+        HASH_FIND(hh, f->members, &f->agents[i], sizeof(f->agents[i]), m);
+        if (!m && !is_idle(x, f->agents[i]))
+            return false;
     }
-    f->parts = parts;
-    while (f->members && HASH_COUNT(f->members) >= f->parts)
+    return true;
+}
+
+static void settle(struct fbr_exchange *x, struct fence *f)
+{
+    while (is_complete(x, f))
         complete(x, f);
     if (!f->members)
         drop_fence(x, f);
 }
 
-static void abort_fence(struct fbr_exchange *x, struct fence *f)
+static int set_agents(struct fence *f, const uint32_t *agents, uint32_t parts)
 {
-    struct member *m, *next;
-    struct part *p;
+    if (!f->agents || f->parts != parts) {
+        uint32_t *copy = realloc(f->agents, parts * sizeof(*copy));
 
-    HASH_ITER(hh, f->members, m, next) {
-        DL_FOREACH(m->parts, p)
-            x->answer(x->user, m->agent, p->request, -ECONNABORTED, NULL, 0);
+        if (!copy)
+            return -ENOMEM;
+        f->agents = copy;
     }
-    drop_fence(x, f);
+    memcpy(f->agents, agents, parts * sizeof(*agents));
+    f->parts = parts;
+    return 0;
+}
+
+void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
+                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data, size_t len)
+{
+    struct fence *f = get_fence(x, key, key_len);
+
+    if (!f || set_agents(f, agents, parts) < 0 || add_part(f, agent, request, data, len) < 0)
+        x->answer(x->user, agent, request, -ENOMEM, NULL, 0);
+    if (f)
+        settle(x, f);
+}
+
+void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
+{
+    struct fence *f, *next;
+    struct idle *i;
+
+    HASH_FIND(hh, x->idle, &agent, sizeof(agent), i);
+    if (i && !idle) {
+        HASH_DEL(x->idle, i);
+        free(i);
+    }
+    if (i || !idle)
+        return;
+    i = calloc(1, sizeof(*i));
+    if (!i)
+        return;
+    i->agent = agent;
+    HASH_ADD(hh, x->idle, agent, sizeof(i->agent), i);
+    if (!i->hh.tbl) {
+        free(i);
+        return;
+    }
+    HASH_ITER(hh, x->fences, f, next)
+        settle(x, f);
 }
 
 /* ---- Names ---- */
@@ -329,8 +387,10 @@ void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent)
         HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
         if (m)
             drop_member(f, m);
-        abort_fence(x, f); /* who takes part in a fence is known to the agents only */
+        if (!f->members)
+            drop_fence(x, f);
     }
+    fbr_exchange_idle(x, agent, true);
     DL_FOREACH_SAFE(x->waiters, w, next_waiter)
         if (w->agent == agent)
             drop_waiter(x, w);
@@ -370,12 +430,17 @@ void fbr_exchange_tick(struct fbr_exchange *x, uint64_t now_ms)
 void fbr_exchange_close(struct fbr_exchange *x)
 {
     struct fence *f, *next_fence;
+    struct idle *i, *next_idle;
     struct name *n, *next_name;
 
     if (!x)
         return;
     HASH_ITER(hh, x->fences, f, next_fence)
         drop_fence(x, f);
+    HASH_ITER(hh, x->idle, i, next_idle) {
+        HASH_DEL(x->idle, i);
+        free(i);
+    }
     HASH_ITER(hh, x->names, n, next_name)
         drop_name(x, n);
     while (x->waiters)

@@ -6,6 +6,7 @@
 #ifndef FBR_EXCHANGE_H
 #define FBR_EXCHANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,9 @@ void fbr_exchange_close(struct fbr_exchange *x); /* answers nothing. NULL is fin
 
 /* bridge.h says what they mean. */
 void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
-                        size_t key_len, uint32_t parts, const void *data, size_t len);
+                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data, size_t len);
+/* No rank of that agent lives (or one does again): fences do not wait for it. */
+void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle);
 void fbr_exchange_publish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,
                           uint32_t rank, const char *key, const void *value, size_t len);
 void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request, const char *key,
@@ -28,7 +31,7 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
 void fbr_exchange_unpublish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,
                             uint32_t rank, const char *key);
 
-/* The agent is gone: its requests are forgotten, and fences that wait fail with -ECONNABORTED. */
+/* The agent is gone: its requests are forgotten, and it is idle. */
 void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent);
 /* The job has ended: its names go. */
 void fbr_exchange_job_end(struct fbr_exchange *x, uint32_t job);

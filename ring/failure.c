@@ -91,10 +91,7 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
 
 static const char *host_of(const struct ring_job *j, uint32_t rank)
 {
-    const struct fbr_bridge_job *i = &j->job.info;
-    const struct fbr_plan plan = {i->size, i->nodes, (uint32_t *)(uintptr_t)i->first};
-
-    return i->hosts[fbr_plan_node_of(&plan, rank)];
+    return j->job.info.hosts[fbr_ring_node_of(j, rank)];
 }
 
 static void name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
@@ -197,6 +194,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     fbr_put_u32(&b, rank);
     fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
     fbr_buf_fini(&b);
+    fbr_ring_serve_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
     j->ended--; /* until it says STARTED, or FAILED */
     j->ranks[rank].state = RANK_STARTING;
     j->started--;

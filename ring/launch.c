@@ -58,6 +58,14 @@ void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank,
 
 /* ---- Jobs ---- */
 
+uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank)
+{
+    const struct fbr_bridge_job *i = &j->job.info;
+    const struct fbr_plan plan = {i->size, i->nodes, (uint32_t *)(uintptr_t)i->first};
+
+    return fbr_plan_node_of(&plan, rank);
+}
+
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id)
 {
     struct ring_job *j;
@@ -217,6 +225,8 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     }
     DL_APPEND(r->jobs, j);
     *out = j;
+    for (uint32_t k = 0; k < i->nodes; k++)
+        fbr_ring_serve_idle(&r->agents[i->agents[k]], false);
     send_job(r, j);
     return 0;
 }
@@ -409,13 +419,25 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     k->state = RANK_RUNNING;
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)
-        fbr_ring_say(
-            r, "rank %u on %s, pid %lld: %s%s%s", n,
-            j->job.info.hosts[fbr_plan_node_of(
-                &(struct fbr_plan){j->job.info.size, j->job.info.nodes, (uint32_t *)(uintptr_t)j->job.info.first}, n)],
-            (long long)k->pid, where, where[0] ? "; " : "", seen);
+        fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
+                     (long long)k->pid, where, where[0] ? "; " : "", seen);
     if (j->started == j->job.info.size && j->spawn)
         fbr_ring_serve_spawned(j, 0);
+}
+
+/* An agent is idle when no rank of it lives or is about to. */
+static void look_for_idle(struct ring_job *j, uint32_t rank)
+{
+    struct fiber_ring *r = j->ring;
+    uint32_t agent = j->job.info.agents[fbr_ring_node_of(j, rank)];
+
+    DL_FOREACH(r->jobs, j)
+        for (uint32_t k = 0; k < j->job.info.nodes; k++)
+            for (uint32_t m = j->job.info.first[k];
+                 j->job.info.agents[k] == agent && m < j->job.info.first[k + 1]; m++)
+                if (j->ranks[m].state != RANK_ENDED)
+                    return;
+    fbr_ring_serve_idle(&r->agents[agent], true);
 }
 
 static void rank_ended(struct ring_job *j, uint32_t rank, int code)
@@ -428,6 +450,8 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     k->code = code;
     j->ended++;
     fbr_ring_print_end(j, rank);
+    if (code != 0)
+        look_for_idle(j, rank);
 }
 
 static void on_failed(struct ring_agent *a, struct fbr_cur *body)

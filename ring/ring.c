@@ -460,9 +460,6 @@ static int call_stats(void *arg)
 {
     struct stats_call *c = arg;
     struct ring_job *j = newest(c->r);
-    const struct fbr_plan plan =
-        j ? (struct fbr_plan){j->job.info.size, j->job.info.nodes, (uint32_t *)(uintptr_t)j->job.info.first}
-          : (struct fbr_plan){0};
 
     for (int i = 0; i < c->max && i < (int)c->r->size; i++) {
         struct fiber_rank_stats *s = &c->out[i];
@@ -477,7 +474,7 @@ static int call_stats(void *arg)
         s->pid = k->pid;
         s->cpu = (double)k->cpu_ns / 1e9;
         s->memory = k->resident;
-        snprintf(s->host, sizeof(s->host), "%.63s", j->job.info.hosts[fbr_plan_node_of(&plan, (uint32_t)i)]);
+        snprintf(s->host, sizeof(s->host), "%.63s", j->job.info.hosts[fbr_ring_node_of(j, (uint32_t)i)]);
         snprintf(s->cpus, sizeof(s->cpus), "%s", k->cpus);
         snprintf(s->how, sizeof(s->how), "%s", k->how);
     }

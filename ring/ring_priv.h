@@ -77,6 +77,7 @@ struct ring_agent {
     bool ready, home;              /* said hello; has ended as it was told to */
     char host[256], address[64];
     uint32_t cpus;
+    bool idle;       /* none of its ranks lives */
     uint64_t credit; /* output that was taken and is to be told */
 };
 
@@ -142,6 +143,7 @@ struct fiber_ring {
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err);
 void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);
+uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
 /* A new job of `size` ranks, whose programs it takes over; sends it to the agents. */
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs, uint32_t n,
@@ -169,6 +171,7 @@ void fbr_ring_serve_close(struct fiber_ring *r);
 bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body); /* false: not one of its */
 void fbr_ring_serve_agent_gone(struct ring_agent *a);
 void fbr_ring_serve_job_end(struct ring_job *j);
+void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences need not wait for it */
 void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* print.c */

@@ -51,12 +51,24 @@ static void answer(void *user, uint32_t agent, uint64_t request, int code, const
 static void on_fence(struct ring_agent *a, struct fbr_cur *c)
 {
     uint64_t request = fbr_get_u64(c);
-    uint32_t parts = fbr_get_u32(c);
+    uint32_t parts = fbr_get_u32(c), *agents;
     size_t key_len, len;
-    const void *key = fbr_get_bytes(c, &key_len), *data = fbr_get_bytes(c, &len);
+    const void *key, *data;
 
-    if (fbr_cur_ok(c) && parts > 0)
-        fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, parts, data, len);
+    if (parts == 0 || parts > a->ring->nagents)
+        return;
+    agents = calloc(parts, sizeof(*agents));
+    for (uint32_t i = 0; agents && i < parts; i++) {
+        agents[i] = fbr_get_u32(c);
+        c->bad |= agents[i] >= a->ring->nagents || (i > 0 && agents[i] <= agents[i - 1]);
+    }
+    key = fbr_get_bytes(c, &key_len);
+    data = fbr_get_bytes(c, &len);
+    if (!agents)
+        answer(a->ring, a->number, request, -ENOMEM, NULL, 0);
+    else if (fbr_cur_ok(c))
+        fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data, len);
+    free(agents);
 }
 
 static void on_publish(struct ring_agent *a, struct fbr_cur *c)
@@ -393,6 +405,13 @@ void fbr_ring_serve_close(struct fiber_ring *r)
     fbr_timer_fini(&r->tick);
     fbr_exchange_close(r->exchange);
     r->exchange = NULL;
+}
+
+void fbr_ring_serve_idle(struct ring_agent *a, bool idle)
+{
+    if (a->ring->exchange && a->idle != idle)
+        fbr_exchange_idle(a->ring->exchange, a->number, idle);
+    a->idle = idle;
 }
 
 void fbr_ring_serve_job_end(struct ring_job *j)

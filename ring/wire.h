@@ -21,7 +21,7 @@
  *                     MET      u32 job, u32 rank, str how
  *                     LEFT     u32 job, u32 rank
  *                     ABORT    u32 job, u32 rank, i32 code, str text
- *                     FENCE    u64 request, u32 parts, bytes key, bytes data
+ *                     FENCE    u64 request, u32 n, n x u32 agent, bytes key, bytes data
  *                     PUBLISH  u64 request, u32 job, u32 rank, str key, bytes value
  *                     LOOKUP   u64 request, str key, i32 milliseconds
  *                     UNPUBLISH u64 request, u32 job, u32 rank, u8 all, str key

@@ -32,6 +32,7 @@ static uint64_t request_of(uint8_t agent)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const uint32_t all[AGENTS] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct fbr_exchange *x = fbr_exchange_open(on_answer, NULL);
     uint64_t now = 0;
 
@@ -44,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         switch (data[i] % 8) {
         case 0:
         case 1:
-            fbr_exchange_fence(x, agent, request_of(agent), key, 1, 1 + n % AGENTS, data,
+            fbr_exchange_fence(x, agent, request_of(agent), key, 1, all, 1 + n % AGENTS, data,
                                n % 16 < size ? n % 16 : 0);
             break;
         case 2:
@@ -58,7 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fbr_exchange_unpublish(x, agent, request_of(agent), n % 4, agent, n % 2 ? key : NULL);
             break;
         case 5:
-            fbr_exchange_agent_gone(x, agent);
+            if (n % 4 == 0)
+                fbr_exchange_agent_gone(x, agent);
+            else
+                fbr_exchange_idle(x, agent, n % 2);
             break;
         case 6:
             fbr_exchange_job_end(x, n % 4);

@@ -73,7 +73,9 @@ static int tear_down(void **state)
 
 static void fence(uint32_t agent, uint64_t request, const char *key, uint32_t parts, const char *data)
 {
-    fbr_exchange_fence(t.x, agent, request, key, strlen(key), parts, data, strlen(data));
+    static const uint32_t agents[] = {0, 1, 2, 3};
+
+    fbr_exchange_fence(t.x, agent, request, key, strlen(key), agents, parts, data, strlen(data));
 }
 
 static const struct answer *answer_to(uint32_t agent, uint64_t request)
@@ -120,17 +122,32 @@ static void test_keys_are_apart(void **state)
     assert_int_equal(t.n, 2);
 }
 
-static void test_a_lost_agent_breaks_the_fences_that_wait(void **state)
+static void test_nobody_waits_for_an_agent_that_is_gone(void **state)
 {
     (void)state;
-    fence(0, 100, "k", 3, "");
-    fence(1, 101, "k", 3, "");
+    fence(0, 100, "k", 3, "a");
+    fence(1, 101, "k", 3, "b");
     fbr_exchange_agent_gone(t.x, 1);
-    assert_int_equal(t.n, 1); /* nobody answers the dead */
-    assert_int_equal(answer_to(0, 100)->code, -ECONNABORTED);
-    fence(0, 102, "k", 2, ""); /* the survivors may meet again */
-    fence(2, 103, "k", 2, "");
-    assert_int_equal(answer_to(2, 103)->code, 0);
+    assert_int_equal(t.n, 0); /* 2 may come yet */
+    fence(2, 102, "k", 3, "c");
+    assert_int_equal(t.n, 2); /* nobody answers the dead */
+    assert_string_equal(answer_to(0, 100)->text, "0:a 2:c");
+    assert_string_equal(answer_to(2, 102)->text, "0:a 2:c");
+}
+
+static void test_nobody_waits_for_an_agent_without_ranks(void **state)
+{
+    (void)state;
+    fence(0, 100, "k", 2, "a");
+    fbr_exchange_idle(t.x, 2, true); /* not of this fence */
+    assert_int_equal(t.n, 0);
+    fbr_exchange_idle(t.x, 1, true);
+    assert_string_equal(answer_to(0, 100)->text, "0:a");
+    fbr_exchange_idle(t.x, 1, false); /* a rank was started anew */
+    fence(0, 101, "k", 2, "b");
+    assert_int_equal(t.n, 1);
+    fence(1, 102, "k", 2, "c");
+    assert_string_equal(answer_to(1, 102)->text, "0:b 1:c");
 }
 
 static void test_names(void **state)
@@ -195,7 +212,8 @@ int main(void)
         TEST(test_a_fence_waits_for_all_and_gives_all_data_in_order),
         TEST(test_rounds_of_one_key_do_not_mix),
         TEST(test_keys_are_apart),
-        TEST(test_a_lost_agent_breaks_the_fences_that_wait),
+        TEST(test_nobody_waits_for_an_agent_that_is_gone),
+        TEST(test_nobody_waits_for_an_agent_without_ranks),
         TEST(test_names),
         TEST(test_lookups_wait),
         TEST(test_a_job_takes_its_names_along),

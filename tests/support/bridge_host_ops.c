@@ -108,13 +108,15 @@ static void fence_end(struct bridge_host *h, struct fence *f, int code)
     free(f);
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, uint32_t parts, const void *data,
-                      size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
+                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
 {
     struct agent *a = user;
     struct bridge_host *h = a->h;
     struct fence *f;
 
+    for (uint32_t i = 1; i < parts; i++)
+        host_must(agents[i - 1] < agents[i], "agents of a fence are out of order");
     h->fence_count++;
     h->fence_bytes += len;
     if (h->broken)

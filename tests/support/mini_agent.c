@@ -95,12 +95,13 @@ static void begin_request(struct agent *a, struct fbr_buf *b, char type, fbr_bri
     a->wanted[a->nwanted++] = (struct wanted){done, arg};
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, uint32_t parts, const void *data,
-                      size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
+                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
 {
     struct agent *a = user;
     struct fbr_buf b;
 
+    (void)agents;
     begin_request(a, &b, 'F', done, arg);
     fbr_put_bytes(&b, key, key_len);
     fbr_put_u32(&b, parts);
