@@ -231,26 +231,33 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     return 0;
 }
 
+static char *make_pair(const char *name, const char *value)
+{
+    char *pair = NULL;
+
+    return asprintf(&pair, "%s=%s", name, value) < 0 ? NULL : pair;
+}
+
 /* The ring's own program, with what the failure before has to tell. */
 static struct fbr_program *own_program(struct fiber_ring *r)
 {
     struct fbr_program *p = calloc(1, sizeof(*p));
-    char last[600];
-    size_t n = 0;
+    bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
+    size_t n = 0, k = 0;
 
     if (!p)
         return NULL;
     while (r->job.env && r->job.env[n])
         n++;
     p->argv = fbr_list_copy(r->job.command);
-    p->env = calloc(n + 2, sizeof(*p->env));
+    p->env = calloc(n + 3, sizeof(*p->env));
     p->workdir = strdup(r->job.workdir ? r->job.workdir : "");
-    for (size_t k = 0; p->env && k < n; k++)
-        p->env[k] = strdup(r->job.env[k]);
-    if (p->env && r->last_failure[0]) {
-        snprintf(last, sizeof(last), "FIBER_LAST_FAILURE=%s", r->last_failure);
-        p->env[n] = strdup(last);
-    }
+    if (p->env && survive && !getenv("OMPI_MCA_mpi_ft_enable")) /* what mpirun --with-ft does */
+        p->env[k++] = make_pair("OMPI_MCA_mpi_ft_enable", "1");
+    for (size_t i = 0; p->env && i < n; i++) /* the last one of a name counts */
+        p->env[k++] = strdup(r->job.env[i]);
+    if (p->env && r->last_failure[0])
+        p->env[k++] = make_pair("FIBER_LAST_FAILURE", r->last_failure);
     return p;
 }
 
