@@ -6,9 +6,10 @@
 
 #include "runtime/backend.h"
 
-extern const struct fbr_backend_ops fbr_backend_local, fbr_backend_mock;
+extern const struct fbr_backend_ops fbr_backend_local, fbr_backend_mock, fbr_backend_command;
 
-const struct fbr_backend_ops *const fbr_backends[] = {&fbr_backend_local, &fbr_backend_mock, NULL};
+const struct fbr_backend_ops *const fbr_backends[] = {&fbr_backend_local, &fbr_backend_mock,
+                                                      &fbr_backend_command, NULL};
 
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err)
 {

@@ -1,8 +1,7 @@
 /* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
  *
- * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel when its master
- * dies
- * (spawn.c), so nothing is ever left to list or remove.
+ * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel
+ * when its master dies (spawn.c), so nothing is ever left to list or remove.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +40,7 @@ struct local_job {
     struct fbr_timer drain;
     bool dead, told, released, paused;
     int32_t code;
+    uint64_t peak;
     int handles; /* libuv's, not yet closed */
 };
 
@@ -102,8 +103,10 @@ static void read_rest(struct stream *s)
     for (int i = 0; i < REST_READS && n > 0; i++) {
         n = read(fd, data, FBR_LOOP_SCRATCH);
         if (n > 0)
-            tell(j, &(struct fbr_job_event){
-                        .type = FBR_JOB_OUTPUT, .stream = stream_number(s), .data = data, .len = (size_t)n});
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
+                                            .stream = stream_number(s),
+                                            .data = data,
+                                            .len = (size_t)n});
     }
 }
 
@@ -120,7 +123,8 @@ static void finish(void *arg)
     }
     j->told = true;
     DL_DELETE(j->b->jobs, j);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid});
+    tell(j, &(struct fbr_job_event){
+                .type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid, .peak = j->peak});
 }
 
 static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
@@ -155,27 +159,34 @@ static void on_dead(uv_poll_t *watch, int status, int events)
 {
     struct local_job *j = watch->data;
     siginfo_t info = {0};
+    struct rusage use = {0};
 
     (void)status;
     (void)events;
     kill(-j->pid, SIGKILL); /* its group, while its number is still taken by the zombie */
-    if (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED) < 0)
+    /* The system call: the C library's function has no place for what it used. */
+    if (syscall(SYS_waitid, P_PIDFD, j->pidfd, &info, WEXITED, &use) < 0)
         j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
     else
         j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+    j->peak = (uint64_t)use.ru_maxrss * 1024;
     j->dead = true;
     uv_poll_stop(watch);
     close(j->pidfd);
     j->pidfd = -1;
     uv_close((uv_handle_t *)watch, on_closed);
-    local_pause_output(j->b, j, 0); /* a slow reader of its output does not hold up the news; what is left is little */
-    if ((!j->out[0].open && !j->out[1].open) || fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
+    local_pause_output(
+        j->b, j,
+        0); /* a slow reader of its output does not hold up the news; what is left is little */
+    if ((!j->out[0].open && !j->out[1].open) ||
+        fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
         finish(j);
     else
         fbr_timer_start(&j->drain, DRAIN_MS, 0);
 }
 
-static int local_open(struct fbr_backend **out, const struct fbr_backend_env *env, struct fbr_error *err)
+static int local_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                      struct fbr_error *err)
 {
     struct fbr_backend *b = calloc(1, sizeof(*b));
 
@@ -258,13 +269,15 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
-static int launch(struct local_job *j, const struct fbr_job *job, const int out[2], const int errp[2],
-                  struct fbr_error *err)
+static int launch(struct local_job *j, const struct fbr_job *job, const int out[2],
+                  const int errp[2], struct fbr_error *err)
 {
     static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
     const struct fbr_job_local *l = job->local ? job->local : &nothing;
     char **env = with_ticket(job->env, job->ticket);
-    int fd = !env ? fbr_fail(err, -ENOMEM, "out of memory") : job->ticket ? ticket_fd(job, err) : l->fd;
+    int fd = !env          ? fbr_fail(err, -ENOMEM, "out of memory")
+             : job->ticket ? ticket_fd(job, err)
+                           : l->fd;
     struct fbr_spawn s = {.file = job->file,
                           .argv = job->argv,
                           .env = env,
@@ -326,7 +339,8 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
         return 0;
     if (sig == SIGKILL)
         return kill(-j->pid, SIGKILL) < 0 && errno != ESRCH ? -errno : 0;
-    return syscall(SYS_pidfd_send_signal, j->pidfd, sig, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+    return syscall(SYS_pidfd_send_signal, j->pidfd, sig, NULL, 0) < 0 && errno != ESRCH ? -errno
+                                                                                        : 0;
 }
 
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused)

@@ -97,7 +97,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
     j->b->env.event(j->user, &copy);
 }
 
-static int mock_open(struct fbr_backend **out, const struct fbr_backend_env *env, struct fbr_error *err)
+static int mock_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                     struct fbr_error *err)
 {
     struct fbr_backend *b = calloc(1, sizeof(*b));
     const struct fbr_backend_env inner = {env->loop, env->config, on_event};
@@ -177,7 +178,8 @@ static void keep(struct mock_job *j, const struct fbr_job *job)
 static void tell_exit(struct mock_job *j, int32_t code, const char *text)
 {
     j->ended = true;
-    j->b->env.event(j->user, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = code, .text = text});
+    j->b->env.event(j->user,
+                    &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = code, .text = text});
 }
 
 static void on_time(void *arg)
@@ -230,9 +232,10 @@ static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *us
     DL_APPEND(b->jobs, j);
     *handle = j;
     if (j->fault == SLOW_START)
-        b->env.event(
-            user, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = "the mock engine takes its time"});
-    if (j->fault == SLOW_START || j->fault == DIES_AFTER || j->fault == FREEZES_AFTER || j->fault == FAILS_LATER)
+        b->env.event(user, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                                   .text = "the mock engine takes its time"});
+    if (j->fault == SLOW_START || j->fault == DIES_AFTER || j->fault == FREEZES_AFTER ||
+        j->fault == FAILS_LATER)
         fbr_timer_start(&j->timer, (uint64_t)j->ms, 0);
     return 0;
 }

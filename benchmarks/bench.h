@@ -1,4 +1,5 @@
-/* bench.h - what the benchmark programs have in common: a clock, an exact sleep, sorted samples, a pool that is up.
+/* bench.h - what the benchmark programs have in common: a clock, an exact sleep, sorted samples, a
+ * pool that is up.
  *
  * Every program prints one JSON object per line and nothing else on standard output.
  *
@@ -21,8 +22,9 @@ static inline double bench_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The kernel may end a sleep up to the timer slack (50 us by default) late. Set before anything is started: children
- * and threads inherit it, also across exec. The peers and the floor get the same. */
+/* The kernel may end a sleep up to the timer slack (50 us by default) late. Set before anything is
+ * started: children and threads inherit it, also across exec. The peers and the floor get the
+ * same. */
 static inline void bench_exact_timers(void)
 {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);

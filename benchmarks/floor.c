@@ -1,9 +1,9 @@
 /* floor.c - the floor of the pool benchmarks: `floor TASKS MS WORKERS`.
  *
- * Forks WORKERS children that sleep their share of TASKS, MS milliseconds each, one after the other, and nothing else:
- * no message, no result. They wait behind a gate until all exist; the time goes from the opening of the gate until
- * the last child has slept its share; they exit afterwards. No scheduler can be faster with so many workers; what
- * a pool takes longer is its overhead.
+ * Forks WORKERS children that sleep their share of TASKS, MS milliseconds each, one after the
+ * other, and nothing else: no message, no result. They wait behind a gate until all exist; the time
+ * goes from the opening of the gate until the last child has slept its share; they exit afterwards.
+ * No scheduler can be faster with so many workers; what a pool takes longer is its overhead.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdatomic.h>
@@ -18,8 +18,10 @@ struct board { /* shared by all */
     double end[]; /* of each child */
 };
 
-/* In a child: waits until the parent has closed the entry's other end, sleeps, waits for the exit to open. */
-static void sleep_share(int entry[2], int leave[2], struct board *board, int i, long tasks, double seconds)
+/* In a child: waits until the parent has closed the entry's other end, sleeps, waits for the exit
+ * to open. */
+static void sleep_share(int entry[2], int leave[2], struct board *board, int i, long tasks,
+                        double seconds)
 {
     char c;
 
@@ -37,7 +39,8 @@ static void sleep_share(int entry[2], int leave[2], struct board *board, int i, 
     _exit(read(leave[0], &c, 1) != 0);
 }
 
-static int start_children(int entry[2], int leave[2], struct board *board, long tasks, double seconds, int workers)
+static int start_children(int entry[2], int leave[2], struct board *board, long tasks,
+                          double seconds, int workers)
 {
     pid_t pid;
     int i;
@@ -62,7 +65,8 @@ int main(int argc, char **argv)
     int workers = (int)bench_number(argc, argv, 3, 5), i, status, failed = 0;
     int entry[2], leave[2];
     size_t size = sizeof(struct board) + (size_t)workers * sizeof(double);
-    struct board *board = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct board *board =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     bench_exact_timers();
     if (board == MAP_FAILED || pipe(entry) < 0 || pipe(leave) < 0 ||
@@ -79,7 +83,8 @@ int main(int argc, char **argv)
         failed |= status;
     for (i = 0; i < workers; i++)
         end = board->end[i] > end ? board->end[i] : end;
-    printf("{\"bench\": \"floor\", \"tasks\": %ld, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", tasks,
-           ms, workers, end - start);
+    printf(
+        "{\"bench\": \"floor\", \"tasks\": %ld, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n",
+        tasks, ms, workers, end - start);
     return failed != 0;
 }

@@ -1,8 +1,10 @@
-/* lines.c - what ranks print, and what comes out: `lines emit COUNT`, and `lines count RANKS COUNT -- LAUNCHER...`.
+/* lines.c - what ranks print, and what comes out: `lines emit COUNT`, and `lines count RANKS COUNT
+ * -- LAUNCHER...`.
  *
- * emit prints COUNT lines of 100 bytes: "rank R line N" and a filling that both of them give. count runs the launcher,
- * reads its standard output, and checks each line; in front of it may stand any tag that ends with "> ", "] " or ": ".
- * A line that is not wholly one that was emitted is torn. It prints one JSON object: seconds, bytes, lines, torn.
+ * emit prints COUNT lines of 100 bytes: "rank R line N" and a filling that both of them give. count
+ * runs the launcher, reads its standard output, and checks each line; in front of it may stand any
+ * tag that ends with "> ", "] " or ": ". A line that is not wholly one that was emitted is torn. It
+ * prints one JSON object: seconds, bytes, lines, torn.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
@@ -28,7 +30,8 @@ static void make_line(char *line, unsigned rank, unsigned long n)
 
 static int emit(unsigned long count)
 {
-    static const char *const names[] = {"FIBER_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+    static const char *const names[] = {"FIBER_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
     const char *rank = NULL;
     char line[LINE + 1];
 
@@ -96,7 +99,8 @@ static int count(int ranks, unsigned long each, char **argv)
     }
     waitpid(pid, &status, 0);
     printf("{\"seconds\": %.6f, \"bytes\": %zu, \"lines\": %lu, \"torn\": %lu, \"missing\": %ld}\n",
-           bench_now() - start, bytes, lines, torn, (long)(each * (unsigned long)ranks) - (long)(lines - torn));
+           bench_now() - start, bytes, lines, torn,
+           (long)(each * (unsigned long)ranks) - (long)(lines - torn));
     return status ? 1 : 0;
 }
 

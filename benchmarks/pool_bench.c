@@ -11,7 +11,8 @@
  *                                seconds until every worker has answered, PSS of the idle workers, seconds of each map
  *     version                    the library's version
  *
- * The workers have joined and have run a task before the clock starts, except in `scale`. Output: one JSON object.
+ * The workers have joined and have run a task before the clock starts, except in `scale`. Output:
+ * one JSON object.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/resource.h>
@@ -23,7 +24,7 @@
 #define SMALL 16    /* bytes of a no-op task */
 #define PAYLOADS 64 /* distinct inputs of `payload` */
 
-/* ---- Tasks ------------------------------------------------------------------------------------------------- */
+/* ---- Tasks ---- */
 
 static int sleep_task(const void *in, size_t len, struct fiber_reply *reply)
 {
@@ -47,14 +48,15 @@ static int echo_task(const void *in, size_t len, struct fiber_reply *reply)
     return 0;
 }
 
-/* ---- Measuring --------------------------------------------------------------------------------------------- */
+/* ---- Measuring ---- */
 
 /* One map of n sleeping tasks; the pids of who ran them in `pids`. Returns its seconds. */
 static double time_sleeps(struct fiber_pool *pool, const double *durations, int64_t *pids, size_t n)
 {
     double start = bench_now();
 
-    bench_check(fiber_pool_map(pool, sleep_task, durations, sizeof(*durations), pids, sizeof(*pids), n, NULL),
+    bench_check(fiber_pool_map(pool, sleep_task, durations, sizeof(*durations), pids, sizeof(*pids),
+                               n, NULL),
                 "fiber_pool_map");
     return bench_now() - start;
 }
@@ -92,8 +94,9 @@ static int run_tasks(int argc, char **argv)
     struct fiber_pool *pool = warm_pool(workers);
 
     elapsed = time_equal_sleeps(pool, n, ms / 1e3);
-    printf("{\"bench\": \"tasks\", \"tasks\": %zu, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n", n, ms,
-           workers, elapsed);
+    printf(
+        "{\"bench\": \"tasks\", \"tasks\": %zu, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n",
+        n, ms, workers, elapsed);
     fiber_pool_close(pool);
     return 0;
 }
@@ -119,7 +122,8 @@ static int run_empty(int argc, char **argv)
     for (i = 0; i < n; i++)
         memcpy(in + i * SMALL, &i, sizeof(i));
     memset(out, 1, n * SMALL); /* its pages are there before the clock starts */
-    bench_check(fiber_pool_map(pool, echo_task, in, SMALL, out, SMALL, n / 10, NULL), "fiber_pool_map");
+    bench_check(fiber_pool_map(pool, echo_task, in, SMALL, out, SMALL, n / 10, NULL),
+                "fiber_pool_map");
     cpu = cpu_seconds();
     start = bench_now();
     bench_check(fiber_pool_map(pool, echo_task, in, SMALL, out, SMALL, n, NULL), "fiber_pool_map");
@@ -127,7 +131,8 @@ static int run_empty(int argc, char **argv)
     cpu = cpu_seconds() - cpu;
     if (memcmp(in, out, n * SMALL) != 0)
         bench_check(-EPROTO, "the results differ from the inputs");
-    printf("{\"bench\": \"%s\", \"tasks\": %zu, \"workers\": %d, \"seconds\": %.6f, \"tasks_per_s\": %.0f, "
+    printf("{\"bench\": \"%s\", \"tasks\": %zu, \"workers\": %d, \"seconds\": %.6f, "
+           "\"tasks_per_s\": %.0f, "
            "\"master_us_per_task\": %.4f}\n",
            argv[1], n, workers, elapsed, (double)n / elapsed, cpu / (double)n * 1e6);
     fiber_pool_close(pool);
@@ -153,7 +158,8 @@ static int run_apply(int argc, char **argv)
     }
     p50 = bench_quantile(us + warm, n, 0.5);
     p99 = bench_quantile(us + warm, n, 0.99);
-    printf("{\"bench\": \"apply\", \"tasks\": %zu, \"workers\": %d, \"p50_us\": %.2f, \"p99_us\": %.2f, "
+    printf("{\"bench\": \"apply\", \"tasks\": %zu, \"workers\": %d, \"p50_us\": %.2f, \"p99_us\": "
+           "%.2f, "
            "\"max_us\": %.2f}\n",
            n, workers, p50, p99, us[warm + n - 1]);
     fiber_pool_close(pool);
@@ -176,7 +182,8 @@ static int run_barrier(int argc, char **argv)
     for (i = 0; i < batches; i++)
         time_sleeps(pool, durations, pids, (size_t)workers);
     elapsed = bench_now() - start;
-    printf("{\"bench\": \"barrier\", \"batches\": %d, \"ms\": %g, \"workers\": %d, \"seconds\": %.6f}\n",
+    printf("{\"bench\": \"barrier\", \"batches\": %d, \"ms\": %g, \"workers\": %d, \"seconds\": "
+           "%.6f}\n",
            batches, ms, workers, elapsed);
     fiber_pool_close(pool);
     free(durations);
@@ -199,7 +206,7 @@ static int run_straggler(int argc, char **argv)
     return 0;
 }
 
-/* ---- Payload ----------------------------------------------------------------------------------------------- */
+/* ---- Payload ---- */
 
 static double time_payloads(struct fiber_pool *pool, const struct fiber_bytes *in, size_t n)
 {
@@ -208,7 +215,8 @@ static double time_payloads(struct fiber_pool *pool, const struct fiber_bytes *i
     const void *data;
     size_t i, len;
 
-    bench_check(fiber_pool_map_async(pool, echo_task, in, n, NULL, &result), "fiber_pool_map_async");
+    bench_check(fiber_pool_map_async(pool, echo_task, in, n, NULL, &result),
+                "fiber_pool_map_async");
     bench_check(fiber_result_wait(result, -1), "fiber_result_wait");
     elapsed = bench_now() - start;
     for (i = 0; i < n; i++) {
@@ -220,11 +228,12 @@ static double time_payloads(struct fiber_pool *pool, const struct fiber_bytes *i
     return elapsed;
 }
 
-/* Maps of 64 distinct inputs each, so that neither side lives from its cache; the results are checked between maps,
- * outside the time. */
+/* Maps of 64 distinct inputs each, so that neither side lives from its cache; the results are
+ * checked between maps, outside the time. */
 static int run_payload(int argc, char **argv)
 {
-    size_t n = (size_t)bench_number(argc, argv, 2, 512), bytes = (size_t)bench_number(argc, argv, 3, 1 << 20);
+    size_t n = (size_t)bench_number(argc, argv, 2, 512),
+           bytes = (size_t)bench_number(argc, argv, 3, 1 << 20);
     int workers = (int)bench_number(argc, argv, 4, 2);
     struct fiber_pool *pool = warm_pool(workers);
     struct fiber_bytes in[PAYLOADS];
@@ -239,7 +248,8 @@ static int run_payload(int argc, char **argv)
     time_payloads(pool, in, PAYLOADS);
     for (done = 0; done < n; done += PAYLOADS)
         elapsed += time_payloads(pool, in, PAYLOADS);
-    printf("{\"bench\": \"payload\", \"tasks\": %zu, \"bytes\": %zu, \"workers\": %d, \"seconds\": %.6f, "
+    printf("{\"bench\": \"payload\", \"tasks\": %zu, \"bytes\": %zu, \"workers\": %d, \"seconds\": "
+           "%.6f, "
            "\"mib_s\": %.1f}\n",
            done, bytes, workers, elapsed, 2.0 * (double)(done * bytes) / elapsed / 1048576);
     fiber_pool_close(pool);
@@ -248,7 +258,7 @@ static int run_payload(int argc, char **argv)
     return 0;
 }
 
-/* ---- Scale ------------------------------------------------------------------------------------------------- */
+/* ---- Scale ---- */
 
 static int compare_pids(const void *a, const void *b)
 {
@@ -299,8 +309,10 @@ static double mean_pss(const int64_t *pids, size_t n)
     return n ? total / (double)n : 0;
 }
 
-/* Maps of two tasks per worker until each of the `workers` has answered one. Returns how many maps it took. */
-static int map_until_all(struct fiber_pool *pool, int workers, int64_t *seen, double *first_map, double start)
+/* Maps of two tasks per worker until each of the `workers` has answered one. Returns how many maps
+ * it took. */
+static int map_until_all(struct fiber_pool *pool, int workers, int64_t *seen, double *first_map,
+                         double start)
 {
     size_t n = 2 * (size_t)workers, known = 0, i;
     double *durations = bench_alloc(n, sizeof(*durations));
@@ -340,10 +352,11 @@ static int run_scale(int argc, char **argv)
     all = bench_now() - start;
     bench_sleep(0.3); /* idle: results are delivered, buffers are released */
     pss = mean_pss(seen, (size_t)workers);
-    printf("{\"bench\": \"scale\", \"workers\": %d, \"first_map_s\": %.4f, \"all_answered_s\": %.4f, "
-           "\"maps\": %d, "
-           "\"pss_kib\": %.1f, \"tasks\": %zu, \"ms\": %g, \"generation_s\": [",
-           workers, first_map, all, maps, pss, tasks, ms);
+    printf(
+        "{\"bench\": \"scale\", \"workers\": %d, \"first_map_s\": %.4f, \"all_answered_s\": %.4f, "
+        "\"maps\": %d, "
+        "\"pss_kib\": %.1f, \"tasks\": %zu, \"ms\": %g, \"generation_s\": [",
+        workers, first_map, all, maps, pss, tasks, ms);
     time_equal_sleeps(pool, 2 * (size_t)workers, ms / 1e3);
     for (i = 0; i < generations; i++)
         printf("%s%.5f", i ? ", " : "", time_equal_sleeps(pool, tasks, ms / 1e3));
@@ -354,7 +367,7 @@ static int run_scale(int argc, char **argv)
     return 0;
 }
 
-/* ---- Main -------------------------------------------------------------------------------------------------- */
+/* ---- Main ---- */
 
 static int run_version(int argc, char **argv)
 {

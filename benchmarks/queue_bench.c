@@ -3,8 +3,9 @@
  *     direct   this process owns the queue and consumes; another process produces (as with multiprocessing)
  *     relayed  this process owns the queue; one process produces, another consumes
  *
- * The first message carries the time at which its producer began (the clock is the machine's), so the figure goes
- * from the first put until the consumer has the last message. Output: one JSON object.
+ * The first message carries the time at which its producer began (the clock is the machine's), so
+ * the figure goes from the first put until the consumer has the last message. Output: one JSON
+ * object.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "fiber.h"
@@ -73,7 +74,8 @@ static int consume(const void *arg, size_t len)
     struct fiber_queue *queue, *report;
     double elapsed = 0;
 
-    if (len != sizeof(*order) || child_check(fiber_queue_connect(&queue, &order->data), "connect") ||
+    if (len != sizeof(*order) ||
+        child_check(fiber_queue_connect(&queue, &order->data), "connect") ||
         child_check(fiber_queue_connect(&report, &order->report), "connect") ||
         child_check(take_all(queue, order->messages, order->bytes, &elapsed), "get") ||
         child_check(fiber_queue_put(report, &elapsed, sizeof(elapsed), -1), "put") ||
@@ -84,9 +86,11 @@ static int consume(const void *arg, size_t len)
     return 0;
 }
 
-static void start_child(struct fiber_process **process, fiber_process_fn fn, const struct order *order)
+static void start_child(struct fiber_process **process, fiber_process_fn fn,
+                        const struct order *order)
 {
-    bench_check(fiber_process_start(process, fn, order, sizeof(*order), NULL), "fiber_process_start");
+    bench_check(fiber_process_start(process, fn, order, sizeof(*order), NULL),
+                "fiber_process_start");
 }
 
 static void join_child(struct fiber_process *process)
@@ -137,7 +141,8 @@ int main(int argc, char **argv)
         bench_check(take_all(data, order.messages, order.bytes, &elapsed), "fiber_queue_get");
     }
     join_child(producer);
-    printf("{\"bench\": \"queue\", \"way\": \"%s\", \"messages\": %zu, \"bytes\": %zu, \"seconds\": %.6f, "
+    printf("{\"bench\": \"queue\", \"way\": \"%s\", \"messages\": %zu, \"bytes\": %zu, "
+           "\"seconds\": %.6f, "
            "\"messages_per_s\": %.0f}\n",
            relayed ? "relayed" : "direct", order.messages, order.bytes, elapsed,
            (double)order.messages / elapsed);

@@ -1,4 +1,5 @@
-/* ring_bench.c - what a ring takes for things that happen to it: `ring_bench kill|replace RANKS`, `agents COUNT`.
+/* ring_bench.c - what a ring takes for things that happen to it: `ring_bench kill|replace RANKS`,
+ * `agents COUNT`.
  *
  *     kill     SIGKILL of one of RANKS sleeping ranks, until the ring has ended and every rank is dead
  *     replace  the same with FIBER_RING_REPLACE, until the new rank runs
@@ -19,7 +20,8 @@
 
 static struct fiber_rank_stats stats[RANKS_MAX];
 
-static struct fiber_ring *start(int n, const char *const *command, enum fiber_ring_policy policy, int per_node)
+static struct fiber_ring *start(int n, const char *const *command, enum fiber_ring_policy policy,
+                                int per_node)
 {
     struct fiber_ring_options o = {.size = sizeof(o),
                                    .on_failure = policy,

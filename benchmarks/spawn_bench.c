@@ -5,7 +5,8 @@
  *            libraries to load, so the difference is what Fiber adds (ticket, connection, authentication, report)
  *     true   posix_spawn() of /bin/true, which links libc only
  *
- * A round starts AT_ONCE processes, then waits for all of them. Output: one JSON object, milliseconds of a round.
+ * A round starts AT_ONCE processes, then waits for all of them. Output: one JSON object,
+ * milliseconds of a round.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <spawn.h>
@@ -31,7 +32,8 @@ static void round_fiber(int n)
     int i, code = -1;
 
     for (i = 0; i < n; i++)
-        bench_check(fiber_process_start(&processes[i], return_zero, NULL, 0, NULL), "fiber_process_start");
+        bench_check(fiber_process_start(&processes[i], return_zero, NULL, 0, NULL),
+                    "fiber_process_start");
     for (i = 0; i < n; i++) {
         bench_check(fiber_process_join(processes[i], 60000), "fiber_process_join");
         bench_check(fiber_process_exitcode(processes[i], &code), "fiber_process_exitcode");
@@ -64,7 +66,8 @@ static void round_posix(int n, const char *path, char *const *argv)
 
 int main(int argc, char **argv)
 {
-    char *self_argv[] = {(char *)"spawn_bench", (char *)"--exit", NULL}, *true_argv[] = {(char *)"true", NULL};
+    char *self_argv[] = {(char *)"spawn_bench", (char *)"--exit", NULL},
+         *true_argv[] = {(char *)"true", NULL};
     const char *kind;
     int at_once, rounds, i;
     double *ms, start, median;
@@ -72,7 +75,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--exit") == 0)
         return 0;
     kind = argc > 1 ? argv[1] : "fiber";
-    /* In a child of Fiber its arguments are Fiber's affair: only the master that posix_spawns skips fiber_init(). */
+    /* In a child of Fiber its arguments are Fiber's affair: only the master that posix_spawns skips
+     * fiber_init(). */
     if (strcmp(kind, "self") != 0 && strcmp(kind, "true") != 0)
         bench_check(fiber_init(&argc, &argv), "fiber_init");
     at_once = (int)bench_number(argc, argv, 2, 1);
@@ -91,7 +95,8 @@ int main(int argc, char **argv)
         ms[i] = (bench_now() - start) * 1e3;
     }
     median = bench_quantile(ms + 1, (size_t)rounds, 0.5);
-    printf("{\"bench\": \"spawn\", \"kind\": \"%s\", \"at_once\": %d, \"rounds\": %d, \"median_ms\": %.4f, "
+    printf("{\"bench\": \"spawn\", \"kind\": \"%s\", \"at_once\": %d, \"rounds\": %d, "
+           "\"median_ms\": %.4f, "
            "\"min_ms\": %.4f, \"max_ms\": %.4f}\n",
            kind, at_once, rounds, median, ms[1], ms[rounds]);
     free(ms);

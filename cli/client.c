@@ -63,14 +63,16 @@ static int receive(struct client_run *run, int timeout_ms)
     return 0;
 }
 
-/* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes of `got`. */
+/* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes
+ * of `got`. */
 static int next_answer(struct client_run *run, int timeout_ms, struct fbr_cur *c, size_t *used)
 {
     int rc;
 
     fbr_buf_consume(&run->got, *used);
     *used = 0;
-    while ((rc = fbr_control_frame(run->got.data, run->got.len, FBR_CONTROL_ANSWER_MAX, c, used)) == 0) {
+    while ((rc = fbr_control_frame(run->got.data, run->got.len, FBR_CONTROL_ANSWER_MAX, c, used)) ==
+           0) {
         rc = receive(run, timeout_ms);
         if (rc < 0)
             return rc;
@@ -138,11 +140,13 @@ static int read_answers(struct client_run *run, struct fbr_error *err)
     }
 }
 
-int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument, struct fbr_error *err)
+int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
+               struct fbr_error *err)
 {
     int rc = send_request(run, op, rank, argument);
 
-    return rc < 0 ? fbr_fail(err, rc, "run %.16s: it has ended", run->about.uid) : read_answers(run, err);
+    return rc < 0 ? fbr_fail(err, rc, "run %.16s: it has ended", run->about.uid)
+                  : read_answers(run, err);
 }
 
 int client_ranks(struct client_run *run, struct fbr_error *err)
@@ -152,7 +156,8 @@ int client_ranks(struct client_run *run, struct fbr_error *err)
 }
 
 int client_follow(struct client_run *run, int rank,
-                  void (*line)(void *user, int rank, int stream, bool more, const void *data, size_t len),
+                  void (*line)(void *user, int rank, int stream, bool more, const void *data,
+                               size_t len),
                   void *user, int *code, struct fbr_error *err)
 {
     char text[1024];
@@ -218,8 +223,8 @@ static void on_run(void *user, int fd, const struct fbr_control_about *about)
     run->state = CLIENT_RUNNING;
 }
 
-static void on_ended(void *user, const struct fbr_control_about *about, const struct fbr_ring_facts *facts,
-                     int code, const char *report)
+static void on_ended(void *user, const struct fbr_control_about *about,
+                     const struct fbr_ring_facts *facts, int code, const char *report)
 {
     struct client_run *run = add(user, about);
 
@@ -235,10 +240,12 @@ static int by_start(const void *a, const void *b)
 {
     const struct client_run *x = a, *y = b;
 
-    return x->about.started_ms < y->about.started_ms ? -1 : x->about.started_ms > y->about.started_ms;
+    return x->about.started_ms < y->about.started_ms ? -1
+                                                     : x->about.started_ms > y->about.started_ms;
 }
 
-/* All are asked before the first answer is waited for, so one that is stopped costs its patience once. */
+/* All are asked before the first answer is waited for, so one that is stopped costs its patience
+ * once. */
 static void ask_all(struct listing *l)
 {
     struct fbr_error err;
@@ -247,7 +254,8 @@ static void ask_all(struct listing *l)
         if (l->runs[i].fd >= 0 && send_request(&l->runs[i], FBR_CONTROL_STATUS, -1, 0) < 0)
             l->runs[i].state = CLIENT_SILENT;
     for (size_t i = 0; i < l->count; i++)
-        if (l->runs[i].fd >= 0 && l->runs[i].state == CLIENT_RUNNING && read_answers(&l->runs[i], &err) < 0)
+        if (l->runs[i].fd >= 0 && l->runs[i].state == CLIENT_RUNNING &&
+            read_answers(&l->runs[i], &err) < 0)
             l->runs[i].state = err.code == -ECONNRESET ? CLIENT_ENDED : CLIENT_SILENT;
 }
 
@@ -302,11 +310,13 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
         found = &runs[i];
     }
     if (!found)
-        rc = fbr_fail(err, -ENOENT,
-                      "no run of yours is called %.64s, or has an id that begins so; see `fiber ps -a`", typed);
+        rc = fbr_fail(
+            err, -ENOENT,
+            "no run of yours is called %.64s, or has an id that begins so; see `fiber ps -a`",
+            typed);
     else if (living > 1)
-        rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`", living,
-                      typed);
+        rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",
+                      living, typed);
     if (rc == 0) {
         *run = *found;
         found->fd = -1; /* it is the caller's now */
@@ -373,6 +383,7 @@ int client_rank(const char *text, const struct client_run *run, struct fbr_error
     if (end == text || *end || v < 0 || v > INT32_MAX)
         return fbr_fail(err, -EINVAL, "\"%.64s\" is no rank's number", text);
     if (run->about.size && v >= run->about.size && v >= run->facts.size)
-        return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v, run->about.size);
+        return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v,
+                        run->about.size);
     return (int)v;
 }

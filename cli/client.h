@@ -25,23 +25,27 @@ struct client_run {
     int nranks;
 };
 
-/* All runs of this user here, oldest first, with their facts; `ended`: also those that have ended. */
+/* All runs of this user here, oldest first, with their facts; `ended`: also those that have
+ * ended. */
 int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_error *err);
 void client_list_free(struct client_run *runs, size_t count);
 
-/* The run that is called so, or whose uid begins so; one that runs before one that has ended, and the youngest of
- * those. -ENOENT, -EEXIST (several run), with a sentence. Free with client_free(). */
+/* The run that is called so, or whose uid begins so; one that runs before one that has ended, and
+ * the youngest of those. -ENOENT, -EEXIST (several run), with a sentence. Free with
+ * client_free(). */
 int client_find(const char *typed, struct client_run *run, struct fbr_error *err);
 void client_free(struct client_run *run);
 
 /* Asks for its facts and ranks again. -ECONNRESET: it has ended. */
 int client_ranks(struct client_run *run, struct fbr_error *err);
 /* A request that is answered by DONE alone. */
-int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument, struct fbr_error *err);
-/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its code, or
- * -ECONNRESET. */
+int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
+               struct fbr_error *err);
+/* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its
+ * code, or -ECONNRESET. */
 int client_follow(struct client_run *run, int rank,
-                  void (*line)(void *user, int rank, int stream, bool more, const void *data, size_t len),
+                  void (*line)(void *user, int rank, int stream, bool more, const void *data,
+                               size_t len),
                   void *user, int *code, struct fbr_error *err);
 
 /* For listings: "3m 20s"; "1.2 GiB". */

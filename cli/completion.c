@@ -1,4 +1,5 @@
-/* completion.c - `fiber completion`: scripts for bash, zsh and fish, written out of the tables of options.
+/* completion.c - `fiber completion`: scripts for bash, zsh and fish, written out of the tables of
+ * options.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
@@ -10,7 +11,8 @@ static bool is_offered(const struct cli_option *o)
     return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
 }
 
-/* Text between single quotes of a shell; the characters in `marks` get a backslash for what reads it next. */
+/* Text between single quotes of a shell; the characters in `marks` get a backslash for what reads
+ * it next. */
 static void quote(const char *text, const char *marks)
 {
     for (; *text; text++) {
@@ -80,10 +82,12 @@ static const char *bash_operands(const struct cli_command *c)
 
 static void write_bash(void)
 {
-    puts("# bash completion of fiber, written by `fiber completion bash`. To use it: . <(fiber completion "
+    puts("# bash completion of fiber, written by `fiber completion bash`. To use it: . <(fiber "
+         "completion "
          "bash)\n"
          "_fiber()\n{\n"
-         "    local cur=${COMP_WORDS[COMP_CWORD]} prev='' sub=${COMP_WORDS[1]} i takes='' offered=''");
+         "    local cur=${COMP_WORDS[COMP_CWORD]} prev='' sub=${COMP_WORDS[1]} i takes='' "
+         "offered=''");
     printf("    local subcommands='");
     for (size_t i = 0; cli_commands[i]; i++)
         printf("%s%s", i ? " " : "", cli_commands[i]->name);
@@ -112,7 +116,8 @@ static void write_bash(void)
          "    if [[ $sub == run ]]; then\n"
          "        for ((i = 2; i < COMP_CWORD; i++)); do\n"
          "            if [[ $takes == *\" ${COMP_WORDS[i]} \"* ]]; then\n"
-         "                [[ ${COMP_WORDS[i]} == --mca || ${COMP_WORDS[i]} == --genv ]] && i=$((i + 1))\n"
+         "                [[ ${COMP_WORDS[i]} == --mca || ${COMP_WORDS[i]} == --genv ]] && i=$((i "
+         "+ 1))\n"
          "                i=$((i + 1))\n"
          "                [[ ${COMP_WORDS[i]} == = ]] && i=$((i + 1))\n"
          "            elif [[ ${COMP_WORDS[i]} != -* ]]; then\n"
@@ -188,12 +193,14 @@ static const char *zsh_operands(const struct cli_command *c)
 
 static void write_zsh(void)
 {
-    puts("#compdef fiber\n"
-         "# zsh completion of fiber, written by `fiber completion zsh`. To use it, put it as _fiber into a "
-         "folder of $fpath.\n"
-         "_fiber_runs() {\n    local -a runs\n    runs=(${(f)\"$(fiber ps --names 2>/dev/null)\"})\n"
-         "    compadd -a runs\n}\n"
-         "_fiber_subcommands() {\n    local -a subcommands\n    subcommands=(");
+    puts(
+        "#compdef fiber\n"
+        "# zsh completion of fiber, written by `fiber completion zsh`. To use it, put it as _fiber "
+        "into a "
+        "folder of $fpath.\n"
+        "_fiber_runs() {\n    local -a runs\n    runs=(${(f)\"$(fiber ps --names 2>/dev/null)\"})\n"
+        "    compadd -a runs\n}\n"
+        "_fiber_subcommands() {\n    local -a subcommands\n    subcommands=(");
     for (size_t i = 0; cli_commands[i]; i++) {
         printf("        '%s:", cli_commands[i]->name);
         quote(cli_commands[i]->about, ":");
@@ -218,7 +225,8 @@ static void write_zsh(void)
         puts("\n        ;;");
     }
     puts("    esac\n}\n"
-         "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n    _fiber \"$@\"\nelse\n    compdef _fiber "
+         "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n    _fiber \"$@\"\nelse\n    "
+         "compdef _fiber "
          "fiber\nfi");
 }
 
@@ -246,7 +254,8 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
 
 static void write_fish(void)
 {
-    puts("# fish completion of fiber, written by `fiber completion fish`. To use it: fiber completion fish | "
+    puts("# fish completion of fiber, written by `fiber completion fish`. To use it: fiber "
+         "completion fish | "
          "source\n"
          "complete -c fiber -f");
     for (size_t i = 0; cli_commands[i]; i++) {
@@ -256,17 +265,20 @@ static void write_fish(void)
         for (size_t o = 0; o < c->count; o++)
             if (is_offered(&c->options[o]))
                 fish_option(c, &c->options[o]);
-        printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -l help -d 'shows its help'\n", c->name);
+        printf(
+            "complete -c fiber -n '__fish_seen_subcommand_from %s' -l help -d 'shows its help'\n",
+            c->name);
         if (c->kind == CLI_RUN || c->kind == CLI_RUN_SIGNAL)
-            printf(
-                "complete -c fiber -n '__fish_seen_subcommand_from %s' -a '(fiber ps --names 2>/dev/null)'\n",
-                c->name);
+            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a '(fiber ps --names "
+                   "2>/dev/null)'\n",
+                   c->name);
         else if (c->kind == CLI_PROGRAM)
-            printf(
-                "complete -c fiber -n '__fish_seen_subcommand_from %s' -F -a '(__fish_complete_command)'\n",
-                c->name);
+            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -F -a "
+                   "'(__fish_complete_command)'\n",
+                   c->name);
         else if (c->kind == CLI_SHELL)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a 'bash zsh fish'\n", c->name);
+            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a 'bash zsh fish'\n",
+                   c->name);
         else if (c->kind == CLI_KEY)
             printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a show\n", c->name);
     }
@@ -286,7 +298,8 @@ static int run_completion(const struct cli_args *args)
             shells[i].write();
             return 0;
         }
-    return cli_failed(2, "completion is there for bash, zsh and fish, not for %s", args->operands[0]);
+    return cli_failed(2, "completion is there for bash, zsh and fish, not for %s",
+                      args->operands[0]);
 }
 
 const struct cli_command cli_completion = {

@@ -57,8 +57,8 @@ static int show_text(const struct fbr_config *c, const char *key)
                    fbr_config_origin(c, keys[i].name));
         else if (!strcmp(key, keys[i].name))
             printf("%s = %s\n  from %s; default %s; %s; %s\n", key, fbr_config_str(c, key),
-                   fbr_config_origin(c, key), keys[i].fallback[0] ? keys[i].fallback : "empty", keys[i].env,
-                   keys[i].help);
+                   fbr_config_origin(c, key), keys[i].fallback[0] ? keys[i].fallback : "empty",
+                   keys[i].env, keys[i].help);
     return 0;
 }
 
@@ -80,8 +80,8 @@ static int unknown_key(const char *key)
     struct walk w = {0};
     const char *near = cli_nearest(key, next_key, &w);
 
-    return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "", near ? near : "",
-                      near ? "?" : "");
+    return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "",
+                      near ? near : "", near ? "?" : "");
 }
 
 static int run_config(const struct cli_args *args)
@@ -116,7 +116,8 @@ const struct cli_command cli_config = {
     .operands = "show [KEY]",
     .kind = CLI_KEY,
     .about = "Shows every setting, its value, and where it came from",
-    .text = "A setting comes from the first of: an option, the environment (FIBER_KEY), ./.fiberconfig, "
+    .text = "A setting comes from the first of: an option, the environment (FIBER_KEY), "
+            "./.fiberconfig, "
             "~/.config/fiber/fiber.conf, /etc/fiber/fiber.conf, the default.",
     .examples = "fiber config show\tall\nfiber config show grace\tone, with what it is for",
     .exit = "0\tshown\n2\tthe configuration is wrong, or there is no such key",

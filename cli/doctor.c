@@ -21,7 +21,8 @@ struct doctor {
     int bad;
 };
 
-static const char *const states[] = {[DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
+static const char *const states[] = {
+    [DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
 
 void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
                 const char *fmt, ...)
@@ -47,8 +48,8 @@ void doctor_say(struct doctor *d, const char *name, enum doctor_state state, con
         fbr_json_end_object(&d->json);
         return;
     }
-    printf("%s%-7s%s %-19s %s\n", d->colour ? colours[state] : "", states[state], d->colour ? "\033[0m" : "",
-           name, found);
+    printf("%s%-7s%s %-19s %s\n", d->colour ? colours[state] : "", states[state],
+           d->colour ? "\033[0m" : "", name, found);
     if (state != DOCTOR_GOOD && mend[0])
         printf("%27s -> %s\n", "", mend);
     fflush(stdout);
@@ -87,7 +88,8 @@ const struct cli_command cli_doctor = {
     .name = "doctor",
     .operands = "",
     .about = "Checks what works here, and tells the line that mends what does not",
-    .text = "absent is what is not here and not everybody needs; bad is what will not work, or slowly. It "
+    .text = "absent is what is not here and not everybody needs; bad is what will not work, or "
+            "slowly. It "
             "looks only, and "
             "changes nothing.",
     .exit = "0\tnothing is bad\n1\tsomething is",

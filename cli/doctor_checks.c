@@ -65,16 +65,17 @@ static void check_processors(struct doctor *d)
     if (!pin || pin->open(&t, NULL, FBR_TOPOLOGY_DEVICES, &err) < 0) {
         doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used", count);
         doctor_say(d, "binding", DOCTOR_BAD,
-                   "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none", "%s",
-                   err.text);
+                   "apt install libhwloc15, or build Fiber with libhwloc-dev; else --bind-to none",
+                   "%s", err.text);
         return;
     }
     pin->facts(t, &f);
     pin->close(t);
     doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
                f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
-    doctor_say(d, "binding", DOCTOR_GOOD, "", "hwloc: %u packages, %u NUMA nodes, %u L3, %u cores, %u GPUs",
-               f.packages, f.numa_nodes, f.l3s, f.cores, f.gpus);
+    doctor_say(d, "binding", DOCTOR_GOOD, "",
+               "hwloc: %u packages, %u NUMA nodes, %u L3, %u cores, %u GPUs", f.packages,
+               f.numa_nodes, f.l3s, f.cores, f.gpus);
 }
 
 static void check_limits(struct doctor *d)
@@ -84,11 +85,13 @@ static void check_limits(struct doctor *d)
     if (getrlimit(RLIMIT_NOFILE, &r) < 0)
         return;
     if (r.rlim_max < 4096)
-        doctor_say(d, "descriptors", DOCTOR_BAD, "ulimit -n 65536, or LimitNOFILE in the unit that starts this",
-                   "at most %llu: enough for about %llu ranks a job", (unsigned long long)r.rlim_max,
-                   (unsigned long long)r.rlim_max / 4);
+        doctor_say(d, "descriptors", DOCTOR_BAD,
+                   "ulimit -n 65536, or LimitNOFILE in the unit that starts this",
+                   "at most %llu: enough for about %llu ranks a job",
+                   (unsigned long long)r.rlim_max, (unsigned long long)r.rlim_max / 4);
     else
-        doctor_say(d, "descriptors", DOCTOR_GOOD, "", "at most %llu", (unsigned long long)r.rlim_max);
+        doctor_say(d, "descriptors", DOCTOR_GOOD, "", "at most %llu",
+                   (unsigned long long)r.rlim_max);
 }
 
 static void check_shm(struct doctor *d, const struct fbr_probe *p)
@@ -114,7 +117,8 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
     if (p->loopback)
         doctor_say(d, "loopback", DOCTOR_GOOD, "", "up");
     else
-        doctor_say(d, "loopback", DOCTOR_BAD, "ip link set lo up", "lo is down: Open MPI would hang");
+        doctor_say(d, "loopback", DOCTOR_BAD, "ip link set lo up",
+                   "lo is down: Open MPI would hang");
     if (p->interface[0])
         doctor_say(d, "network", DOCTOR_GOOD, "", "%s, %s", p->interface, p->address);
     else
@@ -122,9 +126,10 @@ static void check_network(struct doctor *d, const struct fbr_probe *p)
     if (p->fabric)
         doctor_say(d, "fabric", DOCTOR_GOOD, "", "%s", p->fabric_name);
     else if (p->no_fabric[0])
-        doctor_say(d, "fabric", DOCTOR_BAD,
-                   "give the container /dev/infiniband and ulimit -l unlimited, or bring the port up", "%s",
-                   p->no_fabric);
+        doctor_say(
+            d, "fabric", DOCTOR_BAD,
+            "give the container /dev/infiniband and ulimit -l unlimited, or bring the port up",
+            "%s", p->no_fabric);
     else
         doctor_say(d, "fabric", DOCTOR_ABSENT, "", "none: Open MPI is told to use pml ob1");
 }
@@ -162,8 +167,10 @@ static void check_vendor(struct doctor *d, const struct vendor *v)
     while (dir && (e = readdir(dir))) {
         long class = e->d_name[0] == '.' ? -1 : read_hex(e->d_name, "class") >> 8;
 
-        /* 0x302: a GPU without a screen; 0x300: with one, which at Intel is the one of the processor; 0x1200: AMD's */
-        if (read_hex(e->d_name, "vendor") != v->id || (class != 0x302 && class != 0x300 && class != 0x1200))
+        /* 0x302: a GPU without a screen; 0x300: with one, which at Intel is the one of the
+         * processor; 0x1200: AMD's */
+        if (read_hex(e->d_name, "vendor") != v->id ||
+            (class != 0x302 && class != 0x300 && class != 0x1200))
             continue;
         if (!count++)
             snprintf(first, sizeof(first), "%.31s", e->d_name);
@@ -175,15 +182,18 @@ static void check_vendor(struct doctor *d, const struct vendor *v)
     if (access(v->node, F_OK) == 0)
         doctor_say(d, "GPUs", DOCTOR_GOOD, "", "%u of %s, the first at %s", count, v->name, first);
     else
-        doctor_say(d, "GPUs", DOCTOR_BAD, v->mend, "%u of %s on the PCI bus, the first at %s, but there is no %s",
-                   count, v->name, first, v->node);
+        doctor_say(d, "GPUs", DOCTOR_BAD, v->mend,
+                   "%u of %s on the PCI bus, the first at %s, but there is no %s", count, v->name,
+                   first, v->node);
 }
 
 static void check_gpus(struct doctor *d)
 {
     static const struct vendor vendors[] = {
-        {0x10de, "NVIDIA", "/dev/nvidiactl", "install the driver; in a container: docker run --gpus all"},
-        {0x1002, "AMD", "/dev/kfd", "install amdgpu and ROCm; in a container: --device /dev/kfd --device /dev/dri"},
+        {0x10de, "NVIDIA", "/dev/nvidiactl",
+         "install the driver; in a container: docker run --gpus all"},
+        {0x1002, "AMD", "/dev/kfd",
+         "install amdgpu and ROCm; in a container: --device /dev/kfd --device /dev/dri"},
         {0x8086, "Intel", "/dev/dri", "install the driver; in a container: --device /dev/dri"},
     };
 
@@ -202,9 +212,11 @@ void doctor_machine(struct doctor *d)
     check_limits(d);
     check_shm(d, &p);
     if (p.cma || p.xpmem)
-        doctor_say(d, "copies", DOCTOR_GOOD, "", "%s", p.xpmem ? "xpmem" : "process_vm_readv (CMA)");
+        doctor_say(d, "copies", DOCTOR_GOOD, "", "%s",
+                   p.xpmem ? "xpmem" : "process_vm_readv (CMA)");
     else
-        doctor_say(d, "copies", DOCTOR_BAD, "docker run --cap-add SYS_PTRACE; or kernel.yama.ptrace_scope=0",
+        doctor_say(d, "copies", DOCTOR_BAD,
+                   "docker run --cap-add SYS_PTRACE; or kernel.yama.ptrace_scope=0",
                    "ranks cannot copy from each other, large messages are slower: %s", p.no_cma);
     check_network(d, &p);
     check_gpus(d);
@@ -220,10 +232,11 @@ static void check_open_mpi(struct doctor *d)
     int rc = doctor_ask(argv, line, sizeof(line));
 
     if (missing)
-        doctor_say(d, "PMIx server", DOCTOR_BAD, "apt install libpmix2, or build Fiber with libpmix-dev",
-                   "%s", missing);
+        doctor_say(d, "PMIx server", DOCTOR_BAD,
+                   "apt install libpmix2, or build Fiber with libpmix-dev", "%s", missing);
     else
-        doctor_say(d, "PMIx server", DOCTOR_GOOD, "", "libpmix is there: Open MPI 4 and 5 can be booted");
+        doctor_say(d, "PMIx server", DOCTOR_GOOD, "",
+                   "libpmix is there: Open MPI 4 and 5 can be booted");
     if (rc == 0 && strstr(line, "Open MPI"))
         doctor_say(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
     else if (rc == -ETIMEDOUT)
@@ -255,9 +268,10 @@ static void check_mpich(struct doctor *d)
 /* Without importing them, which would take seconds. */
 static void check_python(struct doctor *d)
 {
-    static const char *const modules[][2] = {{"torch", "apt install python3-torch, or pip install torch"},
-                                             {"horovod", "pip install horovod"},
-                                             {"mpi4py", "apt install python3-mpi4py"}};
+    static const char *const modules[][2] = {
+        {"torch", "apt install python3-torch, or pip install torch"},
+        {"horovod", "pip install horovod"},
+        {"mpi4py", "apt install python3-mpi4py"}};
     char line[160], path[PATH_MAX];
 
     if (doctor_which("python3", path, sizeof(path)) < 0) {
@@ -317,7 +331,8 @@ static void check_docker(struct doctor *d)
         doctor_say(d, "backend docker", DOCTOR_GOOD, "", "%s answers", a.sun_path);
     else
         doctor_say(d, "backend docker", DOCTOR_BAD,
-                   errno == EACCES ? "add yourself to the group docker, or run as root" : "systemctl start docker",
+                   errno == EACCES ? "add yourself to the group docker, or run as root"
+                                   : "systemctl start docker",
                    "%s: %s", a.sun_path, strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -341,7 +356,8 @@ static void check_kubernetes(struct doctor *d)
         doctor_say(d, "backend kubernetes", DOCTOR_GOOD, "", "%s", path);
     else
         doctor_say(d, "backend kubernetes", DOCTOR_ABSENT,
-                   "set KUBECONFIG to the file that your cluster's owner gave you", "no pod, and no %s", path);
+                   "set KUBECONFIG to the file that your cluster's owner gave you",
+                   "no pod, and no %s", path);
 }
 
 static void check_slurm(struct doctor *d)
@@ -352,10 +368,11 @@ static void check_slurm(struct doctor *d)
 
     if (doctor_ask(argv, line, sizeof(line)) < 0)
         doctor_say(d, "backend slurm", DOCTOR_ABSENT,
-                   "apt install slurm-client, on a host that the cluster knows", "srun was not found");
+                   "apt install slurm-client, on a host that the cluster knows",
+                   "srun was not found");
     else
-        doctor_say(d, "backend slurm", DOCTOR_GOOD, "", "%s%s%.40s", line, job ? ", in allocation " : "",
-                   job ? job : "");
+        doctor_say(d, "backend slurm", DOCTOR_GOOD, "", "%s%s%.40s", line,
+                   job ? ", in allocation " : "", job ? job : "");
 }
 
 void doctor_backends(struct doctor *d)

@@ -34,7 +34,8 @@ int cli_width(int fd)
 
 /* ---- For a terminal ---- */
 
-/* Words of text up to `end`, from column `at` on, broken at the width; later lines begin at `indent`. */
+/* Words of text up to `end`, from column `at` on, broken at the width; later lines begin at
+ * `indent`. */
 static void fill(FILE *out, const char *text, const char *end, int at, int indent, int width)
 {
     bool first = true;
@@ -284,7 +285,8 @@ static void man_others(FILE *out, const struct cli_command *c)
         if (o->hidden || (is_shown(o) && !o->also))
             continue;
         if (!any)
-            fputs(".SH OTHER SPELLINGS\nAs mpirun, mpiexec, srun and torchrun have them; one dash or two.\n",
+            fputs(".SH OTHER SPELLINGS\nAs mpirun, mpiexec, srun and torchrun have them; one dash "
+                  "or two.\n",
                   out);
         any = true;
         fputs(".TP\n.B ", out);
@@ -318,7 +320,9 @@ static void man_head(FILE *out, const char *name)
 
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%Y-%m-%d", &tm);
-    fprintf(out, ".\\\" Written by `fiber help --man` out of its tables of options.\n.TH %s 1 %s \"fiber %s\"\n",
+    fprintf(out,
+            ".\\\" Written by `fiber help --man` out of its tables of options.\n.TH %s 1 %s "
+            "\"fiber %s\"\n",
             name, date, fiber_version());
 }
 
@@ -336,7 +340,8 @@ static void man_see_also(FILE *out, const struct cli_command *c)
 static void man_overview(FILE *out)
 {
     man_head(out, "FIBER");
-    fputs(".SH NAME\nfiber \\- run programs on a cluster\n.SH SYNOPSIS\n\\fBfiber\\fR \\fISUBCOMMAND\\fR "
+    fputs(".SH NAME\nfiber \\- run programs on a cluster\n.SH SYNOPSIS\n\\fBfiber\\fR "
+          "\\fISUBCOMMAND\\fR "
           "[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n",
           out);
     roff_str(out, about_fiber);
@@ -363,7 +368,8 @@ void cli_help_man(FILE *out, const struct cli_command *c)
     man_head(out, name);
     fprintf(out, ".SH NAME\nfiber\\-%s \\- ", c->name);
     roff_str(out, c->about);
-    fprintf(out, "\n.SH SYNOPSIS\n\\fBfiber %s\\fR%s \\fI", c->name, c->count ? " [\\fIOPTION\\fR...]" : "");
+    fprintf(out, "\n.SH SYNOPSIS\n\\fBfiber %s\\fR%s \\fI", c->name,
+            c->count ? " [\\fIOPTION\\fR...]" : "");
     roff_str(out, c->operands);
     fputs("\\fR\n.SH DESCRIPTION\n", out);
     if (c->text) {

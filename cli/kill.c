@@ -68,9 +68,11 @@ const struct cli_command cli_kill = {
     .operands = "RUN [RANK]",
     .kind = CLI_RUN_SIGNAL,
     .about = "Ends a run, or sends its ranks a signal",
-    .text = "Without --signal and RANK the run is stopped as Ctrl-C would: its ranks are told (SIGTERM), "
+    .text = "Without --signal and RANK the run is stopped as Ctrl-C would: its ranks are told "
+            "(SIGTERM), "
             "given their grace, "
-            "and killed. With RANK alone that rank gets SIGTERM, and what follows is what --on-failure of "
+            "and killed. With RANK alone that rank gets SIGTERM, and what follows is what "
+            "--on-failure of "
             "the run says.",
     .examples = "fiber kill train\tstop the run of that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"

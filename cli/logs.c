@@ -1,4 +1,5 @@
-/* logs.c - `fiber logs`: what the ranks of a run print, from now on; for one that has ended, where it is.
+/* logs.c - `fiber logs`: what the ranks of a run print, from now on; for one that has ended, where
+ * it is.
  *
  * Fiber keeps no copy of what ranks print: a run with --output has files.
  *
@@ -76,7 +77,8 @@ static int show_files(const struct client_run *run, int rank)
 
     if (rank < 0) {
         printf("%s\n", run->about.output_dir);
-        return stat(run->about.output_dir, &st) < 0 ? cli_failed(1, "%s: %m", run->about.output_dir) : 0;
+        return stat(run->about.output_dir, &st) < 0 ? cli_failed(1, "%s: %m", run->about.output_dir)
+                                                    : 0;
     }
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s/%d.%s", run->about.output_dir, rank, ends[i]);
@@ -104,15 +106,17 @@ static int run_logs(const struct cli_args *args)
     else if (run.about.output_dir[0])
         code = show_files(&run, rank);
     else
-        code = cli_failed(
-            1, "run %.16s has ended, and what it printed was not kept; fiber run --output DIR keeps it%s%s",
-            run.about.uid, run.report[0] ? ". It ended so:\n" : "", run.report);
+        code = cli_failed(1,
+                          "run %.16s has ended, and what it printed was not kept; fiber run "
+                          "--output DIR keeps it%s%s",
+                          run.about.uid, run.report[0] ? ". It ended so:\n" : "", run.report);
     client_free(&run);
     return code;
 }
 
 static const struct cli_option options[LOGS_OPTIONS] = {
-    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG, .help = "lines as they are printed, also when there are files"},
+    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG,
+                     .help = "lines as they are printed, also when there are files"},
     [LOGS_TAG] = {"tag", 'l', CLI_FLAG, .help = "puts the rank in front of each line"},
 };
 
@@ -121,7 +125,8 @@ const struct cli_command cli_logs = {
     .operands = "RUN [RANK]",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run print",
-    .text = "Lines of a run that goes on are shown from now on, until it ends. Of a run that was started "
+    .text = "Lines of a run that goes on are shown from now on, until it ends. Of a run that was "
+            "started "
             "with --output the "
             "files of RANK are shown, or, without RANK, the directory that they are in.",
     .examples = "fiber logs -f train\twhat all ranks print from now on\n"

@@ -1,10 +1,13 @@
 /* main.c - the `fiber` command: finds the subcommand, parses its options, runs it.
  *
- * The agents of a ring are this very program, so fiber_init() comes first: in an agent it does not return.
+ * The agents of a ring are this very program, so fiber_init() comes first: in an agent it does not
+ * return.
  *
- * Exit codes: 2 for usage and for a configuration that is wrong; what else there is stands in each subcommand's table.
+ * Exit codes: 2 for usage and for a configuration that is wrong; what else there is stands in each
+ * subcommand's table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,11 +21,13 @@ static int unknown_command(const char *typed)
     const char *near = cli_command_nearest(typed);
 
     if (typed[0] == '-')
-        return cli_failed(2, "there is no option %s before the subcommand; try `fiber help`", typed);
+        return cli_failed(2, "there is no option %s before the subcommand; try `fiber help`",
+                          typed);
     if (near)
         return cli_failed(2, "there is no subcommand %s; did you mean `fiber %s`?", typed, near);
     if (!access(typed, X_OK))
-        return cli_failed(2, "there is no subcommand %s; to start that program: fiber run %s", typed, typed);
+        return cli_failed(2, "there is no subcommand %s; to start that program: fiber run %s",
+                          typed, typed);
     return cli_failed(2, "there is no subcommand %s; try `fiber help`", typed);
 }
 
@@ -61,12 +66,27 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
     return code;
 }
 
+/* Who was started with closed descriptors would get sockets as them, and write words for people
+ * there. */
+static void open_standard(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     const struct cli_command *c;
     const char *name;
-    int init = fiber_init(&argc, &argv);
+    int init;
 
+    open_standard();
+    init = fiber_init(&argc, &argv);
     if (argc < 2) {
         cli_help_short(stderr, cli_width(STDERR_FILENO));
         return 2;

@@ -22,7 +22,8 @@ static bool is_swapped(const char *a, const char *b, size_t n)
 
     while (i < n && a[i] == b[i])
         i++;
-    return i + 1 < n && a[i] == b[i + 1] && a[i + 1] == b[i] && !strncmp(a + i + 2, b + i + 2, n - i - 2);
+    return i + 1 < n && a[i] == b[i + 1] && a[i + 1] == b[i] &&
+           !strncmp(a + i + 2, b + i + 2, n - i - 2);
 }
 
 const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user)
@@ -136,7 +137,8 @@ static const char *next_option(void *user)
     return w->at < w->command->count ? w->command->options[w->at++].name : NULL;
 }
 
-static int unknown_option(const struct cli_command *c, const char *typed, size_t len, struct fbr_error *err)
+static int unknown_option(const struct cli_command *c, const char *typed, size_t len,
+                          struct fbr_error *err)
 {
     struct option_walk w = {c, 0};
     char name[64];
@@ -150,30 +152,34 @@ static int unknown_option(const struct cli_command *c, const char *typed, size_t
 
 /* ---- Values ---- */
 
-static int take_number(const struct cli_option *o, const char *said, const char *text, struct cli_value *v,
-                       struct fbr_error *err)
+static int take_number(const struct cli_option *o, const char *said, const char *text,
+                       struct cli_value *v, struct fbr_error *err)
 {
     struct fbr_config_key key = {.name = o->name, .min = o->min, .max = o->max};
     char seconds[32];
 
     if (!o->min && !o->max)
         key.max = o->type == CLI_INT ? INT32_MAX : INT64_MAX;
-    key.type = o->type == CLI_INT ? FBR_CONFIG_INT : o->type == CLI_MS ? FBR_CONFIG_MS : FBR_CONFIG_SIZE;
+    key.type = o->type == CLI_INT  ? FBR_CONFIG_INT
+               : o->type == CLI_MS ? FBR_CONFIG_MS
+                                   : FBR_CONFIG_SIZE;
     if (o->type == CLI_MS && !o->min && !o->max)
         key.max = INT32_MAX;
-    if (o->type == CLI_MS && *text && text[strspn(text, "0123456789.")] == '\0' && strlen(text) < 30) {
+    if (o->type == CLI_MS && *text && text[strspn(text, "0123456789.")] == '\0' &&
+        strlen(text) < 30) {
         snprintf(seconds, sizeof(seconds), "%ss", text);
         text = seconds;
     } else if (o->type == CLI_SIZE && strlen(text) > 2 && strlen(text) < 30 &&
-               isalpha((unsigned char)text[strlen(text) - 2]) && text[strlen(text) - 1] == 'B') { /* 8GiB */
+               isalpha((unsigned char)text[strlen(text) - 2]) &&
+               text[strlen(text) - 1] == 'B') { /* 8GiB */
         snprintf(seconds, sizeof(seconds), "%.*s", (int)strlen(text) - 1, text);
         text = seconds;
     }
     return fbr_value_parse(&key, text, &v->number, said, err);
 }
 
-static int take_word(const struct cli_option *o, const char *said, const char *text, struct cli_value *v,
-                     struct fbr_error *err)
+static int take_word(const struct cli_option *o, const char *said, const char *text,
+                     struct cli_value *v, struct fbr_error *err)
 {
     int index = word_index(o->words, text, 0);
     struct word_walk w = {o->words};
@@ -187,8 +193,8 @@ static int take_word(const struct cli_option *o, const char *said, const char *t
     }
     near = cli_nearest(text, next_word, &w);
     if (near)
-        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s; did you mean %.*s?", said, text,
-                        o->words, (int)strcspn(near, " "), near);
+        return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s; did you mean %.*s?", said,
+                        text, o->words, (int)strcspn(near, " "), near);
     return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s", said, text, o->words);
 }
 
@@ -233,8 +239,10 @@ struct reader {
     struct fbr_error *err;
 };
 
-/* The option `o`, written as `said`; `glued` is what stood behind '=' or its letter, NULL for nothing. */
-static int read_option(struct reader *r, const struct cli_option *o, const char *said, const char *glued)
+/* The option `o`, written as `said`; `glued` is what stood behind '=' or its letter, NULL for
+ * nothing. */
+static int read_option(struct reader *r, const struct cli_option *o, const char *said,
+                       const char *glued)
 {
     struct cli_value *v = &r->args->values[o - r->command->options];
     int more = o->type == CLI_PAIR ? 2 : 1, rc = 0;
@@ -243,7 +251,8 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
     if (!o->argument) {
         if (glued)
-            return fbr_fail(r->err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said, glued);
+            return fbr_fail(r->err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said,
+                            glued);
         v->text = "";
         v->number++;
         return 0;
@@ -252,7 +261,8 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
         const char *text = i == 0 && glued ? glued : r->at < r->argc ? r->argv[r->at++] : NULL;
 
         if (!text)
-            return fbr_fail(r->err, -EINVAL, "%s needs %s", said, more == 2 ? "two values" : "a value");
+            return fbr_fail(r->err, -EINVAL, "%s needs %s", said,
+                            more == 2 ? "two values" : "a value");
         rc = take(o, said, text, v, r->err);
     }
     return rc;
@@ -306,9 +316,11 @@ static int check_operands(const struct cli_args *args, struct fbr_error *err)
 
     if (args->noperands < c->least)
         return fbr_fail(err, -EINVAL, "%s is missing: fiber %s %s",
-                        c->kind == CLI_PROGRAM ? "the program" : "an argument", c->name, c->operands);
+                        c->kind == CLI_PROGRAM ? "the program" : "an argument", c->name,
+                        c->operands);
     if (c->most >= 0 && args->noperands > c->most)
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is one argument too many", args->operands[c->most]);
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is one argument too many",
+                        args->operands[c->most]);
     return 0;
 }
 

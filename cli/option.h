@@ -1,11 +1,13 @@
-/* option.h - the one table of a subcommand's options, and what is made of it: parsing, help, man page, completion.
+/* option.h - the one table of a subcommand's options, and what is made of it: parsing, help, man
+ * page, completion.
  *
- * A subcommand is one file that ends in its const struct cli_command. Its options stand in an array that an enum
- * indexes, so that `args->values[RUN_GRACE]` is what was given for it. What people type for mpirun and its like stands
- * in the same table: `also` names other spellings, options of type CLI_REFUSED are answered with a sentence.
+ * A subcommand is one file that ends in its const struct cli_command. Its options stand in an array
+ * that an enum indexes, so that `args->values[RUN_GRACE]` is what was given for it. What people
+ * type for mpirun and its like stands in the same table: `also` names other spellings, options of
+ * type CLI_REFUSED are answered with a sentence.
  *
- * Every long name may also be written with one dash (-bind-to core), as mpirun's may; `--name value`, `--name=value`,
- * `-n 4` and `-n4` mean the same.
+ * Every long name may also be written with one dash (-bind-to core), as mpirun's may; `--name
+ * value`, `--name=value`, `-n 4` and `-n4` mean the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_OPTION_H
@@ -40,7 +42,8 @@ struct cli_option {
     const char *words;        /* of CLI_WORD, separated by single spaces */
     const char *hidden_words; /* that are taken too, but not shown: as others spell them */
     const char *help;         /* a sentence or two, without a period at the end */
-    const char *config; /* the configuration's key that it sets, or NULL: flag, environment, files in this order */
+    /* the configuration's key that it sets, or NULL: flag, environment, files in this order */
+    const char *config;
     const char *also; /* other spellings, separated by spaces */
     int64_t min, max; /* of CLI_INT; both 0: any that is not negative */
     bool hidden;      /* not in help, man page and completion */
@@ -48,7 +51,10 @@ struct cli_option {
 
 struct cli_value {
     const char *text; /* as it was given last; NULL: not at all */
-    int64_t number; /* of CLI_INT, CLI_MS, CLI_SIZE; of CLI_FLAG the count; of CLI_WORD the index, hidden ones behind */
+    int64_t
+        /* of CLI_INT, CLI_MS, CLI_SIZE; of CLI_FLAG the count; of CLI_WORD the index, hidden ones
+         * behind */
+        number;
     const char **list; /* of CLI_LIST and CLI_PAIR */
     size_t count;
 };
@@ -63,14 +69,23 @@ struct cli_args {
     bool help; /* --help was given: nothing else was checked */
 };
 
-enum cli_operand { CLI_NONE, CLI_PROGRAM, CLI_RUN, CLI_RUN_SIGNAL, CLI_COMMAND, CLI_SHELL, CLI_KEY };
+enum cli_operand {
+    CLI_NONE,
+    CLI_PROGRAM,
+    CLI_RUN,
+    CLI_RUN_SIGNAL,
+    CLI_COMMAND,
+    CLI_SHELL,
+    CLI_KEY
+};
 
 struct cli_command {
     const char *name;
     const char *operands;  /* "PROGRAM [ARGUMENT...]" */
     enum cli_operand kind; /* for completion */
     const char *about;     /* one line, no period */
-    const char *text; /* paragraphs, separated by empty lines; a line that begins with two blanks is as it is */
+    /* paragraphs, separated by empty lines; a line that begins with two blanks is as it is */
+    const char *text;
     const char *examples; /* lines "command\twhat it does" */
     const char *exit;     /* its exit codes: lines "code\twhat"; NULL: 0, 1 and 2 */
     const struct cli_option *options;
@@ -80,15 +95,16 @@ struct cli_command {
     int (*run)(const struct cli_args *args); /* answers the exit code */
 };
 
-/* argv[0] is the first behind the subcommand. -EINVAL and a sentence for what was wrong. On success free with
- * cli_args_fini(). */
+/* argv[0] is the first behind the subcommand. -EINVAL and a sentence for what was wrong. On success
+ * free with cli_args_fini(). */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *args,
               struct fbr_error *err);
 void cli_args_fini(struct cli_args *args);
 /* Gives the configuration what options with a key were given. */
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 
-/* The word that is nearest to what was typed, or NULL if none is near; next() answers the candidates one by one. */
+/* The word that is nearest to what was typed, or NULL if none is near; next() answers the
+ * candidates one by one. */
 const char *cli_nearest(const char *typed, const char *(*next)(void *user), void *user);
 
 /* help.c: pages */

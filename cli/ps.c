@@ -84,9 +84,9 @@ static void print_row(const struct client_run *run, int width)
         snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, run->about.size);
     else
         snprintf(ranks, sizeof(ranks), "%d", run->about.size);
-    n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8d %9s  %s", run->about.uid,
-                 run->about.name, run->about.backend, state_of(run, state), ranks, run->facts.restarts, age,
-                 run->about.command);
+    n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8d %9s  %s",
+                 run->about.uid, run->about.name, run->about.backend, state_of(run, state), ranks,
+                 run->facts.restarts, age, run->about.command);
     if (isatty(STDOUT_FILENO) && n > width)
         snprintf(line + width - 3, 4, "...");
     puts(line);
@@ -107,8 +107,8 @@ static int run_ps(const struct cli_args *args)
         for (size_t i = 0; i < count; i++)
             printf("%.8s\n%s\n", runs[i].about.uid, runs[i].about.name);
     } else {
-        printf("%-9s %-16s %-10s %-9s %9s %8s %9s  %s\n", "RUN", "NAME", "BACKEND", "STATE", "RANKS",
-               "RESTARTS", "AGE", "COMMAND");
+        printf("%-9s %-16s %-10s %-9s %9s %8s %9s  %s\n", "RUN", "NAME", "BACKEND", "STATE",
+               "RANKS", "RESTARTS", "AGE", "COMMAND");
         for (size_t i = 0; i < count; i++)
             print_row(&runs[i], cli_width(STDOUT_FILENO));
     }
@@ -126,11 +126,12 @@ const struct cli_command cli_ps = {
     .name = "ps",
     .operands = "",
     .about = "Lists your runs on this host",
-    .text = "RANKS is how many run, of how many there are. A run is named by its id, the beginning of it, or "
+    .text = "RANKS is how many run, of how many there are. A run is named by its id, the beginning "
+            "of it, or "
             "its name in "
             "logs, kill and top.",
-    .examples =
-        "fiber ps\twhat runs\nfiber ps -a\talso what has ended, and how\nfiber ps --json\tfor programs",
+    .examples = "fiber ps\twhat runs\nfiber ps -a\talso what has ended, and how\nfiber ps "
+                "--json\tfor programs",
     .options = options,
     .count = PS_OPTIONS,
     .run = run_ps,

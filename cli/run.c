@@ -1,6 +1,7 @@
 /* run.c - `fiber run`: a ring of any program.
  *
- * Nothing is written to standard output but what the ranks write, or the plan that --dry-run asks for.
+ * Nothing is written to standard output but what the ranks write, or the plan that --dry-run asks
+ * for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -92,7 +93,8 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
     return code;
 }
 
-/* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from anywhere. */
+/* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from
+ * anywhere. */
 static int make_output(struct run_spec *s, char path[PATH_MAX])
 {
     const char *dir = s->ring.output_dir;
@@ -139,19 +141,23 @@ const struct cli_command cli_run = {
     .operands = "PROGRAM [ARGUMENT...]",
     .kind = CLI_PROGRAM,
     .about = "Starts a ring: ranks of a program, as it is, on MPI, torch, Horovod or nothing",
-    .text = "Each rank is an ordinary process. It finds what Open MPI, MPICH, torch.distributed and Horovod "
-            "look for, all "
-            "at once, so nothing need be said about what the program was built with; mpirun, ssh and "
-            "torchrun are not "
-            "needed. FIBER_RANK and FIBER_SIZE tell it who it is.\n\n"
-            "Lines of ranks are never mixed. Ctrl-C asks the ranks to end, a second one kills them. The "
-            "options of mpirun "
-            "that people use mean the same here.",
-    .examples = "fiber run -n 4 ./train\tfour ranks on this machine\n"
-                "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
-                "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
-                "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
-                "fiber run -n 16 --dry-run ./train\tshow the plan only",
+    .text =
+        "Each rank is an ordinary process. It finds what Open MPI, MPICH, torch.distributed and "
+        "Horovod "
+        "look for, all "
+        "at once, so nothing need be said about what the program was built with; mpirun, ssh and "
+        "torchrun are not "
+        "needed. FIBER_RANK and FIBER_SIZE tell it who it is.\n\n"
+        "Lines of ranks are never mixed. Ctrl-C asks the ranks to end, a second one kills them. "
+        "The "
+        "options of mpirun "
+        "that people use mean the same here.",
+    .examples =
+        "fiber run -n 4 ./train\tfour ranks on this machine\n"
+        "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
+        "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
+        "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
+        "fiber run -n 16 --dry-run ./train\tshow the plan only",
     .exit = "0\tevery rank ended well\n"
             "1-255\tof the first rank that failed; 128 + N when signal N ended it\n"
             "2\tthe options or the configuration are wrong\n"

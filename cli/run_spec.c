@@ -13,42 +13,55 @@
 /* ---- The table ---- */
 
 const struct cli_option run_options[RUN_OPTIONS] = {
-    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
-               .help = "how many ranks; default: nodes times ranks per node where both are given, else 1"},
-    [RUN_PER_NODE] = {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
-                      .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
-                      .help = "ranks under one job on one host; default: as many as it has processors for"},
+    [RUN_N] =
+        {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
+         .help =
+             "how many ranks; default: nodes times ranks per node where both are given, else 1"},
+    [RUN_PER_NODE] =
+        {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
+         .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
+         .help = "ranks under one job on one host; default: as many as it has processors for"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
                    .help = "jobs, each on a host of its own; default: as many as the ranks need"},
-    [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "auto local docker kubernetes slurm command mock",
+    [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B",
+                     .words = "auto local docker kubernetes slurm command mock",
                      .config = "backend", .help = "what starts jobs"},
-    [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE", .help = "container image; default: the one that this runs in"},
+    [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE",
+                   .help = "container image; default: the one that this runs in"},
     [RUN_BIND_TO] =
-        {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none", .also = "cpu-bind",
-         .help = "what each rank is bound to; default: core, or none with more ranks than processors"},
-    [RUN_MAP_BY] =
-        {"map-by", 0, CLI_TEXT, "X", .words = "compact spread core l3 numa package gpu",
-         .help = "how ranks go to the processors of a host, default compact; slot, socket, ppr:M:node and "
-                 ":PE=C are understood as in mpirun"},
+        {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none",
+         .also = "cpu-bind",
+         .help =
+             "what each rank is bound to; default: core, or none with more ranks than processors"},
+    [RUN_MAP_BY] = {"map-by", 0, CLI_TEXT, "X", .words = "compact spread core l3 numa package gpu",
+                    .help = "how ranks go to the processors of a host, default compact; slot, "
+                            "socket, ppr:M:node and "
+                            ":PE=C are understood as in mpirun"},
     [RUN_CPUS] = {"cpus-per-rank", 0, CLI_INT, "C", .min = 1, .max = 4096,
                   .also = "cpus-per-proc cpus-per-task", .help = "processors for each rank"},
-    [RUN_GPUS] = {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16, .also = "gpus-per-proc gpus-per-task",
-                  .help =
-                      "the nearest GPUs by PCI locality; sets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or "
-                      "ZE_AFFINITY_MASK"},
-    [RUN_MEM] = {"mem", 0, CLI_SIZE, "SIZE", .also = "memory", .help = "memory of each job, such as 12Gi"},
-    [RUN_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
-                 .help = "a variable for the ranks, with its value here if none is given; may be repeated"},
+    [RUN_GPUS] =
+        {"gpus-per-rank", 0, CLI_INT, "G", .min = 0, .max = 16,
+         .also = "gpus-per-proc gpus-per-task",
+         .help =
+             "the nearest GPUs by PCI locality; sets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or "
+             "ZE_AFFINITY_MASK"},
+    [RUN_MEM] = {"mem", 0, CLI_SIZE, "SIZE", .also = "memory",
+                 .help = "memory of each job, such as 12Gi"},
+    [RUN_ENV] =
+        {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
+         .help = "a variable for the ranks, with its value here if none is given; may be repeated"},
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir",
                      .help = "where the ranks start; default: here"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name",
                   .help = "shown by fiber ps; default: the program's"},
     [RUN_ON_FAILURE] =
         {"on-failure", 0, CLI_WORD, "WHAT", .words = "abort restart shrink replace",
-         .help = "what a failed rank means to the others: they are ended, all start again, they go on "
-                 "without it, or it is started anew"},
-    [RUN_MAX_RESTARTS] = {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
-                          .help = "how often at most; default 3. Without --on-failure it means restart"},
+         .help =
+             "what a failed rank means to the others: they are ended, all start again, they go on "
+             "without it, or it is started anew"},
+    [RUN_MAX_RESTARTS] =
+        {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
+         .help = "how often at most; default 3. Without --on-failure it means restart"},
     [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
                      .help = "ends the run after this time, such as 90s or 2h: code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
@@ -60,7 +73,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_OUTPUT] = {"output", 'o', CLI_DIR, "DIR",
                     .also = "output-filename output-dir log-dir log_dir outfile-pattern",
                     .help = "also writes what each rank prints to DIR/RANK.out and DIR/RANK.err"},
-    [RUN_STDIN] = {"stdin", 0, CLI_WORD, "R", .words = "0 none", .help = "which rank reads standard input"},
+    [RUN_STDIN] = {"stdin", 0, CLI_WORD, "R", .words = "0 none",
+                   .help = "which rank reads standard input"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
                     .help = "shows where each rank was bound, as the kernel says"},
     [RUN_MAP] = {"display-map", 0, CLI_FLAG, .also = "display-allocation display-topo",
@@ -68,13 +82,15 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_DRY_RUN] = {"dry-run", 0, CLI_FLAG, .also = "do-not-launch",
                      .help = "shows what would be started where, and starts nothing"},
     [RUN_JSON] = {"json", 0, CLI_FLAG,
-                  .help = "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "
-                          "on standard error"},
+                  .help =
+                      "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "
+                      "on standard error"},
     [RUN_OVERSUBSCRIBE] = {"oversubscribe", 0, CLI_FLAG, .also = "O overcommit",
                            .help = "no warning about more ranks than processors"},
     [RUN_VERBOSE] = {"verbose", 'v', CLI_FLAG,
                      .help = "says what is done and which variables are set; twice: more"},
-    [RUN_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "no summary of a failure, no word of what is waited for"},
+    [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
+                   .help = "no summary of a failure, no word of what is waited for"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca",
                  .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .help = "the same as -x VAR=VALUE"},
@@ -82,22 +98,26 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                      .also = "nooversubscribe enable-recovery continuous standalone no_python "
                              "no-python bind-to-core",
                      .help = "it makes no difference here"},
-    [RUN_NOTHING_ARGUMENT] = {"mpi", 0, CLI_NOTHING, "X", .also = "rdzv-backend rdzv_backend personality launcher",
+    [RUN_NOTHING_ARGUMENT] = {"mpi", 0, CLI_NOTHING, "X",
+                              .also = "rdzv-backend rdzv_backend personality launcher",
                               .help = "every bootstrap is served at once"},
-    [RUN_HOSTS] = {"host", 'H', CLI_REFUSED, "HOSTS",
-                   .also = "hosts hostfile machinefile f machine default-hostfile nodelist w",
-                   .help =
-                       "hosts are chosen by the backend. Use --backend slurm or kubernetes, with --nodes and "
-                       "--per-node"},
-    [RUN_RANK_BY] = {"rank-by", 0, CLI_REFUSED, "X",
-                     .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
-    [RUN_CPU_LIST] =
-        {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile",
-         .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. To use only some of this "
-                 "machine: taskset -c LIST fiber run ..."},
+    [RUN_HOSTS] =
+        {"host", 'H', CLI_REFUSED, "HOSTS",
+         .also = "hosts hostfile machinefile f machine default-hostfile nodelist w",
+         .help =
+             "hosts are chosen by the backend. Use --backend slurm or kubernetes, with --nodes and "
+             "--per-node"},
+    [RUN_RANK_BY] =
+        {"rank-by", 0, CLI_REFUSED, "X",
+         .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
+    [RUN_CPU_LIST] = {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile",
+                      .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. "
+                              "To use only some of this "
+                              "machine: taskset -c LIST fiber run ..."},
     [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_REFUSED, .help = "use --bind-to hwthread"},
-    [RUN_STANDALONE] = {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
-                        .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
+    [RUN_STANDALONE] =
+        {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
+         .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
     [RUN_RENDEZVOUS] = {"master-addr", 0, CLI_REFUSED, "A",
                         .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
                         .help = "ranks find each other without it: leave it out"},
@@ -109,12 +129,18 @@ const struct cli_option run_options[RUN_OPTIONS] = {
 static const char *our_word(const char *word, size_t len)
 {
     static const char *const words[][2] = {
-        {"socket", "package"},  {"sockets", "package"},    {"l3cache", "l3"},      {"slot", "compact"},
-        {"slots", "compact"},   {"node", "compact"},       {"cores", "core"},      {"threads", "hwthread"},
-        {"thread", "hwthread"}, {"hwthreads", "hwthread"}, {"ldoms", "numa"},      {"no", "none"},
-        {"numa", "numa"},       {"core", "core"},          {"package", "package"}, {"l3", "l3"},
-        {"none", "none"},       {"hwthread", "hwthread"},  {"compact", "compact"}, {"spread", "spread"},
-        {"gpu", "gpu"},         {"scatter", "spread"},     {"bunch", "compact"},
+        {"socket", "package"},  {"sockets", "package"},
+        {"l3cache", "l3"},      {"slot", "compact"},
+        {"slots", "compact"},   {"node", "compact"},
+        {"cores", "core"},      {"threads", "hwthread"},
+        {"thread", "hwthread"}, {"hwthreads", "hwthread"},
+        {"ldoms", "numa"},      {"no", "none"},
+        {"numa", "numa"},       {"core", "core"},
+        {"package", "package"}, {"l3", "l3"},
+        {"none", "none"},       {"hwthread", "hwthread"},
+        {"compact", "compact"}, {"spread", "spread"},
+        {"gpu", "gpu"},         {"scatter", "spread"},
+        {"bunch", "compact"},
     };
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -152,7 +178,8 @@ static const char *next_place(void *user)
     return word;
 }
 
-static int bad_word(const char *option, const char *word, size_t len, const char *words, struct fbr_error *err)
+static int bad_word(const char *option, const char *word, size_t len, const char *words,
+                    struct fbr_error *err)
 {
     char typed[64];
     struct place_walk w = {words};
@@ -161,8 +188,8 @@ static int bad_word(const char *option, const char *word, size_t len, const char
     snprintf(typed, sizeof(typed), "%.*s", (int)(len < 60 ? len : 60), word);
     near = cli_nearest(typed, next_place, &w);
     return fbr_fail(err, -EINVAL, "%s: \"%s\" is none of: %s%s%.*s%s", option, typed, words,
-                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0, near ? near : "",
-                    near ? "?" : "");
+                    near ? "; did you mean " : "", near ? (int)strcspn(near, " ") : 0,
+                    near ? near : "", near ? "?" : "");
 }
 
 static int take_bind(struct run_spec *s, const char *text, struct fbr_error *err)
@@ -175,19 +202,21 @@ static int take_bind(struct run_spec *s, const char *text, struct fbr_error *err
     if (!strncasecmp(text + len, ":overload", 9))
         s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
     else if (text[len] && strcasecmp(text + len, ":if-supported") != 0)
-        return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not understood behind %.*s", text + len,
-                        (int)len, text);
+        return fbr_fail(err, -EINVAL, "--bind-to: \"%.64s\" is not understood behind %.*s",
+                        text + len, (int)len, text);
     s->ring.bind_to = word;
     return 0;
 }
 
-static int take_count(const char *text, size_t len, const char *what, int *out, struct fbr_error *err)
+static int take_count(const char *text, size_t len, const char *what, int *out,
+                      struct fbr_error *err)
 {
     char *end;
     long v = strtol(text, &end, 10);
 
     if (end == text || end != text + len || v < 1 || v > 65536)
-        return fbr_fail(err, -EINVAL, "--map-by: \"%.*s\" is no number of %s", (int)len, text, what);
+        return fbr_fail(err, -EINVAL, "--map-by: \"%.*s\" is no number of %s", (int)len, text,
+                        what);
     *out = (int)v;
     return 0;
 }
@@ -206,9 +235,10 @@ static int take_modifiers(struct run_spec *s, const char *at, struct fbr_error *
             s->ring.flags |= FIBER_RING_OVERSUBSCRIBE;
         else if (!(len == 15 && !strncasecmp(at, "nooversubscribe", len)) &&
                  !(len == 4 && !strncasecmp(at, "span", len)))
-            rc = fbr_fail(err, -EINVAL,
-                          "--map-by: \":%.*s\" is not understood; there are :PE=N and :OVERSUBSCRIBE",
-                          (int)(len < 40 ? len : 40), at);
+            rc = fbr_fail(
+                err, -EINVAL,
+                "--map-by: \":%.*s\" is not understood; there are :PE=N and :OVERSUBSCRIBE",
+                (int)(len < 40 ? len : 40), at);
         at += len;
     }
     return rc;
@@ -225,10 +255,11 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
 
         rc = take_count(count, (size_t)(what - count), "ranks", &s->ring.per_node, err);
         if (rc == 0 && strncasecmp(what, ":node", 5) != 0)
-            return fbr_fail(err, -EINVAL,
-                            "--map-by %s: only ppr:M:node is understood; to spread ranks over a host use "
-                            "--map-by numa or package",
-                            text);
+            return fbr_fail(
+                err, -EINVAL,
+                "--map-by %s: only ppr:M:node is understood; to spread ranks over a host use "
+                "--map-by numa or package",
+                text);
         return rc < 0 ? rc : take_modifiers(s, what + 5, err);
     }
     word = our_word(text, len);
@@ -273,13 +304,14 @@ static int take_variable(struct run_spec *s, const char *text, struct fbr_error 
     if (len == 0)
         return fbr_fail(err, -EINVAL, "-x: \"%.64s\" has no name; write VAR or VAR=VALUE", text);
     if (!value)
-        return fbr_fail(err, -EINVAL, "-x %.64s: there is no such variable here; write -x %.64s=VALUE", text,
+        return fbr_fail(err, -EINVAL,
+                        "-x %.64s: there is no such variable here; write -x %.64s=VALUE", text,
                         text);
     return env_add(s, pair_of("", text, len, value), err);
 }
 
-static int take_pairs(struct run_spec *s, const struct cli_value *v, const char *option, const char *prefix,
-                      struct fbr_error *err)
+static int take_pairs(struct run_spec *s, const struct cli_value *v, const char *option,
+                      const char *prefix, struct fbr_error *err)
 {
     int rc = 0;
 
@@ -317,10 +349,11 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
 
     s->size = v[RUN_N].text ? (int)v[RUN_N].number : most > 0 && most <= RANKS_MAX ? (int)most : 1;
     if (most > RANKS_MAX && !v[RUN_N].text)
-        return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks", s->ring.nodes,
-                        s->ring.per_node, RANKS_MAX);
+        return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks",
+                        s->ring.nodes, s->ring.per_node, RANKS_MAX);
     if (most > 0 && s->size > most)
-        return fbr_fail(err, -EINVAL, "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
+        return fbr_fail(err, -EINVAL,
+                        "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
                         s->size, s->ring.nodes, s->ring.per_node);
     if (s->ring.nodes > s->size)
         return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", s->ring.nodes, s->size);
@@ -333,9 +366,10 @@ static int check_program(const struct cli_args *args, struct fbr_error *err)
     for (int i = 1; i + 1 < args->noperands; i++)
         if (!strcmp(args->operands[i], ":") && args->operands[i + 1][0] == '-' &&
             (args->operands[i + 1][1] == 'n' || args->operands[i + 1][1] == 'x'))
-            return fbr_fail(err, -EINVAL,
-                            "one run has one program; start another `fiber run`, or a script that looks at "
-                            "FIBER_RANK");
+            return fbr_fail(
+                err, -EINVAL,
+                "one run has one program; start another `fiber run`, or a script that looks at "
+                "FIBER_RANK");
     if (!args->operands[0][0])
         return fbr_fail(err, -EINVAL, "the program's name is empty");
     return 0;
@@ -343,10 +377,12 @@ static int check_program(const struct cli_args *args, struct fbr_error *err)
 
 static unsigned flags_of(const struct cli_value *v)
 {
-    return (v[RUN_TAG].number ? FIBER_RING_TAG : 0) | (v[RUN_TIMESTAMP].number ? FIBER_RING_TIMESTAMP : 0) |
+    return (v[RUN_TAG].number ? FIBER_RING_TAG : 0) |
+           (v[RUN_TIMESTAMP].number ? FIBER_RING_TIMESTAMP : 0) |
            (v[RUN_REPORT].number ? FIBER_RING_REPORT : 0) |
            (v[RUN_STDIN].text && v[RUN_STDIN].number == 1 ? 0 : FIBER_RING_STDIN) |
-           (v[RUN_QUIET].number || (v[RUN_JSON].number && !v[RUN_DRY_RUN].number) ? FIBER_RING_QUIET : 0) |
+           (v[RUN_QUIET].number || (v[RUN_JSON].number && !v[RUN_DRY_RUN].number) ? FIBER_RING_QUIET
+                                                                                  : 0) |
            (v[RUN_OVERSUBSCRIBE].number ? FIBER_RING_OVERSUBSCRIBE : 0);
 }
 

@@ -1,6 +1,7 @@
 /* run_wait.c - see run_wait.h.
  *
- * The signals are blocked in every thread and read from a descriptor, so what they do is ordinary code.
+ * The signals are blocked in every thread and read from a descriptor, so what they do is ordinary
+ * code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_wait.h"
@@ -20,11 +21,13 @@
 #define LOOK_MS 500      /* how often we look whether something is waited for */
 #define PATIENCE_MS 2000 /* that long nothing is said */
 #define AGAIN_MS 30000   /* then it is said again */
+#define TWICE_MS 200     /* timeout(1) signals us, then our group: the two are one */
 
 struct wait {
     struct fiber_ring *ring;
     bool quiet;
     int stopped_by; /* the signal */
+    uint64_t stopped_at;
     bool killed;
     char waiting[192];    /* what it waits for */
     uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
@@ -58,6 +61,8 @@ static void stop_or_kill(struct wait *w, int sig)
 {
     sigset_t set;
 
+    if (w->stopped_by && fbr_now_ms() - w->stopped_at < TWICE_MS)
+        return;
     if (w->stopped_by) {
         sigemptyset(&set);
         sigaddset(&set, SIGINT);
@@ -70,6 +75,7 @@ static void stop_or_kill(struct wait *w, int sig)
         return;
     }
     w->stopped_by = sig;
+    w->stopped_at = fbr_now_ms();
     fiber_ring_stop(w->ring);
     if (!w->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "fiber: stopping; once more to kill\n");
@@ -84,7 +90,8 @@ static void on_signal(struct wait *w, int sig)
         stop_or_kill(w, sig);
         break;
     case SIGTSTP:
-        fiber_ring_signal(w->ring, SIGSTOP); /* they have no terminal, so SIGTSTP would not stop them */
+        fiber_ring_signal(w->ring,
+                          SIGSTOP); /* they have no terminal, so SIGTSTP would not stop them */
         raise(SIGSTOP);
         break;
     case SIGCONT:
@@ -109,10 +116,12 @@ static void look(struct wait *w)
         w->said = 0;
         snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
     }
-    if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS || (w->said && now - w->said < AGAIN_MS))
+    if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS ||
+        (w->said && now - w->said < AGAIN_MS))
         return;
     w->said = now;
-    fprintf(stderr, "fiber: waiting for %llu s: %s\n", (unsigned long long)((now - w->since) / 1000), f.waiting);
+    fprintf(stderr, "fiber: waiting for %llu s: %s\n",
+            (unsigned long long)((now - w->since) / 1000), f.waiting);
 }
 
 int run_wait(struct fiber_ring *ring, bool quiet)
@@ -120,7 +129,8 @@ int run_wait(struct fiber_ring *ring, bool quiet)
     struct wait w = {.ring = ring, .quiet = quiet, .since = fbr_now_ms()};
     sigset_t set = our_signals();
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    struct pollfd p[2] = {{.fd = fiber_ring_sentinel(ring), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = fiber_ring_sentinel(ring), .events = POLLIN},
+                          {.fd = fd, .events = POLLIN}};
 
     while (fiber_ring_wait(ring, 0) == -ETIMEDOUT) {
         struct signalfd_siginfo s;

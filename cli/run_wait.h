@@ -10,9 +10,9 @@
 
 /* Before the first thread is started: from now on the signals wait for run_wait(). */
 void run_wait_prepare(void);
-/* Waits until the ring has ended. SIGINT, SIGTERM and SIGHUP: once it is stopped gracefully, twice its ranks are
- * killed; SIGUSR1 and SIGUSR2 go to every rank; SIGTSTP stops them and then us, SIGCONT lets them go on. Answers 0, or
- * the signal that stopped it. */
+/* Waits until the ring has ended. SIGINT, SIGTERM and SIGHUP: once it is stopped gracefully, twice
+ * its ranks are killed; SIGUSR1 and SIGUSR2 go to every rank; SIGTSTP stops them and then us,
+ * SIGCONT lets them go on. Answers 0, or the signal that stopped it. */
 int run_wait(struct fiber_ring *ring, bool quiet);
 /* Dies of that signal, as whoever waits for us would expect it; after everything is closed. */
 void run_wait_die(int sig);

@@ -1,7 +1,7 @@
 /* top.c - `fiber top`: the ranks of a run, again and again.
  *
- * On a terminal it draws on the alternate screen, and puts everything back however it ends; elsewhere it prints a table
- * each time.
+ * On a terminal it draws on the alternate screen, and puts everything back however it ends;
+ * elsewhere it prints a table each time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -25,8 +25,8 @@ struct view {
     struct client_run run;
     double *cpu_before; /* by rank: seconds at the last look */
     int cpu_count;
-    /* client_now(): when the figures that are shown were asked for, those before them (0: there were none), and those
-     * that the next look will have */
+    /* client_now(): when the figures that are shown were asked for, those before them (0: there
+     * were none), and those that the next look will have */
     int64_t at, before, asked;
     bool screen; /* a terminal to draw on */
     bool json;
@@ -124,8 +124,8 @@ static int by_rank(const void *a, const void *b)
 /* Of a processor, in percent, since the last look; negative: unknown. */
 static double cpu_share(const struct view *v, const struct fiber_rank_stats *s)
 {
-    if (!v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count || s->state != 1 ||
-        s->cpu < v->cpu_before[s->rank])
+    if (!v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count ||
+        s->state != 1 || s->cpu < v->cpu_before[s->rank])
         return -1;
     return 100 * (s->cpu - v->cpu_before[s->rank]) * 1000 / (double)(v->at - v->before);
 }
@@ -167,8 +167,8 @@ static void put_rank(const struct view *v, const struct fiber_rank_stats *s)
     if (share >= 0)
         snprintf(cpu, sizeof(cpu), "%.0f", share);
     snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-16.16s %-8.8s %s", s->rank,
-             client_rank_state(s, state), cpu, s->memory ? memory : "-", s->restarts, (long long)s->pid,
-             s->host, s->how, s->cpus);
+             client_rank_state(s, state), cpu, s->memory ? memory : "-", s->restarts,
+             (long long)s->pid, s->host, s->how, s->cpus);
     put_line(v, line);
 }
 
@@ -181,14 +181,15 @@ static void draw_text(const struct view *v)
     client_age(age, client_now() - r->about.started_ms);
     if (v->screen)
         fputs("\033[H", stdout);
-    snprintf(line, sizeof(line), "run %.8s  %s  %s  %d of %d ranks run  %d restarts  %s", r->about.uid,
-             r->about.name, r->about.backend, r->facts.running, r->about.size, r->facts.restarts, age);
+    snprintf(line, sizeof(line), "run %.8s  %s  %s  %d of %d ranks run  %d restarts  %s",
+             r->about.uid, r->about.name, r->about.backend, r->facts.running, r->about.size,
+             r->facts.restarts, age);
     put_line(v, line);
     snprintf(line, sizeof(line), "%s%s", r->facts.waiting[0] ? "waiting: " : "", r->facts.waiting);
     if (v->screen || line[0])
         put_line(v, line);
-    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s", "RANK", "STATE", "CPU%", "MEMORY",
-             "RESTARTS", "PID", "HOST", "BOOT", "CPUS");
+    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s", "RANK", "STATE", "CPU%",
+             "MEMORY", "RESTARTS", "PID", "HOST", "BOOT", "CPUS");
     put_line(v, line);
     for (int i = 0; i < r->nranks && i < room; i++)
         put_rank(v, &r->ranks[i]);
@@ -292,7 +293,8 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
 
 static int run_top(const struct cli_args *args)
 {
-    int interval = args->values[TOP_INTERVAL].text ? (int)args->values[TOP_INTERVAL].number : 1000, rc;
+    int interval = args->values[TOP_INTERVAL].text ? (int)args->values[TOP_INTERVAL].number : 1000,
+        rc;
     int64_t times = args->values[TOP_COUNT].number;
     struct fbr_error err = {0, ""};
     struct view v;
@@ -322,7 +324,8 @@ static int run_top(const struct cli_args *args)
 static const struct cli_option options[TOP_OPTIONS] = {
     [TOP_INTERVAL] = {"interval", 'd', CLI_MS, "T", .min = 100, .max = 3600000, .also = "delay",
                       .help = "time between two looks; default 1s"},
-    [TOP_COUNT] = {"count", 'c', CLI_INT, "N", .min = 1, .max = 1 << 30, .help = "prints so many tables and ends"},
+    [TOP_COUNT] = {"count", 'c', CLI_INT, "N", .min = 1, .max = 1 << 30,
+                   .help = "prints so many tables and ends"},
     [TOP_JSON] = {"json", 0, CLI_FLAG, .help = "one JSON object a line"},
 };
 
@@ -331,7 +334,8 @@ const struct cli_command cli_top = {
     .operands = "RUN",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
-    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. q quits.",
+    .text =
+        "Processor time, memory and restarts of each rank, and the bootstrap that it met. q quits.",
     .examples = "fiber top train\tlive\nfiber top train -c 1 --json\tonce, for programs",
     .options = options,
     .count = TOP_OPTIONS,

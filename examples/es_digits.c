@@ -1,15 +1,18 @@
-/* es_digits.c - evolution strategies train a network on handwritten digits, on a pool that grows and loses a worker.
+/* es_digits.c - evolution strategies train a network on handwritten digits, on a pool that grows
+ * and loses a worker.
  *
- * A template for an evolution strategy of your own: put your network or simulator into measure_fitness(), your data
- * into load_digits(), and keep the rest. The method is that of Salimans et al. (2017, arXiv 1703.03864): a generation
- * tries theta + sigma e and theta - sigma e for random directions e, and moves theta along the directions, each
- * weighted by the ranks of what its two tries were worth. What travels, and how often:
+ * A template for an evolution strategy of your own: put your network or simulator into
+ * measure_fitness(), your data into load_digits(), and keep the rest. The method is that of
+ * Salimans et al. (2017, arXiv 1703.03864): a generation tries theta + sigma e and theta - sigma e
+ * for random directions e, and moves theta along the directions, each weighted by the ranks of what
+ * its two tries were worth. What travels, and how often:
  *  - the noise, out of which the directions are cut, and the images: never. The first process of a host builds them in
  *    memory that the others map;
  *  - theta and the minibatch, 10 KB: once per generation and worker, out of a store;
  *  - a task: where its directions begin in the noise, 36 bytes; its result: the fitness of its tries, 64 bytes.
- * A seed gives the same training whatever the number of workers and whoever dies: results are taken by their index. A
- * ledger counts the deliveries of each task; the program fails when one was lost or delivered twice.
+ * A seed gives the same training whatever the number of workers and whoever dies: results are taken
+ * by their index. A ledger counts the deliveries of each task; the program fails when one was lost
+ * or delivered twice.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -32,7 +35,8 @@
 #define PIXELS 64
 #define HIDDEN 32
 #define DIGITS 10
-#define LAYER_2 (PIXELS * HIDDEN + HIDDEN) /* where it begins in theta; biases stand behind weights */
+#define LAYER_2 \
+    (PIXELS * HIDDEN + HIDDEN) /* where it begins in theta; biases stand behind weights */
 #define PARAMS (LAYER_2 + HIDDEN * DIGITS + DIGITS)
 #define MAX_IMAGES 4096
 #define NOISE (4u << 20) /* floats in the table, 16 MiB */
@@ -91,7 +95,8 @@ static int build_noise(void *data, size_t len, void *user)
     float *noise = data;
 
     (void)user;
-    for (size_t i = 0; i < len / sizeof(float); i++) { /* near enough to normal: the sum of four uniform deviates */
+    for (size_t i = 0; i < len / sizeof(float);
+         i++) { /* near enough to normal: the sum of four uniform deviates */
         uint64_t bits = draw(&state);
 
         for (int part = 0; part < 64; part += 16)
@@ -100,7 +105,8 @@ static int build_noise(void *data, size_t len, void *user)
     return 0;
 }
 
-static int add_image(struct digits *d, const char *line, int seen[DIGITS]) /* every fifth of a digit is held out */
+static int add_image(struct digits *d, const char *line,
+                     int seen[DIGITS]) /* every fifth of a digit is held out */
 {
     long value[PIXELS + 1];
     char *end;
@@ -152,7 +158,8 @@ static int map_host_memory(void) /* until the process ends */
 
 /* ---- The network: 64 - 32 tanh - 10 softmax ---- */
 
-static void add_layer(const float *restrict weight, const float *in, int n_in, float *restrict out, int n_out)
+static void add_layer(const float *restrict weight, const float *in, int n_in, float *restrict out,
+                      int n_out)
 {
     memcpy(out, weight + n_in * n_out, (size_t)n_out * sizeof(float)); /* the biases */
     for (int i = 0; i < n_in; i++) {
@@ -184,7 +191,8 @@ static float classify(const float *theta, int image, int *right)
     return out[label] - out[best] - logf(sum);
 }
 
-static float measure_fitness(const struct generation *g, const float *direction, float sigma, int *right)
+static float measure_fitness(const struct generation *g, const float *direction, float sigma,
+                             int *right)
 {
     float theta[PARAMS], sum = 0;
 
@@ -216,10 +224,13 @@ static int run_task(const void *in, size_t len, struct fiber_reply *reply)
         rc = fiber_store_get(here.store, "generation", &here.fetched, 0);
         g = here.fetched.data;
     }
-    if (rc || g->number != task->generation) /* another number: this is a late copy of a task that is done */
-        return fiber_reply_fail(reply, -ESTALE, "cannot fetch the generation: %s", fiber_last_error());
+    if (rc || g->number !=
+                  task->generation) /* another number: this is a late copy of a task that is done */
+        return fiber_reply_fail(reply, -ESTALE, "cannot fetch the generation: %s",
+                                fiber_last_error());
     for (int i = 0; i < TRIES; i++)
-        fitness[i] = measure_fitness(g, here.noise + task->offset[i / 2], i % 2 ? -SIGMA : SIGMA, &right);
+        fitness[i] =
+            measure_fitness(g, here.noise + task->offset[i / 2], i % 2 ? -SIGMA : SIGMA, &right);
     return fiber_reply_write(reply, fitness, sizeof(fitness));
 }
 
@@ -264,11 +275,13 @@ static float rank_fitness(const struct run *run, float fitness)
     return (float)below / (TASKS * TRIES - 1) - 0.5f;
 }
 
-/* One step of Adam (Kingma, Ba 2014, arXiv 1412.6980) along the gradient, as the tries estimate it. */
+/* One step of Adam (Kingma, Ba 2014, arXiv 1412.6980) along the gradient, as the tries estimate
+ * it. */
 static void climb(struct run *run, long step)
 {
     float gradient[PARAMS] = {0}, rate = RATE * (1 - (float)step / (float)run->generations);
-    float mean_part = 1 - powf(0.9f, (float)step + 1), square_part = 1 - powf(0.99f, (float)step + 1);
+    float mean_part = 1 - powf(0.9f, (float)step + 1),
+          square_part = 1 - powf(0.99f, (float)step + 1);
 
     for (int i = 0; i < TASKS * TRIES; i++) {
         const float *direction = here.noise + run->task[i / TRIES].offset[i % TRIES / 2];
@@ -281,7 +294,8 @@ static void climb(struct run *run, long step)
         run->mean[j] += 0.1f * (gradient[j] - run->mean[j]);
         run->square[j] += 0.01f * (gradient[j] * gradient[j] - run->square[j]);
         run->now.theta[j] *= 1 - rate * DECAY;
-        run->now.theta[j] += rate * run->mean[j] / mean_part / (sqrtf(run->square[j] / square_part) + 1e-8f);
+        run->now.theta[j] +=
+            rate * run->mean[j] / mean_part / (sqrtf(run->square[j] / square_part) + 1e-8f);
     }
 }
 
@@ -315,9 +329,10 @@ static void show_generation(struct run *run, long step)
     measure_accuracy(run);
     if (run->live) /* over the last one; a narrow terminal cuts it off */
         printf("\r\033[?7l[%-16.*s] ", (int)(16 * step / run->generations), "################");
-    printf("generation %3ld/%ld  batch %5.1f %%  held out %s%5.1f %%%s  %3.0f tasks/s  %d workers%s", step,
-           run->generations, run->batch_accuracy, mark, run->held_out, plain, run->speed, run->stats.workers,
-           run->live ? "\033[K\033[?7h" : "\n");
+    printf(
+        "generation %3ld/%ld  batch %5.1f %%  held out %s%5.1f %%%s  %3.0f tasks/s  %d workers%s",
+        step, run->generations, run->batch_accuracy, mark, run->held_out, plain, run->speed,
+        run->stats.workers, run->live ? "\033[K\033[?7h" : "\n");
     fflush(stdout);
 }
 
@@ -327,11 +342,14 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
     ((unsigned char *)user)[index] += code == 0;
 }
 
-/* In the middle of a generation, a worker that has work and is a child of ours: a pid says nothing on another host. */
+/* In the middle of a generation, a worker that has work and is a child of ours: a pid says nothing
+ * on another host. */
 static void kill_worker(struct run *run, struct fiber_result *result)
 {
     struct fiber_worker_stats worker[64];
-    int n = fiber_result_wait_task(result, TASKS / 2, -1) ? 0 : fiber_pool_worker_stats(run->pool, worker, 64);
+    int n = fiber_result_wait_task(result, TASKS / 2, -1)
+                ? 0
+                : fiber_pool_worker_stats(run->pool, worker, 64);
     uint64_t requeued = run->stats.requeued;
     siginfo_t info;
 
@@ -364,21 +382,24 @@ static int run_generation(struct run *run, long step)
     opts.on_done = note_delivery;
     opts.user = run->ledger + step * TASKS;
     if (rc == 0)
-        rc = fiber_pool_map_array(run->pool, run_task, run->task, sizeof(run->task[0]), run->fitness,
-                                  sizeof(run->fitness[0]), TASKS, &opts, &result);
+        rc = fiber_pool_map_array(run->pool, run_task, run->task, sizeof(run->task[0]),
+                                  run->fitness, sizeof(run->fitness[0]), TASKS, &opts, &result);
     if (rc) {
         fprintf(stderr, "es_digits: cannot start generation %ld: %s\n", step, fiber_last_error());
         return rc;
     }
-    if (step == run->generations / 2 && fiber_pool_resize(run->pool, (int)run->grow) == 0 && !run->quiet)
-        printf("%sresized the pool: %ld -> %ld\n", run->live ? "\r\033[K" : "", run->workers, run->grow);
+    if (step == run->generations / 2 && fiber_pool_resize(run->pool, (int)run->grow) == 0 &&
+        !run->quiet)
+        printf("%sresized the pool: %ld -> %ld\n", run->live ? "\r\033[K" : "", run->workers,
+               run->grow);
     if (step >= run->generations * 2 / 3 && !run->killed)
         kill_worker(run, result);
     rc = fiber_result_wait(result, -1);
     if (rc == 0)
         rc = fiber_result_error(result, &number);
     if (rc && fiber_result_get(result, number, (const void **)&text, &len) < 0)
-        fprintf(stderr, "es_digits: task %zu of generation %ld failed: %.*s\n", number, step, (int)len, text);
+        fprintf(stderr, "es_digits: task %zu of generation %ld failed: %.*s\n", number, step,
+                (int)len, text);
     fiber_result_close(result);
     if (rc)
         return rc;
@@ -391,7 +412,8 @@ static int run_generation(struct run *run, long step)
 
 static int open_run(struct run *run)
 {
-    struct fiber_pool_options opts = {.size = sizeof(opts), .init = init_worker, .init_arg = &here.setup};
+    struct fiber_pool_options opts = {
+        .size = sizeof(opts), .init = init_worker, .init_arg = &here.setup};
     int rc;
 
     opts.min = opts.max = (int)run->workers;
@@ -402,7 +424,8 @@ static int open_run(struct run *run)
     rc = map_host_memory();
     if (rc) {
         fprintf(stderr, "es_digits: cannot use %s: %s.\n", here.setup.data,
-                rc == -EBADMSG ? "it is not lines of 64 counts and a digit, with commas" : fiber_strerror(rc));
+                rc == -EBADMSG ? "it is not lines of 64 counts and a digit, with commas"
+                               : fiber_strerror(rc));
         return rc;
     }
     for (int i = 0; i < PARAMS; i++)
@@ -414,7 +437,8 @@ static int open_run(struct run *run)
     if (rc == 0)
         rc = fiber_pool_open(&run->pool, &opts);
     if (rc)
-        fprintf(stderr, "es_digits: cannot start: %s\n", run->ledger ? fiber_last_error() : fiber_strerror(rc));
+        fprintf(stderr, "es_digits: cannot start: %s\n",
+                run->ledger ? fiber_last_error() : fiber_strerror(rc));
     return rc;
 }
 
@@ -442,14 +466,15 @@ static int end_run(struct run *run, double wall)
     return lost || twice || (run->quick && run->held_out < 85);
 }
 
-static const char help[] = "Usage: es_digits [options]\n"
-                           "Trains a network on handwritten digits by evolution strategies, on a pool that "
-                           "grows and loses a worker.\n"
-                           "  --workers N, --grow N  at the start and from half-way on (2, 4)\n"
-                           "  --generations N, --seed N  (160, 1)\n"
-                           "  --data FILE  lines of 64 counts and a digit, gzip or plain\n"
-                           "  --quick      30 generations; less than 85 % is a failure\n"
-                           "  --quiet      only the summary\n";
+static const char help[] =
+    "Usage: es_digits [options]\n"
+    "Trains a network on handwritten digits by evolution strategies, on a pool that "
+    "grows and loses a worker.\n"
+    "  --workers N, --grow N  at the start and from half-way on (2, 4)\n"
+    "  --generations N, --seed N  (160, 1)\n"
+    "  --data FILE  lines of 64 counts and a digit, gzip or plain\n"
+    "  --quick      30 generations; less than 85 % is a failure\n"
+    "  --quiet      only the summary\n";
 
 /* 0, or the exit code. */
 static int parse_options(struct run *run, int argc, char **argv)
@@ -483,7 +508,8 @@ static int parse_options(struct run *run, int argc, char **argv)
     }
     if (c != '?' && optind == argc)
         return 0;
-    fprintf(stderr, "es_digits: \"%s\" is no option, or lacks its value; --help lists the options.\n",
+    fprintf(stderr,
+            "es_digits: \"%s\" is no option, or lacks its value; --help lists the options.\n",
             argv[c == '?' ? optind - 1 : optind]);
     return 2;
 }

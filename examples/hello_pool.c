@@ -1,4 +1,5 @@
 /* hello_pool.c - a function over an array, on worker processes.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include "fiber.h"
@@ -16,7 +17,8 @@ int main(int argc, char **argv)
     int in[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, out[10];
     struct fiber_pool *pool;
 
-    if (fiber_init(&argc, &argv) < 0 || fiber_pool_open(&pool, NULL) < 0) { /* one worker per processor */
+    if (fiber_init(&argc, &argv) < 0 ||
+        fiber_pool_open(&pool, NULL) < 0) { /* one worker per processor */
         fprintf(stderr, "hello_pool: %s\n", fiber_last_error());
         return 1;
     }

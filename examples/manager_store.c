@@ -11,7 +11,8 @@ static void must(int rc) /* ends this process with a sentence when a call failed
         errx(1, "%s", fiber_last_error());
 }
 
-static int call_account(void *state, const char *method, const void *in, size_t len, struct fiber_reply *reply)
+static int call_account(void *state, const char *method, const void *in, size_t len,
+                        struct fiber_reply *reply)
 {
     static int balance; /* this runs in the manager's own process */
     int amount = *(const int *)in;
@@ -23,7 +24,8 @@ static int call_account(void *state, const char *method, const void *in, size_t 
     return fiber_reply_write(reply, &balance, sizeof(balance));
 }
 
-static int visit(const void *in, size_t len, struct fiber_reply *reply) /* in a worker; in: the store's address */
+static int visit(const void *in, size_t len,
+                 struct fiber_reply *reply) /* in a worker; in: the store's address */
 {
     static struct fiber_store *store; /* one connection for all tasks of this worker */
 

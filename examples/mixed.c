@@ -1,13 +1,16 @@
-/* mixed.c - a ring of MPI ranks trains, while an elastic pool of simulators draws for it what it finds hard.
+/* mixed.c - a ring of MPI ranks trains, while an elastic pool of simulators draws for it what it
+ * finds hard.
  *
- * The ring is mpi/sgd_ring.c, an ordinary MPI program. The pool's tasks draw training images anew, as other hands might
- * have written them: each twice, of which the one stays that the ring's network finds harder. What travels:
+ * The ring is mpi/sgd_ring.c, an ordinary MPI program. The pool's tasks draw training images anew,
+ * as other hands might have written them: each twice, of which the one stays that the ring's
+ * network finds harder. What travels:
  *  - the network, 0.8 MB: from the ring's checkpoint into a store, after each epoch; each worker fetches it there once;
  *  - a task: a number; its result: a sheet of 200 images, 157 KB, which goes into the folder that the ring looks into;
  *  - between the ranks: gradients, by MPI_Allreduce. Neither the pool nor this program sees them.
- * Neither side waits for the other: the ring takes what there is, the pool is some sheets ahead and no more. On the way
- * this program kills a worker and a rank: the worker's tasks go to others, the ring goes on from its checkpoint. A
- * ledger counts the deliveries of each task. docs/mixing.md says why it is done like this, and what it gains.
+ * Neither side waits for the other: the ring takes what there is, the pool is some sheets ahead and
+ * no more. On the way this program kills a worker and a rank: the worker's tasks go to others, the
+ * ring goes on from its checkpoint. A ledger counts the deliveries of each task. docs/mixing.md
+ * says why it is done like this, and what it gains.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <getopt.h>
@@ -34,7 +37,8 @@
 #define TICK_MS 50
 
 struct task {
-    uint32_t number, epoch; /* epoch: of the network that it shall judge by, or later; 0: there is none yet */
+    uint32_t number,
+        epoch; /* epoch: of the network that it shall judge by, or later; 0: there is none yet */
 };
 
 /* Of this process, master or worker: a task function has no argument of its own. */
@@ -102,10 +106,13 @@ static int draw_sheet(const void *in, size_t len, struct fiber_reply *reply)
         n = here.fetched.data;
     }
     if (rc || !sheet)
-        return fiber_reply_fail(reply, rc ? rc : -ENOMEM, "cannot fetch the network: %s", fiber_last_error());
+        return fiber_reply_fail(reply, rc ? rc : -ENOMEM, "cannot fetch the network: %s",
+                                fiber_last_error());
     for (int i = 0; i < SHEET; i++) {
-        uint64_t number = (uint64_t)task->number * SHEET + (uint64_t)i, seed = here.setup.seed + number * 2;
-        const struct image *image = &here.mnist->train[number * 1009 % TRAIN]; /* each in its turn */
+        uint64_t number = (uint64_t)task->number * SHEET + (uint64_t)i,
+                 seed = here.setup.seed + number * 2;
+        const struct image *image =
+            &here.mnist->train[number * 1009 % TRAIN]; /* each in its turn */
 
         redraw(image, &sheet->image[i], draw(&seed));
         redraw(image, &other, draw(&seed));
@@ -204,10 +211,12 @@ static void show_status(struct mixed *m)
 
     if (!m->live || m->killed_at > 0) /* while the ring starts again, the library speaks */
         return;
-    n = snprintf(line, sizeof(line), "[%-20.*s] ring: %d ranks", done, "####################", m->ranks);
+    n = snprintf(line, sizeof(line), "[%-20.*s] ring: %d ranks", done, "####################",
+                 m->ranks);
     if (m->pool)
-        snprintf(line + n, sizeof(line) - (size_t)n, " | pool: %d workers, %d busy, %d sheets ahead",
-                 m->stats.workers, m->stats.busy, (int)m->sheets - m->taken);
+        snprintf(line + n, sizeof(line) - (size_t)n,
+                 " | pool: %d workers, %d busy, %d sheets ahead", m->stats.workers, m->stats.busy,
+                 (int)m->sheets - m->taken);
     if (strcmp(line, m->status) == 0)
         return;
     memcpy(m->status, line, sizeof(line));
@@ -229,8 +238,8 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
         return; /* it is readable all the same */
 }
 
-/* Under another name first: the ring takes whole sheets. Its number is that of its arrival, so that none is waited
- * for. */
+/* Under another name first: the ring takes whole sheets. Its number is that of its arrival, so that
+ * none is waited for. */
 static int write_sheet(struct mixed *m, const void *data, size_t len)
 {
     char path[PATH_MAX + 32];
@@ -260,7 +269,8 @@ static int collect_sheets(struct mixed *m)
             continue;
         rc = fiber_result_get(s->result, 0, &data, &len);
         if (rc)
-            complain(m, "task %u failed: %.*s", s->task, rc == -EAGAIN ? 0 : (int)len, (const char *)data);
+            complain(m, "task %u failed: %.*s", s->task, rc == -EAGAIN ? 0 : (int)len,
+                     (const char *)data);
         else
             rc = write_sheet(m, data, len);
         fiber_result_close(s->result);
@@ -283,10 +293,12 @@ static int give_tasks(struct mixed *m)
 
         if (m->slot[i].result)
             continue;
-        if (under_way + (int)m->sheets - m->taken >= AHEAD || m->tasks == MAX_TASKS || m->epoch + 1 >= m->epochs)
+        if (under_way + (int)m->sheets - m->taken >= AHEAD || m->tasks == MAX_TASKS ||
+            m->epoch + 1 >= m->epochs)
             return 0;
         opts.user = &m->ledger[m->tasks];
-        rc = fiber_pool_apply_async(m->pool, draw_sheet, &task, sizeof(task), &opts, &m->slot[i].result);
+        rc = fiber_pool_apply_async(m->pool, draw_sheet, &task, sizeof(task), &opts,
+                                    &m->slot[i].result);
         if (rc)
             complain(m, "cannot give the pool a task: %s", fiber_last_error());
         else
@@ -304,7 +316,8 @@ static void kill_worker(struct mixed *m)
     siginfo_t info;
 
     for (int i = 0; i < n && i < 64; i++) {
-        if (worker[i].state != 2 || waitid(P_PID, (id_t)worker[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+        if (worker[i].state != 2 ||
+            waitid(P_PID, (id_t)worker[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
             kill((pid_t)worker[i].pid, SIGKILL))
             continue;
         m->worker_killed = (int)worker[i].pid;
@@ -318,7 +331,8 @@ static void kill_worker(struct mixed *m)
 static int read_checkpoint(struct mixed *m, struct checkpoint *c)
 {
     FILE *file = fopen(path_in(m, "checkpoint"), "rb");
-    int ok = file && fread(c, sizeof(*c), 1, file) == 1 && memcmp(c->magic, CHECKPOINT_MAGIC, 8) == 0;
+    int ok =
+        file && fread(c, sizeof(*c), 1, file) == 1 && memcmp(c->magic, CHECKPOINT_MAGIC, 8) == 0;
 
     if (file)
         fclose(file);
@@ -350,7 +364,8 @@ static int is_here(const struct fiber_rank_stats *rank)
     char host[64] = "";
 
     gethostname(host, sizeof(host) - 1);
-    return rank->state == 1 && rank->pid > 0 && strcmp(host, rank->host) == 0 && kill((pid_t)rank->pid, 0) == 0;
+    return rank->state == 1 && rank->pid > 0 && strcmp(host, rank->host) == 0 &&
+           kill((pid_t)rank->pid, 0) == 0;
 }
 
 /* The last one, if it runs on this host. */
@@ -361,7 +376,8 @@ static void kill_rank(struct mixed *m)
     if (fiber_ring_stats(m->ring, m->rank, m->ranks) < m->ranks || !is_here(rank))
         return;
     m->rank_killed = (int)rank->pid;
-    say(m, "killed rank %d of the ring (pid %d) in epoch %d", rank->rank, m->rank_killed, m->epoch + 1);
+    say(m, "killed rank %d of the ring (pid %d) in epoch %d", rank->rank, m->rank_killed,
+        m->epoch + 1);
     m->killed_at = read_clock();
     kill((pid_t)rank->pid, SIGKILL);
 }
@@ -373,17 +389,18 @@ static int on_epoch(struct mixed *m, const char *line)
     int epoch, rc = 0;
 
     if (sscanf(line, "resumed after epoch %d", &epoch) == 1) {
-        say(m, "the ring is back, %.1f s later: it goes on after epoch %d", read_clock() - m->killed_at, epoch);
+        say(m, "the ring is back, %.1f s later: it goes on after epoch %d",
+            read_clock() - m->killed_at, epoch);
         m->killed_at = 0;
         m->begins++;
     }
-    if (sscanf(line, "epoch %d/%*d loss %f held out %f %% %f s drawn %*d %% new %*d sheets %d", &epoch, &loss,
-               &right, &seconds, &m->taken) < 4)
+    if (sscanf(line, "epoch %d/%*d loss %f held out %f %% %f s drawn %*d %% new %*d sheets %d",
+               &epoch, &loss, &right, &seconds, &m->taken) < 4)
         return 0;
     m->epoch = epoch;
     clear_status(m);
-    printf("ring: epoch %2d/%d  loss %.3f  held out %s%.1f %%%s  %.2f s", epoch, m->epochs, loss, mark, right,
-           plain, seconds);
+    printf("ring: epoch %2d/%d  loss %.3f  held out %s%.1f %%%s  %.2f s", epoch, m->epochs, loss,
+           mark, right, plain, seconds);
     if (m->pool)
         printf(" | pool: %d workers, %3u sheets", m->stats.workers, m->sheets);
     putchar('\n');
@@ -421,7 +438,8 @@ static int read_log(struct mixed *m)
 
 static int open_pool(struct mixed *m)
 {
-    struct fiber_pool_options opts = {.size = sizeof(opts), .init = init_worker, .init_arg = &here.setup};
+    struct fiber_pool_options opts = {
+        .size = sizeof(opts), .init = init_worker, .init_arg = &here.setup};
     int rc = fiber_store_start(&here.store, NULL);
 
     opts.min = m->min;
@@ -459,7 +477,8 @@ static int open_run(struct mixed *m)
 
     if (access(m->program, X_OK)) {
         fprintf(stderr,
-                "mixed: cannot run %s: %s. It is built from examples/mpi/sgd_ring.c when mpicc is there.\n",
+                "mixed: cannot run %s: %s. It is built from examples/mpi/sgd_ring.c when mpicc is "
+                "there.\n",
                 m->program, strerror(errno));
         return -ENOENT;
     }
@@ -471,8 +490,8 @@ static int open_run(struct mixed *m)
         return rc;
     }
     if (!mkdtemp(m->folder)) {
-        fprintf(stderr, "mixed: cannot make the folder %s: %s. TMPDIR chooses another place.\n", m->folder,
-                strerror(errno));
+        fprintf(stderr, "mixed: cannot make the folder %s: %s. TMPDIR chooses another place.\n",
+                m->folder, strerror(errno));
         return -ENOENT;
     }
     m->ledger = calloc(MAX_TASKS, 1);
@@ -544,8 +563,9 @@ static void print_bindings(const struct mixed *m)
     for (int i = 0; i < m->ranks; i++) {
         const struct fiber_rank_stats *r = &m->rank[i];
 
-        printf("  rank %-3d pid %lld on %s, %s%s, found the others by %s\n", r->rank, (long long)r->pid,
-               r->host, r->cpus[0] ? "cpus " : "not bound", r->cpus, r->how[0] ? r->how : "nothing");
+        printf("  rank %-3d pid %lld on %s, %s%s, found the others by %s\n", r->rank,
+               (long long)r->pid, r->host, r->cpus[0] ? "cpus " : "not bound", r->cpus,
+               r->how[0] ? r->how : "nothing");
     }
     if (!m->rank[0].cpus[0])
         printf("  (ranks that share processors are not bound; --ranks 1 to %ld would be)\n",
@@ -570,11 +590,13 @@ static int end_run(struct mixed *m)
         lost += m->ledger[i] == 0;
         twice += m->ledger[i] > 1;
     }
-    printf("held-out accuracy %.1f %%: of %d images that neither the ring nor the pool has seen\n", right, TEST);
-    printf("ring: %d ranks, %d epochs in %.1f s, restarts %d\n", m->ranks, m->epoch, read_clock() - m->begun,
-           m->begins);
+    printf("held-out accuracy %.1f %%: of %d images that neither the ring nor the pool has seen\n",
+           right, TEST);
+    printf("ring: %d ranks, %d epochs in %.1f s, restarts %d\n", m->ranks, m->epoch,
+           read_clock() - m->begun, m->begins);
     if (m->pool)
-        printf("pool: up to %d workers, %u tasks, %u images; deaths %llu, tasks requeued %llu, lost %d, "
+        printf("pool: up to %d workers, %u tasks, %u images; deaths %llu, tasks requeued %llu, "
+               "lost %d, "
                "delivered twice %d\n",
                m->most, m->tasks, m->sheets * SHEET, (unsigned long long)m->stats.deaths,
                (unsigned long long)m->stats.requeued, lost, twice);
@@ -620,7 +642,8 @@ static int parse_number(const char *name, const char *text, int low, int high, i
         *value = (int)n;
         return 0;
     }
-    fprintf(stderr, "mixed: --%s wants a number from %d to %d, not \"%s\".\n", name, low, high, text);
+    fprintf(stderr, "mixed: --%s wants a number from %d to %d, not \"%s\".\n", name, low, high,
+            text);
     return 2;
 }
 
@@ -633,7 +656,8 @@ static int parse_workers(struct mixed *m, const char *text)
         m->max = m->min;
     if (n >= 1 && n <= 2 && m->min >= 1 && m->max >= m->min && m->max <= 64)
         return 0;
-    fprintf(stderr, "mixed: --workers wants MIN,MAX with 1 <= MIN <= MAX <= 64, not \"%s\".\n", text);
+    fprintf(stderr, "mixed: --workers wants MIN,MAX with 1 <= MIN <= MAX <= 64, not \"%s\".\n",
+            text);
     return 2;
 }
 
@@ -707,7 +731,8 @@ static void set_defaults(struct mixed *m)
 
 int main(int argc, char **argv)
 {
-    static struct mixed m = {.ranks = 4, .min = 1, .max = 3, .seed = 1, .stats = {.size = sizeof(m.stats)}};
+    static struct mixed m = {
+        .ranks = 4, .min = 1, .max = 3, .seed = 1, .stats = {.size = sizeof(m.stats)}};
     struct sigaction action = {.sa_handler = on_signal};
     int rc = fiber_init(&argc, &argv), made;
 

@@ -1,5 +1,5 @@
-/* processes.c - job-backed processes: arguments, exit codes, death, and a process that starts one of its own.
- * SPDX-License-Identifier: Apache-2.0 */
+/* processes.c - job-backed processes: arguments, exit codes, death, and a process that starts one
+ * of its own. SPDX-License-Identifier: Apache-2.0 */
 #include <err.h>
 #include <stdio.h>
 #include <unistd.h>

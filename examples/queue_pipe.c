@@ -24,7 +24,8 @@ static int square_numbers(const void *arg, size_t len)
     (void)len;
     must(fiber_pipe_connect(&pipe, &places->pipe));
     must(fiber_queue_connect(&queue, &places->queue));
-    for (; fiber_pipe_recv(pipe, &in, -1) == 0; fiber_bytes_free(&in)) /* until the other end is closed */
+    for (; fiber_pipe_recv(pipe, &in, -1) == 0;
+         fiber_bytes_free(&in)) /* until the other end is closed */
         must(fiber_queue_put(queue, &(int){*(int *)in.data * *(int *)in.data}, sizeof(int), -1));
     fiber_queue_close(queue); /* once all has arrived */
     return 0;

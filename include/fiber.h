@@ -1,4 +1,5 @@
-/* fiber.h - programs on one machine, run on a cluster: job-backed processes, queues, pipes, managers, pools.
+/* fiber.h - programs on one machine, run on a cluster: job-backed processes, queues, pipes,
+ * managers, pools.
  *
  *     int main(int argc, char **argv)
  *     {
@@ -6,10 +7,11 @@
  *         ...
  *     }
  *
- * A *job-backed process* is a process that a backend (this machine, a container engine, a cluster manager) starts as
- * a job, from the same image as its parent. Functions are passed to it as plain C function pointers: nothing is
- * registered; they travel as (build-id, offset), so parent and child must be the same build of the program (link
- * with -Wl,--build-id, as most distributions do by default).
+ * A *job-backed process* is a process that a backend (this machine, a container engine, a cluster
+ * manager) starts as a job, from the same image as its parent. Functions are passed to it as plain
+ * C function pointers: nothing is registered; they travel as (build-id, offset), so parent and
+ * child must be the same build of the program (link with -Wl,--build-id, as most distributions do
+ * by default).
  *
  * Conventions, for every call unless it says otherwise:
  *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, for this thread;
@@ -43,26 +45,30 @@ extern "C" {
 #define FIBER_PRINTF(f, a)
 #endif
 
-/* ---- The library ------------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
-/* Joins this process to Fiber. The first call of main(), before threads are started and before argc/argv are used;
- * both may be NULL. In a process that a parent started to run a function it runs that function and exits: it returns
- * only in a master (returns 0) or in a worker program of its own (returns 1; see fiber_serve() and
- * fiber_process_work()). Reads the configuration: a wrong value or an unknown key is an error that names its file and
- * line. Calling it again is harmless (0). */
+/* Joins this process to Fiber. The first call of main(), before threads are started and before
+ * argc/argv are used; both may be NULL. In a process that a parent started to run a function it
+ * runs that function and exits: it returns only in a master (returns 0) or in a worker program of
+ * its own (returns 1; see fiber_serve() and fiber_process_work()). Reads the configuration: a wrong
+ * value or an unknown key is an error that names its file and line. Calling it again is harmless
+ * (0). */
 FIBER_API int fiber_init(int *argc, char ***argv);
 
-/* Ends everything that this process started: kills its processes, waits for them, removes its sockets and segments.
- * Work of pools that are still open fails with -ESHUTDOWN, who waits for it returns, and no callback comes after that.
- * Called by exit() by itself. Handles that are still open only may be closed afterwards. In a callback it does not
- * wait: it kills what was started, and the program shall end. */
+/* Ends everything that this process started: kills its processes, waits for them, removes its
+ * sockets and segments. Work of pools that are still open fails with -ESHUTDOWN, who waits for it
+ * returns, and no callback comes after that. Called by exit() by itself. Handles that are still
+ * open only may be closed afterwards. In a callback it does not wait: it kills what was started,
+ * and the program shall end. */
 FIBER_API void fiber_fini(void);
 
-/* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins over environment and
- * files. Before the first process is started. -EINVAL with a sentence for an unknown key or a wrong value. */
+/* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins
+ * over environment and files. Before the first process is started. -EINVAL with a sentence for an
+ * unknown key or a wrong value. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
-FIBER_API const char *fiber_last_error(void); /* why the last failed call of this thread failed; never NULL */
+FIBER_API const char *
+fiber_last_error(void); /* why the last failed call of this thread failed; never NULL */
 FIBER_API const char *fiber_strerror(int code); /* "no such file or directory" for -ENOENT */
 FIBER_API const char *fiber_version(void);      /* "0.1.0" */
 
@@ -71,13 +77,15 @@ struct fiber_bytes {
     size_t len;
 };
 
-FIBER_API void fiber_bytes_free(struct fiber_bytes *bytes); /* frees data, sets it to NULL; NULL is fine */
+FIBER_API void
+fiber_bytes_free(struct fiber_bytes *bytes); /* frees data, sets it to NULL; NULL is fine */
 
-/* ---- Processes --------------------------------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 struct fiber_process;
 
-/* What a child runs: the argument's bytes (8-byte aligned, valid during the call); returns its exit code, 0 to 255. */
+/* What a child runs: the argument's bytes (8-byte aligned, valid during the call); returns its exit
+ * code, 0 to 255. */
 typedef int (*fiber_process_fn)(const void *arg, size_t len);
 
 /* What a job asks its backend for. Zero means the backend's default. */
@@ -86,8 +94,9 @@ struct fiber_jobspec {
     const char *image; /* container image; default the parent's own */
     double cpus;       /* processors, e.g. 0.5 or 8 */
     int gpus;
-    uint64_t memory;            /* bytes */
-    const char *const *command; /* NULL-terminated argv of another program that links libfiber; default: this one */
+    uint64_t memory; /* bytes */
+    /* NULL-terminated argv of another program that links libfiber; default: this one */
+    const char *const *command;
     const char *const *env; /* NULL-terminated NAME=VALUE, added to the child's environment */
     const char *workdir;    /* default: the parent's */
 };
@@ -97,16 +106,18 @@ struct fiber_process_options {
     struct fiber_jobspec job;
     const char *backend;  /* NULL: as configured */
     int start_timeout_ms; /* until the child has joined; 0: as configured (start_timeout) */
-    int keep_stdin;       /* nonzero: the child inherits standard input; else it reads end of file */
+    int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
 };
 
-/* Starts fn(arg) in a new job and returns at once; fn must be a function of this program or its libraries. Starting
- * goes on in the background: a start that fails shows as an ended process, whose report says why, with the job's last
- * lines. opts may be NULL. On success *p is the caller's until fiber_process_close(). */
-FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg, size_t len,
-                                  const struct fiber_process_options *opts);
+/* Starts fn(arg) in a new job and returns at once; fn must be a function of this program or its
+ * libraries. Starting goes on in the background: a start that fails shows as an ended process,
+ * whose report says why, with the job's last lines. opts may be NULL. On success *p is the caller's
+ * until fiber_process_close(). */
+FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg,
+                                  size_t len, const struct fiber_process_options *opts);
 
-/* The same for a program that decides itself what to do with the bytes: it gets them by fiber_process_work(). */
+/* The same for a program that decides itself what to do with the bytes: it gets them by
+ * fiber_process_work(). */
 FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
                                        const struct fiber_process_options *opts);
 
@@ -114,70 +125,78 @@ FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *wor
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
 /* SIGTERM, or what the backend has for it; ended processes are left alone. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);
-FIBER_API int fiber_process_kill(struct fiber_process *p);     /* SIGKILL, or what the backend has for it */
+FIBER_API int
+fiber_process_kill(struct fiber_process *p); /* SIGKILL, or what the backend has for it */
 FIBER_API int fiber_process_is_alive(struct fiber_process *p); /* 1 or 0 */
-/* Exit code, or -N when signal N ended it (as in multiprocessing), in *code. -EAGAIN while it lives; -ENODATA when it
- * ended and nobody knows how (a lost host). A process that could not be started has code 125. */
+/* Exit code, or -N when signal N ended it (as in multiprocessing), in *code. -EAGAIN while it
+ * lives; -ENODATA when it ended and nobody knows how (a lost host). A process that could not be
+ * started has code 125. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
-FIBER_API int64_t fiber_process_pid(struct fiber_process *p); /* on its own host; 0 until it has joined */
+FIBER_API int64_t
+fiber_process_pid(struct fiber_process *p); /* on its own host; 0 until it has joined */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
-FIBER_API const char *fiber_process_job(struct fiber_process *p); /* the backend's name for the job, "" until known */
-/* How it ended, in a sentence with its last lines: "process-3 (pid 4711) was killed by signal 9 (Killed)"; "" while it
- * lives. Valid until close. */
+FIBER_API const char *
+fiber_process_job(struct fiber_process *p); /* the backend's name for the job, "" until known */
+/* How it ended, in a sentence with its last lines: "process-3 (pid 4711) was killed by signal 9
+ * (Killed)"; "" while it lives. Valid until close. */
 FIBER_API const char *fiber_process_report(struct fiber_process *p);
-/* A descriptor that polls readable once the process has ended; Fiber's own, not to be read or closed. */
+/* A descriptor that polls readable once the process has ended; Fiber's own, not to be read or
+ * closed. */
 FIBER_API int fiber_process_sentinel(struct fiber_process *p);
 /* Frees the handle. A process that still lives goes on and ends with its parent. NULL is fine. */
 FIBER_API void fiber_process_close(struct fiber_process *p);
 
-/* How many children of this process live; their handles (up to max) in `out`, which may be NULL. Handles that the
- * program closed are counted and not listed. */
+/* How many children of this process live; their handles (up to max) in `out`, which may be NULL.
+ * Handles that the program closed are counted and not listed. */
 FIBER_API int fiber_active_children(struct fiber_process **out, int max);
 
 /* In a child: its name ("main" in the master), and 1 if the process was started by another one. */
 FIBER_API const char *fiber_process_self(void);
 FIBER_API int fiber_process_is_child(void);
-/* In a worker program of its own, after fiber_init() returned 1: the bytes of fiber_process_start_work(). Valid for the
- * life of the process. -ENODATA otherwise. */
+/* In a worker program of its own, after fiber_init() returned 1: the bytes of
+ * fiber_process_start_work(). Valid for the life of the process. -ENODATA otherwise. */
 FIBER_API int fiber_process_work(const void **work, size_t *len);
 
-/* ---- Addresses --------------------------------------------------------------------------------------------- */
+/* ---- Addresses ------------------------------------------------------------------------------- */
 
-/* Where a queue, a pipe's end, a manager or a store lives: plain bytes that travel inside arguments and messages; any
- * process of the run may open them. An address is a capability and carries a key: treat it as a secret. It is good as
- * long as the process that owns the object lives. */
+/* Where a queue, a pipe's end, a manager or a store lives: plain bytes that travel inside arguments
+ * and messages; any process of the run may open them. An address is a capability and carries a key:
+ * treat it as a secret. It is good as long as the process that owns the object lives. */
 struct fiber_address {
     unsigned char bytes[192];
 };
 
-/* ---- Queue ------------------------------------------------------------------------------------------------- */
+/* ---- Queue ----------------------------------------------------------------------------------- */
 
-/* Messages of any size, many senders and receivers on any host. First in, first out for each sender. It lives in the
- * process that opened it (its owner): when the owner is gone, the others get -EPIPE. A message that was handed to a
- * receiver which died before taking it goes to another receiver. */
+/* Messages of any size, many senders and receivers on any host. First in, first out for each
+ * sender. It lives in the process that opened it (its owner): when the owner is gone, the others
+ * get -EPIPE. A message that was handed to a receiver which died before taking it goes to another
+ * receiver. */
 struct fiber_queue;
 
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages /* 0: no bound */);
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
-/* -ETIMEDOUT: full; -EPIPE: the owner is gone or the queue was shut. When a put was taken by an owner that then died,
- * the message is lost with it. */
+/* -ETIMEDOUT: full; -EPIPE: the owner is gone or the queue was shut. When a put was taken by an
+ * owner that then died, the message is lost with it. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
 /* The next message in *out. -ETIMEDOUT: empty; -EPIPE: shut and drained, or the owner is gone. */
 FIBER_API int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms);
 /* Waits until everything that this process put has reached the owner. */
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
-FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages); /* about; it changes at any time */
+FIBER_API int fiber_queue_size(struct fiber_queue *q,
+                               size_t *messages); /* about; it changes at any time */
 /* No more puts by anyone; gets go on until the queue is drained, then fail with -EPIPE. */
 FIBER_API int fiber_queue_shut(struct fiber_queue *q);
 /* Frees the handle; in the owner the queue ends. Flushes first, at most a second. NULL is fine. */
 FIBER_API void fiber_queue_close(struct fiber_queue *q);
 
-/* ---- Pipe -------------------------------------------------------------------------------------------------- */
+/* ---- Pipe ------------------------------------------------------------------------------------ */
 
-/* A connection between two ends, messages of any size. Either end may move to another process by its address; an end
- * that was connected elsewhere is that process's. When a process that holds an end dies or closes it, the other end
- * reads what was sent before, then gets -EPIPE. It lives in the process that opened it. */
+/* A connection between two ends, messages of any size. Either end may move to another process by
+ * its address; an end that was connected elsewhere is that process's. When a process that holds an
+ * end dies or closes it, the other end reads what was sent before, then gets -EPIPE. It lives in
+ * the process that opened it. */
 struct fiber_pipe;
 
 #define FIBER_PIPE_ONEWAY 1 /* ends[0] receives, ends[1] sends */
@@ -185,146 +204,174 @@ struct fiber_pipe;
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
-/* Blocks while more than about 8 MiB wait at the other end. -EPIPE: the other end is gone. -EBADF: a receiving end. */
+/* Blocks while more than about 8 MiB wait at the other end. -EPIPE: the other end is gone. -EBADF:
+ * a receiving end. */
 FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t len, int timeout_ms);
 FIBER_API int fiber_pipe_recv(struct fiber_pipe *end, struct fiber_bytes *out, int timeout_ms);
 /* 1: a message or the end of file can be read now; 0: nothing came within the timeout. */
 FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
 FIBER_API void fiber_pipe_close(struct fiber_pipe *end); /* NULL is fine */
 
-/* ---- Manager ----------------------------------------------------------------------------------------------- */
+/* ---- Manager --------------------------------------------------------------------------------- */
 
-/* A process that owns a state and runs methods on it, one at a time, for callers in any process of the run. */
+/* A process that owns a state and runs methods on it, one at a time, for callers in any process of
+ * the run. */
 struct fiber_manager;
 struct fiber_reply;
 struct fiber_future;
 
 /* Writes an answer: in a manager's method, a task of a pool. Each call appends. -ENOMEM. */
 FIBER_API int fiber_reply_write(struct fiber_reply *reply, const void *data, size_t len);
-/* Appends len bytes for the caller to fill; NULL when memory is short. 8-byte aligned when it is the first. Valid until
- * the next call on `reply`. */
+/* Appends len bytes for the caller to fill; NULL when memory is short. 8-byte aligned when it is
+ * the first. Valid until the next call on `reply`. */
 FIBER_API void *fiber_reply_alloc(struct fiber_reply *reply, size_t len);
-/* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d", i);` returns code. */
-FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...) FIBER_PRINTF(3, 4);
-/* In a task of a pool: 1 once its result is not wanted any more. A long task may look and return early. */
+/* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d", i);`
+ * returns code. */
+FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...)
+    FIBER_PRINTF(3, 4);
+/* In a task of a pool: 1 once its result is not wanted any more. A long task may look and return
+ * early. */
 FIBER_API int fiber_reply_cancelled(struct fiber_reply *reply);
 
 struct fiber_class {
     size_t size; /* sizeof(struct fiber_class) */
-    /* Makes the state from the bytes of fiber_manager_start(); nonzero: the manager does not start. May be NULL. */
+    /* Makes the state from the bytes of fiber_manager_start(); nonzero: the manager does not start.
+     * May be NULL. */
     int (*open)(void **state, const void *arg, size_t len);
     /* One method; nonzero is an error for its caller (with fiber_reply_fail's text, if any). */
-    int (*call)(void *state, const char *method, const void *in, size_t len, struct fiber_reply *reply);
+    int (*call)(void *state, const char *method, const void *in, size_t len,
+                struct fiber_reply *reply);
     void (*close)(void *state); /* when the manager is closed in good order; may be NULL */
 };
 
-/* Starts the manager's process. Returns once it serves; -ECHILD: it does not, and why is in fiber_last_error().
- * opts may be NULL. */
-FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls, const void *arg,
-                                  size_t len, const struct fiber_process_options *opts);
+/* Starts the manager's process. Returns once it serves; -ECHILD: it does not, and why is in
+ * fiber_last_error(). opts may be NULL. */
+FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls,
+                                  const void *arg, size_t len,
+                                  const struct fiber_process_options *opts);
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
-/* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error(); -EPIPE: the
- * manager is gone. `out` may be NULL. On -ETIMEDOUT the call goes on, and its answer is dropped. -EDEADLK: a method
- * waits for its own manager (another thread of the manager's process may). */
-FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in, size_t len,
-                                 struct fiber_bytes *out, int timeout_ms);
-/* The same without waiting for the answer; futures may be waited for in any order. While 64 MiB of a process's
- * calls are without an answer, it waits for one. */
+/* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error();
+ * -EPIPE: the manager is gone. `out` may be NULL. On -ETIMEDOUT the call goes on, and its answer is
+ * dropped. -EDEADLK: a method waits for its own manager (another thread of the manager's process
+ * may). */
+FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in,
+                                 size_t len, struct fiber_bytes *out, int timeout_ms);
+/* The same without waiting for the answer; futures may be waited for in any order. While 64 MiB of
+ * a process's calls are without an answer, it waits for one. */
 FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in,
                                        size_t len, struct fiber_future **future);
-FIBER_API int fiber_future_wait(struct fiber_future *f, int timeout_ms); /* 0: done, with result or error */
+FIBER_API int fiber_future_wait(struct fiber_future *f,
+                                int timeout_ms); /* 0: done, with result or error */
 /* Waits; the answer's bytes (once: a second get has -ENODATA), or the error. */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
 /* Frees it. A call that was not answered goes on, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
-/* In the process that started it: waits for the answers to its own calls, ends the manager (a method that takes
- * longer than the configured `grace` is killed) and waits for its end. Elsewhere: lets go. With the last handle of
- * a process its calls without an answer end with -EPIPE. NULL is fine. */
+/* In the process that started it: waits for the answers to its own calls, ends the manager (a
+ * method that takes longer than the configured `grace` is killed) and waits for its end. Elsewhere:
+ * lets go. With the last handle of a process its calls without an answer end with -EPIPE. NULL is
+ * fine. */
 FIBER_API void fiber_manager_close(struct fiber_manager *m);
 
-/* ---- Store ------------------------------------------------------------------------------------------------- */
+/* ---- Store ----------------------------------------------------------------------------------- */
 
-/* Shared state for the processes of a run, in a process of its own: dictionary, lists, counters, and locks, events,
- * barriers and semaphores across hosts. Names are strings up to 255 bytes; each kind has its own names. Each call
- * is one step: others see it whole or not at all. -EPIPE: the store is gone. */
+/* Shared state for the processes of a run, in a process of its own: dictionary, lists, counters,
+ * and locks, events, barriers and semaphores across hosts. Names are strings up to 255 bytes; each
+ * kind has its own names. Each call is one step: others see it whole or not at all. -EPIPE: the
+ * store is gone. */
 struct fiber_store;
 
 FIBER_API int fiber_store_start(struct fiber_store **s, const struct fiber_process_options *opts);
 FIBER_API int fiber_store_address(struct fiber_store *s, struct fiber_address *address);
 FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_address *address);
-/* In the process that started it the store ends. Elsewhere, with its last handle, a process lets go of all that it
- * holds there, as if it had died. NULL is fine. */
+/* In the process that started it the store ends. Elsewhere, with its last handle, a process lets go
+ * of all that it holds there, as if it had died. NULL is fine. */
 FIBER_API void fiber_store_close(struct fiber_store *s);
 
-FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value, size_t len);
+FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value,
+                              size_t len);
 /* -ENOENT: no such key when the timeout was over (0: look once, -1: wait until it is set). */
-FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value, int timeout_ms);
-/* Sets key only if it has the value `expect` (NULL: only if it is absent). -ESTALE: it has not; the value that it
- * has is in *found, which may be NULL (empty when absent). */
-FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect, size_t expect_len,
-                               const void *value, size_t len, struct fiber_bytes *found);
+FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value,
+                              int timeout_ms);
+/* Sets key only if it has the value `expect` (NULL: only if it is absent). -ESTALE: it has not; the
+ * value that it has is in *found, which may be NULL (empty when absent). */
+FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect,
+                               size_t expect_len, const void *value, size_t len,
+                               struct fiber_bytes *found);
 FIBER_API int fiber_store_delete(struct fiber_store *s, const char *key); /* -ENOENT */
 /* All keys that begin with prefix (NULL: all), each followed by a NUL byte, sorted. */
 FIBER_API int fiber_store_keys(struct fiber_store *s, const char *prefix, struct fiber_bytes *keys);
-/* Adds to a counter (absent: 0) and answers its new value in *value, which may be NULL. -ERANGE: it would overflow. */
-FIBER_API int fiber_store_add(struct fiber_store *s, const char *counter, int64_t delta, int64_t *value);
+/* Adds to a counter (absent: 0) and answers its new value in *value, which may be NULL. -ERANGE: it
+ * would overflow. */
+FIBER_API int fiber_store_add(struct fiber_store *s, const char *counter, int64_t delta,
+                              int64_t *value);
 
-FIBER_API int fiber_store_push(struct fiber_store *s, const char *list, const void *value, size_t len); /* at the end */
+FIBER_API int fiber_store_push(struct fiber_store *s, const char *list, const void *value,
+                               size_t len); /* at the end */
 /* Takes from the front; -ETIMEDOUT when it stays empty. */
-FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value, int timeout_ms);
+FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value,
+                              int timeout_ms);
 /* -ENOENT: it is not that long. */
-FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i, struct fiber_bytes *value);
+FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
+                             struct fiber_bytes *value);
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
-/* -ETIMEDOUT: not held. -EOWNERDEAD: it is held now, and its last holder died with it: what it guards may be half
- * changed (told once). Held by a process: another thread of the same process waits too, and any of them may unlock
- * it. */
+/* -ETIMEDOUT: not held. -EOWNERDEAD: it is held now, and its last holder died with it: what it
+ * guards may be half changed (told once). Held by a process: another thread of the same process
+ * waits too, and any of them may unlock it. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
-FIBER_API int fiber_store_unlock(struct fiber_store *s, const char *name); /* -EPERM: not the holder */
-/* Takes a unit of a semaphore that has `initial` (>= 1, else -EINVAL) when nobody holds or waits for one.
- * -ETIMEDOUT. A process that dies gives its units back. Only who holds a unit may release it: -EPERM. */
-FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial, int timeout_ms);
+FIBER_API int fiber_store_unlock(struct fiber_store *s,
+                                 const char *name); /* -EPERM: not the holder */
+/* Takes a unit of a semaphore that has `initial` (>= 1, else -EINVAL) when nobody holds or waits
+ * for one. -ETIMEDOUT. A process that dies gives its units back. Only who holds a unit may release
+ * it: -EPERM. */
+FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial,
+                                  int timeout_ms);
 FIBER_API int fiber_store_release(struct fiber_store *s, const char *semaphore);
 FIBER_API int fiber_store_event_set(struct fiber_store *s, const char *event);
 FIBER_API int fiber_store_event_clear(struct fiber_store *s, const char *event);
-FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout_ms); /* -ETIMEDOUT */
-/* Waits until `parties` callers are here; *index (may be NULL) is parties - 1 for the first to come, 0 for the last.
- * A caller that dies or times out breaks the barrier: all that wait get -ECONNABORTED, and it is whole again. All name
- * the same number; one that does not gets -EINVAL. */
+FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event,
+                                     int timeout_ms); /* -ETIMEDOUT */
+/* Waits until `parties` callers are here; *index (may be NULL) is parties - 1 for the first to
+ * come, 0 for the last. A caller that dies or times out breaks the barrier: all that wait get
+ * -ECONNABORTED, and it is whole again. All name the same number; one that does not gets
+ * -EINVAL. */
 FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index,
                                   int timeout_ms);
 
-/* ---- Host-shared memory ------------------------------------------------------------------------------------ */
+/* ---- Host-shared memory ---------------------------------------------------------------------- */
 
-/* A named read-only segment that all processes of this run on one host share: the first that asks builds it, the
- * others map it (noise tables, data sets). Gone with the run. */
+/* A named read-only segment that all processes of this run on one host share: the first that asks
+ * builds it, the others map it (noise tables, data sets). Gone with the run. */
 struct fiber_shared;
 
-/* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns the code; the next
- * that asks builds. May open other segments, not its own (-EDEADLK). */
+/* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns
+ * the code; the next that asks builds. May open other segments, not its own (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
-/* Names have 1 to 200 of the characters a-z A-Z 0-9 - _ . . Waits while another process builds it; when that one
- * dies, this one builds. -EEXIST: the segment exists with another length. -ENOSPC: the host has no room for it in
- * /dev/shm. */
-FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len, fiber_shared_fn build,
-                                void *user);
+/* Names have 1 to 200 of the characters a-z A-Z 0-9 - _ . . Waits while another process builds it;
+ * when that one dies, this one builds. -EEXIST: the segment exists with another length. -ENOSPC:
+ * the host has no room for it in /dev/shm. */
+FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len,
+                                fiber_shared_fn build, void *user);
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
-FIBER_API int fiber_shared_built(struct fiber_shared *s);  /* 1: this call built it */
-FIBER_API void fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NULL is fine */
+FIBER_API int fiber_shared_built(struct fiber_shared *s); /* 1: this call built it */
+FIBER_API void
+fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NULL is fine */
 
-/* ---- Pool -------------------------------------------------------------------------------------------------- */
+/* ---- Pool ------------------------------------------------------------------------------------ */
 
-/* An elastic set of worker processes that share one task list. Every task is executed at least once, also when workers
- * die, and its result is delivered exactly once. With retries = 0 a task is executed at most once. */
+/* An elastic set of worker processes that share one task list. Every task is executed at least
+ * once, also when workers die, and its result is delivered exactly once. With retries = 0 a task is
+ * executed at most once. */
 struct fiber_pool;
 struct fiber_result;
 struct fiber_imap;
 
-/* One task: its input (8-byte aligned, valid during the call); writes its result into reply. Nonzero is a user error:
- * it is delivered as that task's result, never retried. Runs in the worker's main thread. */
+/* One task: its input (8-byte aligned, valid during the call); writes its result into reply.
+ * Nonzero is a user error: it is delivered as that task's result, never retried. Runs in the
+ * worker's main thread. */
 typedef int (*fiber_task_fn)(const void *in, size_t len, struct fiber_reply *reply);
 
 /* Runs once in each worker before its first task; nonzero ends the worker. */
@@ -334,8 +381,8 @@ typedef int (*fiber_pool_init_fn)(const void *arg, size_t len);
 #define FIBER_RETRIES_UNLIMITED (-1)
 
 struct fiber_pool_options {
-    size_t size;              /* sizeof(struct fiber_pool_options) */
-    int min, max;             /* workers; min == max: fixed; both 0: one per processor that we may use */
+    size_t size;  /* sizeof(struct fiber_pool_options) */
+    int min, max; /* workers; min == max: fixed; both 0: one per processor that we may use */
     struct fiber_jobspec job; /* of each job */
     const char *backend;      /* NULL: as configured */
     int workers_per_job;      /* worker processes in one job; 0 or 1: one */
@@ -343,36 +390,41 @@ struct fiber_pool_options {
     const void *init_arg;
     size_t init_len;
     uint64_t tasks_per_child; /* a worker is replaced after so many tasks; 0: never */
-    int serve;                /* nonzero: job.command is a program of its own that calls fiber_serve() */
+    int serve;   /* nonzero: job.command is a program of its own that calls fiber_serve() */
     int idle_ms; /* autoscale: a worker above min that was idle for so long is stopped; 0: 2000 */
 };
 
-/* Starts min workers in the background (max at most, by backlog); tasks may be given at once. opts may be NULL. */
+/* Starts min workers in the background (max at most, by backlog); tasks may be given at once. opts
+ * may be NULL. */
 FIBER_API int fiber_pool_open(struct fiber_pool **pool, const struct fiber_pool_options *opts);
-/* Sets the number of workers: fixed from now on. More are started at once, fewer are drained first. */
+/* Sets the number of workers: fixed from now on. More are started at once, fewer are drained
+ * first. */
 FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
 /* Waits until all that was submitted is done. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
-/* Stops the workers; what is not done fails with -ECANCELED. Results stay readable until they are closed. NULL is
- * fine. */
+/* Stops the workers; what is not done fails with -ECANCELED. Results stay readable until they are
+ * closed. NULL is fine. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
-/* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close); one call at a time
- * for a pool: be short; may submit, cancel and close results, may not wait. All have returned when fiber_result_wait()
- * or fiber_result_close() has, so that `user` may go away then. `code` 0: data is the result (valid during the call);
- * else error text in `data`. */
-typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data, size_t len);
+/* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close);
+ * one call at a time for a pool: be short; may submit, cancel and close results, may not wait. All
+ * have returned when fiber_result_wait() or fiber_result_close() has, so that `user` may go away
+ * then. `code` 0: data is the result (valid during the call); else error text in `data`. */
+typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data,
+                                   size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
 
 struct fiber_map_options {
-    size_t size;    /* sizeof(struct fiber_map_options) */
-    int priority;   /* higher first */
-    int retries;    /* times that a task is started again after its worker died; 0: at most once. One that was
-                            running at three deaths is not tried again, however many are left.
-                            FIBER_MAP_OPTIONS_INIT sets FIBER_RETRIES_DEFAULT (configuration: retries) */
-    int timeout_ms; /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
-    size_t chunk;   /* a hint for tasks per message; 0: measured */
+    size_t size;  /* sizeof(struct fiber_map_options) */
+    int priority; /* higher first */
+    /* Times that a task is started again after its worker died; 0: at most once. One that was running
+     * at three deaths is not tried again, however many are left. FIBER_MAP_OPTIONS_INIT sets
+     * FIBER_RETRIES_DEFAULT (configuration: retries). */
+    int retries;
+    /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
+    int timeout_ms;
+    size_t chunk;                  /* a hint for tasks per message; 0: measured */
     fiber_task_done_fn on_done;    /* for each task, result or error; may be NULL */
     fiber_progress_fn on_progress; /* after each message of results; may be NULL */
     void *user;
@@ -381,52 +433,64 @@ struct fiber_map_options {
 #define FIBER_MAP_OPTIONS_INIT {sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL}
 /* clang-format on */
 
-/* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A result of another
- * size is the error -EMSGSIZE of that task. Returns the first error by index; the others are computed all the same. */
-FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size,
-                             void *out, size_t out_size, size_t n, const struct fiber_map_options *opts);
+/* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A
+ * result of another size is the error -EMSGSIZE of that task. Returns the first error by index; the
+ * others are computed all the same. */
+FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
+                             size_t in_size, void *out, size_t out_size, size_t n,
+                             const struct fiber_map_options *opts);
 /* The same without waiting; `in` and `out` must stay valid until the result is done or closed. */
-FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t in_size,
-                                   void *out, size_t out_size, size_t n, const struct fiber_map_options *opts,
+FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
+                                   size_t in_size, void *out, size_t out_size, size_t n,
+                                   const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* fn over n byte strings, each result of any length. The array and its bytes must stay valid until the result is
- * done. */
-FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn, const struct fiber_bytes *in,
-                                   size_t n, const struct fiber_map_options *opts, struct fiber_result **result);
+/* fn over n byte strings, each result of any length. The array and its bytes must stay valid until
+ * the result is done. */
+FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn,
+                                   const struct fiber_bytes *in, size_t n,
+                                   const struct fiber_map_options *opts,
+                                   struct fiber_result **result);
 /* One task; waits. *out may be NULL. A user error: its code, its text in fiber_last_error(). */
-FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t len,
-                               struct fiber_bytes *out);
+FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
+                               size_t len, struct fiber_bytes *out);
 /* One task, without waiting; `in` is copied. */
-FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, const void *in, size_t len,
-                                     const struct fiber_map_options *opts, struct fiber_result **result);
+FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
+                                     size_t len, const struct fiber_map_options *opts,
+                                     struct fiber_result **result);
 
 FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms); /* 0: every task is done */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
-/* A done task's result: its bytes in place, valid until the result is closed (for array maps: in `out`). -EAGAIN: not
- * done; a task's error: its code and, in *data, its text. */
-FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data, size_t *len);
+/* A done task's result: its bytes in place, valid until the result is closed (for array maps: in
+ * `out`). -EAGAIN: not done; a task's error: its code and, in *data, its text. */
+FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data,
+                               size_t *len);
 FIBER_API size_t fiber_result_count(struct fiber_result *r);
 FIBER_API size_t fiber_result_done(struct fiber_result *r);
 /* The first error by index: its code (0: none), its index in *index (may be NULL). */
 FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
-/* What is not done fails with -ECANCELED; a running task is told (fiber_reply_cancelled) and its result is dropped. */
+/* What is not done fails with -ECANCELED; a running task is told (fiber_reply_cancelled) and its
+ * result is dropped. */
 FIBER_API int fiber_result_cancel(struct fiber_result *r);
 FIBER_API int fiber_result_cancel_task(struct fiber_result *r, size_t index);
-FIBER_API void fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is fine */
+FIBER_API void
+fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is fine */
 
 #define FIBER_IMAP_UNORDERED 1
 
-/* The next input: 1 and its bytes in *in (copied before the next call), 0 at the end, negative: an error that ends the
- * iteration. Called from fiber_imap_next() in its caller's thread. */
+/* The next input: 1 and its bytes in *in (copied before the next call), 0 at the end, negative: an
+ * error that ends the iteration. Called from fiber_imap_next() in its caller's thread. */
 typedef int (*fiber_source_fn)(void *user, struct fiber_bytes *in);
 
-/* fn over a lazy source with at most `window` tasks taken from it and not yet handed out (0: four per worker). */
-FIBER_API int fiber_pool_imap(struct fiber_pool *pool, fiber_task_fn fn, fiber_source_fn source, void *user,
-                              size_t window, unsigned flags, const struct fiber_map_options *opts,
-                              struct fiber_imap **it);
-/* 1 and the next result (its index in the source in *index, may be NULL); 0 at the end; -ETIMEDOUT; a task's error: its
- * code with the text in fiber_last_error(), and the next call goes on behind it. *out is the caller's. */
-FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out, int timeout_ms);
+/* fn over a lazy source with at most `window` tasks taken from it and not yet handed out (0: four
+ * per worker). */
+FIBER_API int fiber_pool_imap(struct fiber_pool *pool, fiber_task_fn fn, fiber_source_fn source,
+                              void *user, size_t window, unsigned flags,
+                              const struct fiber_map_options *opts, struct fiber_imap **it);
+/* 1 and the next result (its index in the source in *index, may be NULL); 0 at the end; -ETIMEDOUT;
+ * a task's error: its code with the text in fiber_last_error(), and the next call goes on behind
+ * it. *out is the caller's. */
+FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out,
+                              int timeout_ms);
 FIBER_API void fiber_imap_close(struct fiber_imap *it); /* cancels what is not done. NULL is fine */
 
 #define FIBER_POOL_BUCKETS 32
@@ -440,9 +504,12 @@ struct fiber_pool_stats {
     uint64_t requeued, dropped;       /* after deaths; late or repeated results that were dropped */
     uint64_t deaths, restarts;        /* workers that died; workers started in their place */
     uint64_t messages;                /* batches sent */
-    /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds (the first also what is below). */
+    /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds (the first also what is
+     * below). */
     uint64_t task_us[FIBER_POOL_BUCKETS]; /* time in the task function, as the mean of its batch */
-    uint64_t overhead_us[FIBER_POOL_BUCKETS]; /* per batch: from sending it to its last result, less the task time */
+    uint64_t overhead_us
+        /* per batch: from sending it to its last result, less the task time */
+        [FIBER_POOL_BUCKETS];
 };
 
 struct fiber_worker_stats {
@@ -456,44 +523,50 @@ struct fiber_worker_stats {
 
 FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats *stats);
 /* Fills up to max entries; returns how many workers there are. */
-FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out, int max);
+FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out,
+                                      int max);
 
-/* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves tasks with fn
- * until the
- * pool ends, then returns 0. */
+/* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves
+ * tasks with fn until the pool ends, then returns 0. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
 
-/* ---- Ring -------------------------------------------------------------------------------------------------- */
+/* ---- Ring ------------------------------------------------------------------------------------ */
 
-/* `size` ranks that run the same program as equals, placed on the hosts of a backend, pinned, and given what MPI,
- * torch.distributed and others need to find each other, with no mpirun, ssh or sshd. Each rank is an ordinary process
- * with FIBER_RANK and FIBER_SIZE (and the variables of the bootstraps) in its environment. */
+/* `size` ranks that run the same program as equals, placed on the hosts of a backend, pinned, and
+ * given what MPI, torch.distributed and others need to find each other, with no mpirun, ssh or
+ * sshd. Each rank is an ordinary process with FIBER_RANK and FIBER_SIZE (and the variables of the
+ * bootstraps) in its environment. */
 struct fiber_ring;
 
-/* What one rank runs; returns its exit code, 0 to 255. Runs in a process of its own, in fiber_init(). */
+/* What one rank runs; returns its exit code, 0 to 255. Runs in a process of its own, in
+ * fiber_init(). */
 typedef int (*fiber_rank_fn)(int rank, int size, const void *arg, size_t len);
 
 /* What a failed rank means to the others. */
 enum fiber_ring_policy {
-    FIBER_RING_ABORT = 0,   /* they are told, given `grace`, and killed */
-    FIBER_RING_RESTART = 1, /* the same, then all start anew; progress is the program's own checkpoint */
+    FIBER_RING_ABORT = 0, /* they are told, given `grace`, and killed */
+    FIBER_RING_RESTART =
+        1, /* the same, then all start anew; progress is the program's own checkpoint */
     FIBER_RING_SHRINK = 2,  /* they are told (MPI with fault tolerance sees it) and go on */
     FIBER_RING_REPLACE = 3, /* the same, and a new rank is started in its place, with its number */
 };
 
 #define FIBER_RING_TAG 1u       /* "[rank] " in front of each line */
 #define FIBER_RING_TIMESTAMP 2u /* the time of day in front of each line */
-#define FIBER_RING_REPORT 4u    /* where each rank was bound, read back from the kernel, on standard error */
-#define FIBER_RING_STDIN 8u     /* rank 0 reads our standard input; else all read end of file */
-#define FIBER_RING_QUIET 16u    /* no summary of a failure on standard error */
+#define FIBER_RING_REPORT \
+    4u /* where each rank was bound, read back from the kernel, on standard error */
+#define FIBER_RING_STDIN 8u  /* rank 0 reads our standard input; else all read end of file */
+#define FIBER_RING_QUIET 16u /* no summary of a failure on standard error */
 #define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
 
 struct fiber_ring_options {
-    size_t size;              /* sizeof(struct fiber_ring_options) */
-    struct fiber_jobspec job; /* of each agent: image, memory...; command, env and workdir are the ranks' */
-    const char *backend;      /* NULL: as configured */
-    int per_node; /* ranks under one agent; 0: all (local), or as many as a host has processors for */
-    int nodes;    /* agents; 0: as many as the ranks need */
+    size_t size; /* sizeof(struct fiber_ring_options) */
+    struct fiber_jobspec
+        job; /* of each agent: image, memory...; command, env and workdir are the ranks' */
+    const char *backend; /* NULL: as configured */
+    /* ranks under one agent; 0: all (local), or as many as a host has processors for */
+    int per_node;
+    int nodes; /* agents; 0: as many as the ranks need */
     enum fiber_ring_policy on_failure;
     int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3 */
     int timeout_ms;      /* for the whole run; 0: none */
@@ -501,23 +574,26 @@ struct fiber_ring_options {
     const char *bind_to; /* core hwthread l3 numa package none; NULL: chosen */
     const char *map_by;  /* compact spread core l3 numa package gpu; NULL: compact */
     int cpus_per_rank, gpus_per_rank;
-    unsigned flags;         /* FIBER_RING_* */
-    const char *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
+    unsigned flags; /* FIBER_RING_* */
+    const char
+        *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
 };
 
-/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command, and returns; starting goes on in the background.
- * Their output appears on ours in whole lines. opts may be NULL when fn is not. */
-FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn, const void *arg,
-                               size_t len, const struct fiber_ring_options *opts);
+/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command, and returns; starting goes on
+ * in the background. Their output appears on ours in whole lines. opts may be NULL when fn is
+ * not. */
+FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,
+                               const void *arg, size_t len, const struct fiber_ring_options *opts);
 /* Waits until the ring has ended. */
 FIBER_API int fiber_ring_wait(struct fiber_ring *ring, int timeout_ms);
-/* 0 when every rank ended well; else the exit code of the first that failed (128 + N: signal N; 125: it could not be
- * started; 124: timeout_ms was over). -EAGAIN while it runs. */
+/* 0 when every rank ended well; else the exit code of the first that failed (128 + N: signal N;
+ * 125: it could not be started; 124: timeout_ms was over). -EAGAIN while it runs. */
 FIBER_API int fiber_ring_exitcode(struct fiber_ring *ring, int *code);
-/* What happened first, where, why, and what to try: several lines for people; "" when it went well. Valid until
- * close. */
+/* What happened first, where, why, and what to try: several lines for people; "" when it went well.
+ * Valid until close. */
 FIBER_API const char *fiber_ring_report(struct fiber_ring *ring);
-/* A descriptor that polls readable once the ring has ended; Fiber's own, not to be read or closed. */
+/* A descriptor that polls readable once the ring has ended; Fiber's own, not to be read or
+ * closed. */
 FIBER_API int fiber_ring_sentinel(struct fiber_ring *ring);
 FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal); /* to every rank that lives */
 /* As a failure would: tells the ranks (SIGTERM), gives them grace, kills them. */

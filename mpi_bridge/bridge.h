@@ -1,11 +1,14 @@
-/* bridge.h - what a bridge is: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak, served by their node's agent.
+/* bridge.h - what a bridge is: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak, served
+ * by their node's agent.
  *
- * An agent opens every bridge, once. Each *job* (an MPI_COMM_WORLD: what `fiber run` starts, a restart of it, what
- * MPI_Comm_spawn adds) is told to every bridge of every agent, also to agents that have no rank of it. For each local
- * rank the bridges add variables to one environment, so that the user need not say what the program is linked with.
+ * An agent opens every bridge, once. Each *job* (an MPI_COMM_WORLD: what `fiber run` starts, a
+ * restart of it, what MPI_Comm_spawn adds) is told to every bridge of every agent, also to agents
+ * that have no rank of it. For each local rank the bridges add variables to one environment, so
+ * that the user need not say what the program is linked with.
  *
- * What bridges of several agents must agree on goes through their host, which is the agent: it sends to the launcher,
- * and the launcher answers. A bridge never opens a connection to another host.
+ * What bridges of several agents must agree on goes through their host, which is the agent: it
+ * sends to the launcher, and the launcher answers. A bridge never opens a connection to another
+ * host.
  *
  * Contract:
  *  - every function here, of both tables, is called on the loop thread; a bridge whose library has threads of its own
@@ -35,8 +38,8 @@ struct fbr_bridge_rank {
     const char *cpus; /* where it is bound, as a list: "0-3,8"; "" when it is not */
 };
 
-/* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1. The strings and
- * arrays live until job_end(). */
+/* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1.
+ * The strings and arrays live until job_end(). */
 struct fbr_bridge_job {
     uint32_t id;              /* within the ring, from 0; never used again */
     const char *nspace;       /* its name in PMIx and elsewhere: long, random, never used again */
@@ -46,12 +49,13 @@ struct fbr_bridge_job {
     const char *const *hosts; /* [nodes]: a name for each; distinct for distinct agents */
     const uint32_t *agents;   /* [nodes]: which agent serves the node */
     int node;                 /* ours within the job, -1 when we have no rank of it */
-    const char *dir; /* a directory of mode 0700 on this host for its files; removed after job_end() */
-    uint32_t epoch;  /* 0, or the number of the restart */
+    const char
+        *dir; /* a directory of mode 0700 on this host for its files; removed after job_end() */
+    uint32_t epoch; /* 0, or the number of the restart */
     uint32_t max_restarts;
     bool spawned; /* by rank parent_rank of job parent */
     uint32_t parent, parent_rank;
-    const char *master_host;             /* where rank 0 is reached by the others: a name or an address */
+    const char *master_host; /* where rank 0 is reached by the others: a name or an address */
     const struct fbr_bridge_rank *local; /* [first[node + 1] - first[node]], by rank */
 };
 
@@ -76,9 +80,9 @@ struct fbr_bridge_host {
     struct fbr_loop *loop;
     uint32_t agent;       /* our number, from 0 */
     const char *hostname; /* of this agent, as in fbr_bridge_job.hosts */
-    const char *dir;      /* of mode 0700, for sockets and files of the bridge; removed after close() */
-    bool shared_host;     /* other agents of this ring run on the same machine */
-    uid_t uid;            /* that the ranks will have */
+    const char *dir;  /* of mode 0700, for sockets and files of the bridge; removed after close() */
+    bool shared_host; /* other agents of this ring run on the same machine */
+    uid_t uid;        /* that the ranks will have */
     gid_t gid;
     const char *topology; /* file with hwloc's XML of this machine, "" when there is none */
     void *user;
@@ -86,40 +90,48 @@ struct fbr_bridge_host {
     /* Any thread: runs fn(arg) on the loop thread. */
     int (*post)(void *user, void (*fn)(void *arg), void *arg);
 
-    /* Waits until all of `agents` (`parts` of them, in rising order, each once, and we among them) have called it with
-     * these bytes as key, then answers each with the data of all, one after the other in their order: for each u32
-     * agent, u32 length, bytes. The n-th call of an agent with a key belongs to the n-th call of the others with it. An
-     * agent that is gone, or whose ranks have all died, is not waited for. */
-    int (*fence)(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
-                 const void *data, size_t len, fbr_bridge_done *done, void *arg);
-    /* To the same bridge of that agent (ours too): its message() gets the bytes. Lost when the agent is. */
+    /* Waits until all of `agents` (`parts` of them, in rising order, each once, and we among them)
+     * have called it with these bytes as key, then answers each with the data of all, one after the
+     * other in their order: for each u32 agent, u32 length, bytes. The n-th call of an agent with a
+     * key belongs to the n-th call of the others with it. An agent that is gone, or whose ranks
+     * have all died, is not waited for. */
+    int (*fence)(void *user, const void *key, size_t key_len, const uint32_t *agents,
+                 uint32_t parts, const void *data, size_t len, fbr_bridge_done *done, void *arg);
+    /* To the same bridge of that agent (ours too): its message() gets the bytes. Lost when the
+     * agent is. */
     int (*tell)(void *user, uint32_t agent, const void *data, size_t len);
 
     /* Names that any rank of the ring may look up, until they are taken back or their job ends. */
-    int (*publish)(void *user, uint32_t job, uint32_t rank, const char *key, const void *value, size_t len,
-                   fbr_bridge_done *done, void *arg); /* -EEXIST */
-    /* The value, after u32 job, u32 rank of who published it. wait_ms: 0 looks once (-ENOENT), -1 waits for ever. */
+    int (*publish)(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
+                   size_t len, fbr_bridge_done *done, void *arg); /* -EEXIST */
+    /* The value, after u32 job, u32 rank of who published it. wait_ms: 0 looks once (-ENOENT), -1
+     * waits for ever. */
     int (*lookup)(void *user, const char *key, int wait_ms, fbr_bridge_done *done, void *arg);
-    int (*unpublish)(void *user, uint32_t job, uint32_t rank, const char *key, /* NULL: all of that rank */
+    int (*unpublish)(void *user, uint32_t job, uint32_t rank,
+                     const char *key, /* NULL: all of that rank */
                      fbr_bridge_done *done, void *arg);
 
-    /* Starts a new job; the answer is its id as a u32, once every agent knows it and its ranks run. job() has been
-     * called for it by then. */
-    int (*spawn)(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done, void *arg);
+    /* Starts a new job; the answer is its id as a u32, once every agent knows it and its ranks run.
+     * job() has been called for it by then. */
+    int (*spawn)(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done,
+                 void *arg);
 
-    /* A connection of a local rank to a service of the launcher (service.h), e.g. "tcpstore": bytes that come from
-     * it go to on_data; len 0: it has hung up, the stream is gone. */
+    /* A connection of a local rank to a service of the launcher (service.h), e.g. "tcpstore": bytes
+     * that come from it go to on_data; len 0: it has hung up, the stream is gone. */
     int (*stream_open)(void *user, uint32_t job, const char *service,
-                       void (*on_data)(void *arg, const void *data, size_t len), void *arg, uint64_t *stream);
+                       void (*on_data)(void *arg, const void *data, size_t len), void *arg,
+                       uint64_t *stream);
     int (*stream_send)(void *user, uint64_t stream, const void *data, size_t len);
     void (*stream_close)(void *user, uint64_t stream); /* on_data is not called after it */
 
     /* What a local rank did. */
-    void (*met)(void *user, uint32_t job, uint32_t rank, const char *how); /* it found its server: "PMIx 4.1" */
+    void (*met)(void *user, uint32_t job, uint32_t rank,
+                const char *how);                          /* it found its server: "PMIx 4.1" */
     void (*left)(void *user, uint32_t job, uint32_t rank); /* it said goodbye (MPI_Finalize) */
     void (*abort)(void *user, uint32_t job, uint32_t rank, int code, const char *text);
     /* Text that it asked to be printed; stream 1 or 2. */
-    void (*print)(void *user, uint32_t job, uint32_t rank, int stream, const char *text, size_t len);
+    void (*print)(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
+                  size_t len);
 };
 
 struct fbr_bridge;
@@ -128,23 +140,26 @@ struct fbr_bridge_ops {
     const char *name;
     int (*open)(struct fbr_bridge **b, const struct fbr_bridge_host *host, struct fbr_error *err);
     int (*job)(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
-    /* Just before a local rank is started: adds its variables, and may set *fd, which the rank gets as descriptor
-     * FBR_BRIDGE_FD; the host closes it after the start. At most one bridge sets it. */
-    int (*rank)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, struct fbr_env *env,
-                int *fd, struct fbr_error *err);
+    /* Just before a local rank is started: adds its variables, and may set *fd, which the rank gets
+     * as descriptor FBR_BRIDGE_FD; the host closes it after the start. At most one bridge sets
+     * it. */
+    int (*rank)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                struct fbr_env *env, int *fd, struct fbr_error *err);
     /* A local rank has ended: exit code or -signal. May be NULL, as all below. */
     void (*ended)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
-    /* A rank, here or elsewhere, has died, and its job goes on without it: survivors are to be told. */
+    /* A rank, here or elsewhere, has died, and its job goes on without it: survivors are to be
+     * told. */
     void (*lost)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
     void (*message)(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
-    void (*job_end)(struct fbr_bridge *b, const struct fbr_bridge_job *job); /* no rank of it lives, here or elsewhere */
+    void (*job_end)(struct fbr_bridge *b,
+                    const struct fbr_bridge_job *job); /* no rank of it lives, here or elsewhere */
     void (*close)(struct fbr_bridge *b);
 };
 
 #define FBR_BRIDGE_FD 3
 
-/* The registry: NULL at its end (mpi_bridge/bridges.c). A bridge of a library that may be missing is left out when it
- * is, and *why (for -v and `fiber doctor`) says so. */
+/* The registry: NULL at its end (mpi_bridge/bridges.c). A bridge of a library that may be missing
+ * is left out when it is, and *why (for -v and `fiber doctor`) says so. */
 const struct fbr_bridge_ops *const *fbr_bridges(void);
 const char *fbr_bridge_missing(const char *name);
 

@@ -8,7 +8,8 @@
 #include "mpi_bridge/bridge.h"
 #include "mpi_bridge/service.h"
 
-extern const struct fbr_bridge_ops fbr_bridge_plain, fbr_bridge_pmi1, fbr_bridge_torch, fbr_bridge_horovod;
+extern const struct fbr_bridge_ops fbr_bridge_plain, fbr_bridge_pmi1, fbr_bridge_torch,
+    fbr_bridge_horovod;
 extern const struct fbr_service_ops fbr_service_tcpstore, fbr_service_rendezvous;
 
 #endif

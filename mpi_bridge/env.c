@@ -1,6 +1,7 @@
 /* env.c - an environment in the making; see env.h.
  *
- * Names are searched one by one: an environment has a hundred of them, and it is made once for each rank.
+ * Names are searched one by one: an environment has a hundred of them, and it is made once for each
+ * rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/env.h"

@@ -206,15 +206,18 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
 
 /* ---- who it is ---- */
 
-/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of connections. A client that
- * took an IPv6 socket, as torch does, is found by its IPv4 address too. */
+/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of
+ * connections. A client that took an IPv6 socket, as torch does, is found by its IPv4 address
+ * too. */
 static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to, uid_t *uid)
 {
     struct {
         struct nlmsghdr head;
         struct inet_diag_req_v2 ask;
     } q = {
-        .head = {.nlmsg_len = sizeof(q), .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        .head = {.nlmsg_len = sizeof(q),
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST},
         .ask = {.sdiag_family = AF_INET,
                 .sdiag_protocol = IPPROTO_TCP,
                 .idiag_states = UINT32_MAX,
@@ -239,7 +242,8 @@ static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to
         return rc;
     }
     got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
-    if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) && a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+    if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
+        a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
         *uid = ((struct inet_diag_msg *)NLMSG_DATA(&a.head))->idiag_uid;
         rc = 0;
     }
@@ -247,7 +251,8 @@ static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to
     return rc;
 }
 
-/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the port. */
+/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the
+ * port. */
 static void print_end(char out[48], const struct sockaddr_in *in, bool v6)
 {
     snprintf(out, 48, "%s%08X:%04X", v6 ? "0000000000000000FFFF0000" : "", in->sin_addr.s_addr,
@@ -255,8 +260,8 @@ static void print_end(char out[48], const struct sockaddr_in *in, bool v6)
 }
 
 /* The same where there is no netlink: reads the list of all connections. */
-static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from, const struct sockaddr_in *to,
-                    uid_t *uid)
+static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from,
+                    const struct sockaddr_in *to, uid_t *uid)
 {
     char local[48], remote[48], line[512], a[64], b[64];
     FILE *f = fopen(path, "re");
@@ -268,8 +273,8 @@ static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from, c
     print_end(local, from, v6);
     print_end(remote, to, v6);
     while (rc && fgets(line, sizeof(line), f))
-        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u", a, b, &found) == 3 && !strcmp(a, local) &&
-            !strcmp(b, remote)) {
+        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u", a, b, &found) == 3 &&
+            !strcmp(a, local) && !strcmp(b, remote)) {
             *uid = found;
             rc = 0;
         }
@@ -318,8 +323,8 @@ static int check_owner(const struct fbr_lo_listener *l, const struct fbr_lo_link
     if (rc == 0 && uid != l->uid && uid != geteuid())
         rc = -EPERM;
     if (rc == -EPERM)
-        fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it", l->port,
-                 (unsigned)uid, (unsigned)l->uid);
+        fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it",
+                 l->port, (unsigned)uid, (unsigned)l->uid);
     else if (rc < 0)
         fbr_debug("refused a connection to 127.0.0.1:%u: its owner could not be told: %s", l->port,
                   fbr_strerror(rc));
@@ -350,7 +355,8 @@ static void on_listener_closed(uv_handle_t *handle)
 }
 
 int fbr_lo_listener_open(struct fbr_lo_listener **out, struct fbr_loop *loop, uid_t uid,
-                         void (*on_link)(void *user, struct fbr_lo_link *link), void *user, struct fbr_error *err)
+                         void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
+                         struct fbr_error *err)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct fbr_lo_listener *l = calloc(1, sizeof(*l));

@@ -28,24 +28,30 @@ struct fbr_lo_link_ops {
     void (*gone)(void *user);
 };
 
-/* Takes fd, a connected stream socket, also when it fails. Nothing is read before fbr_lo_link_start. */
+/* Takes fd, a connected stream socket, also when it fails. Nothing is read before
+ * fbr_lo_link_start. */
 int fbr_lo_link_open(struct fbr_lo_link **link, struct fbr_loop *loop, int fd);
 void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *ops, void *user);
 void fbr_lo_link_send(struct fbr_lo_link *link, const void *data, size_t len);
-void fbr_lo_link_close(struct fbr_lo_link *link); /* NULL is fine; drops what is queued, calls no ops */
-/* Reads no more; gone() is called when the queue is written or can not be. The owner closes it then. */
+void fbr_lo_link_close(
+    struct fbr_lo_link *link); /* NULL is fine; drops what is queued, calls no ops */
+/* Reads no more; gone() is called when the queue is written or can not be. The owner closes it
+ * then. */
 void fbr_lo_link_finish(struct fbr_lo_link *link);
 
 struct fbr_lo_listener;
 
-/* on_link gets each accepted link, which it starts or closes. Only `uid` and our own user may connect. */
+/* on_link gets each accepted link, which it starts or closes. Only `uid` and our own user may
+ * connect. */
 int fbr_lo_listener_open(struct fbr_lo_listener **listener, struct fbr_loop *loop, uid_t uid,
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err);
 uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener);
-void fbr_lo_listener_close(struct fbr_lo_listener *listener); /* NULL is fine; links that it gave live on */
+void fbr_lo_listener_close(
+    struct fbr_lo_listener *listener); /* NULL is fine; links that it gave live on */
 
-/* Who owns the other end of fd, a TCP connection within this host, by the kernel's own list. -ENOENT: not found. */
+/* Who owns the other end of fd, a TCP connection within this host, by the kernel's own list.
+ * -ENOENT: not found. */
 int fbr_loopback_owner(int fd, uid_t *uid);
 
 #endif

@@ -25,7 +25,8 @@ struct fbr_bridge {
     const struct fbr_bridge_host *host;
 };
 
-static int plain_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+static int plain_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
+                      struct fbr_error *err)
 {
     struct fbr_bridge *b = calloc(1, sizeof(*b));
 

@@ -222,7 +222,8 @@ static int engine_fence(void *user, const void *puts, size_t len)
     }
     memcpy(agents, j->job->agents, j->job->nodes * sizeof(*agents));
     qsort(agents, j->job->nodes, sizeof(*agents), by_number);
-    rc = asked(a, host->fence(host->user, key, (size_t)n, agents, j->job->nodes, puts, len, on_fenced, a));
+    rc = asked(
+        a, host->fence(host->user, key, (size_t)n, agents, j->job->nodes, puts, len, on_fenced, a));
     free(agents);
     return rc;
 }
@@ -275,7 +276,8 @@ static int engine_publish(void *user, uint32_t rank, const char *name, const cha
     if (!a)
         return -ENOMEM;
     name_key(key, name);
-    return asked(a, host->publish(host->user, j->job->id, rank, key, port, strlen(port), on_done, a));
+    return asked(a,
+                 host->publish(host->user, j->job->id, rank, key, port, strlen(port), on_done, a));
 }
 
 static int engine_lookup(void *user, uint32_t rank, const char *name)
@@ -346,7 +348,8 @@ static const struct fbr_pmi1_ops engine_ops = {
 
 /* ---- the table ---- */
 
-static int pmi1_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+static int pmi1_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
+                     struct fbr_error *err)
 {
     struct fbr_bridge *b = calloc(1, sizeof(*b));
 
@@ -368,7 +371,8 @@ static void job_free(struct job *j)
 
 static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
 {
-    struct fbr_pmi1_config config = {.nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
+    struct fbr_pmi1_config config = {
+        .nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
     char mapping[FBR_PMI1_VALUE_MAX];
     struct job *j;
 
@@ -394,7 +398,8 @@ static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, stru
     return 0;
 }
 
-static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd, struct fbr_error *err)
+static int give_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
+                   struct fbr_error *err)
 {
     struct fbr_lo_link *link;
     int sv[2], rc;
@@ -419,7 +424,8 @@ static int give_port(struct job *j, uint32_t rank, struct fbr_env *env, struct f
 {
     const struct fbr_bridge_host *host = j->bridge->host;
 
-    if (!j->listener && fbr_lo_listener_open(&j->listener, host->loop, host->uid, on_accepted, j, err) < 0)
+    if (!j->listener &&
+        fbr_lo_listener_open(&j->listener, host->loop, host->uid, on_accepted, j, err) < 0)
         return fbr_wrap(err, "PMI-1");
     fbr_env_set(env, "PMI_PORT", "127.0.0.1:%u", fbr_lo_listener_port(j->listener));
     fbr_env_set(env, "PMI_ID", "%u", rank);
@@ -439,12 +445,14 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     if (!j)
         return fbr_fail(err, -ENOENT, "PMI-1: no such job");
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
-        return fbr_fail(err, -EINVAL, "PMI-1: what the parent job has left for this one can not be read");
+        return fbr_fail(err, -EINVAL,
+                        "PMI-1: what the parent job has left for this one can not be read");
     fbr_env_unset(env, PREPUT);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
         fbr_env_unset(env, foreign[i]);
     if (how && strcmp(how, "port") != 0 && strcmp(how, "fd") != 0)
-        return fbr_fail(err, -EINVAL, "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
+        return fbr_fail(err, -EINVAL,
+                        "FIBER_PMI is \"%.32s\"; it can be \"fd\" (as without it) or \"port\"",
                         how);
     rc = how && *how == 'p' ? give_port(j, rank, env, err) : give_fd(j, rank, env, fd, err);
     if (rc == 0 && job->spawned)

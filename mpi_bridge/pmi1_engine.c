@@ -127,7 +127,8 @@ int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines)
         if (!pair[key_len])
             return -EINVAL;
         pair[key_len] = 0;
-        if (!is_text(pair, FBR_PMI1_KEY_MAX, false) || !is_text(pair + key_len + 1, FBR_PMI1_VALUE_MAX, true))
+        if (!is_text(pair, FBR_PMI1_KEY_MAX, false) ||
+            !is_text(pair + key_len + 1, FBR_PMI1_VALUE_MAX, true))
             return -EINVAL;
         rc = fbr_pmi1_set(e, pair, pair + key_len + 1);
         if (rc < 0)
@@ -180,7 +181,8 @@ __attribute__((format(printf, 2, 3))) static void say(struct fbr_pmi1_conn *c, c
         c->e->ops->send(c->e->user, c->link, text, (size_t)n);
 }
 
-/* A rank that is gone while it waits in a barrier stays counted: that barrier can not end, the job ends instead. */
+/* A rank that is gone while it waits in a barrier stays counted: that barrier can not end, the job
+ * ends instead. */
 static void forget(struct fbr_pmi1_conn *c)
 {
     struct slot *slot = slot_of(c->e, c->rank);
@@ -230,7 +232,8 @@ static bool speak_for(struct fbr_pmi1_conn *c)
     struct slot *slot = slot_of(c->e, c->rank);
 
     if (!slot || slot->taken) {
-        hang_up(c, !slot ? "it names a rank that is not here" : "its rank has another connection already");
+        hang_up(c, !slot ? "it names a rank that is not here"
+                         : "its rank has another connection already");
         return false;
     }
     slot->taken = true;
@@ -241,7 +244,8 @@ static bool speak_for(struct fbr_pmi1_conn *c)
 
 /* ---- the words of a line ---- */
 
-/* Where the value of that key begins, NULL when it is not there. What follows "value=" belongs to it. */
+/* Where the value of that key begins, NULL when it is not there. What follows "value=" belongs to
+ * it. */
 static char *word_at(char *line, const char *key)
 {
     size_t len = strlen(key);
@@ -297,8 +301,8 @@ static void on_init(struct fbr_pmi1_conn *c, char *line)
 static void on_maxes(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX, FBR_PMI1_KEY_MAX,
-        FBR_PMI1_VALUE_MAX);
+    say(c, "cmd=maxes rc=0 kvsname_max=%d keylen_max=%d vallen_max=%d\n", FBR_PMI1_NAME_MAX,
+        FBR_PMI1_KEY_MAX, FBR_PMI1_VALUE_MAX);
 }
 
 static void on_appnum(struct fbr_pmi1_conn *c, char *line)
@@ -390,7 +394,8 @@ static void barrier_out(struct fbr_pmi1 *e, int code)
             continue;
         slot->wait = NOTHING;
         if (slot->conn)
-            say(slot->conn, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n" : "cmd=barrier_out rc=0\n");
+            say(slot->conn, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n"
+                                 : "cmd=barrier_out rc=0\n");
     }
 }
 
@@ -427,7 +432,8 @@ static void on_abort(struct fbr_pmi1_conn *c, char *line)
 {
     const char *text = word_at(line, "error_msg");
 
-    c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)number(line, "exitcode", 1), text ? text : "");
+    c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)number(line, "exitcode", 1),
+                     text ? text : "");
 }
 
 /* MPICH looks at info, newer ones at rc. */
@@ -529,7 +535,8 @@ static void on_initack(struct fbr_pmi1_conn *c, char *line)
     }
     c->rank = rank;
     if (c->speaks || speak_for(c))
-        say(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n", c->e->config.size, rank);
+        say(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n",
+            c->e->config.size, rank);
 }
 
 static const struct {
@@ -644,7 +651,8 @@ void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len)
     barrier_out(e, code);
 }
 
-struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user, const struct fbr_pmi1_config *config)
+struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
+                               const struct fbr_pmi1_config *config)
 {
     struct fbr_pmi1 *e = calloc(1, sizeof(*e));
 

@@ -51,11 +51,13 @@ struct fbr_pmi1_ops {
     int (*lookup)(void *user, uint32_t rank, const char *name);
     int (*unpublish)(void *user, uint32_t rank, const char *name);
     /* `preput` are "key=value" lines for the new job's store, see fbr_pmi1_preput. */
-    int (*spawn)(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps, const char *preput);
+    int (*spawn)(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
+                 const char *preput);
 };
 
 /* NULL without memory. */
-struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user, const struct fbr_pmi1_config *config);
+struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
+                               const struct fbr_pmi1_config *config);
 void fbr_pmi1_close(struct fbr_pmi1 *e); /* NULL is fine; frees the connections too */
 
 /* Puts what every rank finds in the store. */
@@ -63,18 +65,22 @@ int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value);
 /* The same for each line "key=value". -EINVAL. */
 int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines);
 
-/* A connection that is known to be rank's, or (-1) must name its rank first, by initack. NULL without memory. */
+/* A connection that is known to be rank's, or (-1) must name its rank first, by initack. NULL
+ * without memory. */
 struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t rank);
 void fbr_pmi1_bytes(struct fbr_pmi1_conn *conn, const void *data, size_t len); /* may hang it up */
-void fbr_pmi1_detach(struct fbr_pmi1_conn *conn);                              /* the link is gone */
+void fbr_pmi1_detach(struct fbr_pmi1_conn *conn); /* the link is gone */
 
-/* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative errno. */
+/* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative
+ * errno. */
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
-/* What came of publish, lookup (the port), unpublish, spawn. Nothing happens when the rank does not wait any more. */
+/* What came of publish, lookup (the port), unpublish, spawn. Nothing happens when the rank does not
+ * wait any more. */
 void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *port);
 
-/* The value of PMI_process_mapping: which ranks share a node, as (first node, nodes, ranks per node) blocks. Nodes with
- * equally many ranks that follow each other are one block. An empty text, "unknown", when it does not fit. */
+/* The value of PMI_process_mapping: which ranks share a node, as (first node, nodes, ranks per
+ * node) blocks. Nodes with equally many ranks that follow each other are one block. An empty text,
+ * "unknown", when it does not fit. */
 void fbr_pmi1_mapping(char out[FBR_PMI1_VALUE_MAX], const uint32_t *first, uint32_t nodes);
 
 #endif

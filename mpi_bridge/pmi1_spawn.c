@@ -129,8 +129,8 @@ static int end_app(struct fbr_pmi1_spawn *s)
     struct app *app = &s->apps[s->napps - 1];
     char end = 0;
 
-    if (!app->argv || !app->argv[0] || !*app->argv[0] || !app->count || s->total < 1 || s->total > APPS_MAX ||
-        s->so_far != (long)s->napps || s->so_far > s->total || *s->key)
+    if (!app->argv || !app->argv[0] || !*app->argv[0] || !app->count || s->total < 1 ||
+        s->total > APPS_MAX || s->so_far != (long)s->napps || s->so_far > s->total || *s->key)
         return -EPROTO;
     s->views[s->napps - 1] = (struct fbr_bridge_app){
         .argv = (const char *const *)app->argv, .workdir = app->workdir, .count = app->count};
@@ -172,7 +172,8 @@ static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key,
     }
     if (!strncmp(key, "info_val_", 9))
         return set_workdir(app, value);
-    return 0; /* argcnt, preput_num, info_num: the lines themselves say it; what is unknown is passed over */
+    /* argcnt, preput_num, info_num: the lines themselves say it; what is unknown is passed over */
+    return 0;
 }
 
 int fbr_pmi1_spawn_line(struct fbr_pmi1_spawn *s, const char *line)

@@ -1,15 +1,15 @@
 /* pmix.c - the PMIx bridge: Open MPI 4.1, Open MPI 5 and all else that speaks PMIx.
  *
- * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to the other agents.
- * It is linked with this module, which is loaded when the first ring starts (runtime/module.h), so that programs
- * without MPI never need it.
+ * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to
+ * the other agents. It is linked with this module, which is loaded when the first ring starts
+ * (runtime/module.h), so that programs without MPI never need it.
  *
- * What libpmix would print goes into the file pmix.log in the bridge's folder: a rank that dies is no news to us, and
- * a terminal is the ranks'.
+ * What libpmix would print goes into the file pmix.log in the bridge's folder: a rank that dies is
+ * no news to us, and a terminal is the ranks'.
  *
- * Open MPI 4.1 asks its environment, not the library, whether it was started by somebody, and silently becomes a
- * singleton if it thinks not. JSM_JSRUN_PORT, of whatever value, says "by IBM's jsrun", which makes it use PMIx and
- * leave the binding alone. Open MPI 5 needs nothing.
+ * Open MPI 4.1 asks its environment, not the library, whether it was started by somebody, and
+ * silently becomes a singleton if it thinks not. JSM_JSRUN_PORT, of whatever value, says "by IBM's
+ * jsrun", which makes it use PMIx and leave the binding alone. Open MPI 5 needs nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -83,7 +83,8 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
 {
     struct setting settings[] = {
         {.name = "PMIX_OUTPUT_STDERR_FD"},
-        /* hwloc's look at the machine is two thirds of the time that this takes; from a file it needs no plugins */
+        /* hwloc's look at the machine is two thirds of the time that this takes; from a file it
+         * needs no plugins */
         {.name = "PMIX_MCA_pmix_hwloc_topo_file"},
         {.name = "HWLOC_PLUGINS_PATH"},
         /* an agent may itself be a rank of somebody's */
@@ -116,8 +117,8 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     settings_undo(settings, sizeof(settings) / sizeof(*settings));
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
-        return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)", b->version,
-                        PMIx_Error_string(rc), b->host->dir);
+        return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)",
+                        b->version, PMIx_Error_string(rc), b->host->dir);
     return 0;
 }
 
@@ -128,10 +129,11 @@ static int check_version(struct fbr_bridge *b, struct fbr_error *err)
 {
     const char *text = PMIx_Get_version(), *number = strpbrk(text, "0123456789");
 
-    snprintf(b->version, sizeof(b->version), "%.*s", number ? (int)strspn(number, "0123456789.") : 0,
-             number ? number : "");
+    snprintf(b->version, sizeof(b->version), "%.*s",
+             number ? (int)strspn(number, "0123456789.") : 0, number ? number : "");
     if (strtol(b->version, NULL, 10) < FBR_PMIX_OLDEST)
-        return fbr_fail(err, -ENOSYS, "PMIx %s is too old: this needs libpmix of version %d or later", text,
+        return fbr_fail(err, -ENOSYS,
+                        "PMIx %s is too old: this needs libpmix of version %d or later", text,
                         FBR_PMIX_OLDEST);
     return 0;
 }
@@ -151,7 +153,8 @@ static void bridge_free(struct fbr_bridge *b)
     free(b);
 }
 
-static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
+                       struct fbr_error *err)
 {
     struct fbr_bridge *b = calloc(1, sizeof(*b));
     char path[4096];
@@ -173,7 +176,8 @@ static int bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *ho
     snprintf(b->nspace, sizeof(b->nspace), "fiber-agent.%u", host->agent);
     b->queue = fbr_pmix_queue_open(b);
     if (!b->queue) {
-        rc = fbr_fail(err, -EBUSY, "PMIx: this process has a server already, and libpmix can be but one");
+        rc = fbr_fail(err, -EBUSY,
+                      "PMIx: this process has a server already, and libpmix can be but one");
         goto fail;
     }
     rc = start_server(b, err);
@@ -242,7 +246,8 @@ static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *jo
 /* Variables of an outer PMIx server would lead the rank there. */
 static void forget_outer(struct fbr_env *env)
 {
-    static const char *const prefixes[] = {"PMIX_SERVER_URI", "PMIX_DSTORE_", "PMIX_NAMESPACE=", "PMIX_RANK="};
+    static const char *const prefixes[] = {"PMIX_SERVER_URI", "PMIX_DSTORE_",
+                                           "PMIX_NAMESPACE=", "PMIX_RANK="};
 
     for (size_t i = 0; i < env->count;) {
         size_t k = 0;
@@ -260,8 +265,8 @@ static void forget_outer(struct fbr_env *env)
     }
 }
 
-/* A rank is started anew in its old place. libpmix waits for one rank less since it died: it is told the number
- * again. */
+/* A rank is started anew in its old place. libpmix waits for one rank less since it died: it is
+ * told the number again. */
 static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_pmix_rank *rank,
                        const pmix_proc_t *who, struct fbr_error *err)
 {
@@ -271,7 +276,8 @@ static int start_again(struct fbr_bridge *b, struct fbr_pmix_job *j, struct fbr_
     bool yes = true;
 
     for (uint32_t i = 0; i < total; i++)
-        alive += &j->local[i] == rank || j->local[i].state != FBR_PMIX_ENDED || j->local[i].code == 0;
+        alive +=
+            &j->local[i] == rank || j->local[i].state != FBR_PMIX_ENDED || j->local[i].code == 0;
     PMIx_server_deregister_client(who, NULL, NULL);
     PMIX_INFO_LOAD(&info, PMIX_REGISTER_NODATA, &yes, PMIX_BOOL);
     PMIx_server_register_nspace(who->nspace, alive, &info, 1, NULL, NULL);
@@ -300,7 +306,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     rc = PMIx_server_setup_fork(&who, &added);
     if (rc != PMIX_SUCCESS)
-        return fbr_fail(err, -EIO, "PMIx has no environment for rank %u: %s", rank, PMIx_Error_string(rc));
+        return fbr_fail(err, -EIO, "PMIx has no environment for rank %u: %s", rank,
+                        PMIx_Error_string(rc));
     forget_outer(env);
     for (char **pair = added; pair && *pair; pair++) {
         fbr_env_put(env, *pair);
@@ -308,11 +315,14 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     free(added);
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
-    /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses keys that are put
-     * one after the other. With a large job messages would take minutes and gigabytes: it keeps shared memory. */
+    /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses
+     * keys that are put one after the other. With a large job messages would take minutes and
+     * gigabytes: it keeps shared memory. */
     if (job->size <= SMALL_JOB)
         fbr_env_set(env, "PMIX_GDS_MODULE", "hash");
-    if (b->host->shared_host) { /* the files that Open MPI's ranks share would have the same names in /dev/shm */
+    if (b->host
+            /* the files that Open MPI's ranks share would have the same names in /dev/shm */
+            ->shared_host) {
         fbr_env_default(env, "OMPI_MCA_btl_vader_backing_directory", "%s", job->dir);
         fbr_env_default(env, "OMPI_MCA_btl_sm_backing_directory", "%s", job->dir);
     }
@@ -321,7 +331,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     return 0;
 }
 
-static void bridge_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code)
+static void bridge_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                         int code)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
     struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;

@@ -1,11 +1,13 @@
 /* pmix_bridge.h - inside the PMIx bridge: what its files share.
  *
- * Two threads meet here. libpmix calls us on its progress thread: there (pmix_upcall.c) a request is built from copies
- * and goes into a queue. All else, and everything that a request does, runs on the loop thread. What libpmix owns and
- * keeps until it has its answer (arrays of infos, queries, applications) is read there in place.
+ * Two threads meet here. libpmix calls us on its progress thread: there (pmix_upcall.c) a request
+ * is built from copies and goes into a queue. All else, and everything that a request does, runs on
+ * the loop thread. What libpmix owns and keeps until it has its answer (arrays of infos, queries,
+ * applications) is read there in place.
  *
- * A request is answered exactly once; close() answers those that are left. One that waits for its host stays in the
- * list of the bridge until the host has answered, even when libpmix has had its answer before.
+ * A request is answered exactly once; close() answers those that are left. One that waits for its
+ * host stays in the list of the bridge until the host has answered, even when libpmix has had its
+ * answer before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PMIX_BRIDGE_H
@@ -87,7 +89,8 @@ struct fbr_pmix_request {
     size_t nprocs;
     char *data; /* owned: the blob of a fence, a text */
     size_t len;
-    const pmix_info_t *info; /* libpmix's, until it has its answer; infos, queries and apps likewise */
+    const pmix_info_t
+        *info; /* libpmix's, until it has its answer; infos, queries and apps likewise */
     size_t ninfo;
     pmix_query_t *queries;
     const pmix_app_t *apps;
@@ -110,21 +113,25 @@ void fbr_pmix_queue_shut(struct fbr_pmix_queue *q);
 void fbr_pmix_queue_close(struct fbr_pmix_queue *q);
 
 /* Any thread: NULL without memory or when the bridge closes. */
-struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r), const pmix_proc_t *who);
+struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),
+                                              const pmix_proc_t *who);
 /* Any thread. Ownership goes, also when it fails; then nothing will be answered. */
 pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r);
-/* Loop thread: it is one of the bridge's own, and will come back through the queue (fbr_pmix_request_back, any
- * thread) to be started. */
+/* Loop thread: it is one of the bridge's own, and will come back through the queue
+ * (fbr_pmix_request_back, any thread) to be started. */
 void fbr_pmix_request_adopt(struct fbr_bridge *b, struct fbr_pmix_request *r);
 void fbr_pmix_request_back(struct fbr_pmix_request *r);
 
-/* Loop thread: answer, each at most once. All free the request unless its host still has to answer. */
-void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status); /* with nothing but a status, 0 too */
-void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len);          /* takes data */
-void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *list); /* a PMIx info list; takes it */
+/* Loop thread: answer, each at most once. All free the request unless its host still has to
+ * answer. */
+void fbr_pmix_fail(struct fbr_pmix_request *r,
+                   pmix_status_t status); /* with nothing but a status, 0 too */
+void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes data */
+void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status,
+                        void *list); /* a PMIx info list; takes it */
 void fbr_pmix_give_spawn(struct fbr_pmix_request *r, const char *nspace);
-/* One of its calls of the host was answered. True: it lives, and may be answered. False: it was answered before, and
- * may be gone. */
+/* One of its calls of the host was answered. True: it lives, and may be answered. False: it was
+ * answered before, and may be gone. */
 bool fbr_pmix_heard(struct fbr_pmix_request *r);
 
 pmix_status_t fbr_pmix_status(int code); /* of a negative errno */
@@ -137,7 +144,8 @@ struct fbr_pmix_rank *fbr_pmix_local(struct fbr_pmix_job *j, uint32_t rank);
 extern const pmix_server_module_t fbr_pmix_module;
 
 /* ---- pmix_job.c ---- */
-int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
+int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job,
+                      struct fbr_error *err);
 int fbr_pmix_register_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                            struct fbr_error *err);
 /* The version of PMIx that its ranks have, when one of them has connected; "" before. */

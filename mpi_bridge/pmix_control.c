@@ -64,7 +64,8 @@ static int app_env(const pmix_app_t *from, struct app *a)
 
         if (!PMIX_CHECK_KEY(info, PMIX_SET_ENVAR) && !PMIX_CHECK_KEY(info, PMIX_ADD_ENVAR))
             continue;
-        if (asprintf(&pair, "%s=%s", info->value.data.envar.envar, info->value.data.envar.value) < 0 ||
+        if (asprintf(&pair, "%s=%s", info->value.data.envar.envar, info->value.data.envar.value) <
+                0 ||
             !add_env(a, pair))
             return -ENOMEM;
     }
@@ -171,7 +172,8 @@ static pmix_proc_state_t proc_state(const struct fbr_pmix_rank *rank)
 }
 
 /* The ranks first .. last of a job; what we do not know of those elsewhere says "undefined". */
-static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t first, uint32_t last, void *list)
+static pmix_status_t add_table(struct fbr_pmix_job *j, const char *key, uint32_t first,
+                               uint32_t last, void *list)
 {
     pmix_data_array_t array = {.type = PMIX_PROC_INFO, .size = last - first};
     pmix_proc_info_t *table;
@@ -213,12 +215,14 @@ static pmix_status_t add_namespaces(struct fbr_bridge *b, const char *key, void 
     return rc;
 }
 
-static pmix_status_t answer_key(struct fbr_bridge *b, struct fbr_pmix_job *j, const char *key, void *list)
+static pmix_status_t answer_key(struct fbr_bridge *b, struct fbr_pmix_job *j, const char *key,
+                                void *list)
 {
     if (strcmp(key, PMIX_QUERY_NAMESPACES) == 0)
         return add_namespaces(b, key, list);
     if (strcmp(key, PMIX_QUERY_SPAWN_SUPPORT) == 0)
-        return PMIx_Info_list_add(list, key, PMIX_WDIR "," PMIX_SET_ENVAR "," PMIX_ADD_ENVAR, PMIX_STRING);
+        return PMIx_Info_list_add(list, key, PMIX_WDIR "," PMIX_SET_ENVAR "," PMIX_ADD_ENVAR,
+                                  PMIX_STRING);
     if (!j)
         return PMIX_ERR_NOT_FOUND;
     if (strcmp(key, PMIX_JOB_SIZE) == 0 || strcmp(key, PMIX_UNIV_SIZE) == 0)
@@ -230,12 +234,13 @@ static pmix_status_t answer_key(struct fbr_bridge *b, struct fbr_pmix_job *j, co
     if (strcmp(key, PMIX_QUERY_LOCAL_PROC_TABLE) == 0 && j->job->node < 0)
         return add_table(j, key, 0, 0, list);
     if (strcmp(key, PMIX_QUERY_LOCAL_PROC_TABLE) == 0)
-        return add_table(j, key, j->job->first[j->job->node], j->job->first[j->job->node + 1], list);
+        return add_table(j, key, j->job->first[j->job->node], j->job->first[j->job->node + 1],
+                         list);
     return PMIX_ERR_NOT_SUPPORTED;
 }
 
-/* The job that a query is about. libpmix 4 asks in its own name, so a query has to say (as PMIx wants it to), but when
- * there is one job only. */
+/* The job that a query is about. libpmix 4 asks in its own name, so a query has to say (as PMIx
+ * wants it to), but when there is one job only. */
 static struct fbr_pmix_job *query_job(struct fbr_pmix_request *r, const pmix_query_t *q)
 {
     struct fbr_pmix_job *jobs = r->bridge->jobs;
@@ -244,9 +249,11 @@ static struct fbr_pmix_job *query_job(struct fbr_pmix_request *r, const pmix_que
     for (size_t i = 0; i < q->nqual; i++) {
         const pmix_value_t *v = &q->qualifiers[i].value;
 
-        if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_NSPACE) && v->type == PMIX_STRING && v->data.string)
+        if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_NSPACE) && v->type == PMIX_STRING &&
+            v->data.string)
             nspace = v->data.string;
-        else if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_PROCID) && v->type == PMIX_PROC && v->data.proc)
+        else if (PMIX_CHECK_KEY(&q->qualifiers[i], PMIX_PROCID) && v->type == PMIX_PROC &&
+                 v->data.proc)
             nspace = v->data.proc->nspace;
     }
     return fbr_pmix_job_named(r->bridge, nspace);
@@ -323,10 +330,12 @@ void fbr_pmix_start_control(struct fbr_pmix_request *r)
             rc = PMIX_ERR_NOT_SUPPORTED;
     }
     for (size_t i = 0; end && i < r->nprocs; i++) {
-        if (!PMIX_CHECK_NSPACE(r->procs[i].nspace, r->who.nspace) || r->procs[i].rank != PMIX_RANK_WILDCARD)
+        if (!PMIX_CHECK_NSPACE(r->procs[i].nspace, r->who.nspace) ||
+            r->procs[i].rank != PMIX_RANK_WILDCARD)
             rc = PMIX_ERR_NOT_SUPPORTED;
     }
     fbr_pmix_fail(r, rc);
     if (rc == PMIX_SUCCESS && end)
-        b->host->abort(b->host->user, j->job->id, rank, 1, "it asked that its job be ended (PMIx_Job_control)");
+        b->host->abort(b->host->user, j->job->id, rank, 1,
+                       "it asked that its job be ended (PMIx_Job_control)");
 }

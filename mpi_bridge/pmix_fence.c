@@ -1,10 +1,11 @@
 /* pmix_fence.c - what agents do together: fences, connects, groups, direct modex, events.
  *
- * A collective goes to the launcher as one fence of the host. Its key is what it is and who takes part; how many agents
- * that are follows from the jobs, which every agent knows. libpmix asks for none in which all ranks are its own.
+ * A collective goes to the launcher as one fence of the host. Its key is what it is and who takes
+ * part; how many agents that are follows from the jobs, which every agent knows. libpmix asks for
+ * none in which all ranks are its own.
  *
- * Direct modex: the agent of the reader tells the agent of the rank (message 'Q'), whose libpmix answers as soon as the
- * rank has committed its data (message 'A').
+ * Direct modex: the agent of the reader tells the agent of the rank (message 'Q'), whose libpmix
+ * answers as soon as the rank has committed its data (message 'A').
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -54,8 +55,10 @@ static bool agents_add(struct agents *a, uint32_t agent)
     return true;
 }
 
-/* The agents that have ranks among procs, in rising order, to be freed; -ENOENT: one is of no job that we know. */
-static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list, uint32_t *parts)
+/* The agents that have ranks among procs, in rising order, to be freed; -ENOENT: one is of no job
+ * that we know. */
+static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, uint32_t **list,
+                      uint32_t *parts)
 {
     struct agents agents = {0};
     uint32_t k = 0;
@@ -188,7 +191,8 @@ static void put_part(struct fbr_bridge *b, struct fbr_pmix_request *r, struct fb
 
 static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
 {
-    qsort(r->procs, r->nprocs, sizeof(*r->procs), compare_procs); /* all agents say it in the same words */
+    qsort(r->procs, r->nprocs, sizeof(*r->procs),
+          compare_procs); /* all agents say it in the same words */
     fbr_put_u8(key, (uint8_t)r->code);
     for (size_t i = 0; i < r->nkeys; i++)
         fbr_put_str(key, r->keys[i]);
@@ -198,7 +202,8 @@ static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
     }
 }
 
-/* Versions 4 and 5 of PMIx do not understand each other about groups. False: and somebody has been told. */
+/* Versions 4 and 5 of PMIx do not understand each other about groups. False: and somebody has been
+ * told. */
 static bool groups_work(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;
@@ -208,10 +213,10 @@ static bool groups_work(struct fbr_pmix_request *r)
 
     if (!theirs[0] || strtol(theirs, NULL, 10) == strtol(b->version, NULL, 10))
         return true;
-    snprintf(
-        text, sizeof(text),
-        "MPI sessions need the same PMIx in the program (%s) and in its agent (%s): call MPI_Init instead",
-        theirs, b->version);
+    snprintf(text, sizeof(text),
+             "MPI sessions need the same PMIx in the program (%s) and in its agent (%s): call "
+             "MPI_Init instead",
+             theirs, b->version);
     b->host->print(b->host->user, j->job->id, j->job->first[j->job->node], 2, text, strlen(text));
     return false;
 }
@@ -236,7 +241,8 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
     if (parts <= 1 && !mine.failed) {
         free(agents);
         fbr_buf_consume(&mine, 8);
-        finish(r, (uint64_t)b->groups << 16 | (b->host->agent & 0xffff), (char *)mine.data, mine.len);
+        finish(r, (uint64_t)b->groups << 16 | (b->host->agent & 0xffff), (char *)mine.data,
+               mine.len);
         return;
     }
     put_key(r, &key);
@@ -301,7 +307,8 @@ static void start_answer(struct fbr_pmix_request *r)
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
 
-/* libpmix's thread. The request is in the list of the bridge, but nobody looks at it before it is in the queue. */
+/* libpmix's thread. The request is in the list of the bridge, but nobody looks at it before it is
+ * in the queue. */
 static void dmodex_ready(pmix_status_t status, char *data, size_t len, void *arg)
 {
     struct fbr_pmix_request *r = arg;
@@ -416,7 +423,8 @@ void fbr_pmix_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint3
     tell_ranks(PMIX_ERR_PROC_ABORTED, &dead, PMIX_RANGE_LOCAL, info, 1);
 }
 
-/* Before libpmix forgets the job: it frees what it keeps for a direct modex then, answered or not. */
+/* Before libpmix forgets the job: it frees what it keeps for a direct modex then, answered or
+ * not. */
 void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct fbr_pmix_request *r, *next;
@@ -449,7 +457,8 @@ void fbr_pmix_start_notify(struct fbr_pmix_request *r)
     fbr_put(&event, r->data, r->len);
     agents_add(&told, b->host->agent); /* who has told its own already */
     DL_FOREACH(b->jobs, j) {
-        bool concerned = r->id != PMIX_RANGE_NAMESPACE || strcmp(j->job->nspace, r->who.nspace) == 0;
+        bool concerned =
+            r->id != PMIX_RANGE_NAMESPACE || strcmp(j->job->nspace, r->who.nspace) == 0;
 
         for (uint32_t k = 0; concerned && !event.failed && k < j->job->nodes; k++) {
             uint32_t before = told.count;

@@ -1,7 +1,8 @@
 /* pmix_job.c - what libpmix is told of a job, before its ranks start.
  *
- * Two maps say which node has which ranks; libpmix derives the rest from them, for its ranks and for the others. Only
- * the ranks of this agent are described one by one. (All of 65,536 ranks one by one would take a gigabyte.)
+ * Two maps say which node has which ranks; libpmix derives the rest from them, for its ranks and
+ * for the others. Only the ranks of this agent are described one by one. (All of 65,536 ranks one
+ * by one would take a gigabyte.)
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -95,7 +96,8 @@ static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 
 /* ---- Ranks ---- */
 
-/* Where it is bound, and which caches and nodes that means. Ranks that are not bound say nothing. */
+/* Where it is bound, and which caches and nodes that means. Ranks that are not bound say
+ * nothing. */
 static void add_binding(const char *cpus, void *list)
 {
     pmix_cpuset_t set = {0};
@@ -203,8 +205,8 @@ int fbr_pmix_register(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
         rc = PMIx_server_register_nspace(job->nspace, (int)local, all.array, all.size, NULL, NULL);
     PMIX_DATA_ARRAY_DESTRUCT(&all);
     if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
-        return fbr_fail(err, -EIO, "PMIx does not take a job of %u ranks on %u nodes: %s", job->size,
-                        job->nodes, PMIx_Error_string(rc));
+        return fbr_fail(err, -EIO, "PMIx does not take a job of %u ranks on %u nodes: %s",
+                        job->size, job->nodes, PMIx_Error_string(rc));
     return 0;
 }
 

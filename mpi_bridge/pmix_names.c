@@ -1,9 +1,10 @@
 /* pmix_names.c - PMIx_Publish, PMIx_Lookup and PMIx_Unpublish over the launcher's table of names.
  *
- * A name's value there is u8 how long it lasts, then the value as PMIx packs it. The launcher drops what a job
- * published when the job ends; "until first read" is done here: who reads it takes it back, and answers its rank after
- * that, so that the name is free when the rank goes on (MPI_Comm_accept uses a name again and again). Ranges are not
- * told apart: every rank of the ring sees every name.
+ * A name's value there is u8 how long it lasts, then the value as PMIx packs it. The launcher drops
+ * what a job published when the job ends; "until first read" is done here: who reads it takes it
+ * back, and answers its rank after that, so that the name is free when the rank goes on
+ * (MPI_Comm_accept uses a name again and again). Ranges are not told apart: every rank of the ring
+ * sees every name.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -20,7 +21,8 @@ static bool is_option(const pmix_info_t *info)
 
 /* ---- Publish, unpublish ---- */
 
-/* Takes a hold on r for the time of a loop that calls the host, so that a failure inside does not free it. */
+/* Takes a hold on r for the time of a loop that calls the host, so that a failure inside does not
+ * free it. */
 static void begin(struct fbr_pmix_request *r)
 {
     r->open++;
@@ -49,8 +51,8 @@ static void named(void *arg, int code, const void *data, size_t len)
     step_done(r);
 }
 
-static int publish_one(struct fbr_pmix_request *r, const struct fbr_bridge_job *job, const pmix_info_t *info,
-                       uint8_t lasts)
+static int publish_one(struct fbr_pmix_request *r, const struct fbr_bridge_job *job,
+                       const pmix_info_t *info, uint8_t lasts)
 {
     const struct fbr_bridge_host *host = r->bridge->host;
     pmix_data_buffer_t packed;
@@ -62,9 +64,9 @@ static int publish_one(struct fbr_pmix_request *r, const struct fbr_bridge_job *
     PMIX_DATA_BUFFER_CONSTRUCT(&packed);
     if (PMIx_Data_pack(NULL, &packed, (void *)&info->value, 1, PMIX_VALUE) == PMIX_SUCCESS) {
         fbr_put(&value, packed.base_ptr, packed.bytes_used);
-        rc = value.failed
-                 ? -ENOMEM
-                 : host->publish(host->user, job->id, r->who.rank, info->key, value.data, value.len, named, r);
+        rc = value.failed ? -ENOMEM
+                          : host->publish(host->user, job->id, r->who.rank, info->key, value.data,
+                                          value.len, named, r);
     }
     PMIX_DATA_BUFFER_DESTRUCT(&packed);
     fbr_buf_fini(&value);
@@ -124,7 +126,8 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
 
 /* ---- Lookup ---- */
 
-static bool unpack(struct fbr_bridge *b, struct fbr_pmix_found *f, const char *key, pmix_pdata_t *out)
+static bool unpack(struct fbr_bridge *b, struct fbr_pmix_found *f, const char *key,
+                   pmix_pdata_t *out)
 {
     struct fbr_cur c = fbr_cur(f->data.data, f->data.len);
     struct fbr_pmix_job *j = fbr_pmix_job_numbered(b, fbr_get_u32(&c));
@@ -223,8 +226,9 @@ void fbr_pmix_start_lookup(struct fbr_pmix_request *r)
         if (PMIX_CHECK_KEY(info, PMIX_WAIT)) {
             wait_ms = -1;
             if (info->value.type == PMIX_INT && info->value.data.integer > 0)
-                r->wanted =
-                    (size_t)info->value.data.integer < r->nkeys ? (size_t)info->value.data.integer : r->nkeys;
+                r->wanted = (size_t)info->value.data.integer < r->nkeys
+                                ? (size_t)info->value.data.integer
+                                : r->nkeys;
         } else if (PMIX_CHECK_KEY(info, PMIX_TIMEOUT) && info->value.type == PMIX_INT) {
             timeout = info->value.data.integer;
         }

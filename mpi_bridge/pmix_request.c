@@ -1,10 +1,11 @@
 /* pmix_request.c - requests of libpmix: their way from its thread to the loop, and their answers.
  *
- * The queue is the only thing that both threads touch. The first request in an empty queue posts one drain to the loop,
- * which takes all that come until it has run. A drain that was posted may run after close(): it holds the queue, not
- * the bridge.
+ * The queue is the only thing that both threads touch. The first request in an empty queue posts
+ * one drain to the loop, which takes all that come until it has run. A drain that was posted may
+ * run after close(): it holds the queue, not the bridge.
  *
- * libpmix is one per process and gives its upcalls no argument, so the queue that they go to is the one global here.
+ * libpmix is one per process and gives its upcalls no argument, so the queue that they go to is the
+ * one global here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -54,7 +55,8 @@ struct fbr_pmix_queue *fbr_pmix_queue_open(struct fbr_bridge *b)
 
 /* ---- Requests ---- */
 
-struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r), const pmix_proc_t *who)
+struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),
+                                              const pmix_proc_t *who)
 {
     struct fbr_pmix_request *r = calloc(1, sizeof(*r));
 

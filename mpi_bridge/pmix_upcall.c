@@ -1,8 +1,8 @@
 /* pmix_upcall.c - what libpmix asks of us, on its progress thread: it is copied and queued.
  *
- * What needs no answer of ours is acknowledged at once. A fence is always accepted, because libpmix 4 looks at that
- * answer in one of three places only; what is wrong with it, its callback says. Tools and forwarding of standard I/O
- * have no entry in the table, so libpmix refuses them itself.
+ * What needs no answer of ours is acknowledged at once. A fence is always accepted, because libpmix
+ * 4 looks at that answer in one of three places only; what is wrong with it, its callback says.
+ * Tools and forwarding of standard I/O have no entry in the table, so libpmix refuses them itself.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -11,8 +11,9 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-static struct fbr_pmix_request *request(void (*start)(struct fbr_pmix_request *r), const pmix_proc_t *who,
-                                        enum fbr_pmix_answer answer, void *call_data)
+static struct fbr_pmix_request *request(void (*start)(struct fbr_pmix_request *r),
+                                        const pmix_proc_t *who, enum fbr_pmix_answer answer,
+                                        void *call_data)
 {
     struct fbr_pmix_request *r = fbr_pmix_request_new(start, who);
 
@@ -70,7 +71,8 @@ static void start_left(struct fbr_pmix_request *r)
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
 
-static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call,
+                               void *call_data)
 {
     (void)object;
     (void)call;
@@ -79,7 +81,8 @@ static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cb
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t call,
+                               void *call_data)
 {
     (void)object;
     (void)call;
@@ -104,7 +107,8 @@ static void start_abort(struct fbr_pmix_request *r)
 }
 
 static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, const char text[],
-                             pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t call, void *call_data)
+                             pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t call,
+                             void *call_data)
 {
     struct fbr_pmix_request *r = request(start_abort, proc, FBR_PMIX_OP, call_data);
 
@@ -121,8 +125,9 @@ static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, 
 
 /* ---- Together ---- */
 
-static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[], size_t ninfo,
-                            char *data, size_t len, pmix_modex_cbfunc_t call, void *call_data)
+static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
+                            size_t ninfo, char *data, size_t len, pmix_modex_cbfunc_t call,
+                            void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_MODEX, call_data);
     pmix_status_t rc = PMIX_ERR_NOMEM;
@@ -143,8 +148,8 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t joined(int kind, const pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t call,
-                            void *call_data)
+static pmix_status_t joined(int kind, const pmix_proc_t procs[], size_t nprocs,
+                            pmix_op_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_OP, call_data);
     pmix_status_t rc = PMIX_ERR_NOMEM;
@@ -159,24 +164,27 @@ static pmix_status_t joined(int kind, const pmix_proc_t procs[], size_t nprocs, 
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t connect_procs(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
-                                   size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t connect_procs(const pmix_proc_t procs[], size_t nprocs,
+                                   const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
+                                   void *call_data)
 {
     (void)info;
     (void)ninfo;
     return joined(FBR_PMIX_CONNECT, procs, nprocs, call, call_data);
 }
 
-static pmix_status_t disconnect_procs(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
-                                      size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t disconnect_procs(const pmix_proc_t procs[], size_t nprocs,
+                                      const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
+                                      void *call_data)
 {
     (void)info;
     (void)ninfo;
     return joined(FBR_PMIX_DISCONNECT, procs, nprocs, call, call_data);
 }
 
-static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_proc_t procs[], size_t nprocs,
-                           const pmix_info_t info[], size_t ninfo, pmix_info_cbfunc_t call, void *call_data)
+static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_proc_t procs[],
+                           size_t nprocs, const pmix_info_t info[], size_t ninfo,
+                           pmix_info_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_fence, NULL, FBR_PMIX_INFO, call_data);
 
@@ -243,8 +251,8 @@ static bool keep_keys(struct fbr_pmix_request *r, char **keys)
     return false;
 }
 
-static pmix_status_t lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[], size_t ninfo,
-                            pmix_lookup_cbfunc_t call, void *call_data)
+static pmix_status_t lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[],
+                            size_t ninfo, pmix_lookup_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_lookup, proc, FBR_PMIX_LOOKUP, call_data);
 
@@ -256,8 +264,8 @@ static pmix_status_t lookup(const pmix_proc_t *proc, char **keys, const pmix_inf
     return fbr_pmix_request_post(r);
 }
 
-static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_info_t info[], size_t ninfo,
-                               pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_info_t info[],
+                               size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_unpublish, proc, FBR_PMIX_OP, call_data);
 
@@ -272,7 +280,8 @@ static pmix_status_t unpublish(const pmix_proc_t *proc, char **keys, const pmix_
 /* ---- Processes and news of them ---- */
 
 static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
-                           const pmix_app_t apps[], size_t napps, pmix_spawn_cbfunc_t call, void *call_data)
+                           const pmix_app_t apps[], size_t napps, pmix_spawn_cbfunc_t call,
+                           void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_spawn, proc, FBR_PMIX_SPAWN, call_data);
 
@@ -299,7 +308,8 @@ static pmix_status_t register_events(pmix_status_t *codes, size_t ncodes, const 
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-static pmix_status_t deregister_events(pmix_status_t *codes, size_t ncodes, pmix_op_cbfunc_t call, void *call_data)
+static pmix_status_t deregister_events(pmix_status_t *codes, size_t ncodes, pmix_op_cbfunc_t call,
+                                       void *call_data)
 {
     (void)codes;
     (void)ncodes;
@@ -308,9 +318,11 @@ static pmix_status_t deregister_events(pmix_status_t *codes, size_t ncodes, pmix
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-/* libpmix 4 frees what an answer would need when we say that it comes later: so all of it is taken along here. */
+/* libpmix 4 frees what an answer would need when we say that it comes later: so all of it is taken
+ * along here. */
 static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range,
-                            pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call, void *call_data)
+                            pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t call,
+                            void *call_data)
 {
     struct fbr_pmix_request *r;
     pmix_data_buffer_t packed;
@@ -341,8 +353,8 @@ static pmix_status_t notify(pmix_status_t code, const pmix_proc_t *source, pmix_
 
 /* ---- Questions and orders ---- */
 
-static pmix_status_t query(pmix_proc_t *proc, pmix_query_t *queries, size_t nqueries, pmix_info_cbfunc_t call,
-                           void *call_data)
+static pmix_status_t query(pmix_proc_t *proc, pmix_query_t *queries, size_t nqueries,
+                           pmix_info_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_query, proc, FBR_PMIX_INFO, call_data);
 
@@ -354,8 +366,8 @@ static pmix_status_t query(pmix_proc_t *proc, pmix_query_t *queries, size_t nque
     return fbr_pmix_request_post(r);
 }
 
-static void log_text(const pmix_proc_t *proc, const pmix_info_t data[], size_t ndata, const pmix_info_t how[],
-                     size_t nhow, pmix_op_cbfunc_t call, void *call_data)
+static void log_text(const pmix_proc_t *proc, const pmix_info_t data[], size_t ndata,
+                     const pmix_info_t how[], size_t nhow, pmix_op_cbfunc_t call, void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_log, proc, FBR_PMIX_OP, call_data);
     pmix_status_t rc = PMIX_ERR_NOMEM;
@@ -373,7 +385,8 @@ static void log_text(const pmix_proc_t *proc, const pmix_info_t data[], size_t n
 }
 
 static pmix_status_t control(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t ntargets,
-                             const pmix_info_t orders[], size_t norders, pmix_info_cbfunc_t call, void *call_data)
+                             const pmix_info_t orders[], size_t norders, pmix_info_cbfunc_t call,
+                             void *call_data)
 {
     struct fbr_pmix_request *r = request(fbr_pmix_start_control, proc, FBR_PMIX_INFO, call_data);
 

@@ -15,7 +15,9 @@ struct client {
     struct fbr_lo_proxy *proxy;
     struct fbr_lo_link *link;
     uint64_t stream;
-    bool hung_up; /* by the service: the stream is gone, what is queued for the rank is still written */
+    bool
+        /* by the service: the stream is gone, what is queued for the rank is still written */
+        hung_up;
     struct client *prev, *next;
 };
 
@@ -129,7 +131,8 @@ void fbr_lo_proxy_close(struct fbr_lo_proxy *p)
 
 /* ---- bridges with one proxy for each job ---- */
 
-int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host, struct fbr_error *err)
+int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_host *host,
+                             struct fbr_error *err)
 {
     struct fbr_bridge *b = calloc(1, sizeof(*b));
 
@@ -140,7 +143,8 @@ int fbr_lo_proxy_bridge_open(struct fbr_bridge **out, const struct fbr_bridge_ho
     return 0;
 }
 
-int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job,
+                            struct fbr_error *err)
 {
     struct fbr_lo_proxy_job *j;
 

@@ -31,8 +31,10 @@ struct fbr_bridge {
     struct fbr_lo_proxy_job *jobs;
 };
 
-int fbr_lo_proxy_bridge_open(struct fbr_bridge **b, const struct fbr_bridge_host *host, struct fbr_error *err);
-int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err);
+int fbr_lo_proxy_bridge_open(struct fbr_bridge **b, const struct fbr_bridge_host *host,
+                             struct fbr_error *err);
+int fbr_lo_proxy_bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job,
+                            struct fbr_error *err);
 void fbr_lo_proxy_bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job);
 void fbr_lo_proxy_bridge_close(struct fbr_bridge *b);
 /* The job's proxy, opened now when it is not yet. */

@@ -171,7 +171,8 @@ static int put(struct fbr_service *s, const struct request *r, const void *body)
 
 static bool ranks_meet_in(const char *scope)
 {
-    return !strncmp(scope, "global", 6) || !strncmp(scope, "local_", 6) || !strncmp(scope, "cross_", 6);
+    return !strncmp(scope, "global", 6) || !strncmp(scope, "local_", 6) ||
+           !strncmp(scope, "cross_", 6);
 }
 
 static void take_back(struct fbr_service *s, const struct request *r)
@@ -215,7 +216,8 @@ static const char *status_text(int status)
     }
 }
 
-static void answer(struct fbr_service *s, uint64_t conn, int status, const void *body, size_t len, bool last)
+static void answer(struct fbr_service *s, uint64_t conn, int status, const void *body, size_t len,
+                   bool last)
 {
     char head[160];
     int n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\nContent-Length: %zu\r\n%s\r\n", status,
@@ -241,7 +243,10 @@ static size_t head_length(const char *data, size_t len)
 
 static enum method method_of(const char *word)
 {
-    return !strcmp(word, "GET") ? GET : !strcmp(word, "PUT") ? PUT : !strcmp(word, "DELETE") ? DELETE : OTHER;
+    return !strcmp(word, "GET")      ? GET
+           : !strcmp(word, "PUT")    ? PUT
+           : !strcmp(word, "DELETE") ? DELETE
+                                     : OTHER;
 }
 
 /* "PUT /scope/key HTTP/1.1" */
@@ -316,7 +321,9 @@ static struct request parse_head(char *head, size_t len)
         r.wrong = 400;
         return r;
     }
-    for (int n = 0; !r.wrong && (newline = strchr(line, '\n')) && *line != '\n' && strncmp(line, "\r\n", 2); n++) {
+    for (int n = 0;
+         !r.wrong && (newline = strchr(line, '\n')) && *line != '\n' && strncmp(line, "\r\n", 2);
+         n++) {
         *newline = 0;
         if (newline > line && newline[-1] == '\r')
             newline[-1] = 0;
@@ -384,7 +391,8 @@ static void conn_free(struct fbr_service *s, struct conn *c)
 
 /* ---- the table ---- */
 
-static struct fbr_service *rendezvous_open(const struct fbr_service_host *host, uint32_t size, uint32_t nodes)
+static struct fbr_service *rendezvous_open(const struct fbr_service_host *host, uint32_t size,
+                                           uint32_t nodes)
 {
     struct fbr_service *s = calloc(1, sizeof(*s));
 
@@ -417,7 +425,8 @@ static struct conn *conn_find(struct fbr_service *s, uint64_t id)
     return c;
 }
 
-static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len, uint64_t now_ms)
+static void rendezvous_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len,
+                             uint64_t now_ms)
 {
     struct conn *c = conn_find(s, id);
     int rc = 1;

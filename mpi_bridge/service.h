@@ -1,8 +1,10 @@
-/* service.h - what a service is: a small server that the launcher has for all ranks of a job, e.g. torch's TCPStore.
+/* service.h - what a service is: a small server that the launcher has for all ranks of a job, e.g.
+ * torch's TCPStore.
  *
- * A service never listens. A rank connects to its agent on the loopback; the agent's bridge carries the bytes over the
- * authenticated control channel (bridge.h, stream_open). So no port of it can be reached from another host, and it
- * outlives every rank. An engine is pure: connections and bytes in, bytes out; time is told to it.
+ * A service never listens. A rank connects to its agent on the loopback; the agent's bridge carries
+ * the bytes over the authenticated control channel (bridge.h, stream_open). So no port of it can be
+ * reached from another host, and it outlives every rank. An engine is pure: connections and bytes
+ * in, bytes out; time is told to it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SERVICE_H
@@ -25,7 +27,8 @@ struct fbr_service_ops {
     /* `size`: ranks of its job, `nodes`: agents that have some. NULL without memory. */
     struct fbr_service *(*open)(const struct fbr_service_host *host, uint32_t size, uint32_t nodes);
     void (*opened)(struct fbr_service *s, uint64_t conn);
-    void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len, uint64_t now_ms);
+    void (*bytes)(struct fbr_service *s, uint64_t conn, const void *data, size_t len,
+                  uint64_t now_ms);
     void (*closed)(struct fbr_service *s, uint64_t conn);
     /* The next time at which tick() wants to be called, UINT64_MAX for never. */
     uint64_t (*deadline)(const struct fbr_service *s);
@@ -33,6 +36,7 @@ struct fbr_service_ops {
     void (*close)(struct fbr_service *s);
 };
 
-extern const struct fbr_service_ops *const fbr_services[]; /* NULL at its end (mpi_bridge/bridges.c) */
+extern const struct fbr_service_ops
+    *const fbr_services[]; /* NULL at its end (mpi_bridge/bridges.c) */
 
 #endif

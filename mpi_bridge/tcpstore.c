@@ -48,10 +48,11 @@ static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,
 /* Arguments: k a key, v a value, 4 and 8 numbers of so many bytes, K a list of keys, P a list of
  * keys with values. */
 static const char *const shapes[REQUESTS] = {
-    [VALIDATE] = "4",  [SET] = "kv",      [COMPARE_SET] = "kvv", [GET] = "k",        [ADD] = "k8",
-    [CHECK] = "K",     [WAIT] = "K",      [GETNUMKEYS] = "",     [DELETE_KEY] = "k", [APPEND] = "kv",
-    [MULTI_GET] = "K", [MULTI_SET] = "P", [CANCEL_WAIT] = "",    [PING] = "4",       [QUEUE_PUSH] = "kv",
-    [QUEUE_POP] = "k", [QUEUE_LEN] = "k", [LIST_KEYS] = "",      [BARRIER] = "k8",   [WATCH_KEY] = "k",
+    [VALIDATE] = "4",   [SET] = "kv",     [COMPARE_SET] = "kvv", [GET] = "k",
+    [ADD] = "k8",       [CHECK] = "K",    [WAIT] = "K",          [GETNUMKEYS] = "",
+    [DELETE_KEY] = "k", [APPEND] = "kv",  [MULTI_GET] = "K",     [MULTI_SET] = "P",
+    [CANCEL_WAIT] = "", [PING] = "4",     [QUEUE_PUSH] = "kv",   [QUEUE_POP] = "k",
+    [QUEUE_LEN] = "k",  [LIST_KEYS] = "", [BARRIER] = "k8",      [WATCH_KEY] = "k",
 };
 
 enum { READY = 0, NOT_READY = 1 };
@@ -98,7 +99,8 @@ static bool on_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur
     return set(s, key, get_text(args));
 }
 
-/* Without a key the expected value comes back, as in torch, unless it is empty: then the key is made. */
+/* Without a key the expected value comes back, as in torch, unless it is empty: then the key is
+ * made. */
 static bool on_compare_set(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args)
 {
     struct fbr_tcp_text key = get_text(args), expected = get_text(args), desired = get_text(args);
@@ -142,7 +144,8 @@ static bool value_number(const struct fbr_tcp_value *v, int64_t *n)
 }
 
 /* Adds to the number at the key, from 0; wakes unless `quiet`. */
-static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int64_t *sum, bool quiet)
+static bool add(struct fbr_service *s, struct fbr_tcp_text key, int64_t by, int64_t *sum,
+                bool quiet)
 {
     struct fbr_tcp_entry *e = fbr_tcp_find_or_add(s, key);
     struct fbr_tcp_value *v, *old;
@@ -416,7 +419,8 @@ static bool on_watch(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_c
 }
 
 /* Each answers whether the connection may live on. */
-static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_cur *args) = {
+static bool (*const handlers[REQUESTS])(struct fbr_service *s, struct fbr_tcp_conn *c,
+                                        struct fbr_cur *args) = {
     [VALIDATE] = on_validate,
     [SET] = on_set,
     [COMPARE_SET] = on_compare_set,
@@ -530,7 +534,8 @@ static void run_requests(struct fbr_service *s, struct fbr_tcp_conn *c)
         at = next;
     }
     fbr_buf_consume(&c->in, (size_t)(at.at - c->in.data));
-    if (c->in.len > FBR_TCPSTORE_MEMORY_MAX - s->memory) /* what has come of a request counts as well */
+    if (c->in.len >
+        FBR_TCPSTORE_MEMORY_MAX - s->memory) /* what has come of a request counts as well */
         c->bad = true;
     if (!c->in.len && c->in.cap > (1u << 20)) {
         fbr_buf_fini(&c->in);
@@ -554,7 +559,8 @@ static void conn_free(struct fbr_service *s, struct fbr_tcp_conn *c)
 
 /* ---- the table ---- */
 
-static struct fbr_service *tcpstore_open(const struct fbr_service_host *host, uint32_t size, uint32_t nodes)
+static struct fbr_service *tcpstore_open(const struct fbr_service_host *host, uint32_t size,
+                                         uint32_t nodes)
 {
     struct fbr_service *s = calloc(1, sizeof(*s));
 
@@ -601,7 +607,8 @@ static void hang_up_on_bad(struct fbr_service *s)
     s->bad = false;
 }
 
-static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len, uint64_t now_ms)
+static void tcpstore_bytes(struct fbr_service *s, uint64_t id, const void *data, size_t len,
+                           uint64_t now_ms)
 {
     struct fbr_tcp_conn *c = conn_find(s, id);
 

@@ -122,7 +122,8 @@ void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c)
 
 /* ---- waiting and watching ---- */
 
-bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e, bool watch)
+bool fbr_tcp_wait_add(struct fbr_service *s, struct fbr_tcp_conn *c, struct fbr_tcp_entry *e,
+                      bool watch)
 {
     struct fbr_tcp_wait *w;
 

@@ -34,7 +34,8 @@ static void on_ready(struct fbr_pool_worker *w)
     pthread_mutex_lock(&p->lock);
     if (w->state != FBR_WORKER_STARTING || p->closing) {
         /* it goes anyway */
-    } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) < 0) {
+    } else if (fbr_dispatch_worker_add(p->dispatch, fbr_now_ns(), w, p->tasks_per_child, &w->id) <
+               0) {
         fbr_process_give_up(w->process, "got no place in the pool: out of memory");
     } else {
         w->state = FBR_WORKER_READY;
@@ -95,8 +96,9 @@ void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
     if (on_the_way(p) && p->failed_starts < 4 * FAILED_STARTS_MAX)
         return;
     p->broken = true;
-    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %.400s",
-             p->failed_starts, report);
+    snprintf(p->why, sizeof(p->why),
+             "%d workers in a row could not be started; the last one: %.400s", p->failed_starts,
+             report);
     fbr_result_end_all(p, -ECHILD, p->why);
 }
 
@@ -154,7 +156,8 @@ static void on_gone(void *user, struct fiber_process *process)
     fbr_pool_unref(p);
 }
 
-static const struct fbr_process_ops process_ops = {.on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
+static const struct fbr_process_ops process_ops = {
+    .on_frame = on_frame, .on_end = on_end, .on_gone = on_gone};
 
 /* ---- How many ---- */
 
@@ -254,8 +257,9 @@ static void retarget(struct fiber_pool *p)
     DL_FOREACH(p->workers, w) {
         struct fbr_dispatch_worker info;
 
-        if (w->state == FBR_WORKER_READY && fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 &&
-            info.batches == 0 && fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
+        if (w->state == FBR_WORKER_READY &&
+            fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0 &&
+            fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
             p->target--;
             drain_one(p, w);
             return;
@@ -290,7 +294,8 @@ void fbr_crew_adjust(struct fiber_pool *p)
     }
 }
 
-/* Tells a worker to go. One that cannot be told is killed: it holds nothing that anybody waits for. */
+/* Tells a worker to go. One that cannot be told is killed: it holds nothing that anybody waits
+ * for. */
 static void dismiss(struct fbr_pool_worker *w)
 {
     struct fbr_buf none;
@@ -414,7 +419,8 @@ static void kill_all(struct fiber_pool *p, bool busy_only)
     DL_FOREACH(p->workers, w) {
         struct fbr_dispatch_worker info;
 
-        if (busy_only && (!w->id || fbr_dispatch_worker_get(p->dispatch, w->id, &info) < 0 || info.batches == 0))
+        if (busy_only &&
+            (!w->id || fbr_dispatch_worker_get(p->dispatch, w->id, &info) < 0 || info.batches == 0))
             continue;
         w->disrupted = true;
         fiber_process_kill(w->process);

@@ -6,7 +6,7 @@
 
 #include "pool/dispatch_priv.h"
 
-/* ---- objects by id ---------------------------------------------------------------------------------------------- */
+/* ---- objects by id ---- */
 
 static int slots_grow(struct slots *s)
 {
@@ -81,7 +81,7 @@ struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
     return NULL;
 }
 
-/* ---- the engine ------------------------------------------------------------------------------------------------- */
+/* ---- the engine ---- */
 
 static void config_default(struct fbr_dispatch_config *c)
 {
@@ -132,7 +132,7 @@ void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats 
     *stats = d->stats;
 }
 
-/* ---- maps ------------------------------------------------------------------------------------------------------- */
+/* ---- maps ---- */
 
 int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id)
 {
@@ -238,7 +238,8 @@ static struct batch *holder(const struct map *m, uint64_t index)
     return NULL;
 }
 
-int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index, struct fbr_dispatch_order *order)
+int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index,
+                             struct fbr_dispatch_order *order)
 {
     struct map *m = fbr_dispatch_map_find(d, map);
     struct batch *b;
@@ -260,7 +261,7 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
     return 1;
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ---- */
 
 /* May a second batch go to this worker, which holds one? */
 static bool takes_second(const struct fbr_dispatch *d, struct worker *w)
@@ -294,7 +295,8 @@ static void place_leave(struct fbr_dispatch *d, struct worker *w)
     }
 }
 
-/* The last to become idle is the first to be used, so that the others can be seen to be idle; but not a slow one. */
+/* The last to become idle is the first to be used, so that the others can be seen to be idle; but
+ * not a slow one. */
 static void place_enter(struct fbr_dispatch *d, struct worker *w)
 {
     if (w->place == HALF) {
@@ -331,7 +333,8 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
     }
 }
 
-int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks, uint64_t *id)
+int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks,
+                            uint64_t *id)
 {
     struct worker *w = calloc(1, sizeof(*w));
 
@@ -369,7 +372,8 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
     fbr_dispatch_place(d, 0, w);
 }
 
-int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struct fbr_dispatch_worker *out)
+int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker,
+                            struct fbr_dispatch_worker *out)
 {
     const struct worker *w = fbr_dispatch_worker_find(d, worker);
     const struct batch *b;
@@ -389,10 +393,10 @@ int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struc
     return 0;
 }
 
-/* ---- deaths ----------------------------------------------------------------------------------------------------- */
+/* ---- deaths ---- */
 
-static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m, unsigned deaths,
-                                       bool counts)
+static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struct map *m,
+                                       unsigned deaths, bool counts)
 {
     if (counts && deaths >= d->config.deaths_blame)
         return FBR_DISPATCH_BLAMED;
@@ -401,9 +405,10 @@ static enum fbr_dispatch_why why_fails(const struct fbr_dispatch *d, const struc
     return 0;
 }
 
-/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a shared batch had seen
- * no death and may be run again. */
-static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, struct fbr_dispatch_failure *failure)
+/* The worker of this batch died: does its task fail? Only a task that was alone can: those of a
+ * shared batch had seen no death and may be run again. */
+static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
+                       struct fbr_dispatch_failure *failure)
 {
     struct map *m = b->map;
     uint16_t *state = b->alone ? fbr_task_states(m, b->first) : NULL;
@@ -416,7 +421,8 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, str
     why = why_fails(d, m, deaths, counts);
     if (!why)
         return 0;
-    *failure = (struct fbr_dispatch_failure){.map = m->id, .index = b->first, .map_user = m->user, .why = why};
+    *failure = (struct fbr_dispatch_failure){
+        .map = m->id, .index = b->first, .map_user = m->user, .why = why};
     failure->deaths = deaths;
     failure->reports = b->nreports;
     for (uint32_t i = 0; i < b->nreports; i++)
@@ -429,14 +435,16 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts, str
     return 1;
 }
 
-/* What the dead worker left: its oldest batch may have started, the next one counts as untouched. */
+/* What the dead worker left: its oldest batch may have started, the next one counts as
+ * untouched. */
 static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts,
                           struct fbr_dispatch_failure *failure)
 {
     struct batch *b;
     int failed = 0;
 
-    for (b = w->batches ? w->batches->worker_prev : NULL; b; b = b == w->batches ? NULL : b->worker_prev) {
+    for (b = w->batches ? w->batches->worker_prev : NULL; b;
+         b = b == w->batches ? NULL : b->worker_prev) {
         bool first = b == w->batches;
 
         fbr_order_drop(d, b);

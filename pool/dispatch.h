@@ -1,8 +1,9 @@
-/* dispatch.h - who gets which tasks of a pool, when, and what becomes of them: the scheduling engine.
+/* dispatch.h - who gets which tasks of a pool, when, and what becomes of them: the scheduling
+ * engine.
  *
- * Pure: events and the time go in, decisions come out. No descriptors, no threads, no clock, no payloads. Nothing is
- * locked: the caller holds one mutex around all calls on an engine; size_of is the only callback.
- * Times are nanoseconds of any monotonic clock and never go back.
+ * Pure: events and the time go in, decisions come out. No descriptors, no threads, no clock, no
+ * payloads. Nothing is locked: the caller holds one mutex around all calls on an engine; size_of is
+ * the only callback. Times are nanoseconds of any monotonic clock and never go back.
  *
  *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may grow.
  *     task    (map, index): waiting, held by a worker, or done. Its `attempt` counts how often it was handed out, its
@@ -19,51 +20,56 @@
  *         carry it out
  *     call both again at fbr_dispatch_wake(d), or before
  *
- * What a worker has to do. It reports each position of a batch exactly once, in order, also those that it skipped
- * because they were cancelled; in as many parts as it likes (about one a millisecond, the last at the end of the
- * batch). While a task runs for long, what was finished before it should be reported without it: unreported results
- * cannot be told from tasks that are held up behind it, or died with it. On RECALL of a batch it keeps what it has
- * started, forgets the rest and answers fbr_dispatch_returned(), at once and whatever its task does; it need not answer
- * when it has finished the batch. (Where orders may overtake batches, it remembers those about batches to come: ids
- * increase.) It may return unstarted tasks without being asked.
+ * What a worker has to do. It reports each position of a batch exactly once, in order, also those
+ * that it skipped because they were cancelled; in as many parts as it likes (about one a
+ * millisecond, the last at the end of the batch). While a task runs for long, what was finished
+ * before it should be reported without it: unreported results cannot be told from tasks that are
+ * held up behind it, or died with it. On RECALL of a batch it keeps what it has started, forgets
+ * the rest and answers fbr_dispatch_returned(), at once and whatever its task does; it need not
+ * answer when it has finished the batch. (Where orders may overtake batches, it remembers those
+ * about batches to come: ids increase.) It may return unstarted tasks without being asked.
  *
- * Which task next. Maps of higher priority first; at equal priority the oldest map first, until none of its tasks waits
- * (FIFO). So a short map waits for those before it and for nothing else. An open map counts as old as the last batch
- * that was taken from it, so that an endless source takes turns with the others. Within a map: suspects, then tasks
- * that came back, then fresh ones by index.
+ * Which task next. Maps of higher priority first; at equal priority the oldest map first, until
+ * none of its tasks waits (FIFO). So a short map waits for those before it and for nothing else. An
+ * open map counts as old as the last batch that was taken from it, so that an endless source takes
+ * turns with the others. Within a map: suspects, then tasks that came back, then fresh ones by
+ * index.
  *
- * To whom. Workers that hold nothing come first, of these the one that was busy last (but a slow one last), so that
- * those who are not needed are seen to be idle. A second batch goes to the worker that waits for one longest, only
- * while the task times of its running batch and of the next are known and short (`prefetch_ns`), and more tasks wait
- * than there are workers.
+ * To whom. Workers that hold nothing come first, of these the one that was busy last (but a slow
+ * one last), so that those who are not needed are seen to be idle. A second batch goes to the
+ * worker that waits for one longest, only while the task times of its running batch and of the next
+ * are known and short (`prefetch_ns`), and more tasks wait than there are workers.
  *
- * How many. A first batch of a map has one task for each worker (or the chunk hint); then about `target_ns` of work by
- * the measured task times of that worker on that map, at most four times its largest batch so far, `max_batch` tasks
- * and `max_bytes`, and never more than 1/(2 x workers) of what waits of the map. So a slow worker gets less by as much
- * as it is slower.
+ * How many. A first batch of a map has one task for each worker (or the chunk hint); then about
+ * `target_ns` of work by the measured task times of that worker on that map, at most four times its
+ * largest batch so far, `max_batch` tasks and `max_bytes`, and never more than 1/(2 x workers) of
+ * what waits of the map. So a slow worker gets less by as much as it is slower.
  *
- * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that would take longest:
- * `recall_ns` of work or more, or silent for several times longer than usual. They go to the front. A worker that does
- * not answer is left to whoever watches its heartbeat.
+ * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
+ * would take longest: `recall_ns` of work or more, or silent for several times longer than usual.
+ * They go to the front. A worker that does not answer is left to whoever watches its heartbeat.
  *
- * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to the front, and from
- * then on handed out alone, to a worker that holds nothing else and gets nothing else. The second batch goes back
- * without a count. A task that has seen `deaths_blame` deaths fails as blamed with the reports of these deaths; one
- * with more deaths than retries is lost. So batch-mates of a killer are delayed, never blamed. A task with retries = 0
- * is always handed out alone, so that no death takes another one with it, and never again after one. At most one task
- * fails by a death. A disruption (eviction, a kill for another task's sake) counts for nobody, but what is at most once
- * is lost all the same.
+ * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to
+ * the front, and from then on handed out alone, to a worker that holds nothing else and gets
+ * nothing else. The second batch goes back without a count. A task that has seen `deaths_blame`
+ * deaths fails as blamed with the reports of these deaths; one with more deaths than retries is
+ * lost. So batch-mates of a killer are delayed, never blamed. A task with retries = 0 is always
+ * handed out alone, so that no death takes another one with it, and never again after one. At most
+ * one task fails by a death. A disruption (eviction, a kill for another task's sake) counts for
+ * nobody, but what is at most once is lost all the same.
  *
- * A task with a timeout is handed out alone in its batch, though another one may be prefetched behind it; its time runs
- * from when the batch before it ended, or from when it was handed out.
+ * A task with a timeout is handed out alone in its batch, though another one may be prefetched
+ * behind it; its time runs from when the batch before it ended, or from when it was handed out.
  *
- * Invariants. Each task is taken (or cancelled, failed) once. What a live worker holds is held by nobody else. Results
- * of a dead worker are taken while their task is not done, whoever holds it by then; the second one is dropped.
+ * Invariants. Each task is taken (or cancelled, failed) once. What a live worker holds is held by
+ * nobody else. Results of a dead worker are taken while their task is not done, whoever holds it by
+ * then; the second one is dropped.
  *
- * Cost. O(1) for each event and O(log maps) when a map starts or stops to have waiting tasks; a few ns for each task of
- * a batch. Recall looks at all workers with unstarted work, at most every half millisecond and only while somebody
- * idles. Memory: about 200 bytes a map, 2 bytes a task from its first handing out until its 1,024 neighbours are done
- * (so an endless map stays small), about 300 bytes a held batch. Events that must not fail allocate nothing.
+ * Cost. O(1) for each event and O(log maps) when a map starts or stops to have waiting tasks; a few
+ * ns for each task of a batch. Recall looks at all workers with unstarted work, at most every half
+ * millisecond and only while somebody idles. Memory: about 200 bytes a map, 2 bytes a task from its
+ * first handing out until its 1,024 neighbours are done (so an endless map stays small), about 300
+ * bytes a held batch. Events that must not fail allocate nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DISPATCH_H
@@ -93,19 +99,22 @@ struct fbr_dispatch_config {
 struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config);
 void fbr_dispatch_close(struct fbr_dispatch *d); /* NULL is fine */
 
-/* ---- maps ------------------------------------------------------------------------------------------------------- */
+/* ---- maps ---- */
 
-/* Ids of maps, workers and batches are never 0 and never used twice. A call with the id of a map or a worker that is
- * gone does nothing, or returns -ENOENT. */
+/* Ids of maps, workers and batches are never 0 and never used twice. A call with the id of a map or
+ * a worker that is gone does nothing, or returns -ENOENT. */
 struct fbr_dispatch_map {
     void *user;     /* handed back with each decision about this map */
     uint64_t tasks; /* how many; 0 is fine */
     bool open;      /* may grow */
     int priority;   /* higher first */
-    int retries; /* times that a task is run again after a death; 0: at most once; -1: no limit but blame */
+    /* times that a task is run again after a death; 0: at most once; -1: no limit but blame */
+    int retries;
     uint64_t timeout_ns; /* 0: none */
     uint32_t chunk;      /* a hint for the first batches; 0: none */
-    uint64_t expect_ns;  /* time of a task as known from an earlier map of the same function; 0: unknown */
+    uint64_t
+        /* time of a task as known from an earlier map of the same function; 0: unknown */
+        expect_ns;
     uint64_t task_bytes; /* of each input; 0: ask size_of, or unknown when that is NULL */
     uint64_t (*size_of)(void *user, uint64_t index); /* called within fbr_dispatch_next() */
 };
@@ -114,19 +123,22 @@ struct fbr_dispatch_map {
 int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id);
 /* More tasks for an open map, behind the others. -ENOMEM, -ENOENT, -EINVAL (not open). */
 int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks);
-/* Forgets the map, finished or not: the caller fails what is not done. Each worker that holds some of it is told by an
- * order CANCEL; what they report is dropped. */
+/* Forgets the map, finished or not: the caller fails what is not done. Each worker that holds some
+ * of it is told by an order CANCEL; what they report is dropped. */
 void fbr_dispatch_map_close(struct fbr_dispatch *d, uint64_t map);
 /* Tasks that are not done (0 when the map is gone). */
 uint64_t fbr_dispatch_map_left(const struct fbr_dispatch *d, uint64_t map);
 /* Mean time of its tasks by now, to be another map's expect_ns; 0: not known. */
 uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map);
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ---- */
 
-/* A worker that is ready for tasks, for max_tasks of them (0: no limit; then it is drained). 0 and the id; -ENOMEM. */
-int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks, uint64_t *id);
-/* It gets no more tasks and returns what it has not started. When it holds nothing, an order DRAINED says so, once. */
+/* A worker that is ready for tasks, for max_tasks of them (0: no limit; then it is drained). 0 and
+ * the id; -ENOMEM. */
+int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks,
+                            uint64_t *id);
+/* It gets no more tasks and returns what it has not started. When it holds nothing, an order
+ * DRAINED says so, once. */
 void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker);
 
 enum fbr_dispatch_why {
@@ -139,19 +151,22 @@ struct fbr_dispatch_failure {
     void *map_user;
     enum fbr_dispatch_why why;
     uint32_t deaths;
-    uint32_t reports; /* how many of `report` are set: the first FBR_DISPATCH_REPORTS deaths, oldest first */
+    uint32_t
+        /* how many of `report` are set: the first FBR_DISPATCH_REPORTS deaths, oldest first */
+        reports;
     uint64_t report[FBR_DISPATCH_REPORTS];
 };
 
 #define FBR_DISPATCH_DISRUPTION 1 /* the death says nothing about the task that ran */
 
-/* It died, or is to be treated so (fenced). `report` is the caller's name for this death. 1: a task failed, it is done
- * and *failure tells which; 0: none. The worker stays known, for late results, until worker_remove. Repeats do
- * nothing. */
+/* It died, or is to be treated so (fenced). `report` is the caller's name for this death. 1: a task
+ * failed, it is done and *failure tells which; 0: none. The worker stays known, for late results,
+ * until worker_remove. Repeats do nothing. */
 int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
                              unsigned flags, struct fbr_dispatch_failure *failure);
-/* Forgets a worker that is dead, or drained and empty; nothing can come from it any more. One that is neither is
- * treated as disrupted first; then and only then a task (at most once, so lost) may fail: 1 and *failure. */
+/* Forgets a worker that is dead, or drained and empty; nothing can come from it any more. One that
+ * is neither is treated as disrupted first; then and only then a task (at most once, so lost) may
+ * fail: 1 and *failure. */
 int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
                                struct fbr_dispatch_failure *failure);
 
@@ -167,9 +182,10 @@ struct fbr_dispatch_worker {
 };
 
 /* 0; -ENOENT. */
-int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker, struct fbr_dispatch_worker *out);
+int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker,
+                            struct fbr_dispatch_worker *out);
 
-/* ---- decisions -------------------------------------------------------------------------------------------------- */
+/* ---- decisions ---- */
 
 struct fbr_dispatch_batch {
     uint64_t id; /* increasing */
@@ -177,10 +193,12 @@ struct fbr_dispatch_batch {
     void *worker_user, *map_user;
     uint64_t first; /* index of its first task; the others follow without gaps */
     uint32_t count;
-    const uint16_t *states; /* for fbr_dispatch_attempt(); valid until the next call on the engine */
+    const uint16_t
+        *states; /* for fbr_dispatch_attempt(); valid until the next call on the engine */
 };
 
-/* 1: *out is to be sent; the worker holds it from now on. 0: nothing (more) to send. -ENOMEM: nothing has changed. */
+/* 1: *out is to be sent; the worker holds it from now on. 0: nothing (more) to send. -ENOMEM:
+ * nothing has changed. */
 int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_batch *out);
 /* Which attempt (from 1, stops counting at 255) the task at this position is. */
 static inline unsigned fbr_dispatch_attempt(const struct fbr_dispatch_batch *b, uint32_t pos)
@@ -190,10 +208,12 @@ static inline unsigned fbr_dispatch_attempt(const struct fbr_dispatch_batch *b, 
 
 enum fbr_dispatch_order_kind {
     FBR_DISPATCH_RECALL = 1, /* ask the worker to return what it has not started of `batch` */
-    FBR_DISPATCH_CANCEL, /* tell the worker that the result of `pos` in `batch` is not wanted; FBR_DISPATCH_ALL:
-                                of the whole batch, and it returns what it has not started as for RECALL */
-    FBR_DISPATCH_TIMEOUT, /* the task at `pos` (`map`, `index`) ran too long; it is done: fail it, kill the worker
-                                and report its death as a disruption */
+    /* Tell the worker that the result of `pos` in `batch` is not wanted; FBR_DISPATCH_ALL: of the
+     * whole batch, and it returns what it has not started as for RECALL. */
+    FBR_DISPATCH_CANCEL,
+    /* The task at `pos` (`map`, `index`) ran too long; it is done: fail it, kill the worker and
+     * report its death as a disruption. */
+    FBR_DISPATCH_TIMEOUT,
     FBR_DISPATCH_DRAINED, /* the draining worker holds nothing: stop it, and worker_remove */
 };
 
@@ -208,11 +228,11 @@ struct fbr_dispatch_order {
 
 /* 1: *out is to be carried out. 0: nothing (more). */
 int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out);
-/* When time alone may lead to a decision; FBR_DISPATCH_NEVER. May be early, and then moves on. Valid after next and
- * order returned 0. */
+/* When time alone may lead to a decision; FBR_DISPATCH_NEVER. May be early, and then moves on.
+ * Valid after next and order returned 0. */
 uint64_t fbr_dispatch_wake(const struct fbr_dispatch *d);
 
-/* ---- what workers say ------------------------------------------------------------------------------------------- */
+/* ---- what workers say ---- */
 
 struct fbr_dispatch_taken {
     uint64_t map;   /* 0: closed, nothing was taken */
@@ -221,22 +241,27 @@ struct fbr_dispatch_taken {
     uint32_t taken; /* how many are to be delivered */
 };
 
-/* One message of a worker: the results (or user errors) of the tasks at positions pos, pos + 1, ... pos + n - 1 of a
- * batch, for which it was busy_ns in the task function. take[i] becomes true where result i is the one to deliver: that
- * task is done now; false where it is to be dropped (done before, cancelled, map closed). `take` has room for n; n may
- * be 0. 0; -ENOENT: no such batch (its worker was removed), all n are to be dropped and are counted; -EPROTO: not the
- * next position, or more than the batch has: nothing has changed, the worker is broken. */
-int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t pos,
-                         uint32_t n, uint64_t busy_ns, bool *take, struct fbr_dispatch_taken *out);
+/* One message of a worker: the results (or user errors) of the tasks at positions pos, pos + 1, ...
+ * pos + n - 1 of a batch, for which it was busy_ns in the task function. take[i] becomes true where
+ * result i is the one to deliver: that task is done now; false where it is to be dropped (done
+ * before, cancelled, map closed). `take` has room for n; n may be 0. 0; -ENOENT: no such batch (its
+ * worker was removed), all n are to be dropped and are counted; -EPROTO: not the next position, or
+ * more than the batch has: nothing has changed, the worker is broken. */
+int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch,
+                         uint32_t pos, uint32_t n, uint64_t busy_ns, bool *take,
+                         struct fbr_dispatch_taken *out);
 
-/* The worker keeps the first `kept` tasks of the batch and has not started, nor will start, the rest. May come before
- * or after the results of those it keeps. 0; -ENOENT: it is through with the batch, or dead, nothing to do; -EPROTO:
- * fewer than it has reported, or more than it holds; nothing has changed. */
-int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t kept);
+/* The worker keeps the first `kept` tasks of the batch and has not started, nor will start, the
+ * rest. May come before or after the results of those it keeps. 0; -ENOENT: it is through with the
+ * batch, or dead, nothing to do; -EPROTO: fewer than it has reported, or more than it holds;
+ * nothing has changed. */
+int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch,
+                          uint32_t kept);
 
-/* Cancels one task (or fails it, for a reason of the caller's): it is done. 0: it waited; 1: a worker holds it, *order
- * (CANCEL) says whom to tell, now; its result will be dropped. -EALREADY: it was done before. -ENOENT: no such task.
- * -ENOMEM: nothing has changed. O(batches of the map) for a held one. */
+/* Cancels one task (or fails it, for a reason of the caller's): it is done. 0: it waited; 1: a
+ * worker holds it, *order (CANCEL) says whom to tell, now; its result will be dropped. -EALREADY:
+ * it was done before. -ENOENT: no such task. -ENOMEM: nothing has changed. O(batches of the map)
+ * for a held one. */
 int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t index,
                              struct fbr_dispatch_order *order);
 struct fbr_dispatch_stats {

@@ -1,4 +1,5 @@
-/* dispatch_check.c - the invariants of the scheduling engine, looked at from outside: for tests and the fuzzer.
+/* dispatch_check.c - the invariants of the scheduling engine, looked at from outside: for tests and
+ * the fuzzer.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/dispatch_priv.h"
@@ -64,7 +65,8 @@ static const char *check_batch(const struct map *m, const struct batch *b, struc
     const struct worker *w = b->worker;
 
     CHECK(b->map == m, "a batch is with the wrong map");
-    CHECK(w || b->windows[AGAIN].listed || b->windows[SUSPECTS].listed, "a batch that nobody needs");
+    CHECK(w || b->windows[AGAIN].listed || b->windows[SUSPECTS].listed,
+          "a batch that nobody needs");
     if (!w || w->dead)
         return NULL;
     CHECK(b->seen < b->kept, "a worker holds a complete batch");
@@ -173,7 +175,8 @@ const char *fbr_dispatch_check(const struct fbr_dispatch *d)
         ready += m->heap > 0;
         maps++;
     }
-    CHECK(sum.waiting == d->stats.waiting && sum.held == d->stats.held, "the sums over all maps are wrong");
+    CHECK(sum.waiting == d->stats.waiting && sum.held == d->stats.held,
+          "the sums over all maps are wrong");
     CHECK(ready == d->nready && maps == d->stats.maps, "maps are counted wrongly");
     wrong = check_heap(d);
     return wrong ? wrong : check_workers(d);

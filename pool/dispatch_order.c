@@ -6,9 +6,9 @@
 #define VICTIMS 16                 /* recalls by one look at the workers */
 #define LOOK_AGAIN (NS_PER_MS / 2) /* when there was nothing to recall */
 #define ANSWER_TIME NS_PER_MS      /* that recalls may take, before others are asked */
-#define SILENCE 4                  /* times its usual one, after which a worker is suspected to hang */
+#define SILENCE 4 /* times its usual one, after which a worker is suspected to hang */
 
-/* ---- orders that wait to be pulled ------------------------------------------------------------------------------ */
+/* ---- orders that wait to be pulled ---- */
 
 void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_order_kind kind)
 {
@@ -25,7 +25,8 @@ void fbr_order_drop(struct fbr_dispatch *d, struct batch *b)
     b->listed = false;
 }
 
-static void order_fill(struct fbr_dispatch_order *out, enum fbr_dispatch_order_kind kind, const struct batch *b)
+static void order_fill(struct fbr_dispatch_order *out, enum fbr_dispatch_order_kind kind,
+                       const struct batch *b)
 {
     *out = (struct fbr_dispatch_order){.kind = kind, .worker = b->worker->id, .batch = b->id};
     out->worker_user = b->worker->user;
@@ -44,7 +45,8 @@ static int drained_pop(struct fbr_dispatch *d, struct fbr_dispatch_order *out)
 
     DL_DELETE2(d->drained, w, drained_prev, drained_next);
     w->drained_prev = NULL;
-    *out = (struct fbr_dispatch_order){.kind = FBR_DISPATCH_DRAINED, .worker = w->id, .worker_user = w->user};
+    *out = (struct fbr_dispatch_order){
+        .kind = FBR_DISPATCH_DRAINED, .worker = w->id, .worker_user = w->user};
     return 1;
 }
 
@@ -57,7 +59,7 @@ static int order_pop(struct fbr_dispatch *d, struct fbr_dispatch_order *out)
     return 1;
 }
 
-/* ---- timeouts --------------------------------------------------------------------------------------------------- */
+/* ---- timeouts ---- */
 
 static uint64_t timed_end(const struct batch *b)
 {
@@ -118,7 +120,7 @@ static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
     return 0;
 }
 
-/* ---- stragglers ------------------------------------------------------------------------------------------------- */
+/* ---- stragglers ---- */
 
 struct batch *fbr_order_recallable(const struct worker *w)
 {
@@ -143,7 +145,8 @@ void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
     fbr_dispatch_place(d, now, w);
 }
 
-/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall. */
+/* For how long (ns) others would wait for what this worker has not started; 0: not worth a
+ * recall. */
 static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
 {
     uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns;
@@ -202,7 +205,7 @@ static bool may_recall(const struct fbr_dispatch *d)
     return d->idle && d->loaded && !d->stats.waiting;
 }
 
-/* ---- what the caller sees --------------------------------------------------------------------------------------- */
+/* ---- what the caller sees ---- */
 
 int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_order *out)
 {

@@ -1,4 +1,5 @@
-/* dispatch_priv.h - what the files of the scheduling engine share (see dispatch.h for what it does).
+/* dispatch_priv.h - what the files of the scheduling engine share (see dispatch.h for what it
+ * does).
  *
  *     dispatch.c         the engine, its maps and its workers, deaths
  *     dispatch_task.c    states of tasks, which of a map's tasks come next
@@ -7,10 +8,11 @@
  *     dispatch_order.c   recalls, timeouts, cancels: fbr_dispatch_order()
  *     dispatch_check.c   the invariants
  *
- * Tasks that came back are not copied anywhere: the batch that they were part of stays, and is listed with its map as a
- * segment, a window of positions in which tasks may wait. A listed window may also cover tasks that do not wait (any
- * more); who takes from it looks at the states. The rule that keeps it right: a waiting task is fresh (at or above the
- * map's cursor), or in the window of a segment of its kind (`again` without deaths, `suspects` with).
+ * Tasks that came back are not copied anywhere: the batch that they were part of stays, and is
+ * listed with its map as a segment, a window of positions in which tasks may wait. A listed window
+ * may also cover tasks that do not wait (any more); who takes from it looks at the states. The rule
+ * that keeps it right: a waiting task is fresh (at or above the map's cursor), or in the window of
+ * a segment of its kind (`again` without deaths, `suspects` with).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DISPATCH_PRIV_H
@@ -75,10 +77,11 @@ struct batch {
     uint64_t id, first;
     struct map *map;       /* NULL: closed */
     struct worker *worker; /* NULL: it is through with it */
-    uint32_t kept, seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
-    bool alone;            /* nothing else may be with its worker */
-    bool recalled;         /* and not answered */
-    bool listed;           /* in d->orders */
+    uint32_t kept,
+        seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
+    bool alone; /* nothing else may be with its worker */
+    bool recalled; /* and not answered */
+    bool listed;   /* in d->orders */
     enum fbr_dispatch_order_kind order;
     uint64_t start; /* when it became its worker's first; 0: not yet. Of batches in d->timed */
     uint32_t nreports;
@@ -175,9 +178,10 @@ void fbr_task_retire(struct fbr_dispatch *d, struct map *m, uint64_t index, uint
 /* Ends one task, waiting or held, whose state is at *state. */
 void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_t *state);
 void fbr_task_pages_free(struct map *m);
-/* Counts `n` tasks of m (of them `suspects`) as waiting now, or no more (negative); m enters or leaves the heap. */
+/* Counts `n` tasks of m (of them `suspects`) as waiting now, or no more (negative); m enters or
+ * leaves the heap. */
 void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t suspects);
-int fbr_map_reserve(struct fbr_dispatch *d);               /* room in the heap for all maps and one more */
+int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps and one more */
 void fbr_map_renew(struct fbr_dispatch *d, struct map *m); /* as if it was added now */
 
 /* dispatch_task.c: batches */
@@ -188,10 +192,12 @@ void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: s
 void fbr_batch_put(struct batch *b);
 /* Its worker is through with it (complete, or the worker is removed). May free it. */
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
-/* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0). Returns how many. */
-uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end, unsigned deaths);
-/* Where the next tasks of m are: the first index, how many there are at most (one page, one segment), and the segment
- * that they come from (NULL: fresh). */
+/* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0).
+ * Returns how many. */
+uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end,
+                           unsigned deaths);
+/* Where the next tasks of m are: the first index, how many there are at most (one page, one
+ * segment), and the segment that they come from (NULL: fresh). */
 struct found {
     uint64_t first;
     uint32_t most;
@@ -199,8 +205,9 @@ struct found {
     struct batch *from;
     enum window_kind kind;
 };
-int fbr_task_find(struct map *m, struct found *f);        /* m has waiting tasks. 0 or -ENOMEM */
-uint32_t fbr_task_run(const struct found *f, uint32_t n); /* how many of the n can go into one batch */
+int fbr_task_find(struct map *m, struct found *f); /* m has waiting tasks. 0 or -ENOMEM */
+uint32_t fbr_task_run(const struct found *f,
+                      uint32_t n); /* how many of the n can go into one batch */
 void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f,
                    uint32_t n); /* f->from may be gone then */
 
@@ -214,7 +221,8 @@ void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_o
 void fbr_order_drop(struct fbr_dispatch *d, struct batch *b);
 void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
-struct batch *fbr_order_recallable(const struct worker *w); /* NULL: nothing that it has not started */
+struct batch *
+fbr_order_recallable(const struct worker *w); /* NULL: nothing that it has not started */
 void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w);
 
 #endif

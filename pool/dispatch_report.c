@@ -1,4 +1,5 @@
-/* dispatch_report.c - what workers say: results, returned tasks, and the times that follow from them.
+/* dispatch_report.c - what workers say: results, returned tasks, and the times that follow from
+ * them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -6,11 +7,12 @@
 
 #include "pool/dispatch_priv.h"
 
-#define SETTLED 8 /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
+#define SETTLED \
+    8 /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
 #define LONGEST 1e15f /* ns; clamps what is measured, so that sums cannot overflow */
 #define SLOWNESS_MAX 64.0
 
-/* ---- times ------------------------------------------------------------------------------------------------------ */
+/* ---- times ---- */
 
 struct rate *fbr_rate_find(struct worker *w, uint64_t map)
 {
@@ -35,7 +37,8 @@ struct rate *fbr_rate_touch(struct worker *w, uint64_t map)
     return &w->rates[0];
 }
 
-/* A worker's own few samples may have been lucky ones, so until they are enough the slower of both means counts. */
+/* A worker's own few samples may have been lucky ones, so until they are enough the slower of both
+ * means counts. */
 uint64_t fbr_rate_estimate(struct worker *w, const struct map *m)
 {
     const struct rate *rate = fbr_rate_find(w, m->id);
@@ -68,7 +71,7 @@ static void learn(struct worker *w, struct map *m, uint32_t n, uint64_t busy_ns)
     mean_add(&m->mean, &m->samples, sample);
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 /* Marks which of the next n results of b are taken; returns how many. */
 static uint32_t take_results(struct fbr_dispatch *d, struct batch *b, uint32_t n, bool *take)
@@ -100,8 +103,9 @@ static uint32_t take_results(struct fbr_dispatch *d, struct batch *b, uint32_t n
     return held + waited;
 }
 
-int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t pos,
-                         uint32_t n, uint64_t busy_ns, bool *take, struct fbr_dispatch_taken *out)
+int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch,
+                         uint32_t pos, uint32_t n, uint64_t busy_ns, bool *take,
+                         struct fbr_dispatch_taken *out)
 {
     struct worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? fbr_dispatch_batch_find(w, batch) : NULL;
@@ -136,7 +140,8 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
     return 0;
 }
 
-int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch, uint32_t kept)
+int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch,
+                          uint32_t kept)
 {
     struct worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w && !w->dead ? fbr_dispatch_batch_find(w, batch) : NULL;

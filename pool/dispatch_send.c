@@ -11,7 +11,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Workers that hold nothing come first. A second batch is for short tasks, and not for the last ones. */
+/* Workers that hold nothing come first. A second batch is for short tasks, and not for the last
+ * ones. */
 static struct worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
 {
     if (d->idle)
@@ -33,7 +34,8 @@ static uint64_t measured_size(const struct fbr_dispatch *d, struct worker *w, co
     return min_u64(ns ? d->config.target_ns / ns : UINT32_MAX, rate->answered * UINT64_C(4));
 }
 
-static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uint64_t first, uint32_t n)
+static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uint64_t first,
+                          uint32_t n)
 {
     uint64_t bytes = 0;
     uint32_t i;
@@ -70,7 +72,8 @@ static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const
     return n > 1 ? fbr_task_run(f, (uint32_t)n) : 1;
 }
 
-static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct map *m, const struct found *f)
+static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct map *m,
+                               const struct found *f)
 {
     struct batch *b = calloc(1, sizeof(*b));
 
@@ -89,7 +92,8 @@ static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct 
     return b;
 }
 
-static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b, struct worker *w, struct map *m)
+static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b, struct worker *w,
+                       struct map *m)
 {
     b->map = m;
     b->worker = w;
@@ -134,6 +138,7 @@ int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_
     if (m->open)
         fbr_map_renew(d, m);
     batch_give(d, now, b, w, m);
-    *out = (struct fbr_dispatch_batch){b->id, w->id, m->id, w->user, m->user, b->first, b->kept, f.states};
+    *out = (struct fbr_dispatch_batch){b->id,   w->id,    m->id,   w->user,
+                                       m->user, b->first, b->kept, f.states};
     return 1;
 }

@@ -9,7 +9,7 @@
 
 struct page fbr_page_done = {.size = 0};
 
-/* ---- pages ------------------------------------------------------------------------------------------------------ */
+/* ---- pages ---- */
 
 struct page *fbr_task_page(const struct map *m, uint64_t index)
 {
@@ -126,7 +126,7 @@ void fbr_task_end(struct fbr_dispatch *d, struct map *m, uint64_t index, uint16_
     fbr_task_retire(d, m, index, 1);
 }
 
-/* ---- the heap of maps with waiting tasks ------------------------------------------------------------------------ */
+/* ---- the heap of maps with waiting tasks ---- */
 
 static bool goes_before(const struct map *a, const struct map *b)
 {
@@ -207,7 +207,7 @@ void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t susp
             fbr_window_unlist(m->windows[kind], kind);
 }
 
-/* ---- batches and segments --------------------------------------------------------------------------------------- */
+/* ---- batches and segments ---- */
 
 void fbr_window_list(struct batch *b, enum window_kind kind, uint32_t at, uint32_t end)
 {
@@ -258,7 +258,8 @@ void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b)
     fbr_dispatch_place(d, now, w);
 }
 
-uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end, unsigned deaths)
+uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end,
+                           unsigned deaths)
 {
     struct map *m = b->map;
     uint16_t *states = at < end ? fbr_task_states(m, b->first + at) : NULL;
@@ -285,7 +286,7 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
     return n;
 }
 
-/* ---- the next tasks of a map ------------------------------------------------------------------------------------ */
+/* ---- the next tasks of a map ---- */
 
 static bool wanted(uint16_t state, enum window_kind kind)
 {
@@ -302,7 +303,8 @@ static bool find_in_window(struct map *m, struct batch *b, enum window_kind kind
         window->at++;
     if (!states || window->at == window->end)
         return false;
-    *f = (struct found){b->first + window->at, window->end - window->at, states + window->at, b, kind};
+    *f = (struct found){b->first + window->at, window->end - window->at, states + window->at, b,
+                        kind};
     return true;
 }
 

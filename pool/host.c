@@ -1,7 +1,8 @@
 /* host.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and does nothing else,
- * so that no task can take it along. It is told to go when its last worker has ended.
+ * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and
+ * does nothing else, so that no task can take it along. It is told to go when its last worker has
+ * ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -49,7 +50,8 @@ int fbr_pool_host_main(const void *arg, size_t len)
 
 /* ---- In the pool ---- */
 
-static void on_host_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
+static void on_host_frame(void *user, struct fiber_process *process, uint8_t type,
+                          struct fbr_cur *body)
 {
     struct fbr_pool_host *h = user;
 
@@ -62,7 +64,8 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
     pthread_mutex_unlock(&h->pool->lock);
 }
 
-/* Its workers end with it, for no fault of theirs; so if it never had one that was ready, this is what to blame. */
+/* Its workers end with it, for no fault of theirs; so if it never had one that was ready, this is
+ * what to blame. */
 static void on_end(void *user, struct fiber_process *process)
 {
     struct fbr_pool_host *h = user;
@@ -88,7 +91,8 @@ static void maybe_free(struct fbr_pool_host *h)
     free(h);
 }
 
-/* A worker with a connection of its own may end later: the job of the host can be gone before the news of it. */
+/* A worker with a connection of its own may end later: the job of the host can be gone before the
+ * news of it. */
 static void on_gone(void *user, struct fiber_process *process)
 {
     struct fbr_pool_host *h = user;
@@ -103,7 +107,8 @@ static void on_gone(void *user, struct fiber_process *process)
     fbr_pool_unref(p);
 }
 
-static const struct fbr_process_ops ops = {.on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
+static const struct fbr_process_ops ops = {
+    .on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
 
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
 {

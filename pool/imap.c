@@ -1,4 +1,5 @@
-/* imap.c - a function over a lazy source: results one by one, and never more than a window of tasks under way.
+/* imap.c - a function over a lazy source: results one by one, and never more than a window of tasks
+ * under way.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -19,15 +20,17 @@ struct fiber_imap {
     uint64_t next; /* ordered: the index to hand out */
 };
 
-int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user, size_t window,
-                    unsigned flags, const struct fiber_map_options *opts, struct fiber_imap **out)
+int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn source, void *user,
+                    size_t window, unsigned flags, const struct fiber_map_options *opts,
+                    struct fiber_imap **out)
 {
     struct fiber_imap *it;
     int rc;
 
     if (!p || !source || !out || flags > FIBER_IMAP_UNORDERED)
-        return fbr_keep(-EINVAL,
-                        "pool: imap needs a pool, a source, known flags, and a place for the iterator");
+        return fbr_keep(
+            -EINVAL,
+            "pool: imap needs a pool, a source, known flags, and a place for the iterator");
     if (fbr_pool_check(p) < 0)
         return -EPERM;
     it = calloc(1, sizeof(*it));
@@ -148,7 +151,8 @@ static struct fbr_item *next_ready(struct fiber_imap *it)
     return item && item->slot.done ? item : NULL;
 }
 
-static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index, struct fiber_bytes *out)
+static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
+                    struct fiber_bytes *out)
 {
     int rc = 1;
 

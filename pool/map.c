@@ -14,20 +14,21 @@ static int check_length(const struct fiber_pool *p, size_t len)
 {
     if (len <= LONGEST && len <= fbr_config_size(p->rt->config, "max_message"))
         return 0;
-    return fbr_keep(-EMSGSIZE, "a task's input of %zu bytes is longer than max_message (%s), or 4 GiB", len,
+    return fbr_keep(-EMSGSIZE,
+                    "a task's input of %zu bytes is longer than max_message (%s), or 4 GiB", len,
                     fbr_config_str(p->rt->config, "max_message"));
 }
 
-int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out,
-                         size_t out_size, size_t n, const struct fiber_map_options *opts,
+int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size,
+                         void *out, size_t out_size, size_t n, const struct fiber_map_options *opts,
                          struct fiber_result **result)
 {
     struct fiber_result *r;
     int rc;
 
     if (!p || !result || (n && ((!in && in_size) || (!out && out_size))))
-        return fbr_keep(-EINVAL,
-                        "pool: a map needs a pool, arrays for its sizes, and a place for the result");
+        return fbr_keep(
+            -EINVAL, "pool: a map needs a pool, arrays for its sizes, and a place for the result");
     if (check_length(p, in_size) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
@@ -51,8 +52,8 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
     return rc;
 }
 
-int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size, void *out,
-                   size_t out_size, size_t n, const struct fiber_map_options *opts)
+int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t in_size,
+                   void *out, size_t out_size, size_t n, const struct fiber_map_options *opts)
 {
     struct fiber_result *r;
     const void *text;
@@ -86,8 +87,9 @@ static int begin_bytes(struct fiber_result *r, const struct fiber_bytes *in, siz
     return fbr_result_begin(r, false);
 }
 
-int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_bytes *in, size_t n,
-                         const struct fiber_map_options *opts, struct fiber_result **result)
+int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_bytes *in,
+                         size_t n, const struct fiber_map_options *opts,
+                         struct fiber_result **result)
 {
     struct fiber_result *r;
     int rc;
@@ -108,7 +110,8 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
     return rc;
 }
 
-int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t len, struct fiber_bytes *out)
+int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_t len,
+                     struct fiber_bytes *out)
 {
     const struct fiber_bytes one = {(void *)(uintptr_t)in, len};
     struct fiber_result *r;
@@ -141,8 +144,8 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
     int rc;
 
     if (!p || !result || (!in && len))
-        return fbr_keep(-EINVAL,
-                        "pool: a task needs a pool, bytes for its length, and a place for the result");
+        return fbr_keep(
+            -EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
     if (check_length(p, len) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
@@ -184,7 +187,8 @@ static void relax(void)
 #endif
 }
 
-/* A thread that sleeps is woken late, on an idle processor by tens of microseconds; a quick map may be done before. */
+/* A thread that sleeps is woken late, on an idle processor by tens of microseconds; a quick map may
+ * be done before. */
 static void watch(const struct fiber_result *r)
 {
     uint64_t end = fbr_now_ns() + WATCH_NS;
@@ -212,7 +216,8 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
         rc = 0;
     r->waiting--;
     if (rc < 0)
-        fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n, timeout_ms);
+        fbr_keep(rc, "%zu of %zu tasks are done after %d ms", (size_t)r->done, (size_t)r->n,
+                 timeout_ms);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
@@ -304,6 +309,7 @@ int fiber_result_error(struct fiber_result *r, size_t *index)
         *index = r->first_error;
     pthread_mutex_unlock(&r->pool->lock);
     if (code)
-        fbr_keep(code, "task %llu failed; fiber_result_get() has its text", (unsigned long long)r->first_error);
+        fbr_keep(code, "task %llu failed; fiber_result_get() has its text",
+                 (unsigned long long)r->first_error);
     return code;
 }

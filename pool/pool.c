@@ -80,12 +80,15 @@ static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, st
 static int check_options(const struct fiber_pool_options *o, struct fbr_error *err)
 {
     if (o->size != sizeof(*o))
-        return fbr_fail(err, -EINVAL, "pool options: size is %zu, not sizeof(struct fiber_pool_options)",
+        return fbr_fail(err, -EINVAL,
+                        "pool options: size is %zu, not sizeof(struct fiber_pool_options)",
                         o->size);
     if (o->min < 0 || o->max < 0 || (o->max && o->min > o->max))
-        return fbr_fail(err, -EINVAL, "pool options: min %d and max %d workers make no sense", o->min, o->max);
+        return fbr_fail(err, -EINVAL, "pool options: min %d and max %d workers make no sense",
+                        o->min, o->max);
     if (o->serve && !o->job.command)
-        return fbr_fail(err, -EINVAL, "pool options: serve needs the program's argv in job.command");
+        return fbr_fail(err, -EINVAL,
+                        "pool options: serve needs the program's argv in job.command");
     if (!o->init_arg && o->init_len)
         return fbr_fail(err, -EINVAL, "pool options: init_len without init_arg");
     if (o->backend && strcmp(o->backend, "auto") != 0 && !fbr_backend_find(o->backend, err))
@@ -140,8 +143,8 @@ static void wait_callbacks(struct fiber_pool *p)
         fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
 }
 
-/* Ends its work and its workers. Who comes second waits for the first, unless it is what the first waits for: a
- * callback. */
+/* Ends its work and its workers. Who comes second waits for the first, unless it is what the first
+ * waits for: a callback. */
 static void shut(struct fiber_pool *p, int code, const char *why)
 {
     bool first;
@@ -222,7 +225,9 @@ static int enlist(struct fiber_pool *p, struct fbr_error *err)
         DL_APPEND(rt->pools, p);
     }
     pthread_mutex_unlock(&list_lock);
-    return ending ? fbr_fail(err, -ESHUTDOWN, "pool: the program ends: fiber_fini() or exit() was called") : 0;
+    return ending ? fbr_fail(err, -ESHUTDOWN,
+                             "pool: the program ends: fiber_fini() or exit() was called")
+                  : 0;
 }
 
 /* ---- Opening ---- */

@@ -9,9 +9,9 @@
  *     imap.c      maps over lazy sources
  *     stats.c     figures
  *
- * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user functions are called
- * without it. Threads: the program's own; the hub's, on which results arrive; the loop's, on which workers are born and
- * die and the pool's timer ticks.
+ * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user
+ * functions are called without it. Threads: the program's own; the hub's, on which results arrive;
+ * the loop's, on which workers are born and die and the pool's timer ticks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_POOL_H
@@ -27,14 +27,20 @@
 
 #define FBR_DEATH_REPORTS 256 /* the last ones are kept, for tasks that fail by them */
 
-enum fbr_worker_state { FBR_WORKER_STARTING, FBR_WORKER_READY, FBR_WORKER_DRAINING, FBR_WORKER_STOPPING };
+enum fbr_worker_state {
+    FBR_WORKER_STARTING,
+    FBR_WORKER_READY,
+    FBR_WORKER_DRAINING,
+    FBR_WORKER_STOPPING
+};
 
 /* A job with several workers: its first process, which only starts and watches them. */
 struct fbr_pool_host {
     struct fbr_pool_host *next, *prev;
     struct fiber_pool *pool;
     struct fiber_process *process;
-    int workers; /* that have not ended; they point here, so it stays until the last of them has ended */
+    /* that have not ended; they point here, so it stays until the last of them has ended */
+    int workers;
     bool joined, ended, leaving, gone;
     bool useful; /* a worker of it was ready: its start did not fail */
 };
@@ -95,7 +101,8 @@ struct fiber_pool {
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t undone;              /* tasks */
-    struct fiber_result *wakes; /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
+    /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
+    struct fiber_result *wakes;
     struct fbr_callback *callbacks, **callbacks_last;
     bool calling; /* a thread, `caller`, takes care of the callbacks */
     pthread_t caller;
@@ -147,11 +154,11 @@ struct fiber_result {
     const struct fiber_bytes *bytes; /* BYTES */
     struct fiber_bytes own;          /* apply: our copy */
     struct fbr_slot *slots;          /* BYTES */
-    struct fbr_item *items;          /* STREAM: taken from the source and not yet handed out, by index */
-    struct fbr_item *ready;          /* STREAM: of these, the done ones in the order in which they came */
-    char *why;                       /* why what has no text of its own failed */
-    int end_code;                    /* its code */
-    uint8_t *flags;                  /* ARRAY: done, failed; errors have slots in `errors` */
+    struct fbr_item *items; /* STREAM: taken from the source and not yet handed out, by index */
+    struct fbr_item *ready; /* STREAM: of these, the done ones in the order in which they came */
+    char *why;              /* why what has no text of its own failed */
+    int end_code;           /* its code */
+    uint8_t *flags;         /* ARRAY: done, failed; errors have slots in `errors` */
     struct fbr_array_error {
         struct fbr_array_error *next;
         uint64_t index;
@@ -173,16 +180,18 @@ struct fiber_result {
 /* ---- Under the lock, unless they say otherwise ---- */
 
 void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
-/* Not under the lock: 0, or -EPERM and a kept error in a fork() child, where locks may be held by threads that are not
- * there. */
+/* Not under the lock: 0, or -EPERM and a kept error in a fork() child, where locks may be held by
+ * threads that are not there. */
 int fbr_pool_check(const struct fiber_pool *p);
 
 /* crew.c */
-void fbr_crew_adjust(struct fiber_pool *p); /* starts and drains until there are as many as there shall be */
-void fbr_crew_close(struct fiber_pool *p);  /* not under the lock: ends all and waits for it */
+void fbr_crew_adjust(
+    struct fiber_pool *p); /* starts and drains until there are as many as there shall be */
+void fbr_crew_close(struct fiber_pool *p);     /* not under the lock: ends all and waits for it */
 void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
-void fbr_crew_arm(struct fiber_pool *p);       /* sets the timer to when the engine or the crew needs it */
+void fbr_crew_arm(
+    struct fiber_pool *p); /* sets the timer to when the engine or the crew needs it */
 /* A worker, or the host of some, ended before it was of use: tries again later, or gives up. */
 void fbr_crew_failed_start(struct fiber_pool *p, const char *report);
 
@@ -190,7 +199,8 @@ void fbr_crew_failed_start(struct fiber_pool *p, const char *report);
 /* One with room, or a new one; counts the worker. NULL: why is kept. */
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
 void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */
-void fbr_pool_host_kill_all(struct fiber_pool *p); /* workers of a host that is stopped cannot be killed without it */
+void fbr_pool_host_kill_all(
+    struct fiber_pool *p); /* workers of a host that is stopped cannot be killed without it */
 void fbr_pool_host_close_all(struct fiber_pool *p);
 int fbr_pool_host_main(const void *arg, size_t len); /* the function of its process */
 
@@ -199,21 +209,27 @@ void fbr_pool_pump(struct fiber_pool *p);
 
 /* take.c */
 extern const struct fbr_link_ops fbr_pool_link_ops;
-void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body); /* takes the lock itself */
+void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
+                       struct fbr_cur *body); /* takes the lock itself */
 
 /* result.c */
-void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data, size_t len);
+void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,
+                        size_t len);
 void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f);
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
-void fbr_result_messages_end(struct fiber_result *r); /* a message of results was delivered: wakes and reports */
+void fbr_result_messages_end(
+    struct fiber_result *r); /* a message of results was delivered: wakes and reports */
 int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
                    struct fiber_result **out);
-int fbr_result_begin(struct fiber_result *r, bool open); /* takes the lock itself; on failure frees r */
+int fbr_result_begin(struct fiber_result *r,
+                     bool open); /* takes the lock itself; on failure frees r */
 void fbr_result_unref(struct fiber_result *r);
-void fbr_pool_call_back(struct fiber_pool *p); /* not under the lock: wakes threads, calls the callbacks that wait */
-bool fbr_pool_in_callback(const struct fiber_pool *p); /* are we in one? Then nothing may wait for them */
+void fbr_pool_call_back(
+    struct fiber_pool *p); /* not under the lock: wakes threads, calls the callbacks that wait */
+bool fbr_pool_in_callback(
+    const struct fiber_pool *p); /* are we in one? Then nothing may wait for them */
 
 #endif

@@ -1,9 +1,9 @@
 /* result.c - maps and their results, as the program sees them; callbacks.
  *
- * A result has a reference of the program's handle, one of the running map, and one of each callback that waits. The
- * map ends when its last task is done, or when it is cancelled; only then may the program's input go away. Whoever
- * waits for a result, or closes it, waits for its callbacks too, so that what they use may go away then; except from a
- * callback.
+ * A result has a reference of the program's handle, one of the running map, and one of each
+ * callback that waits. The map ends when its last task is done, or when it is cancelled; only then
+ * may the program's input go away. Whoever waits for a result, or closes it, waits for its
+ * callbacks too, so that what they use may go away then; except from a callback.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -85,7 +85,8 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     if (!fn && !p->serve)
         return fbr_keep(-EINVAL, "pool: a map needs a function");
     if (opts && opts->size != sizeof(*opts))
-        return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)", opts->size);
+        return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
+                        opts->size);
     if (opts && (opts->timeout_ms < 0 || opts->retries < FIBER_RETRIES_DEFAULT))
         return fbr_keep(-EINVAL, "map options: a timeout or retries below 0 make no sense");
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
@@ -200,14 +201,15 @@ static void finish(struct fiber_result *r)
 int fbr_result_begin(struct fiber_result *r, bool open)
 {
     struct fiber_pool *p = r->pool;
-    struct fbr_dispatch_map map = {.user = r,
-                                   .tasks = r->n,
-                                   .open = open,
-                                   .priority = r->opts.priority,
-                                   .retries = r->opts.retries,
-                                   .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
-                                   .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
-                                   .size_of = size_of};
+    struct fbr_dispatch_map map = {
+        .user = r,
+        .tasks = r->n,
+        .open = open,
+        .priority = r->opts.priority,
+        .retries = r->opts.retries,
+        .timeout_ns = (uint64_t)r->opts.timeout_ms * 1000000u,
+        .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
+        .size_of = size_of};
     const struct fbr_pace *pace;
     int rc = 0;
 
@@ -216,7 +218,8 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     pthread_mutex_lock(&p->lock);
     pace = find_pace(r);
     map.expect_ns = pace ? pace->mean_ns : 0;
-    r->quick = pace && p->cpus > 1 && p->target && pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
+    r->quick = pace && p->cpus > 1 && p->target &&
+               pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
     if (p->closing)
         rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
     else if (p->broken)
@@ -267,7 +270,8 @@ void fbr_result_input(const struct fiber_result *r, uint64_t index, const void *
     }
 }
 
-static void keep_array_error(struct fiber_result *r, uint64_t index, int code, const char *text, size_t len)
+static void keep_array_error(struct fiber_result *r, uint64_t index, int code, const char *text,
+                             size_t len)
 {
     struct fbr_array_error *e = malloc(sizeof(*e) + len + 1);
 
@@ -281,12 +285,14 @@ static void keep_array_error(struct fiber_result *r, uint64_t index, int code, c
     r->errors = e;
 }
 
-static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data, size_t len)
+static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data,
+                         size_t len)
 {
     char text[96];
 
     if (code == 0 && len != r->out_size) {
-        snprintf(text, sizeof(text), "the result has %zu bytes, not the %zu of the array", len, r->out_size);
+        snprintf(text, sizeof(text), "the result has %zu bytes, not the %zu of the array", len,
+                 r->out_size);
         code = -EMSGSIZE;
         data = text;
         len = strlen(text);
@@ -328,7 +334,8 @@ static struct fbr_callback *call_later(struct fiber_result *r, int code)
     return c;
 }
 
-void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data, size_t len)
+void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,
+                        size_t len)
 {
     struct fiber_pool *p = r->pool;
     struct fbr_slot *slot = NULL;
@@ -420,9 +427,10 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
     if (!f->map_user)
         return;
     if (f->why == FBR_DISPATCH_BLAMED)
-        fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
-                          "task %llu was running when %u workers died, so it is not tried again:\n%s",
-                          (unsigned long long)f->index, f->deaths, reports);
+        fbr_result_failed(
+            f->map_user, f->index, -EOWNERDEAD,
+            "task %llu was running when %u workers died, so it is not tried again:\n%s",
+            (unsigned long long)f->index, f->deaths, reports);
     else
         fbr_result_failed(f->map_user, f->index, -EOWNERDEAD,
                           "task %llu was lost with its worker, and may not be tried again:\n%s",

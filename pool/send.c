@@ -14,7 +14,8 @@
 
 static const uint8_t zeros[8];
 
-/* A message in the making: pieces of p->message, by offset while it grows, and long inputs in between. */
+/* A message in the making: pieces of p->message, by offset while it grows, and long inputs in
+ * between. */
 struct gather {
     struct fbr_buf *b;
     struct iovec iov[2 * MAX_DIRECT + 2];
@@ -48,8 +49,8 @@ static bool is_offset(const struct gather *g, const struct iovec *v)
     return (uintptr_t)v->iov_base < g->b->len;
 }
 
-static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch, const struct fiber_result *r,
-                     bool alone)
+static int put_batch(struct gather *g, const struct fbr_dispatch_batch *batch,
+                     const struct fiber_result *r, bool alone)
 {
     fbr_put_u32(g->b, alone ? FBR_TASKS_ALONE : FBR_TASKS);
     fbr_put_u32(g->b, batch->count);
@@ -96,8 +97,8 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
         rc = fbr_link_send(link, g.iov, g.n);
     if (rc < 0) { /* it cannot be given work: another one will do */
         w->disrupted = true;
-        fbr_process_give_up(w->process,
-                            rc == -ENOMEM ? "got no tasks: out of memory" : "has a broken data link; killed");
+        fbr_process_give_up(w->process, rc == -ENOMEM ? "got no tasks: out of memory"
+                                                      : "has a broken data link; killed");
     }
     note_sent(w, batch);
     p->stats.messages++;
@@ -126,7 +127,8 @@ static void on_timeout(struct fiber_pool *p, const struct fbr_dispatch_order *o)
     if (r)
         fbr_result_failed(r, o->index, -ETIMEDOUT,
                           "task %llu ran longer than %d ms on %s; its worker was replaced",
-                          (unsigned long long)o->index, r->opts.timeout_ms, fiber_process_name(w->process));
+                          (unsigned long long)o->index, r->opts.timeout_ms,
+                          fiber_process_name(w->process));
     w->disrupted = true;
     fbr_process_give_up(w->process, "was killed for a task that ran over its time");
 }

@@ -31,12 +31,15 @@ static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint6
         if (w->sent[i].left)
             continue;
         took = fbr_now_ns() - w->sent[i].at_ns;
-        p->stats.overhead_us[bucket(took > w->sent[i].busy_ns ? (took - w->sent[i].busy_ns) / 1000 : 0)]++;
+        p->stats.overhead_us[bucket(took > w->sent[i].busy_ns ? (took - w->sent[i].busy_ns) / 1000
+                                                              : 0)]++;
     }
 }
 
-/* Walks over the items; with `take`, delivers those that it marks. -EBADMSG: they are not n items. */
-static int walk(struct fbr_cur c, uint32_t n, const bool *take, const struct fbr_dispatch_taken *taken)
+/* Walks over the items; with `take`, delivers those that it marks. -EBADMSG: they are not n
+ * items. */
+static int walk(struct fbr_cur c, uint32_t n, const bool *take,
+                const struct fbr_dispatch_taken *taken)
 {
     for (uint32_t i = 0; i < n; i++) {
         int32_t code = (int32_t)fbr_get_u32(&c);
@@ -103,7 +106,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     struct fbr_pool_worker *w = user;
 
     (void)link;
-    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process), fbr_strerror(why));
+    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process),
+             fbr_strerror(why));
     pthread_mutex_lock(&w->pool->lock);
     w->disrupted = true;
     pthread_mutex_unlock(&w->pool->lock);

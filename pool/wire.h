@@ -1,6 +1,7 @@
 /* wire.h - what a pool and its workers say to each other; docs/wire.md has it byte by byte.
  *
- * On the data link, records whose parts are 8-byte aligned, so that inputs and results are used where they lie:
+ * On the data link, records whose parts are 8-byte aligned, so that inputs and results are used
+ * where they lie:
  *
  *     TASKS    u32 1, u32 count, u64 batch, reference of the function (a string padded to 8);
  *              count x (u32 length, u32 0, bytes padded to 8)
@@ -8,7 +9,8 @@
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
  *
- * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL and STOP to the worker, RETURNED to the pool.
+ * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL and STOP to the worker, RETURNED to
+ * the pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_POOL_WIRE_H
@@ -34,7 +36,8 @@ static inline size_t fbr_pad8(size_t n)
     return (8 - n % 8) % 8;
 }
 
-/* What a worker is started with: u32 magic, u8 has an initializer, [its reference], u64 length, its argument. */
+/* What a worker is started with: u32 magic, u8 has an initializer, [its reference], u64 length, its
+ * argument. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */
 #define FBR_HOST_MAGIC 0x54534846u   /* "FHST": this process only holds workers, see host.c */
 

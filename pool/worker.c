@@ -1,10 +1,13 @@
-/* worker.c - a pool's worker: takes batches, runs their tasks in the main thread, sends results as they come.
+/* worker.c - a pool's worker: takes batches, runs their tasks in the main thread, sends results as
+ * they come.
  *
- * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which guards how far the
- * current batch is: a task that was started is kept, everything behind it may be given back.
+ * The loop thread takes RECALL, CANCEL and STOP meanwhile. Both meet in struct worker's lock, which
+ * guards how far the current batch is: a task that was started is kept, everything behind it may be
+ * given back.
  *
- * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it finds the time, and a
- * timer on the loop thread when the next task takes long. Both hold out_lock, so that messages leave in order.
+ * Results wait for others of their batch, at most FLUSH_MS: the main thread sends them when it
+ * finds the time, and a timer on the loop thread when the next task takes long. Both hold out_lock,
+ * so that messages leave in order.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -85,7 +88,8 @@ static void remember(struct worker *w, uint64_t batch, uint32_t pos)
     for (int i = 0; i < w->n_notes && w->n_notes == REMEMBERED; i++)
         /* A cancelled task may run all the same, one that was given back may not. */
         if (w->notes[i].pos != FBR_DISPATCH_ALL || i == REMEMBERED - 1)
-            memmove(w->notes + i, w->notes + i + 1, sizeof(w->notes[0]) * (size_t)(--w->n_notes - i));
+            memmove(w->notes + i, w->notes + i + 1,
+                    sizeof(w->notes[0]) * (size_t)(--w->n_notes - i));
     w->notes[w->n_notes++] = (struct note){batch, pos};
 }
 
@@ -96,7 +100,8 @@ static void on_recall(struct worker *w, uint64_t batch)
 
     pthread_mutex_lock(&w->lock);
     if (batch == w->batch)
-        kept = w->limit = w->started; /* its results so far are sent below: somebody waits for the rest */
+        kept = w->limit =
+            w->started; /* its results so far are sent below: somebody waits for the rest */
     else if (batch > w->batch)
         remember(w, batch, FBR_DISPATCH_ALL);
     else
@@ -266,11 +271,13 @@ static int one_task(struct worker *w, const void *in, size_t len, bool skip)
     code = fbr_reply_end(&reply, code);
     if (w->answer.len > UINT32_MAX - 64 || w->answer.len > w->longest)
         code = fiber_reply_fail(&reply, -EMSGSIZE,
-                                "the result of %zu bytes is longer than max_message, or 4 GiB", w->answer.len);
+                                "the result of %zu bytes is longer than max_message, or 4 GiB",
+                                w->answer.len);
     return code;
 }
 
-/* The next task may begin: false when the rest of the batch was given back. Sets *skip for a cancelled one. */
+/* The next task may begin: false when the rest of the batch was given back. Sets *skip for a
+ * cancelled one. */
 static bool begin_task(struct worker *w, uint32_t pos, bool *skip)
 {
     bool go;
@@ -393,7 +400,8 @@ static bool stopped(struct worker *w)
 
 static void serve(struct worker *w)
 {
-    struct pollfd p[2] = {{.fd = fbr_uplink_fd(w->up), .events = POLLIN}, {.fd = w->wake, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = fbr_uplink_fd(w->up), .events = POLLIN},
+                          {.fd = w->wake, .events = POLLIN}};
 
     while (!stopped(w)) {
         int rc = fbr_uplink_recv(w->up, on_record, w);
@@ -530,7 +538,8 @@ int fiber_serve(fiber_task_fn fn)
     if (!fn)
         return fbr_keep(-EINVAL, "fiber_serve: needs a function");
     if (fiber_process_work(&arg, &len) < 0)
-        return fbr_keep(-ENODATA, "fiber_serve: this process was not started by a pool with options.serve");
+        return fbr_keep(-ENODATA,
+                        "fiber_serve: this process was not started by a pool with options.serve");
     if (len == sizeof(magic) && memcmp(arg, &magic, len) == 0)
         return fbr_pool_host_main(arg, len);
     return work(fn, arg, len);

@@ -1,4 +1,5 @@
-/* agent.c - the agent of a node: it joins, says what it has, and carries out the launcher's orders; see agent_priv.h.
+/* agent.c - the agent of a node: it joins, says what it has, and carries out the launcher's orders;
+ * see agent_priv.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/agent.h"
@@ -108,8 +109,10 @@ static void on_cure(void *user, const char *text)
 static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
-    const struct fbr_probe_use use = {
-        .ranks = j->nlocal, .nodes = j->job.info.nodes, .oversubscribed = j->nlocal > a->cpus, .scratch = a->dir};
+    const struct fbr_probe_use use = {.ranks = j->nlocal,
+                                      .nodes = j->job.info.nodes,
+                                      .oversubscribed = j->nlocal > a->cpus,
+                                      .scratch = a->dir};
 
     fbr_env_init(&j->cures);
     fbr_probe_env(&a->probe, &use, &j->cures, on_cure, a);
@@ -171,7 +174,8 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     if (rc < 0) {
         fbr_log_error("a job that cannot be read: %s", fbr_strerror(rc));
         free(j);
-        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL, "the launcher's order cannot be read; is it another version?");
+        tell_failed(a, FBR_RING_ALL, FBR_RING_ALL,
+                    "the launcher's order cannot be read; is it another version?");
         return;
     }
     j->agent = a;
@@ -403,7 +407,8 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
     return rc;
 }
 
-/* The launcher reaches all hosts of the ring by one network: our interface to it is the one for the ranks. */
+/* The launcher reaches all hosts of the ring by one network: our interface to it is the one for the
+ * ranks. */
 static void look_toward_launcher(struct agent *a)
 {
     const char *url = fbr_child_url(a->rt->child);

@@ -1,4 +1,5 @@
-/* agent_host.c - what an agent does for its bridges: requests to the launcher and their answers; see bridge.h.
+/* agent_host.c - what an agent does for its bridges: requests to the launcher and their answers;
+ * see bridge.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -55,8 +56,9 @@ static int finish(struct agent *a, uint8_t type, struct fbr_buf *b)
     return -ENOMEM;
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
-                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents,
+                      uint32_t parts, const void *data, size_t len, fbr_bridge_done *done,
+                      void *arg)
 {
     struct agent *a = agent_of(user);
     struct fbr_buf b;
@@ -118,8 +120,8 @@ static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done
     return finish(a, FBR_RING_LOOKUP, &b);
 }
 
-static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key, fbr_bridge_done *done,
-                          void *arg)
+static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key,
+                          fbr_bridge_done *done, void *arg)
 {
     struct agent *a = agent_of(user);
     struct fbr_buf b;
@@ -134,7 +136,8 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     return finish(a, FBR_RING_UNPUBLISH, &b);
 }
 
-static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_done *done, void *arg)
+static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_done *done,
+                      void *arg)
 {
     struct agent *a = agent_of(user);
     struct fbr_buf b;
@@ -171,7 +174,8 @@ void fbr_agent_on_answer(struct agent *a, struct fbr_cur *body)
 /* ---- Streams ---- */
 
 static int host_stream_open(void *user, uint32_t job, const char *service,
-                            void (*on_data)(void *, const void *, size_t), void *arg, uint64_t *stream)
+                            void (*on_data)(void *, const void *, size_t), void *arg,
+                            uint64_t *stream)
 {
     struct agent *a = agent_of(user);
     struct agent_stream *s = calloc(1, sizeof(*s));
@@ -312,7 +316,8 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
     fbr_agent_send(agent_of(user), FBR_RING_ABORT, &b);
 }
 
-static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text, size_t len)
+static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
+                       size_t len)
 {
     struct agent *a = agent_of(user);
     struct fbr_buf b;

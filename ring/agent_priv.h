@@ -1,8 +1,8 @@
-/* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks), agent_stdin.c (input of
- * rank 0), agent_host.c (what it does for bridges).
+/* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
+ * agent_stdin.c (input of rank 0), agent_host.c (what it does for bridges).
  *
- * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of it runs on the loop
- * thread; its main thread only waits for the end.
+ * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
+ * it runs on the loop thread; its main thread only waits for the end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AGENT_PRIV_H
@@ -114,7 +114,8 @@ void fbr_agent_send_use(struct agent *a);
 uint64_t fbr_agent_oom_kills(void);
 
 /* agent_stdin.c */
-int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err); /* *theirs: to be closed; -1: none */
+int fbr_agent_stdin_open(struct agent_rank *r, int *theirs,
+                         struct fbr_error *err); /* *theirs: to be closed; -1: none */
 void fbr_agent_stdin_close(struct agent_rank *r);
 void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
 

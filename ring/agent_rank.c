@@ -1,7 +1,8 @@
-/* agent_rank.c - the ranks of an agent: where they go, what they are given, what they print, how they end.
+/* agent_rank.c - the ranks of an agent: where they go, what they are given, what they print, how
+ * they end.
  *
- * A rank is a job of the local backend, run on this side of the wire: it leads its own process group, is killed with us,
- * and its end is an event of its pidfd.
+ * A rank is a job of the local backend, run on this side of the wire: it leads its own process
+ * group, is killed with us, and its end is an event of its pidfd.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +23,8 @@ extern char **environ;
 
 /* ---- Where ranks go ---- */
 
-/* The machine as hwloc sees it: for places, and as a file for PMIx, which would look for itself at ten times the cost. */
+/* The machine as hwloc sees it: for places, and as a file for PMIx, which would look for itself at
+ * ten times the cost. */
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err)
 {
     const struct fbr_pin_wish *wish = &a->order.wish;
@@ -56,7 +58,8 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     if (rc == 0)
         a->pin->facts(a->machine, &facts);
     if (rc == 0 && !facts.this_machine)
-        rc = fbr_fail(err, -ENOTSUP, "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
+        rc = fbr_fail(err, -ENOTSUP,
+                      "HWLOC_XMLFILE or HWLOC_SYNTHETIC shows another machine than this one");
     return rc;
 }
 
@@ -75,8 +78,9 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
         return 0;
     if (!chosen && (j->nlocal > a->cpus || j->job.info.spawned)) {
         if (!a->order.oversubscribe && !j->job.info.spawned)
-            fbr_agent_note(a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
-                           a->hostname, j->nlocal, a->cpus);
+            fbr_agent_note(
+                a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
+                a->hostname, j->nlocal, a->cpus);
         return 0;
     }
     rc = check_machine(a, err);
@@ -97,27 +101,31 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 /* ---- What they are given ---- */
 
 /* As execvp() looks for it, in the rank's own PATH. */
-static int find_program(struct agent_rank *r, const char *name, const struct fbr_env *env, struct fbr_error *err)
+static int find_program(struct agent_rank *r, const char *name, const struct fbr_env *env,
+                        struct fbr_error *err)
 {
     const char *path = fbr_env_get(env, "PATH");
     struct stat st;
 
     if (strchr(name, '/')) {
         snprintf(r->file, sizeof(r->file), "%s", name);
-        return strlen(name) < sizeof(r->file) ? 0 : fbr_fail(err, -ENAMETOOLONG, "its name is too long");
+        return strlen(name) < sizeof(r->file)
+                   ? 0
+                   : fbr_fail(err, -ENAMETOOLONG, "its name is too long");
     }
     for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *at;) {
         size_t n = strcspn(at, ":");
 
         snprintf(r->file, sizeof(r->file), "%.*s/%s", (int)n, n ? at : ".", name);
-        if (strlen(r->file) + 1 < sizeof(r->file) && stat(r->file, &st) == 0 && S_ISREG(st.st_mode) &&
-            access(r->file, X_OK) == 0)
+        if (strlen(r->file) + 1 < sizeof(r->file) && stat(r->file, &st) == 0 &&
+            S_ISREG(st.st_mode) && access(r->file, X_OK) == 0)
             return 0;
         at += n + (at[n] == ':');
     }
     r->file[0] = '\0';
     return fbr_fail(err, -ENOENT,
-                    "there is no program '%s' in PATH; is it a file of this folder? Then say ./%s", name, name);
+                    "there is no program '%s' in PATH; is it a file of this folder? Then say ./%s",
+                    name, name);
 }
 
 static void set_gpu(void *user, const char *name, const char *value)
@@ -173,7 +181,9 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
     const uint8_t *at = j->job.work, *end = at + j->job.work_len;
 
     if (fd < 0)
-        return errno == EEXIST ? 0 : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
+        return errno == EEXIST
+                   ? 0
+                   : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
     while (at < end) {
         ssize_t n = write(fd, at, (size_t)(end - at));
 
@@ -208,12 +218,16 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     }
     if (j->job.info.nodes > 1 && a->probe.interface[0])
         fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", a->probe.interface);
-    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice reaches nobody. */
+    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice
+     * reaches nobody. */
     fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
-    if (a->shm[0]) { /* so that nothing of a killed run stays in /dev/shm */
+    fbr_env_default(e, "OMPI_MCA_shmem",
+                    "mmap"); /* its default; others try a name in /dev/shm, which may stay there */
+    if (a->shm[0]) {         /* so that nothing of a killed run stays in /dev/shm */
         fbr_env_default(e, "OMPI_MCA_btl_vader_backing_directory", "%s", a->shm);
         fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", a->shm);
-        fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s", a->shm); /* agents may share a host */
+        fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s",
+                        a->shm); /* agents may share a host */
         fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", a->shm);
     }
     if (j->pins)
@@ -261,7 +275,8 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     else if (rc == 0)
         snprintf(r->file, sizeof(r->file), "/proc/self/exe");
     if (rc == 0) {
-        const struct fbr_job_local local = {theirs, fd, masked ? mask : NULL, (size_t)masked, nodes};
+        const struct fbr_job_local local = {theirs, fd, masked ? mask : NULL, (size_t)masked,
+                                            nodes};
         const struct fbr_job job = {.name = name,
                                     .run_uid = a->rt->run_uid,
                                     .file = r->file,
@@ -398,7 +413,8 @@ static void explain(struct agent *a, const struct fbr_job_event *e, char *text, 
     if (kills == a->oom_kills || text[0])
         return;
     a->oom_kills = kills;
-    snprintf(text, size, "the kernel was out of memory; it had %.2f GiB at most", (double)e->peak / (1u << 30));
+    snprintf(text, size, "the kernel was out of memory; it had %.2f GiB at most",
+             (double)e->peak / (1u << 30));
 }
 
 static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
@@ -414,7 +430,8 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     a->local->release(a->backend, r->handle);
     r->handle = NULL;
     fbr_agent_stdin_close(r);
-    for (int i = 0; i < a->nbridges; i++) /* may tell yet that it has met its server, or has left it */
+    for (int i = 0; i < a->nbridges;
+         i++) /* may tell yet that it has met its server, or has left it */
         if (a->bridges[i].ops->ended)
             a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
     flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
@@ -457,7 +474,8 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
     if (sig == SIGKILL)
         a->local->signal(a->backend, r->handle, sig);
     else
-        kill(-r->pid, sig); /* it leads its own group: what it forked hears of it, as at a terminal */
+        kill(-r->pid,
+             sig); /* it leads its own group: what it forked hears of it, as at a terminal */
 }
 
 /* ---- A look at them ---- */
@@ -473,10 +491,10 @@ static bool read_use(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
     at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
     if (f)
         fclose(f);
-    if (!at ||
-        sscanf(at + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %*u %*u %llu",
-               &user, &system, &pages) != 3)
+    if (!at || sscanf(at + 1,
+                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d "
+                      "%*d %*u %*u %llu",
+                      &user, &system, &pages) != 3)
         return false; /* proc(5): the 14th, 15th and 24th field */
     *cpu_ns = (uint64_t)((double)(user + system) * 1e9 / (double)sysconf(_SC_CLK_TCK));
     *resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);

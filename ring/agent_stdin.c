@@ -1,5 +1,5 @@
-/* agent_stdin.c - what the launcher reads goes to rank 0: written by libuv, so that a rank that does not read holds up
- * nothing but its own input.
+/* agent_stdin.c - what the launcher reads goes to rank 0: written by libuv, so that a rank that
+ * does not read holds up nothing but its own input.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -70,7 +70,8 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *er
     f = calloc(1, sizeof(*f));
     if (!f || pipe2(fds, O_CLOEXEC) < 0) {
         free(f);
-        return fbr_fail(err, f ? -errno : -ENOMEM, "no pipe for its input: %s", fbr_strerror(errno));
+        return fbr_fail(err, f ? -errno : -ENOMEM, "no pipe for its input: %s",
+                        fbr_strerror(errno));
     }
     f->agent = a;
     f->rank = r;

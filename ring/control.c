@@ -1,7 +1,7 @@
 /* control.c - the door of a run; see control.h.
  *
- * A caller is a connection with one request at a time. Its bytes are freed with its handle, in the close callback, so
- * nothing is freed while libuv knows it.
+ * A caller is a connection with one request at a time. Its bytes are freed with its handle, in the
+ * close callback, so nothing is freed while libuv knows it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/control.h"
@@ -101,7 +101,8 @@ static void send_line(struct caller *k, int rank, int stream, const void *data, 
     fbr_buf_init(&b);
     if (k->dropped) {
         char text[96];
-        int n = snprintf(text, sizeof(text), "fiber: %llu lines were not shown: too fast for this reader\n",
+        int n = snprintf(text, sizeof(text),
+                         "fiber: %llu lines were not shown: too fast for this reader\n",
                          (unsigned long long)k->dropped);
 
         fbr_control_put_line(&b, -1, 2, text, (size_t)n);
@@ -203,7 +204,8 @@ static void answer(struct caller *k, const struct fbr_control_request *r)
         char text[128];
 
         snprintf(text, sizeof(text),
-                 "this run was started by another version of Fiber, %s; use its own `fiber`", fiber_version());
+                 "this run was started by another version of Fiber, %s; use its own `fiber`",
+                 fiber_version());
         caller_done(k, -EPROTO, text);
         return;
     }
@@ -254,7 +256,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         return;
     }
     k->len += (size_t)n;
-    while (k->control && (rc = fbr_control_frame(k->got, k->len, FBR_CONTROL_REQUEST_MAX, &frame, &used)) != 0) {
+    while (k->control &&
+           (rc = fbr_control_frame(k->got, k->len, FBR_CONTROL_REQUEST_MAX, &frame, &used)) != 0) {
         if (rc < 0 || !fbr_control_get_request(&frame, &r)) {
             caller_close(k);
             return;
@@ -273,7 +276,8 @@ static bool is_us(uv_pipe_t *pipe)
     uv_os_fd_t fd;
 
     return uv_fileno((uv_handle_t *)pipe, &fd) == 0 &&
-           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && (who.uid == geteuid() || who.uid == 0);
+           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0);
 }
 
 static void on_caller(uv_stream_t *listener, int status)
@@ -292,8 +296,8 @@ static void on_caller(uv_stream_t *listener, int status)
     k->next = c->callers;
     c->callers = k;
     c->count++;
-    if (uv_accept(listener, (uv_stream_t *)&k->pipe) < 0 || c->count > CALLERS_MAX || !is_us(&k->pipe) ||
-        uv_read_start((uv_stream_t *)&k->pipe, on_alloc, on_read) < 0)
+    if (uv_accept(listener, (uv_stream_t *)&k->pipe) < 0 || c->count > CALLERS_MAX ||
+        !is_us(&k->pipe) || uv_read_start((uv_stream_t *)&k->pipe, on_alloc, on_read) < 0)
         caller_close(k);
 }
 
@@ -330,8 +334,9 @@ static int listen_there(struct fbr_control *c, struct fbr_error *err)
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc)) : 0;
 }
 
-int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop, const struct fbr_control_ops *ops,
-                     void *user, const struct fbr_control_about *about, struct fbr_error *err)
+int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop,
+                     const struct fbr_control_ops *ops, void *user,
+                     const struct fbr_control_about *about, struct fbr_error *err)
 {
     struct fbr_control *c = calloc(1, sizeof(*c));
     int rc;
@@ -374,8 +379,8 @@ void fbr_control_ended(struct fbr_control *c, int code, const char *report)
     follow_if_wanted(c);
 }
 
-/* What was written to callers is still sent: a write that libuv could not finish at once is dropped, which a reader of
- * a run that has ended can bear. */
+/* What was written to callers is still sent: a write that libuv could not finish at once is
+ * dropped, which a reader of a run that has ended can bear. */
 void fbr_control_close(struct fbr_control *c)
 {
     struct fbr_ring_facts facts;
@@ -393,7 +398,8 @@ void fbr_control_close(struct fbr_control *c)
         c->ops->facts(c->user, &facts);
         fbr_registry_end(c->dir, &c->about, &facts, c->code, c->report ? c->report : "");
     } else {
-        fbr_registry_end(c->dir, &c->about, &facts, FBR_REGISTRY_LOST, "it was closed before its end");
+        fbr_registry_end(c->dir, &c->about, &facts, FBR_REGISTRY_LOST,
+                         "it was closed before its end");
     }
     free(c->report);
     free(c);

@@ -1,8 +1,8 @@
 /* control.h - the door of a run, in its launcher, for `fiber ps`, `logs`, `kill` and `top`.
  *
- * A unix socket in a directory that only this user can enter (registry.h); a caller that the kernel says is somebody
- * else (SO_PEERCRED) is hung up on. Requests and answers: control_wire.h. A caller that reads too slowly loses lines,
- * and is told how many; it holds up nothing.
+ * A unix socket in a directory that only this user can enter (registry.h); a caller that the kernel
+ * says is somebody else (SO_PEERCRED) is hung up on. Requests and answers: control_wire.h. A caller
+ * that reads too slowly loses lines, and is told how many; it holds up nothing.
  *
  * Everything here runs on the loop thread, also what it calls.
  *
@@ -21,7 +21,8 @@ struct fbr_control_ops {
     int (*stats)(void *user, struct fiber_rank_stats *out, int max); /* as fiber_ring_stats() */
     void (*look)(void *user);                                        /* as fbr_ring_look() */
     /* As fbr_ring_follow(), for all ranks: the door chooses. fn NULL: no more. */
-    void (*follow)(void *user, void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
+    void (*follow)(void *user,
+                   void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
                    void *arg);
     int (*signal)(void *user, int rank, int signal); /* rank -1: all */
     int (*stop)(void *user);                         /* as fiber_ring_stop() */
@@ -29,10 +30,11 @@ struct fbr_control_ops {
 
 struct fbr_control;
 
-/* Puts the run into the registry and listens. about->uid names it. Rings go on without a door when this fails (a full
- * disk, say): a warning is enough. */
-int fbr_control_open(struct fbr_control **c, struct fbr_loop *loop, const struct fbr_control_ops *ops,
-                     void *user, const struct fbr_control_about *about, struct fbr_error *err);
+/* Puts the run into the registry and listens. about->uid names it. Rings go on without a door when
+ * this fails (a full disk, say): a warning is enough. */
+int fbr_control_open(struct fbr_control **c, struct fbr_loop *loop,
+                     const struct fbr_control_ops *ops, void *user,
+                     const struct fbr_control_about *about, struct fbr_error *err);
 /* The run has ended with this exit code and report (may be ""): those who follow are told. */
 void fbr_control_ended(struct fbr_control *c, int code, const char *report);
 /* Takes the run out of the registry; it is listed as ended. NULL is fine. */

@@ -85,7 +85,8 @@ void fbr_control_put_line(struct fbr_buf *b, int rank, int stream, const void *d
     const uint8_t *from = data;
 
     do {
-        size_t part = len < FBR_CONTROL_PART ? len : FBR_CONTROL_PART, at = begin(b, FBR_CONTROL_LINE);
+        size_t part = len < FBR_CONTROL_PART ? len : FBR_CONTROL_PART,
+               at = begin(b, FBR_CONTROL_LINE);
 
         len -= part;
         fbr_put_u32(b, (uint32_t)rank);
@@ -139,7 +140,8 @@ bool fbr_control_get_request(struct fbr_cur *c, struct fbr_control_request *r)
     return fbr_cur_ok(c);
 }
 
-bool fbr_control_get_run(struct fbr_cur *c, struct fbr_control_about *about, struct fbr_ring_facts *facts)
+bool fbr_control_get_run(struct fbr_cur *c, struct fbr_control_about *about,
+                         struct fbr_ring_facts *facts)
 {
     memset(about, 0, sizeof(*about));
     memset(facts, 0, sizeof(*facts));
@@ -183,7 +185,8 @@ bool fbr_control_get_rank(struct fbr_cur *c, struct fiber_rank_stats *s)
     return fbr_cur_ok(c);
 }
 
-bool fbr_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more, const void **data, size_t *len)
+bool fbr_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more, const void **data,
+                          size_t *len)
 {
     *rank = get_i32(c);
     *stream = fbr_get_u8(c);

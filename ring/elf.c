@@ -65,12 +65,14 @@ static bool dynamic_needs_mpi(const struct image *i, const Elf64_Ehdr *h, const 
     uint64_t strings = UINT64_MAX, count = dynamic->p_filesz / sizeof(Elf64_Dyn);
     Elf64_Dyn d;
 
-    for (uint64_t k = 0; k < count && take(i, dynamic->p_offset + k * sizeof(d), &d, sizeof(d)); k++)
+    for (uint64_t k = 0; k < count && take(i, dynamic->p_offset + k * sizeof(d), &d, sizeof(d));
+         k++)
         if (d.d_tag == DT_STRTAB)
             strings = file_offset(i, h, d.d_un.d_ptr);
     if (strings == UINT64_MAX)
         return false;
-    for (uint64_t k = 0; k < count && take(i, dynamic->p_offset + k * sizeof(d), &d, sizeof(d)); k++) {
+    for (uint64_t k = 0; k < count && take(i, dynamic->p_offset + k * sizeof(d), &d, sizeof(d));
+         k++) {
         if (d.d_tag == DT_NULL)
             return false;
         if (d.d_tag == DT_NEEDED && d.d_un.d_val < i->len && name_at(i, strings + d.d_un.d_val))

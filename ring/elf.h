@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The libraries that the ELF file asks for (DT_NEEDED) include an MPI's. False for what is no ELF file. */
+/* The libraries that the ELF file asks for (DT_NEEDED) include an MPI's. False for what is no ELF
+ * file. */
 bool fbr_elf_needs_mpi(const char *path);
 /* The same for a file in memory: for tests and the fuzzer. */
 bool fbr_elf_image_needs_mpi(const void *image, size_t len);

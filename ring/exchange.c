@@ -1,7 +1,8 @@
 /* exchange.c - fences and names; see exchange.h.
  *
- * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of their own, and a round is
- * complete when all that take part have something in theirs, or no rank any more. An agent that is two fences ahead of another is no problem.
+ * Fences with one key form rounds without being numbered: each agent's calls wait in a queue of
+ * their own, and a round is complete when all that take part have something in theirs, or no rank
+ * any more. An agent that is two fences ahead of another is no problem.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/exchange.h"
@@ -225,7 +226,8 @@ static int set_agents(struct fence *f, const uint32_t *agents, uint32_t parts)
 }
 
 void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
-                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data, size_t len)
+                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data,
+                        size_t len)
 {
     struct fence *f = get_fence(x, key, key_len);
 
@@ -262,7 +264,8 @@ void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle)
 
 /* ---- Names ---- */
 
-static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request, const struct name *n)
+static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t request,
+                          const struct name *n)
 {
     struct fbr_buf b;
 
@@ -287,8 +290,8 @@ static void drop_waiter(struct fbr_exchange *x, struct waiter *w)
     free(w);
 }
 
-static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const char *key, const void *value,
-                    size_t len)
+static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const char *key,
+                    const void *value, size_t len)
 {
     struct name *n;
     size_t k = strlen(key);

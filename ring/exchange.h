@@ -1,6 +1,7 @@
 /* exchange.h - where agents meet: fences and names. Pure: requests of agents in, answers out.
  *
- * It lives in the launcher. Each request has the number that its agent gave it, and is answered once.
+ * It lives in the launcher. Each request has the number that its agent gave it, and is answered
+ * once.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_EXCHANGE_H
@@ -12,8 +13,8 @@
 
 struct fbr_exchange;
 
-typedef void fbr_exchange_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
-                                 size_t len);
+typedef void fbr_exchange_answer(void *user, uint32_t agent, uint64_t request, int code,
+                                 const void *data, size_t len);
 
 /* NULL without memory. */
 struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user);
@@ -21,7 +22,8 @@ void fbr_exchange_close(struct fbr_exchange *x); /* answers nothing. NULL is fin
 
 /* bridge.h says what they mean. */
 void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request, const void *key,
-                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data, size_t len);
+                        size_t key_len, const uint32_t *agents, uint32_t parts, const void *data,
+                        size_t len);
 /* No rank of that agent lives (or one does again): fences do not wait for it. */
 void fbr_exchange_idle(struct fbr_exchange *x, uint32_t agent, bool idle);
 void fbr_exchange_publish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,

@@ -62,8 +62,8 @@ void fbr_ring_stop(struct fiber_ring *r)
 
 /* ---- The first cause ---- */
 
-static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
-                   const char *text)
+static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
+                   const char *hint, const char *text)
 {
     struct ring_failure *f = &r->failure;
 
@@ -74,8 +74,8 @@ static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
     snprintf(f->hint, sizeof(f->hint), "%s", hint);
 }
 
-void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
-                   const char *fmt, ...)
+void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
+                   const char *hint, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -97,15 +97,16 @@ static const char *host_of(const struct ring_job *j, uint32_t rank)
 static void name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
     const struct ring_rank *k = &j->ranks[rank];
-    int n = j->job.info.spawned ? snprintf(out, size, "rank %u of spawned job %u", rank, j->job.info.id)
-                                : snprintf(out, size, "rank %u", rank);
+    int n = j->job.info.spawned
+                ? snprintf(out, size, "rank %u of spawned job %u", rank, j->job.info.id)
+                : snprintf(out, size, "rank %u", rank);
 
     snprintf(out + n, size - (size_t)n, " (pid %lld on %s)", (long long)k->pid, host_of(j, rank));
 }
 
 /* How it ended, decoded, and what to try. */
-static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel, char *text,
-                   size_t size, const char **hint)
+static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel,
+                   char *text, size_t size, const char **hint)
 {
     const struct ring_rank *k = &j->ranks[rank];
     char who[300];
@@ -113,15 +114,19 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
     name_rank(j, rank, who, sizeof(who));
     *hint = "";
     if (code == 0 && (k->flags & FBR_RANK_MET)) {
-        snprintf(text, size, "%s ended with code 0 without MPI_Finalize, and the others may wait for it", who);
-        *hint = "Every rank has to call MPI_Finalize before it ends; one that gives up calls MPI_Abort.";
+        snprintf(text, size,
+                 "%s ended with code 0 without MPI_Finalize, and the others may wait for it", who);
+        *hint = "Every rank has to call MPI_Finalize before it ends; one that gives up calls "
+                "MPI_Abort.";
     } else if (code == 0) {
         snprintf(text, size,
-                 "%s is linked with an MPI library and ended without having met the server that Fiber has "
+                 "%s is linked with an MPI library and ended without having met the server that "
+                 "Fiber has "
                  "for it: it ran "
                  "alone, as a world of its own",
                  who);
-        *hint = "Check `fiber doctor`: which MPI the program was linked with, and whether Fiber's bridge for "
+        *hint = "Check `fiber doctor`: which MPI the program was linked with, and whether Fiber's "
+                "bridge for "
                 "it is "
                 "there. If it is not meant to call MPI_Init, link it without MPI.";
     } else if (code < 0) {
@@ -130,11 +135,14 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
         if (code == -SIGKILL && kernel[0])
             *hint = "Give it more memory (--mem), or have fewer ranks on a host (--per-node).";
         else if (code == -SIGKILL)
-            *hint = "If nobody killed it, the kernel may have, for want of memory: see dmesg, and try --mem.";
+            *hint = "If nobody killed it, the kernel may have, for want of memory: see dmesg, and "
+                    "try --mem.";
         else if (code == -SIGSEGV || code == -SIGBUS)
-            *hint = code == -SIGBUS ? "SIGBUS often means that /dev/shm is full: `df /dev/shm`." : "";
+            *hint =
+                code == -SIGBUS ? "SIGBUS often means that /dev/shm is full: `df /dev/shm`." : "";
     } else {
-        snprintf(text, size, "%s exited with code %d%s%s", who, code, kernel[0] ? ": " : "", kernel);
+        snprintf(text, size, "%s exited with code %d%s%s", who, code, kernel[0] ? ": " : "",
+                 kernel);
         if (code == 127)
             *hint = "127 is what a shell says when it does not find a program.";
     }
@@ -179,16 +187,19 @@ static void tell_lost(struct ring_job *j, uint32_t rank, int code)
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     struct fiber_ring *r = j->ring;
-    bool again = r->options.on_failure == FIBER_RING_REPLACE && j->ranks[rank].restarts < r->max_restarts;
+    bool again =
+        r->options.on_failure == FIBER_RING_REPLACE && j->ranks[rank].restarts < r->max_restarts;
     struct fbr_buf b;
 
     tell_lost(j, rank, code);
     if (!again) {
         r->lost_ranks++;
-        fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r), j->job.info.size);
+        fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r),
+                     j->job.info.size);
         return false;
     }
-    fbr_ring_say(r, "%s; it is replaced (%d of %d)", text, j->ranks[rank].restarts + 1, r->max_restarts);
+    fbr_ring_say(r, "%s; it is replaced (%d of %d)", text, j->ranks[rank].restarts + 1,
+                 r->max_restarts);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, rank);
@@ -206,10 +217,13 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 /* Starts it all again, if it may. */
 static bool plan_restart(struct fiber_ring *r, const char *text)
 {
-    if (r->options.on_failure != FIBER_RING_RESTART || (int)r->restarts >= r->max_restarts || r->stopped)
+    if (r->options.on_failure != FIBER_RING_RESTART || (int)r->restarts >= r->max_restarts ||
+        r->stopped)
         return false;
-    fbr_ring_say(r, "%s; starting all ranks again (%u of %d)", text, r->restarts + 1, r->max_restarts);
-    snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1, text);
+    fbr_ring_say(r, "%s; starting all ranks again (%u of %d)", text, r->restarts + 1,
+                 r->max_restarts);
+    snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1,
+             text);
     r->restart = true;
     return true;
 }
@@ -245,7 +259,8 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
     if (!r->next_job)
         snprintf(text, sizeof(text), "agent %u could not be started: %s", a->number, report);
     else
-        snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host, report);
+        snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
+                 report);
     if (r->failure.is)
         return;
     if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {

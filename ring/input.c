@@ -1,5 +1,5 @@
-/* input.c - our standard input, for rank 0: read by a thread of its own, because a read of a terminal or a file may take
- * for ever.
+/* input.c - our standard input, for rank 0: read by a thread of its own, because a read of a
+ * terminal or a file may take for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -150,7 +150,8 @@ void fbr_ring_input_room(struct fiber_ring *r, uint64_t bytes)
     pthread_mutex_unlock(&i->lock);
 }
 
-/* The thread may be in a read that does not end (a terminal that hung): it is left to itself then. */
+/* The thread may be in a read that does not end (a terminal that hung): it is left to itself
+ * then. */
 void fbr_ring_input_close(struct ring_input *i)
 {
     uint64_t one = 1;

@@ -33,7 +33,8 @@ void fbr_list_free(char **list)
 char **fbr_get_list(struct fbr_cur *c)
 {
     uint32_t n = fbr_get_u32(c);
-    char **list = n <= FBR_RING_LIST && n <= fbr_cur_left(c) ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
+    char **list =
+        n <= FBR_RING_LIST && n <= fbr_cur_left(c) ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
 
     if (!list)
         c->bad = true;
@@ -142,7 +143,8 @@ static void get_programs(struct fbr_ring_job *j, struct fbr_cur *c)
         j->programs[p].argv = fbr_get_list(c);
         j->programs[p].env = fbr_get_list(c);
         j->programs[p].workdir = fbr_get_strdup(c, FBR_RING_PATH);
-        c->bad |= p == 0 ? j->programs[0].first != 0 : j->programs[p].first < j->programs[p - 1].first;
+        c->bad |=
+            p == 0 ? j->programs[0].first != 0 : j->programs[p].first < j->programs[p - 1].first;
     }
 }
 

@@ -19,7 +19,9 @@ struct fbr_program {
 };
 
 struct fbr_ring_job {
-    struct fbr_bridge_job info; /* what its pointers point to is owned by this struct; dir, local and node are not set */
+    struct fbr_bridge_job
+        /* what its pointers point to is owned by this struct; dir, local and node are not set */
+        info;
     struct fbr_program *programs;
     uint32_t nprograms;
     bool has_stdin; /* rank 0 reads what the launcher sends */
@@ -35,8 +37,8 @@ const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uin
 
 /* Lists of strings. */
 void fbr_put_list(struct fbr_buf *b, char *const *list); /* NULL: an empty one */
-char **fbr_get_list(struct fbr_cur *c);                  /* NULL and a bad cursor when it is malformed */
-char **fbr_list_copy(const char *const *list);           /* NULL without memory; of NULL: an empty list */
+char **fbr_get_list(struct fbr_cur *c);        /* NULL and a bad cursor when it is malformed */
+char **fbr_list_copy(const char *const *list); /* NULL without memory; of NULL: an empty list */
 void fbr_list_free(char **list);
 
 #endif

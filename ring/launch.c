@@ -134,7 +134,8 @@ static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
             return -ENOMEM;
     }
     i->master_host =
-        strdup(local || !r->agents[i->agents[0]].address[0] ? "127.0.0.1" : r->agents[i->agents[0]].address);
+        strdup(local || !r->agents[i->agents[0]].address[0] ? "127.0.0.1"
+                                                            : r->agents[i->agents[0]].address);
     return i->master_host ? 0 : -ENOMEM;
 }
 
@@ -159,8 +160,8 @@ static int place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct 
     else if (rc == 0 && r->options.per_node == 0 && r->options.nodes == 0)
         rc = fbr_plan_fill(&plan, i->size, slots, living, err);
     else if (rc == 0)
-        rc = fbr_plan_make(&plan, i->size, (uint32_t)r->options.per_node, living < i->size ? living : i->size,
-                           err);
+        rc = fbr_plan_make(&plan, i->size, (uint32_t)r->options.per_node,
+                           living < i->size ? living : i->size, err);
     free(slots);
     i->agents = agents;
     if (rc < 0)
@@ -183,9 +184,9 @@ static void send_job(struct fiber_ring *r, const struct ring_job *j)
     fbr_buf_fini(&b);
 }
 
-int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs, uint32_t n,
-                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **out,
-                       struct fbr_error *err)
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
+                       uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
+                       struct ring_job **out, struct fbr_error *err)
 {
     struct ring_job *j = calloc(1, sizeof(*j));
     struct fbr_bridge_job *i;
@@ -206,7 +207,8 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
         i->parent_rank = parent_rank;
     }
     j->ranks = calloc(size, sizeof(*j->ranks));
-    rc = j->ranks && i->nspace ? place(r, j, parent != NULL, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    rc = j->ranks && i->nspace ? place(r, j, parent != NULL, err)
+                               : fbr_fail(err, -ENOMEM, "out of memory");
     for (uint32_t k = 0; rc == 0 && k < size; k++)
         j->ranks[k].files[0] = j->ranks[k].files[1] = -1;
     if (rc < 0) {
@@ -426,8 +428,9 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     k->state = RANK_RUNNING;
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)
-        fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
-                     (long long)k->pid, where, where[0] ? "; " : "", seen);
+        fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n,
+                     j->job.info.hosts[fbr_ring_node_of(j, n)], (long long)k->pid, where,
+                     where[0] ? "; " : "", seen);
     if (j->started == j->job.info.size && j->spawn)
         fbr_ring_serve_spawned(j, 0);
 }
@@ -481,7 +484,8 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_check(r);
         return;
     }
-    for (uint32_t i = 0; j && i < j->job.info.nodes; i++) /* no rank of that agent will come after it */
+    for (uint32_t i = 0; j && i < j->job.info.nodes;
+         i++) /* no rank of that agent will come after it */
         for (uint32_t m = j->job.info.first[i];
              j->job.info.agents[i] == a->number && m < j->job.info.first[i + 1]; m++)
             if (j->ranks[m].state == RANK_STARTING && (!k || m >= n))
@@ -508,7 +512,8 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (!fbr_cur_ok(body))
         return;
     rank_ended(j, n, code);
-    if (code != 0 || (k->flags & FBR_RANK_MPI) || (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
+    if (code != 0 || (k->flags & FBR_RANK_MPI) ||
+        (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
         fbr_ring_rank_failed(j, n, code, text);
     fbr_ring_check(r);
 }
@@ -525,8 +530,9 @@ static void on_abort(struct fiber_ring *r, struct fbr_cur *body)
     if (!k || !fbr_cur_ok(body))
         return;
     k->failed = true;
-    fbr_ring_fail(r, j, n, code & 255 ? code & 255 : 1, "", "rank %u (pid %lld) called abort with code %d%s%s",
-                  n, (long long)k->pid, code, text[0] ? ": " : "", text);
+    fbr_ring_fail(r, j, n, code & 255 ? code & 255 : 1, "",
+                  "rank %u (pid %lld) called abort with code %d%s%s", n, (long long)k->pid, code,
+                  text[0] ? ": " : "", text);
 }
 
 static void on_output(struct ring_agent *a, struct fbr_cur *body)
@@ -696,7 +702,8 @@ static void open_door(void *arg)
     struct fiber_ring *r = arg;
     static const struct fbr_control_ops ops = {door_facts,  door_stats,  door_look,
                                                door_follow, door_signal, door_stop};
-    struct fbr_control_about about = {.pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
+    struct fbr_control_about about = {
+        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     struct fbr_error err = {0, ""};
 
     snprintf(about.uid, sizeof(about.uid), "%s", r->uid);
@@ -716,7 +723,8 @@ static void open_door(void *arg)
 static int start_agent(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
-    struct fiber_process_options options = {.size = sizeof(options), .job = r->job, .backend = r->options.backend};
+    struct fiber_process_options options = {
+        .size = sizeof(options), .job = r->job, .backend = r->options.backend};
     struct fbr_agent_order order = {.number = a->number,
                                     .wish = r->wish,
                                     .verbose = fbr_log_on(FBR_LOG_INFO),

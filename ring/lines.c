@@ -12,18 +12,20 @@ static void keep_tail(struct fbr_line_stream *s, const char *data, size_t len)
         len = FBR_LINE_TAIL;
     }
     if (s->tail.len + len > 2 * FBR_LINE_TAIL)
-        fbr_buf_consume(&s->tail, s->tail.len + len - FBR_LINE_TAIL < s->tail.len ? s->tail.len + len - FBR_LINE_TAIL
-                                                                                  : s->tail.len);
+        fbr_buf_consume(&s->tail, s->tail.len + len - FBR_LINE_TAIL < s->tail.len
+                                      ? s->tail.len + len - FBR_LINE_TAIL
+                                      : s->tail.len);
     fbr_put(&s->tail, data, len);
 }
 
-static void put_line(struct fbr_line_stream *s, const char *tag, size_t tag_len, bool reset, const char *data,
-                     size_t len, struct fbr_buf *out)
+static void put_line(struct fbr_line_stream *s, const char *tag, size_t tag_len, bool reset,
+                     const char *data, size_t len, struct fbr_buf *out)
 {
     fbr_put(out, tag, tag_len);
     fbr_put(out, s->part.data, s->part.len);
     fbr_put(out, data, len);
-    if (reset && (memchr(data, '\033', len) || (s->part.len && memchr(s->part.data, '\033', s->part.len))))
+    if (reset &&
+        (memchr(data, '\033', len) || (s->part.len && memchr(s->part.data, '\033', s->part.len))))
         fbr_put(out, "\033[0m", 4);
     fbr_put_u8(out, '\n');
     if (s->part.cap > 65536)
@@ -33,7 +35,8 @@ static void put_line(struct fbr_line_stream *s, const char *tag, size_t tag_len,
 }
 
 /* All of it at once, when nothing has to be put between lines. */
-static const char *put_block(struct fbr_line_stream *s, const char *at, const char *end, struct fbr_buf *out)
+static const char *put_block(struct fbr_line_stream *s, const char *at, const char *end,
+                             struct fbr_buf *out)
 {
     const char *last = memrchr(at, '\n', (size_t)(end - at));
 
@@ -48,8 +51,8 @@ static const char *put_block(struct fbr_line_stream *s, const char *at, const ch
     return last + 1;
 }
 
-void fbr_line_add(struct fbr_line_stream *s, const char *tag, bool reset, const void *data, size_t len,
-                  struct fbr_buf *out)
+void fbr_line_add(struct fbr_line_stream *s, const char *tag, bool reset, const void *data,
+                  size_t len, struct fbr_buf *out)
 {
     const char *at = data, *end = at + len;
     size_t tag_len = strlen(tag);

@@ -17,10 +17,11 @@ struct fbr_line_stream {
     struct fbr_buf tail;
 };
 
-/* Appends to `out` the lines that are whole now, with `tag` in front of each; `reset` ends lines that have escape
- * sequences with the one that undoes colours, so that a colour does not run into another rank's line. */
-void fbr_line_add(struct fbr_line_stream *s, const char *tag, bool reset, const void *data, size_t len,
-                  struct fbr_buf *out);
+/* Appends to `out` the lines that are whole now, with `tag` in front of each; `reset` ends lines
+ * that have escape sequences with the one that undoes colours, so that a colour does not run into
+ * another rank's line. */
+void fbr_line_add(struct fbr_line_stream *s, const char *tag, bool reset, const void *data,
+                  size_t len, struct fbr_buf *out);
 /* The same for an unfinished line, which gets its end. */
 void fbr_line_end(struct fbr_line_stream *s, const char *tag, bool reset, struct fbr_buf *out);
 void fbr_line_fini(struct fbr_line_stream *s);

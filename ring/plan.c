@@ -21,7 +21,8 @@ static int check_size(uint32_t size, struct fbr_error *err)
     return 0;
 }
 
-int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t nodes, struct fbr_error *err)
+int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t nodes,
+                  struct fbr_error *err)
 {
     int rc = check_size(size, err);
 
@@ -30,10 +31,12 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
     if (nodes == 0)
         nodes = per_node ? (size + per_node - 1) / per_node : 1;
     if (nodes > size)
-        return fbr_fail(err, -EINVAL, "%u ranks cannot be spread over %u nodes: each needs at least one",
-                        size, nodes);
+        return fbr_fail(err, -EINVAL,
+                        "%u ranks cannot be spread over %u nodes: each needs at least one", size,
+                        nodes);
     if (per_node && (uint64_t)per_node * nodes < size)
-        return fbr_fail(err, -EINVAL, "%u ranks do not fit on %u nodes with %u each; ask for %u nodes", size,
+        return fbr_fail(err, -EINVAL,
+                        "%u ranks do not fit on %u nodes with %u each; ask for %u nodes", size,
                         nodes, per_node, (size + per_node - 1) / per_node);
     rc = set_up(p, size, nodes, err);
     for (uint32_t k = 0; rc == 0 && k <= nodes; k++) {
@@ -51,7 +54,8 @@ int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t
     return rc;
 }
 
-int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint32_t nodes, struct fbr_error *err)
+int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint32_t nodes,
+                  struct fbr_error *err)
 {
     uint64_t all = 0, before = 0;
     int rc = check_size(size, err);
@@ -63,7 +67,8 @@ int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint
     if (rc == 0)
         rc = set_up(p, size, nodes, err);
     for (uint32_t k = 0; rc == 0 && k < nodes; k++) {
-        p->first[k] = (uint32_t)(all >= size ? (before < size ? before : size) : before * size / all);
+        p->first[k] =
+            (uint32_t)(all >= size ? (before < size ? before : size) : before * size / all);
         before += slots[k];
     }
     if (rc == 0)

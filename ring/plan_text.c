@@ -1,4 +1,5 @@
-/* plan_text.c - what a ring would start and where, for `fiber run --dry-run` and `--display-map`; nothing is started.
+/* plan_text.c - what a ring would start and where, for `fiber run --dry-run` and `--display-map`;
+ * nothing is started.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -18,7 +19,10 @@
 struct picture {
     const struct fiber_ring_options *options;
     struct fbr_plan plan;
-    struct fbr_pin *pins; /* of the ranks of the first node, when that is this machine; NULL: not bound, or not known */
+    struct fbr_pin *
+        /* of the ranks of the first node, when that is this machine; NULL: not bound, or not known
+         */
+        pins;
     const struct fbr_pin_ops *ops;
     struct fbr_topology *machine;
     char note[256];
@@ -41,7 +45,8 @@ static int place(struct picture *p, struct fbr_error *err)
     if (bind < 0 || map < 0)
         return -EINVAL;
     if (strcmp(p->backend, "local") != 0) {
-        snprintf(p->note, sizeof(p->note), "each agent binds its ranks on its own host, which is not known yet");
+        snprintf(p->note, sizeof(p->note),
+                 "each agent binds its ranks on its own host, which is not known yet");
         return 0;
     }
     p->ops = fbr_pin_load(err);
@@ -70,7 +75,8 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
     if (size < 1 || o->per_node < 0 || o->nodes < 0)
         rc = fbr_fail(&err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
     if (rc == 0)
-        rc = fbr_plan_make(&p->plan, (uint32_t)size, (uint32_t)o->per_node, (uint32_t)o->nodes, &err);
+        rc = fbr_plan_make(&p->plan, (uint32_t)size, (uint32_t)o->per_node, (uint32_t)o->nodes,
+                           &err);
     if (rc == 0)
         rc = place(p, &err);
     return rc < 0 ? fbr_keep_error(&err) : 0;

@@ -1,11 +1,13 @@
-/* print.c - what ranks print: whole lines, tagged if asked, on our own streams and in files; and what we say ourselves.
+/* print.c - what ranks print: whole lines, tagged if asked, on our own streams and in files; and
+ * what we say ourselves.
  *
- * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that were not taken here, and
- * when our own reader is slow, taking stops (fbr_ring_room goes on).
+ * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
+ * were not taken here, and when our own reader is slow, taking stops (fbr_ring_room goes on).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
-static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint32_t rank, char *tag, size_t size)
+static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint32_t rank,
+                            char *tag, size_t size)
 {
     int n = 0;
 
@@ -28,7 +31,8 @@ static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint
 
         gettimeofday(&now, NULL);
         localtime_r(&now.tv_sec, &t);
-        n = snprintf(tag, size, "%02d:%02d:%02d.%03d ", t.tm_hour, t.tm_min, t.tm_sec, (int)(now.tv_usec / 1000));
+        n = snprintf(tag, size, "%02d:%02d:%02d.%03d ", t.tm_hour, t.tm_min, t.tm_sec,
+                     (int)(now.tv_usec / 1000));
     }
     if ((r->options.flags & FIBER_RING_TAG) && j->job.info.spawned)
         snprintf(tag + n, size - (size_t)n, "[%u.%u] ", j->job.info.id, rank);
@@ -50,7 +54,8 @@ static int file_of(struct ring_job *j, uint32_t rank, int stream)
         snprintf(path, sizeof(path), "%s/%u.%u.%s", r->options.output_dir, j->job.info.id, rank,
                  stream == 1 ? "out" : "err");
     else
-        snprintf(path, sizeof(path), "%s/%u.%s", r->options.output_dir, rank, stream == 1 ? "out" : "err");
+        snprintf(path, sizeof(path), "%s/%u.%s", r->options.output_dir, rank,
+                 stream == 1 ? "out" : "err");
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (r->epoch ? 0 : O_TRUNC), 0666);
     if (*fd < 0) {
         fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(errno));
@@ -73,6 +78,10 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         return;
     if (fbr_output_add(r->rt->output, stream, b->data, b->len))
         r->output_full = true;
+    if (stream == 1 &&
+        fbr_output_error(r->rt->output, 1) == EPIPE) /* as SIGPIPE does to who prints alone */
+        fbr_ring_fail(r, NULL, 0, 128 + SIGPIPE, "",
+                      "nobody reads standard output any more; the ranks were ended");
     if (r->follow)
         r->follow(r->follow_user, (int)rank, stream, b->data, b->len);
     fbr_buf_clear(b);
@@ -88,8 +97,8 @@ void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *d
 
     if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
         r->output_full = true;
-    fbr_line_add(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)), r->terminal[stream],
-                 data, len, &r->block);
+    fbr_line_add(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)),
+                 r->terminal[stream], data, len, &r->block);
     put_out(j, rank, stream);
 }
 

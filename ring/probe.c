@@ -1,7 +1,8 @@
 /* probe.c - looks at this host and chooses the variables that ranks do well with; see probe.h.
  *
- * What the variables of Open MPI 4.1 and gloo cure was measured; those of Open MPI 5, UCX and NCCL are set as their
- * manuals have them. The roots below ("/sys", "/dev", "/proc") can be moved by a test.
+ * What the variables of Open MPI 4.1 and gloo cure was measured; those of Open MPI 5, UCX and NCCL
+ * are set as their manuals have them. The roots below ("/sys", "/dev", "/proc") can be moved by a
+ * test.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/probe.h"
@@ -42,8 +43,9 @@ static bool read_line(const char *path, char *line, size_t size)
 
 /* ---- Memory ---- */
 
-/* Reading our own memory shows whether the system call is there and let through. Yama's levels 2 and 3 forbid what a
- * process may do to its like; level 1 is no obstacle, since MPI libraries allow it for themselves. */
+/* Reading our own memory shows whether the system call is there and let through. Yama's levels 2
+ * and 3 forbid what a process may do to its like; level 1 is no obstacle, since MPI libraries allow
+ * it for themselves. */
 static void probe_cma(struct fbr_probe *p, const char *proc)
 {
     char path[FBR_PROBE_PATH], line[16];
@@ -136,8 +138,8 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
         if (!port_is_up(path))
             snprintf(p->no_fabric, sizeof(p->no_fabric), "no port of %s is active", p->fabric_name);
         else if (!usable)
-            snprintf(p->no_fabric, sizeof(p->no_fabric), "%s is there, but not /dev/infiniband/uverbs*",
-                     p->fabric_name);
+            snprintf(p->no_fabric, sizeof(p->no_fabric),
+                     "%s is there, but not /dev/infiniband/uverbs*", p->fabric_name);
         else
             p->fabric = true;
     }
@@ -173,7 +175,8 @@ static void default_route(const char *proc, char name[IF_NAMESIZE])
         unsigned long destination, metric, mask;
         unsigned flags;
 
-        if (sscanf(line, "%15s %lx %*x %x %*d %*d %lu %lx", interface, &destination, &flags, &metric, &mask) != 5)
+        if (sscanf(line, "%15s %lx %*x %x %*d %*d %lu %lx", interface, &destination, &flags,
+                   &metric, &mask) != 5)
             continue;
         if (destination == 0 && mask == 0 && (flags & 1) && metric < best) { /* RTF_UP */
             best = metric;
@@ -187,13 +190,17 @@ static void default_route(const char *proc, char name[IF_NAMESIZE])
 static bool address_text(const struct sockaddr *a, char text[INET6_ADDRSTRLEN])
 {
     if (a && a->sa_family == AF_INET)
-        return inet_ntop(AF_INET, &((const struct sockaddr_in *)a)->sin_addr, text, INET6_ADDRSTRLEN);
-    if (a && a->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)a)->sin6_addr))
-        return inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)a)->sin6_addr, text, INET6_ADDRSTRLEN);
+        return inet_ntop(AF_INET, &((const struct sockaddr_in *)a)->sin_addr, text,
+                         INET6_ADDRSTRLEN);
+    if (a && a->sa_family == AF_INET6 &&
+        !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)a)->sin6_addr))
+        return inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)a)->sin6_addr, text,
+                         INET6_ADDRSTRLEN);
     return false;
 }
 
-/* Bridges of container engines have the same address on every host, so nobody is reached by them. */
+/* Bridges of container engines have the same address on every host, so nobody is reached by
+ * them. */
 static bool is_bridge(const char *name, const char *sys)
 {
     char path[FBR_PROBE_PATH];
@@ -208,7 +215,8 @@ static int merit(const struct ifaddrs *i, const char *wanted, const char *sys)
     const unsigned needed = IFF_UP | IFF_RUNNING;
     char text[INET6_ADDRSTRLEN];
 
-    if ((i->ifa_flags & needed) != needed || (i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, text))
+    if ((i->ifa_flags & needed) != needed || (i->ifa_flags & IFF_LOOPBACK) ||
+        !address_text(i->ifa_addr, text))
         return 0;
     return 1 + (i->ifa_addr->sa_family == AF_INET) + 2 * !is_bridge(i->ifa_name, sys) +
            4 * !strcmp(i->ifa_name, wanted);
@@ -283,7 +291,8 @@ int fbr_probe_toward(struct fbr_probe *p, const char *peer)
         return rc;
     rc = -EADDRNOTAVAIL;
     for (struct ifaddrs *i = all; i && rc < 0; i = i->ifa_next) {
-        if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, other) || strcmp(text, other) != 0)
+        if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, other) ||
+            strcmp(text, other) != 0)
             continue;
         snprintf(p->interface, sizeof(p->interface), "%s", i->ifa_name);
         memcpy(p->address, text, sizeof(text));
@@ -353,7 +362,8 @@ static void cure(const struct cure *c, const char *why, const char *name, const 
 }
 
 /* Without a fabric Open MPI's search for one costs 200 ms a job, and ob1 is what it ends with. */
-static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use *use, const struct cure *c)
+static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use *use,
+                           const struct cure *c)
 {
     if (!p->fabric)
         cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
@@ -365,7 +375,8 @@ static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use
     }
 }
 
-static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *use, const struct cure *c)
+static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *use,
+                        const struct cure *c)
 {
     char why[96];
 
@@ -388,9 +399,11 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *u
     cure(c, why, "NCCL_SHM_DISABLE", "1");
 }
 
-/* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does not matter. Between
- * hosts all must use the interface that we know to work, not the first in a list. With a fabric UCX knows better. */
-static void cure_interfaces(const struct fbr_probe *p, const struct fbr_probe_use *use, const struct cure *c)
+/* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does
+ * not matter. Between hosts all must use the interface that we know to work, not the first in a
+ * list. With a fabric UCX knows better. */
+static void cure_interfaces(const struct fbr_probe *p, const struct fbr_probe_use *use,
+                            const struct cure *c)
 {
     char why[64];
 
@@ -402,7 +415,10 @@ static void cure_interfaces(const struct fbr_probe *p, const struct fbr_probe_us
         return;
     }
     snprintf(why, sizeof(why), "reached by %s", p->address);
-    if (!strchr(p->address, ':')) /* most builds of Open MPI know IPv4 only, and complain of an interface without it */
+    if (!strchr(
+            p->address,
+            /* most builds of Open MPI know IPv4 only, and complain of an interface without it */
+            ':'))
         cure(c, why, "OMPI_MCA_btl_tcp_if_include", "%s", p->interface);
     if (use->nodes <= 1)
         return;

@@ -1,7 +1,9 @@
-/* probe.h - what this host has for MPI and its like: copies between processes, shared memory, interfaces, a fabric.
+/* probe.h - what this host has for MPI and its like: copies between processes, shared memory,
+ * interfaces, a fabric.
  *
- * An agent looks once, before its ranks start, and sets the variables that Open MPI, UCX, gloo and NCCL need to do
- * well here. They are defaults: what the user has set, be it empty, stays. `fiber doctor` prints the same facts.
+ * An agent looks once, before its ranks start, and sets the variables that Open MPI, UCX, gloo and
+ * NCCL need to do well here. They are defaults: what the user has set, be it empty, stays. `fiber
+ * doctor` prints the same facts.
  *
  * Looking takes about a millisecond, starts no process and leaves nothing behind. Any thread.
  *
@@ -27,12 +29,14 @@ struct fbr_probe {
     uint64_t shm_free;
 
     bool loopback; /* lo is up */
-    /* The interface and the address that other hosts reach us by: the one of the default route, else the first that is
-     * up. "" when there is only lo. fbr_probe_toward() says it better. */
+    /* The interface and the address that other hosts reach us by: the one of the default route,
+     * else the first that is up. "" when there is only lo. fbr_probe_toward() says it better. */
     char interface[IF_NAMESIZE];
     char address[INET6_ADDRSTRLEN];
 
-    bool fabric; /* a port of InfiniBand, RoCE, EFA, Omni-Path or Slingshot is up, and we may use it */
+    bool
+        /* a port of InfiniBand, RoCE, EFA, Omni-Path or Slingshot is up, and we may use it */
+        fabric;
     char fabric_name[32]; /* "mlx5_0"; without a fabric what was found but cannot be used, or "" */
     char no_fabric[96];   /* why not, when something was found */
 
@@ -41,11 +45,12 @@ struct fbr_probe {
 
 void fbr_probe_run(struct fbr_probe *p);
 
-/* The interface and the address by which this host reaches `peer`, an IPv4 or IPv6 address: sends nothing. -ENETUNREACH
- * and the like, and what was known stays. */
+/* The interface and the address by which this host reaches `peer`, an IPv4 or IPv6 address: sends
+ * nothing. -ENETUNREACH and the like, and what was known stays. */
 int fbr_probe_toward(struct fbr_probe *p, const char *peer);
 
-/* Tries to bring lo up, as somebody must who has a network namespace of his own: 0 or a negative errno (-EPERM). */
+/* Tries to bring lo up, as somebody must who has a network namespace of his own: 0 or a negative
+ * errno (-EPERM). */
 int fbr_probe_raise_loopback(void);
 
 /* What the ranks of this host are about to do. */
@@ -60,7 +65,8 @@ struct fbr_probe_use {
 void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, struct fbr_env *env,
                    void (*say)(void *user, const char *text), void *user);
 
-/* What Open MPI wants of /dev/shm for so many ranks, in bytes; measured: 64 MiB hold 32 ranks and an alltoall. */
+/* What Open MPI wants of /dev/shm for so many ranks, in bytes; measured: 64 MiB hold 32 ranks and
+ * an alltoall. */
 uint64_t fbr_probe_shm_need(unsigned ranks);
 
 #endif

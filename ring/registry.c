@@ -83,7 +83,8 @@ void fbr_registry_drop(const char *dir)
 
 static int write_file(const char *path, const struct fbr_buf *b)
 {
-    int fd = b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd =
+        b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = fd < 0 ? -errno : 0;
 
     if (fd >= 0 && write(fd, b->data, b->len) != (ssize_t)b->len)
@@ -119,7 +120,8 @@ static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur 
 
 /* ---- Runs ---- */
 
-int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX], struct fbr_error *err)
+int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX],
+                     struct fbr_error *err)
 {
     const struct fbr_ring_facts none = {.size = about->size};
     char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], name[UID_CHARS + 1];
@@ -205,7 +207,8 @@ static void keep_record(const char *root, const struct fbr_control_about *about,
 
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
-    snprintf(name, sizeof(name), "%014lld-%.*s", (long long)about->started_ms, UID_CHARS, about->uid);
+    snprintf(name, sizeof(name), "%014lld-%.*s", (long long)about->started_ms, UID_CHARS,
+             about->uid);
     fbr_buf_init(&b);
     fbr_control_put_run(&b, about, facts);
     fbr_control_put_done(&b, code, report);
@@ -229,7 +232,8 @@ void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
     fbr_registry_drop(dir);
 }
 
-static bool read_about(const char *dir, struct fbr_control_about *about, struct fbr_ring_facts *facts)
+static bool read_about(const char *dir, struct fbr_control_about *about,
+                       struct fbr_ring_facts *facts)
 {
     uint8_t data[RECORD];
     const uint8_t *at = data;
@@ -260,7 +264,8 @@ static int call(const char *dir)
     struct stat st;
     int fd, rc;
 
-    _Static_assert(sizeof(a.sun_path) >= FBR_REGISTRY_MAX, "a path in the registry is a socket's name");
+    _Static_assert(sizeof(a.sun_path) >= FBR_REGISTRY_MAX,
+                   "a path in the registry is a socket's name");
     join(a.sun_path, dir, "control");
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -274,7 +279,8 @@ static int call(const char *dir)
     return rc;
 }
 
-static void visit(const char *dir, void (*found)(void *user, int fd, const struct fbr_control_about *about),
+static void visit(const char *dir,
+                  void (*found)(void *user, int fd, const struct fbr_control_about *about),
                   void *user)
 {
     struct fbr_control_about about;
@@ -291,8 +297,8 @@ static void visit(const char *dir, void (*found)(void *user, int fd, const struc
         close(fd);
 }
 
-int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about), void *user,
-                      struct fbr_error *err)
+int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about),
+                      void *user, struct fbr_error *err)
 {
     char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
     int rc = fbr_registry_root(root, err);
@@ -310,10 +316,12 @@ int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control
 }
 
 int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about *about,
-                                     const struct fbr_ring_facts *facts, int code, const char *report),
+                                     const struct fbr_ring_facts *facts, int code,
+                                     const char *report),
                        void *user, struct fbr_error *err)
 {
-    char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], **names, report[4096];
+    char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], **names,
+        report[4096];
     int rc = fbr_registry_root(root, err);
     size_t count = rc < 0 ? 0 : list_records(join(ended, root, "ended"), &names);
 
@@ -328,7 +336,8 @@ int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about 
         int code;
 
         if (take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, &about, &facts) &&
-            take(&at, &left, FBR_CONTROL_DONE, &d) && fbr_control_get_done(&d, &code, report, sizeof(report)))
+            take(&at, &left, FBR_CONTROL_DONE, &d) &&
+            fbr_control_get_done(&d, &code, report, sizeof(report)))
             found(user, &about, &facts, code, report);
     }
     if (rc == 0)

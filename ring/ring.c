@@ -40,10 +40,12 @@ static int rank_main(const void *arg, size_t len)
         return 125;
     }
     memcpy(copy, c.at, n);
-    return ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy, n); /* the copy ends with the process */
+    return ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy,
+                               n); /* the copy ends with the process */
 }
 
-static int make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len, struct fbr_error *err)
+static int make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
+                     struct fbr_error *err)
 {
     struct fbr_buf inner, outer;
     struct fbr_fnref ref;
@@ -73,19 +75,21 @@ static int check_numbers(int size, const struct fiber_ring_options *o, struct fb
 {
     if (size < 1 || size > (int)FBR_PLAN_RANKS)
         return fbr_fail(err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
-    if (o->per_node < 0 || o->nodes < 0 || o->max_restarts < 0 || o->timeout_ms < 0 || o->grace_ms < 0 ||
-        o->cpus_per_rank < 0 || o->gpus_per_rank < 0)
+    if (o->per_node < 0 || o->nodes < 0 || o->max_restarts < 0 || o->timeout_ms < 0 ||
+        o->grace_ms < 0 || o->cpus_per_rank < 0 || o->gpus_per_rank < 0)
         return fbr_fail(err, -EINVAL, "ring options: no number may be negative");
     if (o->on_failure < FIBER_RING_ABORT || o->on_failure > FIBER_RING_REPLACE)
-        return fbr_fail(err, -EINVAL,
-                        "ring options: on_failure %d is none of FIBER_RING_ABORT to FIBER_RING_REPLACE",
-                        (int)o->on_failure);
+        return fbr_fail(
+            err, -EINVAL,
+            "ring options: on_failure %d is none of FIBER_RING_ABORT to FIBER_RING_REPLACE",
+            (int)o->on_failure);
     if (o->gpus_per_rank > FBR_PIN_GPUS)
         return fbr_fail(err, -EINVAL, "ring options: at most %d GPUs for a rank", FBR_PIN_GPUS);
     return 0;
 }
 
-static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o, struct fbr_error *err)
+static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o,
+                    struct fbr_error *err)
 {
     int bind = o->bind_to ? fbr_pin_bind_named(o->bind_to, err) : FBR_BIND_DEFAULT;
     int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
@@ -104,7 +108,8 @@ static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o, 
 static int count_agents(struct fiber_ring *r, struct fbr_error *err)
 {
     struct fbr_plan p = {0};
-    int rc = fbr_plan_make(&p, r->size, (uint32_t)r->options.per_node, (uint32_t)r->options.nodes, err);
+    int rc =
+        fbr_plan_make(&p, r->size, (uint32_t)r->options.per_node, (uint32_t)r->options.nodes, err);
 
     r->nagents = p.nodes;
     fbr_plan_fini(&p);
@@ -114,7 +119,8 @@ static int count_agents(struct fiber_ring *r, struct fbr_error *err)
 static int copy_strings(struct fiber_ring *r)
 {
     const struct fiber_ring_options *o = &r->options;
-    const char **from[] = {(const char **)&r->options.backend, (const char **)&r->options.output_dir};
+    const char **from[] = {(const char **)&r->options.backend,
+                           (const char **)&r->options.output_dir};
     int rc = fbr_jobspec_copy(&r->job, &r->strings, &o->job);
 
     r->options.bind_to = r->options.map_by = NULL; /* they are in the wish */
@@ -132,7 +138,8 @@ static void name_command(struct fiber_ring *r)
     size_t n = 0;
 
     for (size_t i = 0; r->job.command && r->job.command[i] && n < sizeof(r->command); i++)
-        n += (size_t)snprintf(r->command + n, sizeof(r->command) - n, "%s%s", i ? " " : "", r->job.command[i]);
+        n += (size_t)snprintf(r->command + n, sizeof(r->command) - n, "%s%s", i ? " " : "",
+                              r->job.command[i]);
     if (!r->command[0])
         snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
 }
@@ -162,7 +169,8 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
     int rc;
 
     if (o->size != sizeof(*o))
-        return fbr_fail(err, -EINVAL, "ring options: size is %zu, not sizeof(struct fiber_ring_options)",
+        return fbr_fail(err, -EINVAL,
+                        "ring options: size is %zu, not sizeof(struct fiber_ring_options)",
                         o->size);
     rc = check_numbers(size, o, err);
     if (rc == 0)
@@ -193,8 +201,9 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
     for (uint32_t i = 0; i < r->nagents; i++)
         r->agents[i] = (struct ring_agent){.ring = r, .number = i};
     r->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return r->sentinel < 0 ? fbr_fail(err, -errno, "no descriptor for the sentinel: %s", fbr_strerror(errno))
-                           : 0;
+    return r->sentinel < 0
+               ? fbr_fail(err, -errno, "no descriptor for the sentinel: %s", fbr_strerror(errno))
+               : 0;
 }
 
 /* ---- Life of the handle ---- */
@@ -272,8 +281,8 @@ static int kill_it(void *arg)
     return 0;
 }
 
-int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const void *arg, size_t len,
-                     const struct fiber_ring_options *opts)
+int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const void *arg,
+                     size_t len, const struct fiber_ring_options *opts)
 {
     struct fbr_error err = {0, ""};
     struct fiber_ring *r;
@@ -281,8 +290,9 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     int rc;
 
     if (!out || (!arg && len) || (!fn && !(opts && opts->job.command && opts->job.command[0])))
-        return fbr_keep(-EINVAL,
-                        "fiber_ring_start: needs a place for the handle, and a function or job.command");
+        return fbr_keep(
+            -EINVAL,
+            "fiber_ring_start: needs a place for the handle, and a function or job.command");
     r = calloc(1, sizeof(*r));
     if (!r)
         return fbr_keep(-ENOMEM, "ring: out of memory");
@@ -310,6 +320,35 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     return 0;
 }
 
+/* What ranks printed is part of what was asked for: a run that lost some of it has not ended
+ * well. */
+static void check_output(struct fiber_ring *r)
+{
+    int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
+    bool lost = (out && out != EPIPE && out != EBADF) || (file && r->options.output_dir);
+    char *report = NULL;
+
+    pthread_mutex_lock(&r->lock);
+    if (lost && r->code == 0) {
+        bool full = out && out != EPIPE && out != EBADF;
+
+        r->code = 1;
+        if (asprintf(&report, "some of what the ranks printed is lost: %s: %s.\n",
+                     full ? "standard output" : r->options.output_dir,
+                     fbr_strerror(full ? out : file)) < 0)
+            report = NULL;
+        if (report) {
+            free(r->report);
+            r->report = report;
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (report && !(r->options.flags & FIBER_RING_QUIET)) {
+        fbr_ring_tell(r, report);
+        fbr_output_drain(r->rt->output);
+    }
+}
+
 int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
@@ -328,6 +367,7 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
     if (rc < 0)
         return fbr_keep(rc, "the ring still runs after %d ms", timeout_ms);
     fbr_output_drain(r->rt->output);
+    check_output(r);
     return 0;
 }
 
@@ -424,7 +464,8 @@ void fbr_ring_end_all(struct fbr_runtime *rt)
     }
 }
 
-int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len, const struct fiber_ring_options *opts)
+int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len,
+                   const struct fiber_ring_options *opts)
 {
     struct fiber_ring *r;
     int code = 0, rc = fiber_ring_start(&r, size, fn, arg, len, opts);
@@ -474,7 +515,8 @@ static int call_stats(void *arg)
         s->pid = k->pid;
         s->cpu = (double)k->cpu_ns / 1e9;
         s->memory = k->resident;
-        snprintf(s->host, sizeof(s->host), "%.63s", j->job.info.hosts[fbr_ring_node_of(j, (uint32_t)i)]);
+        snprintf(s->host, sizeof(s->host), "%.63s",
+                 j->job.info.hosts[fbr_ring_node_of(j, (uint32_t)i)]);
         snprintf(s->cpus, sizeof(s->cpus), "%s", k->cpus);
         snprintf(s->how, sizeof(s->how), "%s", k->how);
     }
@@ -515,7 +557,8 @@ static int call_facts(void *arg)
         f->ended += j->ranks[i].state == RANK_ENDED;
     }
     if (r->state == R_WAITING)
-        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined, f->agents);
+        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined,
+                 f->agents);
     else if (r->state == R_STOPPING)
         snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
     return 0;
@@ -556,7 +599,8 @@ static int call_follow(void *arg)
     return 0;
 }
 
-void fbr_ring_follow(struct fiber_ring *r, void (*fn)(void *, int, int, const void *, size_t), void *user)
+void fbr_ring_follow(struct fiber_ring *r, void (*fn)(void *, int, int, const void *, size_t),
+                     void *user)
 {
     struct follow_call c = {r, fn, user};
 

@@ -7,8 +7,9 @@
 #include "fiber.h"
 #include "runtime/error.h"
 
-/* What would be started and where, as text for people: the argv of a rank, ranks by node, bindings on this machine (for
- * the local backend). Nothing is started. The caller frees; NULL and a kept error when the options are wrong. */
+/* What would be started and where, as text for people: the argv of a rank, ranks by node, bindings
+ * on this machine (for the local backend). Nothing is started. The caller frees; NULL and a kept
+ * error when the options are wrong. */
 char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, int with_map);
 /* The same as a JSON object. */
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts);
@@ -22,12 +23,13 @@ struct fbr_ring_facts {
     int64_t started_ms; /* since the epoch */
 };
 void fbr_ring_facts(struct fiber_ring *ring, struct fbr_ring_facts *facts);
-/* Asks the agents for processor time and memory of the ranks; the next fiber_ring_stats() after their answer (a few
- * milliseconds) has them. */
+/* Asks the agents for processor time and memory of the ranks; the next fiber_ring_stats() after
+ * their answer (a few milliseconds) has them. */
 void fbr_ring_look(struct fiber_ring *ring);
-/* Sends each whole line of rank (-1: all) that is printed from now on to fn as well, on the loop thread, until it is
- * called with fn NULL: `fiber logs -f`. */
+/* Sends each whole line of rank (-1: all) that is printed from now on to fn as well, on the loop
+ * thread, until it is called with fn NULL: `fiber logs -f`. */
 void fbr_ring_follow(struct fiber_ring *ring,
-                     void (*fn)(void *user, int rank, int stream, const void *data, size_t len), void *user);
+                     void (*fn)(void *user, int rank, int stream, const void *data, size_t len),
+                     void *user);
 
 #endif

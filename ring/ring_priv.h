@@ -146,19 +146,21 @@ void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf 
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
 /* A new job of `size` ranks, whose programs it takes over; sends it to the agents. */
-int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs, uint32_t n,
-                       const struct ring_job *parent, uint32_t parent_rank, struct ring_job **job,
-                       struct fbr_error *err);
-void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int sig); /* j NULL: all jobs */
-void fbr_ring_check(struct fiber_ring *r); /* has everything ended? then goes on to the next state */
+int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
+                       uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
+                       struct ring_job **job, struct fbr_error *err);
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank,
+                     int sig); /* j NULL: all jobs */
+void fbr_ring_check(
+    struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);
 void fbr_ring_end_all(struct fbr_runtime *rt);
 
 /* failure.c */
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report);
-void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code, const char *hint,
-                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
+                   const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
@@ -168,7 +170,8 @@ void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard err
 /* serve.c */
 int fbr_ring_serve_open(struct fiber_ring *r);
 void fbr_ring_serve_close(struct fiber_ring *r);
-bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body); /* false: not one of its */
+bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type,
+                          struct fbr_cur *body); /* false: not one of its */
 void fbr_ring_serve_agent_gone(struct ring_agent *a);
 void fbr_ring_serve_job_end(struct ring_job *j);
 void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences need not wait for it */

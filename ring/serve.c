@@ -1,5 +1,5 @@
-/* serve.c - what agents ask of the launcher for their bridges: fences, names, spawns, messages to each other, and streams
- * to services.
+/* serve.c - what agents ask of the launcher for their bridges: fences, names, spawns, messages to
+ * each other, and streams to services.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -35,7 +35,8 @@ static void set_tick(struct fiber_ring *r);
 
 /* ---- Answers ---- */
 
-static void answer(void *user, uint32_t agent, uint64_t request, int code, const void *data, size_t len)
+static void answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
+                   size_t len)
 {
     struct fiber_ring *r = user;
     struct fbr_buf b;
@@ -67,7 +68,8 @@ static void on_fence(struct ring_agent *a, struct fbr_cur *c)
     if (!agents)
         answer(a->ring, a->number, request, -ENOMEM, NULL, 0);
     else if (fbr_cur_ok(c))
-        fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data, len);
+        fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data,
+                           len);
     free(agents);
 }
 

@@ -10,7 +10,12 @@
 size_t fbr_text_char(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    size_t n = s[0] < 0x80   ? 1
+               : s[0] < 0xc2 ? 0
+               : s[0] < 0xe0 ? 2
+               : s[0] < 0xf0 ? 3
+               : s[0] < 0xf5 ? 4
+                             : 0;
     uint32_t v;
 
     if (n == 1)
@@ -23,7 +28,9 @@ size_t fbr_text_char(const unsigned char *s)
             return 0;
         v = v << 6 | (s[i] & 0x3fu);
     }
-    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) || (v >= 0x80 && v < 0xa0) ? 0 : n;
+    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) || (v >= 0x80 && v < 0xa0)
+               ? 0
+               : n;
 }
 
 void fbr_text_plain(char *out, size_t size, const char *text)

@@ -1,4 +1,5 @@
-/* wire.h - what a launcher and its agents say to each other, on the control channel (docs/wire.md has it byte by byte).
+/* wire.h - what a launcher and its agents say to each other, on the control channel (docs/wire.md
+ * has it byte by byte).
  *
  *     to the agent    JOB      [job description: job.h]
  *                     SIGNAL   u32 job, u32 rank (FBR_RING_ALL: all), u32 signal

@@ -47,7 +47,8 @@ struct fbr_job {
     int gpus;
     uint64_t memory;
     int keep_stdin;
-    const void *ticket; /* bytes for the child alone; NULL: it is no process of Fiber's, and gets no FIBER_TICKET */
+    /* bytes for the child alone; NULL: it is no process of Fiber's, and gets no FIBER_TICKET */
+    const void *ticket;
     size_t ticket_len;
     const struct fbr_job_local *local; /* NULL: nothing of it. Only with ticket NULL */
     uint64_t process, epoch;           /* who it is, also for deterministic names */
@@ -57,7 +58,8 @@ enum fbr_job_event_type {
     FBR_JOB_PENDING, /* text: why it does not run yet */
     FBR_JOB_STARTED, /* text: the engine's id of the job; pid: on its host, 0 if unknown */
     FBR_JOB_OUTPUT,  /* data, len: bytes it wrote; stream 1 or 2. len 0: that stream has ended */
-    FBR_JOB_EXITED,  /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; text: the engine's reason or "" */
+    /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; text: the engine's reason or ""; peak */
+    FBR_JOB_EXITED,
 };
 
 struct fbr_job_event {
@@ -68,6 +70,7 @@ struct fbr_job_event {
     const char *text; /* never NULL */
     const void *data;
     size_t len;
+    uint64_t peak; /* resident bytes at most, 0 if unknown */
 };
 
 struct fbr_backend;
@@ -99,14 +102,14 @@ struct fbr_backend_ops {
     void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
     /* After EXITED: the handle will not be used again. */
     void (*release)(struct fbr_backend *b, void *handle);
-    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for each. NULL when
-     * nothing
-     * can be left behind (jobs die with their master). */
-    int (*list)(struct fbr_backend *b, void (*found)(void *user, const char *run, const char *id, int alive),
-                void *user, struct fbr_error *err);
+    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for
+     * each. NULL when nothing can be left behind (jobs die with their master). */
+    int (*list)(struct fbr_backend *b,
+                void (*found)(void *user, const char *run, const char *id, int alive), void *user,
+                struct fbr_error *err);
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
-    /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set. NULL: 127.0.0.1. May
-     * take a second, once, and is not called while jobs run. */
+    /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
+     * NULL: 127.0.0.1. May take a second, once, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
 };
 

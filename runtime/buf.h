@@ -1,9 +1,9 @@
-/* buf.h - bytes: a growing buffer that messages are written into, and the one bounds-checked cursor that they are
- * read through.
+/* buf.h - bytes: a growing buffer that messages are written into, and the one bounds-checked cursor
+ * that they are read through.
  *
- * Everything on a wire is little endian. A buffer that could not grow remembers it: check `failed` once, at the end,
- * instead of after each put. A cursor that was asked for more than is left turns bad, answers zeros from then on and
- * never copies; check `fbr_cur_ok` before the values are used.
+ * Everything on a wire is little endian. A buffer that could not grow remembers it: check `failed`
+ * once, at the end, instead of after each put. A cursor that was asked for more than is left turns
+ * bad, answers zeros from then on and never copies; check `fbr_cur_ok` before the values are used.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BUF_H
@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "some records are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "some records are written as they lie in memory");
 
 struct fbr_buf {
     uint8_t *data;
@@ -57,7 +58,8 @@ uint64_t fbr_get_u64(struct fbr_cur *c);
 const void *fbr_get(struct fbr_cur *c, size_t len);
 /* u32 length, then bytes, in place. */
 const void *fbr_get_bytes(struct fbr_cur *c, size_t *len);
-/* u32 length, then a string without NUL bytes that is shorter than `size`; copied with its NUL into `out`. */
+/* u32 length, then a string without NUL bytes that is shorter than `size`; copied with its NUL into
+ * `out`. */
 void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
 /* The same into fresh memory, at most `max` bytes; NULL and bad otherwise. The caller frees. */
 char *fbr_get_strdup(struct fbr_cur *c, size_t max);

@@ -1,7 +1,7 @@
 /* child.c - the side of a job: joins its parent, runs what it is told, ends with it; see child.h.
  *
- * A child lives no longer than its parent: when the control connection ends, it removes what a killed parent left
- * behind and exits. On one host the kernel sees to it as well (die_with_parent).
+ * A child lives no longer than its parent: when the control connection ends, it removes what a
+ * killed parent left behind and exits. On one host the kernel sees to it as well (die_with_parent).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/child.h"
@@ -74,13 +74,15 @@ static void fail(struct fbr_child *c, int code, const char *text)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the whole run has lost its
- * master, its directory goes too; the kernel may take a moment to let go of the master's lock. */
+/* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the
+ * whole run has lost its master, its directory goes too; the kernel may take a moment to let go of
+ * the master's lock. */
 static void lose_parent(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
 
-    fbr_info("%s: lost the parent (%s)", c->join.name, text);
+    fbr_log(c->join.root[0] ? FBR_LOG_INFO : FBR_LOG_WARN, "%s: lost the parent (%s)", c->join.name,
+            text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
@@ -93,15 +95,15 @@ static void lose_parent(struct fbr_child *c, const char *text)
     _exit(PARENT_LOST);
 }
 
-/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the end of the
- * connection
- * tells us, and leaves time to clean up; the signal only wakes us, should somebody have stopped us. This is of the
- * calling thread, the main thread. */
+/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the
+ * end of the connection tells us, and leaves time to clean up; the signal only wakes us, should
+ * somebody have stopped us. This is of the calling thread, the main thread. */
 static bool die_with_parent(int instead, int sig)
 {
     int now = 0;
 
-    return prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead && prctl(PR_SET_PDEATHSIG, sig) == 0;
+    return prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead &&
+           prctl(PR_SET_PDEATHSIG, sig) == 0;
 }
 
 static bool may_retry(const struct fbr_child *c, int why)
@@ -130,7 +132,8 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&c->lock);
     if (started)
         lose_parent(c, text);
-    if (why == -EPIPE || why == -ECONNRESET) /* turned away: by the crowd at the door, or for good */
+    if (why == -EPIPE ||
+        why == -ECONNRESET) /* turned away: by the crowd at the door, or for good */
         c->turned_away++;
     if (may_retry(c, why) && fbr_now_ms() < c->deadline)
         fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
@@ -138,9 +141,8 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Once we have joined; until then the limit is that of the start. A parent on this host that is stopped by a
- * debugger is not
- * dead: its end shows as the end of the connection. */
+/* Once we have joined; until then the limit is that of the start. A parent on this host that is
+ * stopped by a debugger is not dead: its end shows as the end of the connection. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
@@ -150,9 +152,8 @@ static void watch_parent(struct fbr_child *c)
                        far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
-/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8 algorithm of its
- * seal.
- * The argument is moved to the front of our copy, where it is aligned. */
+/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8
+ * algorithm of its seal. The argument is moved to the front of our copy, where it is aligned. */
 static int read_start(struct fbr_child *c)
 {
     struct fbr_cur cur = fbr_cur(c->start, c->start_len);
@@ -239,7 +240,8 @@ static void dial(void *arg)
     struct fbr_child *c = arg;
     struct fbr_error err = {0, ""};
 
-    if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c, &err) < 0) {
+    if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c,
+                      &err) < 0) {
         fail(c, err.code, err.text);
         return;
     }
@@ -361,7 +363,8 @@ static int listen_to(void *arg)
     return 0;
 }
 
-void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *), void *user)
+void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *),
+                        void *user)
 {
     struct listening l = {c, fn, user};
 
@@ -457,8 +460,8 @@ bool fbr_child_is_near(const struct fbr_child *c)
     return c->join.root[0];
 }
 
-/* The program's own handlers come next, which may hang. If our host is dead already, its signal came while it meant
- * nothing, and there is nobody left to kill us. */
+/* The program's own handlers come next, which may hang. If our host is dead already, its signal
+ * came while it meant nothing, and there is nobody left to kill us. */
 void fbr_child_closed(const struct fbr_child *c)
 {
     if (c && c->watcher && getppid() != c->watcher)

@@ -12,7 +12,8 @@ struct fbr_child;
 
 /* Joins the parent and waits for what to run. On failure the text says what was tried. */
 int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err);
-/* Runs a function that the parent sent, and exits; returns only when the work is for the program itself. */
+/* Runs a function that the parent sent, and exits; returns only when the work is for the program
+ * itself. */
 void fbr_child_run(struct fbr_runtime *rt);
 void fbr_child_close(struct fbr_child *c); /* NULL is fine */
 /* Last of all; does not return when nobody watches us any more. NULL is fine. */
@@ -25,9 +26,10 @@ bool fbr_child_is_near(const struct fbr_child *c);
 const char *fbr_child_name(const struct fbr_child *c);
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
 
-/* Frames of the parent go to this function, on the loop thread; those that came before it was set, first. */
-void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *user, uint8_t type, struct fbr_cur *body),
-                        void *user);
+/* Frames of the parent go to this function, on the loop thread; those that came before it was set,
+ * first. */
+void fbr_child_on_frame(struct fbr_child *c,
+                        void (*fn)(void *user, uint8_t type, struct fbr_cur *body), void *user);
 /* To the parent, on the control channel. Any thread. */
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
 /* Opens the data link that the parent has for us. */

@@ -1,11 +1,13 @@
-/* config.c - typed configuration: the table of keys and the places that values come from; see config.h.
+/* config.c - typed configuration: the table of keys and the places that values come from; see
+ * config.h.
  *
- * Sources are read from the weakest to the strongest, and each overwrites what came before; so there is one way
- * in, fbr_config_set, which checks, and no merging.
+ * Sources are read from the weakest to the strongest, and each overwrites what came before; so
+ * there is one way in, fbr_config_set, which checks, and no merging.
  *
- * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own instead of a
- * file, because its handler is not told the line number (INI_HANDLER_LINENO is off in distributions), and
- * because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in two and take the rest for a line.
+ * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own
+ * instead of a file, because its handler is not told the line number (INI_HANDLER_LINENO is off in
+ * distributions), and because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in
+ * two and take the rest for a line.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/config.h"
@@ -34,7 +36,8 @@
 #define MAX_NAME 64    /* longest key */
 
 static const struct fbr_config_key keys[] = {
-    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0, "auto local mock docker kubernetes slurm command",
+    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0,
+     "auto local mock docker kubernetes slurm command",
      "what starts jobs; auto: in a pod kubernetes, in a Slurm allocation slurm, else local"},
     {"transport", "FIBER_TRANSPORT", FBR_CONFIG_ENUM, "auto", 0, 0, "auto unix tcp",
      "how jobs reach their parent; auto: as the backend needs it"},
@@ -71,11 +74,12 @@ static const struct fbr_config_key keys[] = {
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its ranks. */
+/* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
+ * ranks. */
 static const char *const internal_variables[] = {
-    "FIBER_TICKET", "FIBER_WORK", "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK", "FIBER_SIZE",
-    "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE", "FIBER_NODE", "FIBER_NODES", "FIBER_JOB",
-    "FIBER_EPOCH", "FIBER_PMI",
+    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
+    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
+    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",
 };
 
 struct entry {
@@ -188,14 +192,15 @@ struct source {
     const char *at, *end;
     int line; /* lines that inih has been given */
     const char *name;
-    int (*pair)(void *user, const char *key, const char *value, const char *where, struct fbr_error *err);
+    int (*pair)(void *user, const char *key, const char *value, const char *where,
+                struct fbr_error *err);
     void *user;
     struct fbr_error *err;
     int rc;
 };
 
-/* fgets for inih: the next line without leading blanks. A line that it could not take ends the text with an
- * error. */
+/* fgets for inih: the next line without leading blanks. A line that it could not take ends the text
+ * with an error. */
 static char *source_line(char *out, int size, void *stream)
 {
     struct source *s = stream;
@@ -242,25 +247,29 @@ static int source_read(struct source *s, const void *text, size_t len)
     first = ini_parse_stream(source_line, s, source_pair, s);
     if (first < 0)
         return fbr_fail(s->err, -ENOMEM, "%s: out of memory", s->name);
-    if (first > 0 && (!s->rc || first < s->line)) /* a line that inih could not split comes before ours */
-        return fbr_fail(s->err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"", s->name, first);
+    if (first > 0 &&
+        (!s->rc || first < s->line)) /* a line that inih could not split comes before ours */
+        return fbr_fail(s->err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"",
+                        s->name, first);
     return s->rc;
 }
 
-static int set_pair(void *user, const char *key, const char *value, const char *where, struct fbr_error *err)
+static int set_pair(void *user, const char *key, const char *value, const char *where,
+                    struct fbr_error *err)
 {
     return fbr_config_set(user, key, value, where, err);
 }
 
-int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len, struct fbr_error *err)
+int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len,
+                     struct fbr_error *err)
 {
     struct source s = {.name = origin, .pair = set_pair, .user = c, .err = err};
 
     return source_read(&s, text, len);
 }
 
-/* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared folder such as
- * /tmp could choose what is run. */
+/* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared
+ * folder such as /tmp could choose what is run. */
 static const char *file_refuse(int fd, bool trusted)
 {
     struct stat st;
@@ -359,7 +368,8 @@ int fbr_config_scan(const char *path,
     else if (!text)
         rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
     else if (len < 0 || (size_t)len == MAX_FILE)
-        rc = fbr_fail(err, -EINVAL, "%s: %s", path, len < 0 ? fbr_strerror((int)len) : "the file is too long");
+        rc = fbr_fail(err, -EINVAL, "%s: %s", path,
+                      len < 0 ? fbr_strerror((int)len) : "the file is too long");
     else
         rc = source_read(&s, text, (size_t)len);
     free(text);
@@ -370,7 +380,8 @@ int fbr_config_scan(const char *path,
 
 /* ---- environment ---- */
 
-static int variable_take(struct fbr_config *c, const char *name, const char *value, struct fbr_error *err)
+static int variable_take(struct fbr_config *c, const char *name, const char *value,
+                         struct fbr_error *err)
 {
     const struct fbr_config_key *k = key_find(name, true);
     const char *near;
@@ -503,5 +514,6 @@ int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *
         if (fbr_cur_ok(cur))
             rc = fbr_config_set(c, key, value, "parent", err);
     }
-    return fbr_cur_ok(cur) ? rc : fbr_fail(err, -EBADMSG, "the parent's configuration is malformed");
+    return fbr_cur_ok(cur) ? rc
+                           : fbr_fail(err, -EBADMSG, "the parent's configuration is malformed");
 }

@@ -11,16 +11,18 @@
  *
  * A job takes its parent's configuration instead of 2 to 5: fbr_config_new() and fbr_config_get().
  *
- * Files are INI as inih reads it: `key = value` or `key: value`, comments start with ; or #, an inline comment
- * is " ;" (a space before it). A line has at most 196 bytes. A key "a.b" is the key b in section [a]. The last
- * of two equal keys wins. Leading blanks mean nothing (inih would take them for a continued value).
+ * Files are INI as inih reads it: `key = value` or `key: value`, comments start with ; or #, an
+ * inline comment is " ;" (a space before it). A line has at most 196 bytes. A key "a.b" is the key
+ * b in section [a]. The last of two equal keys wins. Leading blanks mean nothing (inih would take
+ * them for a continued value).
  *
- * A file that does not exist is fine, one that cannot be read is a warning; a line that is wrong, a key or
- * FIBER_* variable that does not exist and a value of the wrong type are errors (-EINVAL), whose text names
- * file and line or the variable and the nearest known key.
+ * A file that does not exist is fine, one that cannot be read is a warning; a line that is wrong, a
+ * key or FIBER_* variable that does not exist and a value of the wrong type are errors (-EINVAL),
+ * whose text names file and line or the variable and the nearest known key.
  *
- * Types as they are written: bool true|false|yes|no|on|off|1|0; int 3; duration 500ms, 5s, 0.2s, 2m, 1h; size
- * 65536, 64Ki, 1.5Gi (powers of 1024) or 64K, 4G (of 1000); enum one of its words; string anything.
+ * Types as they are written: bool true|false|yes|no|on|off|1|0; int 3; duration 500ms, 5s, 0.2s,
+ * 2m, 1h; size 65536, 64Ki, 1.5Gi (powers of 1024) or 64K, 4G (of 1000); enum one of its words;
+ * string anything.
  *
  * Threads: load and set before the other threads start; then any thread may read.
  *
@@ -61,32 +63,44 @@ struct fbr_config *fbr_config_new(void);
 int fbr_config_load(struct fbr_config **config, struct fbr_error *err);
 void fbr_config_free(struct fbr_config *c); /* NULL is fine */
 
-/* Sets one value as if written in a file; `origin` ("--backend", "fiber_init") is what fbr_config_origin
- * answers and what the error text begins with. -EINVAL or -ENOMEM, and the old value stays. */
+/* Sets one value as if written in a file; `origin` ("--backend", "fiber_init") is what
+ * fbr_config_origin answers and what the error text begins with. -EINVAL or -ENOMEM, and the old
+ * value stays. */
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
                    struct fbr_error *err);
 /* Sets what one INI file says; fbr_config_load does this for each. */
 int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *err);
-/* The same for text in memory (not NUL-terminated), called `origin` in errors and origins. On failure the lines
- * before the wrong one have been taken. */
+/* Any other INI file: calls pair() for each line of it in order, where `key` has its section before
+ * it and `where` is "FILE:LINE". As strict about its owner as with ./.fiberconfig. A negative
+ * answer of pair() ends it. */
+int fbr_config_scan(const char *path,
+                    int (*pair)(void *user, const char *key, const char *value, const char *where,
+                                struct fbr_error *err),
+                    void *user, struct fbr_error *err);
+/* Sets what text in memory says (not NUL-terminated), called `origin` in errors and origins. On
+ * failure the lines before the wrong one have been taken. */
 int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len,
                      struct fbr_error *err);
 
-/* Values. Asking for a key that is not in the table or has another type is a bug of the caller and aborts. */
+/* Values. Asking for a key that is not in the table or has another type is a bug of the caller and
+ * aborts. */
 bool fbr_config_bool(const struct fbr_config *c, const char *key);
-int fbr_config_int(const struct fbr_config *c, const char *key); /* of an enum: the index of the word */
+int fbr_config_int(const struct fbr_config *c,
+                   const char *key); /* of an enum: the index of the word */
 int fbr_config_ms(const struct fbr_config *c, const char *key);
 uint64_t fbr_config_size(const struct fbr_config *c, const char *key);
-const char *fbr_config_str(const struct fbr_config *c, const char *key); /* any type, as it was written */
-/* "default", "/etc/fiber/fiber.conf:3", "FIBER_BACKEND", "parent" or what was given to fbr_config_set. */
+const char *fbr_config_str(const struct fbr_config *c,
+                           const char *key); /* any type, as it was written */
+/* "default", "/etc/fiber/fiber.conf:3", "FIBER_BACKEND", "parent" or what was given to
+ * fbr_config_set. */
 const char *fbr_config_origin(const struct fbr_config *c, const char *key);
 
 /* All keys, in the order in which to show them. */
 const struct fbr_config_key *fbr_config_keys(size_t *n);
 
-/* What is not a default, for a child: u16 count, then count x (str name, str value). Taken as origin "parent";
- * get answers -EBADMSG for bytes that are not such a list (the cursor may then stand anywhere), or as
- * fbr_config_set does. */
+/* What is not a default, for a child: u16 count, then count x (str name, str value). Taken as
+ * origin "parent"; get answers -EBADMSG for bytes that are not such a list (the cursor may then
+ * stand anywhere), or as fbr_config_set does. */
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b);
 int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *err);
 

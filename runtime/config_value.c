@@ -1,4 +1,5 @@
-/* config_value.c - the types of configuration values: text in, number or a sentence out; see config_value.h.
+/* config_value.c - the types of configuration values: text in, number or a sentence out; see
+ * config_value.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/config_value.h"
@@ -16,7 +17,8 @@ struct unit {
     const char *name;
     int64_t scale;
 };
-static const struct unit durations[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0}};
+static const struct unit durations[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0}};
 static const struct unit sizes[] = {
     {"", 1},         {"k", 1000},       {"K", 1000},     {"Ki", 1 << 10},      {"M", 1000000},
     {"Mi", 1 << 20}, {"G", 1000000000}, {"Gi", 1 << 30}, {"T", 1000000000000}, {"Ti", 1LL << 40},
@@ -30,7 +32,8 @@ static int scaled_parse(const char *s, const struct unit *unit, int64_t *out)
     const char *start = s;
 
     for (; isdigit((unsigned char)*s); s++)
-        if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, *s - '0', &whole))
+        if (__builtin_mul_overflow(whole, 10, &whole) ||
+            __builtin_add_overflow(whole, *s - '0', &whole))
             return -ERANGE;
     if (s != start && *s == '.')
         for (s++; isdigit((unsigned char)*s) && one < 1000000; s++, one *= 10)
@@ -111,7 +114,9 @@ static int text_parse(const struct fbr_config_key *k, const char *text, int64_t 
 static void bound_format(const struct fbr_config_key *k, int64_t v, char out[32])
 {
     static const struct unit plain[] = {{"", 1}, {NULL, 0}};
-    const struct unit *u = k->type == FBR_CONFIG_MS ? durations : k->type == FBR_CONFIG_SIZE ? sizes : plain;
+    const struct unit *u = k->type == FBR_CONFIG_MS     ? durations
+                           : k->type == FBR_CONFIG_SIZE ? sizes
+                                                        : plain;
     const struct unit *best = u;
 
     for (; u->name; u++)
@@ -132,20 +137,22 @@ static int text_refuse(const struct fbr_config_key *k, const char *text, int rc,
     char min[32], max[32];
 
     if (k->type == FBR_CONFIG_ENUM)
-        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", but may be only one of: %s", origin, k->name,
-                        text, k->words);
+        return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", but may be only one of: %s", origin,
+                        k->name, text, k->words);
     if (rc == -EINVAL)
         return fbr_fail(err, -EINVAL, "%s: %s is \"%.64s\", which is not %s", origin, k->name, text,
                         wanted[k->type]);
     bound_format(k, k->min, min);
     bound_format(k, k->max, max);
     if (k->type == FBR_CONFIG_STR)
-        return fbr_fail(err, -EINVAL, "%s: %s must have %s to %s characters", origin, k->name, min, max);
-    return fbr_fail(err, -EINVAL, "%s: %s is %.64s, but must be from %s to %s", origin, k->name, text, min, max);
+        return fbr_fail(err, -EINVAL, "%s: %s must have %s to %s characters", origin, k->name, min,
+                        max);
+    return fbr_fail(err, -EINVAL, "%s: %s is %.64s, but must be from %s to %s", origin, k->name,
+                    text, min, max);
 }
 
-int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out, const char *origin,
-                    struct fbr_error *err)
+int fbr_value_parse(const struct fbr_config_key *k, const char *text, int64_t *out,
+                    const char *origin, struct fbr_error *err)
 {
     int rc = text_parse(k, text, out);
 
@@ -168,7 +175,8 @@ size_t fbr_word_distance(const char *a, size_t alen, const char *b, size_t blen)
 
         row[0] = i;
         for (size_t j = 1; j <= blen; j++) {
-            size_t best = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            size_t best =
+                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
 
             if (best > row[j] + 1)
                 best = row[j] + 1;

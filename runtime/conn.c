@@ -27,7 +27,8 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3 };
 
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
-#define SILENT_TCP_MS 30000 /* TCP_USER_TIMEOUT: unacknowledged bytes for so long end the connection */
+#define SILENT_TCP_MS \
+    30000 /* TCP_USER_TIMEOUT: unacknowledged bytes for so long end the connection */
 
 struct write_req {
     uv_write_t uv;
@@ -103,8 +104,8 @@ static void on_written(uv_write_t *uv, int status)
         fbr_conn_lost(c, status, "the connection broke");
 }
 
-/* Something that was to be sent is lost, so nothing may come behind it: the connection ends, as reading will find.
- * Whoever sends is not ready for that. */
+/* Something that was to be sent is lost, so nothing may come behind it: the connection ends, as
+ * reading will find. Whoever sends is not ready for that. */
 static int break_off(struct fbr_conn *c, int why)
 {
     int fd;
@@ -328,7 +329,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n == 0 || c->state == CONN_GONE)
         return;
     if (n < 0) {
-        fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n, n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
+        fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n,
+                      n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
         return;
     }
     c->heard_ms = fbr_now_ms();
@@ -436,7 +438,8 @@ void fbr_conn_close(struct fbr_conn *c)
     c->lingers = true;
     c->left_over = fbr_conn_queued(c);
     fbr_loop_hold(c->loop);
-    if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 || uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
+    if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 ||
+        uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);
 }
 

@@ -1,13 +1,13 @@
 /* conn.h - the control channel: authenticated streams of frames between two processes.
  *
- * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is let in when its user id is ours
- * (SO_PEERCRED) and it knows the secret of what it claims to be; over TCP (url "tcp://host:port") the same secret is
- * the pre-shared key of TLS 1.3 (tls.h). Nothing of a caller is parsed before that. At most FBR_DOOR_HALF_OPEN calls
- * may be unfinished, each for FBR_DOOR_MS; further callers wait in the kernel's queue, and then the oldest call has
- * FBR_DOOR_BUSY_MS.
+ * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is let in when its
+ * user id is ours (SO_PEERCRED) and it knows the secret of what it claims to be; over TCP (url
+ * "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Nothing of a caller
+ * is parsed before that. At most FBR_DOOR_HALF_OPEN calls may be unfinished, each for FBR_DOOR_MS;
+ * further callers wait in the kernel's queue, and then the oldest call has FBR_DOOR_BUSY_MS.
  *
- * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own (heartbeats).
- * All functions are for the loop thread.
+ * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own
+ * (heartbeats). All functions are for the loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONN_H
@@ -43,9 +43,12 @@ struct fbr_conn;
 
 struct fbr_conn_ops {
     void (*on_frame)(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
-    void (*on_pong)(void *user, struct fbr_conn *conn); /* a heartbeat was answered: fbr_conn_rtt_ns(). May be NULL */
-    /* The peer has gone, or was given up: -EPIPE it closed, -ETIMEDOUT it fell silent, -EACCES it was not let in, ...
-     * Comes once, as the last; the conn is freed after it. Not after our own fbr_conn_close. */
+    void (*on_pong)(
+        void *user,
+        struct fbr_conn *conn); /* a heartbeat was answered: fbr_conn_rtt_ns(). May be NULL */
+    /* The peer has gone, or was given up: -EPIPE it closed, -ETIMEDOUT it fell silent, -EACCES it
+     * was not let in, ... Comes once, as the last; the conn is freed after it. Not after our own
+     * fbr_conn_close. */
     void (*on_close)(void *user, struct fbr_conn *conn, int why, const char *text);
 };
 
@@ -53,7 +56,8 @@ struct fbr_conn_ops {
 struct fbr_door {
     /* The secret of that caller; negative: unknown. Must not consume it. */
     int (*secret)(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
-    /* It knew the secret. Sets the conn's ops by fbr_conn_adopt and keeps it, or returns negative: it is closed. */
+    /* It knew the secret. Sets the conn's ops by fbr_conn_adopt and keeps it, or returns negative:
+     * it is closed. */
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
 };
@@ -64,27 +68,29 @@ struct fbr_listener;
 int fbr_listener_open(struct fbr_listener **l, struct fbr_loop *loop, const char *url,
                       const struct fbr_door *door, struct fbr_error *err);
 const char *fbr_listener_url(const struct fbr_listener *l); /* with the port that it got */
-void fbr_listener_close(struct fbr_listener *l);            /* half-open calls are dropped; NULL is fine */
+void fbr_listener_close(struct fbr_listener *l); /* half-open calls are dropped; NULL is fine */
 
 /* Calls; goes on in the background, a failure is an on_close. Frames may be sent at once. */
-int fbr_conn_dial(struct fbr_conn **conn, struct fbr_loop *loop, const char *url, const struct fbr_caller *me,
-                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user,
-                  struct fbr_error *err);
+int fbr_conn_dial(struct fbr_conn **conn, struct fbr_loop *loop, const char *url,
+                  const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
 
 void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */
-/* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes after this call. NULL
- * is fine. */
+/* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes
+ * after this call. NULL is fine. */
 void fbr_conn_close(struct fbr_conn *conn);
 
-/* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT). misses 0: ping only. */
+/* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT).
+ * misses 0: ping only. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
 uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn); /* of the last answered ping, 0 before */
 
-/* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix socket, which needs
- * none. */
-int fbr_conn_export(struct fbr_conn *conn, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE]);
+/* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix
+ * socket, which needs none. */
+int fbr_conn_export(struct fbr_conn *conn, const char *label, uint64_t id,
+                    uint8_t key[FBR_KEY_SIZE]);
 
 #endif

@@ -11,9 +11,8 @@
 
 enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
 
-/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size, compared, not parsed
- * further
- * before the secret was right. */
+/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size,
+ * compared, not parsed further before the secret was right. */
 #define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
 #define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
 
@@ -52,9 +51,11 @@ int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
 void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
-int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms);
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
+                   uint64_t repeat_ms);
 
-int fbr_listener_greet_unix(struct fbr_conn *c); /* looks at c->in; opens the conn when it is let in */
+int fbr_listener_greet_unix(
+    struct fbr_conn *c); /* looks at c->in; opens the conn when it is let in */
 int fbr_listener_greet_tls(struct fbr_conn *c);
 void fbr_listener_forget(struct fbr_conn *c); /* not half-open any more */
 

@@ -9,8 +9,8 @@
 
 #define FBR_CPU_MAX (1u << 20) /* numbers are below this */
 
-/* The next range of *at, which moves behind it: 1, 0 at the end, -EINVAL for what is no list. An empty string is an
- * empty list. Ranges may come in any order and overlap. */
+/* The next range of *at, which moves behind it: 1, 0 at the end, -EINVAL for what is no list. An
+ * empty string is an empty list. Ranges may come in any order and overlap. */
 int fbr_cpulist_next(const char **at, unsigned *first, unsigned *last);
 
 /* Numbers from low to high (to first..last) into a list; start with {.out = , .size = }. */

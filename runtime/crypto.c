@@ -26,8 +26,8 @@ void fbr_crypto_init(void)
     pthread_once(&once, init);
 }
 
-int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process, uint32_t epoch,
-               uint8_t out[FBR_KEY_SIZE])
+int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process,
+               uint32_t epoch, uint8_t out[FBR_KEY_SIZE])
 {
     uint8_t text[sizeof(PURPOSE) - 1 + 4 + FBR_JOB_UID_MAX + 8 + 4];
     size_t uid_len = job_uid ? strlen(job_uid) : 0;
@@ -45,7 +45,8 @@ int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t pr
     at = mempcpy(at, &process_le, sizeof(process_le));
     at = mempcpy(at, &epoch_le, sizeof(epoch_le));
     fbr_crypto_init();
-    if (!HMAC(EVP_sha256(), key, FBR_KEY_SIZE, text, (size_t)(at - text), out, &made) || made != FBR_KEY_SIZE) {
+    if (!HMAC(EVP_sha256(), key, FBR_KEY_SIZE, text, (size_t)(at - text), out, &made) ||
+        made != FBR_KEY_SIZE) {
         fbr_wipe(out, FBR_KEY_SIZE);
         return -ENOMEM;
     }

@@ -1,8 +1,9 @@
 /* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
  *
- * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a worker on a unix socket
- * needs neither. So libfiber.so has these functions in place of crypto.c, tls.c and seal.c; each goes on to the one of
- * the same name in the module crypto.so (module.h), which is made of those files. The static library has them built in.
+ * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a
+ * worker on a unix socket needs neither. So libfiber.so has these functions in place of crypto.c,
+ * tls.c and seal.c; each goes on to the one of the same name in the module crypto.so (module.h),
+ * which is made of those files. The static library has them built in.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
@@ -40,8 +41,8 @@ static void *find(const char *name)
     if (!fn)                              \
     fn = (__typeof__(name) *)find(#name)
 
-int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process, uint32_t epoch,
-               uint8_t out[FBR_KEY_SIZE])
+int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process,
+               uint32_t epoch, uint8_t out[FBR_KEY_SIZE])
 {
     MODULE(fbr_ticket);
     return fn ? fn(key, job_uid, process, epoch, out) : -ENOENT;
@@ -54,7 +55,8 @@ int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk
     return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
-int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user, struct fbr_error *err)
+int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
+                   struct fbr_error *err)
 {
     MODULE(fbr_tls_server);
     return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why.text);
@@ -131,8 +133,8 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
     return fn(t, cipher);
 }
 
-int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len, void *out,
-                   size_t outlen)
+int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
+                   void *out, size_t outlen)
 {
     MODULE(fbr_tls_export);
     return fn(t, label, context, context_len, out, outlen);

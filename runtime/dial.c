@@ -1,4 +1,5 @@
-/* dial.c - the calling side of a control connection; see conn.h. Also how callers and places are written.
+/* dial.c - the calling side of a control connection; see conn.h. Also how callers and places are
+ * written.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -19,7 +20,8 @@ int fbr_caller_scan(const char *identity, struct fbr_caller *who)
     unsigned kind;
     char rest;
 
-    if (sscanf(identity, "%3u.%20" SCNu64 ".%10" SCNu32 "%c", &kind, &who->id, &who->epoch, &rest) != 3 ||
+    if (sscanf(identity, "%3u.%20" SCNu64 ".%10" SCNu32 "%c", &kind, &who->id, &who->epoch,
+               &rest) != 3 ||
         kind > UINT8_MAX)
         return -EINVAL;
     who->kind = (uint8_t)kind;
@@ -108,7 +110,8 @@ static int call_tcp(struct fbr_conn *c, const struct fbr_place *p)
     return rc;
 }
 
-static void put_hello(struct fbr_conn *c, const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE])
+static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
+                      const uint8_t secret[FBR_KEY_SIZE])
 {
     struct fbr_buf b;
 
@@ -125,9 +128,9 @@ static void put_hello(struct fbr_conn *c, const struct fbr_caller *me, const uin
     fbr_buf_fini(&b);
 }
 
-int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url, const struct fbr_caller *me,
-                  const uint8_t secret[FBR_KEY_SIZE], const struct fbr_conn_ops *ops, void *user,
-                  struct fbr_error *err)
+int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
+                  const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
 {
     struct fbr_place place;
     struct fbr_conn *c;

@@ -1,4 +1,5 @@
-/* door.c - who calls a process and what becomes of it: joins of our children, peers with an address of ours.
+/* door.c - who calls a process and what becomes of it: joins of our children, peers with an address
+ * of ours.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -34,7 +35,8 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
     return p;
 }
 
-int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
+                       uint8_t secret[FBR_KEY_SIZE])
 {
     struct fiber_process *p = find(rt, who);
 
@@ -78,7 +80,8 @@ static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
 {
     char why[256];
 
-    snprintf(why, sizeof(why), "could not be let in: %.200s", err->code ? err->text : fbr_strerror(rc));
+    snprintf(why, sizeof(why), "could not be let in: %.200s",
+             err->code ? err->text : fbr_strerror(rc));
     fbr_job_refuse(p, why);
     return rc;
 }

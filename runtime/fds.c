@@ -43,8 +43,8 @@ static int limit(void)
     return (int)r.rlim_cur;
 }
 
-/* How many numbers below the limit are free, at most `want`. The high ones are looked at first: mostly all of them are,
- * and one call is enough. */
+/* How many numbers below the limit are free, at most `want`. The high ones are looked at first:
+ * mostly all of them are, and one call is enough. */
 static int count_free(int want)
 {
     struct pollfd p[AT_ONCE];
@@ -79,12 +79,12 @@ int fbr_fds_take(int now, int later, const char *what, struct fbr_error *err)
     pthread_mutex_unlock(&lock);
     if (found >= need)
         return 0;
-    return fbr_fail(
-        err, -EMFILE,
-        "%s: needs %d file descriptors, but of the %d that this process may have %d are free%s; close some, "
-        "or raise the limit (ulimit -n)",
-        what, now + later, limit(), found > others ? found - others : 0,
-        others ? " and not set aside for what is being started" : "");
+    return fbr_fail(err, -EMFILE,
+                    "%s: needs %d file descriptors, but of the %d that this process may have %d "
+                    "are free%s; close some, "
+                    "or raise the limit (ulimit -n)",
+                    what, now + later, limit(), found > others ? found - others : 0,
+                    others ? " and not set aside for what is being started" : "");
 }
 
 void fbr_fds_release(int later)
@@ -105,7 +105,8 @@ bool fbr_fds_short(char *text, unsigned size)
 
     if (found >= SHORT)
         return false;
-    snprintf(text, size, "this process has %d of its %d file descriptors free; raise the limit (ulimit -n)",
+    snprintf(text, size,
+             "this process has %d of its %d file descriptors free; raise the limit (ulimit -n)",
              found, limit());
     return true;
 }

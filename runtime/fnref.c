@@ -1,6 +1,7 @@
 /* fnref.c - function pointer <-> (build-id, offset), by dl_iterate_phdr(3); see fnref.h.
  *
- * Errors are written after the walk, not during it: the loader's lock is held while a callback runs.
+ * Errors are written after the walk, not during it: the loader's lock is held while a callback
+ * runs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/fnref.h"
@@ -94,7 +95,8 @@ static const char *module_name(const struct module *m)
 
 static bool module_is_system(const struct module *m)
 {
-    static const char *const prefixes[] = {"libc.so", "ld-linux", "ld-musl", "ld64.so", "linux-vdso"};
+    static const char *const prefixes[] = {"libc.so", "ld-linux", "ld-musl", "ld64.so",
+                                           "linux-vdso"};
 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]) && *m->path; i++)
         if (!strncmp(module_name(m), prefixes[i], strlen(prefixes[i])))
@@ -145,13 +147,15 @@ int fbr_fnref_make(struct fbr_fnref *ref, void (*fn)(void), struct fbr_error *er
     memset(ref, 0, sizeof(*ref));
     dl_iterate_phdr(make_visit, &s);
     if (!s.hit.path)
-        return fbr_fail(err, -EFAULT, "%p is not a function of the program or of a library (a nested function?)",
+        return fbr_fail(err, -EFAULT,
+                        "%p is not a function of the program or of a library (a nested function?)",
                         (void *)s.addr);
     if (module_is_system(&s.hit))
-        return fbr_fail(err, -EPERM, "the function is in %s: wrap it in one of your own", module_name(&s.hit));
+        return fbr_fail(err, -EPERM, "the function is in %s: wrap it in one of your own",
+                        module_name(&s.hit));
     if (!s.hit.id_len || s.hit.id_len > FBR_FNREF_ID_MAX)
-        return fbr_fail(err, -ENOEXEC, "%s has %s build-id: link it with -Wl,--build-id", module_name(&s.hit),
-                        s.hit.id_len ? "too long a" : "no");
+        return fbr_fail(err, -ENOEXEC, "%s has %s build-id: link it with -Wl,--build-id",
+                        module_name(&s.hit), s.hit.id_len ? "too long a" : "no");
     ref->id_len = (uint8_t)s.hit.id_len;
     memcpy(ref->id, s.hit.id, s.hit.id_len);
     ref->offset = s.addr - s.bias;
@@ -166,12 +170,14 @@ int fbr_fnref_resolve(const struct fbr_fnref *ref, void (**fn)(void), struct fbr
     *fn = NULL;
     dl_iterate_phdr(resolve_visit, &s);
     if (!s.hit.path)
-        return fbr_fail(err, -ESTALE,
-                        "the function is from build %s, and this program is build %s: both programs must be "
-                        "the same build, with the same libraries loaded",
-                        id_shorten(ref->id, ref->id_len, theirs), id_shorten(s.first.id, s.first.id_len, ours));
+        return fbr_fail(
+            err, -ESTALE,
+            "the function is from build %s, and this program is build %s: both programs must be "
+            "the same build, with the same libraries loaded",
+            id_shorten(ref->id, ref->id_len, theirs), id_shorten(s.first.id, s.first.id_len, ours));
     if (module_is_system(&s.hit))
-        return fbr_fail(err, -EPERM, "the function is in %s, not in the program's own code", module_name(&s.hit));
+        return fbr_fail(err, -EPERM, "the function is in %s, not in the program's own code",
+                        module_name(&s.hit));
     if (!s.in_text)
         return fbr_fail(err, -EFAULT, "offset %#llx is not in the code of %s",
                         (unsigned long long)ref->offset, module_name(&s.hit));

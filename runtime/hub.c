@@ -32,7 +32,9 @@ struct fbr_link {
     int failed;            /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
     bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
-    bool orphan; /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+    bool
+        /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+        orphan;
     UT_hash_handle hh;
 };
 
@@ -153,7 +155,8 @@ static void take_message(struct fbr_hub *h, const struct fbr_route *route, void 
     if (!a.link)
         return;
     rc = is_broken(a.link) ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
-    /* Bytes that are not authentic may come from anybody who reached the port: they break nothing. */
+    /* Bytes that are not authentic may come from anybody who reached the port: they break
+     * nothing. */
     if (rc == -EBADMSG && a.link->in.sealed)
         rc = 0;
     if (rc == 0)
@@ -174,7 +177,8 @@ static void take_message(struct fbr_hub *h, const struct fbr_route *route, void 
 static void *hub_main(void *arg)
 {
     struct fbr_hub *h = arg;
-    struct pollfd p[2] = {{.fd = fbr_sock_fd(h->sock), .events = POLLIN}, {.fd = h->wake, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = fbr_sock_fd(h->sock), .events = POLLIN},
+                          {.fd = h->wake, .events = POLLIN}};
 
     pthread_setname_np(pthread_self(), "fbr-hub");
     while (poll(p, 2, -1) >= 0 || errno == EINTR) {
@@ -247,7 +251,8 @@ void fbr_hub_close(struct fbr_hub *h)
     free(h);
 }
 
-int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops, void *user)
+int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops,
+                  void *user)
 {
     struct fbr_link *l = calloc(1, sizeof(*l));
     int rc;

@@ -1,10 +1,12 @@
 /* hub.h - the serving side of the data channel: one socket, one thread, a link for each peer.
  *
- * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it holds the last one;
- * what is sent meanwhile waits, and then travels together. So a link is slow for nobody but its own peer, and nothing
- * is ever dropped by nanomsg (sock.h). Messages from a peer may come at any time.
+ * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it
+ * holds the last one; what is sent meanwhile waits, and then travels together. So a link is slow
+ * for nobody but its own peer, and nothing is ever dropped by nanomsg (sock.h). Messages from a
+ * peer may come at any time.
  *
- * Threads: records are handed out on the hub's thread; everything else may be called from any thread.
+ * Threads: records are handed out on the hub's thread; everything else may be called from any
+ * thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HUB_H
@@ -19,8 +21,8 @@ struct fbr_link;
 struct fbr_link_ops {
     /* One record, valid during the call. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
-    /* The link is broken (a forged, damaged or missing message, a record above the limit): nothing more comes from
-     * it. */
+    /* The link is broken (a forged, damaged or missing message, a record above the limit): nothing
+     * more comes from it. */
     void (*on_broken)(void *user, struct fbr_link *link, int why);
 };
 
@@ -30,14 +32,16 @@ bool fbr_hub_here(const struct fbr_hub *h); /* on its thread? NULL: no */
 void fbr_hub_close(struct fbr_hub *h);      /* all links must be closed. NULL is fine */
 
 /* A new link under a random id (fbr_link_id); keys NULL: not sealed. */
-int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops, void *user);
+int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops,
+                  void *user);
 uint64_t fbr_link_id(const struct fbr_link *l);
 /* Seals it; before the peer is told of it. */
 int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys);
 /* Sends a record (copied). -EPIPE when the link is broken. */
 int fbr_link_send(struct fbr_link *l, const struct iovec *iov, int n);
 size_t fbr_link_queued(struct fbr_link *l); /* bytes that wait for the peer */
-/* No callback of this link runs or comes after it; it may be called from within one. NULL is fine. */
+/* No callback of this link runs or comes after it; it may be called from within one. NULL is
+ * fine. */
 void fbr_link_close(struct fbr_link *l);
 
 #endif

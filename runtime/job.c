@@ -1,4 +1,5 @@
-/* job.c - the life and death of a process's job, on the loop thread; process_priv.h has the table of its states.
+/* job.c - the life and death of a process's job, on the loop thread; process_priv.h has the table
+ * of its states.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,8 +16,9 @@
 #include "runtime/nested.h"
 #include "runtime/process_priv.h"
 
-#define EXIT_AFTER_CONN_MS 2000 /* the backend should know soon that a job ended which has hung up */
-#define CONN_AFTER_EXIT_MS 200  /* bytes of a dead process on their way */
+#define EXIT_AFTER_CONN_MS \
+    2000                       /* the backend should know soon that a job ended which has hung up */
+#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
 #define EXIT_AFTER_KILL_MS 3000
 #define CANNOT_START 125
 
@@ -96,7 +98,8 @@ static char *make_report(struct fiber_process *p)
     fbr_put(&b, head, strlen(head));
     put_reason(&b, p);
     /* A call of its that we could not take looks to it as if we had hung up. */
-    if (p->code != 0 && !p->ready && !strstr(p->why, "ulimit") && fbr_fds_short(text, sizeof(text))) {
+    if (p->code != 0 && !p->ready && !strstr(p->why, "ulimit") &&
+        fbr_fds_short(text, sizeof(text))) {
         fbr_put(&b, "; ", 2);
         fbr_put(&b, text, strlen(text));
     }
@@ -195,7 +198,8 @@ static void on_time(void *arg)
 
     switch (p->state) {
     case P_STARTING:
-        snprintf(why, sizeof(why), "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
+        snprintf(why, sizeof(why),
+                 "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
                  p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
         fbr_job_refuse(p, why);
         break;
@@ -269,11 +273,13 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     } else {
         set_state(p, P_CLOSING);
         /* its program may have something to do at exit */
-        set_timer(p, EXIT_AFTER_CONN_MS + (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
+        set_timer(p, EXIT_AFTER_CONN_MS +
+                         (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
     }
 }
 
-const struct fbr_conn_ops fbr_job_conn_ops = {.on_frame = on_frame, .on_pong = on_pong, .on_close = on_conn_close};
+const struct fbr_conn_ops fbr_job_conn_ops = {
+    .on_frame = on_frame, .on_pong = on_pong, .on_close = on_conn_close};
 
 /* ---- The backend ---- */
 
@@ -310,10 +316,12 @@ static void explain_early_exit(struct fiber_process *p, int32_t code)
     if (code == FBR_EXIT_UNKNOWN)
         snprintf(why, sizeof(why), "ended before it joined, and nobody knows how");
     else if (code < 0)
-        snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code, strsignal(-code));
+        snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code,
+                 strsignal(-code));
     else
         snprintf(why, sizeof(why),
-                 "exited with code %d before it joined; does its main() call fiber_init() first?", code);
+                 "exited with code %d before it joined; does its main() call fiber_init() first?",
+                 code);
     set_why(p, why);
 }
 
@@ -367,7 +375,8 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
 
 /* ---- Starting ---- */
 
-static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_buf *ticket, struct fbr_error *err)
+static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_buf *ticket,
+                      struct fbr_error *err)
 {
     struct fbr_runtime *rt = p->rt;
     struct fbr_join j = {.me = {FBR_CALLER_JOB, p->id, p->epoch}};
@@ -420,8 +429,8 @@ static int find_backend(struct fiber_process *p, struct fbr_error *err)
         return fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
     if (!p->host->slot)
         return fbr_fail(err, -ECHILD, "its host %s could not be started", p->host->name);
-    p->host->as_host =
-        (struct fbr_backend_slot){.ops = &fbr_backend_nested, .backend = (struct fbr_backend *)p->host};
+    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_nested,
+                                                 .backend = (struct fbr_backend *)p->host};
     p->slot = &p->host->as_host;
     return 0;
 }

@@ -47,7 +47,8 @@ static void put64(uint8_t *at, uint64_t v)
     memcpy(at, &v, sizeof(v));
 }
 
-int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg)
+int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key,
+                      enum fbr_seal_alg alg)
 {
     memset(l, 0, sizeof(*l));
     l->link = link;
@@ -150,7 +151,8 @@ static int add_small(struct fbr_lane_out *l, struct source *src, size_t total)
     return 0;
 }
 
-static int add_piece(struct fbr_lane_out *l, struct source *src, size_t n, uint32_t flags, size_t total)
+static int add_piece(struct fbr_lane_out *l, struct source *src, size_t n, uint32_t flags,
+                     size_t total)
 {
     bool first = (flags & (MORE | CONT)) == MORE;
     size_t len, pad = pad8(n);
@@ -227,7 +229,8 @@ int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len)
         uint8_t *inner = m + HEAD + COUNTER;
         uint64_t counter;
 
-        rc = fbr_seal_encrypt(&l->seal, &counter, inner, *len - HEAD - COUNTER - FBR_SEAL_TAG, inner);
+        rc = fbr_seal_encrypt(&l->seal, &counter, inner, *len - HEAD - COUNTER - FBR_SEAL_TAG,
+                              inner);
         put64(m + HEAD, counter);
     }
     if (rc < 0)
@@ -239,7 +242,8 @@ int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len)
 
 /* ---- The receiving side ---- */
 
-int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg, size_t limit)
+int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
+                     enum fbr_seal_alg alg, size_t limit)
 {
     memset(l, 0, sizeof(*l));
     l->link = link;
@@ -348,8 +352,8 @@ static int unseal(struct fbr_lane_in *l, struct fbr_cur *c)
     return 0;
 }
 
-int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len, void (*on_ack)(void *, uint32_t, bool),
-                  fbr_record_fn on_record, void *user)
+int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
+                  void (*on_ack)(void *, uint32_t, bool), fbr_record_fn on_record, void *user)
 {
     struct fbr_cur c = fbr_cur(msg, len);
     uint32_t seq, ack;

@@ -1,8 +1,8 @@
-/* lane.h - one direction of a data link: records packed into messages, messages sealed; pure, but for allocation.
+/* lane.h - one direction of a data link: records packed into messages, messages sealed; pure, but
+ * for allocation.
  *
- * A record is a byte string of any length. Small records that wait together travel in one message; a long one
- * travels in
- * pieces, so that no message is longer than FBR_LANE_MAX.
+ * A record is a byte string of any length. Small records that wait together travel in one message;
+ * a long one travels in pieces, so that no message is longer than FBR_LANE_MAX.
  *
  *     message   u32 version, u64 link, { u32 seq, u32 ack, pieces } or u64 counter and the same, sealed
  *     piece     u32 length, u32 flags, [u64 length of the whole record, on its first piece of several], bytes,
@@ -33,7 +33,8 @@ struct fbr_keys {
     enum fbr_seal_alg alg;
 };
 
-/* What a record may have beyond the longest message of a program: heads, and small items beside it. */
+/* What a record may have beyond the longest message of a program: heads, and small items beside
+ * it. */
 #define FBR_LANE_SLACK (256 * 1024)
 
 struct fbr_piece; /* a message that is packed already */
@@ -48,7 +49,8 @@ struct fbr_lane_out {
     size_t queued; /* bytes */
 };
 
-int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg);
+int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key,
+                      enum fbr_seal_alg alg);
 void fbr_lane_out_fini(struct fbr_lane_out *l);
 /* Adds one record, copied from n parts. */
 int fbr_lane_add(struct fbr_lane_out *l, const struct iovec *iov, int n);
@@ -56,12 +58,12 @@ static inline bool fbr_lane_empty(const struct fbr_lane_out *l)
 {
     return !l->first && !l->small.len;
 }
-/* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without records when the
- * lane is
- * empty. */
+/* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without
+ * records when the lane is empty. */
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len);
 
-/* Memory for a long record, kept for the next one: its pages are there already. Of all lanes of one thread. */
+/* Memory for a long record, kept for the next one: its pages are there already. Of all lanes of one
+ * thread. */
 struct fbr_spare {
     uint8_t *data;
     size_t cap;
@@ -78,8 +80,8 @@ struct fbr_lane_in {
     size_t limit;            /* longest record that is taken */
 };
 
-int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key, enum fbr_seal_alg alg,
-                     size_t limit);
+int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
+                     enum fbr_seal_alg alg, size_t limit);
 void fbr_lane_in_fini(struct fbr_lane_in *l);
 
 /* The link that a message claims to belong to; -EBADMSG: not a message. */
@@ -87,12 +89,12 @@ int fbr_lane_link(const void *msg, size_t len, uint64_t *link);
 
 typedef void (*fbr_record_fn)(void *user, const void *record, size_t len);
 
-/* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and hands out the
- * records that
- * it completes (valid during the call). -EBADMSG: forged, damaged or malformed; -EILSEQ: a message is missing;
- * -EMSGSIZE: a
- * record above the limit; -ENOMEM. All of them end the link. `ack` is set before the records are handed out. */
+/* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and
+ * hands out the records that it completes (valid during the call). -EBADMSG: forged, damaged or
+ * malformed; -EILSEQ: a message is missing; -EMSGSIZE: a record above the limit; -ENOMEM. All of
+ * them end the link. `ack` is set before the records are handed out. */
 int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
-                  void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record, void *user);
+                  void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record,
+                  void *user);
 
 #endif

@@ -31,7 +31,7 @@ struct fbr_listener {
     struct fbr_conn *half_open; /* authentication not complete */
     int n_half_open;
     struct fbr_timer again; /* for want of memory */
-    bool waiting;           /* the kernel has callers for us, and there is no room among the half-open */
+    bool waiting; /* the kernel has callers for us, and there is no room among the half-open */
 };
 
 static void accept_all(struct fbr_listener *l);
@@ -67,8 +67,8 @@ static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
     if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
         fbr_conn_refuse(c, rc); /* else it would take us for dead */
     if (rc < 0)
-        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind, (unsigned long long)who->id,
-                 fbr_strerror(rc));
+        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind,
+                 (unsigned long long)who->id, fbr_strerror(rc));
     return rc;
 }
 
@@ -78,7 +78,8 @@ static int same_user(struct fbr_conn *c)
     socklen_t len = sizeof(peer);
     int fd;
 
-    if (uv_fileno(&c->h.handle, &fd) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+    if (uv_fileno(&c->h.handle, &fd) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
         return -EACCES;
     return peer.uid == geteuid() ? 0 : -EACCES;
 }
@@ -178,7 +179,8 @@ static void hurry(struct fbr_listener *l)
     fbr_timer_start(&l->half_open->timer, age < FBR_DOOR_BUSY_MS ? FBR_DOOR_BUSY_MS - age : 0, 0);
 }
 
-/* libuv holds one accepted descriptor and stops listening until it is taken, so not to take it is back-pressure. */
+/* libuv holds one accepted descriptor and stops listening until it is taken, so not to take it is
+ * back-pressure. */
 static void on_call(uv_stream_t *stream, int status)
 {
     struct fbr_listener *l = stream->data;

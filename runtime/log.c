@@ -1,7 +1,8 @@
 /* log.c - levelled lines on stderr; see log.h.
  *
- * No lock and no buffer that outlives a call, so a line can be written at any time, also between fork and exec.
- * The level and the name are the process's, like stderr itself: they are the only mutable variables here.
+ * No lock and no buffer that outlives a call, so a line can be written at any time, also between
+ * fork and exec. The level and the name are the process's, like stderr itself: they are the only
+ * mutable variables here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/log.h"
@@ -78,7 +79,8 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     size_t len, room;
     va_list ap;
 
-    head = snprintf(line, 128, "%.32s[%ld]: %s%s%s: ", atomic_load_explicit(&log_name, memory_order_acquire),
+    head = snprintf(line, 128,
+                    "%.32s[%ld]: %s%s%s: ", atomic_load_explicit(&log_name, memory_order_acquire),
                     (long)getpid(), colour ? levels[level].colour : "", levels[level].name,
                     colour ? "\033[0m" : "");
     room = sizeof(line) - (size_t)head - 1; /* text and its NUL; one more byte for the newline */

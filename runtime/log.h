@@ -1,12 +1,13 @@
 /* log.h - one line on stderr per event: "fiber[PID]: level: text".
  *
- * A line is one write(2) of at most FBR_LOG_LINE bytes, so lines of threads and processes that share a pipe do
- * not mix; a longer one ends in "...". Control characters become spaces: hostile text cannot steer a terminal
- * or fake a line. The level is coloured if stderr is a terminal and NO_COLOR is unset or empty
- * (https://no-color.org). errno is preserved, and "%m" may be used.
+ * A line is one write(2) of at most FBR_LOG_LINE bytes, so lines of threads and processes that
+ * share a pipe do not mix; a longer one ends in "...". Control characters become spaces: hostile
+ * text cannot steer a terminal or fake a line. The level is coloured if stderr is a terminal and
+ * NO_COLOR is unset or empty (https://no-color.org). errno is preserved, and "%m" may be used.
  *
- * The macros evaluate their arguments only if the level is on; the check is one relaxed atomic read. Never log
- * keys or tickets. Any thread may call everything here, a fork child too; not for signal handlers.
+ * The macros evaluate their arguments only if the level is on; the check is one relaxed atomic
+ * read. Never log keys or tickets. Any thread may call everything here, a fork child too; not for
+ * signal handlers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOG_H
@@ -23,7 +24,8 @@ enum fbr_log_level { FBR_LOG_ERROR, FBR_LOG_WARN, FBR_LOG_INFO, FBR_LOG_DEBUG, F
 void fbr_log_level(enum fbr_log_level level);
 /* The level of that name ("error", "warn", ...), or -EINVAL. */
 int fbr_log_level_named(const char *name);
-/* What stands in front of [PID] instead of "fiber". The string is kept, not copied, and must live for ever. */
+/* What stands in front of [PID] instead of "fiber". The string is kept, not copied, and must live
+ * for ever. */
 void fbr_log_name(const char *name);
 
 #define fbr_log(level, ...)                      \
@@ -43,6 +45,7 @@ static inline bool fbr_log_on(enum fbr_log_level level)
 {
     return (int)level <= atomic_load_explicit(&fbr_log_threshold, memory_order_relaxed);
 }
-void fbr_log_write(enum fbr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,8 +1,9 @@
-/* loop.h - the one event loop of a process, on its own thread: control connections, timers, child exits.
+/* loop.h - the one event loop of a process, on its own thread: control connections, timers, child
+ * exits.
  *
- * Other threads only post to it. What runs on it must not block: it also carries the heartbeats. Child processes are
- * spawned on it, because the kernel ties "die with the parent" to the thread that spawned, and this one lives as
- * long as the process.
+ * Other threads only post to it. What runs on it must not block: it also carries the heartbeats.
+ * Child processes are spawned on it, because the kernel ties "die with the parent" to the thread
+ * that spawned, and this one lives as long as the process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOOP_H
@@ -18,7 +19,8 @@
 struct fbr_loop;
 
 int fbr_loop_open(struct fbr_loop **l, struct fbr_error *err);
-/* Runs what was posted before, then stops; handles must be closed by then. Not from the loop thread. */
+/* Runs what was posted before, then stops; handles must be closed by then. Not from the loop
+ * thread. */
 void fbr_loop_close(struct fbr_loop *l);
 
 /* Loop thread: fbr_loop_close waits until all who hold it have released it. */
@@ -31,10 +33,11 @@ uv_loop_t *fbr_loop_uv(struct fbr_loop *l);
 void *fbr_loop_scratch(struct fbr_loop *l);
 bool fbr_loop_here(const struct fbr_loop *l); /* on the loop thread? */
 
-/* Any thread: runs fn(arg) on the loop thread, in the order of posting. -ENOMEM, -ESHUTDOWN: it will not run. */
+/* Any thread: runs fn(arg) on the loop thread, in the order of posting. -ENOMEM, -ESHUTDOWN: it
+ * will not run. */
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *arg), void *arg);
-/* The same without a need for memory: the post is a part of what it is about, with fn, arg and own set. 1: it is on
- * its way; 0: it was already. */
+/* The same without a need for memory: the post is a part of what it is about, with fn, arg and own
+ * set. 1: it is on its way; 0: it was already. */
 struct fbr_post {
     struct fbr_post *next;
     void (*fn)(void *arg);

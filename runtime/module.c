@@ -1,8 +1,9 @@
 /* module.c - finds and loads the parts of Fiber that are loaded when first needed; see module.h.
  *
- * The folder of a program, or one or two above it, may be anybody's (/tmp), so a module is taken only from a folder and
- * a file that belong to us, to root or to the owner of the program that we are in, and that not everybody can write -
- * unless everybody can write the program too, as on file systems that have no modes.
+ * The folder of a program, or one or two above it, may be anybody's (/tmp), so a module is taken
+ * only from a folder and a file that belong to us, to root or to the owner of the program that we
+ * are in, and that not everybody can write - unless everybody can write the program too, as on file
+ * systems that have no modes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/module.h"
@@ -24,7 +25,8 @@
 #endif
 #define MODULES 16
 
-/* Written once each under the lock; handles are never closed: what was called may have left threads and destructors. */
+/* Written once each under the lock; handles are never closed: what was called may have left threads
+ * and destructors. */
 static struct {
     pthread_mutex_t lock;
     struct loaded {
@@ -34,7 +36,8 @@ static struct {
     unsigned count;
 } modules = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A way that the search goes. Where nothing is found, the first file that was there and could not be used is told. */
+/* A way that the search goes. Where nothing is found, the first file that was there and could not
+ * be used is told. */
 struct search {
     const char *name;
     uid_t owner; /* of the program or library that this code is in */
@@ -62,7 +65,8 @@ static bool try_folder(struct search *s, const char *folder)
     if (!trusted(s, &dir) || !trusted(s, &file)) {
         if (!s->why[0])
             snprintf(s->why, sizeof(s->why),
-                     "%.300s is not used: it belongs to somebody else, or everybody can write it", path);
+                     "%.300s is not used: it belongs to somebody else, or everybody can write it",
+                     path);
         return false;
     }
     s->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -132,14 +136,16 @@ static void *open_locked(const char *name, struct fbr_error *err)
         if (!strcmp(modules.loaded[i].name, name))
             return modules.loaded[i].handle;
     if (modules.count == MODULES) {
-        fbr_fail(err, -ENFILE, "cannot load Fiber's module %s: %d are loaded, which is all there can be",
-                 name, MODULES);
+        fbr_fail(err, -ENFILE,
+                 "cannot load Fiber's module %s: %d are loaded, which is all there can be", name,
+                 MODULES);
         return NULL;
     }
     search(&s);
     if (!s.handle) {
-        fbr_fail(err, -ENOENT, "cannot load Fiber's module %s: %s; is the installation complete?", name,
-                 s.why[0] ? s.why : "there is no such file beside this program, nor in " FBR_MODULE_DIR);
+        fbr_fail(
+            err, -ENOENT, "cannot load Fiber's module %s: %s; is the installation complete?", name,
+            s.why[0] ? s.why : "there is no such file beside this program, nor in " FBR_MODULE_DIR);
         return NULL;
     }
     snprintf(modules.loaded[modules.count].name, sizeof(modules.loaded[0].name), "%s", name);
@@ -172,7 +178,8 @@ const void *fbr_module(const char *name, struct fbr_error *err)
     snprintf(symbol, sizeof(symbol), "fbr_module_%s", name);
     table = dlsym(handle, symbol);
     if (!table)
-        fbr_fail(err, -ENOEXEC, "Fiber's module %s has no table %s: it is of another version of Fiber", name,
+        fbr_fail(err, -ENOEXEC,
+                 "Fiber's module %s has no table %s: it is of another version of Fiber", name,
                  symbol);
     return table;
 }

@@ -1,8 +1,10 @@
-/* module.h - parts of Fiber that are loaded when first needed, because of the libraries that they bring.
+/* module.h - parts of Fiber that are loaded when first needed, because of the libraries that they
+ * bring.
  *
- * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`. It is looked for
- * beside the program or library that this code is in (fiber/NAME.so, and one or two folders up, as in a build tree and
- * as bin/ stands to lib/), then where Fiber was installed. One that somebody else could have put there is passed over.
+ * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`.
+ * It is looked for beside the program or library that this code is in (fiber/NAME.so, and one or
+ * two folders up, as in a build tree and as bin/ stands to lib/), then where Fiber was installed.
+ * One that somebody else could have put there is passed over.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MODULE_H
@@ -10,7 +12,8 @@
 
 #include "runtime/error.h"
 
-/* The table of that module, loaded at most once, never unloaded; NULL and a sentence. Any thread. */
+/* The table of that module, loaded at most once, never unloaded; NULL and a sentence. Any
+ * thread. */
 const void *fbr_module(const char *name, struct fbr_error *err);
 
 /* The same for a module that has functions in place of a table: what dlsym() takes. */

@@ -167,7 +167,8 @@ static void on_start(struct fbr_runtime *rt, struct fbr_cur *body)
         char text[256];
 
         snprintf(text, sizeof(text), "could not be started: %.200s", err.text);
-        send_event(&n, o.job.process, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = 125, .text = text});
+        send_event(&n, o.job.process,
+                   &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = 125, .text = text});
     }
     free_list(o.argv);
     free_list(o.added);

@@ -61,7 +61,8 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
 
         fbr_buf_fini(&n->order);
         free(n);
-        return fbr_fail(err, rc, rc == -ENOMEM ? "out of memory" : "its host %s has ended", host->name);
+        return fbr_fail(err, rc, rc == -ENOMEM ? "out of memory" : "its host %s has ended",
+                        host->name);
     }
     DL_APPEND(host->nested, n);
     *handle = n;
@@ -124,7 +125,8 @@ void fbr_nested_host_ended(struct fiber_process *host, const char *report)
 
     snprintf(text, sizeof(text), "ended with its host: %.200s", report);
     DL_FOREACH_SAFE(host->nested, n, next)
-        tell(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
+        tell(n, &(struct fbr_job_event){
+                    .type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
 }
 
 static int order_signal(struct fbr_backend *b, void *handle, int sig)

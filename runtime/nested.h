@@ -1,8 +1,9 @@
 /* nested.h - processes that another process of ours starts and watches for us, in its own job.
  *
- * A job of a cluster manager may hold several processes: its first one (the host) is started by the backend, the others
- * by the host on our order. To us such a process is like any other: it joins us by itself, has its own ticket, and
- * is watched by two witnesses, its connection and its host. When the host ends, they have ended.
+ * A job of a cluster manager may hold several processes: its first one (the host) is started by the
+ * backend, the others by the host on our order. To us such a process is like any other: it joins us
+ * by itself, has its own ticket, and is watched by two witnesses, its connection and its host. When
+ * the host ends, they have ended.
  *
  *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our own program),
  *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket

@@ -36,6 +36,7 @@ struct fbr_output {
     size_t queued;
     bool full, stop, writing;
     uint64_t written, seen; /* `written` is atomic */
+    int errors[3]; /* atomic: the first of standard output, standard error; [0]: of files */
 };
 
 static void write_chunk(struct fbr_output *o, const struct chunk *c)
@@ -54,7 +55,12 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
 
             poll(&p, 1, 1000);
         } else if (n < 0 && errno != EINTR) {
-            return; /* closed: nobody wants to read it */
+            int none = 0;
+
+            /* closed: nobody wants to read it; or a disk is full, and who asks is told */
+            __atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            return;
         }
     }
 }
@@ -101,7 +107,8 @@ static void *writer_main(void *arg)
     return NULL;
 }
 
-int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_room)(void *), void *user)
+int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_room)(void *),
+                    void *user)
 {
     struct fbr_output *o = calloc(1, sizeof(*o));
     sigset_t all, old;
@@ -163,7 +170,8 @@ void fbr_output_close(struct fbr_output *o)
         stuck = !wait_idle(o);
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
-    if (stuck) { /* a reader that does not read may not hold our exit; the thread ends with the process */
+    /* a reader that does not read may not hold our exit; the thread ends with the process */
+    if (stuck) {
         pthread_detach(o->thread);
         return;
     }
@@ -210,8 +218,13 @@ void fbr_output_drain(struct fbr_output *o)
     pthread_mutex_unlock(&o->lock);
 }
 
-static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len, const void *b,
-                 size_t b_len)
+int fbr_output_error(const struct fbr_output *o, int fd)
+{
+    return __atomic_load_n(&o->errors[fd], __ATOMIC_RELAXED);
+}
+
+static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len,
+                 const void *b, size_t b_len)
 {
     size_t t = strlen(tag);
     struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);

@@ -1,8 +1,8 @@
-/* output.h - what jobs print: whole lines on our own stdout and stderr, written by a thread of its own.
+/* output.h - what jobs print: whole lines on our own stdout and stderr, written by a thread of its
+ * own.
  *
- * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal or pipe that
- * does not
- * read holds back the jobs (back-pressure), never the loop.
+ * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal
+ * or pipe that does not read holds back the jobs (back-pressure), never the loop.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_OUTPUT_H
@@ -16,15 +16,22 @@
 
 struct fbr_output;
 
-/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is full. */
-int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user), void *user);
+/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is
+ * full. */
+int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
+                    void *user);
 /* Writes what is queued, unless nobody reads it for a second. NULL is fine. */
 void fbr_output_close(struct fbr_output *o);
 
-/* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue is full. */
+/* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue
+ * is full. */
 bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
-/* Waits until what was added has been written, unless nobody reads it for a second. Not on the loop thread. */
+/* Waits until what was added has been written, unless nobody reads it for a second. Not on the loop
+ * thread. */
 void fbr_output_drain(struct fbr_output *o);
+/* Why something was lost that was for fd 1 or 2, or, with fd 0, for any other: an errno, 0 if
+ * nothing was. Any thread. */
+int fbr_output_error(const struct fbr_output *o, int fd);
 
 #define FBR_TAIL_MAX 2048
 
@@ -41,6 +48,7 @@ void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const cha
 void fbr_lines_fini(struct fbr_lines *l);
 /* Takes bytes that the job wrote; true: the queue is full, stop reading until on_room. */
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len);
-void fbr_lines_end(struct fbr_lines *l); /* the stream is over: an unfinished line gets its newline */
+void fbr_lines_end(
+    struct fbr_lines *l); /* the stream is over: an unfinished line gets its newline */
 
 #endif

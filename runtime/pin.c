@@ -23,14 +23,15 @@ const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
     return ops;
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------ */
+/* ---- Names ---- */
 
 struct name {
     const char *name;
     int value;
 };
 
-/* The first name of a value is the one that is shown; those after the empty one are taken and not shown. */
+/* The first name of a value is the one that is shown; those after the empty one are taken and not
+ * shown. */
 static const struct name binds[] = {{"default", FBR_BIND_DEFAULT},
                                     {"none", FBR_BIND_NONE},
                                     {"hwthread", FBR_BIND_HWTHREAD},
@@ -57,7 +58,8 @@ static const struct name maps[] = {{"default", FBR_MAP_DEFAULT},
                                    {"socket", FBR_MAP_PACKAGE},
                                    {NULL, 0}};
 
-static int value_of(const struct name *names, const char *what, const char *name, struct fbr_error *err)
+static int value_of(const struct name *names, const char *what, const char *name,
+                    struct fbr_error *err)
 {
     char list[128] = "";
 
@@ -65,7 +67,8 @@ static int value_of(const struct name *names, const char *what, const char *name
         if (n->name[0] && !strcmp(n->name, name))
             return n->value;
     for (const struct name *n = names; n->name[0]; n++)
-        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", list[0] ? ", " : "", n->name);
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", list[0] ? ", " : "",
+                 n->name);
     return fbr_fail(err, -EINVAL, "%s \"%.64s\" is not known; it is one of %s", what, name, list);
 }
 
@@ -97,7 +100,7 @@ const char *fbr_pin_map_name(enum fbr_pin_map map)
     return name_of(maps, (int)map);
 }
 
-/* --- masks ------------------------------------------------------------------------------------------------------ */
+/* ---- Masks ---- */
 
 /* The kernel takes arrays of long; on little endian machines (buf.h) that is the order of bytes. */
 int fbr_pin_mask(const char *list, void *mask, size_t size)
@@ -122,7 +125,7 @@ int fbr_pin_mask(const char *list, void *mask, size_t size)
     return (int)used;
 }
 
-/* --- what the kernel says --------------------------------------------------------------------------------------- */
+/* ---- What the kernel says ---- */
 
 /* Grows the mask until it is as long as the kernel's. */
 static int read_affinity(int pid, char *out, size_t size)
@@ -147,7 +150,8 @@ static int read_affinity(int pid, char *out, size_t size)
     }
 }
 
-/* The beginning of a file of /proc: those that are used here have what is wanted in their first page or so. */
+/* The beginning of a file of /proc: those that are used here have what is wanted in their first
+ * page or so. */
 static size_t read_proc(int pid, const char *name, char *out, size_t size)
 {
     char path[64];
@@ -162,7 +166,8 @@ static size_t read_proc(int pid, const char *name, char *out, size_t size)
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    while (len < size - 1 && ((n = read(fd, out + len, size - 1 - len)) > 0 || (n < 0 && errno == EINTR)))
+    while (len < size - 1 &&
+           ((n = read(fd, out + len, size - 1 - len)) > 0 || (n < 0 && errno == EINTR)))
         len += n > 0 ? (size_t)n : 0;
     close(fd);
     out[len] = '\0';
@@ -184,18 +189,21 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
     memset(seen, 0, sizeof(*seen));
     rc = read_affinity(pid, seen->cpus, sizeof(seen->cpus));
     if (rc)
-        return fbr_fail(err, rc, "cannot read the affinity of process %d: %s", pid, fbr_strerror(rc));
-    if (read_proc(pid, "status", text, sizeof(text)) && (at = strstr(text, "\nMems_allowed_list:"))) {
+        return fbr_fail(err, rc, "cannot read the affinity of process %d: %s", pid,
+                        fbr_strerror(rc));
+    if (read_proc(pid, "status", text, sizeof(text)) &&
+        (at = strstr(text, "\nMems_allowed_list:"))) {
         at += strlen("\nMems_allowed_list:");
         copy_word(seen->mems, sizeof(seen->mems), at + strspn(at, " \t"));
     }
-    /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy of its own shows the process's. */
+    /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy of its own shows
+     * the process's. */
     if (read_proc(pid, "numa_maps", text, 512) && (at = strchr(text, ' ')))
         copy_word(seen->policy, sizeof(seen->policy), at + 1);
     return 0;
 }
 
-/* --- variables for GPUs ----------------------------------------------------------------------------------------- */
+/* ---- Variables for GPUs ---- */
 
 const char *fbr_pin_getenv(void *user, const char *name)
 {
@@ -203,10 +211,12 @@ const char *fbr_pin_getenv(void *user, const char *name)
     return getenv(name);
 }
 
-/* What lists a vendor's visible devices. ROCm has two, one over the other: the inner one, when it is set. */
+/* What lists a vendor's visible devices. ROCm has two, one over the other: the inner one, when it
+ * is set. */
 static const char *variable(enum fbr_gpu_vendor vendor, fbr_pin_getenv_fn *outer, void *user)
 {
-    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"};
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "ZE_AFFINITY_MASK"};
 
     if (vendor == FBR_GPU_AMD && outer(user, "HIP_VISIBLE_DEVICES"))
         return "HIP_VISIBLE_DEVICES";

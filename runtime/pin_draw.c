@@ -6,8 +6,8 @@
  *         [0: rank 0] [1: rank 1] [2-7: free]
  *         GPU 0 0000:17:00.0: rank 0
  *
- * A cell is a run of cores that the same processes have. Where the threads of a core have different ones, each has a
- * cell, "3.1" being the second of core 3.
+ * A cell is a run of cores that the same processes have. Where the threads of a core have different
+ * ones, each has a cell, "3.1" being the second of core 3.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -52,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static void putf(struct drawing *d, const 
     put(d, text);
 }
 
-/* --- who is where ----------------------------------------------------------------------------------------------- */
+/* ---- Who is where ---- */
 
 static uint64_t *at_position(const struct drawing *d, unsigned at)
 {
@@ -88,7 +88,8 @@ static bool place_processes(struct drawing *d)
 }
 
 /* Names of the processes of a set: all, or the first few and how many more. */
-static void name_processes(const struct drawing *d, const uint64_t *set, const char *none, char *out, size_t size)
+static void name_processes(const struct drawing *d, const uint64_t *set, const char *none,
+                           char *out, size_t size)
 {
     char name[48];
     size_t len = 0;
@@ -109,7 +110,7 @@ static void name_processes(const struct drawing *d, const uint64_t *set, const c
     }
 }
 
-/* --- cells ------------------------------------------------------------------------------------------------------ */
+/* ---- Cells ---- */
 
 static void put_cell(struct drawing *d, const char *indent, const char *what, unsigned at)
 {
@@ -137,7 +138,8 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
 {
     const struct fbr_topology *t = d->t;
     const struct fbr_place *cores = t->places[FBR_LEVEL_CORE];
-    int i = fbr_topology_place(t, FBR_LEVEL_CORE, span.first), end = (int)t->nplaces[FBR_LEVEL_CORE];
+    int i = fbr_topology_place(t, FBR_LEVEL_CORE, span.first),
+        end = (int)t->nplaces[FBR_LEVEL_CORE];
     char what[64];
 
     while (i >= 0 && i < end && cores[i].span.end <= span.end) {
@@ -152,7 +154,8 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
             i++;
             continue;
         }
-        for (; i < end && cores[i].span.end <= span.end && one_owner(d, cores[i].span, core.first); i++)
+        for (; i < end && cores[i].span.end <= span.end && one_owner(d, cores[i].span, core.first);
+             i++)
             fbr_cpulist_add(&list, cores[i].number, cores[i].number);
         fbr_cpulist_end(&list);
         put_cell(d, indent, what, core.first);
@@ -160,14 +163,15 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
     put(d, "\n");
 }
 
-/* --- devices ---------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 static bool inside(struct fbr_span in, struct fbr_span of)
 {
     return of.first <= in.first && in.end <= of.end;
 }
 
-/* Whether a device is drawn in this place: the smallest of NUMA nodes, packages and the machine that it is in. */
+/* Whether a device is drawn in this place: the smallest of NUMA nodes, packages and the machine
+ * that it is in. */
 static bool belongs(const struct drawing *d, const struct fbr_device *dev, enum fbr_level level,
                     struct fbr_span span)
 {
@@ -190,8 +194,8 @@ static void put_users(struct drawing *d, const char *indent, const char *what, u
 }
 
 /* `set` is empty, and is so again after. */
-static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span span, const char *indent,
-                        uint64_t *set)
+static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span span,
+                        const char *indent, uint64_t *set)
 {
     static const char *const vendors[] = {"NVIDIA ", "AMD ", "Intel "};
     const struct fbr_topology *t = d->t;
@@ -207,7 +211,8 @@ static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span
             for (unsigned n = 0; n < d->pins[i].ngpus; n++)
                 if (!strcmp(d->pins[i].gpus[n].bus_id, gpu->bus_id))
                     set[i / 64] |= UINT64_C(1) << i % 64;
-        snprintf(what, sizeof(what), "%sGPU %u %s", mixed ? vendors[gpu->vendor] : "", gpu->index, gpu->bus_id);
+        snprintf(what, sizeof(what), "%sGPU %u %s", mixed ? vendors[gpu->vendor] : "", gpu->index,
+                 gpu->bus_id);
         put_users(d, indent, what, set);
     }
     for (unsigned n = 0; n < t->nnics; n++) {
@@ -221,7 +226,7 @@ static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span
     }
 }
 
-/* --- the machine ------------------------------------------------------------------------------------------------ */
+/* ---- The machine ---- */
 
 static void put_count(struct drawing *d, unsigned n, const char *what, bool must)
 {
@@ -241,9 +246,10 @@ static void put_head(struct drawing *d)
     put(d, f->restricted ? " that this process may use; the machine has more\n" : "\n");
 }
 
-/* Part by part of that level, and each of these by the next smaller, where there are several that have all cores; else
- * in one. */
-static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span span, const char *indent)
+/* Part by part of that level, and each of these by the next smaller, where there are several that
+ * have all cores; else in one. */
+static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span span,
+                      const char *indent)
 {
     const struct fbr_topology *t = d->t;
     unsigned covered = 0, parts = 0;
@@ -280,7 +286,8 @@ static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span s
     }
 }
 
-static void put_numa(struct drawing *d, const struct fbr_place *numa, const char *indent, uint64_t *set)
+static void put_numa(struct drawing *d, const struct fbr_place *numa, const char *indent,
+                     uint64_t *set)
 {
     const struct fbr_topology *t = d->t;
     char deeper[16], list[64];
@@ -293,7 +300,8 @@ static void put_numa(struct drawing *d, const struct fbr_place *numa, const char
             bytes += t->memories[i].bytes;
     for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_CORE]; i++)
         if (inside(t->places[FBR_LEVEL_CORE][i].span, numa->span))
-            fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number, t->places[FBR_LEVEL_CORE][i].number);
+            fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number,
+                            t->places[FBR_LEVEL_CORE][i].number);
     fbr_cpulist_end(&cores);
     putf(d, "%sNUMA %u", indent, numa->number);
     if (bytes >= UINT64_C(1) << 30)
@@ -319,12 +327,15 @@ static void put_machine(struct drawing *d, uint64_t *set)
         if (package >= 0 && package != last)
             putf(d, "package %u\n", t->places[FBR_LEVEL_PACKAGE][package].number);
         put_numa(d, &numas[i], package >= 0 ? "  " : "", set);
-        if (package >= 0 && (i + 1 == t->nplaces[FBR_LEVEL_NUMA] ||
-                             !inside(numas[i + 1].span, t->places[FBR_LEVEL_PACKAGE][package].span)))
-            put_devices(d, FBR_LEVEL_PACKAGE, t->places[FBR_LEVEL_PACKAGE][package].span, "  ", set);
+        if (package >= 0 &&
+            (i + 1 == t->nplaces[FBR_LEVEL_NUMA] ||
+             !inside(numas[i + 1].span, t->places[FBR_LEVEL_PACKAGE][package].span)))
+            put_devices(d, FBR_LEVEL_PACKAGE, t->places[FBR_LEVEL_PACKAGE][package].span, "  ",
+                        set);
         last = package;
     }
-    put_devices(d, FBR_LEVEL_MACHINE, (struct fbr_span){0, t->npus}, "", set); /* the kernel knew no place of these */
+    put_devices(d, FBR_LEVEL_MACHINE, (struct fbr_span){0, t->npus}, "",
+                set); /* the kernel knew no place of these */
     for (unsigned i = 0; i < d->count; i++)
         if (!d->pins[i].cpus[0]) {
             set[i / 64] |= UINT64_C(1) << i % 64;
@@ -338,8 +349,12 @@ static void put_machine(struct drawing *d, uint64_t *set)
 char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,
                    void (*label)(void *user, unsigned i, char *out, size_t size), void *user)
 {
-    struct drawing d = {
-        .t = t, .pins = pins, .count = count, .label = label, .user = user, .words = count / 64 + 1};
+    struct drawing d = {.t = t,
+                        .pins = pins,
+                        .count = count,
+                        .label = label,
+                        .user = user,
+                        .words = count / 64 + 1};
     uint64_t *set = calloc(d.words, sizeof(*set));
     char *text = NULL;
 

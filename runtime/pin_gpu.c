@@ -1,8 +1,9 @@
 /* pin_gpu.c - who gets which GPU, and which NIC is near.
  *
- * Distances in a tree are nested: of two devices, the nearer to a process is the one with which it shares the smaller
- * part of the machine. So GPUs are given away from the smallest parts up: whoever finds a free one in its own part
- * takes it, and only who found none there looks in the next larger. No other way has more processes with a near GPU.
+ * Distances in a tree are nested: of two devices, the nearer to a process is the one with which it
+ * shares the smaller part of the machine. So GPUs are given away from the smallest parts up:
+ * whoever finds a free one in its own part takes it, and only who found none there looks in the
+ * next larger. No other way has more processes with a near GPU.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 #include "runtime/topology.h"
 
-/* --- which GPUs there are to give ------------------------------------------------------------------------------- */
+/* ---- Which GPUs there are to give ---- */
 
 /* One entry of a list of visible devices. False: whoever reads the list stops here. */
 static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor, const char *entry,
@@ -41,14 +42,15 @@ static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor,
         size_t n = strcspn(id, "/");
         const struct fbr_device *d = &t->gpus[i];
 
-        if (d->gpu.vendor == vendor && n > 4 && !strncmp(d->name, id, n)) /* beginnings of ids will do */
+        if (d->gpu.vendor == vendor && n > 4 &&
+            !strncmp(d->name, id, n)) /* beginnings of ids will do */
             *device = d;
     }
     return true;
 }
 
-static unsigned read_visible(const struct fbr_topology *t, enum fbr_gpu_vendor vendor, const char *list,
-                             struct fbr_gpu_slot *slots, unsigned max)
+static unsigned read_visible(const struct fbr_topology *t, enum fbr_gpu_vendor vendor,
+                             const char *list, struct fbr_gpu_slot *slots, unsigned max)
 {
     char entry[128];
     unsigned n = 0;
@@ -58,7 +60,8 @@ static unsigned read_visible(const struct fbr_topology *t, enum fbr_gpu_vendor v
 
         at += strspn(at, " ");
         len = strcspn(at, ", ");
-        snprintf(entry, sizeof(entry), "%.*s", (int)(len < sizeof(entry) ? len : sizeof(entry) - 1), at);
+        snprintf(entry, sizeof(entry), "%.*s", (int)(len < sizeof(entry) ? len : sizeof(entry) - 1),
+                 at);
         at += strcspn(at, ",");
         if (!read_entry(t, vendor, entry, &slots[n].device))
             break;
@@ -83,9 +86,10 @@ static unsigned read_vendor(const struct fbr_topology *t, const struct fbr_pin_w
     return n;
 }
 
-/* Programs are written for one vendor's: the one that there are most of, the first of them when equal. */
-int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish, struct fbr_gpu_slot **out,
-                  unsigned *count)
+/* Programs are written for one vendor's: the one that there are most of, the first of them when
+ * equal. */
+int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                  struct fbr_gpu_slot **out, unsigned *count)
 {
     unsigned max = t->ngpus + 1, n;
     struct fbr_gpu_slot *slots;
@@ -122,9 +126,10 @@ const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const stru
     return NULL;
 }
 
-/* --- distances -------------------------------------------------------------------------------------------------- */
+/* ---- Distances ---- */
 
-unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d, struct fbr_span span)
+unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d,
+                             struct fbr_span span)
 {
     for (unsigned i = 0; d && i < d->nnear; i++)
         if (d->near[i].first <= span.first && span.end <= d->near[i].end)
@@ -132,7 +137,7 @@ unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_devi
     return t->npus;
 }
 
-/* --- giving ----------------------------------------------------------------------------------------------------- */
+/* ---- Giving ---- */
 
 struct giving {
     const struct fbr_topology *t;
@@ -155,7 +160,8 @@ static bool has(const struct fbr_pin *pin, const struct fbr_gpu_slot *slot)
 }
 
 /* Free GPUs within `reach` of a process, until it has its number. */
-static void give_near(struct giving *g, struct fbr_pin *pin, struct fbr_span span, unsigned reach, unsigned most)
+static void give_near(struct giving *g, struct fbr_pin *pin, struct fbr_span span, unsigned reach,
+                      unsigned most)
 {
     for (unsigned s = 0; s < g->nslots && pin->ngpus < g->each; s++)
         if (g->used[s] < most && !has(pin, &g->slots[s]) &&
@@ -176,8 +182,9 @@ static void give_rest(struct giving *g, struct fbr_pin *pin)
     }
 }
 
-static int start_giving(struct giving *g, const struct fbr_topology *t, const struct fbr_pin_wish *wish,
-                        const struct fbr_gpu_slot *slots, unsigned nslots)
+static int start_giving(struct giving *g, const struct fbr_topology *t,
+                        const struct fbr_pin_wish *wish, const struct fbr_gpu_slot *slots,
+                        unsigned nslots)
 {
     *g = (struct giving){.t = t, .slots = slots, .nslots = nslots, .each = wish->gpus_per_rank};
     g->used = calloc(nslots + 1, sizeof(*g->used));
@@ -238,7 +245,8 @@ int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
             first = slots[least].device->near[0];
             for (unsigned r = 0; r < slots[least].device->nnear; r++)
                 give_near(&g, &pins[i], first,
-                          slots[least].device->near[r].end - slots[least].device->near[r].first, g.used[least]);
+                          slots[least].device->near[r].end - slots[least].device->near[r].first,
+                          g.used[least]);
         }
         give_rest(&g, &pins[i]);
     }
@@ -246,10 +254,10 @@ int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
     return 0;
 }
 
-/* --- NICs ------------------------------------------------------------------------------------------------------- */
+/* ---- NICs ---- */
 
-/* How near a NIC is to a GPU, small is near: by bridges that both are below, then by the part of the machine, then by
- * the number of the bus, for devices are numbered as they are plugged. */
+/* How near a NIC is to a GPU, small is near: by bridges that both are below, then by the part of
+ * the machine, then by the number of the bus, for devices are numbered as they are plugged. */
 struct nearness {
     unsigned bridges, distance, bus;
 };
@@ -280,7 +288,8 @@ static int compare(struct nearness a, struct nearness b)
 }
 
 /* Without a GPU, processes share the NICs that are equally near in turn. */
-static const struct fbr_device *near_processors(const struct fbr_topology *t, struct fbr_span span, unsigned turn)
+static const struct fbr_device *near_processors(const struct fbr_topology *t, struct fbr_span span,
+                                                unsigned turn)
 {
     unsigned best = ~0u, equal = 0;
 
@@ -297,8 +306,8 @@ static const struct fbr_device *near_processors(const struct fbr_topology *t, st
     return &t->nics[0];
 }
 
-const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device *gpu, struct fbr_span span,
-                           unsigned i)
+const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device *gpu,
+                           struct fbr_span span, unsigned i)
 {
     const struct fbr_device *best = NULL;
 

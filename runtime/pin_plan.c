@@ -1,8 +1,9 @@
 /* pin_plan.c - who goes where: from a topology and wishes to a place for each process.
  *
- * First the machine is cut into slots, each wide enough for one process, on the smallest scale on which there are
- * enough: within a core, an L3, a NUMA node, a package, and if need be across all borders. Then the map deals the slots
- * out, and the binding widens each to what was asked for. A slot is a span of neighbouring processors.
+ * First the machine is cut into slots, each wide enough for one process, on the smallest scale on
+ * which there are enough: within a core, an L3, a NUMA node, a package, and if need be across all
+ * borders. Then the map deals the slots out, and the binding widens each to what was asked for. A
+ * slot is a span of neighbouring processors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -28,8 +29,9 @@ struct plan {
     size_t note_size;
     enum fbr_pin_bind bind; /* never the default */
     enum fbr_pin_map map;
-    enum fbr_level unit;              /* what slots are made of: cores or processors */
-    enum fbr_level sizes[FBR_LEVELS]; /* those that the machine shows, from small to large, cores first */
+    enum fbr_level unit; /* what slots are made of: cores or processors */
+    enum fbr_level
+        sizes[FBR_LEVELS]; /* those that the machine shows, from small to large, cores first */
     unsigned nsizes;
     struct slot *slots;
     unsigned nslots;
@@ -59,9 +61,10 @@ __attribute__((format(printf, 2, 3))) static void note(struct plan *p, const cha
     va_end(ap);
 }
 
-/* --- slots ------------------------------------------------------------------------------------------------------ */
+/* ---- Slots ---- */
 
-/* Cuts a span into slots; `cross`: a slot may have processors of several kinds. Returns how many; slots may be NULL. */
+/* Cuts a span into slots; `cross`: a slot may have processors of several kinds. Returns how many;
+ * slots may be NULL. */
 static unsigned cut(const struct plan *p, struct fbr_span within, bool cross, struct slot *slots)
 {
     const struct fbr_topology *t = p->t;
@@ -69,10 +72,12 @@ static unsigned cut(const struct plan *p, struct fbr_span within, bool cross, st
     struct fbr_span s = {within.first, within.first};
 
     for (int i = fbr_topology_place(t, p->unit, within.first);
-         i >= 0 && i < (int)t->nplaces[p->unit] && t->places[p->unit][i].span.end <= within.end; i++) {
+         i >= 0 && i < (int)t->nplaces[p->unit] && t->places[p->unit][i].span.end <= within.end;
+         i++) {
         struct fbr_span unit = t->places[p->unit][i].span;
 
-        if (s.end != unit.first || (s.end > s.first && !cross && t->pus[unit.first].kind != t->pus[s.first].kind))
+        if (s.end != unit.first ||
+            (s.end > s.first && !cross && t->pus[unit.first].kind != t->pus[s.first].kind))
             s.first = unit.first;
         s.end = unit.end;
         if (s.end - s.first < need)
@@ -85,7 +90,8 @@ static unsigned cut(const struct plan *p, struct fbr_span within, bool cross, st
     return n;
 }
 
-static unsigned cut_level(const struct plan *p, enum fbr_level level, bool cross, struct slot *slots)
+static unsigned cut_level(const struct plan *p, enum fbr_level level, bool cross,
+                          struct slot *slots)
 {
     unsigned n = 0;
 
@@ -94,7 +100,8 @@ static unsigned cut_level(const struct plan *p, enum fbr_level level, bool cross
     return n;
 }
 
-/* A NUMA node may be a part of an L3 or have several packages in it: what there is less of is larger. */
+/* A NUMA node may be a part of an L3 or have several packages in it: what there is less of is
+ * larger. */
 static void order_levels(struct plan *p)
 {
     const unsigned *n = p->t->nplaces;
@@ -111,8 +118,8 @@ static void order_levels(struct plan *p)
     }
 }
 
-/* Where a level is in p->sizes, or, where the machine shows none of it, the next larger: of an L3 what is above the
- * cores, of a package all. */
+/* Where a level is in p->sizes, or, where the machine shows none of it, the next larger: of an L3
+ * what is above the cores, of a package all. */
 static unsigned size_of(const struct plan *p, enum fbr_level level)
 {
     for (unsigned at = 0; at < p->nsizes; at++)
@@ -165,12 +172,14 @@ static int choose_units(struct plan *p, bool *shared)
         p->bind = w->gpus_per_rank && !w->cpus_per_rank ? FBR_BIND_NUMA : FBR_BIND_CORE;
     p->unit = by_core ? FBR_LEVEL_CORE : FBR_LEVEL_PU;
     rc = make_slots(p);
-    if (!rc && by_core && w->bind != FBR_BIND_CORE && p->nslots < w->count && p->t->npus > p->t->facts.cores) {
+    if (!rc && by_core && w->bind != FBR_BIND_CORE && p->nslots < w->count &&
+        p->t->npus > p->t->facts.cores) {
         p->unit = FBR_LEVEL_PU;
         rc = make_slots(p);
         if (p->nslots >= w->count && w->bind == FBR_BIND_DEFAULT && p->bind == FBR_BIND_CORE) {
             p->bind = FBR_BIND_HWTHREAD;
-            note(p, "%u ranks share %u cores: each has hardware threads of its own", w->count, p->t->facts.cores);
+            note(p, "%u ranks share %u cores: each has hardware threads of its own", w->count,
+                 p->t->facts.cores);
         }
     }
     *shared = p->nslots < w->count;
@@ -208,7 +217,7 @@ static void prefer_strong(struct plan *p)
     p->nslots = n;
 }
 
-/* --- maps ------------------------------------------------------------------------------------------------------- */
+/* ---- Maps ---- */
 
 static unsigned place_of(const struct fbr_topology *t, enum fbr_level level, const struct slot *s)
 {
@@ -217,8 +226,8 @@ static unsigned place_of(const struct fbr_topology *t, enum fbr_level level, con
     return at < 0 ? t->nplaces[level] : (unsigned)at;
 }
 
-/* The first slot of each place, then the second of each, and so on. Slots come in the order that is wished in a
- * place. */
+/* The first slot of each place, then the second of each, and so on. Slots come in the order that is
+ * wished in a place. */
 static int round_robin(struct plan *p, enum fbr_level level)
 {
     unsigned *given = calloc(p->t->nplaces[level] + 1, sizeof(*given));
@@ -243,8 +252,8 @@ static int by_position(const void *a, const void *b)
     return x->span.first < y->span.first ? -1 : x->span.first > y->span.first;
 }
 
-/* How many of `count` each of n places gets that has room for some: one to each in turn; or to every so many-th, when
- * there are more places. */
+/* How many of `count` each of n places gets that has room for some: one to each in turn; or to
+ * every so many-th, when there are more places. */
 static void share_out(const unsigned *room, unsigned n, unsigned count, unsigned *share)
 {
     unsigned places = 0, seen = 0, given = 0;
@@ -267,10 +276,11 @@ static void share_out(const unsigned *room, unsigned n, unsigned count, unsigned
             }
 }
 
-/* Takes `count` of n slots that lie in order, as far apart as they can be, into `out`: an equal share from each place
- * of a size, in turn, and in these from each of the next smaller. `sizes` is how many sizes are left. */
-static int spread(const struct plan *p, unsigned sizes, const struct slot *in, unsigned n, unsigned count,
-                  struct slot *out)
+/* Takes `count` of n slots that lie in order, as far apart as they can be, into `out`: an equal
+ * share from each place of a size, in turn, and in these from each of the next smaller. `sizes` is
+ * how many sizes are left. */
+static int spread(const struct plan *p, unsigned sizes, const struct slot *in, unsigned n,
+                  unsigned count, struct slot *out)
 {
     enum fbr_level level = sizes ? p->sizes[sizes - 1] : FBR_LEVEL_PU;
     unsigned places = p->t->nplaces[level] + 1, *room, *share, taken = 0;
@@ -330,23 +340,26 @@ static int map_spread(struct plan *p)
 }
 
 /* The least used slot in there, of those that `most` do not have yet; p->nslots: none. */
-static unsigned free_slot(const struct plan *p, struct fbr_span around, unsigned most, const unsigned *used)
+static unsigned free_slot(const struct plan *p, struct fbr_span around, unsigned most,
+                          const unsigned *used)
 {
     unsigned best = p->nslots;
 
     for (unsigned s = 0; s < p->nslots; s++)
-        if (used[s] < most && around.first <= p->slots[s].span.first && p->slots[s].span.end <= around.end &&
-            (best == p->nslots || used[s] < used[best]))
+        if (used[s] < most && around.first <= p->slots[s].span.first &&
+            p->slots[s].span.end <= around.end && (best == p->nslots || used[s] < used[best]))
             best = s;
     return best;
 }
 
-/* Slots around the GPU of each process; from the smallest surroundings up, as GPUs are given (pin_gpu.c). Whose GPU
- * nobody knows the place of has to wait for the last step, in which everywhere is near. */
+/* Slots around the GPU of each process; from the smallest surroundings up, as GPUs are given
+ * (pin_gpu.c). Whose GPU nobody knows the place of has to wait for the last step, in which
+ * everywhere is near. */
 static int map_gpu(struct plan *p)
 {
     const struct fbr_pin_wish *w = p->wish;
-    unsigned most = (w->count + p->nslots - 1) / p->nslots, *used = calloc(p->nslots, sizeof(*used)), slot;
+    unsigned most = (w->count + p->nslots - 1) / p->nslots,
+             *used = calloc(p->nslots, sizeof(*used)), slot;
     bool *done = calloc(w->count, sizeof(*done));
     int rc = used && done ? fbr_gpu_deal(p->t, w, p->gpus, p->ngpus, p->pins) : -ENOMEM;
 
@@ -357,7 +370,8 @@ static int map_gpu(struct plan *p)
 
             if (done[i] || (!near && step < FBR_NEAR))
                 continue;
-            slot = free_slot(p, near ? d->near[step] : (struct fbr_span){0, p->t->npus}, most, used);
+            slot =
+                free_slot(p, near ? d->near[step] : (struct fbr_span){0, p->t->npus}, most, used);
             if (slot == p->nslots)
                 continue;
             p->spans[i] = p->slots[slot].span;
@@ -407,7 +421,7 @@ static int map(struct plan *p)
     return rc;
 }
 
-/* --- bindings --------------------------------------------------------------------------------------------------- */
+/* ---- Bindings ---- */
 
 /* To the whole of what it is in; a processor may be in no L3 where others are. */
 static struct fbr_span widen(const struct plan *p, struct fbr_span s, enum fbr_level level)
@@ -436,16 +450,18 @@ static void bind(struct plan *p)
         return;
     level = p->sizes[size_of(p, levels[p->bind])];
     if (level != levels[p->bind])
-        note(p, "the machine shows no %s: bound to the next larger", p->bind == FBR_BIND_L3 ? "L3" : "package");
+        note(p, "the machine shows no %s: bound to the next larger",
+             p->bind == FBR_BIND_L3 ? "L3" : "package");
     for (unsigned i = 0; i < p->wish->count; i++)
         p->spans[i] = widen(p, p->spans[i], level);
 }
 
-/* --- what is said of a place ------------------------------------------------------------------------------------ */
+/* ---- What is said of a place ---- */
 
-/* Numbers of positions `span` into a list, in their own order: they need not be that of the positions. `bits` has room
- * for all of them and is left empty. */
-static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64_t *bits, char *out, size_t size)
+/* Numbers of positions `span` into a list, in their own order: they need not be that of the
+ * positions. `bits` has room for all of them and is left empty. */
+static int write_cpus(const struct fbr_topology *t, struct fbr_span span, uint64_t *bits, char *out,
+                      size_t size)
 {
     struct fbr_cpulist list = {.out = out, .size = size};
     unsigned low = ~0u, high = 0;
@@ -476,7 +492,8 @@ static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char 
         for (unsigned i = 0; i < t->nmemories; i++) {
             const struct fbr_memory *m = &t->memories[i];
 
-            if (m->allowed && m->span.first < span.end && span.first < m->span.end && m->os >= from && m->os < best)
+            if (m->allowed && m->span.first < span.end && span.first < m->span.end &&
+                m->os >= from && m->os < best)
                 best = m->os;
         }
         if (best == ~0u)
@@ -490,7 +507,8 @@ static int write_nodes(const struct fbr_topology *t, struct fbr_span span, char 
 static size_t describe(const struct fbr_topology *t, enum fbr_level level, struct fbr_span span,
                        const char *one, const char *several, char *out, size_t size)
 {
-    int first = fbr_topology_place(t, level, span.first), last = fbr_topology_place(t, level, span.end - 1);
+    int first = fbr_topology_place(t, level, span.first),
+        last = fbr_topology_place(t, level, span.end - 1);
     char list[64];
     struct fbr_cpulist numbers = {.out = list, .size = sizeof(list)};
     int n;
@@ -526,7 +544,8 @@ static void write_where(const struct plan *p, struct fbr_span span, char *out, s
         if (span.end - span.first == 1)
             snprintf(at, (size_t)(end - at), ", thread %u", span.first - first);
         else if (whole.end == t->places[FBR_LEVEL_CORE][core].span.end)
-            snprintf(at, (size_t)(end - at), ", threads %u-%u", span.first - first, span.end - 1 - first);
+            snprintf(at, (size_t)(end - at), ", threads %u-%u", span.first - first,
+                     span.end - 1 - first);
         else
             snprintf(at, (size_t)(end - at), ", %u of their threads", span.end - span.first);
     }
@@ -558,7 +577,8 @@ static int describe_all(struct plan *p, bool shared)
             rc = write_nodes(p->t, span, pin->nodes, sizeof(pin->nodes));
         if (rc)
             fbr_fail(p->err, rc,
-                     "the list of processors or NUMA nodes of rank %u has more than %d characters; bind to "
+                     "the list of processors or NUMA nodes of rank %u has more than %d characters; "
+                     "bind to "
                      "something smaller",
                      i, FBR_PIN_LIST);
         if (p->wish->bind_memory && !pin->nodes[0] && !rc && !strstr(p->note, "memory"))
@@ -569,7 +589,7 @@ static int describe_all(struct plan *p, bool shared)
     return rc;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 static int check(struct plan *p)
 {
@@ -590,18 +610,21 @@ static int check(struct plan *p)
     if (!w->gpus_per_rank)
         return 0;
     if (!p->t->devices)
-        return fbr_fail(p->err, -EINVAL, "the topology was read without its GPUs, so none can be given to ranks");
+        return fbr_fail(p->err, -EINVAL,
+                        "the topology was read without its GPUs, so none can be given to ranks");
     rc = fbr_gpu_slots(p->t, w, &p->gpus, &p->ngpus);
     if (rc)
         return out_of_memory(p);
     if (p->ngpus < w->gpus_per_rank)
         return fbr_fail(
             p->err, -EINVAL,
-            "every rank is to have %u GPU%s, but %u %s found on this host that may be used here; ask for "
+            "every rank is to have %u GPU%s, but %u %s found on this host that may be used here; "
+            "ask for "
             "fewer (--gpus-per-rank), or look at nvidia-smi, rocm-smi, CUDA_VISIBLE_DEVICES and "
             "ROCR_VISIBLE_DEVICES%s",
             w->gpus_per_rank, s_if(w->gpus_per_rank), p->ngpus, p->ngpus == 1 ? "was" : "were",
-            !p->t->ngpus && p->t->facts.this_machine ? " (hwloc needs its PCI plugin to find GPUs)" : "");
+            !p->t->ngpus && p->t->facts.this_machine ? " (hwloc needs its PCI plugin to find GPUs)"
+                                                     : "");
     if ((uint64_t)w->count * w->gpus_per_rank > p->ngpus)
         note(p, "%u ranks share %u GPU%s", w->count, p->ngpus, s_if(p->ngpus));
     return 0;
@@ -629,7 +652,8 @@ static int share_processors(struct plan *p, bool *shared)
     if (w->bind == FBR_BIND_DEFAULT)
         p->bind = FBR_BIND_NONE;
     if (!p->nslots && p->bind != FBR_BIND_NONE)
-        return fbr_fail(p->err, -EINVAL, "a rank cannot be bound to %u processors: %u %s here that may be used",
+        return fbr_fail(p->err, -EINVAL,
+                        "a rank cannot be bound to %u processors: %u %s here that may be used",
                         need, p->t->npus, p->t->npus == 1 ? "is" : "are");
     if (p->bind != FBR_BIND_NONE) {
         most = crowd(p, need, &more);
@@ -645,15 +669,18 @@ static int share_processors(struct plan *p, bool *shared)
     if (w->count == 1)
         note(p, "a rank that wants %u processors has %u: it is not bound", need, p->t->npus);
     else if (need > 1 || w->count > p->t->npus)
-        note(p, "%u ranks%s share %u processor%s: %s", w->count, wide, p->t->npus, s_if(p->t->npus), then);
+        note(p, "%u ranks%s share %u processor%s: %s", w->count, wide, p->t->npus, s_if(p->t->npus),
+             then);
     else
-        note(p, "%u ranks share %u core%s: %s", w->count, p->t->facts.cores, s_if(p->t->facts.cores), then);
+        note(p, "%u ranks share %u core%s: %s", w->count, p->t->facts.cores,
+             s_if(p->t->facts.cores), then);
     return 0;
 }
 
 static int give_devices(struct plan *p)
 {
-    if (p->ngpus && p->map != FBR_MAP_GPU && fbr_gpu_assign(p->t, p->wish, p->gpus, p->ngpus, p->spans, p->pins))
+    if (p->ngpus && p->map != FBR_MAP_GPU &&
+        fbr_gpu_assign(p->t, p->wish, p->gpus, p->ngpus, p->spans, p->pins))
         return out_of_memory(p);
     for (unsigned i = 0; i < p->wish->count; i++) {
         struct fbr_pin *pin = &p->pins[i];
@@ -681,7 +708,8 @@ static int make_plan(struct plan *p)
     rc = map(p);
     if (rc)
         return rc;
-    if (p->bind == FBR_BIND_NONE && p->map != FBR_MAP_GPU) /* where the kernel likes: all devices are as near */
+    if (p->bind == FBR_BIND_NONE &&
+        p->map != FBR_MAP_GPU) /* where the kernel likes: all devices are as near */
         for (unsigned i = 0; i < p->wish->count; i++)
             p->spans[i] = (struct fbr_span){0, p->t->npus};
     bind(p);
@@ -693,8 +721,12 @@ static int plan(const struct fbr_topology *t, const struct fbr_pin_wish *wish, s
                 char *text, size_t size, struct fbr_error *err)
 {
     char nothing[1] = "";
-    struct plan p = {
-        .t = t, .wish = wish, .pins = pins, .err = err, .note = size ? text : nothing, .note_size = size};
+    struct plan p = {.t = t,
+                     .wish = wish,
+                     .pins = pins,
+                     .err = err,
+                     .note = size ? text : nothing,
+                     .note_size = size};
     int rc;
 
     if (size)
@@ -708,7 +740,8 @@ static int plan(const struct fbr_topology *t, const struct fbr_pin_wish *wish, s
     return rc;
 }
 
-static int open_source(struct fbr_topology **t, const char *source, unsigned flags, struct fbr_error *err)
+static int open_source(struct fbr_topology **t, const char *source, unsigned flags,
+                       struct fbr_error *err)
 {
     return fbr_topology_open(t, source, flags & FBR_TOPOLOGY_DEVICES, err);
 }

@@ -69,7 +69,8 @@ static void run_kill(void *process);
 
 /* ---- Starting ---- */
 
-static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec,
+                     struct fbr_error *err)
 {
     struct fbr_fnref ref;
     int rc;
@@ -85,8 +86,8 @@ static int put_start(struct fiber_process *p, const struct fbr_process_spec *spe
     fbr_put(&p->start, spec->arg, spec->len);
     if (p->start.failed || p->start.len > FBR_FRAME_MAX - 1024)
         return fbr_fail(err, p->start.failed ? -ENOMEM : -EMSGSIZE,
-                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe", p->name,
-                        spec->len);
+                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe",
+                        p->name, spec->len);
     return 0;
 }
 
@@ -110,7 +111,8 @@ static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
     return rc;
 }
 
-static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec,
+                    struct fbr_error *err)
 {
     int later = (p->host ? 0 : FDS_OF_JOB) + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
     int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
@@ -120,7 +122,8 @@ static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec
     return rc;
 }
 
-static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, struct fbr_error *err)
+static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
+                  struct fbr_error *err)
 {
     static const struct fiber_process_options none = {.size = sizeof(none)};
     const struct fiber_process_options *o = spec->options ? spec->options : &none;
@@ -128,9 +131,11 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
 
     if (o->size != sizeof(*o))
         return fbr_fail(err, -EINVAL,
-                        "process options: size is %zu, not sizeof(struct fiber_process_options)", o->size);
+                        "process options: size is %zu, not sizeof(struct fiber_process_options)",
+                        o->size);
     if (o->job.name && !name_is_good(o->job.name))
-        return fbr_fail(err, -EINVAL, "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
+        return fbr_fail(err, -EINVAL,
+                        "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
                         o->job.name, FBR_NAME_MAX - 1);
     if (o->job.cpus < 0 || o->job.gpus < 0)
         return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
@@ -141,25 +146,28 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec, 
                  (unsigned long long)p->id);
     if (o->backend)
         snprintf(p->backend_name, sizeof(p->backend_name), "%s", o->backend);
-    p->start_timeout_ms =
-        o->start_timeout_ms > 0 ? o->start_timeout_ms : fbr_config_ms(p->rt->config, "start_timeout");
+    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms
+                                                  : fbr_config_ms(p->rt->config, "start_timeout");
     p->keep_stdin = o->keep_stdin;
     rc = take_fds(p, spec, err);
     if (rc < 0)
         return rc;
     p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->sentinel < 0)
-        return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name, fbr_strerror(errno));
+        return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name,
+                        fbr_strerror(errno));
     rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
     p->job.name = p->name;
     if (rc == 0)
         rc = keep_env(p, &o->job);
     if (rc == 0)
         rc = fbr_ticket(p->rt->key, p->rt->run_uid, p->id, p->epoch, p->secret);
-    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc)) : put_start(p, spec, err);
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc))
+                  : put_start(p, spec, err);
 }
 
-static int create(struct fiber_process **out, const struct fbr_process_spec *spec, struct fbr_error *err)
+static int create(struct fiber_process **out, const struct fbr_process_spec *spec,
+                  struct fbr_error *err)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fiber_process *p;
@@ -221,9 +229,8 @@ int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const voi
     struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .options = opts};
 
     if (!p || !fn || (!arg && len))
-        return fbr_keep(
-            -EINVAL,
-            "fiber_process_start: needs a place for the handle, a function, and bytes for its length");
+        return fbr_keep(-EINVAL, "fiber_process_start: needs a place for the handle, a function, "
+                                 "and bytes for its length");
     return fbr_process_start(p, &spec);
 }
 
@@ -233,8 +240,9 @@ int fiber_process_start_work(struct fiber_process **p, const void *work, size_t 
     struct fbr_process_spec spec = {.arg = work, .len = len, .options = opts};
 
     if (!p || (!work && len) || !opts || !opts->job.command)
-        return fbr_keep(-EINVAL,
-                        "fiber_process_start_work: needs a place for the handle, the work, and job.command");
+        return fbr_keep(
+            -EINVAL,
+            "fiber_process_start_work: needs a place for the handle, the work, and job.command");
     return fbr_process_start(p, &spec);
 }
 

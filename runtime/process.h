@@ -10,8 +10,8 @@
 struct fbr_process_ops {
     void (*on_joined)(void *user, struct fiber_process *p);
     void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
-    /* It has ended, or could not start. fiber_process_exitcode and _report have the details. After this call nobody may
-     * send on its data link. */
+    /* It has ended, or could not start. fiber_process_exitcode and _report have the details. After
+     * this call nobody may send on its data link. */
     void (*on_end)(void *user, struct fiber_process *p);
     /* The last one: its data link is closed, nothing more comes from it. */
     void (*on_gone)(void *user, struct fiber_process *p);
@@ -25,19 +25,23 @@ struct fbr_process_spec {
     const struct fiber_process_options *options;
     const struct fbr_process_ops *ops;
     void *user;
-    struct fiber_process *host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
-    const struct fbr_link_ops *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
+    struct fiber_process *
+        host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
+    const struct fbr_link_ops
+        *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
 };
 
 int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *spec);
 uint64_t fbr_process_id(const struct fiber_process *p);
 /* To the child, on the control channel. Any thread; frames of one thread keep their order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
-struct fbr_link *fbr_process_link(struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
-double fbr_process_rtt(struct fiber_process *p);            /* seconds, of the last heartbeat. Any thread */
+struct fbr_link *fbr_process_link(
+    struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
+double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbeat. Any thread */
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
-/* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. */
+/* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free,
+ * not its strings. */
 char **fbr_env_with(const char *const *more);
 /* What backends call with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);

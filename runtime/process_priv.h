@@ -1,8 +1,7 @@
 /* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
  *
- * Life of a process. Events come from two witnesses, the control connection and the backend; death needs both, or
- * one and
- * a time in which the other should have spoken:
+ * Life of a process. Events come from two witnesses, the control connection and the backend; death
+ * needs both, or one and a time in which the other should have spoken:
  *
  *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
  *     joined         -> JOINED      refused                     refused
@@ -21,8 +20,8 @@
 #include "runtime/process.h"
 #include "runtime/ticket.h"
 
-/* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket and the like; then
- * its connections. */
+/* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
+ * and the like; then its connections. */
 enum { FDS_OF_JOB = 3, FDS_FOR_START = 10, FDS_OF_CONN = 1, FDS_OF_LINK = 1 };
 
 enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
@@ -30,9 +29,11 @@ enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
 struct fiber_process {
     struct fiber_process *next, *prev; /* rt->processes, under its lock */
     struct fbr_runtime *rt;
-    int refs; /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
+    /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
+    int refs;
     bool handle_open, doomed;
-    struct fbr_post kill; /* needs no memory, as a process that is lost must be killed in any case */
+    struct fbr_post
+        kill; /* needs no memory, as a process that is lost must be killed in any case */
 
     uint64_t id;
     uint32_t epoch;

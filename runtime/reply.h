@@ -1,4 +1,5 @@
-/* reply.h - where a task or a method writes its answer: straight into the message that will carry it.
+/* reply.h - where a task or a method writes its answer: straight into the message that will carry
+ * it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_REPLY_H
@@ -18,8 +19,8 @@ struct fiber_reply {
 };
 
 void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_bool *cancelled);
-/* Ends the answer after the function returned `rc`: the code that it has. The text of an error is what follows
- * start. */
+/* Ends the answer after the function returned `rc`: the code that it has. The text of an error is
+ * what follows start. */
 int fbr_reply_end(struct fiber_reply *r, int rc);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Others may be adding to it or removing it at the same time, which ends a walk early: hence more than one. */
+/* Others may be adding to it or removing it at the same time, which ends a walk early: hence more
+ * than one. */
 void fbr_rundir_remove_tree(const char *path)
 {
     for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
@@ -64,9 +66,9 @@ static bool is_ours(const char *name)
     return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
 }
 
-/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks do not share it,
- * and to
- * look does not take it. A directory without a lock is just being made, unless it is old. */
+/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks
+ * do not share it, and to look does not take it. A directory without a lock is just being made,
+ * unless it is old. */
 static bool is_dead(const char *dir)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -148,17 +150,20 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     d->master = true;
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
-        return fbr_fail(err, -ENAMETOOLONG,
-                        "run directory '%s': must be an absolute path of at most %d bytes, because socket "
-                        "names are short; "
-                        "set run_dir",
-                        base, FBR_DIR_MAX - 32);
+        return fbr_fail(
+            err, -ENAMETOOLONG,
+            "run directory '%s': must be an absolute path of at most %d bytes, because socket "
+            "names are short; "
+            "set run_dir",
+            base, FBR_DIR_MAX - 32);
     sweep(base);
-    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_DIR_MAX - 32, base, (int)getpid());
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_DIR_MAX - 32, base,
+             (int)getpid());
     if (!mkdtemp(d->root)) { /* mode 0700 */
-        rc = fbr_fail(err, -errno,
-                      "cannot make a run directory in %s: %s; set run_dir to one that can be written", base,
-                      fbr_strerror(errno));
+        rc = fbr_fail(
+            err, -errno,
+            "cannot make a run directory in %s: %s; set run_dir to one that can be written", base,
+            fbr_strerror(errno));
         d->root[0] = '\0';
         return rc;
     }
@@ -187,7 +192,8 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
-/* Holds its lock together with the others of the run: 0; -EAGAIN: it is just being removed, or made. */
+/* Holds its lock together with the others of the run: 0; -EAGAIN: it is just being removed, or
+ * made. */
 static int share_lock(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -216,7 +222,8 @@ static int share_lock(struct fbr_rundir *d)
         d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
     }
-    if (rc == 0 && (fstat(d->lock_fd, &held) < 0 || stat(path, &there) < 0 || there.st_ino != held.st_ino))
+    if (rc == 0 &&
+        (fstat(d->lock_fd, &held) < 0 || stat(path, &there) < 0 || there.st_ino != held.st_ino))
         rc = -EAGAIN;
     if (rc < 0 && d->lock_fd >= 0) {
         close(d->lock_fd);
@@ -225,7 +232,8 @@ static int share_lock(struct fbr_rundir *d)
     return rc == -ENOENT ? -EAGAIN : rc;
 }
 
-int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base, struct fbr_error *err)
+int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base,
+                     struct fbr_error *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     uint32_t run = 2166136261u, host;
@@ -239,13 +247,15 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
         return fbr_rundir_create(d, base, err); /* says what is wrong with it */
     sweep(base);
-    gethostname(name, sizeof(name) - 1); /* hosts may have their directories for temporary files in common */
+    gethostname(name, sizeof(name) -
+                          1); /* hosts may have their directories for temporary files in common */
     for (; *run_uid; run_uid++)
         run = (run ^ (uint8_t)*run_uid) * 16777619u;
     host = run;
     for (const char *at = name; *at; at++)
         host = (host ^ (uint8_t)*at) * 16777619u;
-    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run, host >> 8);
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run,
+             host >> 8);
     for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
         rc = share_lock(d);
         if (rc == -EAGAIN)
@@ -276,7 +286,8 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
         return 0;
     snprintf(own, sizeof(own), "%s/XXXXXX", d->root);
     if (!mkdtemp(own))
-        return fbr_fail(err, -errno, "cannot make a directory in %s: %s", d->root, fbr_strerror(errno));
+        return fbr_fail(err, -errno, "cannot make a directory in %s: %s", d->root,
+                        fbr_strerror(errno));
     memcpy(d->own, own, sizeof(own));
     return 0;
 }

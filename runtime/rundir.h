@@ -1,9 +1,9 @@
-/* rundir.h - the directories of a run on one host: sockets in a 0700 directory, segments in another.
+/* rundir.h - the directories of a run on one host: sockets in a 0700 directory, segments in
+ * another.
  *
- * The master makes them; its children put their own sockets below. They end with the master: it removes them, or,
- * when it
- * was killed, its children do as they end; what even so stays behind is swept by the next run of the same user, which
- * can tell by a lock that nobody holds any more.
+ * The master makes them; its children put their own sockets below. They end with the master: it
+ * removes them, or, when it was killed, its children do as they end; what even so stays behind is
+ * swept by the next run of the same user, which can tell by a lock that nobody holds any more.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNDIR_H
@@ -16,19 +16,25 @@
 #define FBR_DIR_MAX 72
 
 struct fbr_rundir {
-    char root[FBR_DIR_MAX];    /* of the run, on this host; "" when there is none */
-    char own[FBR_DIR_MAX + 8]; /* this process's own, below root or equal to it; "" until it is needed */
-    char shm[FBR_DIR_MAX];     /* segments of the run; made when first needed */
+    char root[FBR_DIR_MAX]; /* of the run, on this host; "" when there is none */
+    char own[FBR_DIR_MAX +
+             8]; /* this process's own, below root or equal to it; "" until it is needed */
+    char shm[FBR_DIR_MAX]; /* segments of the run; made when first needed */
     int lock_fd;
     bool master, shared;
 };
 
-/* Makes a run's directory in `base` ($XDG_RUNTIME_DIR or /tmp when empty), after sweeping what dead runs left. */
+/* Makes a run's directory in `base` ($XDG_RUNTIME_DIR or /tmp when empty), after sweeping what dead
+ * runs left. */
 int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err);
-/* A child's own directory below its master's, on the same host; falls back to a new run directory elsewhere. */
-int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err);
-/* The run's directory on a host that its master is not on: the first process makes it, the last removes it. */
-int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base, struct fbr_error *err);
+/* A child's own directory below its master's, on the same host; falls back to a new run directory
+ * elsewhere. */
+int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base,
+                    struct fbr_error *err);
+/* The run's directory on a host that its master is not on: the first process makes it, the last
+ * removes it. */
+int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base,
+                     struct fbr_error *err);
 /* Makes a child's own directory, if it is not there yet. */
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
 /* Removes our own; in the master all of it. */

@@ -1,4 +1,5 @@
-/* runtime.c - the context of a process: fiber_init, what is opened when, and the end; see runtime.h.
+/* runtime.c - the context of a process: fiber_init, what is opened when, and the end; see
+ * runtime.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/runtime.h"
@@ -81,7 +82,8 @@ static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn 
 {
     struct fbr_runtime *rt = user;
 
-    return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn) : rt->admit_peer(rt, who, conn);
+    return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn)
+                                       : rt->admit_peer(rt, who, conn);
 }
 
 /* Our parent's host, when it is called over TCP. */
@@ -97,8 +99,9 @@ static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
     return true;
 }
 
-/* Where we listen: as configured; where the jobs of a backend find us; where our parent does. A child has its parent's
- * configuration, whose address is none of its own when it runs on another host. */
+/* Where we listen: as configured; where the jobs of a backend find us; where our parent does. A
+ * child has its parent's configuration, whose address is none of its own when it runs on another
+ * host. */
 static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(rt->config, "bind");
@@ -146,7 +149,8 @@ static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct f
     return rc;
 }
 
-int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err)
+int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
+                    struct fbr_error *err)
 {
     const struct fbr_door door = {door_secret, door_admit, rt};
     char url[FBR_URL_MAX];
@@ -202,7 +206,8 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
         int port = free_port(address);
 
         if (port < 0)
-            return fbr_fail(err, port, "data channel: no port at %s: %s", address, fbr_strerror(port));
+            return fbr_fail(err, port, "data channel: no port at %s: %s", address,
+                            fbr_strerror(port));
         snprintf(url, FBR_URL_MAX, "tcp://%s:%d", address, port);
         rc = fbr_hub_open(&rt->hub[reach], url, limit, err);
     }
@@ -248,7 +253,8 @@ static void on_output_room(void *user)
         rt->output_room(rt);
 }
 
-int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out, struct fbr_error *err)
+int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out,
+                   struct fbr_error *err)
 {
     const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event};
     struct fbr_backend_slot *s;
@@ -284,13 +290,14 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
 
 /* ---- Birth ---- */
 
-/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to the kernel each
- * time, and
- * faults it in again: that halves the rate of large tasks (docs/performance.md). Who has set it otherwise keeps it. */
+/* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to
+ * the kernel each time, and faults it in again: that halves the rate of large tasks
+ * (docs/performance.md). Who has set it otherwise keeps it. */
 static void tune_malloc(void)
 {
 #ifdef __GLIBC__
-    if (getenv("MALLOC_TRIM_THRESHOLD_") || getenv("MALLOC_MMAP_THRESHOLD_") || getenv("GLIBC_TUNABLES"))
+    if (getenv("MALLOC_TRIM_THRESHOLD_") || getenv("MALLOC_MMAP_THRESHOLD_") ||
+        getenv("GLIBC_TUNABLES"))
         return;
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
@@ -305,7 +312,8 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
 
     if (rt->started)
         return 0;
-    signal(SIGPIPE, SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
+    signal(SIGPIPE,
+           SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
     fbr_fds_raise();
     tune_malloc();
     rc = fbr_fds_need(START_FDS, "start", err);
@@ -423,9 +431,8 @@ int fbr_rt_check(const struct fbr_runtime *rt)
         rt = the_runtime;
     if (!rt || rt->pid == getpid())
         return 0;
-    return fbr_keep(
-        -EPERM,
-        "this is a fork() child, in which Fiber does not work; start processes by fiber_process_start()");
+    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes "
+                            "by fiber_process_start()");
 }
 
 struct fbr_runtime *fbr_rt_peek(void)
@@ -446,7 +453,8 @@ struct fbr_runtime *fbr_rt(void)
     if (fbr_rt_check(rt) < 0)
         return NULL;
     pthread_mutex_lock(&rt->lock);
-    rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already") : start(rt, NULL, &err);
+    rc = rt->finished ? fbr_fail(&err, -ESHUTDOWN, "fiber_fini() was called already")
+                      : start(rt, NULL, &err);
     pthread_mutex_unlock(&rt->lock);
     if (rc < 0) {
         fbr_keep_error(&err);
@@ -484,7 +492,8 @@ int fiber_process_is_child(void)
 int fiber_process_work(const void **work, size_t *len)
 {
     if (!the_runtime || !the_runtime->child)
-        return fbr_keep(-ENODATA, "fiber_process_work: this process was not started by another one");
+        return fbr_keep(-ENODATA,
+                        "fiber_process_work: this process was not started by another one");
     if (fbr_child_work(the_runtime->child, work, len) < 0)
         return fbr_keep(-ENODATA, "fiber_process_work: this process runs a function");
     return 0;
@@ -512,8 +521,8 @@ static int close_engines(void *arg)
     return 0;
 }
 
-/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so what we started is only
- * killed, and the end of the process does the rest. */
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so what
+ * we started is only killed, and the end of the process does the rest. */
 struct at_once {
     struct fbr_runtime *rt;
     pthread_mutex_t lock;
@@ -534,7 +543,8 @@ static void kill_at_once(void *arg)
 
 static void end_at_once(struct fbr_runtime *rt)
 {
-    static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* the loop may come to it late */
+    static struct at_once a = {.lock =
+                                   PTHREAD_MUTEX_INITIALIZER}; /* the loop may come to it late */
     uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
     int rc = 0;
 
@@ -543,7 +553,8 @@ static void end_at_once(struct fbr_runtime *rt)
     if (fbr_loop_here(rt->loop))
         kill_at_once(&a);
     else
-        rc = fbr_loop_post(rt->loop, kill_at_once, &a); /* it may be waiting for us, but not for long */
+        rc = fbr_loop_post(rt->loop, kill_at_once,
+                           &a); /* it may be waiting for us, but not for long */
     pthread_mutex_lock(&a.lock);
     while (!a.done && rc == 0)
         rc = fbr_cond_wait(&a.changed, &a.lock, deadline);

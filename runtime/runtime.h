@@ -1,7 +1,7 @@
 /* runtime.h - the one context of a process that uses Fiber, and how its parts find each other.
  *
- * Order of construction (destruction is the reverse): configuration; loop; run directory; then, when first needed, the
- * listener (control channel), the hub (data channel) and the backends.
+ * Order of construction (destruction is the reverse): configuration; loop; run directory; then,
+ * when first needed, the listener (control channel), the hub (data channel) and the backends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNTIME_H
@@ -65,23 +65,28 @@ struct fbr_runtime {
     void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
     void (*close_rings)(struct fbr_runtime *rt); /* set by ring/: called before close_pools */
     struct fiber_ring *rings;                    /* that are open; under the lock */
-    void (*output_room)(struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
-    void (*orphaned)(struct fbr_runtime *rt); /* set by ring/: our parent is gone, and we are about to end. Loop thread */
-    void *agent; /* ring/'s */
+    void (*output_room)(
+        struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
+    void (*orphaned)(
+        struct fbr_runtime
+            *rt); /* set by ring/: our parent is gone, and we are about to end. Loop thread */
+    void *agent;  /* ring/'s */
     void *share;
 };
 
-/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised, ended, after
- * fork). */
+/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised,
+ * ended, after fork). */
 struct fbr_runtime *fbr_rt(void);
-/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its threads are not
- * here. */
+/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its
+ * threads are not here. */
 int fbr_rt_check(const struct fbr_runtime *rt);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 
-/* How processes of this reach call us and our data channel; opened when first asked for. Loop thread. */
-int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l, struct fbr_error *err);
+/* How processes of this reach call us and our data channel; opened when first asked for. Loop
+ * thread. */
+int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
+                    struct fbr_error *err);
 int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
                struct fbr_error *err);
 /* Which backend that is: NULL as configured, "auto" as found. */
@@ -89,16 +94,19 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 /* A running backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
-/* The reach that addresses of our objects need, which may travel to any of our jobs. Loop thread. */
+/* The reach that addresses of our objects need, which may travel to any of our jobs. Loop
+ * thread. */
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
 /* The reach that children of this backend have, with the configuration's transport applied. */
 enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
 
-/* Both ends of a data link derive its keys from their control connection. -ENOTSUP: it needs none. */
+/* Both ends of a data link derive its keys from their control connection. -ENOTSUP: it needs
+ * none. */
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
 
 /* Process doors (process.c). */
-int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
+                       uint8_t secret[FBR_KEY_SIZE]);
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
 void fbr_process_end_all(struct fbr_runtime *rt);
 void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */

@@ -1,8 +1,9 @@
 /* seal.c - sealed data frames by OpenSSL's AEAD ciphers; see seal.h.
  *
- * The cipher context keeps the expanded key; a frame only sets its nonce. The replay window is a ring of 64-bit words
- * addressed by the counter itself, so that moving it shifts nothing (the method of RFC 6479, section 2): the one word
- * more than the window needs is what makes it safe to clear a whole word when the newest counter enters it.
+ * The cipher context keeps the expanded key; a frame only sets its nonce. The replay window is a
+ * ring of 64-bit words addressed by the counter itself, so that moving it shifts nothing (the
+ * method of RFC 6479, section 2): the one word more than the window needs is what makes it safe to
+ * clear a whole word when the newest counter enters it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/seal.h"
@@ -45,10 +46,12 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
     int ok;
 
     memset(s, 0, sizeof(*s));
-    if ((alg != FBR_SEAL_AES_256_GCM && alg != FBR_SEAL_CHACHA20_POLY1305) || aad_len > FBR_SEAL_AAD_MAX)
+    if ((alg != FBR_SEAL_AES_256_GCM && alg != FBR_SEAL_CHACHA20_POLY1305) ||
+        aad_len > FBR_SEAL_AAD_MAX)
         return -EINVAL;
     ERR_clear_error();
-    cipher = EVP_CIPHER_fetch(NULL, alg == FBR_SEAL_AES_256_GCM ? "AES-256-GCM" : "ChaCha20-Poly1305", NULL);
+    cipher = EVP_CIPHER_fetch(
+        NULL, alg == FBR_SEAL_AES_256_GCM ? "AES-256-GCM" : "ChaCha20-Poly1305", NULL);
     if (!cipher) {
         ERR_clear_error();
         return -ENOTSUP;

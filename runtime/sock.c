@@ -24,7 +24,8 @@ struct fbr_sock {
 #define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
 
-/* An SP header travels as ancillary data: a size_t with its length, then its bytes (nn_sendmsg(3)). */
+/* An SP header travels as ancillary data: a size_t with its length, then its bytes
+ * (nn_sendmsg(3)). */
 static size_t put_route(void *control, const struct fbr_route *route)
 {
     struct nn_cmsghdr *c = control;
@@ -67,8 +68,8 @@ static int get_fd(int s, int option, int *fd)
     return nn_getsockopt(s, NN_SOL_SOCKET, option, fd, &len) < 0 ? -errno : 0;
 }
 
-static int sock_open(struct fbr_sock **out, int protocol, const char *url, int (*attach)(int, const char *),
-                     struct fbr_error *err)
+static int sock_open(struct fbr_sock **out, int protocol, const char *url,
+                     int (*attach)(int, const char *), struct fbr_error *err)
 {
     struct fbr_sock *s = calloc(1, sizeof(*s));
     int rc;
@@ -180,8 +181,10 @@ int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_
     } control;
     void *body = NULL;
     struct nn_iovec iov = {&body, NN_MSG};
-    struct nn_msghdr h = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    struct nn_msghdr h = {.msg_iov = &iov,
+                          .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = sizeof(control)};
     int n;
 
     do

@@ -1,14 +1,13 @@
 /* spawn.c - clone + exec; see spawn.h.
  *
- * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only make system calls,
- * and
- * tells of a failure by a variable of ours. posix_spawn cannot ask for the death signal, which must be set in the
- * child.
+ * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only
+ * make system calls, and tells of a failure by a variable of ours. posix_spawn cannot ask for the
+ * death signal, which must be set in the child.
  *
- * A master of a thousand children has thousands of descriptors, and copying their table for each child would cost
- * more than
- * the exec. So the child shares the table at first, and copies of it only the first few entries, among which the
- * descriptors that it shall have were put before: in slots that are taken early, while low numbers are free.
+ * A master of a thousand children has thousands of descriptors, and copying their table for each
+ * child would cost more than the exec. So the child shares the table at first, and copies of it
+ * only the first few entries, among which the descriptors that it shall have were put before: in
+ * slots that are taken early, while low numbers are free.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/spawn.h"
@@ -81,8 +80,8 @@ struct launch {
     const char *volatile step;
 };
 
-/* The child's functions: it shares our memory, so a sanitizer must not take its steps for ours, neither by instrumented
- * code nor in a wrapped library function. */
+/* The child's functions: it shares our memory, so a sanitizer must not take its steps for ours,
+ * neither by instrumented code nor in a wrapped library function. */
 #define IN_CHILD __attribute__((no_sanitize("thread", "address"), noinline))
 
 IN_CHILD static int fail(struct launch *l, int code, const char *step)
@@ -154,13 +153,15 @@ IN_CHILD static int child_main(void *arg)
     return fail(l, -errno, "exec");
 }
 
-/* The C library's own name for clone(), which sanitizers do not wrap: theirs take the child for a second copy of us. */
+/* The C library's own name for clone(), which sanitizers do not wrap: theirs take the child for a
+ * second copy of us. */
 int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
 /* Runs child_main; the pid, or negative. No handler of ours may run in the child, on our memory. */
 static pid_t run_child(struct launch *l, int *pidfd)
 {
-    uint8_t *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    uint8_t *stack =
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     sigset_t all, old;
     pid_t pid;
 
@@ -168,8 +169,8 @@ static pid_t run_child(struct launch *l, int *pidfd)
         return -errno;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = __clone(child_main, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l,
-                  pidfd);
+    pid = __clone(child_main, stack + STACK,
+                  CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l, pidfd);
     if (pid < 0)
         pid = -errno;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -199,7 +200,8 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     if (l.code) {
         waitpid(pid, NULL, 0);
         close(pidfd);
-        return fbr_fail(err, l.code, "cannot start %s: %s: %s", s->file, l.step, fbr_strerror(l.code));
+        return fbr_fail(err, l.code, "cannot start %s: %s: %s", s->file, l.step,
+                        fbr_strerror(l.code));
     }
     *pid_out = pid;
     *pidfd_out = pidfd;

@@ -13,20 +13,22 @@
 #define FBR_SPAWN_FDS 4
 
 struct fbr_spawn {
-    const char *file;       /* path; no search */
-    char *const *argv;      /* NULL-terminated */
-    char *const *env;       /* NULL-terminated, all of it */
-    const char *workdir;    /* NULL: ours */
-    int fds[FBR_SPAWN_FDS]; /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
-    int nfds;               /* at least 3 */
-    const void *cpus;       /* mask of processors to bind it to (fbr_pin_mask); NULL: ours */
+    const char *file;    /* path; no search */
+    char *const *argv;   /* NULL-terminated */
+    char *const *env;    /* NULL-terminated, all of it */
+    const char *workdir; /* NULL: ours */
+    int fds
+        /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
+        [FBR_SPAWN_FDS];
+    int nfds;         /* at least 3 */
+    const void *cpus; /* mask of processors to bind it to (fbr_pin_mask); NULL: ours */
     size_t cpus_len;
     uint64_t nodes; /* NUMA nodes that its memory is bound to, by bit; 0: ours */
 };
 
-/* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It is killed when the
- * calling thread ends, so call on the loop thread. On success *pid and *pidfd (close-on-exec) are the caller's. An exec
- * that fails is an error here, with the reason. */
+/* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It
+ * is killed when the calling thread ends, so call on the loop thread. On success *pid and *pidfd
+ * (close-on-exec) are the caller's. An exec that fails is an error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
 
 #endif

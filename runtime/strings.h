@@ -8,6 +8,7 @@
 #include "runtime/buf.h"
 
 /* Copies what `from` points to into `keep` (empty before), which then owns it. -ENOMEM. */
-int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *keep, const struct fiber_jobspec *from);
+int fbr_jobspec_copy(struct fiber_jobspec *to, struct fbr_buf *keep,
+                     const struct fiber_jobspec *from);
 
 #endif

@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC 0x4b544246u /* "FBTK" */
+#define STREAM_MS 60000   /* between two pieces of a ticket that comes over a network */
 
 void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
 {
@@ -57,6 +59,49 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
     return rc;
 }
 
+/* Exactly so many bytes of a stream, which may be slow, but not for ever. */
+static int read_stream(int fd, uint8_t *data, size_t len)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+
+    while (len) {
+        int ready = poll(&readable, 1, STREAM_MS);
+        ssize_t n;
+
+        if (ready == 0)
+            return -ETIMEDOUT;
+        n = ready < 0 ? -1 : read(fd, data, len);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+        if (n == 0)
+            return -ENODATA;
+        data += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* The ticket that stands on standard input. Its place is then taken by /dev/null: what comes later
+ * is not for us, and the end of it says nothing about our parent. */
+static int read_stdin(uint8_t *data, size_t *len)
+{
+    uint8_t head[4];
+    int rc = read_stream(0, head, sizeof(head)), null;
+    struct fbr_cur c = fbr_cur(head, sizeof(head));
+
+    *len = rc < 0 ? 0 : fbr_get_u32(&c);
+    if (rc == 0 && *len > FBR_TICKET_MAX)
+        rc = -EBADMSG;
+    if (rc == 0)
+        rc = read_stream(0, data, *len);
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0 && null != 0) {
+        dup2(null, 0);
+        close(null);
+    }
+    return rc;
+}
+
 /* The file's bytes; the file is emptied, and removed when it has a name. */
 static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
 {
@@ -64,6 +109,8 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
     int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     ssize_t n = 0;
 
+    if (strcmp(where, "fd:0") == 0)
+        return read_stdin(data, len);
     if (!path && strncmp(where, "fd:", 3) == 0)
         fd = atoi(where + 3);
     else if (fd < 0 && path)
@@ -71,7 +118,8 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
     if (fd < 3)
         return -EBADF;
     *len = 0;
-    while (*len < FBR_TICKET_MAX && (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
+    while (*len < FBR_TICKET_MAX &&
+           (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
         *len += (size_t)n;
     if (n < 0)
         n = -errno;
@@ -98,7 +146,8 @@ int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_err
     rc = read_and_wipe(where, data, &len);
     if (rc < 0)
         fbr_fail(err, rc,
-                 "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of the job?",
+                 "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of "
+                 "the job?",
                  FBR_TICKET_ENV, where, fbr_strerror(rc));
     else
         rc = fbr_join_get(j, config, data, len, err);

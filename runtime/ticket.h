@@ -1,8 +1,13 @@
 /* ticket.h - what a job is given to find and convince its parent: an address and a secret.
  *
- * The backend puts it where only the job can read it (an inherited memfd, a 0400 file); the environment only says
- * where:
- * FIBER_TICKET=fd:3 or FIBER_TICKET=file:/path. It is wiped as it is read.
+ * The backend puts it where only the job can read it; the environment only says where. It is wiped
+ * as it is read.
+ *
+ *     FIBER_TICKET=fd:3          an inherited memory file
+ *     FIBER_TICKET=file:/path    a 0400 file, which is removed
+ *     FIBER_TICKET=fd:0          standard input, which may be a pipe over the network: u32 length, then the ticket.
+ *                                Nothing behind it is read, its end is not waited for, and afterwards standard input
+ *                                is /dev/null
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TICKET_H
@@ -31,8 +36,8 @@ void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, str
 int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len,
                  struct fbr_error *err);
 
-/* Reads and wipes the ticket that the environment names, and removes the variable. 1: there is none, this is a
- * master. */
+/* Reads and wipes the ticket that the environment names, and removes the variable. 1: there is
+ * none, this is a master. */
 int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err);
 
 #endif

@@ -1,12 +1,13 @@
 /* tls.c - TLS 1.3 with an external pre-shared key over memory buffers, by OpenSSL; see tls.h.
  *
- * All connections share one SSL_CTX, which is built once and is read-only from then on: building one costs a
- * millisecond, a connection 30 us. It carries no certificate, so a server can only ever answer through the key, and a
- * client would have to verify a certificate (against no root at all) to accept anything else; after the handshake
- * both sides check once more that the key was used. OpenSSL leaves psk_ke off unless it is asked for.
+ * All connections share one SSL_CTX, which is built once and is read-only from then on: building
+ * one costs a millisecond, a connection 30 us. It carries no certificate, so a server can only ever
+ * answer through the key, and a client would have to verify a certificate (against no root at all)
+ * to accept anything else; after the handshake both sides check once more that the key was used.
+ * OpenSSL leaves psk_ke off unless it is asked for.
  *
- * The lookup of an identity that is unknown answers a random key: the handshake then fails exactly where and as it
- * does for a wrong key, before any public-key work.
+ * The lookup of an identity that is unknown answers a random key: the handshake then fails exactly
+ * where and as it does for a wrong key, before any public-key work.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/tls.h"
@@ -19,7 +20,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#define FEED_SLICE 1024 /* a handshake takes what follows it in the same bytes along by at most this much */
+#define FEED_SLICE \
+    1024 /* a handshake takes what follows it in the same bytes along by at most this much */
 #define READ_CHUNK (16 * 1024)
 #define KEPT_MAX (64 * 1024) /* bytes of memory that an idle connection may keep */
 #define MAX_LOOKUPS 2        /* a second ClientHello, after a HelloRetryRequest, asks again */
@@ -58,13 +60,15 @@ static SSL_SESSION *psk_session(SSL *ssl, const uint8_t psk[FBR_KEY_SIZE])
     SSL_SESSION *session = SSL_SESSION_new();
 
     if (session && cipher && SSL_SESSION_set1_master_key(session, psk, FBR_KEY_SIZE) &&
-        SSL_SESSION_set_cipher(session, cipher) && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+        SSL_SESSION_set_cipher(session, cipher) &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
         return session;
     SSL_SESSION_free(session);
     return NULL;
 }
 
-static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len, SSL_SESSION **session)
+static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len,
+                   SSL_SESSION **session)
 {
     struct fbr_tls *t = SSL_get_app_data(ssl);
 
@@ -112,10 +116,11 @@ static SSL_CTX *ctx_new(void)
     SSL_CTX_set_quiet_shutdown(ctx, 0);
     SSL_CTX_set_psk_use_session_callback(ctx, use_key);
     SSL_CTX_set_psk_find_session_callback(ctx, find_key);
-    if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) && SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) &&
-        SSL_CTX_set_ciphersuites(ctx, "TLS_AES_256_GCM_SHA384") && SSL_CTX_set1_groups_list(ctx, "X25519") &&
-        SSL_CTX_set_num_tickets(ctx, 0) && SSL_CTX_set_max_early_data(ctx, 0) &&
-        SSL_CTX_set_recv_max_early_data(ctx, 0))
+    if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) &&
+        SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) &&
+        SSL_CTX_set_ciphersuites(ctx, "TLS_AES_256_GCM_SHA384") &&
+        SSL_CTX_set1_groups_list(ctx, "X25519") && SSL_CTX_set_num_tickets(ctx, 0) &&
+        SSL_CTX_set_max_early_data(ctx, 0) && SSL_CTX_set_recv_max_early_data(ctx, 0))
         return ctx;
     SSL_CTX_free(ctx);
     return NULL;
@@ -156,11 +161,14 @@ static bool is_refusal(const struct fbr_tls *t, unsigned long code)
 {
     int reason = ERR_GET_REASON(code);
 
-    if (t->ready || ERR_GET_LIB(code) != ERR_LIB_SSL) /* other libraries number their reasons anew */
+    if (t->ready ||
+        ERR_GET_LIB(code) != ERR_LIB_SSL) /* other libraries number their reasons anew */
         return false;
     if (t->server)
         return reason == SSL_R_BINDER_DOES_NOT_VERIFY;
-    switch (reason - SSL_AD_REASON_OFFSET) { /* alerts that a server sends to a client whose key it does not take */
+    switch (reason -
+            /* alerts that a server sends to a client whose key it does not take */
+            SSL_AD_REASON_OFFSET) {
     case SSL_AD_HANDSHAKE_FAILURE:
     case SSL_AD_ILLEGAL_PARAMETER:
     case SSL_AD_ACCESS_DENIED:
@@ -176,14 +184,16 @@ static int fail_refused(struct fbr_tls *t, const char *why, struct fbr_error *er
 {
     t->failed = -EACCES;
     if (!t->server)
-        return fbr_fail(err, -EACCES, "tls: the peer does not accept '%s' or does not hold its key (%s)",
+        return fbr_fail(err, -EACCES,
+                        "tls: the peer does not accept '%s' or does not hold its key (%s)",
                         t->identity, why);
     if (!t->identity[0])
         return fbr_fail(err, -EACCES, "tls: a peer with an unusable identity was refused");
     if (t->lookup_rc)
-        return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' was refused: %s", t->identity,
-                        fbr_strerror(t->lookup_rc));
-    return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' does not hold its key", t->identity);
+        return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' was refused: %s",
+                        t->identity, fbr_strerror(t->lookup_rc));
+    return fbr_fail(err, -EACCES, "tls: a peer that calls itself '%s' does not hold its key",
+                    t->identity);
 }
 
 /* Turns OpenSSL's error queue of this thread into the final error of t. */
@@ -247,7 +257,8 @@ static int tls_new(struct fbr_tls **out, bool server, struct fbr_error *err)
     if (server) {
         SSL_set_accept_state(t->ssl);
     } else {
-        SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL); /* there is no root: a certificate is never good enough */
+        SSL_set_verify(t->ssl, SSL_VERIFY_PEER,
+                       NULL); /* there is no root: a certificate is never good enough */
         SSL_set_connect_state(t->ssl);
     }
     *out = t;
@@ -261,7 +272,8 @@ int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk
     int rc;
 
     if (!identity || !identity_ok((const unsigned char *)identity, strlen(identity)))
-        return fbr_fail(err, -EINVAL, "tls: an identity is 1 to %d printable characters", FBR_TLS_IDENTITY_MAX);
+        return fbr_fail(err, -EINVAL, "tls: an identity is 1 to %d printable characters",
+                        FBR_TLS_IDENTITY_MAX);
     rc = tls_new(&t, false, err);
     if (rc)
         return rc;
@@ -271,7 +283,8 @@ int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk
     return 0;
 }
 
-int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user, struct fbr_error *err)
+int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
+                   struct fbr_error *err)
 {
     struct fbr_tls *t;
     int rc = tls_new(&t, true, err);
@@ -303,7 +316,8 @@ int fbr_tls_step(struct fbr_tls *t, struct fbr_error *err)
     rc = SSL_do_handshake(t->ssl);
     if (rc != 1)
         return SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ ? 0 : fail(t, "the handshake", err);
-    if (!SSL_session_reused(t->ssl) || SSL_version(t->ssl) != TLS1_3_VERSION || (t->server && t->lookup_rc)) {
+    if (!SSL_session_reused(t->ssl) || SSL_version(t->ssl) != TLS1_3_VERSION ||
+        (t->server && t->lookup_rc)) {
         t->failed = -EACCES;
         return fbr_fail(err, t->failed, "tls: the peer was not authenticated by the key");
     }
@@ -335,7 +349,8 @@ int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_er
 
         if (t->handshake_bytes + n > FBR_TLS_HANDSHAKE_MAX) {
             t->failed = -EPROTO;
-            return fbr_fail(err, t->failed, "tls: %d bytes from the peer and the handshake is not complete",
+            return fbr_fail(err, t->failed,
+                            "tls: %d bytes from the peer and the handshake is not complete",
                             FBR_TLS_HANDSHAKE_MAX);
         }
         t->handshake_bytes += n;
@@ -380,7 +395,9 @@ int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err
     case SSL_ERROR_WANT_READ:
         return 0;
     case SSL_ERROR_ZERO_RETURN:
-        return plain->len > before ? 0 : fbr_fail(err, -EPIPE, "tls: the peer has closed the connection");
+        return plain->len > before
+                   ? 0
+                   : fbr_fail(err, -EPIPE, "tls: the peer has closed the connection");
     default:
         return fail(t, "reading", err);
     }
@@ -431,7 +448,8 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
 
     if (!at)
         return -ENOMEM;
-    if (!len || !BIO_read_ex(t->out, at, len, &done)) /* BIO_reset() would wipe all that was ever written */
+    if (!len ||
+        !BIO_read_ex(t->out, at, len, &done)) /* BIO_reset() would wipe all that was ever written */
         return 0;
     cipher->len += done;
     if (len > KEPT_MAX)
@@ -439,8 +457,8 @@ int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
     return 0;
 }
 
-int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len, void *out,
-                   size_t outlen)
+int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
+                   void *out, size_t outlen)
 {
     int rc = not_ready(t, NULL);
 
@@ -448,7 +466,8 @@ int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, si
     if (rc)
         return rc;
     ERR_clear_error();
-    if (SSL_export_keying_material(t->ssl, out, outlen, label, strlen(label), context, context_len, 1) == 1)
+    if (SSL_export_keying_material(t->ssl, out, outlen, label, strlen(label), context, context_len,
+                                   1) == 1)
         return 0;
     ERR_clear_error();
     fbr_wipe(out, outlen);

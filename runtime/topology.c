@@ -1,10 +1,11 @@
 /* topology.c - hwloc's tree into the rows and spans that the planner works on (topology.h).
  *
- * hwloc is asked for everything, forbidden processors too, and told afterwards what is allowed: so a device keeps its
- * place when the cores beside it are not ours, and whoever gets the XML sees what may be used.
+ * hwloc is asked for everything, forbidden processors too, and told afterwards what is allowed: so
+ * a device keeps its place when the cores beside it are not ours, and whoever gets the XML sees
+ * what may be used.
  *
- * Three components of hwloc are left out: "gl" and "opencl" connect to X displays and load drivers, "x86" moves this
- * thread over all processors; none knows what Linux and PCI do not say.
+ * Three components of hwloc are left out: "gl" and "opencl" connect to X displays and load drivers,
+ * "x86" moves this thread over all processors; none knows what Linux and PCI do not say.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/topology.h"
@@ -25,7 +26,7 @@ static unsigned count_of(hwloc_topology_t h, hwloc_obj_type_t type)
     return n < 0 ? 0 : (unsigned)n;
 }
 
-/* --- loading -------------------------------------------------------------------------------------------------- */
+/* ---- Loading ---- */
 
 /* "only:LIST:SOURCE" into `only` and SOURCE. */
 static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error *err)
@@ -39,7 +40,8 @@ static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error
         return 0;
     end = strchr(*source + 5, ':');
     if (!end || (size_t)(end - *source - 5) >= sizeof(list))
-        return fbr_fail(err, -EINVAL, "topology \"%.100s\": it is only:LIST:SOURCE, as in only:0-3:xml:FILE",
+        return fbr_fail(err, -EINVAL,
+                        "topology \"%.100s\": it is only:LIST:SOURCE, as in only:0-3:xml:FILE",
                         *source);
     snprintf(list, sizeof(list), "%.*s", (int)(end - *source - 5), *source + 5);
     *only = hwloc_bitmap_alloc();
@@ -48,7 +50,8 @@ static int take_only(const char **source, hwloc_bitmap_t *only, struct fbr_error
     while ((rc = fbr_cpulist_next(&at, &first, &last)) > 0)
         hwloc_bitmap_set_range(*only, first, (int)last);
     if (rc)
-        return fbr_fail(err, rc, "topology: \"%.100s\" is no list of processors; it looks like 0-3,8", list);
+        return fbr_fail(err, rc,
+                        "topology: \"%.100s\" is no list of processors; it looks like 0-3,8", list);
     *source = end + 1;
     return 0;
 }
@@ -59,17 +62,20 @@ static int set_source(hwloc_topology_t h, const char *source, struct fbr_error *
         return 0;
     if (!strncmp(source, "xml:", 4)) {
         if (hwloc_topology_set_xml(h, source + 4))
-            return fbr_fail(err, -errno, "cannot read the topology %.200s: %s", source + 4, fbr_strerror(errno));
+            return fbr_fail(err, -errno, "cannot read the topology %.200s: %s", source + 4,
+                            fbr_strerror(errno));
         return 0;
     }
     if (!strncmp(source, "synthetic:", 10)) {
         if (hwloc_topology_set_synthetic(h, source + 10))
-            return fbr_fail(err, -EINVAL, "\"%.200s\" is no synthetic topology; it looks like pack:2 core:4 pu:2",
+            return fbr_fail(err, -EINVAL,
+                            "\"%.200s\" is no synthetic topology; it looks like pack:2 core:4 pu:2",
                             source + 10);
         return 0;
     }
     return fbr_fail(err, -EINVAL,
-                    "\"%.200s\" is no source of a topology: those are xml:FILE and synthetic:TEXT", source);
+                    "\"%.200s\" is no source of a topology: those are xml:FILE and synthetic:TEXT",
+                    source);
 }
 
 static int load(hwloc_topology_t *h, const char *source, bool devices, struct fbr_error *err)
@@ -87,7 +93,8 @@ static int load(hwloc_topology_t *h, const char *source, bool devices, struct fb
         if (devices)
             hwloc_topology_set_io_types_filter(*h, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
         if (hwloc_topology_load(*h))
-            rc = fbr_fail(err, errno ? -errno : -EINVAL, "hwloc cannot load the topology%s%.200s: %s",
+            rc = fbr_fail(err, errno ? -errno : -EINVAL,
+                          "hwloc cannot load the topology%s%.200s: %s",
                           source ? " " : " of this machine", source ? source : "",
                           fbr_strerror(errno ? errno : EINVAL));
     }
@@ -96,7 +103,8 @@ static int load(hwloc_topology_t *h, const char *source, bool devices, struct fb
     return rc;
 }
 
-/* The affinity of this process into `set`. Kernels want a mask as long as theirs: it grows until it is. */
+/* The affinity of this process into `set`. Kernels want a mask as long as theirs: it grows until it
+ * is. */
 static int affinity(hwloc_bitmap_t set)
 {
     size_t cpus = 1024, size;
@@ -122,7 +130,8 @@ static int affinity(hwloc_bitmap_t set)
 static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_bitmap_t only,
                        struct fbr_error *err)
 {
-    hwloc_bitmap_t set = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(h)), mine = hwloc_bitmap_alloc();
+    hwloc_bitmap_t set = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(h)),
+                   mine = hwloc_bitmap_alloc();
     int rc = set && mine ? 0 : -ENOMEM;
 
     if (!rc && t->facts.this_machine)
@@ -136,7 +145,8 @@ static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_b
             hwloc_bitmap_and(set, set, only);
         t->facts.restricted = !hwloc_bitmap_isequal(set, hwloc_topology_get_topology_cpuset(h));
         if (hwloc_bitmap_iszero(set))
-            rc = fbr_fail(err, -EINVAL, "none of the processors of the topology may be used by this process");
+            rc = fbr_fail(err, -EINVAL,
+                          "none of the processors of the topology may be used by this process");
         else if (hwloc_topology_allow(h, set, NULL, HWLOC_ALLOW_FLAG_CUSTOM))
             rc = fbr_fail(err, -errno, "hwloc does not take the processors that may be used: %s",
                           fbr_strerror(errno));
@@ -146,7 +156,7 @@ static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_b
     return rc;
 }
 
-/* --- processors, caches, packages, memory ----------------------------------------------------------------------- */
+/* ---- Processors, caches, packages, memory ---- */
 
 /* before[i]: how many of hwloc's first i processors may be used. */
 struct rows {
@@ -154,8 +164,8 @@ struct rows {
     unsigned *before;
 };
 
-/* Processors below an object are neighbours in hwloc's logical order. A NUMA node hangs beside the object that it is
- * of. */
+/* Processors below an object are neighbours in hwloc's logical order. A NUMA node hangs beside the
+ * object that it is of. */
 static struct fbr_span span_of(const struct rows *r, hwloc_obj_t obj)
 {
     struct fbr_span span = {0, 0};
@@ -188,21 +198,24 @@ static int number_pus(struct fbr_topology *t, struct rows *r)
         if (hwloc_bitmap_isset(allowed, pu->os_index)) {
             int kind = hwloc_cpukinds_get_by_cpuset(r->h, pu->cpuset, 0);
 
-            t->pus[t->npus++] = (struct fbr_pu){.os = pu->os_index, .kind = kind < 0 ? 0 : (unsigned)kind};
+            t->pus[t->npus++] =
+                (struct fbr_pu){.os = pu->os_index, .kind = kind < 0 ? 0 : (unsigned)kind};
         }
     }
     r->before[all] = t->npus;
     return 0;
 }
 
-static void add_place(struct fbr_topology *t, enum fbr_level level, struct fbr_span span, unsigned number)
+static void add_place(struct fbr_topology *t, enum fbr_level level, struct fbr_span span,
+                      unsigned number)
 {
     if (span.first < span.end)
         t->places[level][t->nplaces[level]++] = (struct fbr_place){.span = span, .number = number};
 }
 
 /* A machine may name no cores at all: then each processor is one. */
-static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_level level, hwloc_obj_type_t type)
+static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_level level,
+                      hwloc_obj_type_t type)
 {
     unsigned n = count_of(r->h, type);
 
@@ -219,14 +232,16 @@ static int read_level(struct fbr_topology *t, const struct rows *r, enum fbr_lev
     return 0;
 }
 
-/* NUMA nodes are children of the object whose processors they serve, beside the tree. One that has all processors of
- * another and more (memory behind CXL, say) is nobody's nearest; a GPU's own memory is no home for a process. */
+/* NUMA nodes are children of the object whose processors they serve, beside the tree. One that has
+ * all processors of another and more (memory behind CXL, say) is nobody's nearest; a GPU's own
+ * memory is no home for a process. */
 static bool is_home(const struct rows *r, hwloc_obj_t node)
 {
     for (unsigned i = 0; i < count_of(r->h, HWLOC_OBJ_NUMANODE); i++) {
         hwloc_obj_t other = hwloc_get_obj_by_type(r->h, HWLOC_OBJ_NUMANODE, i);
 
-        if (!hwloc_bitmap_iszero(other->cpuset) && !hwloc_bitmap_isequal(other->cpuset, node->cpuset) &&
+        if (!hwloc_bitmap_iszero(other->cpuset) &&
+            !hwloc_bitmap_isequal(other->cpuset, node->cpuset) &&
             hwloc_bitmap_isincluded(other->cpuset, node->cpuset))
             return false;
     }
@@ -288,7 +303,7 @@ static int read_levels(struct fbr_topology *t, const struct rows *r)
     return read_memory(t, r);
 }
 
-/* --- devices ---------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 /* What is around a device: the processors of each object above it, and the bridges between. */
 static void find_surroundings(const struct rows *r, hwloc_obj_t pci, struct fbr_device *d)
@@ -305,8 +320,8 @@ static void find_surroundings(const struct rows *r, hwloc_obj_t pci, struct fbr_
         d->bridges[d->nbridges++] = up[--n];
     for (; obj; obj = obj->parent) {
         span = span_of(r, obj);
-        if (span.first == span.end ||
-            (d->nnear && d->near[d->nnear - 1].first == span.first && d->near[d->nnear - 1].end == span.end))
+        if (span.first == span.end || (d->nnear && d->near[d->nnear - 1].first == span.first &&
+                                       d->near[d->nnear - 1].end == span.end))
             continue;
         if (d->nnear == FBR_NEAR) /* the widest is the whole machine, always */
             d->nnear--;
@@ -322,7 +337,8 @@ static void read_pci(const struct rows *r, hwloc_obj_t pci, struct fbr_device *d
     d->bus = a->bus;
     d->dev = a->dev;
     d->func = a->func;
-    snprintf(d->gpu.bus_id, sizeof(d->gpu.bus_id), "%04x:%02x:%02x.%x", d->domain, d->bus, d->dev, d->func);
+    snprintf(d->gpu.bus_id, sizeof(d->gpu.bus_id), "%04x:%02x:%02x.%x", d->domain, d->bus, d->dev,
+             d->func);
     find_surroundings(r, pci, d);
 }
 
@@ -365,7 +381,8 @@ static void add_nic(struct fbr_topology *t, const struct rows *r, hwloc_obj_t os
     hwloc_obj_t pci = os->parent;
 
     memset(d, 0, sizeof(*d));
-    if (os->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || !os->name || (state && strcmp(state, "4") != 0))
+    if (os->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || !os->name ||
+        (state && strcmp(state, "4") != 0))
         return;
     while (pci && pci->type != HWLOC_OBJ_PCI_DEVICE && !pci->cpuset)
         pci = pci->parent;
@@ -392,12 +409,15 @@ static int read_devices(struct fbr_topology *t, const struct rows *r)
     qsort(t->gpus, t->ngpus, sizeof(*t->gpus), by_bus);
     qsort(t->nics, t->nnics, sizeof(*t->nics), by_name);
     for (unsigned i = 0; i < t->ngpus; i++)
-        t->gpus[i].gpu.index =
-            i && t->gpus[i].gpu.vendor == t->gpus[i - 1].gpu.vendor ? t->gpus[i - 1].gpu.index + 1 : 0;
+        t->gpus[i].gpu.index = i && t->gpus[i].gpu.vendor == t->gpus[i - 1].gpu.vendor
+                                   ? t->gpus[i - 1].gpu.index + 1
+                                   : 0;
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- */
+/*
+ *
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static void read_facts(struct fbr_topology *t, hwloc_topology_t h)
 {
@@ -416,7 +436,8 @@ static void read_facts(struct fbr_topology *t, hwloc_topology_t h)
     t->facts.nics = t->nnics;
 }
 
-int fbr_topology_open(struct fbr_topology **out, const char *source, bool devices, struct fbr_error *err)
+int fbr_topology_open(struct fbr_topology **out, const char *source, bool devices,
+                      struct fbr_error *err)
 {
     struct fbr_topology *t = calloc(1, sizeof(*t));
     struct rows rows = {0};

@@ -1,9 +1,11 @@
-/* topology.h - a machine as the planner sees it: its usable processors in a row, and everything else as spans of it.
+/* topology.h - a machine as the planner sees it: its usable processors in a row, and everything
+ * else as spans of it.
  *
- * The processors stand in the order of hwloc's tree. In that order a core, a cache, a NUMA node, a package and the
- * neighbourhood of a device each cover one unbroken span, so sets of processors are pairs of numbers here. Processors
- * that this process may not use are left out, and so are objects of which nothing is left; devices stay, wherever they
- * are: a GPU beside forbidden cores may be used all the same.
+ * The processors stand in the order of hwloc's tree. In that order a core, a cache, a NUMA node, a
+ * package and the neighbourhood of a device each cover one unbroken span, so sets of processors are
+ * pairs of numbers here. Processors that this process may not use are left out, and so are objects
+ * of which nothing is left; devices stay, wherever they are: a GPU beside forbidden cores may be
+ * used all the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TOPOLOGY_H
@@ -27,7 +29,10 @@ enum fbr_level {
 
 struct fbr_place { /* an object of a level; those of a level are disjoint and in order */
     struct fbr_span span;
-    unsigned number; /* for people: the kernel's for processors and NUMA nodes, hwloc's logical one for the rest */
+    unsigned
+        /* for people: the kernel's for processors and NUMA nodes, hwloc's logical one for the rest
+         */
+        number;
 };
 
 struct fbr_pu {
@@ -71,7 +76,8 @@ struct fbr_topology {
     void *hwloc;
 };
 
-int fbr_topology_open(struct fbr_topology **t, const char *source, bool devices, struct fbr_error *err);
+int fbr_topology_open(struct fbr_topology **t, const char *source, bool devices,
+                      struct fbr_error *err);
 void fbr_topology_close(struct fbr_topology *t);
 char *fbr_topology_xml(const struct fbr_topology *t);
 
@@ -80,10 +86,11 @@ int fbr_topology_place(const struct fbr_topology *t, enum fbr_level level, unsig
 
 /* topology_gpu.c - which GPUs of this machine may be used, as the kernel's files say; no hwloc. */
 
-/* By PCI class and vendor: false for what is no GPU to compute on (a server's own graphics, an Intel NPU). */
+/* By PCI class and vendor: false for what is no GPU to compute on (a server's own graphics, an
+ * Intel NPU). */
 bool fbr_gpu_vendor(unsigned pci_class, unsigned pci_vendor, enum fbr_gpu_vendor *vendor);
-/* Has a driver, and a device file that we may open; `uuid` (size bytes) gets NVIDIA's id if it is known. `root` is
- * put before the paths, "" but in tests. */
+/* Has a driver, and a device file that we may open; `uuid` (size bytes) gets NVIDIA's id if it is
+ * known. `root` is put before the paths, "" but in tests. */
 bool fbr_gpu_usable(const char *root, const struct fbr_pin_gpu *gpu, char *uuid, size_t size);
 
 /* pin_gpu.c - who gets which GPU and NIC. */
@@ -93,23 +100,27 @@ struct fbr_gpu_slot { /* a GPU as the programs of this host can name it */
     const struct fbr_device *device; /* NULL: it is not known which (MIG, an unknown id) */
 };
 
-/* The GPUs of one vendor that can be given away, `wish->visible` followed. -ENOMEM. The caller frees. */
-int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish, struct fbr_gpu_slot **slots,
-                  unsigned *count);
+/* The GPUs of one vendor that can be given away, `wish->visible` followed. -ENOMEM. The caller
+ * frees. */
+int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                  struct fbr_gpu_slot **slots, unsigned *count);
 /* How far: processors in the smallest part of the machine that has both; small is near. */
-unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d, struct fbr_span span);
+unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d,
+                             struct fbr_span span);
 /* Fills pins[].gpus with wish->gpus_per_rank each, near to spans[]. -ENOMEM. */
 int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                    const struct fbr_gpu_slot *slots, unsigned nslots, const struct fbr_span *spans,
                    struct fbr_pin *pins);
-/* The same before there are places: in the order of the GPUs, those of one process near each other. */
+/* The same before there are places: in the order of the GPUs, those of one process near each
+ * other. */
 int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                  const struct fbr_gpu_slot *slots, unsigned nslots, struct fbr_pin *pins);
 /* The device of a GPU that was given, NULL if it is not known. */
-const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const struct fbr_pin_gpu *gpu);
+const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t,
+                                        const struct fbr_pin_gpu *gpu);
 /* Name of the fabric device for process i, "" when there is none. */
-const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device *gpu, struct fbr_span span,
-                           unsigned i);
+const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device *gpu,
+                           struct fbr_span span, unsigned i);
 
 /* pin_draw.c */
 char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,

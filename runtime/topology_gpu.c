@@ -1,7 +1,8 @@
 /* topology_gpu.c - what is a GPU to compute on, and which of this machine's may be used.
  *
- * In a container, under a resource manager or without a driver there are GPUs on the PCI bus that no program here can
- * open; CUDA and ROCm count without them, so they must not be counted here either.
+ * In a container, under a resource manager or without a driver there are GPUs on the PCI bus that
+ * no program here can open; CUDA and ROCm count without them, so they must not be counted here
+ * either.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>

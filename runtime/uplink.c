@@ -23,7 +23,8 @@ struct fbr_uplink {
 
 #define GREET_MS 10000
 
-/* Sends everything in the lane, and a message without records if there is nothing. Under the lock. */
+/* Sends everything in the lane, and a message without records if there is nothing. Under the
+ * lock. */
 static int push(struct fbr_uplink *u, int timeout_ms)
 {
     int rc;
@@ -48,8 +49,8 @@ static int push(struct fbr_uplink *u, int timeout_ms)
     return rc;
 }
 
-int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link, const struct fbr_keys *keys,
-                    size_t limit, struct fbr_error *err)
+int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
+                    const struct fbr_keys *keys, size_t limit, struct fbr_error *err)
 {
     struct fbr_uplink *u = calloc(1, sizeof(*u));
     int rc;

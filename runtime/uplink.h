@@ -1,11 +1,14 @@
-/* uplink.h - the calling side of a data link (hub.h is the other): one socket to one serving process.
+/* uplink.h - the calling side of a data link (hub.h is the other): one socket to one serving
+ * process.
  *
- * Each message down is answered by a message up that says "I hold it", so that the next one can come while this one is
- * worked on: with the next record that is sent, by fbr_uplink_ack(), or when fbr_uplink_recv() is called again.
+ * Each message down is answered by a message up that says "I hold it", so that the next one can
+ * come while this one is worked on: with the next record that is sent, by fbr_uplink_ack(), or when
+ * fbr_uplink_recv() is called again.
  *
- * Whoever does not want to wait for a server that does not read uses fbr_uplink_post() alone, which queues. Then the
- * receiving thread calls fbr_uplink_tend() when it is told to, and the answer to a message down leaves with whatever
- * is posted next, or by fbr_uplink_tend(): a program that answers at once sends one message and not two.
+ * Whoever does not want to wait for a server that does not read uses fbr_uplink_post() alone, which
+ * queues. Then the receiving thread calls fbr_uplink_tend() when it is told to, and the answer to a
+ * message down leaves with whatever is posted next, or by fbr_uplink_tend(): a program that answers
+ * at once sends one message and not two.
  *
  * Threads: any thread may send; one thread receives and tends.
  *
@@ -18,33 +21,35 @@
 
 struct fbr_uplink;
 
-/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here. */
-int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link, const struct fbr_keys *keys,
-                    size_t limit, struct fbr_error *err);
+/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent
+ * here. */
+int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
+                    const struct fbr_keys *keys, size_t limit, struct fbr_error *err);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
-/* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and the link is broken
- * then
- * if a part of the record was sent. -EPIPE: broken. */
+/* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and
+ * the link is broken then if a part of the record was sent. -EPIPE: broken. */
 int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int timeout_ms);
-/* Takes one message if there is one: 1 and its records were handed out, 0 nothing there, negative: the link is
- * broken. */
+/* Takes one message if there is one: 1 and its records were handed out, 0 nothing there, negative:
+ * the link is broken. */
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn on_record, void *user);
 /* Says now that the last message is held: the next one may come. Any thread. */
 int fbr_uplink_ack(struct fbr_uplink *u);
-/* Whether the connection below was lost, and messages perhaps with it: ask now and then, while nothing comes. */
+/* Whether the connection below was lost, and messages perhaps with it: ask now and then, while
+ * nothing comes. */
 bool fbr_uplink_lost(const struct fbr_uplink *u);
 /* Polls readable when there may be a message. */
 int fbr_uplink_fd(const struct fbr_uplink *u);
 
-/* From now on nothing is sent by fbr_uplink_send(), and nothing waits. Before the first message is received. */
+/* From now on nothing is sent by fbr_uplink_send(), and nothing waits. Before the first message is
+ * received. */
 void fbr_uplink_never_wait(struct fbr_uplink *u);
-/* Sends a record (copied), or queues it while the server does not read; `more`: another one follows at once, with
- * which it
- * shall travel. 0; 1: something is queued, to be sent by fbr_uplink_tend() when there is room; -EPIPE: broken. */
+/* Sends a record (copied), or queues it while the server does not read; `more`: another one follows
+ * at once, with which it shall travel. 0; 1: something is queued, to be sent by fbr_uplink_tend()
+ * when there is room; -EPIPE: broken. */
 int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more);
-/* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is left; negative:
- * broken. */
+/* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is
+ * left; negative: broken. */
 int fbr_uplink_tend(struct fbr_uplink *u);
 bool fbr_uplink_owes(struct fbr_uplink *u);         /* a message down is not answered yet */
 size_t fbr_uplink_queued(struct fbr_uplink *u);     /* bytes */

@@ -12,7 +12,8 @@
 
 #include "runtime/fnref.h"
 
-int fbr_work_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_t len, struct fbr_error *err)
+int fbr_work_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_t len,
+                 struct fbr_error *err)
 {
     struct fbr_fnref ref;
     int rc = fbr_fnref_make(&ref, (void (*)(void))fn, err);
@@ -32,10 +33,12 @@ static int read_file(const char *path, struct fbr_buf *b, struct fbr_error *err)
     void *at;
 
     if (fd < 0)
-        return fbr_fail(err, -errno, FBR_WORK_ENV "=%s: %s; is the launcher gone?", path, fbr_strerror(errno));
+        return fbr_fail(err, -errno, FBR_WORK_ENV "=%s: %s; is the launcher gone?", path,
+                        fbr_strerror(errno));
     if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077)) {
         close(fd);
-        return fbr_fail(err, -EACCES, FBR_WORK_ENV "=%s: must be a file of ours that nobody else can touch",
+        return fbr_fail(err, -EACCES,
+                        FBR_WORK_ENV "=%s: must be a file of ours that nobody else can touch",
                         path);
     }
     while (n > 0 && (at = fbr_buf_reserve(b, 65536))) {
@@ -68,7 +71,8 @@ int fbr_work_run(struct fbr_error *err)
         c = fbr_cur(b.data, b.len);
         fbr_fnref_get(&c, &ref);
         arg = fbr_get_bytes(&c, &len);
-        rc = fbr_cur_ok(&c) ? fbr_fnref_resolve(&ref, &fn, err) : fbr_fail(err, -EBADMSG, "%s is damaged", path);
+        rc = fbr_cur_ok(&c) ? fbr_fnref_resolve(&ref, &fn, err)
+                            : fbr_fail(err, -EBADMSG, "%s is damaged", path);
     }
     if (rc < 0) {
         fbr_buf_fini(&b);

@@ -1,7 +1,8 @@
-/* init_bench.c - an MPI program that tells when all ranks were out of MPI_Init: milliseconds after START_NS.
+/* init_bench.c - an MPI program that tells when all ranks were out of MPI_Init: milliseconds after
+ * START_NS.
  *
- * START_NS is CLOCK_REALTIME in nanoseconds, taken just before the launcher was started (launch.py). Rank 0 prints one
- * JSON object.
+ * START_NS is CLOCK_REALTIME in nanoseconds, taken just before the launcher was started
+ * (launch.py). Rank 0 prints one JSON object.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>

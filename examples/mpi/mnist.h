@@ -1,9 +1,11 @@
-/* mnist.h - what the programs of the mixed example share: the images, the network, and a simulator of handwriting.
+/* mnist.h - what the programs of the mixed example share: the images, the network, and a simulator
+ * of handwriting.
  *
- * The network is 784 - 256 relu - 10 softmax. The simulator draws a training image anew, as another hand might have
- * written it: turned, scaled, slanted and moved a little, and bent by a smooth random field (P. Simard, D. Steinkraus,
- * J. Platt: Best practices for convolutional neural networks applied to visual document analysis, ICDAR 2003). The
- * same seed draws the same image on every host.
+ * The network is 784 - 256 relu - 10 softmax. The simulator draws a training image anew, as another
+ * hand might have written it: turned, scaled, slanted and moved a little, and bent by a smooth
+ * random field (P. Simard, D. Steinkraus, J. Platt: Best practices for convolutional neural
+ * networks applied to visual document analysis, ICDAR 2003). The same seed draws the same image on
+ * every host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EXAMPLE_MNIST_H
@@ -75,7 +77,8 @@ static inline int mnist_parse(const char *line, struct image *image)
 
     for (int i = 0; i <= PIXELS; i++, line = end + 1) {
         value = strtol(line, &end, 10);
-        if (end == line || *end != (i < PIXELS ? ',' : '\n') || value < 0 || value > (i < PIXELS ? 255 : 9))
+        if (end == line || *end != (i < PIXELS ? ',' : '\n') || value < 0 ||
+            value > (i < PIXELS ? 255 : 9))
             return -EBADMSG;
         *(i < PIXELS ? &image->pixel[i] : &image->label) = (unsigned char)value;
     }
@@ -108,8 +111,8 @@ static inline int mnist_load(struct mnist *m, const char *path)
 /* ---- The network ---- */
 
 /* Fills in the hidden layer and the likelihood of each digit; the digit that it would say. */
-static inline int model_run(const struct model *m, const struct image *image, float *restrict hidden,
-                            float *restrict out)
+static inline int model_run(const struct model *m, const struct image *image,
+                            float *restrict hidden, float *restrict out)
 {
     float sum = 0, top;
     int best = 0;
@@ -207,9 +210,11 @@ static inline void redraw(const struct image *in, struct image *out, uint64_t se
 
             fx = sx - (float)ix;
             fy = sy - (float)iy;
-            out->pixel[y * SIDE + x] =
-                (unsigned char)((1 - fy) * ((1 - fx) * pick(in, ix, iy) + fx * pick(in, ix + 1, iy)) +
-                                fy * ((1 - fx) * pick(in, ix, iy + 1) + fx * pick(in, ix + 1, iy + 1)) + 0.5f);
+            out->pixel[y * SIDE + x] = (unsigned char)((1 - fy) * ((1 - fx) * pick(in, ix, iy) +
+                                                                   fx * pick(in, ix + 1, iy)) +
+                                                       fy * ((1 - fx) * pick(in, ix, iy + 1) +
+                                                             fx * pick(in, ix + 1, iy + 1)) +
+                                                       0.5f);
         }
 }
 

@@ -1,8 +1,10 @@
-/* mpi_shrink.c - a ring that loses a rank and goes on: `fiber run -n 4 --on-failure shrink mpi_shrink`.
+/* mpi_shrink.c - a ring that loses a rank and goes on: `fiber run -n 4 --on-failure shrink
+ * mpi_shrink`.
  *
- * Rank 1 kills itself. The others learn of it from the call that they are in, agree on who is left (MPIX_Comm_shrink),
- * and add up again. That is User Level Failure Mitigation, which Open MPI has from 5.0 on: mpirun's name for it is
- * --with-ft ulfm; without mpirun OMPI_MCA_mpi_ft_enable=1 asks for it. Where the MPI has none, the program says so.
+ * Rank 1 kills itself. The others learn of it from the call that they are in, agree on who is left
+ * (MPIX_Comm_shrink), and add up again. That is User Level Failure Mitigation, which Open MPI has
+ * from 5.0 on: mpirun's name for it is --with-ft ulfm; without mpirun OMPI_MCA_mpi_ft_enable=1 asks
+ * for it. Where the MPI has none, the program says so.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>
@@ -15,7 +17,8 @@
 
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
 
-/* The sum of the ranks of `comm`; when somebody is gone, of those that are left, in a smaller one. */
+/* The sum of the ranks of `comm`; when somebody is gone, of those that are left, in a smaller
+ * one. */
 static int add_up(MPI_Comm *comm, int rank)
 {
     MPI_Comm rest;
@@ -59,7 +62,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
-        puts("This MPI has no MPIX_Comm_shrink (Open MPI has it from 5.0 on): a ring of it cannot shrink.");
+        puts("This MPI has no MPIX_Comm_shrink (Open MPI has it from 5.0 on): a ring of it cannot "
+             "shrink.");
     MPI_Finalize();
     return 0;
 }

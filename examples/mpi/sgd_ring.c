@@ -1,7 +1,8 @@
-/* sgd_ring.c - data-parallel SGD on MNIST: each rank has a part of each batch, MPI_Allreduce sums the gradients.
+/* sgd_ring.c - data-parallel SGD on MNIST: each rank has a part of each batch, MPI_Allreduce sums
+ * the gradients.
  *
- * An ordinary MPI program: it knows nothing of Fiber, and runs the same under mpirun, srun or `fiber run`. Files are
- * rank 0's alone, so that only its host needs them:
+ * An ordinary MPI program: it knows nothing of Fiber, and runs the same under mpirun, srun or
+ * `fiber run`. Files are rank 0's alone, so that only its host needs them:
  *
  *     data        read once; the training images are scattered anew, in another order, for each epoch
  *     checkpoint  read at the start, when it is there, and replaced after each epoch: who starts the program again has
@@ -101,7 +102,8 @@ static void load_checkpoint(struct run *run)
     whole = fread(run->now, sizeof(*run->now), 1, file) == 1 && getc(file) == EOF;
     fclose(file);
     if (!whole || memcmp(run->now->magic, CHECKPOINT_MAGIC, 8) != 0)
-        fail("cannot resume from", run->checkpoint, "it is no checkpoint of this program; move it away");
+        fail("cannot resume from", run->checkpoint,
+             "it is no checkpoint of this program; move it away");
     run->next = run->first = run->now->sheets > REPLAY ? (int)run->now->sheets - REPLAY : 0;
     fprintf(run->out, "resumed after epoch %u of %d\n", run->now->epochs, run->epochs);
 }
@@ -147,12 +149,14 @@ static void drop_sheets(struct run *run)
     }
 }
 
-/* The images of an epoch: sheets, the newest first, then those of the data set; in any order. How many are drawn. */
+/* The images of an epoch: sheets, the newest first, then those of the data set; in any order. How
+ * many are drawn. */
 static int mix_epoch(struct run *run, uint64_t random)
 {
     int oldest = run->next > REPLAY ? run->next - REPLAY : 0, n = 0, drawn;
 
-    for (int i = run->next; i-- > (oldest > run->first ? oldest : run->first) && n + SHEET <= TRAIN; n += SHEET)
+    for (int i = run->next; i-- > (oldest > run->first ? oldest : run->first) && n + SHEET <= TRAIN;
+         n += SHEET)
         memcpy(run->epoch + n, &run->replay[i % REPLAY], sizeof(struct sheet));
     for (drawn = n; n < TRAIN; n++)
         run->epoch[n] = run->mnist->train[draw(&random) % TRAIN];
@@ -263,10 +267,11 @@ static void train_epoch(struct run *run)
         return;
     save_checkpoint(run);
     drop_sheets(run);
-    fprintf(run->out, "epoch %u/%d loss %.3f held out %.1f %% %.2f s", run->now->epochs, run->epochs,
-            sum[0] / (float)run->size, 100 * sum[1] / TEST, MPI_Wtime() - begun);
+    fprintf(run->out, "epoch %u/%d loss %.3f held out %.1f %% %.2f s", run->now->epochs,
+            run->epochs, sum[0] / (float)run->size, 100 * sum[1] / TEST, MPI_Wtime() - begun);
     if (run->feed[0])
-        fprintf(run->out, " drawn %d %% new %d sheets %d", 100 * drawn / TRAIN, fresh * SHEET, run->next);
+        fprintf(run->out, " drawn %d %% new %d sheets %d", 100 * drawn / TRAIN, fresh * SHEET,
+                run->next);
     fputc('\n', run->out);
     fflush(run->out);
 }
@@ -352,7 +357,8 @@ static int parse_options(struct run *run, int argc, char **argv)
     if (c != '?' && optind == argc)
         return 0;
     if (run->rank == 0)
-        fprintf(stderr, "sgd_ring: \"%s\" is no option, or lacks its value; --help lists the options.\n",
+        fprintf(stderr,
+                "sgd_ring: \"%s\" is no option, or lacks its value; --help lists the options.\n",
                 argv[c == '?' ? optind - 1 : optind]);
     return 3;
 }
@@ -369,7 +375,8 @@ int main(int argc, char **argv)
     rc = parse_options(&run, argc, argv);
     if (rc == 0 && run.size > BATCH) {
         if (run.rank == 0)
-            fprintf(stderr, "sgd_ring: %d ranks are too many for batches of %d images.\n", run.size, BATCH);
+            fprintf(stderr, "sgd_ring: %d ranks are too many for batches of %d images.\n", run.size,
+                    BATCH);
         rc = 3;
     }
     if (rc == 0) {

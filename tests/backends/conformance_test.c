@@ -1,6 +1,8 @@
-/* conformance_test.c - what every backend must do, as one table of cases that runs over each of them.
+/* conformance_test.c - what every backend must do, as one table of cases that runs over each of
+ * them.
  *
- * A backend is a row in `backends`: its name and what it can be asked for. A case that needs more is not run on it.
+ * A backend is a row in `backends`: its name and what it can be asked for. A case that needs more
+ * is not run on it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -27,7 +29,7 @@ enum { FAULTS = 1 /* takes FIBER_MOCK in the job's environment */ };
 static const struct backend {
     const char *name;
     unsigned can;
-} backends[] = {{"local", 0}, {"mock", FAULTS}};
+} backends[] = {{"local", 0}, {"mock", FAULTS}, {"command", 0}};
 
 /* ---- What jobs do ---- */
 
@@ -70,7 +72,10 @@ static int check_env(const void *arg, size_t len)
 
     (void)arg;
     (void)len;
-    return value && strcmp(value, "a b;$c") == 0 && getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0 ? 0 : 1;
+    return value && strcmp(value, "a b;$c") == 0 && getcwd(cwd, sizeof(cwd)) &&
+                   strcmp(cwd, "/") == 0
+               ? 0
+               : 1;
 }
 
 static int give_signal(const void *arg, size_t len)
@@ -81,8 +86,8 @@ static int give_signal(const void *arg, size_t len)
 
 /* ---- Cases ---- */
 
-static struct fiber_process *start_with_fault(const struct backend *b, fiber_process_fn fn, const char *fault,
-                                              int timeout_ms)
+static struct fiber_process *start_with_fault(const struct backend *b, fiber_process_fn fn,
+                                              const char *fault, int timeout_ms)
 {
     static int code = 7;
     const char *const env[] = {fault, NULL};
@@ -97,8 +102,9 @@ static void exit_codes(void **state)
     int codes[] = {0, 1, 255};
 
     for (int i = 0; i < 3; i++)
-        assert_int_equal(finish(begin(child_return, &codes[i], sizeof(int), OPTIONS(.backend = b->name))),
-                         codes[i]);
+        assert_int_equal(
+            finish(begin(child_return, &codes[i], sizeof(int), OPTIONS(.backend = b->name))),
+            codes[i]);
 }
 
 static void argument_environment_directory(void **state)
@@ -110,7 +116,9 @@ static void argument_environment_directory(void **state)
     memset(arg, 'b', 1 << 20);
     assert_int_equal(finish(begin(count_bytes, arg, 1 << 20, OPTIONS(.backend = b->name))), 0);
     assert_int_equal(
-        finish(begin(check_env, NULL, 0, OPTIONS(.backend = b->name, .job = {.env = env, .workdir = "/"}))), 0);
+        finish(begin(check_env, NULL, 0,
+                     OPTIONS(.backend = b->name, .job = {.env = env, .workdir = "/"}))),
+        0);
     free(arg);
 }
 
@@ -146,26 +154,31 @@ static void last_lines_in_the_report(void **state)
 {
     const struct backend *b = *state;
     int code = 4;
-    struct fiber_process *p = begin(print_and_return, &code, sizeof(code), OPTIONS(.backend = b->name));
+    struct fiber_process *p =
+        begin(print_and_return, &code, sizeof(code), OPTIONS(.backend = b->name));
 
     assert_int_equal(ended(p), 4);
-    assert_true(has(fiber_process_report(p), "exited with code 4", "a line on stdout", "a line on stderr",
-                    "and an end", NULL));
+    assert_true(has(fiber_process_report(p), "exited with code 4", "a line on stdout",
+                    "a line on stderr", "and an end", NULL));
     fiber_process_close(p);
 }
 
 static void a_bad_program(void **state)
 {
     const struct backend *b = *state;
-    const char *const missing[] = {"/no/such/program", NULL}, *const stranger[] = {"/bin/false", NULL};
+    const char *const missing[] = {"/no/such/program", NULL}, *const stranger[] = {"/bin/false",
+                                                                                   NULL};
     struct fiber_process *p;
 
-    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = missing)), 0);
+    assert_int_equal(
+        fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = missing)),
+        0);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "/no/such/program", "No such file", NULL));
     fiber_process_close(p);
-    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = stranger)),
-                     0);
+    assert_int_equal(
+        fiber_process_start_work(&p, "", 0, OPTIONS(.backend = b->name, .job.command = stranger)),
+        0);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "before it joined", NULL));
     fiber_process_close(p);
@@ -177,9 +190,10 @@ static void a_program_that_never_joins(void **state)
     const char *const argv[] = {"/bin/sleep", "1000", NULL};
     struct fiber_process *p;
 
-    assert_int_equal(fiber_process_start_work(
-                         &p, "", 0, OPTIONS(.backend = b->name, .job.command = argv, .start_timeout_ms = 150)),
-                     0);
+    assert_int_equal(
+        fiber_process_start_work(
+            &p, "", 0, OPTIONS(.backend = b->name, .job.command = argv, .start_timeout_ms = 150)),
+        0);
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "did not join within", NULL));
     fiber_process_close(p);
@@ -199,7 +213,8 @@ static void a_hundred_at_once(void **state)
 static void odd_names(void **state)
 {
     static const char *const names[] = {
-        "-", ".", "..", "-rf", "A.b-C_d", "0123456789012345678901234567890123456789012345678901234567890-z"};
+        "-",   ".",       "..",
+        "-rf", "A.b-C_d", "0123456789012345678901234567890123456789012345678901234567890-z"};
     const struct backend *b = *state;
     struct gate told;
 
@@ -221,7 +236,8 @@ static void nested_jobs(void **state)
 {
     const struct backend *b = *state;
 
-    assert_int_equal(finish(begin(start_on, b->name, strlen(b->name) + 1, OPTIONS(.backend = b->name))), 9);
+    assert_int_equal(
+        finish(begin(start_on, b->name, strlen(b->name) + 1, OPTIONS(.backend = b->name))), 9);
 }
 
 static int play_master(const char *arg)
@@ -273,12 +289,14 @@ static void an_engine_that_refuses(void **state)
 
 static void an_engine_that_is_slow(void **state)
 {
-    struct fiber_process *p = start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=100", 0);
+    struct fiber_process *p =
+        start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=100", 0);
 
     assert_int_equal(finish(p), 7);
     p = start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=100000", 50);
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "did not join within", "the mock engine takes its time", NULL));
+    assert_true(has(fiber_process_report(p), "did not join within",
+                    "the mock engine takes its time", NULL));
     fiber_process_close(p);
     p = start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=100000", 0);
     assert_int_equal(fiber_process_terminate(p), 0);
@@ -371,7 +389,8 @@ static const struct {
     {"a job that never joins", a_job_that_never_joins, FAULTS},
     {"a job that the engine kills", a_job_that_the_engine_kills, FAULTS},
     {"a job that freezes", a_job_that_freezes, FAULTS},
-    {"an end that the engine knows nothing about", an_end_that_the_engine_knows_nothing_about, FAULTS},
+    {"an end that the engine knows nothing about", an_end_that_the_engine_knows_nothing_about,
+     FAULTS},
     {"a job that vanishes", a_job_that_vanishes, FAULTS},
 };
 
@@ -383,7 +402,10 @@ int main(int argc, char **argv)
     static char names[COUNT(tests)][80];
     size_t n = 0;
 
-    if (fiber_init(&argc, &argv) < 0 || fiber_config_set("grace", "100ms") < 0) {
+    if (fiber_init(&argc, &argv) < 0 || fiber_config_set("grace", "100ms") < 0 ||
+        (!fiber_process_is_child() &&
+         (fiber_config_set("command_start", "env") < 0 || /* of this host */
+          fiber_config_set("bind", "lo") < 0))) {
         fprintf(stderr, "%s\n", fiber_last_error());
         return 1;
     }
@@ -396,8 +418,9 @@ int main(int argc, char **argv)
             if (cases[c].needs & ~backends[b].can)
                 continue;
             snprintf(names[n], sizeof(names[n]), "%s: %s", backends[b].name, cases[c].name);
-            tests[n] = (struct CMUnitTest){
-                .name = names[n], .test_func = cases[c].run, .initial_state = (void *)(uintptr_t)&backends[b]};
+            tests[n] = (struct CMUnitTest){.name = names[n],
+                                           .test_func = cases[c].run,
+                                           .initial_state = (void *)(uintptr_t)&backends[b]};
             n++;
         }
     return _cmocka_run_group_tests("conformance", tests, n, NULL, NULL);

@@ -32,14 +32,16 @@ static const struct cli_option options[A_OPTIONS] = {
     [A_NAME] = {"bind-to", 0, CLI_TEXT, "X"},
     [A_TIME] = {"timeout", 0, CLI_MS, "T"},
     [A_SIZE] = {"mem", 0, CLI_SIZE, "S"},
-    [A_WORD] = {"on-failure", 0, CLI_WORD, "W", .words = "abort restart shrink", .hidden_words = "stop"},
+    [A_WORD] = {"on-failure", 0, CLI_WORD, "W", .words = "abort restart shrink",
+                .hidden_words = "stop"},
     [A_LIST] = {"env", 'x', CLI_LIST, "V"},
     [A_PAIR] = {"mca", 0, CLI_PAIR, "K V"},
     [A_FLAG] = {"tag", 'l', CLI_FLAG, .also = "tag-output"},
     [A_VERBOSE] = {"verbose", 'v', CLI_FLAG},
     [A_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING},
     [A_SKIP] = {"mpi", 0, CLI_NOTHING, "X"},
-    [A_HOST] = {"host", 'H', CLI_REFUSED, "HOSTS", .also = "hostfile f", .help = "use something else"},
+    [A_HOST] = {"host", 'H', CLI_REFUSED, "HOSTS", .also = "hostfile f",
+                .help = "use something else"},
 };
 
 static const struct cli_command stops = {.name = "try",
@@ -50,20 +52,26 @@ static const struct cli_command stops = {.name = "try",
                                          .least = 1,
                                          .most = -1,
                                          .stops = true};
-static const struct cli_command two = {
-    .name = "try", .operands = "ONE [TWO]", .options = options, .count = A_OPTIONS, .least = 1, .most = 2};
+static const struct cli_command two = {.name = "try",
+                                       .operands = "ONE [TWO]",
+                                       .options = options,
+                                       .count = A_OPTIONS,
+                                       .least = 1,
+                                       .most = 2};
 
 #define MAX_ARGUMENTS 16
 
 /* Splits at blanks and parses; the words live until the next call. */
-static int parse(const struct cli_command *c, const char *line, struct cli_args *args, struct fbr_error *err)
+static int parse(const struct cli_command *c, const char *line, struct cli_args *args,
+                 struct fbr_error *err)
 {
     static char text[512];
     char *argv[MAX_ARGUMENTS], *save = NULL;
     int argc = 0;
 
     snprintf(text, sizeof(text), "%s", line);
-    for (char *word = strtok_r(text, " ", &save); word && argc < MAX_ARGUMENTS; word = strtok_r(NULL, " ", &save))
+    for (char *word = strtok_r(text, " ", &save); word && argc < MAX_ARGUMENTS;
+         word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     memset(err, 0, sizeof(*err));
     return cli_parse(c, argc, argv, args, err);
@@ -80,9 +88,9 @@ static void refused(const struct cli_command *c, const char *line, const char *t
 
 static void numbers_are_written_in_many_ways(void **state)
 {
-    static const char *const ways[] = {"-n 4 p",      "-n4 p",    "-n=4 p",  "-np 4 p",    "--np 4 p",
-                                       "--np=4 p",    "-np=4 p",  "--n 4 p", "-ranks 4 p", "--ranks=4 p",
-                                       "-n 2 -n 4 p", "-l -n4 p", "-ln4 p"};
+    static const char *const ways[] = {
+        "-n 4 p",  "-n4 p",      "-n=4 p",      "-np 4 p",     "--np 4 p", "--np=4 p", "-np=4 p",
+        "--n 4 p", "-ranks 4 p", "--ranks=4 p", "-n 2 -n 4 p", "-l -n4 p", "-ln4 p"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -133,7 +141,8 @@ static void lists_and_pairs_are_kept_in_order(void **state)
     struct fbr_error err;
 
     (void)state;
-    assert_int_equal(parse(&stops, "-x A=1 --env B -xC --mca pml ob1 -mca=btl self p", &args, &err), 0);
+    assert_int_equal(parse(&stops, "-x A=1 --env B -xC --mca pml ob1 -mca=btl self p", &args, &err),
+                     0);
     assert_int_equal(args.values[A_LIST].count, 3);
     assert_string_equal(args.values[A_LIST].list[0], "A=1");
     assert_string_equal(args.values[A_LIST].list[2], "C");
@@ -208,11 +217,13 @@ static void mistakes_are_told_with_what_to_try(void **state)
     (void)state;
     refused(&stops, "--timout 3 p", "there is no option --timout; did you mean --timeout?");
     refused(&stops, "-bind-two core p", "there is no option -bind-two; did you mean --bind-to?");
-    refused(&stops, "--on-fail restart p", "there is no option --on-fail; did you mean --on-failure?");
+    refused(&stops, "--on-fail restart p",
+            "there is no option --on-fail; did you mean --on-failure?");
     refused(&stops, "--quite-unlike p", "there is no option --quite-unlike");
     refused(&stops, "--on-failure restrat p",
             "--on-failure: \"restrat\" is none of: abort restart shrink; did you mean restart?");
-    refused(&stops, "--on-failure explode p", "--on-failure: \"explode\" is none of: abort restart shrink");
+    refused(&stops, "--on-failure explode p",
+            "--on-failure: \"explode\" is none of: abort restart shrink");
     refused(&stops, "--tag=1 p", "--tag takes no value, but was given \"1\"");
     refused(&stops, "-n", "-n needs a value");
     refused(&stops, "--mca pml", "--mca needs two values");
@@ -224,10 +235,11 @@ static void mistakes_are_told_with_what_to_try(void **state)
 
 static void numbers_out_of_bounds_are_refused(void **state)
 {
-    static const char *const wrong[] = {"-n 0 p",         "-n 101 p",       "-n -1 p",
-                                        "-n x p",         "-n 4x p",        "-n 99999999999999999999 p",
-                                        "--timeout 5x p", "--timeout -1 p", "--mem much p",
-                                        "--mem 8B p"};
+    static const char *const wrong[] = {"-n 0 p",         "-n 101 p",
+                                        "-n -1 p",        "-n x p",
+                                        "-n 4x p",        "-n 99999999999999999999 p",
+                                        "--timeout 5x p", "--timeout -1 p",
+                                        "--mem much p",   "--mem 8B p"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

@@ -24,7 +24,8 @@ static int make(const char *line)
     int argc = 0, rc;
 
     snprintf(text, sizeof(text), "%s", line);
-    for (char *word = strtok_r(text, " ", &save); word && argc < 24; word = strtok_r(NULL, " ", &save))
+    for (char *word = strtok_r(text, " ", &save); word && argc < 24;
+         word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     memset(&err, 0, sizeof(err));
     rc = cli_parse(cli_command_find("run"), argc, argv, &args, &err);
@@ -138,7 +139,8 @@ static void output_and_input_are_flags(void **state)
     assert_int_equal(make("p"), 0);
     assert_int_equal(spec.ring.flags, FIBER_RING_STDIN);
     done();
-    assert_int_equal(make("--stdin none -l --timestamp -q --report-bindings --oversubscribe -o dir p"), 0);
+    assert_int_equal(
+        make("--stdin none -l --timestamp -q --report-bindings --oversubscribe -o dir p"), 0);
     assert_int_equal(spec.ring.flags, FIBER_RING_TAG | FIBER_RING_TIMESTAMP | FIBER_RING_QUIET |
                                           FIBER_RING_REPORT | FIBER_RING_OVERSUBSCRIBE);
     assert_string_equal(spec.ring.output_dir, "dir");

@@ -1,6 +1,7 @@
 /* wire_test.c - the numbers in docs/wire.md are those of the headers.
  *
- * A row of a table there that begins with a number and a name, or a constant and its value, is looked for by both.
+ * A row of a table there that begins with a number and a name, or a constant and its value, is
+ * looked for by both.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -91,11 +92,14 @@ static void expect_constants(const struct row *rows, size_t n)
 static void test_frames_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_FRAME_START, "START |"},    {FBR_FRAME_EXIT, "EXIT |"},     {FBR_FRAME_READY, "READY |"},
-        {FBR_POOL_RECALL, "RECALL |"},   {FBR_POOL_CANCEL, "CANCEL |"},  {FBR_POOL_STOP, "STOP |"},
-        {FBR_POOL_RETURNED, "RETURNED"}, {FBR_NEST_START, "NEST_START"}, {FBR_NEST_SIGNAL, "NEST_SIGNAL"},
-        {FBR_NEST_PAUSE, "NEST_PAUSE"},  {FBR_NEST_EVENT, "NEST_EVENT"}, {FBR_FRAME_PEER, "PEER |"},
-        {FBR_FRAME_CLOSE, "CLOSE |"},    {FBR_CALLER_JOB, "JOB |"},      {FBR_CALLER_PEER, "PEER |"},
+        {FBR_FRAME_START, "START |"},     {FBR_FRAME_EXIT, "EXIT |"},
+        {FBR_FRAME_READY, "READY |"},     {FBR_POOL_RECALL, "RECALL |"},
+        {FBR_POOL_CANCEL, "CANCEL |"},    {FBR_POOL_STOP, "STOP |"},
+        {FBR_POOL_RETURNED, "RETURNED"},  {FBR_NEST_START, "NEST_START"},
+        {FBR_NEST_SIGNAL, "NEST_SIGNAL"}, {FBR_NEST_PAUSE, "NEST_PAUSE"},
+        {FBR_NEST_EVENT, "NEST_EVENT"},   {FBR_FRAME_PEER, "PEER |"},
+        {FBR_FRAME_CLOSE, "CLOSE |"},     {FBR_CALLER_JOB, "JOB |"},
+        {FBR_CALLER_PEER, "PEER |"},
     };
 
     (void)state;
@@ -183,10 +187,10 @@ static void test_records_have_the_numbers_of_the_page(void **state)
 
 static void test_requests_of_a_store_have_the_numbers_of_the_page(void **state)
 {
-    static const char *const names[] = {"SET",         "GET",        "SWAP",    "DELETE",  "KEYS",
-                                        "ADD",         "PUSH",       "POP",     "AT",      "LENGTH",
-                                        "LOCK",        "UNLOCK",     "ACQUIRE", "RELEASE", "EVENT_SET",
-                                        "EVENT_CLEAR", "EVENT_WAIT", "BARRIER"};
+    static const char *const names[] = {
+        "SET",     "GET",     "SWAP",      "DELETE",      "KEYS",       "ADD",
+        "PUSH",    "POP",     "AT",        "LENGTH",      "LOCK",       "UNLOCK",
+        "ACQUIRE", "RELEASE", "EVENT_SET", "EVENT_CLEAR", "EVENT_WAIT", "BARRIER"};
 
     (void)state;
     assert_int_equal(COUNT(names), FBR_STORE_OPS - 1);
@@ -221,7 +225,8 @@ static void test_limits_have_the_values_of_the_page(void **state)
 
 static void test_magic_numbers_are_those_of_the_page(void **state)
 {
-    static const uint32_t magics[] = {FBR_HELLO_MAGIC, FBR_WORKER_MAGIC, FBR_HOST_MAGIC, FBR_MANAGER_MAGIC};
+    static const uint32_t magics[] = {FBR_HELLO_MAGIC, FBR_WORKER_MAGIC, FBR_HOST_MAGIC,
+                                      FBR_MANAGER_MAGIC};
 
     (void)state;
     for (size_t i = 0; i < COUNT(magics); i++) {

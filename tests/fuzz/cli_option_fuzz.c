@@ -1,5 +1,5 @@
-/* cli_option_fuzz.c - arguments of `fiber run`, one a line: parsed by its table and made options of a ring of. They end
- * in a sentence, or in something that can be started.
+/* cli_option_fuzz.c - arguments of `fiber run`, one a line: parsed by its table and made options of
+ * a ring of. They end in a sentence, or in something that can be started.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.c"

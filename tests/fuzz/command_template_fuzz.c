@@ -1,5 +1,5 @@
-/* command_template_fuzz.c - templates and lists of hosts from hostile text: what is taken can be filled, and no host
- * looks like an option.
+/* command_template_fuzz.c - templates and lists of hosts from hostile text: what is taken can be
+ * filled, and no host looks like an option.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* control_wire_fuzz.c - what comes to the door of a run, and what it answers, read as frames of every kind; what could
- * be read is written and read again, and must be the same.
+/* control_wire_fuzz.c - what comes to the door of a run, and what it answers, read as frames of
+ * every kind; what could be read is written and read again, and must be the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -12,7 +12,8 @@ static struct fbr_cur again(struct fbr_buf *b, size_t *used)
 {
     struct fbr_cur c;
 
-    if (b->failed || fbr_control_frame(b->data, b->len, FBR_CONTROL_ANSWER_MAX, &c, used) != 1 || *used != b->len)
+    if (b->failed || fbr_control_frame(b->data, b->len, FBR_CONTROL_ANSWER_MAX, &c, used) != 1 ||
+        *used != b->len)
         abort();
     return c;
 }
@@ -49,7 +50,8 @@ static void check_rank(struct fbr_cur c)
     fbr_control_put_rank(&b, &s);
     c = again(&b, &used);
     if (fbr_get_u8(&c) != FBR_CONTROL_RANK || !fbr_control_get_rank(&c, &s2) || s.rank != s2.rank ||
-        memcmp(&s.cpu, &s2.cpu, sizeof(s.cpu)) != 0 || strcmp(s.host, s2.host) != 0 || s.memory != s2.memory)
+        memcmp(&s.cpu, &s2.cpu, sizeof(s.cpu)) != 0 || strcmp(s.host, s2.host) != 0 ||
+        s.memory != s2.memory)
         abort();
     fbr_buf_fini(&b);
 }
@@ -62,7 +64,8 @@ static void check_line(struct fbr_cur c)
     size_t len;
     bool more;
 
-    if (fbr_control_get_line(&c, &rank, &stream, &more, &data, &len) && (const uint8_t *)data + len > end)
+    if (fbr_control_get_line(&c, &rank, &stream, &more, &data, &len) &&
+        (const uint8_t *)data + len > end)
         abort();
 }
 

@@ -1,5 +1,5 @@
-/* exchange_fuzz.c - fences and names of agents in any order: each request is answered at most once, and never before it
- * was made.
+/* exchange_fuzz.c - fences and names of agents in any order: each request is answered at most once,
+ * and never before it was made.
  *
  * The input is a list of events of 4 bytes: what, agent, key, number.
  *
@@ -16,7 +16,8 @@
 static uint8_t *open_requests; /* by request: 1 + agent, 0 when it is answered */
 static uint64_t next;
 
-static void on_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data, size_t len)
+static void on_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
+                      size_t len)
 {
     (void)user;
     if (request >= next || open_requests[request] != 1 + agent || code > 0 || (len && !data))

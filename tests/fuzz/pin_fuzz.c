@@ -1,7 +1,7 @@
 /* pin_fuzz.c - lists of processors and of visible GPUs from hostile text.
  *
- * A list that is taken must have the bits that it names, and written anew it must read the same. Of a list of GPUs
- * each process gets entries of the list and nothing else.
+ * A list that is taken must have the bits that it names, and written anew it must read the same. Of
+ * a list of GPUs each process gets entries of the list and nothing else.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

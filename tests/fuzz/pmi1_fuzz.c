@@ -88,7 +88,8 @@ static int on_name(void *user, uint32_t rank, const char *name)
     return strlen(name) == 3 ? -EIO : ask(rank);
 }
 
-static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps, const char *preput)
+static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
+                    const char *preput)
 {
     struct fbr_pmi1_config config = {.nspace = "child", .size = 1, .count = 1};
     struct fbr_pmi1 *child;

@@ -1,4 +1,5 @@
-/* ring_job_fuzz.c - the description of a job as an agent reads it: what is taken is written again as the same bytes.
+/* ring_job_fuzz.c - the description of a job as an agent reads it: what is taken is written again
+ * as the same bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>

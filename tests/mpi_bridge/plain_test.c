@@ -26,7 +26,8 @@ static void expect(const struct fbr_env *env, const char *const list[][2], size_
 
 static void test_a_rank_is_told_who_it_is(void **state)
 {
-    static char *const outer[] = {"OMPI_COMM_WORLD_RANK=77", "FIBER_RANK=78", "JAX_PROCESS_ID=5", NULL};
+    static char *const outer[] = {"OMPI_COMM_WORLD_RANK=77", "FIBER_RANK=78", "JAX_PROCESS_ID=5",
+                                  NULL};
     struct bridge_host *h = host_open(3);
     struct fbr_env env;
     char address[64];
@@ -69,7 +70,8 @@ static void test_a_rank_is_told_who_it_is(void **state)
                                     {"SLURM_NTASKS_PER_NODE", "3"}},
            7);
     fbr_env_fini(&env);
-    assert_int_equal(host_env(h, id, 0, NULL, &env, NULL, NULL), 0); /* on another agent: the same address */
+    assert_int_equal(host_env(h, id, 0, NULL, &env, NULL, NULL),
+                     0); /* on another agent: the same address */
     assert_string_equal(fbr_env_get(&env, "JAX_COORDINATOR_ADDRESS"), address);
     fbr_env_fini(&env);
     host_close(h);
@@ -77,8 +79,8 @@ static void test_a_rank_is_told_who_it_is(void **state)
 
 static void test_all_bridges_fill_one_environment(void **state)
 {
-    static const struct fbr_bridge_ops *const all[] = {&fbr_bridge_plain, &fbr_bridge_pmi1, &fbr_bridge_torch,
-                                                       &fbr_bridge_horovod};
+    static const struct fbr_bridge_ops *const all[] = {&fbr_bridge_plain, &fbr_bridge_pmi1,
+                                                       &fbr_bridge_torch, &fbr_bridge_horovod};
     struct bridge_host *h = host_open(2);
     struct fbr_env env;
     uint32_t id;
@@ -105,7 +107,8 @@ static void test_all_bridges_fill_one_environment(void **state)
            13);
     fbr_env_fini(&env);
     assert_int_equal(host_env(h, id, 2, NULL, &env, NULL, NULL), 0);
-    expect(&env, (const char *const[][2]){{"HOROVOD_CROSS_RANK", "0"}, {"HOROVOD_CROSS_SIZE", "1"}}, 2);
+    expect(&env, (const char *const[][2]){{"HOROVOD_CROSS_RANK", "0"}, {"HOROVOD_CROSS_SIZE", "1"}},
+           2);
     fbr_env_fini(&env);
     host_close(h);
 }

@@ -96,7 +96,8 @@ static int on_unpublish(void *user, uint32_t rank, const char *name)
     return refuse;
 }
 
-static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps, const char *preput)
+static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
+                    const char *preput)
 {
     (void)user;
     note("spawn %u:", rank);
@@ -120,7 +121,8 @@ static int links[] = {0, 1, 2, 3};
 /* Ranks 4 and 5 of 9, with connections 0 and 1; connection 2 has yet to say who it is. */
 static int open_two(void **state)
 {
-    struct fbr_pmi1_config config = {.nspace = "ring", .size = 9, .first = 4, .count = 2, .alone = *state != NULL};
+    struct fbr_pmi1_config config = {
+        .nspace = "ring", .size = 9, .first = 4, .count = 2, .alone = *state != NULL};
 
     refuse = 0;
     did[0] = 0;
@@ -154,13 +156,15 @@ static void test_the_questions_of_init(void **state)
     (void)state;
     expect(0, "cmd=init pmi_version=1 pmi_subversion=1\n",
            "0<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 4\n");
-    expect(0, "cmd=get_maxes\n", "0<cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+    expect(0, "cmd=get_maxes\n",
+           "0<cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
     expect(0, "cmd=get_appnum\n", "0<cmd=appnum rc=0 appnum=0\n");
     expect(0, "cmd=get_universe_size\n", "0<cmd=universe_size rc=0 size=9\n");
     expect(0, "cmd=get_my_kvsname\n", "0<cmd=my_kvsname rc=0 kvsname=ring\n");
     expect(0, "cmd=finalize\n", "0<cmd=finalize_ack rc=0\nleft 4\n");
-    expect(1, "cmd=init pmi_version=2 pmi_subversion=0\n",
-           "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5\n"); /* what we speak */
+    expect(
+        1, "cmd=init pmi_version=2 pmi_subversion=0\n",
+        "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5\n"); /* what we speak */
     expect(1, "cmd=abort exitcode=7\n", "abort 5 7 []\n");
     expect(1, "cmd=abort exitcode=9 error_msg=it is over\n", "abort 5 9 [it is over]\n");
     expect(1, "cmd=what_now\n", "1<cmd=what_now_result rc=-1 msg=unknown_command\n");
@@ -218,13 +222,15 @@ static void test_alone_no_fence_is_asked_for(void **state)
 static void test_a_connection_without_a_rank_says_who_it_is(void **state)
 {
     (void)state;
-    expect(2, "cmd=initack pmiid=5\n", "2<cmd=initack rc=0\ncmd=set size=9\ncmd=set rank=5\ncmd=set debug=0\n");
+    expect(2, "cmd=initack pmiid=5\n",
+           "2<cmd=initack rc=0\ncmd=set size=9\ncmd=set rank=5\ncmd=set debug=0\n");
     expect(1, "cmd=get_maxes\n", "1 hung up: its rank has another connection already\n");
     conns[1] = fbr_pmi1_attach(engine, &links[1], -1);
     expect(1, "cmd=initack pmiid=5\n", "1 hung up: its rank has another connection already\n");
     fbr_pmi1_detach(conns[2]);
     conns[2] = fbr_pmi1_attach(engine, &links[2], -1);
-    expect(2, "cmd=initack pmiid=5\n", "2 hung up: its rank has another connection already\n"); /* not even then */
+    expect(2, "cmd=initack pmiid=5\n",
+           "2 hung up: its rank has another connection already\n"); /* not even then */
     conns[2] = fbr_pmi1_attach(engine, &links[2], -1);
     expect(2, "cmd=initack pmiid=3\n", "2 hung up: it names a rank that is not here\n");
     conns[2] = fbr_pmi1_attach(engine, &links[2], -1);
@@ -257,12 +263,13 @@ static void test_names(void **state)
 static void test_a_spawn_of_two_programs(void **state)
 {
     (void)state;
-    expect(
-        0,
-        "mcmd=spawn\nnprocs=2\nexecname=./a b\ntotspawns=2\nspawnssofar=1\narg1=x y\narg2=z=1\nargcnt=2\n"
-        "preput_num=1\npreput_key_0=PARENT\npreput_val_0=tag#0$\ninfo_num=2\ninfo_key_0=host\ninfo_val_0=h\n"
-        "info_key_1=wdir\ninfo_val_1=/tmp\nendcmd\n",
-        "");
+    expect(0,
+           "mcmd=spawn\nnprocs=2\nexecname=./a b\ntotspawns=2\nspawnssofar=1\narg1=x "
+           "y\narg2=z=1\nargcnt=2\n"
+           "preput_num=1\npreput_key_0=PARENT\npreput_val_0=tag#0$\ninfo_num=2\ninfo_key_0="
+           "host\ninfo_val_0=h\n"
+           "info_key_1=wdir\ninfo_val_1=/tmp\nendcmd\n",
+           "");
     expect(0,
            "mcmd=spawn\nnprocs=1\nexecname=./c\ntotspawns=2\nspawnssofar=2\n"
            "argcnt=0\npreput_num=0\ninfo_num=0\nendcmd\n",
@@ -272,7 +279,8 @@ static void test_a_spawn_of_two_programs(void **state)
     assert_string_equal(did, "0<cmd=spawn_result rc=0\n");
     refuse = -ENOSYS;
     expect(0, "mcmd=spawn\nnprocs=1\nexecname=c\ntotspawns=1\nspawnssofar=1\nendcmd\n",
-           "spawn 4: 1 x c in -; []\n0<cmd=spawn_result rc=-1 msg=the_processes_could_not_be_started\n");
+           "spawn 4: 1 x c in -; []\n0<cmd=spawn_result rc=-1 "
+           "msg=the_processes_could_not_be_started\n");
 }
 
 static void test_what_was_left_for_a_spawned_job_is_found(void **state)
@@ -298,7 +306,8 @@ static void test_limits(void **state)
     line[at + FBR_PMI1_VALUE_MAX - 1] = 'x';
     strcpy(line + at + FBR_PMI1_VALUE_MAX, "\n");
     expect(0, line, "0<cmd=put_result rc=-1 msg=bad_value\n");
-    expect(0, "cmd=put kvsname=other key=k value=v\n", "0<cmd=put_result rc=-1 msg=no_such_kvsname\n");
+    expect(0, "cmd=put kvsname=other key=k value=v\n",
+           "0<cmd=put_result rc=-1 msg=no_such_kvsname\n");
     expect(0, "cmd=put kvsname=ring value=v key=k\n", "0<cmd=put_result rc=-1 msg=bad_key\n");
     memset(line, 'x', sizeof(line));
     line[sizeof(line) - 1] = 0;
@@ -336,7 +345,8 @@ int main(void)
         two(test_the_questions_of_init),
         two(test_lines_may_come_in_pieces_and_words_in_any_order),
         two(test_a_barrier_takes_what_is_new_along),
-        cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, open_two, close_two, &alone),
+        cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, open_two,
+                                                 close_two, &alone),
         two(test_a_connection_without_a_rank_says_who_it_is),
         two(test_names),
         two(test_a_spawn_of_two_programs),

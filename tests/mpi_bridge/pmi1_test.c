@@ -63,7 +63,8 @@ static void need_mpich(void)
 
 /* Loopback only: what other interfaces there are is not what is tested. */
 static char *const mpich_env[] = {"UCX_TLS=tcp,self,sm", "UCX_NET_DEVICES=lo", NULL};
-static char *const port_env[] = {"UCX_TLS=tcp,self,sm", "UCX_NET_DEVICES=lo", "FIBER_PMI=port", NULL};
+static char *const port_env[] = {"UCX_TLS=tcp,self,sm", "UCX_NET_DEVICES=lo", "FIBER_PMI=port",
+                                 NULL};
 
 static void run_sum_as(const char *const *argv, const uint32_t *per_agent, char *const *env)
 {
@@ -83,8 +84,8 @@ static void run_sum_as(const char *const *argv, const uint32_t *per_agent, char 
             struct host_rank r = host_rank(h, id, i);
             char expected[128];
 
-            snprintf(expected, sizeof(expected), "rank %u of %u, %u on its node, sum %u\n", i, job->size,
-                     job->first[k + 1] - job->first[k], job->size * (job->size - 1) / 2);
+            snprintf(expected, sizeof(expected), "rank %u of %u, %u on its node, sum %u\n", i,
+                     job->size, job->first[k + 1] - job->first[k], job->size * (job->size - 1) / 2);
             assert_string_equal(host_output(h, id, i), expected);
             assert_int_equal(r.code, 0);
             assert_int_equal(r.met, 1);
@@ -125,7 +126,8 @@ static void test_mpich_runs_over_a_port(void **state)
 /* So one of them is enough, and a port that is left over does no harm. */
 static void test_mpich_takes_the_descriptor_when_there_is_a_port_too(void **state)
 {
-    const char *const argv[] = {"/bin/sh", "-c", "PMI_PORT=127.0.0.1:1 PMI_ID=0 exec \"$0\" sum", program, NULL};
+    const char *const argv[] = {"/bin/sh", "-c", "PMI_PORT=127.0.0.1:1 PMI_ID=0 exec \"$0\" sum",
+                                program, NULL};
 
     (void)state;
     need_mpich();
@@ -164,7 +166,8 @@ static void test_names_are_published(void **state)
     assert_int_equal(host_wait(h, id), 0);
     assert_string_equal(host_output(h, id, 0),
                         "publish 0\nlookup 0 tag#0$port#1234$\nno name not found\nunpublish 0\n");
-    assert_string_equal(host_output(h, id, 1), "publish 0\nlookup 0 tag#0$port#1234$\nno name not found\n");
+    assert_string_equal(host_output(h, id, 1),
+                        "publish 0\nlookup 0 tag#0$port#1234$\nno name not found\n");
     host_close(h);
 }
 
@@ -223,7 +226,8 @@ static int dial(struct bridge_host *h, uint32_t job, uint32_t rank)
 
 static void test_the_variables(void **state)
 {
-    static char *const outer[] = {"PMI_PORT=elsewhere:1", "PMI_ID=7", "PMI_SPAWNED=1", "PMI_JOBID=x", NULL};
+    static char *const outer[] = {"PMI_PORT=elsewhere:1", "PMI_ID=7", "PMI_SPAWNED=1",
+                                  "PMI_JOBID=x", NULL};
     struct bridge_host *h = host_open(2);
     struct fbr_error err = {0};
     struct fbr_env env;
@@ -236,11 +240,13 @@ static void test_the_variables(void **state)
     assert_string_equal(fbr_env_get(&env, "PMI_FD"), "3");
     assert_string_equal(fbr_env_get(&env, "PMI_RANK"), "2");
     assert_string_equal(fbr_env_get(&env, "PMI_SIZE"), "3");
-    for (const char *const *name = (const char *const[]){"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMI_JOBID", NULL};
+    for (const char *const *name =
+             (const char *const[]){"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMI_JOBID", NULL};
          *name; name++)
         assert_null(fbr_env_get(&env, *name));
     fbr_env_fini(&env);
-    assert_int_equal(host_env(h, id, 2, (char *[]){"FIBER_PMI=both", NULL}, &env, NULL, &err), -EINVAL);
+    assert_int_equal(host_env(h, id, 2, (char *[]){"FIBER_PMI=both", NULL}, &env, NULL, &err),
+                     -EINVAL);
     assert_non_null(strstr(err.text, "FIBER_PMI is \"both\""));
     fbr_env_fini(&env);
     host_close(h);
@@ -276,18 +282,20 @@ static void test_a_rank_is_taken_once(void **state)
 }
 
 /* "cmd=put" of a value that is there, then a barrier. */
-static void put_and_enter(struct bridge_host *h, uint32_t id, int fd, uint32_t rank, const char *value)
+static void put_and_enter(struct bridge_host *h, uint32_t id, int fd, uint32_t rank,
+                          const char *value)
 {
     char line[512];
 
-    snprintf(line, sizeof(line), "cmd=put kvsname=%s key=k%u value=%s\n", host_job_of(h, 0, id)->nspace, rank,
-             value);
+    snprintf(line, sizeof(line), "cmd=put kvsname=%s key=k%u value=%s\n",
+             host_job_of(h, 0, id)->nspace, rank, value);
     say(fd, line);
     hear(fd, "cmd=put_result rc=0 msg=success\n");
     say(fd, "cmd=barrier_in\n");
 }
 
-static void read_key(struct bridge_host *h, uint32_t id, int fd, const char *key, const char *answer)
+static void read_key(struct bridge_host *h, uint32_t id, int fd, const char *key,
+                     const char *answer)
 {
     char line[512];
 
@@ -364,15 +372,19 @@ static void test_a_spawned_job_finds_what_was_left_for_it(void **state)
     id = host_job(h, (uint32_t[HOST_AGENTS]){1});
     fd = given_fd(h, id, 0);
     say(fd, "mcmd=spawn\nnprocs=2\nexecname=/bin/sh\ntotspawns=1\nspawnssofar=1\narg1=-c\n"
-            "arg2=echo \"$PMI_SPAWNED $PMI_SIZE [$FIBER_PMI_PREPUT]\"; printf 'cmd=get_my_kvsname\\n' >&3; "
+            "arg2=echo \"$PMI_SPAWNED $PMI_SIZE [$FIBER_PMI_PREPUT]\"; printf "
+            "'cmd=get_my_kvsname\\n' >&3; "
             "read -r a <&3; "
-            "echo \"cmd=get kvsname=${a##*=} key=PARENT_ROOT_PORT_NAME\" >&3; read -r a <&3; echo \"$a\"\n"
-            "argcnt=2\npreput_num=1\npreput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$x$\ninfo_num="
+            "echo \"cmd=get kvsname=${a##*=} key=PARENT_ROOT_PORT_NAME\" >&3; read -r a <&3; echo "
+            "\"$a\"\n"
+            "argcnt=2\npreput_num=1\npreput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$x$"
+            "\ninfo_num="
             "0\nendcmd\n");
     hear(fd, "cmd=spawn_result rc=0\n");
     assert_int_equal(host_jobs(h), 2);
     assert_int_equal(host_wait(h, 1), 0);
-    assert_string_equal(host_output(h, 1, 0), "1 2 []\ncmd=get_result rc=0 msg=success value=tag#0$x$\n");
+    assert_string_equal(host_output(h, 1, 0),
+                        "1 2 []\ncmd=get_result rc=0 msg=success value=tag#0$x$\n");
     close(fd);
     host_close(h);
 }

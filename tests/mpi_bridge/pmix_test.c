@@ -1,7 +1,8 @@
-/* pmix_test.c - the PMIx bridge serves real programs: Open MPI's, and some that speak PMIx themselves.
+/* pmix_test.c - the PMIx bridge serves real programs: Open MPI's, and some that speak PMIx
+ * themselves.
  *
- * They run on one agent, and on two with a launcher between them (tests/support/mini_ring.h).
- * The programs (ranks_mpi.c, ranks_pmix.c) are compiled here, by the compilers that a user of MPI has.
+ * They run on one agent, and on two with a launcher between them (tests/support/mini_ring.h). The
+ * programs (ranks_mpi.c, ranks_pmix.c) are compiled here, by the compilers that a user of MPI has.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -134,7 +135,8 @@ static void check_role(const char *role, uint32_t size, const char *const *words
 
         for (int i = 0; words[i]; i++) {
             if (mini_count(text, words[i]) != times[i])
-                print_error("%u agents, \"%s\" is not there %d times in:\n%s", agents, words[i], times[i], text);
+                print_error("%u agents, \"%s\" is not there %d times in:\n%s", agents, words[i],
+                            times[i], text);
             assert_int_equal(mini_count(text, words[i]), times[i]);
         }
         free(text);
@@ -191,7 +193,8 @@ static void test_a_group_has_one_number(void **state)
 
     (void)state;
     text = run_role(pmix_program, 1, 2, "group");
-    other = strstr(text, "MPI sessions need the same PMIx") != NULL; /* of TEST_RANKS_PMIX: that is said, then */
+    other = strstr(text, "MPI sessions need the same PMIx") !=
+            NULL; /* of TEST_RANKS_PMIX: that is said, then */
     free(text);
     if (!other)
         CHECK_ROLE("group", 2, WORDS(": group good, context 65536", ": no group good"), 2, 2);
@@ -276,12 +279,14 @@ static int set_up(void **state)
         snprintf(pmix_program, sizeof(pmix_program), "%s", getenv("TEST_RANKS_PMIX"));
         return 0;
     }
-    snprintf(command, sizeof(command), "mpicc.openmpi -o %s %s/tests/mpi_bridge/ranks_mpi.c", mpi_program, root);
+    snprintf(command, sizeof(command), "mpicc.openmpi -o %s %s/tests/mpi_bridge/ranks_mpi.c",
+             mpi_program, root);
     if (!shell(command, true))
         return -1;
-    snprintf(command, sizeof(command),
-             "cc -o %s %s/tests/mpi_bridge/ranks_pmix.c $(pkg-config --cflags --libs pmix) -lpthread",
-             pmix_program, root);
+    snprintf(
+        command, sizeof(command),
+        "cc -o %s %s/tests/mpi_bridge/ranks_pmix.c $(pkg-config --cflags --libs pmix) -lpthread",
+        pmix_program, root);
     return shell(command, true) ? 0 : -1;
 }
 
@@ -321,7 +326,8 @@ int main(int argc, char **argv)
     printf("skipped: ThreadSanitizer cannot see the locks of libpmix and libevent\n");
     return 77;
 #endif
-    if (!shell("command -v mpicc.openmpi && pkg-config --exists pmix", false) || !fbr_module("pmix", &err)) {
+    if (!shell("command -v mpicc.openmpi && pkg-config --exists pmix", false) ||
+        !fbr_module("pmix", &err)) {
         printf("skipped: needs Open MPI's mpicc, libpmix-dev and the module: %s\n", err.text);
         return 77;
     }

@@ -46,7 +46,8 @@ static int dial(uint16_t port, bool v6)
     int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     inet_pton(AF_INET6, "::ffff:127.0.0.1", &in6.sin6_addr);
-    if (fd >= 0 && connect(fd, v6 ? (void *)&in6 : (void *)&in, v6 ? sizeof(in6) : sizeof(in)) < 0) {
+    if (fd >= 0 &&
+        connect(fd, v6 ? (void *)&in6 : (void *)&in, v6 ? sizeof(in6) : sizeof(in)) < 0) {
         close(fd);
         return -1;
     }
@@ -138,7 +139,8 @@ static void test_bytes_go_both_ways_whole(void **state)
 static void test_a_hang_up_of_the_service_comes_after_its_last_words(void **state)
 {
     static const char ask[] = "GET /s/k HTTP/1.0\r\n\r\n";
-    static const char answer[] = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    static const char answer[] =
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     struct bridge_host *h = host_open(1);
     char got[256] = "";
     uint32_t id;
@@ -160,9 +162,11 @@ static void test_a_python_client_meets_at_the_rendezvous(void **state)
 {
     static const char script[] =
         "import os, urllib.error, urllib.request as u\n"
-        "base = 'http://%s:%s/scope/' % tuple(os.environ['HOROVOD_GLOO_RENDEZVOUS_' + n] for n in ('ADDR', "
+        "base = 'http://%s:%s/scope/' % tuple(os.environ['HOROVOD_GLOO_RENDEZVOUS_' + n] for n in "
+        "('ADDR', "
         "'PORT'))\n"
-        "ask = lambda how, key, data=None: u.urlopen(u.Request(base + key, data=data, method=how)).read()\n"
+        "ask = lambda how, key, data=None: u.urlopen(u.Request(base + key, data=data, "
+        "method=how)).read()\n"
         "me, other = os.environ['HOROVOD_RANK'], str(1 - int(os.environ['HOROVOD_RANK']))\n"
         "ask('PUT', me, b'I am ' + me.encode())\n"
         "while True:\n"

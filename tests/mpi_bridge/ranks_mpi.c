@@ -76,7 +76,8 @@ static void spawn(void)
     char *argv[] = {"child", NULL};
     MPI_Comm children, together;
 
-    MPI_Comm_spawn(program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+    MPI_Comm_spawn(program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
+                   MPI_ERRCODES_IGNORE);
     MPI_Intercomm_merge(children, 0, &together);
     printf("parent %d: together %d\n", me, count(together));
     MPI_Comm_free(&together); /* Open MPI 5.0.7 crashes in MPI_Finalize otherwise */

@@ -113,7 +113,8 @@ static void notify(void)
         listen_for(mine);
     fence();
     if (self.rank == 0)
-        printf("notify: %s\n", word(PMIx_Notify_event(mine, &self, PMIX_RANGE_NAMESPACE, NULL, 0, NULL, NULL)));
+        printf("notify: %s\n",
+               word(PMIx_Notify_event(mine, &self, PMIX_RANGE_NAMESPACE, NULL, 0, NULL, NULL)));
     else
         wait_event();
     fence();
@@ -148,7 +149,8 @@ static uint32_t get(uint32_t rank, const char *key)
     return n;
 }
 
-/* Data of every rank without a fence: it is fetched from where it is, also when it is not there yet. */
+/* Data of every rank without a fence: it is fetched from where it is, also when it is not there
+ * yet. */
 static void modex(void)
 {
     uint32_t right = 0;
@@ -177,7 +179,8 @@ static void fences(void)
         put(key, i * 1000 + self.rank);
         if (PMIx_Fence(NULL, 0, i % 2 ? &collect : NULL, i % 2) != PMIX_SUCCESS)
             exit(9);
-        if ((self.rank == 0 || self.rank == all - 1) && PMIx_Fence(some, 2, NULL, 0) != PMIX_SUCCESS)
+        if ((self.rank == 0 || self.rank == all - 1) &&
+            PMIx_Fence(some, 2, NULL, 0) != PMIX_SUCCESS)
             exit(9);
         right += get((self.rank + 1) % all, key) == i * 1000 + (self.rank + 1) % all;
     }
@@ -222,7 +225,8 @@ static void query(void)
     PMIX_INFO_LOAD(&about, PMIX_NSPACE, self.nspace, PMIX_STRING);
     q.qualifiers = &about;
     rc = PMIx_Query_info(&q, 1, &info, &n);
-    printf("query: %s, %zu here\n", word(rc), rc == PMIX_SUCCESS && n ? info[0].value.data.darray->size : 0);
+    printf("query: %s, %zu here\n", word(rc),
+           rc == PMIX_SUCCESS && n ? info[0].value.data.darray->size : 0);
     printf("query of what is not known: %s\n", word(PMIx_Query_info(&unknown, 1, &info, &n)));
 }
 

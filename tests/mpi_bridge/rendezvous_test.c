@@ -1,4 +1,5 @@
-/* rendezvous_test.c - the server that Horovod's ranks meet at: what it keeps, and what HTTP it takes.
+/* rendezvous_test.c - the server that Horovod's ranks meet at: what it keeps, and what HTTP it
+ * takes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -122,7 +123,8 @@ static void test_a_connection_ends_when_the_client_says_so(void **state)
 static void test_where_ranks_meet_the_last_to_leave_cleans_up(void **state)
 {
     (void)state;
-    for (int round = 0; round < 2; round++) { /* Horovod may be started again in the same processes */
+    for (int round = 0; round < 2;
+         round++) { /* Horovod may be started again in the same processes */
         ask("PUT /global_/0 HTTP/1.1\r\nContent-Length: 2\r\n\r\na0PUT /global_/1 "
             "HTTP/1.1\r\nContent-Length: "
             "2\r\n\r\na1",
@@ -177,7 +179,8 @@ static void test_the_store_is_bounded(void **state)
 
     (void)state;
     do {
-        snprintf(head, sizeof(head), "PUT /s/%d HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", puts, sizeof(body));
+        snprintf(head, sizeof(head), "PUT /s/%d HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", puts,
+                 sizeof(body));
         ask(head, false);
         ops->bytes(server, 1, body, sizeof(body), 0);
         puts++;

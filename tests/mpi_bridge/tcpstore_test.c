@@ -72,7 +72,8 @@ static int close_store(void **state)
     return 0;
 }
 
-/* Builds a request: u a byte, 4 and 8 numbers, s a text, and sends it in pieces of `step` bytes, 0: whole. */
+/* Builds a request: u a byte, 4 and 8 numbers, s a text, and sends it in pieces of `step` bytes, 0:
+ * whole. */
 static void ask_in_steps(uint64_t conn, size_t step, const char *shape, va_list ap)
 {
     struct fbr_buf b = {0};

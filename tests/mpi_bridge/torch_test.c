@@ -1,4 +1,5 @@
-/* torch_test.c - the bridge of torch.distributed with the store at the launcher: programs of the torch that is here.
+/* torch_test.c - the bridge of torch.distributed with the store at the launcher: programs of the
+ * torch that is here.
  *
  * TEST_PYTHON names another interpreter, to test with another torch.
  *
@@ -23,14 +24,16 @@ static char script[512];
 static int look(void **state)
 {
     const char *given = getenv("TEST_PYTHON");
-    const char *argv[] = {given ? given : "/usr/bin/python3", "-c", "import torch.distributed", NULL};
+    const char *argv[] = {given ? given : "/usr/bin/python3", "-c", "import torch.distributed",
+                          NULL};
     struct ran r = run_program(argv, NULL, NULL);
 
     (void)state;
     if (r.code == 0)
         python = argv[0];
     ran_free(&r);
-    snprintf(script, sizeof(script), "%s/tests/mpi_bridge/torch_rank.py", getenv("TEST_SOURCE_DIR"));
+    snprintf(script, sizeof(script), "%s/tests/mpi_bridge/torch_rank.py",
+             getenv("TEST_SOURCE_DIR"));
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* crew_test.c - the workers of a pool: how they start, how many there are, what replaces them, their figures.
+/* crew_test.c - the workers of a pool: how they start, how many there are, what replaces them,
+ * their figures.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -25,8 +26,8 @@ static int refuse(const void *arg, size_t len)
 
 static void test_a_failing_initializer_breaks_the_pool_and_says_why(void **state)
 {
-    struct fiber_pool *pool = open_pool_with(
-        (struct fiber_pool_options){.min = 2, .max = 2, .init = refuse, .init_arg = "x", .init_len = 1});
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
+        .min = 2, .max = 2, .init = refuse, .init_arg = "x", .init_len = 1});
     struct fiber_result *before = apply_later(pool, square, 1, NULL);
     double from = now_s();
     int64_t n = 1;
@@ -51,8 +52,12 @@ static int fail_twice(const void *arg, size_t len)
 
 static void test_a_worker_that_does_not_start_is_tried_again(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
-        .min = 1, .max = 1, .init = fail_twice, .init_arg = board_path, .init_len = strlen(board_path) + 1});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 1,
+                                                   .max = 1,
+                                                   .init = fail_twice,
+                                                   .init_arg = board_path,
+                                                   .init_len = strlen(board_path) + 1});
     int64_t n = 1;
 
     (void)state;
@@ -171,7 +176,8 @@ static void test_a_drained_worker_finishes_its_task(void **state)
 
 static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 4, .idle_ms = 100});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 1, .max = 4, .idle_ms = 100});
     int64_t n = 3;
 
     (void)state;
@@ -187,7 +193,8 @@ static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **s
 
 static void test_a_pool_may_shrink_to_nobody_and_come_back(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 0, .max = 2, .idle_ms = 50});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 0, .max = 2, .idle_ms = 50});
 
     (void)state;
     assert_int_equal(fiber_pool_worker_stats(pool, NULL, 0), 0);
@@ -303,7 +310,8 @@ static void test_figures_add_up(void **state)
     (void)state;
     meet(pool, 2);
     assert_ok(fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 100, NULL));
-    assert_int_equal(fiber_pool_map(pool, refuse_odd, (int64_t[]){1, 3}, 8, out, 8, 2, NULL), -EDOM);
+    assert_int_equal(fiber_pool_map(pool, refuse_odd, (int64_t[]){1, 3}, 8, out, 8, 2, NULL),
+                     -EDOM);
     s = stats_of(pool);
     assert_int_equal(s.workers, 2);
     assert_int_equal(s.starting, 0);
@@ -320,7 +328,8 @@ static void test_figures_add_up(void **state)
     assert_int_equal(tasks, 104);
     assert_int_equal(overheads, s.messages);
     for (int i = 0; i < 9; i++)
-        assert_true(i < 2 || s.task_us[i] == 0 || s.task_us[i] <= 4); /* naps of 1 ms are in bucket 9 or above */
+        assert_true(i < 2 || s.task_us[i] == 0 ||
+                    s.task_us[i] <= 4); /* naps of 1 ms are in bucket 9 or above */
     assert_int_equal(fiber_pool_worker_stats(pool, w, 3), 2);
     assert_int_equal(w[0].tasks + w[1].tasks, 104);
     assert_true(w[0].busy + w[1].busy >= 0.1);
@@ -337,8 +346,8 @@ static void test_figures_add_up(void **state)
 static void test_another_program_serves(void **state)
 {
     const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", NULL};
-    struct fiber_pool *pool =
-        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .serve = 1, .job.command = command});
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 2, .max = 2, .serve = 1, .job.command = command});
     struct fiber_bytes in[4] = {{"abc", 3}, {"", 0}, {"fail", 4}, {"die", 3}};
     struct fiber_result *r;
     const void *data;
@@ -360,16 +369,17 @@ static void test_another_program_serves(void **state)
 
 static void test_a_program_that_does_not_serve_is_reported(void **state)
 {
-    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", "refuse", NULL}, *const none[] = {
-                                                                                        "/no/such", NULL};
-    struct fiber_pool *pool =
-        open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = command});
+    const char *const command[] = {TEST_PROGRAM_DIR "/serve_prog", "refuse", NULL},
+                      *const none[] = {"/no/such", NULL};
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = command});
 
     (void)state;
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_contains(fiber_last_error(), "no licence found");
     fiber_pool_close(pool);
-    pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = none});
+    pool = open_pool_with(
+        (struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = none});
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_contains(fiber_last_error(), "/no/such");
     fiber_pool_close(pool);

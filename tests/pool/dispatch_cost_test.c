@@ -40,12 +40,15 @@ static struct fbr_dispatch_stats stats(const struct fbr_dispatch *d)
     return s;
 }
 
-static void finish(struct fbr_dispatch *d, uint64_t now, const struct fbr_dispatch_batch *b, uint64_t each)
+static void finish(struct fbr_dispatch *d, uint64_t now, const struct fbr_dispatch_batch *b,
+                   uint64_t each)
 {
     struct fbr_dispatch_taken out;
     bool take[FBR_DISPATCH_BATCH_MAX];
 
-    assert_int_equal(fbr_dispatch_results(d, now, b->worker, b->id, 0, b->count, b->count * each, take, &out), 0);
+    assert_int_equal(
+        fbr_dispatch_results(d, now, b->worker, b->id, 0, b->count, b->count * each, take, &out),
+        0);
     assert_int_equal(out.taken, b->count);
 }
 
@@ -124,7 +127,8 @@ static double cost(int workers, uint64_t tasks, uint64_t each)
     return took;
 }
 
-/* Measured: 5 ns a task in batches of 1,000, 7 of 64, 350 alone. The bounds leave room for sanitizers and valgrind. */
+/* Measured: 5 ns a task in batches of 1,000, 7 of 64, 350 alone. The bounds leave room for
+ * sanitizers and valgrind. */
 static void a_task_costs_nanoseconds(void **state)
 {
     (void)state;
@@ -133,7 +137,8 @@ static void a_task_costs_nanoseconds(void **state)
     assert_true(cost(5, 100000, 1000000) < 20000);
 }
 
-/* With a thousand workers, 20,000 maps and priorities, an event costs about what it costs with few. */
+/* With a thousand workers, 20,000 maps and priorities, an event costs about what it costs with
+ * few. */
 static void many_maps_and_workers_cost_no_more(void **state)
 {
     struct fbr_dispatch *d = open_with(1024);

@@ -1,8 +1,9 @@
-/* dispatch_sim_test.c - the scheduling engine against simulated workers: how long things take, and chaos.
+/* dispatch_sim_test.c - the scheduling engine against simulated workers: how long things take, and
+ * chaos.
  *
- * A discrete simulation with its own clock: workers that take messages after a latency, run tasks one after the other,
- * report about every millisecond, die, freeze, are slow. The master costs no time. Each run is a pure function of its
- * seed; FIBER_TEST_SEED sets that of the random ones.
+ * A discrete simulation with its own clock: workers that take messages after a latency, run tasks
+ * one after the other, report about every millisecond, die, freeze, are slow. The master costs no
+ * time. Each run is a pure function of its seed; FIBER_TEST_SEED sets that of the random ones.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -22,7 +23,7 @@
 #define REPORT_EVERY MS
 #define MAX_MAPS 8
 
-/* ---- the simulation --------------------------------------------------------------------------------------------- */
+/* ---- the simulation ---- */
 
 enum event_kind {
     TASKS,
@@ -148,7 +149,7 @@ static void task_over(struct sim *s, struct sim_map *m, uint64_t index)
         m->finished_at = s->now;
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ---- */
 
 static uint32_t add_worker(struct sim *s, double slow)
 {
@@ -162,7 +163,8 @@ static uint32_t add_worker(struct sim *s, double slow)
     w = &s->workers[s->nworkers];
     memset(w, 0, sizeof(*w));
     w->slow = slow;
-    assert_int_equal(fbr_dispatch_worker_add(s->d, s->now, (void *)(uintptr_t)s->nworkers, 0, &w->id), 0);
+    assert_int_equal(
+        fbr_dispatch_worker_add(s->d, s->now, (void *)(uintptr_t)s->nworkers, 0, &w->id), 0);
     return s->nworkers++;
 }
 
@@ -220,7 +222,8 @@ static void worker_starts_task(struct sim *s, uint32_t i)
     w->running = ns;
     post(s, (struct event){.at = s->now + ns, .kind = TASK_ENDS, .worker = i, .batch = b->id});
     if (ns > REPORT_EVERY && b->ended > b->reported)
-        post(s, (struct event){.at = s->now + REPORT_EVERY, .kind = FLUSH, .worker = i, .batch = b->id});
+        post(s, (struct event){
+                    .at = s->now + REPORT_EVERY, .kind = FLUSH, .worker = i, .batch = b->id});
 }
 
 static void worker_next_batch(struct sim_worker *w)
@@ -237,7 +240,10 @@ static void on_task_ends(struct sim *s, const struct event *e)
     if (w->dead)
         return;
     if (w->frozen) { /* it ends when it thaws */
-        post(s, (struct event){.at = s->now + 10 * MS, .kind = TASK_ENDS, .worker = e->worker, .batch = e->batch});
+        post(s, (struct event){.at = s->now + 10 * MS,
+                               .kind = TASK_ENDS,
+                               .worker = e->worker,
+                               .batch = e->batch});
         return;
     }
     assert_int_equal(b->id, e->batch);
@@ -257,7 +263,8 @@ static void on_tasks(struct sim *s, const struct event *e)
     if (w->dead)
         return;
     assert_in_range(w->n, 0, 1);
-    w->batches[w->n++] = (struct sim_batch){.id = e->batch, .map = e->map, .first = e->first, .count = e->count};
+    w->batches[w->n++] =
+        (struct sim_batch){.id = e->batch, .map = e->map, .first = e->first, .count = e->count};
     worker_starts_task(s, e->worker);
 }
 
@@ -280,9 +287,11 @@ static void on_recall(struct sim *s, const struct event *e)
         if (b->id != e->batch)
             continue;
         b->count = b->started;
-        post(s,
-             (struct event){
-                 .at = s->now + LATENCY, .kind = RETURNED, .worker = e->worker, .batch = b->id, .pos = b->count});
+        post(s, (struct event){.at = s->now + LATENCY,
+                               .kind = RETURNED,
+                               .worker = e->worker,
+                               .batch = b->id,
+                               .pos = b->count});
         if (!b->count) {
             assert_int_equal(i, w->n - 1);
             w->n--;
@@ -291,7 +300,7 @@ static void on_recall(struct sim *s, const struct event *e)
     }
 }
 
-/* ---- the master ------------------------------------------------------------------------------------------------- */
+/* ---- the master ---- */
 
 static void pull(struct sim *s)
 {
@@ -328,8 +337,9 @@ static void on_results(struct sim *s, const struct event *e)
 
     if (w->gone)
         return;
-    assert_int_equal(fbr_dispatch_results(s->d, s->now, w->id, e->batch, e->pos, e->count, e->busy, take, &out),
-                     0);
+    assert_int_equal(
+        fbr_dispatch_results(s->d, s->now, w->id, e->batch, e->pos, e->count, e->busy, take, &out),
+        0);
     for (uint32_t i = 0; i < e->count; i++)
         if (take[i])
             task_over(s, map_of(s, e->map), out.first + i);
@@ -341,7 +351,8 @@ static void on_failure(struct sim *s, const struct fbr_dispatch_failure *f)
 
     m->failed++;
     s->innocent_blamed += f->why == FBR_DISPATCH_BLAMED && f->index != m->killer;
-    assert_true(f->why == FBR_DISPATCH_BLAMED || (m->retries >= 0 && f->deaths <= (unsigned)m->retries + 1));
+    assert_true(f->why == FBR_DISPATCH_BLAMED ||
+                (m->retries >= 0 && f->deaths <= (unsigned)m->retries + 1));
     task_over(s, m, f->index);
 }
 
@@ -359,7 +370,8 @@ static void on_death_seen(struct sim *s, const struct event *e)
     post(s, (struct event){.at = s->now + s->spawn, .kind = STARTED});
 }
 
-/* One fault: a worker dies, or freezes (and is fenced, and wakes up later and goes on), or gets slower. */
+/* One fault: a worker dies, or freezes (and is fenced, and wakes up later and goes on), or gets
+ * slower. */
 static void on_trouble(struct sim *s)
 {
     uint32_t i = (uint32_t)(random_u64(s) % s->nworkers);
@@ -375,7 +387,9 @@ static void on_trouble(struct sim *s)
         w->frozen = true;
         if (what == 5)
             post(s, (struct event){.at = s->now + 50 * MS, .kind = DEATH_SEEN, .worker = i});
-        post(s, (struct event){.at = s->now + 20 * MS + random_u64(s) % (100 * MS), .kind = THAW, .worker = i});
+        post(s, (struct event){.at = s->now + 20 * MS + random_u64(s) % (100 * MS),
+                               .kind = THAW,
+                               .worker = i});
     } else {
         w->slow = 1 + (double)(random_u64(s) % 10);
     }
@@ -402,9 +416,10 @@ static void handle(struct sim *s, const struct event *e)
         on_results(s, e);
         break;
     case RETURNED:
-        if (!s->workers[e->worker].gone && !fbr_dispatch_worker_get(s->d, s->workers[e->worker].id, &info) &&
-            !info.dead)
-            assert_int_equal(fbr_dispatch_returned(s->d, s->now, s->workers[e->worker].id, e->batch, e->pos), 0);
+        if (!s->workers[e->worker].gone &&
+            !fbr_dispatch_worker_get(s->d, s->workers[e->worker].id, &info) && !info.dead)
+            assert_int_equal(
+                fbr_dispatch_returned(s->d, s->now, s->workers[e->worker].id, e->batch, e->pos), 0);
         break;
     case DEATH_SEEN:
         on_death_seen(s, e);
@@ -480,12 +495,14 @@ static void sim_close(struct sim *s)
     free(s->heap);
 }
 
-static struct sim_map *add_map(struct sim *s, uint64_t tasks, int retries, uint64_t (*duration)(uint64_t index))
+static struct sim_map *add_map(struct sim *s, uint64_t tasks, int retries,
+                               uint64_t (*duration)(uint64_t index))
 {
     struct sim_map *m = &s->maps[s->nmaps++];
     struct fbr_dispatch_map map = {.user = m, .tasks = tasks, .retries = retries};
 
-    *m = (struct sim_map){.tasks = tasks, .retries = retries, .duration = duration, .killer = UINT64_MAX};
+    *m = (struct sim_map){
+        .tasks = tasks, .retries = retries, .duration = duration, .killer = UINT64_MAX};
     m->over = calloc(tasks, 1);
     assert_non_null(m->over);
     assert_int_equal(fbr_dispatch_map_add(s->d, &map, &m->id), 0);
@@ -493,7 +510,7 @@ static struct sim_map *add_map(struct sim *s, uint64_t tasks, int retries, uint6
     return m;
 }
 
-/* ---- how long tasks take ---------------------------------------------------------------------------------------- */
+/* ---- how long tasks take ---- */
 
 static uint64_t takes_1us(uint64_t index)
 {
@@ -544,21 +561,22 @@ static uint64_t takes_anything(uint64_t index)
     return US << (x & x >> 8 & x >> 16 & 15 ? 1 + (x >> 40) % 5 : x % 14);
 }
 
-/* ---- how long maps take ----------------------------------------------------------------------------------------- */
+/* ---- how long maps take ---- */
 
 static void print_time(const char *what, const struct sim *s, uint64_t floor)
 {
     struct fbr_dispatch_stats stats;
 
     fbr_dispatch_stats(s->d, &stats);
-    print_message("    %s: %.2f ms, floor %.2f, %.3f x; %llu batches, %llu recalls, %llu tasks returned\n",
-                  what, (double)s->now / MS, (double)floor / MS, (double)s->now / (double)floor,
-                  (unsigned long long)stats.batches, (unsigned long long)stats.recalls,
-                  (unsigned long long)stats.returned);
+    print_message(
+        "    %s: %.2f ms, floor %.2f, %.3f x; %llu batches, %llu recalls, %llu tasks returned\n",
+        what, (double)s->now / MS, (double)floor / MS, (double)s->now / (double)floor,
+        (unsigned long long)stats.batches, (unsigned long long)stats.recalls,
+        (unsigned long long)stats.returned);
 }
 
-static void expect_within(uint32_t workers, uint64_t tasks, uint64_t (*duration)(uint64_t), double factor,
-                          uint64_t slack)
+static void expect_within(uint32_t workers, uint64_t tasks, uint64_t (*duration)(uint64_t),
+                          double factor, uint64_t slack)
 {
     uint64_t floor = tasks * duration(1) / workers;
     struct sim s;
@@ -665,14 +683,15 @@ static void a_frozen_worker_keeps_only_what_it_may_have_started(void **state)
     (void)state;
     sim_open(&s, 5);
     add_map(&s, 5000, 2, takes_1ms);
-    s.workers[3].frozen = true; /* from the beginning: it takes its first batch and is not heard of again */
+    s.workers[3].frozen =
+        true; /* from the beginning: it takes its first batch and is not heard of again */
     post(&s, (struct event){.at = 15 * SECOND, .kind = DEATH_SEEN, .worker = 3});
     run_until(&s, 1, 1260 * MS);
     run(&s, 16 * SECOND);
     sim_close(&s);
 }
 
-/* ---- deaths ----------------------------------------------------------------------------------------------------- */
+/* ---- deaths ---- */
 
 static void a_killer_is_blamed_and_its_batch_mates_are_not(void **state)
 {
@@ -724,14 +743,15 @@ static void chaos(uint64_t seed)
     assert_int_equal(stats.waiting + stats.held, 0);
     assert_int_equal(stats.blamed + stats.lost, lost);
     assert_true(stats.deaths >= stats.blamed + stats.lost);
-    print_message("    seed %llu: %u workers, %u maps, %llu ms, %llu deaths, %llu requeued, %llu late, %llu "
-                  "dropped, %llu "
-                  "lost, %llu blamed, %llu recalls\n",
-                  (unsigned long long)seed, s.nworkers, s.nmaps, (unsigned long long)(s.now / MS),
-                  (unsigned long long)stats.deaths, (unsigned long long)stats.requeued,
-                  (unsigned long long)stats.late, (unsigned long long)stats.dropped,
-                  (unsigned long long)stats.lost, (unsigned long long)stats.blamed,
-                  (unsigned long long)stats.recalls);
+    print_message(
+        "    seed %llu: %u workers, %u maps, %llu ms, %llu deaths, %llu requeued, %llu late, %llu "
+        "dropped, %llu "
+        "lost, %llu blamed, %llu recalls\n",
+        (unsigned long long)seed, s.nworkers, s.nmaps, (unsigned long long)(s.now / MS),
+        (unsigned long long)stats.deaths, (unsigned long long)stats.requeued,
+        (unsigned long long)stats.late, (unsigned long long)stats.dropped,
+        (unsigned long long)stats.lost, (unsigned long long)stats.blamed,
+        (unsigned long long)stats.recalls);
     sim_close(&s);
 }
 

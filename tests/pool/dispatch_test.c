@@ -16,9 +16,10 @@
 #define US UINT64_C(1000)
 #define MS (1000 * US)
 
-/* ---- memory that runs short ------------------------------------------------------------------------------------- */
+/* ---- memory that runs short ---- */
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__) && !defined(__clang__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__) && \
+    !defined(__clang__)
 #define SHORT_OF_MEMORY 1
 
 void *__libc_calloc(size_t n, size_t size);
@@ -50,7 +51,7 @@ void *realloc(void *p, size_t size)
 }
 #endif
 
-/* ---- the engine under test -------------------------------------------------------------------------------------- */
+/* ---- the engine under test ---- */
 
 struct bench {
     struct fbr_dispatch *d;
@@ -140,17 +141,19 @@ static void no_order(struct bench *b)
     assert_int_equal(fbr_dispatch_order(b->d, b->now, &o), 0);
 }
 
-/* Reports n tasks of the batch from `pos` on, each of which took `each` ns; returns how many results were taken. */
-static uint32_t report(struct bench *b, const struct fbr_dispatch_batch *batch, uint32_t pos, uint32_t n,
-                       uint64_t each)
+/* Reports n tasks of the batch from `pos` on, each of which took `each` ns; returns how many
+ * results were taken. */
+static uint32_t report(struct bench *b, const struct fbr_dispatch_batch *batch, uint32_t pos,
+                       uint32_t n, uint64_t each)
 {
     struct fbr_dispatch_taken out;
     bool take[FBR_DISPATCH_BATCH_MAX];
     uint32_t taken = 0;
 
     b->now += n * each;
-    assert_int_equal(fbr_dispatch_results(b->d, b->now, batch->worker, batch->id, pos, n, n * each, take, &out),
-                     0);
+    assert_int_equal(
+        fbr_dispatch_results(b->d, b->now, batch->worker, batch->id, pos, n, n * each, take, &out),
+        0);
     assert_int_equal(out.first, batch->first + pos);
     for (uint32_t i = 0; i < n; i++)
         taken += take[i];
@@ -184,7 +187,7 @@ static struct fbr_dispatch_batch grow_to(struct bench *b, uint32_t size, uint64_
     return batch;
 }
 
-/* ---- how many --------------------------------------------------------------------------------------------------- */
+/* ---- how many ---- */
 
 static void batches_begin_with_one_task_and_grow_fourfold(void **state)
 {
@@ -262,7 +265,8 @@ static uint64_t size_of(void *user, uint64_t index)
 static void large_inputs_are_not_batched(void **state)
 {
     struct bench b = bench_open(1, 0, 0);
-    struct fbr_dispatch_map map = {.user = &b, .tasks = 1000, .retries = 2, .chunk = 100, .task_bytes = 3 << 19};
+    struct fbr_dispatch_map map = {
+        .user = &b, .tasks = 1000, .retries = 2, .chunk = 100, .task_bytes = 3 << 19};
 
     (void)state;
     assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
@@ -298,7 +302,7 @@ static void a_slow_worker_gets_less(void **state)
     bench_close(&b);
 }
 
-/* ---- to whom ---------------------------------------------------------------------------------------------------- */
+/* ---- to whom ---- */
 
 static void idle_workers_come_first(void **state)
 {
@@ -306,7 +310,8 @@ static void idle_workers_come_first(void **state)
     struct fbr_dispatch_batch first = next(&b), second = next(&b), third = next(&b);
 
     (void)state;
-    assert_true(first.worker != second.worker && second.worker != third.worker && first.worker != third.worker);
+    assert_true(first.worker != second.worker && second.worker != third.worker &&
+                first.worker != third.worker);
     nothing_next(&b);
     bench_close(&b);
 }
@@ -372,7 +377,7 @@ static void an_open_map_takes_turns(void **state)
     bench_close(&b);
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 static void results_come_in_parts_and_are_taken_once(void **state)
 {
@@ -383,12 +388,16 @@ static void results_come_in_parts_and_are_taken_once(void **state)
 
     (void)state;
     assert_int_equal(report(&b, &batch, 0, 10, US), 10);
-    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 10, 0, take, &out), -EPROTO);
-    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 11, 1, 0, take, &out), -EPROTO);
-    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 10, batch.count, 0, take, &out),
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 10, 0, take, &out),
                      -EPROTO);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 11, 1, 0, take, &out),
+                     -EPROTO);
+    assert_int_equal(
+        fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 10, batch.count, 0, take, &out),
+        -EPROTO);
     assert_int_equal(report(&b, &batch, 10, batch.count - 10, US), batch.count - 10);
-    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 1, 0, take, &out), -ENOENT);
+    assert_int_equal(fbr_dispatch_results(b.d, b.now, batch.worker, batch.id, 0, 1, 0, take, &out),
+                     -ENOENT);
     assert_int_equal(stats(&b).dropped, 1);
     bench_close(&b);
 }
@@ -413,7 +422,7 @@ static void a_late_result_is_taken_while_its_task_is_open(void **state)
     bench_close(&b);
 }
 
-/* ---- deaths ----------------------------------------------------------------------------------------------------- */
+/* ---- deaths ---- */
 
 static void suspects_run_alone_and_the_second_batch_is_none(void **state)
 {
@@ -501,7 +510,8 @@ static void at_most_once_runs_alone_and_never_again(void **state)
     add_worker(&b);
     batch = next(&b);
     assert_int_equal(batch.first, 22);
-    assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, batch.worker, 2, FBR_DISPATCH_DISRUPTION, &f), 1);
+    assert_int_equal(
+        fbr_dispatch_worker_dead(b.d, b.now, batch.worker, 2, FBR_DISPATCH_DISRUPTION, &f), 1);
     assert_int_equal(f.index, 22); /* it may have run */
     bench_close(&b);
 }
@@ -515,7 +525,8 @@ static void a_disruption_counts_for_nobody(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < 5; i++) {
-        assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_DISRUPTION, &f), 0);
+        assert_int_equal(
+            fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_DISRUPTION, &f), 0);
         add_worker(&b);
         batch = next(&b);
         assert_int_equal(batch.first, first);
@@ -523,7 +534,7 @@ static void a_disruption_counts_for_nobody(void **state)
     bench_close(&b);
 }
 
-/* ---- cancel, drain, timeout ------------------------------------------------------------------------------------- */
+/* ---- cancel, drain, timeout ---- */
 
 static void a_cancelled_task_is_never_taken(void **state)
 {
@@ -581,7 +592,8 @@ static void a_draining_worker_returns_its_tasks_and_says_when_it_is_empty(void *
     fbr_dispatch_worker_drain(b.d, batch.worker);
     assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
     assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, second.id);
-    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, batch.count + 1), -EPROTO);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, batch.count + 1),
+                     -EPROTO);
     assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 2), 0);
     assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, second.id, 0), 0);
     no_order(&b);
@@ -639,15 +651,17 @@ static void a_task_that_runs_too_long_is_failed(void **state)
     assert_int_equal(o.worker, second.worker);
     no_order(&b);
     assert_int_equal(fbr_dispatch_wake(b.d), FBR_DISPATCH_NEVER);
-    assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, o.worker, 1, FBR_DISPATCH_DISRUPTION, &f), 0);
+    assert_int_equal(fbr_dispatch_worker_dead(b.d, b.now, o.worker, 1, FBR_DISPATCH_DISRUPTION, &f),
+                     0);
     assert_int_equal(fbr_dispatch_map_left(b.d, b.map), 7);
     bench_close(&b);
 }
 
-/* ---- stragglers ------------------------------------------------------------------------------------------------- */
+/* ---- stragglers ---- */
 
 /* A worker with two batches of some tasks each, and nothing waits. */
-static struct fbr_dispatch_batch load_worker(struct bench *b, uint64_t each, struct fbr_dispatch_batch *second)
+static struct fbr_dispatch_batch load_worker(struct bench *b, uint64_t each,
+                                             struct fbr_dispatch_batch *second)
 {
     struct fbr_dispatch_map map = {.user = b, .tasks = 40, .retries = 2, .chunk = 3};
     struct fbr_dispatch_batch batch;
@@ -710,10 +724,11 @@ static void a_silent_worker_is_asked_for_what_it_has_not_started(void **state)
     bench_close(&b);
 }
 
-/* ---- memory that runs short ------------------------------------------------------------------------------------- */
+/* ---- memory that runs short ---- */
 
 #ifdef SHORT_OF_MEMORY
-/* A few steps of a life, of which the n-th allocation and all later ones fail. True: it needed no more than that. */
+/* A few steps of a life, of which the n-th allocation and all later ones fail. True: it needed no
+ * more than that. */
 static bool live_with(int n)
 {
     struct bench b = bench_open(2, 0, 0);

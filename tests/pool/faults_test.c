@@ -5,7 +5,8 @@
 
 #define BROKEN_S 60 /* four starts, with pauses between them; and a sanitizer */
 
-/* Workers started on behalf of this process, hosts included, that are process `pid`'s children: the host's. */
+/* Workers started on behalf of this process, hosts included, that are process `pid`'s children: the
+ * host's. */
 static int parent_of(int64_t pid)
 {
     char path[64], line[512];
@@ -41,12 +42,14 @@ static int64_t worker_of(struct fiber_pool *pool, int worker)
 
 static struct fiber_pool *open_hosted(int workers, int per_job)
 {
-    return open_pool_with((struct fiber_pool_options){.min = workers, .max = workers, .workers_per_job = per_job});
+    return open_pool_with(
+        (struct fiber_pool_options){.min = workers, .max = workers, .workers_per_job = per_job});
 }
 
 /* ---- Hosts that die ---- */
 
-/* A map of 60 tasks during which `harm` happens is whole afterwards, and the pool is as large as before. */
+/* A map of 60 tasks during which `harm` happens is whole afterwards, and the pool is as large as
+ * before. */
 static void survive(int workers, int per_job, void (*harm)(struct fiber_pool *pool))
 {
     struct fiber_pool *pool = open_hosted(workers, per_job);
@@ -248,7 +251,8 @@ static void test_an_engine_that_refuses_jobs_breaks_the_pool(void **state)
     static const char *const env[] = {"FIBER_MOCK=start_fails", NULL};
 
     (void)state;
-    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}}, "refuses the job");
+    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}},
+                     "refuses the job");
 }
 
 static void test_an_engine_that_drops_jobs_breaks_the_pool(void **state)
@@ -256,7 +260,8 @@ static void test_an_engine_that_drops_jobs_breaks_the_pool(void **state)
     static const char *const env[] = {"FIBER_MOCK=fails_later", NULL};
 
     (void)state;
-    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}}, "failed it");
+    breaks_both_ways((struct fiber_pool_options){.backend = "mock", .job = {.env = env}},
+                     "failed it");
 }
 
 static void test_a_command_that_is_not_there_breaks_the_pool(void **state)
@@ -264,12 +269,14 @@ static void test_a_command_that_is_not_there_breaks_the_pool(void **state)
     static const char *const argv[] = {"/nowhere/no-such-program", NULL};
 
     (void)state;
-    breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}}, "no-such-program");
+    breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}},
+                     "no-such-program");
 }
 
 static void test_a_command_that_never_joins_breaks_the_pool(void **state)
 {
-    static const char *const argv[] = {"/bin/sh", "-c", "echo the tables are missing; exit 3", NULL};
+    static const char *const argv[] = {"/bin/sh", "-c", "echo the tables are missing; exit 3",
+                                       NULL};
 
     (void)state;
     breaks_both_ways((struct fiber_pool_options){.serve = 1, .job = {.command = argv}},
@@ -303,12 +310,13 @@ static int die_often(const void *arg, size_t len)
 /* A host that is lost before its first worker is ready is a failed start; the third one is good. */
 static void test_a_host_that_does_not_start_is_tried_again(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1,
-                                                                         .max = 1,
-                                                                         .workers_per_job = 2,
-                                                                         .init = die_often,
-                                                                         .init_arg = board_path,
-                                                                         .init_len = strlen(board_path) + 1});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 1,
+                                                   .max = 1,
+                                                   .workers_per_job = 2,
+                                                   .init = die_often,
+                                                   .init_arg = board_path,
+                                                   .init_len = strlen(board_path) + 1});
     int64_t n = 5;
     struct fiber_bytes out;
 

@@ -1,7 +1,8 @@
-/* fini_test.c - the end of a program whose pools are open: waiters return, nothing hangs, nothing is called afterwards.
+/* fini_test.c - the end of a program whose pools are open: waiters return, nothing hangs, nothing
+ * is called afterwards.
  *
- * The programs are this one in another role, with the board as the argument. They are judged by their exit code and by
- * what they say, and under ASan by what they leak.
+ * The programs are this one in another role, with the board as the argument. They are judged by
+ * their exit code and by what they say, and under ASan by what they leak.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
@@ -42,7 +43,8 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
 /* More tasks than workers: some run, some wait. */
 static void *wait_for_map(void *arg)
 {
-    struct fiber_map_options o = {.size = sizeof(o), .retries = FIBER_RETRIES_DEFAULT, .on_done = on_done};
+    struct fiber_map_options o = {
+        .size = sizeof(o), .retries = FIBER_RETRIES_DEFAULT, .on_done = on_done};
     int64_t in[TASKS] = {0}, out[TASKS];
     struct fiber_result **r = arg;
 
@@ -68,7 +70,8 @@ static void *wait_for_imap(void *arg)
     struct fiber_imap *it;
 
     (void)arg;
-    check(fiber_pool_imap(the_pool, wait_at_gate, one_after_another, NULL, WINDOW, 0, NULL, &it) == 0);
+    check(fiber_pool_imap(the_pool, wait_at_gate, one_after_another, NULL, WINDOW, 0, NULL, &it) ==
+          0);
     check(fiber_imap_next(it, NULL, &out, -1) == -ESHUTDOWN);
     fiber_imap_close(it);
     return NULL;
@@ -83,8 +86,8 @@ static void *wait_for_drain(void *arg)
 
 static void begin_work(int workers_per_job)
 {
-    the_pool = open_pool_with(
-        (struct fiber_pool_options){.min = WORKERS, .max = WORKERS, .workers_per_job = workers_per_job});
+    the_pool = open_pool_with((struct fiber_pool_options){
+        .min = WORKERS, .max = WORKERS, .workers_per_job = workers_per_job});
     check(pthread_create(&waiters[0], NULL, wait_for_map, &results[0]) == 0);
     check(wait_for(&board->arrived, WORKERS) == 0);
     check(pthread_create(&waiters[1], NULL, wait_for_imap, NULL) == 0);
@@ -92,7 +95,8 @@ static void begin_work(int workers_per_job)
     assert_within(30, stats_of(the_pool).submitted == TASKS + WINDOW);
 }
 
-/* After the end: all waiters have returned, all callbacks were called, and handles may be closed. */
+/* After the end: all waiters have returned, all callbacks were called, and handles may be
+ * closed. */
 static void end_work(void)
 {
     int64_t n = 1;
@@ -163,7 +167,8 @@ static void leave_now(void *user, size_t index, int code, const void *data, size
 /* On the thread that takes results. */
 static int leave_in_callback(void)
 {
-    struct fiber_map_options o = {.size = sizeof(o), .retries = FIBER_RETRIES_DEFAULT, .on_done = leave_now};
+    struct fiber_map_options o = {
+        .size = sizeof(o), .retries = FIBER_RETRIES_DEFAULT, .on_done = leave_now};
     struct fiber_pool *pool = open_pool(WORKERS);
     struct fiber_result *r;
     int64_t in[8] = {0}, out[8];
@@ -245,13 +250,15 @@ static int fini_stopped_host(void)
     FILE *f;
 
     check(fiber_config_set("heartbeat", "60s") == 0 && fiber_config_set("grace", "300ms") == 0);
-    the_pool = open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = 2});
+    the_pool =
+        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = 2});
     results[0] = apply_later(the_pool, wait_at_gate, 1, NULL);
     check(wait_for(&board->arrived, 1) == 0);
     check(fiber_pool_worker_stats(the_pool, w, 2) == 2);
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)w[0].pid);
     f = fopen(path, "re");
-    check(f && fgets(line, sizeof(line), f) && sscanf(strrchr(line, ')') + 2, "%*c %d", &host) == 1);
+    check(f && fgets(line, sizeof(line), f) &&
+          sscanf(strrchr(line, ')') + 2, "%*c %d", &host) == 1);
     fclose(f);
     check(host > 1 && host != getpid() && kill(host, SIGSTOP) == 0);
     fiber_fini();
@@ -338,10 +345,12 @@ static int play(const char *name)
 
 /* ---- Tests ---- */
 
-/* It ends with 7, in good time, and leaves no process: its workers would keep its pipes open (run.c). */
+/* It ends with 7, in good time, and leaves no process: its workers would keep its pipes open
+ * (run.c). */
 static void expect(const char *role)
 {
-    const char *const no_leaks[] = {"ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1", NULL};
+    const char *const no_leaks[] = {"ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1",
+                                    NULL};
     double from = now_s();
     struct ran ran;
     bool quick = false;

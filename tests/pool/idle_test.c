@@ -1,4 +1,5 @@
-/* idle_test.c - a pool that had nothing to do for 70 s works as before: no timer of anybody's has ended it.
+/* idle_test.c - a pool that had nothing to do for 70 s works as before: no timer of anybody's has
+ * ended it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"

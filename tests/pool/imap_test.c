@@ -95,7 +95,8 @@ static void test_unordered_results_pass_one_that_is_late(void **state)
     size_t index = 0;
 
     (void)state;
-    assert_ok(fiber_pool_imap(pool, first_waits, next_input, &s, 10, FIBER_IMAP_UNORDERED, NULL, &it));
+    assert_ok(
+        fiber_pool_imap(pool, first_waits, next_input, &s, 10, FIBER_IMAP_UNORDERED, NULL, &it));
     for (int i = 0; i < 500; i++) {
         if (i == 499)
             open_gate();
@@ -237,7 +238,8 @@ static void test_closing_early_cancels_what_runs(void **state)
 
     (void)state;
     for (int round = 0; round < 20; round++) {
-        assert_ok(fiber_pool_imap(pool, square, next_input, &s, 50, FIBER_IMAP_UNORDERED, NULL, &it));
+        assert_ok(
+            fiber_pool_imap(pool, square, next_input, &s, 50, FIBER_IMAP_UNORDERED, NULL, &it));
         for (int i = 0; i < 10; i++) {
             assert_int_equal(fiber_imap_next(it, NULL, &out, 60000), 1);
             fiber_bytes_free(&out);

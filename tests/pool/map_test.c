@@ -1,4 +1,5 @@
-/* map_test.c - maps and applies of a pool: what goes in comes out, in order, of any size; errors; callbacks.
+/* map_test.c - maps and applies of a pool: what goes in comes out, in order, of any size; errors;
+ * callbacks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
@@ -131,7 +132,8 @@ static void test_a_mebibyte_in_and_out(void **state)
     fiber_pool_close(pool);
 }
 
-/* Inputs around the sizes at which their way changes: copied, sent from where they lie, in pieces. */
+/* Inputs around the sizes at which their way changes: copied, sent from where they lie, in
+ * pieces. */
 static void test_inputs_around_each_limit(void **state)
 {
     static const size_t limits[] = {8, 4096, 16384, 65536, 262144, MIB, 4 * MIB};
@@ -370,7 +372,8 @@ static void test_higher_priorities_go_first(void **state)
     open_gate();
     assert_ok(fiber_pool_drain(pool, 60000));
     for (uint32_t at = 0; at < 30; at++) {
-        uint32_t task = (at % 10) * 3 + (2 - at / 10); /* 2, 5, 8 ... then 1, 4, 7 ... then 0, 3, 6 ... */
+        uint32_t task =
+            (at % 10) * 3 + (2 - at / 10); /* 2, 5, 8 ... then 1, 4, 7 ... then 0, 3, 6 ... */
 
         assert_int_equal(atomic_load(&board->step[at]), task);
     }
@@ -418,7 +421,8 @@ static void test_20000_queued_maps(void **state)
     for (size_t i = 0; i < QUEUED; i++) {
         in[2 * i] = (int64_t)i;
         in[2 * i + 1] = -(int64_t)i;
-        assert_ok(fiber_pool_map_array(pool, square, in + 2 * i, 8, out + 2 * i, 8, 2, NULL, &r[i]));
+        assert_ok(
+            fiber_pool_map_array(pool, square, in + 2 * i, 8, out + 2 * i, 8, 2, NULL, &r[i]));
     }
     assert_int_equal(stats_of(pool).waiting, 2 * QUEUED);
     open_gate();

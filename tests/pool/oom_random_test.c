@@ -1,8 +1,9 @@
-/* oom_random_test.c - memory that is short in Fiber's own threads, at random, while maps run and workers come and go:
- * every map ends, what it delivers is right, and the pool works when there is memory again.
+/* oom_random_test.c - memory that is short in Fiber's own threads, at random, while maps run and
+ * workers come and go: every map ends, what it delivers is right, and the pool works when there is
+ * memory again.
  *
- * The linker replaces malloc and its like, as in oom_test.c. OOM_SEED repeats a run's choices (not its timing),
- * OOM_ROUNDS says how many.
+ * The linker replaces malloc and its like, as in oom_test.c. OOM_SEED repeats a run's choices (not
+ * its timing), OOM_ROUNDS says how many.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -103,8 +104,8 @@ static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
 
 static void one_round(int workers_per_job, uint32_t rarely)
 {
-    struct fiber_pool *pool =
-        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = workers_per_job});
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = workers_per_job});
     struct fiber_worker_stats w[2];
 
     meet(pool, 2);
@@ -126,7 +127,8 @@ static void one_round(int workers_per_job, uint32_t rarely)
 static void test_memory_is_refused_to_our_threads(void **state)
 {
     const char *text = getenv("OOM_SEED"), *number_text = getenv("OOM_ROUNDS");
-    uint64_t seed = text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+    uint64_t seed =
+        text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
     int rounds = number_text ? atoi(number_text) : 6;
     struct fiber_pool *pool;
 

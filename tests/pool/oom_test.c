@@ -1,8 +1,9 @@
-/* oom_test.c - memory that is short in the middle of a call: it succeeds, or fails with -ENOMEM, and the pool lives on.
+/* oom_test.c - memory that is short in the middle of a call: it succeeds, or fails with -ENOMEM,
+ * and the pool lives on.
  *
- * The linker replaces malloc and its like in this program and in libfiber (-Wl,--wrap); each call is made again and
- * again, and the k-th request for memory of the calling thread is refused, for k = 1, 2, ... until the call gets by
- * without that request.
+ * The linker replaces malloc and its like in this program and in libfiber (-Wl,--wrap); each call
+ * is made again and again, and the k-th request for memory of the calling thread is refused, for k
+ * = 1, 2, ... until the call gets by without that request.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -43,27 +44,29 @@ char *__wrap_strdup(const char *s)
     return refuse() ? NULL : __real_strdup(s);
 }
 
-/* Runs `call`, an expression of a return code, with request k refused; goes on until there is no request k. */
-#define each_refusal(k, call, ...)                                                                   \
-    do {                                                                                             \
-        for (unsigned k = 1;; k++) {                                                                 \
-            int got_;                                                                                \
-            asked = 0;                                                                               \
-            refuse_at = k;                                                                           \
-            got_ = (call);                                                                           \
-            refuse_at = 0;                                                                           \
-            if (got_ < 0 && got_ != -ENOMEM)                                                         \
-                fail_msg("%s with request %u refused: %d (%s)", #call, k, got_, fiber_last_error()); \
-            if (got_ < 0)                                                                            \
-                assert_true(fiber_last_error()[0] != '\0');                                          \
-            else {                                                                                   \
-                __VA_ARGS__;                                                                         \
-            }                                                                                        \
-            if (asked < k) {                                                                         \
-                assert_true(got_ >= 0);                                                              \
-                break;                                                                               \
-            }                                                                                        \
-        }                                                                                            \
+/* Runs `call`, an expression of a return code, with request k refused; goes on until there is no
+ * request k. */
+#define each_refusal(k, call, ...)                                              \
+    do {                                                                        \
+        for (unsigned k = 1;; k++) {                                            \
+            int got_;                                                           \
+            asked = 0;                                                          \
+            refuse_at = k;                                                      \
+            got_ = (call);                                                      \
+            refuse_at = 0;                                                      \
+            if (got_ < 0 && got_ != -ENOMEM)                                    \
+                fail_msg("%s with request %u refused: %d (%s)", #call, k, got_, \
+                         fiber_last_error());                                   \
+            if (got_ < 0)                                                       \
+                assert_true(fiber_last_error()[0] != '\0');                     \
+            else {                                                              \
+                __VA_ARGS__;                                                    \
+            }                                                                   \
+            if (asked < k) {                                                    \
+                assert_true(got_ >= 0);                                         \
+                break;                                                          \
+            }                                                                   \
+        }                                                                       \
     } while (0)
 
 static void check_works(struct fiber_pool *pool)
@@ -107,7 +110,8 @@ static void test_maps(void **state)
     meet(pool, 2);
     for (int i = 0; i < 20; i++)
         bytes[i] = (struct fiber_bytes){&in[i], 8};
-    each_refusal(k, fiber_pool_map(pool, square, in, 8, out, 8, 20, NULL), assert_int_equal(out[0], 9));
+    each_refusal(k, fiber_pool_map(pool, square, in, 8, out, 8, 20, NULL),
+                 assert_int_equal(out[0], 9));
     each_refusal(k, fiber_pool_map_array(pool, square, in, 8, out, 8, 20, NULL, &r), {
         assert_ok(fiber_result_wait(r, 60000));
         assert_int_equal(fiber_result_error(r, NULL), 0);

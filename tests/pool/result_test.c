@@ -1,4 +1,5 @@
-/* result_test.c - what becomes of tasks: callbacks, cancelling, time limits, retries after deaths, a pool that closes.
+/* result_test.c - what becomes of tasks: callbacks, cancelling, time limits, retries after deaths,
+ * a pool that closes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
@@ -130,7 +131,8 @@ static void count_cancelled(void *user, size_t index, int code, const void *data
 {
     struct seen *s = user;
 
-    s->wrong += code != -ECANCELED || len != strlen("cancelled") || memcmp(data, "cancelled", len) != 0;
+    s->wrong +=
+        code != -ECANCELED || len != strlen("cancelled") || memcmp(data, "cancelled", len) != 0;
     s->wrong += index >= 1000;
     if (index < 1000)
         s->times[index]++;
@@ -236,7 +238,8 @@ static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
     assert_int_equal(out[0], 0);
     assert_int_equal(out[2], 4);
     assert_int_equal(out[3], 9);
-    assert_in_range(atomic_load(&board->arrived), 3, 4); /* it may have begun before the worker was told */
+    assert_in_range(atomic_load(&board->arrived), 3,
+                    4); /* it may have begun before the worker was told */
     fiber_result_close(r);
     fiber_pool_close(pool);
 }
@@ -309,7 +312,8 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
     for (int i = 0; i < 400; i++)
         in[i] = i;
     o.timeout_ms = SANITIZED ? 2000 : 500;
-    assert_ok(fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 400, &o)); /* more than the limit in sum */
+    assert_ok(
+        fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 400, &o)); /* more than the limit in sum */
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 400, &o));
     fiber_pool_close(pool);
 }
@@ -410,7 +414,8 @@ static void check_blamed(struct fiber_pool *pool, int retries)
     assert_int_equal(fiber_result_get(r, 13, &text, &len), -EOWNERDEAD);
     assert_contains(text, "3 workers died");
     assert_int_equal(count_in(text, "was killed by signal 9"), 3);
-    assert_in_range(atomic_load(&board->runs[13]), 3, 6); /* results that died on their way take the blame once */
+    assert_in_range(atomic_load(&board->runs[13]), 3,
+                    6); /* results that died on their way take the blame once */
     fiber_result_close(r);
 }
 

@@ -1,4 +1,5 @@
-/* scale_test.c - 256 and 1,024 workers on one machine: they start, all of them work at once, they close.
+/* scale_test.c - 256 and 1,024 workers on one machine: they start, all of them work at once, they
+ * close.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -31,8 +32,8 @@ static void run_workers(int n)
     began = now_s();
     fiber_pool_close(pool);
     closed = now_s() - began;
-    printf("%d workers: all at work after %.2f s, %zu tasks of 1 ms in %.2f s, closed in %.2f s\n", n,
-           started, tasks, mapped, closed);
+    printf("%d workers: all at work after %.2f s, %zu tasks of 1 ms in %.2f s, closed in %.2f s\n",
+           n, started, tasks, mapped, closed);
     assert_true(closed < 20);
     free(in);
     free(out);

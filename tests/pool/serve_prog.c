@@ -1,4 +1,5 @@
-/* serve_prog.c - a worker program of its own: answers each task with its input reversed; "die" ends it.
+/* serve_prog.c - a worker program of its own: answers each task with its input reversed; "die" ends
+ * it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

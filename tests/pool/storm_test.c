@@ -1,5 +1,6 @@
-/* storm_test.c - pools whose jobs hold three workers each, while hosts and workers are killed, stopped and woken at
- * random, and the program resizes, cancels and closes at random: every map ends, what it says is true, nothing is left.
+/* storm_test.c - pools whose jobs hold three workers each, while hosts and workers are killed,
+ * stopped and woken at random, and the program resizes, cancels and closes at random: every map
+ * ends, what it says is true, nothing is left.
  *
  * STORM_SEED repeats a run's choices, STORM_EVENTS says how many things happen.
  *
@@ -46,7 +47,8 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
 
 static void begin_map(struct map *m)
 {
-    struct fiber_map_options o = {.size = sizeof(o), .retries = 1000, .on_done = on_done, .user = m};
+    struct fiber_map_options o = {
+        .size = sizeof(o), .retries = 1000, .on_done = on_done, .user = m};
 
     for (int i = 0; i < TASKS; i++) {
         m->in[i] = i;

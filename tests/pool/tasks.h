@@ -1,7 +1,9 @@
-/* tasks.h - what the tests of pools share: task functions, a board in shared memory, waiting without a race.
+/* tasks.h - what the tests of pools share: task functions, a board in shared memory, waiting
+ * without a race.
  *
- * The board is a file that the test and all its workers map (board_init is the pools' initializer). Tasks count on it
- * how often they ran, and meet there: a test that needs three busy workers lets three tasks wait at the gate.
+ * The board is a file that the test and all its workers map (board_init is the pools' initializer).
+ * Tasks count on it how often they ran, and meet there: a test that needs three busy workers lets
+ * three tasks wait at the gate.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TESTS_POOL_TASKS_H
@@ -309,7 +311,8 @@ static inline void meet(struct fiber_pool *pool, int n)
     struct fiber_result *r;
 
     atomic_store(&board->gate, 0);
-    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, sizeof(*in), out, sizeof(*out), (size_t)n, NULL, &r));
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, sizeof(*in), out, sizeof(*out),
+                                   (size_t)n, NULL, &r));
     assert_int_equal(wait_for(&board->arrived, before + (uint32_t)n), 0);
     open_gate();
     assert_ok(fiber_result_wait(r, 60000));
@@ -350,7 +353,8 @@ static inline int error_of(struct fiber_result *r, size_t index, const char *par
         fail_msg("task %zu did not fail", index);
     text = strndup(data ? data : "", len);
     if (!strstr(text, part))
-        fail_msg("task %zu failed with %d and \"%s\", which does not contain \"%s\"", index, rc, text, part);
+        fail_msg("task %zu failed with %d and \"%s\", which does not contain \"%s\"", index, rc,
+                 text, part);
     free(text);
     return rc;
 }
@@ -371,7 +375,8 @@ static inline int board_teardown(void **state)
 {
     (void)state;
     board_drop();
-    return fiber_active_children(NULL, 0) != children_before; /* pools that were closed leave nobody */
+    return fiber_active_children(NULL, 0) !=
+           children_before; /* pools that were closed leave nobody */
 }
 
 static inline int open_descriptors(void)

@@ -1,6 +1,8 @@
-/* control_test.c - the door of a run: what callers may ask, who may ask, and what is left when it is gone.
+/* control_test.c - the door of a run: what callers may ask, who may ask, and what is left when it
+ * is gone.
  *
- * The run behind the door is made up. Callers are blocking sockets of this thread; the door lives on the loop's.
+ * The run behind the door is made up. Callers are blocking sockets of this thread; the door lives
+ * on the loop's.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -66,7 +68,8 @@ static void look(void *user)
     run.looks++;
 }
 
-static void follow(void *user, void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
+static void follow(void *user,
+                   void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
                    void *arg)
 {
     (void)user;
@@ -432,8 +435,8 @@ static void too_many_callers_are_hung_up_on(void **state)
 static int ended_code;
 static char ended_report[64];
 
-static void keep_ended(void *user, const struct fbr_control_about *about, const struct fbr_ring_facts *f,
-                       int code, const char *report)
+static void keep_ended(void *user, const struct fbr_control_about *about,
+                       const struct fbr_ring_facts *f, int code, const char *report)
 {
     (void)user;
     (void)f;

@@ -28,8 +28,10 @@ static struct {
     int n;
 } t;
 
-/* Fence data as "agent:data agent:data"; other data as it is, after the 8 bytes of who published it. */
-static void on_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data, size_t len)
+/* Fence data as "agent:data agent:data"; other data as it is, after the 8 bytes of who published
+ * it. */
+static void on_answer(void *user, uint32_t agent, uint64_t request, int code, const void *data,
+                      size_t len)
 {
     struct answer *a = &t.answers[t.n++];
 
@@ -48,8 +50,8 @@ static void on_answer(void *user, uint32_t agent, uint64_t request, int code, co
             const char *bytes = fbr_get_bytes(&c, &part);
 
             assert_true(fbr_cur_ok(&c));
-            n += snprintf(a->text + n, sizeof(a->text) - (size_t)n, "%s%u:%.*s", n ? " " : "", who, (int)part,
-                          bytes);
+            n += snprintf(a->text + n, sizeof(a->text) - (size_t)n, "%s%u:%.*s", n ? " " : "", who,
+                          (int)part, bytes);
         }
     } else if (len >= 8) {
         snprintf(a->text, sizeof(a->text), "%.*s", (int)len - 8, (const char *)data + 8);
@@ -71,7 +73,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void fence(uint32_t agent, uint64_t request, const char *key, uint32_t parts, const char *data)
+static void fence(uint32_t agent, uint64_t request, const char *key, uint32_t parts,
+                  const char *data)
 {
     static const uint32_t agents[] = {0, 1, 2, 3};
 
@@ -201,7 +204,8 @@ static void test_open_requests_are_freed(void **state)
     (void)state;
     fence(0, 100, "k", 2, "data");
     fbr_exchange_lookup(t.x, 1, 1, "k", -1, 0);
-    fbr_exchange_publish(t.x, 0, 2, 0, 0, "n", "value", 5); /* and tear_down closes: the sanitizer looks */
+    fbr_exchange_publish(t.x, 0, 2, 0, 0, "n", "value",
+                         5); /* and tear_down closes: the sanitizer looks */
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

@@ -126,9 +126,12 @@ static void test_the_tail_has_the_last_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_halves_wait_for_their_end), cmocka_unit_test(test_each_line_has_its_tag),
-        cmocka_unit_test(test_binary_bytes_stay),         cmocka_unit_test(test_a_colour_ends_with_its_line),
-        cmocka_unit_test(test_a_line_of_ten_megabytes),   cmocka_unit_test(test_the_tail_has_the_last_bytes),
+        cmocka_unit_test(test_halves_wait_for_their_end),
+        cmocka_unit_test(test_each_line_has_its_tag),
+        cmocka_unit_test(test_binary_bytes_stay),
+        cmocka_unit_test(test_a_colour_ends_with_its_line),
+        cmocka_unit_test(test_a_line_of_ten_megabytes),
+        cmocka_unit_test(test_the_tail_has_the_last_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

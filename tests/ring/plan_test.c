@@ -92,7 +92,8 @@ static void test_nodes_are_filled_by_their_slots(void **state)
     assert_int_equal(fbr_plan_fill(&p, 9, slots, 3, NULL), 0);
     assert_memory_equal(p.first, expected, sizeof(expected));
     fbr_plan_fini(&p);
-    assert_int_equal(fbr_plan_fill(&p, 28, slots, 3, NULL), 0); /* twice as many as there are processors */
+    assert_int_equal(fbr_plan_fill(&p, 28, slots, 3, NULL),
+                     0); /* twice as many as there are processors */
     assert_memory_equal(p.first, crowded, sizeof(crowded));
     fbr_plan_fini(&p);
 }

@@ -1,4 +1,5 @@
-/* probe_test.c - what is said of this host and of made-up ones, and the variables that follow from it.
+/* probe_test.c - what is said of this host and of made-up ones, and the variables that follow from
+ * it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -301,7 +302,8 @@ int main(void)
         cmocka_unit_test(this_host_is_described),
         cmocka_unit_test_setup_teardown(an_active_port_is_a_fabric, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_port_that_is_down_is_none, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_fabric_that_may_not_be_used_is_none, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_fabric_that_may_not_be_used_is_none, make_root,
+                                        remove_root),
         cmocka_unit_test_setup_teardown(slingshot_is_a_fabric, make_root, remove_root),
         cmocka_unit_test_setup_teardown(yama_forbids_copies, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_missing_shm_is_seen, make_root, remove_root),

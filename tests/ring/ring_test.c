@@ -22,7 +22,8 @@
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 
-#define RING(...) (&(struct fiber_ring_options){.size = sizeof(struct fiber_ring_options), __VA_ARGS__})
+#define RING(...) \
+    (&(struct fiber_ring_options){.size = sizeof(struct fiber_ring_options), __VA_ARGS__})
 #define SH(script)                    \
     (const char *const[])             \
     {                                 \
@@ -31,8 +32,8 @@
 
 /* ---- Roles ---- */
 
-/* Runs argv[2] with sh in a ring; argv[3...]: -n N, -p per node, -f policy, -r restarts, -g grace, -T limit, -x flags,
- * -o directory. */
+/* Runs argv[2] with sh in a ring; argv[3...]: -n N, -p per node, -f policy, -r restarts, -g grace,
+ * -T limit, -x flags, -o directory. */
 static int launch(int argc, char **argv)
 {
     struct fiber_ring_options o = {.size = sizeof(o)};
@@ -123,8 +124,9 @@ static void test_ranks_run_a_function_with_its_argument(void **state)
     (void)state;
     gate_open(&g);
     snprintf(o.gate, sizeof(o.gate), "%s", g.path);
-    assert_int_equal(
-        fiber_ring_start(&r, 3, report_rank, &o, sizeof(o), RING(.flags = FIBER_RING_OVERSUBSCRIBE)), 0);
+    assert_int_equal(fiber_ring_start(&r, 3, report_rank, &o, sizeof(o),
+                                      RING(.flags = FIBER_RING_OVERSUBSCRIBE)),
+                     0);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(gate_wait(&g, told, sizeof(told)), 0);
         assert_int_equal(told[1], 3);
@@ -151,7 +153,8 @@ static int fail_with_rank(int rank, int size, const void *arg, size_t len)
 static void test_the_code_of_the_first_failure_is_the_rings(void **state)
 {
     (void)state;
-    assert_int_equal(fiber_ring_run(2, fail_with_rank, NULL, 0, RING(.flags = FIBER_RING_QUIET)), 33);
+    assert_int_equal(fiber_ring_run(2, fail_with_rank, NULL, 0, RING(.flags = FIBER_RING_QUIET)),
+                     33);
 }
 
 /* ---- Looking and stopping ---- */
@@ -179,9 +182,10 @@ static void test_stats_and_the_sentinel(void **state)
     (void)state;
     gate_open(&g);
     snprintf(script, sizeof(script), "printf x >%s; exec sleep 1000", g.path);
-    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0,
-                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
-                     0);
+    assert_int_equal(
+        fiber_ring_start(&r, 2, NULL, NULL, 0,
+                         RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+        0);
     assert_int_equal(fiber_ring_exitcode(r, &code), -EAGAIN);
     for (int i = 0; i < 2; i++)
         assert_int_equal(gate_wait(&g, &byte, 1), 0);
@@ -215,10 +219,12 @@ static void test_close_ends_what_runs(void **state)
 
     (void)state;
     gate_open(&g);
-    snprintf(script, sizeof(script), "trap '' TERM; printf x >%s; while :; do sleep 1000; done", g.path);
-    assert_int_equal(fiber_ring_start(&r, 3, NULL, NULL, 0,
-                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
-                     0);
+    snprintf(script, sizeof(script), "trap '' TERM; printf x >%s; while :; do sleep 1000; done",
+             g.path);
+    assert_int_equal(
+        fiber_ring_start(&r, 3, NULL, NULL, 0,
+                         RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+        0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(gate_wait(&g, &byte, 1), 0);
     stats_of_running(r, s, 3);
@@ -238,10 +244,12 @@ static void test_signals_reach_every_rank(void **state)
 
     (void)state;
     gate_open(&g);
-    snprintf(script, sizeof(script), "trap 'exit 0' USR1; printf x >%s; while :; do sleep 0.05; done", g.path);
-    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0,
-                                      RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
-                     0);
+    snprintf(script, sizeof(script),
+             "trap 'exit 0' USR1; printf x >%s; while :; do sleep 0.05; done", g.path);
+    assert_int_equal(
+        fiber_ring_start(&r, 2, NULL, NULL, 0,
+                         RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+        0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(gate_wait(&g, &byte, 1), 0);
     assert_int_equal(fiber_ring_signal(r, 0), -EINVAL);
@@ -334,7 +342,8 @@ static void test_a_rank_that_closes_its_output_runs_on(void **state)
 static void test_a_signal_is_128_more_and_says_who_and_why(void **state)
 {
     struct ran ran =
-        ring("[ $FIBER_RANK = 1 ] && { echo last words; kill -9 $$; }; exec sleep 1000", "-n", "3", NULL);
+        ring("[ $FIBER_RANK = 1 ] && { echo last words; kill -9 $$; }; exec sleep 1000", "-n", "3",
+             NULL);
 
     (void)state;
     assert_int_equal(ran.code, 137);
@@ -346,8 +355,9 @@ static void test_a_signal_is_128_more_and_says_who_and_why(void **state)
 
 static void test_a_rank_that_ignores_the_notice_is_killed_after_grace(void **state)
 {
-    struct ran ran = ring("trap '' TERM; [ $FIBER_RANK = 0 ] && exit 4; while :; do sleep 1000; done", "-n",
-                          "2", "-g", "100", NULL);
+    struct ran ran =
+        ring("trap '' TERM; [ $FIBER_RANK = 0 ] && exit 4; while :; do sleep 1000; done", "-n", "2",
+             "-g", "100", NULL);
 
     (void)state;
     assert_int_equal(ran.code, 4);
@@ -365,7 +375,8 @@ static void test_a_program_that_is_not_there(void **state)
     assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
     assert_int_equal(fiber_ring_exitcode(r, &code), 0);
     assert_int_equal(code, 125);
-    assert_true(has(fiber_ring_report(r), "could not be started", "no program 'no-such-program' in PATH", NULL));
+    assert_true(has(fiber_ring_report(r), "could not be started",
+                    "no program 'no-such-program' in PATH", NULL));
     fiber_ring_close(r);
 }
 
@@ -381,10 +392,10 @@ static void test_the_time_limit(void **state)
 
 static void test_restart_begins_a_new_epoch_and_tells_what_was(void **state)
 {
-    struct ran ran = ring(
-        "[ $FIBER_EPOCH = 0 ] && [ $FIBER_RANK = 1 ] && exit 7; [ $FIBER_EPOCH = 0 ] && exec sleep 1000; "
-        "echo rank $FIBER_RANK epoch $FIBER_EPOCH: $FIBER_LAST_FAILURE",
-        "-n", "2", "-f", "1", NULL);
+    struct ran ran = ring("[ $FIBER_EPOCH = 0 ] && [ $FIBER_RANK = 1 ] && exit 7; [ $FIBER_EPOCH = "
+                          "0 ] && exec sleep 1000; "
+                          "echo rank $FIBER_RANK epoch $FIBER_EPOCH: $FIBER_LAST_FAILURE",
+                          "-n", "2", "-f", "1", NULL);
 
     (void)state;
     assert_int_equal(ran.code, 0);
@@ -406,8 +417,8 @@ static void test_restarts_come_to_an_end(void **state)
 
 static void test_shrink_goes_on_without(void **state)
 {
-    struct ran ran = ring("[ $FIBER_RANK = 1 ] && kill -9 $$; sleep 0.2; echo survived $FIBER_RANK", "-n",
-                          "3", "-f", "2", NULL);
+    struct ran ran = ring("[ $FIBER_RANK = 1 ] && kill -9 $$; sleep 0.2; echo survived $FIBER_RANK",
+                          "-n", "3", "-f", "2", NULL);
 
     (void)state;
     assert_int_equal(ran.code, 0);
@@ -445,12 +456,15 @@ static void test_wrong_options_say_what_is_wrong(void **state)
     assert_int_equal(fiber_ring_start(&r, 0, fail_with_rank, NULL, 0, NULL), -EINVAL);
     assert_true(has(fiber_last_error(), "1 to 1048576 ranks", NULL));
     assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0, NULL), -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.bind_to = "nose")), -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.bind_to = "nose")),
+                     -EINVAL);
     assert_true(has(fiber_last_error(), "nose", "core", NULL));
     assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.nodes = 3)), -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.grace_ms = -1)), -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, &(struct fiber_ring_options){.size = 1}),
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.grace_ms = -1)),
                      -EINVAL);
+    assert_int_equal(
+        fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, &(struct fiber_ring_options){.size = 1}),
+        -EINVAL);
 }
 
 static void test_two_rings_and_several_agents_at_once(void **state)

@@ -1,6 +1,8 @@
-/* config_test.c - configuration: precedence, types, errors that name the line and the nearest key, parent to child.
+/* config_test.c - configuration: precedence, types, errors that name the line and the nearest key,
+ * parent to child.
  *
- * Each test runs in an empty folder of its own, with no FIBER_* or XDG_* variables and HOME in that folder.
+ * Each test runs in an empty folder of its own, with no FIBER_* or XDG_* variables and HOME in that
+ * folder.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -167,7 +169,8 @@ static void the_table_is_consistent(void **state)
         assert_true(keys[i].help && *keys[i].help);
         assert_int_equal(keys[i].type == FBR_CONFIG_ENUM, keys[i].words != NULL);
         if (keys[i].type == FBR_CONFIG_MS || keys[i].type == FBR_CONFIG_INT)
-            assert_true(keys[i].max > keys[i].min && keys[i].max <= INT32_MAX && keys[i].min >= INT32_MIN);
+            assert_true(keys[i].max > keys[i].min && keys[i].max <= INT32_MAX &&
+                        keys[i].min >= INT32_MIN);
     }
 }
 
@@ -189,7 +192,8 @@ static void stronger_sources_win_and_say_so(void **state)
     assert_int_equal(fbr_config_int(c, "retries"), 8);
     assert_string_equal(fbr_config_origin(c, "retries"), "./.fiberconfig:5");
     assert_int_equal(fbr_config_int(c, "heartbeat_misses"), 9);
-    assert_non_null(strstr(fbr_config_origin(c, "heartbeat_misses"), "/.config/fiber/fiber.conf:4"));
+    assert_non_null(
+        strstr(fbr_config_origin(c, "heartbeat_misses"), "/.config/fiber/fiber.conf:4"));
     fbr_config_free(c);
 }
 
@@ -208,7 +212,8 @@ static void xdg_config_home_moves_the_user_file(void **state)
     c = load();
     assert_int_equal(fbr_config_ms(c, "grace"), 2000);
     fbr_config_free(c);
-    setenv("XDG_CONFIG_HOME", "relative", 1); /* to be ignored, says the XDG base directory specification */
+    setenv("XDG_CONFIG_HOME", "relative",
+           1); /* to be ignored, says the XDG base directory specification */
     c = load();
     assert_int_equal(fbr_config_ms(c, "grace"), 1000);
     fbr_config_free(c);
@@ -258,8 +263,8 @@ static void durations_and_sizes_have_units(void **state)
         bool ms = !strcmp(good[i].key, "grace");
 
         assert_int_equal(fbr_config_set(c, good[i].key, good[i].text, "code", NULL), 0);
-        assert_true((ms ? (uint64_t)fbr_config_ms(c, good[i].key) : fbr_config_size(c, good[i].key)) ==
-                    good[i].value);
+        assert_true((ms ? (uint64_t)fbr_config_ms(c, good[i].key)
+                        : fbr_config_size(c, good[i].key)) == good[i].value);
     }
     fbr_config_free(c);
 }
@@ -294,7 +299,8 @@ static void wrong_types_are_refused_and_explained(void **state)
 
 static void booleans_and_enums_are_read(void **state)
 {
-    static const char *const yes[] = {"true", "YES", "On", "1"}, *const no[] = {"false", "no", "OFF", "0"};
+    static const char *const yes[] = {"true", "YES", "On", "1"}, *const no[] = {"false", "no",
+                                                                                "OFF", "0"};
     struct fbr_config *c = fbr_config_new();
 
     (void)state;
@@ -316,8 +322,10 @@ static void an_unknown_key_names_file_line_and_the_nearest(void **state)
     (void)state;
     assert_string_equal(parse_fails("\nbackend = local\n  hartbeat = 5s\n"),
                         "x.conf:3: unknown key \"hartbeat\"; did you mean \"heartbeat\"?");
-    assert_string_equal(parse_fails("zzzzzzzzzzzz = 5s\n"), "x.conf:1: unknown key \"zzzzzzzzzzzz\"");
-    assert_string_equal(parse_fails("[pool]\nworkers = 3\n"), "x.conf:2: unknown key \"pool.workers\"");
+    assert_string_equal(parse_fails("zzzzzzzzzzzz = 5s\n"),
+                        "x.conf:1: unknown key \"zzzzzzzzzzzz\"");
+    assert_string_equal(parse_fails("[pool]\nworkers = 3\n"),
+                        "x.conf:2: unknown key \"pool.workers\"");
     file_write(".fiberconfig", "heartbeet = 5s");
     assert_string_equal(load_fails(),
                         "./.fiberconfig:1: unknown key \"heartbeet\"; did you mean \"heartbeat\"?");
@@ -354,10 +362,12 @@ static void a_syntax_error_names_the_first_wrong_line(void **state)
     (void)state;
     assert_string_equal(parse_fails("backend = local\nthis is nothing\n"),
                         "x.conf:2: neither \"key = value\" nor \"[section]\"");
-    assert_string_equal(parse_fails("[open\n"), "x.conf:1: neither \"key = value\" nor \"[section]\"");
+    assert_string_equal(parse_fails("[open\n"),
+                        "x.conf:1: neither \"key = value\" nor \"[section]\"");
     assert_string_equal(parse_fails("oops\nbackend = wrong\n"),
                         "x.conf:1: neither \"key = value\" nor \"[section]\"");
-    assert_non_null(strstr(parse_fails("backend = wrong\noops\n"), "x.conf:1: backend is \"wrong\""));
+    assert_non_null(
+        strstr(parse_fails("backend = wrong\noops\n"), "x.conf:1: backend is \"wrong\""));
 }
 
 static void a_line_that_is_too_long_is_an_error_not_two_lines(void **state)
@@ -399,8 +409,8 @@ static void nul_bytes_are_refused(void **state)
 
 static void odd_but_valid_files_are_read(void **state)
 {
-    static const char text[] =
-        "\xef\xbb\xbf; with a byte order mark\r\ngrace = 1s\r\n\theartbeat = 2s\r\n   \r\nretries=5";
+    static const char text[] = "\xef\xbb\xbf; with a byte order mark\r\ngrace = 1s\r\n\theartbeat "
+                               "= 2s\r\n   \r\nretries=5";
     struct fbr_config *c = fbr_config_new();
     struct fbr_error err = {0};
 
@@ -436,7 +446,8 @@ static void what_cannot_be_read_is_a_warning(void **state)
     (void)state;
     assert_string_equal(load_warning(), "");
     assert_int_equal(mkdir(".fiberconfig", 0700), 0);
-    assert_non_null(strstr(load_warning(), "warn: ./.fiberconfig is ignored: it is not a regular file"));
+    assert_non_null(
+        strstr(load_warning(), "warn: ./.fiberconfig is ignored: it is not a regular file"));
     rmdir(".fiberconfig");
     assert_int_equal(mkfifo(".fiberconfig", 0600), 0);
     assert_non_null(strstr(load_warning(), "it is not a regular file"));

@@ -1,4 +1,5 @@
-/* conn_test.c - the control channel over unix sockets and TLS: frames, doors, heartbeats, and callers who mean no good.
+/* conn_test.c - the control channel over unix sockets and TLS: frames, doors, heartbeats, and
+ * callers who mean no good.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -189,7 +190,8 @@ static int do_send(void *arg)
 
 static void send_frames(struct end *e, uint8_t type, const void *bytes, size_t len, unsigned times)
 {
-    assert_int_equal(fbr_loop_call(loop, do_send, &(struct send){e, type, bytes, len, times, false}), 0);
+    assert_int_equal(
+        fbr_loop_call(loop, do_send, &(struct send){e, type, bytes, len, times, false}), 0);
 }
 
 static int do_close(void *arg)
@@ -260,7 +262,8 @@ static int stranger(void)
 
     snprintf(un.sun_path, sizeof(un.sun_path), "%s", url + 5);
     in.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
-    rc = tcp ? connect(fd, (struct sockaddr *)&in, sizeof(in)) : connect(fd, (struct sockaddr *)&un, sizeof(un));
+    rc = tcp ? connect(fd, (struct sockaddr *)&in, sizeof(in))
+             : connect(fd, (struct sockaddr *)&un, sizeof(un));
     assert_int_equal(rc, 0);
     return fd;
 }
@@ -303,7 +306,8 @@ static void frames_arrive_whole_and_in_order(void **state)
     (void)state;
     server.echo = true;
     assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++, n++) { /* at once, before it is connected */
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]);
+         i++, n++) { /* at once, before it is connected */
         memset(bytes, (int)i + 1, sizes[i]);
         send_frames(&client, (uint8_t)(FBR_FRAME_USER + i), bytes, sizes[i], 1);
     }
@@ -602,7 +606,8 @@ static void names_are_looked_up(void **state)
 {
     char named[FBR_URL_MAX];
     struct end client;
-    struct dial d = {.end = &client, .url = named, .who = {FBR_CALLER_JOB, GOOD, 3}, .and_close = true};
+    struct dial d = {
+        .end = &client, .url = named, .who = {FBR_CALLER_JOB, GOOD, 3}, .and_close = true};
 
     (void)state;
     snprintf(named, sizeof(named), "tcp://localhost%s", strrchr(url, ':'));

@@ -1,11 +1,13 @@
-/* fnref_matrix.c - what fnref_matrix_test.sh builds in many ways: a parent that sends references to its child.
+/* fnref_matrix.c - what fnref_matrix_test.sh builds in many ways: a parent that sends references to
+ * its child.
  *
  *   program                  makes the references, runs itself twice with them, the second time without ASLR
  *   program make             prints the references, one line of hex each
  *   program call HEX...      resolves and calls them, each with 7; prints "7*7=49" and so on
  *
- * Exit code 0; 1 a wrong answer; the negated errno of the first reference that failed, with its text on stderr.
- * -DFNREF_LIBRARY compiles the shared library's half, -DWITH_LIBRARY the program that links it.
+ * Exit code 0; 1 a wrong answer; the negated errno of the first reference that failed, with its
+ * text on stderr. -DFNREF_LIBRARY compiles the shared library's half, -DWITH_LIBRARY the program
+ * that links it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -105,7 +107,8 @@ static int call(int n, char **hex)
     return n == FUNCTIONS ? 0 : 1;
 }
 
-/* Runs this program again; `fixed`: at the addresses of a process without ASLR, where the kernel allows that. */
+/* Runs this program again; `fixed`: at the addresses of a process without ASLR, where the kernel
+ * allows that. */
 static int run_child(char hex[FUNCTIONS][128], int fixed)
 {
     char *argv[] = {"program", "call", hex[0], hex[1], hex[2], NULL};

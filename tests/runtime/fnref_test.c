@@ -1,4 +1,5 @@
-/* fnref_test.c - function references: what can be named, what is refused, and the bytes on the wire.
+/* fnref_test.c - function references: what can be named, what is refused, and the bytes on the
+ * wire.
  *
  * That they hold in another process, in all kinds of executables, is shown by fnref_matrix_test.sh.
  *
@@ -122,11 +123,13 @@ static void offsets_outside_of_code_are_refused(void **state)
         assert_null(fn);
         assert_non_null(strstr(err.text, "not in the code"));
     }
-    bad.offset = ref.offset + ((uintptr_t)&deltas[0] - (uintptr_t)square); /* read-only data of this program */
+    bad.offset = ref.offset +
+                 ((uintptr_t)&deltas[0] - (uintptr_t)square); /* read-only data of this program */
     assert_int_equal(fbr_fnref_resolve(&bad, &fn, NULL), -EFAULT);
 }
 
-/* The library's own address of a libc function: through the symbol a non-PIE program would see its own PLT entry. */
+/* The library's own address of a libc function: through the symbol a non-PIE program would see its
+ * own PLT entry. */
 static void libc_and_the_vdso_are_refused(void **state)
 {
     struct fbr_fnref ref;
@@ -160,7 +163,8 @@ static void the_wire_form_is_length_id_offset(void **state)
     assert_int_equal(fbr_cur_left(&c), 0);
     assert_true(fbr_fnref_equal(&back, &ref));
     for (size_t len = 0; len < sizeof(want); len++) {
-        uint8_t *part = malloc(len + 1); /* its own block, so that a sanitizer sees each byte too many */
+        uint8_t *part =
+            malloc(len + 1); /* its own block, so that a sanitizer sees each byte too many */
 
         memcpy(part, want, len);
         part = realloc(part, len ? len : 1);

@@ -1,4 +1,5 @@
-/* hub_test.c - the data channel: a hub, links and uplinks over ipc and sealed tcp, and what strangers send to its port.
+/* hub_test.c - the data channel: a hub, links and uplinks over ipc and sealed tcp, and what
+ * strangers send to its port.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -116,7 +117,8 @@ static void on_record_down(void *user, const void *record, size_t len)
 static void *receive(void *arg)
 {
     struct line *l = arg;
-    struct pollfd p[2] = {{.fd = fbr_uplink_fd(l->up), .events = POLLIN}, {.fd = l->stop, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = fbr_uplink_fd(l->up), .events = POLLIN},
+                          {.fd = l->stop, .events = POLLIN}};
     int rc = 0;
 
     while (rc >= 0 && !p[1].revents) {
@@ -156,8 +158,9 @@ static void line_open(struct line *l)
         assert_int_equal(fbr_random(l->keys.down, FBR_KEY_SIZE), 0);
         assert_int_equal(fbr_link_seal(l->link, &l->keys), 0);
     }
-    assert_int_equal(fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL),
-                     0);
+    assert_int_equal(
+        fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL),
+        0);
     pthread_mutex_unlock(&lock);
 }
 
@@ -294,7 +297,8 @@ static void *send_many(void *arg)
     for (int i = 0; i < MANY / 4; i++) {
         struct iovec iov = {&i, sizeof(i)};
 
-        if ((s->down ? fbr_link_send(s->line->link, &iov, 1) : fbr_uplink_send(s->line->up, &iov, 1, -1)) < 0)
+        if ((s->down ? fbr_link_send(s->line->link, &iov, 1)
+                     : fbr_uplink_send(s->line->up, &iov, 1, -1)) < 0)
             return "failed";
     }
     return NULL;
@@ -399,7 +403,8 @@ static int stranger(void)
     return fd;
 }
 
-/* The greeting of SP over TCP (RFC of nanomsg, sp-tcp-mapping-01): NUL 'S' 'P' version, endpoint type, reserved. */
+/* The greeting of SP over TCP (RFC of nanomsg, sp-tcp-mapping-01): NUL 'S' 'P' version, endpoint
+ * type, reserved. */
 static void put_greeting(uint8_t out[8], unsigned type)
 {
     const uint8_t bytes[8] = {0, 'S', 'P', 0, (uint8_t)(type >> 8), (uint8_t)type, 0, 0};

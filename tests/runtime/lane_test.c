@@ -1,5 +1,5 @@
-/* lane_test.c - records through a lane: packing, pieces, seals, and messages that are lost, repeated, swapped or
- * damaged.
+/* lane_test.c - records through a lane: packing, pieces, seals, and messages that are lost,
+ * repeated, swapped or damaged.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -34,8 +34,10 @@ static void pair_open(struct pair *p, bool sealed)
     const uint8_t key[FBR_KEY_SIZE] = {1, 2, 3};
 
     memset(p, 0, sizeof(*p));
-    assert_int_equal(fbr_lane_out_init(&p->out, LINK, sealed ? key : NULL, FBR_SEAL_AES_256_GCM), 0);
-    assert_int_equal(fbr_lane_in_init(&p->in, LINK, sealed ? key : NULL, FBR_SEAL_AES_256_GCM, LIMIT), 0);
+    assert_int_equal(fbr_lane_out_init(&p->out, LINK, sealed ? key : NULL, FBR_SEAL_AES_256_GCM),
+                     0);
+    assert_int_equal(
+        fbr_lane_in_init(&p->in, LINK, sealed ? key : NULL, FBR_SEAL_AES_256_GCM, LIMIT), 0);
 }
 
 static void pair_close(struct pair *p)
@@ -85,9 +87,8 @@ static int give(struct pair *p, void *msg, size_t len)
     return fbr_lane_open(&p->in, msg, len, on_ack, on_record, p);
 }
 
-/* All messages that wait, to the other end; how many there were. nanomsg takes 4 bytes of its own off the front of
- * what it
- * received, so a message begins 4 bytes behind an aligned address. */
+/* All messages that wait, to the other end; how many there were. nanomsg takes 4 bytes of its own
+ * off the front of what it received, so a message begins 4 bytes behind an aligned address. */
 static int carry(struct pair *p)
 {
     int n = 0;
@@ -149,7 +150,8 @@ static void records_of_several_parts(bool sealed)
 {
     uint8_t *bytes = pattern(300000);
     struct iovec iov[] = {
-        {bytes, 0}, {bytes, 1}, {bytes + 1, 0}, {bytes + 1, 99999}, {bytes + 100000, 200000}, {NULL, 0}};
+        {bytes, 0}, {bytes, 1}, {bytes + 1, 0}, {bytes + 1, 99999}, {bytes + 100000, 200000},
+        {NULL, 0}};
     struct pair p;
 
     pair_open(&p, sealed);

@@ -18,7 +18,8 @@
 
 #include "runtime/log.h"
 
-/* While a test logs, stderr is one end of a datagram socket: each read gives what one write(2) wrote. */
+/* While a test logs, stderr is one end of a datagram socket: each read gives what one write(2)
+ * wrote. */
 static int saved_stderr, reader;
 
 static int capture_begin(void **state)
@@ -169,7 +170,8 @@ static void empty_text_is_a_line(void **state)
 static void *write_lines(void *arg)
 {
     for (int i = 0; i < LINES; i++)
-        fbr_warn("thread %d line %03d %s", (int)(intptr_t)arg, i, "........................................");
+        fbr_warn("thread %d line %03d %s", (int)(intptr_t)arg, i,
+                 "........................................");
     return NULL;
 }
 
@@ -186,7 +188,8 @@ static void lines_of_threads_do_not_mix(void **state)
         int thread, number;
 
         assert_true(recv(reader, line, sizeof(line) - 1, 0) > 0);
-        assert_int_equal(sscanf(line, "%*[^:]: warn: thread %d line %d %63s", &thread, &number, dots), 3);
+        assert_int_equal(
+            sscanf(line, "%*[^:]: warn: thread %d line %d %63s", &thread, &number, dots), 3);
         assert_in_range(thread, 0, THREADS - 1);
         assert_int_equal(number, next[thread]++);
         assert_int_equal(strlen(dots), 40);

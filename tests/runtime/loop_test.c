@@ -259,10 +259,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_posts_of_each_thread_run_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_calls_bring_back_the_answer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_timer_rings_in_time_until_it_is_ended, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_timer_rings_in_time_until_it_is_ended, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_an_ended_timer_does_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_close_waits_for_those_who_hold_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_was_posted_before_the_close_has_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_posted_before_the_close_has_run, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* module_test.c - where modules are looked for, and whose are passed over.
  *
- * What is found depends on where a program lies, so the test copies itself into folders made for it and runs the copy,
- * `module_test open NAME`, which prints what came of it.
+ * What is found depends on where a program lies, so the test copies itself into folders made for it
+ * and runs the copy, `module_test open NAME`, which prints what came of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -42,7 +42,8 @@ static int remove_root(void **state)
     int status;
 
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid || status;
+    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
+           status;
 }
 
 static const char *in_root(const char *name)
@@ -219,7 +220,8 @@ static void what_others_could_have_put_there_is_passed_over(void **state)
     copy_module("/open/fiber/theirs.so", 0644);
     assert_int_equal(chown(in_root("/open/fiber/theirs.so"), 65534, 65534), 0);
     expect("/open/bin/prog", "theirs", "is not used");
-    assert_int_equal(chown(in_root("/open/bin/prog"), 65534, 65534), 0); /* they own the program too */
+    assert_int_equal(chown(in_root("/open/bin/prog"), 65534, 65534),
+                     0); /* they own the program too */
     expect("/open/bin/prog", "theirs", "opened");
 }
 

@@ -1,4 +1,5 @@
-/* output_test.c - what jobs print arrives: whole lines, never mixed, tagged when asked for, to the last byte.
+/* output_test.c - what jobs print arrives: whole lines, never mixed, tagged when asked for, to the
+ * last byte.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -24,7 +25,8 @@
 
 /* ---- What children print ---- */
 
-/* Each line in two writes, so that only whole-line output keeps those of different writers apart. */
+/* Each line in two writes, so that only whole-line output keeps those of different writers
+ * apart. */
 static int write_halves(const void *arg, size_t len)
 {
     char line[64];
@@ -136,7 +138,8 @@ static int play_raw(void)
     return finish(begin(write_raw_bytes, NULL, 0, NULL));
 }
 
-/* Its stdout is not read before the child's end is known: the child must not hang in us, nor we in our own exit. */
+/* Its stdout is not read before the child's end is known: the child must not hang in us, nor we in
+ * our own exit. */
 static int play_unread(void)
 {
     struct fiber_process *p = begin(write_much, NULL, 0, NULL), *q;
@@ -162,7 +165,8 @@ static void test_lines_of_many_jobs_stay_whole(void **state)
 
     (void)state;
     assert_int_equal(r.code, 0);
-    for (char *line = strtok_r(r.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save), lines++) {
+    for (char *line = strtok_r(r.out, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save), lines++) {
         int writer, number, end = 0;
 
         assert_int_equal(sscanf(line, "writer %d line %d end%n", &writer, &number, &end), 2);
@@ -247,7 +251,8 @@ static void test_a_reader_that_does_not_read_holds_up_nobody_else(void **state)
     pid_t pid = start_self("unread", NULL, NULL, &out);
 
     (void)state;
-    assert_int_equal(waitpid(pid, &status, 0), pid); /* `out` is full, and stays so until it is gone */
+    assert_int_equal(waitpid(pid, &status, 0),
+                     pid); /* `out` is full, and stays so until it is gone */
     assert_int_equal(status, 0);
     close(out);
 }

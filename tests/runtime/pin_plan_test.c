@@ -51,13 +51,15 @@ static struct fbr_topology *open_recorded(const char *name)
     char source[1024];
 
     snprintf(source, sizeof(source), "%.*sxml:%s/tests/data/topologies/%s.xml",
-             colon ? (int)(colon + 1 - name) : 0, name, getenv("TEST_SOURCE_DIR"), colon ? colon + 1 : name);
+             colon ? (int)(colon + 1 - name) : 0, name, getenv("TEST_SOURCE_DIR"),
+             colon ? colon + 1 : name);
     return open_topology(source, FBR_TOPOLOGY_DEVICES);
 }
 
 static struct fbr_topology *open_any(const char *source)
 {
-    return strstr(source, "synthetic:") ? open_topology(source, FBR_TOPOLOGY_DEVICES) : open_recorded(source);
+    return strstr(source, "synthetic:") ? open_topology(source, FBR_TOPOLOGY_DEVICES)
+                                        : open_recorded(source);
 }
 
 static int place(const char *source, const struct fbr_pin_wish *wish)
@@ -103,7 +105,7 @@ static void expect_gpus(unsigned count, const char *gpus)
     assert_string_equal(is, gpus);
 }
 
-/* --- bindings --------------------------------------------------------------------------------------------------- */
+/* ---- Bindings ---- */
 
 static const char two_by_two[] = "synthetic:pack:2 l3:2 core:2 pu:2"; /* 8 cores, 16 threads */
 
@@ -173,18 +175,20 @@ static void several_processors_are_whole_cores_in_one_place(void **state)
     (void)state;
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 2), "0-1 2-3");
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 3), "0-3 4-7");
-    expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 3, .bind = FBR_BIND_HWTHREAD),
-           "0-2 3-5");
+    expect("synthetic:pack:2 core:4 pu:2",
+           WISH(.count = 2, .cpus_per_rank = 3, .bind = FBR_BIND_HWTHREAD), "0-2 3-5");
     /* 6 of 8: the second would cross into the other package if it followed the first. */
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 2, .cpus_per_rank = 6), "0-5 8-13");
     /* Of three, one must. */
     expect("synthetic:pack:2 core:6 pu:1", WISH(.count = 3, .cpus_per_rank = 4), "0-3 4-7 8-11");
     /* No package has so many. */
     expect("synthetic:pack:2 core:4 pu:2", WISH(.count = 1, .cpus_per_rank = 10), "0-9");
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 2, .cpus_per_rank = 12, .bind_memory = true), "0-11 16-27");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 2, .cpus_per_rank = 12, .bind_memory = true),
+           "0-11 16-27");
     assert_string_equal(pins[1].nodes, "2-3");
     assert_string_equal(pins[1].where, "package 1, NUMA 2-3, cores 16-27");
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .cpus_per_rank = 12, .bind = FBR_BIND_NUMA), "0-15");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .cpus_per_rank = 12, .bind = FBR_BIND_NUMA),
+           "0-15");
 }
 
 static void more_processors_than_there_are(void **state)
@@ -193,22 +197,28 @@ static void more_processors_than_there_are(void **state)
     expect("no-gpu-1x1x2", WISH(.count = 1, .cpus_per_rank = 3), "-");
     assert_string_equal(note, "a rank that wants 3 processors has 2: it is not bound");
     expect("no-gpu-1x1x2", WISH(.count = 2, .cpus_per_rank = 2), "- -");
-    assert_string_equal(note, "2 ranks that want 2 processors each share 2 processors: they are not bound");
-    assert_int_equal(place("no-gpu-1x1x2", WISH(.count = 1, .cpus_per_rank = 3, .bind = FBR_BIND_CORE)), -EINVAL);
-    assert_string_equal(error.text, "a rank cannot be bound to 3 processors: 2 are here that may be used");
+    assert_string_equal(
+        note, "2 ranks that want 2 processors each share 2 processors: they are not bound");
+    assert_int_equal(
+        place("no-gpu-1x1x2", WISH(.count = 1, .cpus_per_rank = 3, .bind = FBR_BIND_CORE)),
+        -EINVAL);
+    assert_string_equal(error.text,
+                        "a rank cannot be bound to 3 processors: 2 are here that may be used");
     assert_int_equal(place("no-gpu-1x1x2", WISH(.count = 0)), -EINVAL);
 }
 
 static void memory_is_bound_to_the_nodes_of_the_processors(void **state)
 {
     (void)state;
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 4, .map = FBR_MAP_NUMA, .bind_memory = true), "0 8 16 24");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 4, .map = FBR_MAP_NUMA, .bind_memory = true),
+           "0 8 16 24");
     for (unsigned i = 0; i < 4; i++) {
         char node[2] = {(char)('0' + i), '\0'};
 
         assert_string_equal(pins[i].nodes, node);
     }
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .bind = FBR_BIND_PACKAGE, .bind_memory = true), "0-15");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .bind = FBR_BIND_PACKAGE, .bind_memory = true),
+           "0-15");
     assert_string_equal(pins[0].nodes, "0-1");
     expect("nvidia-2x2x8-4gpu", WISH(.count = 1, .bind = FBR_BIND_NONE, .bind_memory = true), "-");
     assert_string_equal(pins[0].nodes, "");
@@ -227,7 +237,7 @@ static void numbers_of_processors_are_the_kernels(void **state)
     assert_string_equal(pins[0].where, "package 0, cores 0-3");
 }
 
-/* --- maps ------------------------------------------------------------------------------------------------------- */
+/* ---- Maps ---- */
 
 static void each_map_deals_in_its_own_order(void **state)
 {
@@ -236,8 +246,10 @@ static void each_map_deals_in_its_own_order(void **state)
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_PACKAGE), "0-1 8-9 2-3 10-11");
     expect(two_by_two, WISH(.count = 6, .map = FBR_MAP_L3), "0-1 4-5 8-9 12-13 2-3 6-7");
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_CORE, .bind = FBR_BIND_HWTHREAD), "0 2 4 6");
-    expect(two_by_two, WISH(.count = 9, .map = FBR_MAP_CORE, .bind = FBR_BIND_HWTHREAD), "0 2 4 6 8 10 12 14 1");
-    expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_COMPACT, .bind = FBR_BIND_HWTHREAD), "0 1 2 3");
+    expect(two_by_two, WISH(.count = 9, .map = FBR_MAP_CORE, .bind = FBR_BIND_HWTHREAD),
+           "0 2 4 6 8 10 12 14 1");
+    expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_COMPACT, .bind = FBR_BIND_HWTHREAD),
+           "0 1 2 3");
     expect("nvidia-2x2x8-4gpu", WISH(.count = 5, .map = FBR_MAP_NUMA), "0 8 16 24 1");
 }
 
@@ -246,7 +258,8 @@ static void spread_is_as_far_apart_as_possible(void **state)
     (void)state;
     expect(two_by_two, WISH(.count = 2, .map = FBR_MAP_SPREAD), "0-1 8-9");
     expect(two_by_two, WISH(.count = 4, .map = FBR_MAP_SPREAD), "0-1 8-9 4-5 12-13");
-    expect(two_by_two, WISH(.count = 8, .map = FBR_MAP_SPREAD), "0-1 8-9 4-5 12-13 2-3 10-11 6-7 14-15");
+    expect(two_by_two, WISH(.count = 8, .map = FBR_MAP_SPREAD),
+           "0-1 8-9 4-5 12-13 2-3 10-11 6-7 14-15");
     expect(two_by_two, WISH(.count = 2, .map = FBR_MAP_SPREAD, .bind = FBR_BIND_HWTHREAD), "0 8");
     expect("synthetic:pack:4 core:2 pu:1", WISH(.count = 2, .map = FBR_MAP_SPREAD), "0 4");
     expect("synthetic:pack:1 core:8 pu:1", WISH(.count = 3, .map = FBR_MAP_SPREAD), "0 2 5");
@@ -260,7 +273,8 @@ static void packages_of_different_size_get_what_fits(void **state)
     expect("asymmetric-4+8", WISH(.count = 6, .map = FBR_MAP_SPREAD, .cpus_per_rank = 4),
            "0-3 16-19 4-7 20-23 24-27 28-31");
     expect("asymmetric-4+8", WISH(.count = 1, .cpus_per_rank = 12), "16-27");
-    expect("asymmetric-4+8", WISH(.count = 2, .bind = FBR_BIND_PACKAGE, .map = FBR_MAP_PACKAGE), "0-7 16-31");
+    expect("asymmetric-4+8", WISH(.count = 2, .bind = FBR_BIND_PACKAGE, .map = FBR_MAP_PACKAGE),
+           "0-7 16-31");
 }
 
 static void strong_cores_come_first(void **state)
@@ -274,7 +288,7 @@ static void strong_cores_come_first(void **state)
     expect("hybrid-4big-8little", WISH(.count = 4, .cpus_per_rank = 3), "0-2 3-5 6-8 9-11");
 }
 
-/* --- what may be used ------------------------------------------------------------------------------------------- */
+/* ---- What may be used ---- */
 
 static void only_what_may_be_used_is_used(void **state)
 {
@@ -284,7 +298,8 @@ static void only_what_may_be_used_is_used(void **state)
     FILE *f;
 
     (void)state;
-    expect("only:4-6,12,14-15:synthetic:pack:2 l3:2 core:2 pu:2", WISH(.count = 4), "4-5 6 12 14-15");
+    expect("only:4-6,12,14-15:synthetic:pack:2 l3:2 core:2 pu:2", WISH(.count = 4),
+           "4-5 6 12 14-15");
     expect("only:4-6,12:synthetic:pack:2 l3:2 core:2 pu:2",
            WISH(.count = 2, .bind = FBR_BIND_PACKAGE, .map = FBR_MAP_PACKAGE), "4-6 12");
     expect("only:16-63:nvidia-lopsided-2x1x16-4gpu",
@@ -336,8 +351,9 @@ static void facts_are_those_of_the_machine(void **state)
 
 static void wrong_sources_are_refused(void **state)
 {
-    static const char *const wrong[] = {"pack:2",   "xml:/nowhere/at/all",   "synthetic:pack",
-                                        "only:0-1", "only:x:synthetic:pu:2", "only:9:synthetic:pu:2"};
+    static const char *const wrong[] = {
+        "pack:2",   "xml:/nowhere/at/all",   "synthetic:pack",
+        "only:0-1", "only:x:synthetic:pu:2", "only:9:synthetic:pu:2"};
     struct fbr_topology *t;
 
     (void)state;
@@ -372,8 +388,9 @@ static void this_machine_is_what_our_affinity_leaves(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
     t = open_topology(NULL, FBR_TOPOLOGY_DEVICES);
     ops->facts(t, &after);
-    assert_int_equal(ops->plan(t, WISH(.count = 1, .bind = FBR_BIND_PACKAGE), pins, note, sizeof(note), &error),
-                     0);
+    assert_int_equal(
+        ops->plan(t, WISH(.count = 1, .bind = FBR_BIND_PACKAGE), pins, note, sizeof(note), &error),
+        0);
     ops->close(t);
     assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
     assert_int_equal(after.hwthreads, 1);
@@ -383,7 +400,7 @@ static void this_machine_is_what_our_affinity_leaves(void **state)
     assert_string_equal(pins[0].cpus, name);
 }
 
-/* --- GPUs and NICs ---------------------------------------------------------------------------------------------- */
+/* ---- GPUs and NICs ---- */
 
 static void ranks_are_put_beside_their_gpus(void **state)
 {
@@ -392,8 +409,8 @@ static void ranks_are_put_beside_their_gpus(void **state)
     expect_gpus(4, "0 1 2 3");
     assert_string_equal(pins[2].gpus[0].bus_id, "0000:57:00.0");
     assert_int_equal(pins[2].gpus[0].vendor, FBR_GPU_NVIDIA);
-    expect("nvidia-2x2x8-4gpu-pci-only", WISH(.count = 4, .gpus_per_rank = 1, .bind = FBR_BIND_CORE),
-           "0 8 16 24");
+    expect("nvidia-2x2x8-4gpu-pci-only",
+           WISH(.count = 4, .gpus_per_rank = 1, .bind = FBR_BIND_CORE), "0 8 16 24");
     expect_gpus(4, "0 1 2 3");
     expect("nvidia-lopsided-2x1x16-4gpu", WISH(.count = 4, .gpus_per_rank = 1, .cpus_per_rank = 8),
            "0-7 8-15 16-23 24-31");
@@ -418,10 +435,12 @@ static void gpus_in_another_order_than_numa_nodes(void **state)
 static void the_nearest_gpus_for_ranks_that_are_placed_otherwise(void **state)
 {
     (void)state;
-    expect("amd-1x4x16-8gpu", WISH(.count = 4, .gpus_per_rank = 1, .map = FBR_MAP_NUMA, .bind = FBR_BIND_CORE),
+    expect("amd-1x4x16-8gpu",
+           WISH(.count = 4, .gpus_per_rank = 1, .map = FBR_MAP_NUMA, .bind = FBR_BIND_CORE),
            "0-1 32-33 64-65 96-97");
     expect_gpus(4, "4 2 6 0");
-    expect("amd-1x4x16-8gpu", WISH(.count = 4, .gpus_per_rank = 2, .map = FBR_MAP_NUMA, .bind = FBR_BIND_CORE),
+    expect("amd-1x4x16-8gpu",
+           WISH(.count = 4, .gpus_per_rank = 2, .map = FBR_MAP_NUMA, .bind = FBR_BIND_CORE),
            "0-1 32-33 64-65 96-97");
     expect_gpus(4, "4,5 2,3 6,7 0,1");
     /* All on one NUMA node: two have their own, the rest the next, each GPU once. */
@@ -438,10 +457,12 @@ static void the_nearest_gpus_for_ranks_that_are_placed_otherwise(void **state)
 static void too_few_gpus_are_shared_and_none_is_an_error(void **state)
 {
     (void)state;
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 6, .gpus_per_rank = 1, .bind = FBR_BIND_CORE), "0 8 16 24 1 9");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 6, .gpus_per_rank = 1, .bind = FBR_BIND_CORE),
+           "0 8 16 24 1 9");
     expect_gpus(6, "0 1 2 3 0 1");
     assert_string_equal(note, "6 ranks share 4 GPUs");
-    expect("nvidia-2x2x8-4gpu", WISH(.count = 3, .gpus_per_rank = 4, .bind = FBR_BIND_NONE), "- - -");
+    expect("nvidia-2x2x8-4gpu", WISH(.count = 3, .gpus_per_rank = 4, .bind = FBR_BIND_NONE),
+           "- - -");
     for (unsigned i = 0; i < 3; i++)
         for (unsigned g = 0; g < 4; g++)
             for (unsigned h = 0; h < g; h++)
@@ -450,7 +471,8 @@ static void too_few_gpus_are_shared_and_none_is_an_error(void **state)
     assert_non_null(strstr(error.text, "every rank is to have 1 GPU, but 0 were found"));
     assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 5)), -EINVAL);
     assert_non_null(strstr(error.text, "every rank is to have 5 GPUs, but 4 were found"));
-    assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = FBR_PIN_GPUS + 1)), -EINVAL);
+    assert_int_equal(
+        place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = FBR_PIN_GPUS + 1)), -EINVAL);
     assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .map = FBR_MAP_GPU)), -EINVAL);
     assert_non_null(strstr(error.text, "--gpus-per-rank"));
 }
@@ -460,8 +482,9 @@ static void a_topology_without_devices_says_so(void **state)
     struct fbr_topology *t = open_topology("synthetic:core:2 pu:1", 0);
 
     (void)state;
-    assert_int_equal(ops->plan(t, WISH(.count = 1, .gpus_per_rank = 1), pins, note, sizeof(note), &error),
-                     -EINVAL);
+    assert_int_equal(
+        ops->plan(t, WISH(.count = 1, .gpus_per_rank = 1), pins, note, sizeof(note), &error),
+        -EINVAL);
     assert_non_null(strstr(error.text, "without its GPUs"));
     ops->close(t);
 }
@@ -483,7 +506,8 @@ static void each_gpu_has_its_nic(void **state)
     assert_string_equal(pins[0].nic, "mlx5_0");
     assert_string_equal(pins[1].nic, "mlx5_5");
     assert_string_equal(pins[2].nic, "mlx5_2");
-    expect("nvidia-lopsided-2x1x16-4gpu", WISH(.count = 1, .gpus_per_rank = 1, .bind = FBR_BIND_CORE), "0-1");
+    expect("nvidia-lopsided-2x1x16-4gpu",
+           WISH(.count = 1, .gpus_per_rank = 1, .bind = FBR_BIND_CORE), "0-1");
     assert_string_equal(pins[0].nic, "mlx5_0"); /* far, but the only one */
     expect("no-gpu-1x1x2", WISH(.count = 1), "0");
     assert_string_equal(pins[0].nic, "");
@@ -497,31 +521,38 @@ static void lists_that_we_were_given_are_kept_to(void **state)
     expect_gpus(2, "0 1"); /* of the list */
     assert_string_equal(pins[0].gpus[0].bus_id, "0000:77:00.0");
     expect("nvidia-2x2x8-4gpu",
-           WISH(.count = 1, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"GPU-00000002"}), "16");
+           WISH(.count = 1, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"GPU-00000002"}),
+           "16");
     /* MIG: nobody knows where they are. */
     expect("nvidia-2x2x8-4gpu",
-           WISH(.count = 3, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"MIG-a, MIG-b,MIG-c"}),
+           WISH(.count = 3, .gpus_per_rank = 1, .bind = FBR_BIND_CORE,
+                .visible = {"MIG-a, MIG-b,MIG-c"}),
            "0 1 2");
     expect_gpus(3, "0 1 2");
     assert_string_equal(pins[0].gpus[0].bus_id, "");
     expect("no-gpu-1x1x2",
-           WISH(.count = 2, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"MIG-a,MIG-b"}), "0 1");
+           WISH(.count = 2, .gpus_per_rank = 1, .bind = FBR_BIND_CORE, .visible = {"MIG-a,MIG-b"}),
+           "0 1");
     expect("nvidia-2x2x8-4gpu",
            WISH(.count = 1, .gpus_per_rank = 1, .bind = FBR_BIND_CORE,
                 .visible = {"MIG-GPU-00000003-0000-0000-0000-000000000000/1/0"}),
            "24");
-    assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 1, .visible = {""})), -EINVAL);
-    assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 2, .visible = {"0,-1,2"})),
-                     -EINVAL);
+    assert_int_equal(
+        place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 1, .visible = {""})), -EINVAL);
+    assert_int_equal(
+        place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 2, .visible = {"0,-1,2"})),
+        -EINVAL);
     assert_non_null(strstr(error.text, "but 1 was found"));
-    assert_int_equal(place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 2, .visible = {"0,7,1"})),
-                     -EINVAL);
+    assert_int_equal(
+        place("nvidia-2x2x8-4gpu", WISH(.count = 1, .gpus_per_rank = 2, .visible = {"0,7,1"})),
+        -EINVAL);
     assert_non_null(strstr(error.text, "but 1 was found"));
-    expect("no-gpu-1x1x2", WISH(.count = 1, .gpus_per_rank = 2, .bind = FBR_BIND_CORE, .visible = {"4,5"}), "0");
+    expect("no-gpu-1x1x2",
+           WISH(.count = 1, .gpus_per_rank = 2, .bind = FBR_BIND_CORE, .visible = {"4,5"}), "0");
     expect_gpus(1, "0,1");
 }
 
-/* --- pictures --------------------------------------------------------------------------------------------------- */
+/* ---- Pictures ---- */
 
 static void name_rank(void *user, unsigned i, char *out, size_t size)
 {
@@ -561,21 +592,22 @@ static void a_machine_is_drawn_with_its_ranks(void **state)
                    "  NUMA 3, 64 GiB, cores 24-31\n"
                    "    [24-31: free]\n"
                    "    GPU 3 0000:77:00.0: free\n");
-    expect_drawing(
-        "only:0-3,16,18-20:asymmetric-4+8", WISH(.count = 7, .bind = FBR_BIND_HWTHREAD),
-        "2 packages, 1 NUMA node, 5 cores, 8 hardware threads, 0 GPUs that this process may use; the machine "
-        "has more\n"
-        "NUMA 0, 1 GiB, cores 0-1,4-6\n"
-        "  package 0\n"
-        "    [0.0: r0] [0.1: r1] [1.0: r2] [1.1: r3]\n"
-        "  package 1\n"
-        "    [4: r4] [5.0: r5] [5.1: r6] [6: free]\n");
+    expect_drawing("only:0-3,16,18-20:asymmetric-4+8", WISH(.count = 7, .bind = FBR_BIND_HWTHREAD),
+                   "2 packages, 1 NUMA node, 5 cores, 8 hardware threads, 0 GPUs that this process "
+                   "may use; the machine "
+                   "has more\n"
+                   "NUMA 0, 1 GiB, cores 0-1,4-6\n"
+                   "  package 0\n"
+                   "    [0.0: r0] [0.1: r1] [1.0: r2] [1.1: r3]\n"
+                   "  package 1\n"
+                   "    [4: r4] [5.0: r5] [5.1: r6] [6: free]\n");
 }
 
 static void many_ranks_in_a_place_are_counted_and_lines_are_broken(void **state)
 {
     (void)state;
-    expect_drawing("synthetic:pack:1 l3:2 core:2 pu:1", WISH(.count = 6, .bind = FBR_BIND_L3, .map = FBR_MAP_L3),
+    expect_drawing("synthetic:pack:1 l3:2 core:2 pu:1",
+                   WISH(.count = 6, .bind = FBR_BIND_L3, .map = FBR_MAP_L3),
                    "1 package, 1 NUMA node, 4 cores, 4 hardware threads, 0 GPUs\n"
                    "package 0\n"
                    "  NUMA 0, 1 GiB, cores 0-3\n"
@@ -589,16 +621,17 @@ static void many_ranks_in_a_place_are_counted_and_lines_are_broken(void **state)
                    "  NUMA 0, 1 GiB, cores 0-1\n"
                    "    [0-1: free]\n"
                    "not bound: r0, r1, r2 and 6 more\n");
-    expect_drawing(
-        "synthetic:pack:1 core:12 pu:1", WISH(.count = 12),
-        "1 package, 1 NUMA node, 12 cores, 12 hardware threads, 0 GPUs\n"
-        "package 0\n"
-        "  NUMA 0, 1 GiB, cores 0-11\n"
-        "    [0: r0] [1: r1] [2: r2] [3: r3] [4: r4] [5: r5] [6: r6] [7: r7] [8: r8] [9: r9] [10: r10]\n"
-        "    [11: r11]\n");
+    expect_drawing("synthetic:pack:1 core:12 pu:1", WISH(.count = 12),
+                   "1 package, 1 NUMA node, 12 cores, 12 hardware threads, 0 GPUs\n"
+                   "package 0\n"
+                   "  NUMA 0, 1 GiB, cores 0-11\n"
+                   "    [0: r0] [1: r1] [2: r2] [3: r3] [4: r4] [5: r5] [6: r6] [7: r7] [8: r8] "
+                   "[9: r9] [10: r10]\n"
+                   "    [11: r11]\n");
 }
 
-/* Every map and binding on every machine: places exist, nobody is left out, the note says when there are too few. */
+/* Every map and binding on every machine: places exist, nobody is left out, the note says when
+ * there are too few. */
 static void all_wishes_on_all_machines(void **state)
 {
     static const char *const machines[] = {"nvidia-2x2x8-4gpu",   "nvidia-lopsided-2x1x16-4gpu",
@@ -624,7 +657,8 @@ static void all_wishes_on_all_machines(void **state)
             int rc = ops->plan(t, &w, pins, note, sizeof(note), &error);
             bool own = w.bind == FBR_BIND_CORE || w.bind == FBR_BIND_HWTHREAD;
 
-            if (rc == -EINVAL && ((w.map == FBR_MAP_GPU && !facts.gpus) || w.cpus_per_rank > facts.hwthreads))
+            if (rc == -EINVAL &&
+                ((w.map == FBR_MAP_GPU && !facts.gpus) || w.cpus_per_rank > facts.hwthreads))
                 continue;
             assert_int_equal(rc, 0);
             assert_true(note[0] || !pins[0].shared);

@@ -1,4 +1,5 @@
-/* pin_test.c - names, masks, what the kernel says of a process, variables for GPUs. Plans: pin_plan_test.c.
+/* pin_test.c - names, masks, what the kernel says of a process, variables for GPUs. Plans:
+ * pin_plan_test.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -31,13 +32,13 @@ static void names_and_back(void **state)
     assert_int_equal(fbr_pin_map_named("slot", NULL), FBR_MAP_COMPACT);
     assert_int_equal(fbr_pin_bind_named("", &error), -EINVAL);
     assert_int_equal(fbr_pin_bind_named("cores", &error), -EINVAL);
+    assert_string_equal(error.text, "binding to \"cores\" is not known; it is one of default, "
+                                    "none, hwthread, core, l3, numa, package");
+    assert_int_equal(fbr_pin_map_named("node", &error), -EINVAL);
     assert_string_equal(
         error.text,
-        "binding to \"cores\" is not known; it is one of default, none, hwthread, core, l3, numa, package");
-    assert_int_equal(fbr_pin_map_named("node", &error), -EINVAL);
-    assert_string_equal(error.text,
-                        "mapping by \"node\" is not known; it is one of default, compact, spread, core, l3, "
-                        "numa, package, gpu");
+        "mapping by \"node\" is not known; it is one of default, compact, spread, core, l3, "
+        "numa, package, gpu");
 }
 
 static void lists_become_masks(void **state)
@@ -143,14 +144,14 @@ static void set_var(void *user, const char *name, const char *value)
 {
     struct environment *e = user;
 
-    snprintf(e->out + strlen(e->out), sizeof(e->out) - strlen(e->out), "%s%s=%s", e->out[0] ? " " : "", name,
-             value);
+    snprintf(e->out + strlen(e->out), sizeof(e->out) - strlen(e->out), "%s%s=%s",
+             e->out[0] ? " " : "", name, value);
 }
 
 #define ENV(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-static void expect_env(enum fbr_gpu_vendor vendor, unsigned first, unsigned count, const char *const *vars,
-                       const char *out)
+static void expect_env(enum fbr_gpu_vendor vendor, unsigned first, unsigned count,
+                       const char *const *vars, const char *out)
 {
     struct environment e = {.vars = vars};
     struct fbr_pin pin = {.ngpus = count};
@@ -164,15 +165,17 @@ static void expect_env(enum fbr_gpu_vendor vendor, unsigned first, unsigned coun
 static void variables_show_a_process_its_gpus(void **state)
 {
     const char *visible[FBR_GPU_VENDORS];
-    struct environment e = {
-        .vars = ENV("CUDA_VISIBLE_DEVICES", "1", "ROCR_VISIBLE_DEVICES", "2", "HIP_VISIBLE_DEVICES", "3")};
+    struct environment e = {.vars = ENV("CUDA_VISIBLE_DEVICES", "1", "ROCR_VISIBLE_DEVICES", "2",
+                                        "HIP_VISIBLE_DEVICES", "3")};
 
     (void)state;
     expect_env(FBR_GPU_NVIDIA, 0, 0, ENV(), "");
-    expect_env(FBR_GPU_NVIDIA, 2, 2, ENV(), "CUDA_VISIBLE_DEVICES=2,3 CUDA_DEVICE_ORDER=PCI_BUS_ID");
+    expect_env(FBR_GPU_NVIDIA, 2, 2, ENV(),
+               "CUDA_VISIBLE_DEVICES=2,3 CUDA_DEVICE_ORDER=PCI_BUS_ID");
     expect_env(FBR_GPU_AMD, 7, 1, ENV(), "ROCR_VISIBLE_DEVICES=7");
-    expect_env(FBR_GPU_INTEL, 1, 1, ENV(),
-               "ZE_AFFINITY_MASK=1 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE");
+    expect_env(
+        FBR_GPU_INTEL, 1, 1, ENV(),
+        "ZE_AFFINITY_MASK=1 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE");
     expect_env(FBR_GPU_NVIDIA, 1, 2, ENV("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b , MIG-c"),
                "CUDA_VISIBLE_DEVICES=MIG-b,MIG-c");
     expect_env(FBR_GPU_NVIDIA, 1, 1, ENV("CUDA_VISIBLE_DEVICES", "4,6"), "CUDA_VISIBLE_DEVICES=6");

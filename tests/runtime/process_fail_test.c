@@ -1,5 +1,5 @@
-/* process_fail_test.c - processes that cannot start, freeze, or lose their parent; calls at the wrong time; all of it
- * must end in a sentence, and never in a hang.
+/* process_fail_test.c - processes that cannot start, freeze, or lose their parent; calls at the
+ * wrong time; all of it must end in a sentence, and never in a hang.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -27,8 +27,9 @@ static struct fiber_process *begin_command(const char *const *argv, int timeout_
 {
     struct fiber_process *p;
 
-    assert_int_equal(
-        fiber_process_start_work(&p, "", 0, OPTIONS(.job.command = argv, .start_timeout_ms = timeout_ms)), 0);
+    assert_int_equal(fiber_process_start_work(
+                         &p, "", 0, OPTIONS(.job.command = argv, .start_timeout_ms = timeout_ms)),
+                     0);
     return p;
 }
 
@@ -42,8 +43,8 @@ static void test_a_program_that_does_not_exist(void **state)
     (void)state;
     assert_int_equal(poll(&polled, 1, TEST_LONG_MS), 1);
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(
-        has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found", "No such file", NULL));
+    assert_true(has(fiber_process_report(p), "could not be started", "/nowhere/to/be/found",
+                    "No such file", NULL));
     assert_int_equal(fiber_process_pid(p), 0);
     assert_string_equal(fiber_process_job(p), "");
     assert_int_equal(fiber_process_kill(p), 0);
@@ -73,12 +74,14 @@ static void test_a_directory_that_does_not_exist(void **state)
 static void test_a_program_that_does_not_call_fiber_init(void **state)
 {
     const char *const quiet[] = {"/bin/true", NULL};
-    const char *const loud[] = {"/bin/sh", "-c", "echo first; echo second >&2; printf third; exit 3", NULL};
+    const char *const loud[] = {"/bin/sh", "-c",
+                                "echo first; echo second >&2; printf third; exit 3", NULL};
     struct fiber_process *p = begin_command(quiet, 0);
 
     (void)state;
     assert_int_equal(ended(p), CANNOT_START); /* its function has not run: not a success */
-    assert_true(has(fiber_process_report(p), "exited with code 0 before it joined", "fiber_init", NULL));
+    assert_true(
+        has(fiber_process_report(p), "exited with code 0 before it joined", "fiber_init", NULL));
     fiber_process_close(p);
     p = begin_command(loud, 0);
     assert_int_equal(ended(p), CANNOT_START);
@@ -94,7 +97,8 @@ static void test_a_program_that_never_joins(void **state)
 
     (void)state;
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "did not join within 0.1", "start_timeout", "here I stay", NULL));
+    assert_true(has(fiber_process_report(p), "did not join within 0.1", "start_timeout",
+                    "here I stay", NULL));
     fiber_process_close(p);
 }
 
@@ -172,11 +176,13 @@ static int stop_yourself(const void *arg, size_t len)
 
 static int play_frozen(const char *arg)
 {
-    struct fiber_process *frozen = begin(stop_yourself, NULL, 0, NULL), *well = begin(child_wait, NULL, 0, NULL);
+    struct fiber_process *frozen = begin(stop_yourself, NULL, 0, NULL),
+                         *well = begin(child_wait, NULL, 0, NULL);
     int code = ended(frozen);
 
     (void)arg;
-    printf("%d %s; the other one: %d\n", code, fiber_process_report(frozen), fiber_process_is_alive(well));
+    printf("%d %s; the other one: %d\n", code, fiber_process_report(frozen),
+           fiber_process_is_alive(well));
     return 0;
 }
 
@@ -272,19 +278,20 @@ static void test_death_in_the_middle_leaves_the_run_whole(void **state)
 static int fork_call(struct fiber_process *p)
 {
     struct fiber_process *q, *found[2];
-    int code, rc[] = {fiber_process_start(&q, child_wait, NULL, 0, NULL),
-                      fiber_process_start_work(
-                          &q, "", 0, OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL})),
-                      fiber_process_join(p, -1),
-                      fiber_process_terminate(p),
-                      fiber_process_kill(p),
-                      fiber_process_is_alive(p),
-                      fiber_process_exitcode(p, &code),
-                      (int)fiber_process_pid(p),
-                      fiber_process_sentinel(p),
-                      fiber_active_children(found, 2),
-                      fiber_config_set("heartbeat", "5s"),
-                      fiber_init(NULL, NULL)};
+    int code,
+        rc[] = {fiber_process_start(&q, child_wait, NULL, 0, NULL),
+                fiber_process_start_work(
+                    &q, "", 0, OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL})),
+                fiber_process_join(p, -1),
+                fiber_process_terminate(p),
+                fiber_process_kill(p),
+                fiber_process_is_alive(p),
+                fiber_process_exitcode(p, &code),
+                (int)fiber_process_pid(p),
+                fiber_process_sentinel(p),
+                fiber_active_children(found, 2),
+                fiber_config_set("heartbeat", "5s"),
+                fiber_init(NULL, NULL)};
 
     for (size_t i = 0; i < sizeof(rc) / sizeof(rc[0]); i++)
         if (rc[i] != -EPERM || !strstr(fiber_last_error(), "fork() child"))
@@ -318,7 +325,7 @@ static void test_every_call_fails_in_a_fork_child(void **state)
 
     (void)state;
     fork_in(p, 0);
-#ifndef __SANITIZE_ADDRESS__ /* it would take the memory of the threads that are not there for leaks */
+#ifndef __SANITIZE_ADDRESS__ /* it takes the memory of threads that are not there for leaks */
     fork_in(p, 1);           /* its exit() takes nothing of ours along */
 #endif
     assert_int_equal(fiber_process_is_alive(p), 1);
@@ -385,7 +392,8 @@ static int play_config(const char *arg)
                : 1;
 }
 
-static void expect_config_error(const char *text, const char *first, const char *second, const char *third)
+static void expect_config_error(const char *text, const char *first, const char *second,
+                                const char *third)
 {
     char dir[64], path[96];
     char exe[256] = "";
@@ -428,8 +436,10 @@ static int play(const char *role, const char *arg)
     static const struct {
         const char *name;
         int (*fn)(const char *arg);
-    } roles[] = {
-        {"frozen", play_frozen}, {"stopped", play_stopped}, {"finished", play_finished}, {"config", play_config}};
+    } roles[] = {{"frozen", play_frozen},
+                 {"stopped", play_stopped},
+                 {"finished", play_finished},
+                 {"config", play_config}};
 
     for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(role, roles[i].name) == 0)

@@ -1,4 +1,5 @@
-/* process_test.c - job-backed processes as programs see them: start, join, codes, signals, names, nesting, threads.
+/* process_test.c - job-backed processes as programs see them: start, join, codes, signals, names,
+ * nesting, threads.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -338,12 +339,14 @@ static void test_processes_start_processes(void **state)
 
 static void test_environment_and_directory(void **state)
 {
-    const char *const env[] = {"TEST_ADDED=new value", "TEST_REPLACED=theirs", "FIBER_TICKET=fd:77", NULL};
+    const char *const env[] = {"TEST_ADDED=new value", "TEST_REPLACED=theirs", "FIBER_TICKET=fd:77",
+                               NULL};
 
     (void)state;
     setenv("TEST_REPLACED", "ours", 1);
-    assert_int_equal(
-        finish(begin(check_environment, "/proc", 6, OPTIONS(.job = {.env = env, .workdir = "/proc"}))), 0);
+    assert_int_equal(finish(begin(check_environment, "/proc", 6,
+                                  OPTIONS(.job = {.env = env, .workdir = "/proc"}))),
+                     0);
 }
 
 static void test_the_environment_is_as_it_was_at_the_call(void **state)

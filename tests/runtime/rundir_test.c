@@ -1,4 +1,5 @@
-/* rundir_test.c - the directory of a run: made, shared with children, removed, and swept only when its master is dead.
+/* rundir_test.c - the directory of a run: made, shared with children, removed, and swept only when
+ * its master is dead.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -137,6 +138,91 @@ static void test_without_its_masters_directory_a_child_makes_its_own(void **stat
     assert_int_equal(fbr_rundir_join(&d, "/nowhere/fiber-1-abcdef", base, NULL), 0);
     assert_true(d.master);
     fbr_rundir_remove(&d);
+}
+
+/* A process of a run elsewhere; tells where it is, and leaves when it is told to. */
+static pid_t start_sharer(const char *run, struct gate *leave, char root[FBR_DIR_MAX])
+{
+    struct gate told;
+    pid_t pid;
+
+    gate_open(&told);
+    pid = fork();
+    if (pid == 0) {
+        struct fbr_rundir d;
+        char byte;
+
+        if (fbr_rundir_share(&d, run, base, NULL) < 0 || fbr_rundir_own(&d, NULL) < 0)
+            _exit(1);
+        if (mkdir(d.shm, 0700) == 0)
+            put_file(d.shm, "segment");
+        gate_tell(told.path, d.root, sizeof(d.root));
+        if (leave)
+            gate_wait(leave, &byte, 1);
+        fbr_rundir_remove(&d);
+        _exit(0);
+    }
+    if (root)
+        assert_int_equal(gate_wait(&told, root, FBR_DIR_MAX), 0);
+    gate_close(&told);
+    return pid;
+}
+
+static void leave(struct gate *gate, pid_t pid)
+{
+    int status;
+
+    gate_tell(gate->path, "x", 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void test_processes_of_a_run_elsewhere_share_one_and_the_last_removes_it(void **state)
+{
+    char root[3][FBR_DIR_MAX], shm[128];
+    struct gate gates[3];
+    struct fbr_rundir d;
+    struct stat st;
+    pid_t pids[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        gate_open(&gates[i]);
+        pids[i] = start_sharer(i < 2 ? "run-a" : "run-b", &gates[i], root[i]);
+    }
+    assert_string_equal(root[0], root[1]);
+    assert_string_not_equal(root[0], root[2]);
+    shm_name(root[0], shm);
+    leave(&gates[0], pids[0]);
+    create(&d); /* sweeps nothing of the living */
+    assert_int_equal(dir_count(root[1], ""), 2);
+    assert_int_equal(stat(shm, &st), 0);
+    leave(&gates[1], pids[1]);
+    assert_int_equal(stat(root[1], &st), -1);
+    assert_int_equal(stat(shm, &st), -1);
+    kill_master(pids[2]); /* the next run sweeps what it left */
+    fbr_rundir_remove(&d);
+    create(&d);
+    assert_int_equal(stat(root[2], &st), -1);
+    fbr_rundir_remove(&d);
+    assert_int_equal(dir_count(base, ""), 0);
+    for (int i = 0; i < 3; i++)
+        gate_close(&gates[i]);
+}
+
+static void test_processes_come_and_go_all_the_time(void **state)
+{
+    pid_t pids[64];
+    int status;
+
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        pids[i] = start_sharer("run", NULL, NULL);
+    for (int i = 0; i < 64; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(dir_count(base, ""), 0);
 }
 
 static void test_the_next_run_sweeps_what_a_dead_one_left(void **state)
@@ -321,6 +407,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_made_private_and_removed_whole),
         TEST(test_without_its_masters_directory_a_child_makes_its_own),
+        TEST(test_processes_of_a_run_elsewhere_share_one_and_the_last_removes_it),
+        TEST(test_processes_come_and_go_all_the_time),
         TEST(test_the_next_run_sweeps_what_a_dead_one_left),
         TEST(test_a_process_that_the_master_forked_does_not_keep_it_alive),
         TEST(test_nothing_else_is_swept),

@@ -54,32 +54,44 @@ static const struct known vectors[] = {
     /* RFC 8439, appendix A.5: its nonce is 00000000 0102030405060708 */
     {FBR_SEAL_CHACHA20_POLY1305, 0x0102030405060708u,
      "1c9240a5eb55d38af333888604f6b5f0473917c1402b80099dca5cbc207075c0", "f33388860000000000004e91",
-     "496e7465726e65742d4472616674732061726520647261667420646f63756d656e74732076616c696420666f722061206d61786"
+     "496e7465726e65742d4472616674732061726520647261667420646f63756d656e74732076616c696420666f72206"
+     "1206d61786"
      "96d"
-     "756d206f6620736978206d6f6e74687320616e64206d617920626520757064617465642c207265706c616365642c206f72206f6"
+     "756d206f6620736978206d6f6e74687320616e64206d617920626520757064617465642c207265706c616365642c2"
+     "06f72206f6"
      "273"
-     "6f6c65746564206279206f7468657220646f63756d656e747320617420616e792074696d652e20497420697320696e617070726"
+     "6f6c65746564206279206f7468657220646f63756d656e747320617420616e792074696d652e20497420697320696"
+     "e617070726"
      "f70"
-     "726961746520746f2075736520496e7465726e65742d447261667473206173207265666572656e6365206d6174657269616c206"
+     "726961746520746f2075736520496e7465726e65742d447261667473206173207265666572656e6365206d6174657"
+     "269616c206"
      "f72"
-     "20746f2063697465207468656d206f74686572207468616e206173202fe2809c776f726b20696e2070726f67726573732e2fe28"
+     "20746f2063697465207468656d206f74686572207468616e206173202fe2809c776f726b20696e2070726f6772657"
+     "3732e2fe28"
      "09d",
-     "64a0861575861af460f062c79be643bd5e805cfd345cf389f108670ac76c8cb24c6cfc18755d43eea09ee94e382d26b0bdb7b73"
+     "64a0861575861af460f062c79be643bd5e805cfd345cf389f108670ac76c8cb24c6cfc18755d43eea09ee94e382d2"
+     "6b0bdb7b73"
      "c32"
-     "1b0100d4f03b7f355894cf332f830e710b97ce98c8a84abd0b948114ad176e008d33bd60f982b1ff37c8559797a06ef4f0ef61c"
+     "1b0100d4f03b7f355894cf332f830e710b97ce98c8a84abd0b948114ad176e008d33bd60f982b1ff37c8559797a06"
+     "ef4f0ef61c"
      "186"
-     "324e2b3506383606907b6a7c02b0f9f6157b53c867e4b9166c767b804d46a59b5216cde7a4e99040c5a40433225ee282a1b0a06"
+     "324e2b3506383606907b6a7c02b0f9f6157b53c867e4b9166c767b804d46a59b5216cde7a4e99040c5a40433225ee"
+     "282a1b0a06"
      "c52"
-     "3eaf4534d7f83fa1155b0047718cbc546a0d072b04b3564eea1b422273f548271a0bb2316053fa76991955ebd63159434ecebb4"
+     "3eaf4534d7f83fa1155b0047718cbc546a0d072b04b3564eea1b422273f548271a0bb2316053fa76991955ebd6315"
+     "9434ecebb4"
      "e46"
-     "6dae5a1073a6727627097a1049e617d91d361094fa68f0ff77987130305beaba2eda04df997b714d6c6f2c29a6ad5cb4022b027"
+     "6dae5a1073a6727627097a1049e617d91d361094fa68f0ff77987130305beaba2eda04df997b714d6c6f2c29a6ad5"
+     "cb4022b027"
      "09b"
      "eead9d67890cbb22392336fea1851f38"},
-    /* McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 13 and 14, the ones with a zero nonce */
-    {FBR_SEAL_AES_256_GCM, 0, "0000000000000000000000000000000000000000000000000000000000000000", "", "",
-     "530f8afbc74536b9a963b4f1c4cb738b"},
-    {FBR_SEAL_AES_256_GCM, 0, "0000000000000000000000000000000000000000000000000000000000000000", "",
-     "00000000000000000000000000000000", "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"},
+    /* McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 13 and 14, the ones with
+     * a zero nonce */
+    {FBR_SEAL_AES_256_GCM, 0, "0000000000000000000000000000000000000000000000000000000000000000",
+     "", "", "530f8afbc74536b9a963b4f1c4cb738b"},
+    {FBR_SEAL_AES_256_GCM, 0, "0000000000000000000000000000000000000000000000000000000000000000",
+     "", "00000000000000000000000000000000",
+     "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"},
 };
 
 static void published_vectors_are_met(void **state)
@@ -103,7 +115,8 @@ static void published_vectors_are_met(void **state)
         assert_memory_equal(out, sealed, len + TAG);
         fbr_seal_fini(&s);
 
-        assert_int_equal(fbr_seal_init(&s, FBR_SEAL_RECEIVE, v->alg, key, ad, strlen(v->aad) / 2), 0);
+        assert_int_equal(fbr_seal_init(&s, FBR_SEAL_RECEIVE, v->alg, key, ad, strlen(v->aad) / 2),
+                         0);
         s.seen[0] = 0; /* counter 0 is refused in earnest */
         assert_int_equal(fbr_seal_decrypt(&s, counter, sealed, len + TAG, out), 0);
         assert_memory_equal(out, plain, len);
@@ -161,8 +174,9 @@ static void every_flipped_bit_is_noticed_and_gives_nothing_away(void **state)
             assert_memory_equal(out, zeros, sizeof(out));
         }
         for (unsigned bit = 0; bit < 64; bit++)
-            assert_int_equal(fbr_seal_decrypt(&rx, counter ^ (uint64_t)1 << bit, frame, sizeof(frame), out),
-                             -EBADMSG);
+            assert_int_equal(
+                fbr_seal_decrypt(&rx, counter ^ (uint64_t)1 << bit, frame, sizeof(frame), out),
+                -EBADMSG);
         for (size_t len = 0; len < sizeof(frame); len++)
             assert_int_equal(fbr_seal_decrypt(&rx, counter, frame, len, out), -EBADMSG);
         assert_int_equal(fbr_seal_decrypt(&rx, counter, frame, sizeof(frame), out), 0);
@@ -251,7 +265,8 @@ static void reordered_frames_inside_the_window_are_accepted_once(void **state)
 
 static void frames_from_before_the_window_are_refused(void **state)
 {
-    static const uint64_t tops[] = {FBR_SEAL_WINDOW + 1, 5000, 5063, 5064, 1000000007, (uint64_t)1 << 62};
+    static const uint64_t tops[] = {FBR_SEAL_WINDOW + 1, 5000, 5063, 5064, 1000000007,
+                                    (uint64_t)1 << 62};
     struct fbr_seal tx, rx;
 
     (void)state;
@@ -296,7 +311,8 @@ static void the_window_agrees_with_a_plain_model(void **state)
     seen[0] = true;
     for (int i = 0; i < 60000; i++) {
         uint64_t counter = (uint64_t)rand_r(&seed) % (3 * FBR_SEAL_WINDOW) + (uint64_t)i / 4;
-        bool fresh = counter > top || (top - counter < FBR_SEAL_WINDOW && !seen[counter % COUNTERS]);
+        bool fresh =
+            counter > top || (top - counter < FBR_SEAL_WINDOW && !seen[counter % COUNTERS]);
 
         if (counter >= COUNTERS)
             break;
@@ -316,15 +332,18 @@ static void misuse_is_an_error(void **state)
 
     (void)state;
     key_make(key);
-    assert_int_equal(fbr_seal_init(&none, FBR_SEAL_SEND, (enum fbr_seal_alg)7, key, NULL, 0), -EINVAL);
-    assert_int_equal(fbr_seal_init(&none, FBR_SEAL_SEND, algs[0], key, key, FBR_SEAL_AAD_MAX + 1), -EINVAL);
+    assert_int_equal(fbr_seal_init(&none, FBR_SEAL_SEND, (enum fbr_seal_alg)7, key, NULL, 0),
+                     -EINVAL);
+    assert_int_equal(fbr_seal_init(&none, FBR_SEAL_SEND, algs[0], key, key, FBR_SEAL_AAD_MAX + 1),
+                     -EINVAL);
     assert_int_equal(fbr_seal_encrypt(&none, &counter, frame, 8, out), -EINVAL);
     assert_int_equal(fbr_seal_decrypt(&none, 1, frame, sizeof(frame), out), -EINVAL);
     fbr_seal_fini(&none);
     pair_open(&tx, &rx, algs[0]);
     assert_int_equal(fbr_seal_encrypt(&rx, &counter, frame, 8, out), -EINVAL);
     assert_int_equal(fbr_seal_decrypt(&tx, 1, frame, sizeof(frame), out), -EINVAL);
-    assert_int_equal(fbr_seal_encrypt(&tx, &counter, frame, (size_t)FBR_SEAL_MAX + 1, out), -EMSGSIZE);
+    assert_int_equal(fbr_seal_encrypt(&tx, &counter, frame, (size_t)FBR_SEAL_MAX + 1, out),
+                     -EMSGSIZE);
     pair_close(&tx, &rx);
     fbr_seal_fini(&tx);
     assert_int_equal(fbr_seal_encrypt(&tx, &counter, frame, 8, out), -EINVAL);

@@ -1,4 +1,5 @@
-/* spawn_test.c - starting programs: their descriptors, environment, signals, process group, and what fails.
+/* spawn_test.c - starting programs: their descriptors, environment, signals, process group, and
+ * what fails.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +23,8 @@
 
 extern char **environ;
 
-/* Runs `script` by sh with `extra` as descriptor 3 (or none: -1) and answers its exit code; its output goes to out. */
+/* Runs `script` by sh with `extra` as descriptor 3 (or none: -1) and answers its exit code; its
+ * output goes to out. */
 static int run(const char *script, int extra, char *out, size_t size)
 {
     char *argv[] = {"sh", "-c", (char *)(uintptr_t)script, NULL},
@@ -54,15 +56,17 @@ static int run(const char *script, int extra, char *out, size_t size)
 static void test_descriptors_are_those_asked_for_and_no_others(void **state)
 {
     char out[1000];
-    int keep[20], extra = open("/dev/zero", O_RDONLY); /* not close-on-exec, as other code may open some */
+    int keep[20],
+        extra = open("/dev/zero", O_RDONLY); /* not close-on-exec, as other code may open some */
 
     (void)state;
     for (int i = 0; i < 20; i++)
         keep[i] = open("/etc/passwd", O_RDONLY);
-    assert_int_equal(run("for f in 0 1 2 3; do readlink /proc/$$/fd/$f; done;"
-                         "for f in $(seq 4 200); do [ -e /proc/$$/fd/$f ] && echo more: $f; done; true",
-                         extra, out, sizeof(out)),
-                     0);
+    assert_int_equal(
+        run("for f in 0 1 2 3; do readlink /proc/$$/fd/$f; done;"
+            "for f in $(seq 4 200); do [ -e /proc/$$/fd/$f ] && echo more: $f; done; true",
+            extra, out, sizeof(out)),
+        0);
     assert_memory_equal(out, "/dev/null\npipe:", 15);
     assert_non_null(strstr(out, "/dev/zero"));
     assert_null(strstr(out, "more"));
@@ -111,10 +115,12 @@ static void test_environment_group_and_signals(void **state)
     sigset_t set, old;
 
     (void)state;
-    assert_int_equal(run("echo $ONLY; [ -z \"$HOME\" ] && echo nothing else", -1, out, sizeof(out)), 0);
+    assert_int_equal(run("echo $ONLY; [ -z \"$HOME\" ] && echo nothing else", -1, out, sizeof(out)),
+                     0);
     assert_string_equal(out, "this\nnothing else\n");
-    assert_int_equal(
-        run("set -- $(cat /proc/$$/stat); [ $1 = $5 ] && echo leads its group", -1, out, sizeof(out)), 0);
+    assert_int_equal(run("set -- $(cat /proc/$$/stat); [ $1 = $5 ] && echo leads its group", -1,
+                         out, sizeof(out)),
+                     0);
     assert_string_equal(out, "leads its group\n");
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -132,7 +138,8 @@ static void test_environment_group_and_signals(void **state)
 static void test_the_pidfd_tells_the_end(void **state)
 {
     char *argv[] = {"sleep", "1000", NULL};
-    struct fbr_spawn s = {.file = "/bin/sleep", .argv = argv, .env = environ, .fds = {-1, -1, -1}, .nfds = 3};
+    struct fbr_spawn s = {
+        .file = "/bin/sleep", .argv = argv, .env = environ, .fds = {-1, -1, -1}, .nfds = 3};
     struct pollfd p = {.events = POLLIN};
     pid_t pid;
 
@@ -145,11 +152,16 @@ static void test_the_pidfd_tells_the_end(void **state)
     close(p.fd);
 }
 
-static void expect_failure(const char *file, const char *workdir, const char *first, const char *second)
+static void expect_failure(const char *file, const char *workdir, const char *first,
+                           const char *second)
 {
     char *argv[] = {"x", NULL};
-    struct fbr_spawn s = {
-        .file = file, .argv = argv, .env = environ, .workdir = workdir, .fds = {-1, -1, -1}, .nfds = 3};
+    struct fbr_spawn s = {.file = file,
+                          .argv = argv,
+                          .env = environ,
+                          .workdir = workdir,
+                          .fds = {-1, -1, -1},
+                          .nfds = 3};
     struct fbr_error err = {0, ""};
     int pidfd = -7;
     pid_t pid = -7;

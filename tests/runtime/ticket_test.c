@@ -1,10 +1,12 @@
-/* ticket_test.c - the ticket: what is put in comes out, damage is refused, and it is gone once it was read.
+/* ticket_test.c - the ticket: what is put in comes out, damage is refused, and it is gone once it
+ * was read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -172,9 +174,81 @@ static void test_a_file(void **state)
     fbr_buf_fini(&b);
 }
 
+/* Puts these bytes on standard input; with `open` what writes them stays open. */
+static int feed_stdin(const void *data, size_t len, bool open, int *keep)
+{
+    int ends[2], old = dup(0);
+
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], data, len), len);
+    assert_int_equal(dup2(ends[0], 0), 0);
+    close(ends[0]);
+    *keep = ends[1];
+    if (!open) {
+        close(ends[1]);
+        *keep = -1;
+    }
+    setenv(FBR_TICKET_ENV, "fd:0", 1);
+    return old;
+}
+
+static void restore_stdin(int old, int keep)
+{
+    char byte;
+
+    assert_int_equal(read(0, &byte, 1), 0); /* it is /dev/null by now */
+    dup2(old, 0);
+    close(old);
+    if (keep >= 0)
+        close(keep);
+}
+
+static void test_standard_input_that_does_not_end(void **state)
+{
+    struct fbr_config *c = NULL;
+    struct fbr_buf b, head;
+    struct fbr_join j;
+    int old, keep;
+
+    (void)state;
+    write_ticket(&b);
+    fbr_buf_init(&head);
+    fbr_put_bytes(&head, b.data, b.len);
+    fbr_put_str(&head, "what comes behind it is not for us");
+    old = feed_stdin(head.data, head.len, true, &keep);
+    assert_int_equal(fbr_join_take(&j, &c, NULL), 0);
+    expect_example(&j, c);
+    assert_null(getenv(FBR_TICKET_ENV));
+    restore_stdin(old, keep);
+    fbr_config_free(c);
+    fbr_buf_fini(&b);
+    fbr_buf_fini(&head);
+}
+
+static void test_standard_input_without_a_whole_ticket(void **state)
+{
+    static const uint8_t huge[] = {0xff, 0xff, 0xff, 0x7f}, part[] = {100, 0, 0, 0, 'x'};
+    static const struct {
+        const void *data;
+        size_t len;
+    } cases[] = {{"", 0}, {part, 2}, {part, sizeof(part)}, {huge, sizeof(huge)}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_config *c = NULL;
+        struct fbr_error err = {0, ""};
+        struct fbr_join j;
+        int keep, old = feed_stdin(cases[i].data, cases[i].len, false, &keep);
+
+        assert_true(fbr_join_take(&j, &c, &err) < 0);
+        assert_non_null(strstr(err.text, "fd:0"));
+        restore_stdin(old, keep);
+    }
+}
+
 static void test_places_where_there_is_none(void **state)
 {
-    static const char *const places[] = {"fd:77", "fd:0",     "fd:-1", "fd:", "fd:x", "file:/nowhere/ticket",
+    static const char *const places[] = {"fd:77", "fd:-1",    "fd:", "fd:x", "file:/nowhere/ticket",
                                          "file:", "elsewhere"};
 
     (void)state;
@@ -200,6 +274,8 @@ int main(void)
         cmocka_unit_test(test_none),
         cmocka_unit_test(test_an_inherited_descriptor),
         cmocka_unit_test(test_a_file),
+        cmocka_unit_test(test_standard_input_that_does_not_end),
+        cmocka_unit_test(test_standard_input_without_a_whole_ticket),
         cmocka_unit_test(test_places_where_there_is_none),
     };
 

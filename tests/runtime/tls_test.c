@@ -1,5 +1,5 @@
-/* tls_test.c - the TLS engine of runtime/tls.h against itself, against hostile bytes and against peers that OpenSSL
- * itself makes of other protocols.
+/* tls_test.c - the TLS engine of runtime/tls.h against itself, against hostile bytes and against
+ * peers that OpenSSL itself makes of other protocols.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -65,8 +65,10 @@ static size_t pending(struct fbr_tls *t, struct fbr_buf *out)
     return out->len - before;
 }
 
-/* Carries what `from` has to send to `to`, in pieces of `piece` bytes (0: all at once). Returns how many bytes. */
-static size_t carry(struct fbr_tls *from, struct fbr_tls *to, size_t piece, int *rc, struct fbr_error *err)
+/* Carries what `from` has to send to `to`, in pieces of `piece` bytes (0: all at once). Returns how
+ * many bytes. */
+static size_t carry(struct fbr_tls *from, struct fbr_tls *to, size_t piece, int *rc,
+                    struct fbr_error *err)
 {
     struct fbr_buf b;
     size_t len, at = 0;
@@ -230,7 +232,8 @@ static void the_exporter_is_equal_on_both_ends_only(void **state)
     pair_close(&q);
 }
 
-/* Runs a handshake that must fail on both ends with -EACCES. Returns what the server sent: its alert. */
+/* Runs a handshake that must fail on both ends with -EACCES. Returns what the server sent: its
+ * alert. */
 static struct fbr_buf refused(const char *identity, const uint8_t *key, const char *why)
 {
     struct fbr_buf b;
@@ -323,7 +326,8 @@ static void closing_is_seen_after_the_last_bytes(void **state)
     shake(&p, 0);
     assert_reads(p.server, "last", 4);
     assert_int_equal(fbr_tls_read(p.server, &plain, NULL), -EPIPE);
-    assert_int_equal(fbr_tls_write(p.server, "reply", 5, NULL), 0); /* the other direction is still open */
+    assert_int_equal(fbr_tls_write(p.server, "reply", 5, NULL),
+                     0); /* the other direction is still open */
     shake(&p, 0);
     assert_reads(p.client, "reply", 5);
     fbr_buf_fini(&plain);
@@ -346,7 +350,8 @@ static void a_flipped_bit_in_a_record_ends_the_connection(void **state)
         b.data[at] ^= 1;
         assert_int_equal(fbr_tls_feed(p.server, b.data, b.len, NULL), 0);
         rc = fbr_tls_read(p.server, &plain, &p.server_err);
-        for (int i = 0; i < 20 && rc == 0; i++) { /* its length has grown: it is waited for, and then fails */
+        for (int i = 0; i < 20 && rc == 0;
+             i++) { /* its length has grown: it is waited for, and then fails */
             assert_int_equal(fbr_tls_feed(p.server, b.data, b.len, NULL), 0);
             rc = fbr_tls_read(p.server, &plain, &p.server_err);
         }
@@ -380,8 +385,9 @@ static void a_replayed_record_ends_the_connection(void **state)
     pair_close(&p);
 }
 
-/* Whatever byte is changed on the way, the two ends never both become ready; but for the minor version in the header of
- * the two plaintext records, which means nothing and must be ignored (RFC 8446, section 5.1). */
+/* Whatever byte is changed on the way, the two ends never both become ready; but for the minor
+ * version in the header of the two plaintext records, which means nothing and must be ignored (RFC
+ * 8446, section 5.1). */
 static void a_flipped_bit_in_the_handshake_is_never_accepted(void **state)
 {
     bool more = true;
@@ -395,7 +401,8 @@ static void a_flipped_bit_in_the_handshake_is_never_accepted(void **state)
         more = false;
         pair_open(&p, WHO, good_key);
         for (int flight = 0; flight < 3; flight++) {
-            struct fbr_tls *from = flight == 1 ? p.server : p.client, *to = flight == 1 ? p.client : p.server;
+            struct fbr_tls *from = flight == 1 ? p.server : p.client,
+                           *to = flight == 1 ? p.client : p.server;
             struct fbr_buf b;
 
             fbr_buf_init(&b);
@@ -440,7 +447,8 @@ static void a_recorded_client_is_refused_later(void **state)
     pair_close(&q);
 }
 
-/* Feeds the bytes to a fresh server and a fresh client: an error with a sentence, or the wait for more. */
+/* Feeds the bytes to a fresh server and a fresh client: an error with a sentence, or the wait for
+ * more. */
 static int server_refuses(const void *bytes, size_t len)
 {
     struct pair p;
@@ -459,9 +467,12 @@ static int server_refuses(const void *bytes, size_t len)
 
 static void other_protocols_are_refused_at_once(void **state)
 {
-    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ssh[] = "SSH-2.0-OpenSSH_9.2p1\r\n",
-                      unknown_message[] = "\x16\x03\x01\x00\x04....", ssl2[] = "\x80\x0c\x01\x03\x01.........",
-                      alert[] = "\x15\x03\x03\x00\x02\x02\x28", data[] = "\x17\x03\x03\x00\x10................",
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                      ssh[] = "SSH-2.0-OpenSSH_9.2p1\r\n",
+                      unknown_message[] = "\x16\x03\x01\x00\x04....",
+                      ssl2[] = "\x80\x0c\x01\x03\x01.........",
+                      alert[] = "\x15\x03\x03\x00\x02\x02\x28",
+                      data[] = "\x17\x03\x03\x00\x10................",
                       huge_record[] = "\x16\x03\x01\xff\xff\x01\xff\xff\xff";
 
     (void)state;
@@ -516,7 +527,8 @@ static void a_peer_cannot_make_us_hold_much_before_it_is_authenticated(void **st
 
 #define HASH 48 /* SHA-384 */
 
-static void hmac(const uint8_t *key, size_t key_len, const void *data, size_t len, uint8_t out[HASH])
+static void hmac(const uint8_t *key, size_t key_len, const void *data, size_t len,
+                 uint8_t out[HASH])
 {
     unsigned n = HASH;
 
@@ -539,7 +551,8 @@ static void expand_label(const uint8_t secret[HASH], const char *label, const ui
     hmac(secret, HASH, info, n, out);
 }
 
-/* Replaces the one binder, the last 48 bytes of the hello, by the one that fits the rest under good_key. */
+/* Replaces the one binder, the last 48 bytes of the hello, by the one that fits the rest under
+ * good_key. */
 static void sign(struct fbr_buf *hello)
 {
     uint8_t zeros[HASH] = {0}, early[HASH], binder_key[HASH], finished[HASH], digest[HASH];
@@ -748,7 +761,9 @@ static void connections_of_several_threads_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_of_several_threads_do_not_meet), /* first: the shared context is made there */
+        cmocka_unit_test(
+            /* first: the shared context is made there */
+            connections_of_several_threads_do_not_meet),
         cmocka_unit_test(both_ends_agree_and_talk),
         cmocka_unit_test(a_handshake_fed_byte_by_byte_completes),
         cmocka_unit_test(nothing_but_the_handshake_is_sent),

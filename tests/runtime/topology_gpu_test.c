@@ -1,4 +1,5 @@
-/* topology_gpu_test.c - which PCI devices are GPUs, and which of them may be used, by files as the kernel has them.
+/* topology_gpu_test.c - which PCI devices are GPUs, and which of them may be used, by files as the
+ * kernel has them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -36,7 +37,8 @@ static int remove_root(void **state)
     int status;
 
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid || status;
+    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
+           status;
 }
 
 static void put(const char *name, const char *text)
@@ -84,8 +86,10 @@ static void nvidia_needs_a_driver_and_a_device_file(void **state)
     (void)state;
     assert_false(fbr_gpu_usable(root, &gpu, uuid, sizeof(uuid)));
     put("/proc/driver/nvidia/gpus/0000:17:00.0/information",
-        "Model: \t\t NVIDIA H200\nIRQ:   \t\t 153\nGPU UUID: \t GPU-4b6d7e1c-0000-1111-2222-333344445555\n"
-        "Video BIOS: \t 96.00\nBus Location: \t 0000:17:00.0\nDevice Minor: \t 3\nGPU Excluded:\t No\n");
+        "Model: \t\t NVIDIA H200\nIRQ:   \t\t 153\nGPU UUID: \t "
+        "GPU-4b6d7e1c-0000-1111-2222-333344445555\n"
+        "Video BIOS: \t 96.00\nBus Location: \t 0000:17:00.0\nDevice Minor: \t 3\nGPU Excluded:\t "
+        "No\n");
     assert_false(fbr_gpu_usable(root, &gpu, uuid, sizeof(uuid)));
     put("/dev/nvidia3", "");
     assert_true(fbr_gpu_usable(root, &gpu, uuid, sizeof(uuid)));

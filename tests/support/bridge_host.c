@@ -1,6 +1,7 @@
 /* bridge_host.c - see bridge_host.h.
  *
- * All state belongs to the loop thread but for the process ids, which are only read after a call to it.
+ * All state belongs to the loop thread but for the process ids, which are only read after a call to
+ * it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/bridge_host.h"
@@ -62,7 +63,8 @@ static void output_path(struct bridge_host *h, uint32_t job, uint32_t rank, char
     snprintf(path, 192, "%s/out.%u.%u", h->dir, job, rank);
 }
 
-static void start_now(struct bridge_host *h, uint32_t id, uint32_t rank, const char *const *argv, char *const *env)
+static void start_now(struct bridge_host *h, uint32_t id, uint32_t rank, const char *const *argv,
+                      char *const *env)
 {
     struct host_rank *r = &h->jobs[id]->ranks[rank];
     struct fbr_error err = {0};
@@ -105,8 +107,8 @@ static void start_now(struct bridge_host *h, uint32_t id, uint32_t rank, const c
     fbr_env_fini(&all);
 }
 
-static uint32_t job_now(struct bridge_host *h, const uint32_t *per_agent, bool spawned, uint32_t parent,
-                        uint32_t parent_rank)
+static uint32_t job_now(struct bridge_host *h, const uint32_t *per_agent, bool spawned,
+                        uint32_t parent, uint32_t parent_rank)
 {
     struct job *j = host_make(sizeof(*j));
     uint32_t id = h->njobs, nodes = 0;
@@ -158,7 +160,8 @@ static uint32_t job_now(struct bridge_host *h, const uint32_t *per_agent, bool s
 }
 
 /* All of it on agent 0. */
-static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done, void *arg)
+static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done,
+                      void *arg)
 {
     struct bridge_host *h = ((struct agent *)user)->h;
     uint32_t per_agent[HOST_AGENTS] = {0}, id, rank = 0;
@@ -168,7 +171,8 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_brid
     id = job_now(h, per_agent, true, spawn->parent, spawn->parent_rank);
     for (size_t i = 0; i < spawn->napps; i++)
         for (uint32_t k = 0; k < spawn->apps[i].count; k++)
-            start_now(h, id, rank++, spawn->apps[i].argv, (char *const *)(uintptr_t)spawn->apps[i].env);
+            start_now(h, id, rank++, spawn->apps[i].argv,
+                      (char *const *)(uintptr_t)spawn->apps[i].env);
     host_answer(h, done, arg, 0, &id, sizeof(id));
     return 0;
 }
@@ -215,11 +219,12 @@ static int run_env(void *arg)
     return env_now(r->h, r->job, r->rank, r->env_out, r->fd, r->err);
 }
 
-int host_env(struct bridge_host *h, uint32_t job, uint32_t rank, char *const *env, struct fbr_env *env_out,
-             int *fd, struct fbr_error *err)
+int host_env(struct bridge_host *h, uint32_t job, uint32_t rank, char *const *env,
+             struct fbr_env *env_out, int *fd, struct fbr_error *err)
 {
     int unused = -1, rc;
-    struct request r = {.h = h, .job = job, .rank = rank, .env_out = env_out, .fd = fd ? fd : &unused, .err = err};
+    struct request r = {
+        .h = h, .job = job, .rank = rank, .env_out = env_out, .fd = fd ? fd : &unused, .err = err};
 
     *r.fd = -1;
     fbr_env_init(env_out);
@@ -239,7 +244,8 @@ static int run_start(void *arg)
     return 0;
 }
 
-void host_start(struct bridge_host *h, uint32_t job, uint32_t rank, const char *const *argv, char *const *env)
+void host_start(struct bridge_host *h, uint32_t job, uint32_t rank, const char *const *argv,
+                char *const *env)
 {
     struct request r = {.h = h, .job = job, .rank = rank, .argv = argv, .env = env};
 

@@ -1,8 +1,9 @@
-/* bridge_host.h - a ring in one process, for tests of bridges: K agents on one loop, and the launcher's side of fence,
- * publish, spawn and services.
+/* bridge_host.h - a ring in one process, for tests of bridges: K agents on one loop, and the
+ * launcher's side of fence, publish, spawn and services.
  *
- * Processes are real: they get the variables that all bridges of their agent have added, and descriptor 3 if one gave
- * it. Everything here is called by the test's thread, unless it says otherwise; failures of the set-up end the program.
+ * Processes are real: they get the variables that all bridges of their agent have added, and
+ * descriptor 3 if one gave it. Everything here is called by the test's thread, unless it says
+ * otherwise; failures of the set-up end the program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_BRIDGE_HOST_H
@@ -40,12 +41,14 @@ void host_use(struct bridge_host *h, const struct fbr_bridge_ops *ops);
 /* A job with per_agent[k] ranks on agent k (0: none there); answers its id. */
 uint32_t host_job(struct bridge_host *h, const uint32_t *per_agent);
 const struct fbr_bridge_job *host_job_of(struct bridge_host *h, uint32_t agent, uint32_t job);
-/* The variables of that rank as a list of NAME=VALUE, env (may be NULL) below them; *fd, unless NULL, gets what the
- * bridge gave, or -1. The caller ends env_out. 0, or the code of the bridge that failed. */
-int host_env(struct bridge_host *h, uint32_t job, uint32_t rank, char *const *env, struct fbr_env *env_out,
-             int *fd, struct fbr_error *err);
+/* The variables of that rank as a list of NAME=VALUE, env (may be NULL) below them; *fd, unless
+ * NULL, gets what the bridge gave, or -1. The caller ends env_out. 0, or the code of the bridge
+ * that failed. */
+int host_env(struct bridge_host *h, uint32_t job, uint32_t rank, char *const *env,
+             struct fbr_env *env_out, int *fd, struct fbr_error *err);
 /* Starts argv as that rank, with env (may be NULL) added to ours first. Its output is kept. */
-void host_start(struct bridge_host *h, uint32_t job, uint32_t rank, const char *const *argv, char *const *env);
+void host_start(struct bridge_host *h, uint32_t job, uint32_t rank, const char *const *argv,
+                char *const *env);
 void host_start_all(struct bridge_host *h, uint32_t job, const char *const *argv, char *const *env);
 /* Waits for all processes of the job: 0, or the first code in the order of ranks that is not. */
 int host_wait(struct bridge_host *h, uint32_t job);

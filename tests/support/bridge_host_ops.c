@@ -1,4 +1,5 @@
-/* bridge_host_ops.c - what bridges ask of their host: fences, names, messages, services; see bridge_host.h.
+/* bridge_host_ops.c - what bridges ask of their host: fences, names, messages, services; see
+ * bridge_host.h.
  *
  * All of it runs on the loop thread.
  *
@@ -67,7 +68,8 @@ static void give(void *arg)
     free(a);
 }
 
-void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int code, const void *data, size_t len)
+void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int code,
+                 const void *data, size_t len)
 {
     struct answer *a = host_make(sizeof(*a));
 
@@ -99,7 +101,8 @@ static void fence_end(struct bridge_host *h, struct fence *f, int code)
         }
     for (uint32_t k = 0; k < HOST_AGENTS; k++) {
         if (f->part[k].there)
-            host_answer(h, f->part[k].done, f->part[k].arg, code, code ? NULL : all.data, code ? 0 : all.len);
+            host_answer(h, f->part[k].done, f->part[k].arg, code, code ? NULL : all.data,
+                        code ? 0 : all.len);
         fbr_buf_fini(&f->part[k].data);
     }
     fbr_buf_fini(&all);
@@ -108,8 +111,9 @@ static void fence_end(struct bridge_host *h, struct fence *f, int code)
     free(f);
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
-                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents,
+                      uint32_t parts, const void *data, size_t len, fbr_bridge_done *done,
+                      void *arg)
 {
     struct agent *a = user;
     struct bridge_host *h = a->h;
@@ -122,7 +126,8 @@ static int host_fence(void *user, const void *key, size_t key_len, const uint32_
     if (h->broken)
         return -ECONNABORTED;
     DL_FOREACH(h->fences, f)
-        if (f->key.len == key_len && !memcmp(f->key.data, key, key_len) && !f->part[a->number].there)
+        if (f->key.len == key_len && !memcmp(f->key.data, key, key_len) &&
+            !f->part[a->number].there)
             break;
     if (!f) {
         f = host_make(sizeof(*f));
@@ -266,8 +271,8 @@ static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done
     return 0;
 }
 
-static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key, fbr_bridge_done *done,
-                          void *arg)
+static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key,
+                          fbr_bridge_done *done, void *arg)
 {
     struct bridge_host *h = self(user)->h;
     struct name *n, *next;
@@ -350,7 +355,8 @@ static struct service *service_find(struct bridge_host *h, uint32_t job, const c
 }
 
 static int host_stream_open(void *user, uint32_t job, const char *name,
-                            void (*on_data)(void *arg, const void *data, size_t len), void *arg, uint64_t *stream)
+                            void (*on_data)(void *arg, const void *data, size_t len), void *arg,
+                            uint64_t *stream)
 {
     struct bridge_host *h = self(user)->h;
     struct service *service = service_find(h, job, name);
@@ -359,7 +365,8 @@ static int host_stream_open(void *user, uint32_t job, const char *name,
     if (!service)
         return -ENOENT;
     s = host_make(sizeof(*s));
-    *s = (struct stream){.id = ++h->last_stream, .service = service, .on_data = on_data, .arg = arg};
+    *s =
+        (struct stream){.id = ++h->last_stream, .service = service, .on_data = on_data, .arg = arg};
     DL_APPEND(h->streams, s);
     *stream = s->id;
     service->ops->opened(service->engine, s->id);
@@ -436,7 +443,8 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
             kill(self(user)->h->jobs[job]->ranks[i].pid, SIGKILL);
 }
 
-static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text, size_t len)
+static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
+                       size_t len)
 {
     (void)rank_of(user, job, rank);
     (void)stream;

@@ -1,4 +1,5 @@
-/* bridge_host_priv.h - what bridge_host.c (agents, jobs, processes) and bridge_host_ops.c (what bridges ask) share.
+/* bridge_host_priv.h - what bridge_host.c (agents, jobs, processes) and bridge_host_ops.c (what
+ * bridges ask) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_BRIDGE_HOST_PRIV_H
@@ -89,7 +90,8 @@ struct bridge_host {
 void host_must(bool ok, const char *what);
 void *host_make(size_t size); /* zeroed */
 /* Gives it from a later turn of the loop. */
-void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int code, const void *data, size_t len);
+void host_answer(struct bridge_host *h, fbr_bridge_done *done, void *arg, int code,
+                 const void *data, size_t len);
 /* Sets the functions of the agent's host but for spawn. */
 void host_ops_fill(struct fbr_bridge_host *host);
 int host_ops_open(struct bridge_host *h);   /* loop thread */

@@ -15,16 +15,19 @@ struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
                             const struct fiber_process_options *o);
 /* The same with a string as the argument. */
 struct fiber_process *begin_str(fiber_process_fn fn, const char *arg);
-/* Waits for its end and answers its code (or -ENODATA); fails the test when it does not end. Does not close it. */
+/* Waits for its end and answers its code (or -ENODATA); fails the test when it does not end. Does
+ * not close it. */
 int ended(struct fiber_process *p);
 /* The same, and closes it. */
 int finish(struct fiber_process *p);
-/* Whether text has all of these words in it; the list ends with NULL. Prints the text when it has not. */
+/* Whether text has all of these words in it; the list ends with NULL. Prints the text when it has
+ * not. */
 int has(const char *text, ...) __attribute__((sentinel));
 
 /* What children do. */
-int child_return(const void *arg, size_t len);     /* returns the int of its argument */
-int child_wait(const void *arg, size_t len);       /* pause() for ever */
-int child_tell_wait(const void *gate, size_t len); /* tells the gate its pid_t, then waits for ever */
+int child_return(const void *arg, size_t len); /* returns the int of its argument */
+int child_wait(const void *arg, size_t len);   /* pause() for ever */
+int child_tell_wait(const void *gate,
+                    size_t len); /* tells the gate its pid_t, then waits for ever */
 
 #endif

@@ -86,7 +86,8 @@ static int host_post(void *user, void (*fn)(void *arg), void *arg)
 }
 
 /* A packet whose answer goes to done. */
-static void begin_request(struct agent *a, struct fbr_buf *b, char type, fbr_bridge_done *done, void *arg)
+static void begin_request(struct agent *a, struct fbr_buf *b, char type, fbr_bridge_done *done,
+                          void *arg)
 {
     if (a->nwanted == 1024)
         abort();
@@ -95,8 +96,9 @@ static void begin_request(struct agent *a, struct fbr_buf *b, char type, fbr_bri
     a->wanted[a->nwanted++] = (struct wanted){done, arg};
 }
 
-static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents, uint32_t parts,
-                      const void *data, size_t len, fbr_bridge_done *done, void *arg)
+static int host_fence(void *user, const void *key, size_t key_len, const uint32_t *agents,
+                      uint32_t parts, const void *data, size_t len, fbr_bridge_done *done,
+                      void *arg)
 {
     struct agent *a = user;
     struct fbr_buf b;
@@ -145,8 +147,8 @@ static int host_lookup(void *user, const char *key, int wait_ms, fbr_bridge_done
     return mini_send(a->fd, &b) ? 0 : -EIO;
 }
 
-static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key, fbr_bridge_done *done,
-                          void *arg)
+static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *key,
+                          fbr_bridge_done *done, void *arg)
 {
     struct agent *a = user;
     struct fbr_buf b;
@@ -158,7 +160,8 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     return mini_send(a->fd, &b) ? 0 : -EIO;
 }
 
-static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done, void *arg)
+static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_bridge_done *done,
+                      void *arg)
 {
     struct agent *a = user;
     struct fbr_buf b;
@@ -177,7 +180,8 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *spawn, fbr_brid
     return mini_send(a->fd, &b) ? 0 : -EIO;
 }
 
-static void news(struct agent *a, char type, uint32_t job, uint32_t rank, int code, const char *text)
+static void news(struct agent *a, char type, uint32_t job, uint32_t rank, int code,
+                 const char *text)
 {
     struct fbr_buf b;
 
@@ -204,7 +208,8 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
     news(user, 'A', job, rank, code, text);
 }
 
-static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text, size_t len)
+static void host_print(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
+                       size_t len)
 {
     (void)user;
     dprintf(stream, "[%u:%u] %.*s\n", job, rank, (int)len, text);

@@ -35,7 +35,8 @@ static void post_all(struct mini_ring *l, const struct fbr_buf *b)
         assert_int_equal(send(l->fd[k], b->data, b->len, MSG_NOSIGNAL), b->len);
 }
 
-static void reply(struct mini_ring *l, uint32_t agent, uint32_t id, int code, const void *data, size_t len)
+static void reply(struct mini_ring *l, uint32_t agent, uint32_t id, int code, const void *data,
+                  size_t len)
 {
     struct fbr_buf b;
 
@@ -74,7 +75,8 @@ void mini_open(struct mini_ring *l, uint32_t agents)
             pair[1] = other;
         }
         posix_spawn_file_actions_adddup2(&actions, pair[1], 3);
-        assert_int_equal(posix_spawn(&l->pid[k], "/proc/self/exe", &actions, NULL, argv, environ), 0);
+        assert_int_equal(posix_spawn(&l->pid[k], "/proc/self/exe", &actions, NULL, argv, environ),
+                         0);
         posix_spawn_file_actions_destroy(&actions);
         close(pair[1]);
         l->fd[k] = pair[0];
@@ -82,8 +84,8 @@ void mini_open(struct mini_ring *l, uint32_t agents)
 }
 
 /* Starts a job whose argv is what c is at. */
-static uint32_t launch(struct mini_ring *l, uint32_t size, const struct mini_job *from, uint32_t parent,
-                       uint32_t rank, const void *argv, size_t argv_len)
+static uint32_t launch(struct mini_ring *l, uint32_t size, const struct mini_job *from,
+                       uint32_t parent, uint32_t rank, const void *argv, size_t argv_len)
 {
     uint32_t id = l->njobs++;
     struct fbr_buf b;

@@ -1,8 +1,9 @@
-/* mini_ring.h - as much of a ring as a bridge needs: a launcher in the test, and agents as processes of their own.
+/* mini_ring.h - as much of a ring as a bridge needs: a launcher in the test, and agents as
+ * processes of their own.
  *
- * An agent is the test's program again (argv: program, "agent", number, folder): libpmix is one per process, and a
- * fresh one for each test. They speak packets over a socket pair; an agent's loop runs the bridge, its main thread
- * reads the socket, and a thread waits for each rank.
+ * An agent is the test's program again (argv: program, "agent", number, folder): libpmix is one per
+ * process, and a fresh one for each test. They speak packets over a socket pair; an agent's loop
+ * runs the bridge, its main thread reads the socket, and a thread waits for each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_MINI_RING_H
@@ -64,8 +65,8 @@ struct mini_ring {
 void mini_open(struct mini_ring *l, uint32_t agents);
 /* Ranks by blocks over the agents; argv: the program and one word. */
 uint32_t mini_start(struct mini_ring *l, const char *program, uint32_t size, const char *what);
-/* Until every rank of every job has ended, or so many of the first have met their server. Fails the test when nothing
- * happens for long, or an agent dies. */
+/* Until every rank of every job has ended, or so many of the first have met their server. Fails the
+ * test when nothing happens for long, or an agent dies. */
 void mini_serve_until(struct mini_ring *l, uint32_t met);
 void mini_serve(struct mini_ring *l);
 /* Kills what lives; what all have written, which the caller frees. */

@@ -25,7 +25,8 @@ static void die(const char *what)
     abort();
 }
 
-static pid_t spawn(const char *const *argv, const char *const *env, const char *workdir, int out, int err)
+static pid_t spawn(const char *const *argv, const char *const *env, const char *workdir, int out,
+                   int err)
 {
     pid_t pid = fork();
 
@@ -110,8 +111,8 @@ struct ran run_program(const char *const *argv, const char *const *env, const ch
     read_all(s, pid);
     if (waitpid(pid, &status, 0) < 0)
         die("waitpid");
-    return (struct ran){WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), s[0].data, s[1].data,
-                        s[0].len, s[1].len};
+    return (struct ran){WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), s[0].data,
+                        s[1].data, s[0].len, s[1].len};
 }
 
 struct ran run_self(const char *role, const char *arg, const char *const *env)

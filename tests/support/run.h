@@ -13,16 +13,15 @@ struct ran {
     size_t out_len, err_len;
 };
 
-/* Runs argv with env (NAME=VALUE, NULL-terminated, may be NULL) in addition to our environment, in workdir (NULL:
- * ours).
- * It is killed after a minute. */
+/* Runs argv with env (NAME=VALUE, NULL-terminated, may be NULL) in addition to our environment, in
+ * workdir (NULL: ours). It is killed after a minute. */
 struct ran run_program(const char *const *argv, const char *const *env, const char *workdir);
 /* This program with argv[1] = role and argv[2] = arg (may be NULL). */
 struct ran run_self(const char *role, const char *arg, const char *const *env);
 void ran_free(struct ran *r);
 
-/* The same without waiting: its process id; *out, unless NULL, is the end of a pipe that its stdout goes to. It is our
- * child. */
+/* The same without waiting: its process id; *out, unless NULL, is the end of a pipe that its stdout
+ * goes to. It is our child. */
 pid_t start_self(const char *role, const char *arg, const char *const *env, int *out);
 
 #endif

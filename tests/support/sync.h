@@ -18,7 +18,8 @@ struct gate {
 
 void gate_open(struct gate *g);
 void gate_close(struct gate *g);
-/* In another process: tells len bytes (at most PIPE_BUF). Blocks until somebody has the gate open. */
+/* In another process: tells len bytes (at most PIPE_BUF). Blocks until somebody has the gate
+ * open. */
 int gate_tell(const char *path, const void *data, size_t len);
 /* Waits for exactly len bytes, at most TEST_LONG_MS: 0 or -ETIMEDOUT. */
 int gate_wait(struct gate *g, void *data, size_t len);
@@ -27,7 +28,8 @@ int gate_listen(const char *path);
 
 /* A descriptor of a process that somebody else may wait for; -1 when it is gone already. */
 int pid_open(pid_t pid);
-/* Waits until all n have ended: how many still live when the time is over. Closes the descriptors. */
+/* Waits until all n have ended: how many still live when the time is over. Closes the
+ * descriptors. */
 int pids_gone(int *pidfds, size_t n, int timeout_ms);
 
 /* For tests whose subject is time itself; never to wait for something. */
@@ -36,7 +38,8 @@ void let_time_pass(int ms);
 /* A fresh directory of mode 0700, and its removal with all that is in it. */
 void temp_dir_make(char path[64]);
 void temp_dir_remove(const char *path);
-/* How many entries (without . and ..) a directory has whose names begin with prefix; -1: no such directory. */
+/* How many entries (without . and ..) a directory has whose names begin with prefix; -1: no such
+ * directory. */
 int dir_count(const char *path, const char *prefix);
 
 #endif

@@ -1,11 +1,11 @@
-/* chaos_test.c - 20,000 tasks of 1 ms while workers are killed, frozen, crashed and told to exit: nothing is lost,
- * nothing comes twice, nothing takes for ever.
+/* chaos_test.c - 20,000 tasks of 1 ms while workers are killed, frozen, crashed and told to exit:
+ * nothing is lost, nothing comes twice, nothing takes for ever.
  *
- * Every event goes into one history in shared memory: a task is submitted, a worker begins to execute it, its result is
- * delivered. Each execution has a number of its own, which is part of its result. The checker goes through the history
- * when all is over. The seed is printed; CHAOS_SEED repeats a run's choices, CHAOS_TASKS says how many tasks,
- * CHAOS_ONLY
- * is a pattern of the names of tests.
+ * Every event goes into one history in shared memory: a task is submitted, a worker begins to
+ * execute it, its result is delivered. Each execution has a number of its own, which is part of its
+ * result. The checker goes through the history when all is over. The seed is printed; CHAOS_SEED
+ * repeats a run's choices, CHAOS_TASKS says how many tasks, CHAOS_ONLY is a pattern of the names of
+ * tests.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
@@ -77,9 +77,9 @@ struct tally {
     uint32_t wrong;
 };
 
-/* Goes through the events in their order. What a task may see: one submission, then executions, then one end; its end
- * is the result of one of the executions before it, or a failure. An execution may come behind the end: a worker that
- * was taken for dead. */
+/* Goes through the events in their order. What a task may see: one submission, then executions,
+ * then one end; its end is the result of one of the executions before it, or a failure. An
+ * execution may come behind the end: a worker that was taken for dead. */
 static struct tally check_history(void)
 {
     struct per_task {
@@ -186,7 +186,8 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
     char text[4096];
 
     if (code == 0) {
-        run->wrong += len != sizeof(*a) || a->square != (int64_t)(index * index) || a->task != index;
+        run->wrong +=
+            len != sizeof(*a) || a->square != (int64_t)(index * index) || a->task != index;
         record(DELIVERED, (uint32_t)index, a->execution);
         return;
     }
@@ -209,7 +210,8 @@ static void on_done(void *user, size_t index, int code, const void *data, size_t
 
 static struct run begin(void)
 {
-    struct run run = {.in = calloc(n_tasks, sizeof(*run.in)), .bytes = calloc(n_tasks, sizeof(*run.bytes))};
+    struct run run = {.in = calloc(n_tasks, sizeof(*run.in)),
+                      .bytes = calloc(n_tasks, sizeof(*run.bytes))};
 
     atomic_store(&history->n, 0);
     atomic_store(&history->executions, 0);
@@ -279,7 +281,8 @@ static void harm_freeze_and_thaw(struct fiber_pool *pool, pid_t *pids, int n)
 static void harm_crash(struct fiber_pool *pool, pid_t *pids, int n)
 {
     (void)pool;
-    kill(pids[draw((uint32_t)n)], SANITIZED ? SIGILL : SIGSEGV); /* sanitizers take long to report the other */
+    /* sanitizers take long to report the other */
+    kill(pids[draw((uint32_t)n)], SANITIZED ? SIGILL : SIGSEGV);
 }
 
 static void harm_exit(struct fiber_pool *pool, pid_t *pids, int n)
@@ -316,7 +319,8 @@ static struct tally end(struct run *run, const char *what, double began, bool ma
     struct fiber_pool_stats s = stats_of(run->pool);
     struct tally t = check_history();
 
-    printf("%s: %.1f s, %u executions of %u tasks, %llu deaths, %u lost, %u blamed, %llu results dropped\n",
+    printf("%s: %.1f s, %u executions of %u tasks, %llu deaths, %u lost, %u blamed, %llu results "
+           "dropped\n",
            what, now_s() - began, t.executed, t.submitted, (unsigned long long)s.deaths, run->lost,
            run->blamed, (unsigned long long)s.dropped);
     assert_int_equal(run->wrong, 0);
@@ -410,8 +414,8 @@ static void test_without_retries_every_task_runs_at_most_once(void **state)
 /* ---- Tasks that kill ---- */
 
 #define KILLS(i) ((i) % 1000 == 321)
-/* A death counts for the batch whose results are missing. When the results of the one before were lost on their way,
- * the killer gets away with it that time. */
+/* A death counts for the batch whose results are missing. When the results of the one before were
+ * lost on their way, the killer gets away with it that time. */
 #define MAX_RUNS 8
 
 static int kill_some(const void *in, size_t len, struct fiber_reply *reply)
@@ -489,7 +493,8 @@ static void test_a_lazy_source_stays_within_its_window(void **state)
     pid_t pids[WORKERS];
 
     (void)state;
-    assert_ok(fiber_pool_imap(run.pool, work_1ms, next_input, &s, WINDOW, FIBER_IMAP_UNORDERED, NULL, &it));
+    assert_ok(fiber_pool_imap(run.pool, work_1ms, next_input, &s, WINDOW, FIBER_IMAP_UNORDERED,
+                              NULL, &it));
     for (;;) {
         struct fiber_bytes out;
         size_t index = 0;

@@ -1,5 +1,5 @@
-/* hostile_test.c - every port of a working master gets silence, garbage, hostile lengths and crowds; its
- * results stay right.
+/* hostile_test.c - every port of a working master gets silence, garbage, hostile lengths and
+ * crowds; its results stay right.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -59,7 +59,8 @@ static bool is_ours(unsigned long inode)
     return found;
 }
 
-/* The TCP ports on which this process listens (proc(5)); fails the test when one of them is IPv6. */
+/* The TCP ports on which this process listens (proc(5)); fails the test when one of them is
+ * IPv6. */
 static int get_ports(struct port ports[PORTS_MAX])
 {
     static const char *const tables[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
@@ -74,8 +75,8 @@ static int get_ports(struct port ports[PORTS_MAX])
             unsigned state;
             char address[40];
 
-            if (sscanf(line, " %*d: %39[0-9A-F]:%x %*s %x %*s %*s %*s %*s %*s %lu", address, &p.number,
-                       &state, &p.inode) != 4 ||
+            if (sscanf(line, " %*d: %39[0-9A-F]:%x %*s %x %*s %*s %*s %*s %*s %lu", address,
+                       &p.number, &state, &p.inode) != 4 ||
                 state != 0x0a || !is_ours(p.inode))
                 continue;
             assert_false(v6);
@@ -98,8 +99,9 @@ static atomic_int attacks;
 
 static int dial(const struct port *p)
 {
-    struct sockaddr_in in = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)p->number), .sin_addr.s_addr = p->address};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)p->number),
+                             .sin_addr.s_addr = p->address};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd >= 0 && connect(fd, (struct sockaddr *)&in, sizeof(in)) < 0) {
@@ -134,11 +136,13 @@ static void send_garbage(const struct port *p)
     }
 }
 
-/* nanomsg's greeting with all kinds of protocols, then lengths that nobody has the memory for, and truth by halves. */
+/* nanomsg's greeting with all kinds of protocols, then lengths that nobody has the memory for, and
+ * truth by halves. */
 static void send_nanomsg(const struct port *p)
 {
     static const uint64_t lengths[] = {
-        0, 1, 3, 4, 5, 12, 64, 512 * 1024, 512 * 1024 + 1, 1u << 30, UINT32_MAX, INT64_MAX, UINT64_MAX};
+        0,        1,          3,         4,         5, 12, 64, 512 * 1024, 512 * 1024 + 1,
+        1u << 30, UINT32_MAX, INT64_MAX, UINT64_MAX};
 
     for (unsigned protocol = 0; protocol < 0x80; protocol += protocol == 0x30 ? 1 : 0x10)
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -253,7 +257,8 @@ static int take_numbers(struct fiber_queue *q)
     return 0;
 }
 
-static void open_all(struct fiber_pool **pool, struct fiber_queue **q, struct fiber_address *address)
+static void open_all(struct fiber_pool **pool, struct fiber_queue **q,
+                     struct fiber_address *address)
 {
     struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2};
 

@@ -1,7 +1,8 @@
-/* interrupt_test.c - Ctrl-C in a program with a busy pool: nothing is left, and the program may close it in good order.
+/* interrupt_test.c - Ctrl-C in a program with a busy pool: nothing is left, and the program may
+ * close it in good order.
  *
- * The program is this one in another role. It writes one line when its workers are busy, and gets SIGINT as a terminal
- * sends it: to its process group.
+ * The program is this one in another role. It writes one line when its workers are busy, and gets
+ * SIGINT as a terminal sends it: to its process group.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
@@ -121,7 +122,8 @@ static struct started start(char *role)
     close(out[1]);
     s.out = fdopen(out[0], "r");
     assert_non_null(fgets(line, sizeof(line), s.out));
-    assert_int_equal(sscanf(line, "%lld %lld %lld %lld", &pid[0], &pid[1], &pid[2], &pid[3]), WORKERS);
+    assert_int_equal(sscanf(line, "%lld %lld %lld %lld", &pid[0], &pid[1], &pid[2], &pid[3]),
+                     WORKERS);
     for (int i = 0; i < WORKERS; i++) {
         s.pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)pid[i], 0);
         assert_true(s.pidfd[i] >= 0);

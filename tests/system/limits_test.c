@@ -1,8 +1,9 @@
-/* limits_test.c - a machine that has no more to give: descriptors, room on disk, a place that can be written.
+/* limits_test.c - a machine that has no more to give: descriptors, room on disk, a place that can
+ * be written.
  *
- * The program is this one in another role: it starts a process, opens a queue, and maps over a pool under limits of its
- * own. It ends well, or says in a sentence what was lacking; it never crashes, hangs or keeps silent. LIMITS_STEP=n
- * tries each nth limit.
+ * The program is this one in another role: it starts a process, opens a queue, and maps over a pool
+ * under limits of its own. It ends well, or says in a sentence what was lacking; it never crashes,
+ * hangs or keeps silent. LIMITS_STEP=n tries each nth limit.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sched.h>
@@ -97,7 +98,8 @@ static int try_queue(void)
 
 static int try_pool(int workers_per_job)
 {
-    struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2, .workers_per_job = workers_per_job};
+    struct fiber_pool_options o = {
+        .size = sizeof(o), .min = 2, .max = 2, .workers_per_job = workers_per_job};
     struct fiber_pool *pool;
     int64_t in[50] = {0}, out[50];
     int rc = 0;
@@ -239,9 +241,11 @@ static bool try_limit(const char *role, int n, const char *const *env)
     ran = run_self(role, number, env);
     good = ran.code == GOOD;
     if (ran.code != GOOD && ran.code != SAID_WHY)
-        fail_msg("%s with %d descriptors ended with %d:\n%s%s", role, n, ran.code, ran.out, ran.err);
+        fail_msg("%s with %d descriptors ended with %d:\n%s%s", role, n, ran.code, ran.out,
+                 ran.err);
     if (!good && !strstr(ran.out, "ulimit -n"))
-        fail_msg("%s with %d descriptors does not say what to do:\n%s%s", role, n, ran.out, ran.err);
+        fail_msg("%s with %d descriptors does not say what to do:\n%s%s", role, n, ran.out,
+                 ran.err);
     if (getenv("TEST_VERBOSE"))
         fprintf(stderr, "%s %d: %d %s%s", role, n, ran.code, ran.out, good ? "\n" : "");
     ran_free(&ran);
@@ -305,7 +309,8 @@ static void try_disk(const char *kind, const char *part)
         skip();
     }
     if (ran.code != SAID_WHY || !strstr(ran.out, part))
-        fail_msg("%s ended with %d and not with \"%s\":\n%s%s", kind, ran.code, part, ran.out, ran.err);
+        fail_msg("%s ended with %d and not with \"%s\":\n%s%s", kind, ran.code, part, ran.out,
+                 ran.err);
     if (getenv("TEST_VERBOSE"))
         fprintf(stderr, "%s: %s", kind, ran.out);
     ran_free(&ran);

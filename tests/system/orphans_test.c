@@ -1,4 +1,5 @@
-/* orphans_test.c - when a master dies, by whatever, nothing of its run stays: no process, no socket, no segment.
+/* orphans_test.c - when a master dies, by whatever, nothing of its run stays: no process, no
+ * socket, no segment.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -93,7 +94,8 @@ static int map_segment(const void *gate, size_t len)
 
 static void start_family(const char *gate)
 {
-    static const fiber_process_fn others[] = {be_stopped, ignore_everything, map_segment, fork_and_wait};
+    static const fiber_process_fn others[] = {be_stopped, ignore_everything, map_segment,
+                                              fork_and_wait};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         begin_str(others[i], gate);
@@ -296,13 +298,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*play)(const char *arg);
-    } roles[] = {{"family", play_family}, {"alone", play_alone}, {"ends", play_ends}, {"short", play_short}};
+    } roles[] = {
+        {"family", play_family}, {"alone", play_alone}, {"ends", play_ends}, {"short", play_short}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sigkill_of_the_master, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sigterm_of_the_master, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sigint_of_the_master, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_all_other_ways_to_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_nobody_could_remove_is_swept_by_the_next_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_nobody_could_remove_is_swept_by_the_next_run,
+                                        set_up, tear_down),
     };
 
     if (fiber_init(&argc, &argv) < 0) {

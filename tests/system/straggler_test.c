@@ -4,7 +4,8 @@
 #include "tests/pool/tasks.h"
 
 struct seen {
-    uint32_t n, last, at_first; /* how many came; which was the last; how many had come when task 0 came */
+    /* how many came; which was the last; how many had come when task 0 came */
+    uint32_t n, last, at_first;
 };
 
 static void on_done(void *user, size_t index, int code, const void *data, size_t len)
@@ -55,7 +56,8 @@ static int nap_or_wait(const void *in, size_t len, struct fiber_reply *reply)
     return number(in, len) == 0 ? wait_at_gate(in, len, reply) : count_run(in, len, reply);
 }
 
-/* It stands in the middle of a large batch: what is behind it goes elsewhere, what was done before it is told. */
+/* It stands in the middle of a large batch: what is behind it goes elsewhere, what was done before
+ * it is told. */
 static void test_a_long_task_in_a_batch_holds_back_nobody(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
@@ -104,8 +106,12 @@ static int slow_or_not(const void *in, size_t len, struct fiber_reply *reply)
 
 static void test_a_worker_ten_times_slower_gets_less(void **state)
 {
-    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
-        .min = 4, .max = 4, .init = slow_init, .init_arg = board_path, .init_len = strlen(board_path) + 1});
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 4,
+                                                   .max = 4,
+                                                   .init = slow_init,
+                                                   .init_arg = board_path,
+                                                   .init_len = strlen(board_path) + 1});
     int64_t in[3000], out[3000];
     double began;
 
@@ -115,16 +121,17 @@ static void test_a_worker_ten_times_slower_gets_less(void **state)
     meet(pool, 4);
     began = now_s();
     assert_ok(fiber_pool_map(pool, slow_or_not, in, 8, out, 8, 3000, NULL));
-    printf(
-        "3000 x 1 ms on 4 workers, one of them slow: %.3f s (968 ms would be perfect), %u by the slow one\n",
-        now_s() - began, atomic_load(&board->steps));
+    printf("3000 x 1 ms on 4 workers, one of them slow: %.3f s (968 ms would be perfect), %u by "
+           "the slow one\n",
+           now_s() - began, atomic_load(&board->steps));
     for (int i = 0; i < 3000; i++)
         assert_int_equal(out[i], i * i);
     assert_true(atomic_load(&board->steps) < 300); /* 97 would be perfect, 750 its equal share */
     fiber_pool_close(pool);
 }
 
-/* With a heartbeat of 1 s a frozen worker is noticed after 3 s. Until then all is done but the little that it holds. */
+/* With a heartbeat of 1 s a frozen worker is noticed after 3 s. Until then all is done but the
+ * little that it holds. */
 static void test_a_frozen_worker_holds_back_only_what_it_runs(void **state)
 {
     struct fiber_pool *pool = open_pool(4);
@@ -147,7 +154,8 @@ static void test_a_frozen_worker_holds_back_only_what_it_runs(void **state)
     done = fiber_result_done(r);
     assert_ok(fiber_result_wait(r, 30000));
     most = SANITIZED ? 20 : 3 + 5;
-    printf("%zu of 2000 were done before the frozen one was noticed, all after %.1f s\n", done, now_s() - began);
+    printf("%zu of 2000 were done before the frozen one was noticed, all after %.1f s\n", done,
+           now_s() - began);
     assert_true(done >= (SANITIZED ? 1000 : 1990));
     assert_true(now_s() - began < most);
     for (int i = 0; i < 2000; i++)

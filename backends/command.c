@@ -1,0 +1,421 @@
+/* command.c - the backend of every manager that has a command which starts a job.
+ *
+ * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: its end is the job's end, its output the job's, and it
+ * gets the signals. So a job is one of the local backend's whose program is the command; what is added here is its
+ * words, the host that it is for, and the ticket, which goes through its standard input and so is seen in no list of
+ * processes.
+ *
+ * With kind = detached the command only submits the job: command_detached.c.
+ *
+ * When the command is killed, the job on the other host notices that its connection to us has ended, and ends too.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/command_detached.h"
+#include "backends/command_settings.h"
+#include "runtime/backend.h"
+#include "runtime/bind.h"
+#include "runtime/buf.h"
+#include "runtime/log.h"
+
+#define LOOK_UP_MS 1000
+#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+
+extern const struct fbr_backend_ops fbr_backend_local;
+static const struct fbr_backend_ops *const local = &fbr_backend_local;
+
+struct command_job {
+    struct command_job *next, *prev;
+    struct fbr_backend *b;
+    void *user;
+    void *process; /* the local backend's handle, or that of command_detached.c */
+    struct fbr_host *host;
+    bool told, released;
+};
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct fbr_command_settings settings;
+    struct fbr_backend *processes; /* the local backend's */
+    struct fbr_detached *detached; /* NULL: the command is the job */
+    struct command_job *jobs;
+};
+
+/* ---- The ticket's way ---- */
+
+/* Into the command's standard input; lives until it is written, or the reader is gone. */
+struct delivery {
+    uv_pipe_t pipe;
+    uv_write_t write;
+    struct fbr_buf bytes;
+};
+
+static void on_delivery_closed(uv_handle_t *handle)
+{
+    struct delivery *d = handle->data;
+
+    memset(d->bytes.data, 0, d->bytes.len);
+    __asm__ volatile("" : : "r"(d->bytes.data) : "memory"); /* or the compiler leaves it out */
+    fbr_buf_fini(&d->bytes);
+    free(d);
+}
+
+static void on_delivered(uv_write_t *write, int status)
+{
+    struct delivery *d = write->data;
+
+    (void)status; /* a command that does not read it, does not join */
+    uv_close((uv_handle_t *)&d->pipe, on_delivery_closed);
+}
+
+/* A descriptor from which the ticket can be read, or negative. */
+static int deliver(struct fbr_backend *b, const struct fbr_job *job, struct fbr_error *err)
+{
+    struct delivery *d = calloc(1, sizeof(*d));
+    int ends[2] = {-1, -1};
+    uv_buf_t out;
+
+    if (!d)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    fbr_put_bytes(&d->bytes, job->ticket, job->ticket_len);
+    if (d->bytes.failed || pipe2(ends, O_CLOEXEC) < 0) {
+        int rc = d->bytes.failed ? -ENOMEM : -errno;
+
+        fbr_buf_fini(&d->bytes);
+        free(d);
+        return fbr_fail(err, rc, "no pipe for its ticket: %s", fbr_strerror(rc));
+    }
+    uv_pipe_init(fbr_loop_uv(b->env.loop), &d->pipe, 0);
+    d->pipe.data = d;
+    d->write.data = d;
+    uv_pipe_open(&d->pipe, ends[1]); /* sets it not to block */
+    out = uv_buf_init((char *)d->bytes.data, (unsigned)d->bytes.len);
+    if (uv_write(&d->write, (uv_stream_t *)&d->pipe, &out, 1, on_delivered) < 0)
+        uv_close((uv_handle_t *)&d->pipe, on_delivery_closed);
+    return ends[0];
+}
+
+/* ---- Events of the command ---- */
+
+static const char *host_of(const struct command_job *j)
+{
+    return j->host ? j->host->name : "";
+}
+
+static void tell(struct command_job *j, const struct fbr_job_event *e)
+{
+    if (!j->released)
+        j->b->env.event(j->user, e);
+}
+
+static void maybe_free(struct command_job *j)
+{
+    if (!j->told || !j->released)
+        return;
+    if (j->process && j->b->detached)
+        fbr_detached_release(j->b->detached, j->process);
+    else if (j->process)
+        local->release(j->b->processes, j->process);
+    free(j);
+}
+
+/* The process that was started is the command; which process the job is, the job will tell itself. */
+static void on_started(struct command_job *j, struct fbr_job_event *e)
+{
+    char id[320];
+
+    snprintf(id, sizeof(id), "%.255s%s%s", host_of(j), j->host ? ":" : "", e->text);
+    e->text = id;
+    e->pid = 0;
+    tell(j, e);
+}
+
+static void on_exited(struct command_job *j, struct fbr_job_event *e)
+{
+    const struct fbr_command_settings *s = &j->b->settings;
+    char text[512];
+
+    if (j->host)
+        j->host->used--;
+    DL_DELETE(j->b->jobs, j);
+    e->pid = 0;
+    if (!s->detached && e->code >= 0 && e->code == s->unknown) {
+        snprintf(text, sizeof(text),
+                 "ended with code %d of '%.100s'%s%.200s, which means that the connection failed "
+                 "or that a signal ended the job",
+                 e->code, s->start.at[0], j->host ? " to " : "", host_of(j));
+        e->text = text;
+        e->code = FBR_EXIT_UNKNOWN;
+    } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
+        e->code = -(e->code - s->signals);
+    }
+    tell(j, e); /* who may release it */
+    j->told = true;
+    maybe_free(j);
+}
+
+static void on_event(void *user, const struct fbr_job_event *event)
+{
+    struct command_job *j = user;
+    struct fbr_job_event e = *event;
+
+    if (e.type == FBR_JOB_STARTED)
+        on_started(j, &e);
+    else if (e.type == FBR_JOB_EXITED)
+        on_exited(j, &e);
+    else
+        tell(j, &e);
+}
+
+/* ---- Starting ---- */
+
+static int own_program(const struct fbr_command_settings *s, char path[PATH_MAX],
+                       struct fbr_error *err)
+{
+    ssize_t n = s->program ? 0 : readlink("/proc/self/exe", path, PATH_MAX - 1);
+
+    if (s->program)
+        return 0;
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+    path[n] = '\0';
+    if (access(path, F_OK) < 0)
+        return fbr_fail(err, -ENOENT,
+                        "the file of this program is gone (%s): jobs on other hosts need it; set "
+                        "command_program",
+                        path);
+    return 0;
+}
+
+static int make_words(struct fbr_backend *b, const struct fbr_job *job, const struct command_job *j,
+                      const char *ticket, struct fbr_words *w, struct fbr_error *err)
+{
+    const struct fbr_command_settings *s = &b->settings;
+    char path[PATH_MAX], here[PATH_MAX] = "";
+    struct fbr_fill f = {.host = j->host ? j->host->name : "",
+                         .name = job->name,
+                         .run = job->run_uid,
+                         .workdir = job->workdir,
+                         .ticket = job->ticket ? ticket : NULL,
+                         .env = job->added_env,
+                         .program = job->file,
+                         .argv = job->argv && job->argv[0] ? job->argv + 1 : NULL};
+
+    if (job->own_program) {
+        int rc = own_program(s, path, err);
+
+        if (rc < 0)
+            return rc;
+        f.program = s->program ? s->program : path;
+    }
+    if (!f.workdir && getcwd(here, sizeof(here)))
+        f.workdir = here;
+    return fbr_template_fill(&s->start, &f, w, err);
+}
+
+static int launch(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
+                  struct fbr_error *err)
+{
+    struct fbr_job_local how = {.in = -1, .fd = -1};
+    struct fbr_words w = {0};
+    char file[PATH_MAX];
+    int rc = make_words(b, job, j, "fd:0", &w, err);
+
+    if (rc == 0)
+        rc = fbr_command_find(w.at[0], file, sizeof(file), err);
+    if (rc == 0 && job->ticket) {
+        how.in = deliver(b, job, err);
+        rc = how.in < 0 ? how.in : 0;
+    }
+    if (rc == 0) {
+        const struct fbr_job command = {.name = job->name,
+                                        .run_uid = job->run_uid,
+                                        .file = file,
+                                        .argv = w.at,
+                                        .env = job->env,
+                                        .local = &how,
+                                        .process = job->process,
+                                        .epoch = job->epoch};
+
+        rc = local->start(b->processes, &command, j, &j->process, err);
+    }
+    if (how.in >= 0)
+        close(how.in);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* A file that only we, here and on the hosts, can read. */
+static int write_ticket(const struct fbr_backend *b, const struct fbr_job *job, char path[PATH_MAX],
+                        struct fbr_error *err)
+{
+    int fd, rc = 0;
+
+    snprintf(path, PATH_MAX, "%.3000s/fiber-ticket-XXXXXX", b->settings.ticket_dir);
+    fd = mkostemp(path, O_CLOEXEC); /* mode 0600 */
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s",
+                        b->settings.ticket_dir, fbr_strerror(errno));
+    if (write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
+        rc = fbr_fail(err, -EIO, "cannot write its ticket to %s", path);
+        unlink(path);
+    }
+    close(fd);
+    return rc;
+}
+
+static int submit(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
+                  struct fbr_error *err)
+{
+    char path[PATH_MAX] = "", where[PATH_MAX + 8];
+    struct fbr_words w = {0};
+    int rc = job->ticket ? write_ticket(b, job, path, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    snprintf(where, sizeof(where), "file:%s", path);
+    rc = make_words(b, job, j, where, &w, err);
+    if (rc == 0)
+        rc = fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
+    if (rc < 0 && path[0])
+        unlink(path);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+static int command_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
+                         void **handle, struct fbr_error *err)
+{
+    struct command_job *j = calloc(1, sizeof(*j));
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->b = b;
+    j->user = user;
+    j->host = fbr_hosts_pick(&b->settings.hosts);
+    if (j->host)
+        j->host->used++;
+    *handle = j;
+    rc = b->detached ? submit(b, job, j, err) : launch(b, job, j, err);
+    if (rc < 0) {
+        if (j->host)
+            j->host->used--;
+        free(j);
+        return rc;
+    }
+    DL_APPEND(b->jobs, j);
+    return 0;
+}
+
+/* ---- The rest ---- */
+
+static int command_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                        struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+    const struct fbr_backend_env inner = {env->loop, env->config, on_event};
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    rc = fbr_command_settings_load(&b->settings, env->config, err);
+    if (rc == 0 && b->settings.detached)
+        rc = fbr_detached_open(&b->detached, &inner, &b->settings, err);
+    else if (rc == 0)
+        rc = local->open(&b->processes, &inner, err);
+    if (rc < 0) {
+        fbr_command_settings_fini(&b->settings);
+        free(b);
+        return rc;
+    }
+    *out = b;
+    return 0;
+}
+
+static void command_close(struct fbr_backend *b)
+{
+    struct command_job *j, *next;
+
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        j->released = true; /* the end of its process, which comes now, frees it */
+        if (!b->detached)
+            local->release(b->processes, j->process);
+        j->process = NULL;
+    }
+    fbr_detached_close(b->detached);
+    if (b->processes)
+        local->close(b->processes);
+    DL_FOREACH_SAFE(b->jobs, j, next) /* of these it says nothing any more */
+        free(j);
+    fbr_command_settings_fini(&b->settings);
+    free(b);
+}
+
+static int command_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct command_job *j = handle;
+
+    if (j->told)
+        return 0;
+    return b->detached ? fbr_detached_signal(b->detached, j->process, sig)
+                       : local->signal(b->processes, j->process, sig);
+}
+
+static void command_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct command_job *j = handle;
+
+    if (j->process && !j->told && !b->detached)
+        local->pause_output(b->processes, j->process, paused);
+}
+
+static void command_release(struct fbr_backend *b, void *handle)
+{
+    struct command_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    maybe_free(j);
+}
+
+static int command_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    const struct fbr_hosts *h = &b->settings.hosts;
+    const char *peer = h->n ? h->at[0].name : SOMEWHERE;
+    char address[FBR_BIND_MAX];
+    int rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+
+    if (rc < 0)
+        return fbr_fail(
+            err, rc,
+            "cannot tell at which address of ours %s reaches us (%s): set bind to an address or an "
+            "interface",
+            h->n ? peer : "another host",
+            rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
+    snprintf(out, size, "%s", address);
+    return 0;
+}
+
+const struct fbr_backend_ops fbr_backend_command = {
+    .name = "command",
+    .reach = FBR_REACH_TCP,
+    .open = command_open,
+    .close = command_close,
+    .start = command_start,
+    .signal = command_signal,
+    .pause_output = command_pause_output,
+    .release = command_release,
+    .address = command_address,
+};

@@ -1,0 +1,61 @@
+# command_detached_test.sh - the command backend with a manager whose start command prints an id and leaves.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+[[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/queue" "$work/tickets" "$work/run"
+export QUEUE=$work/queue FIBER_BACKEND=command FIBER_COMMAND_FILE=$work/queue.ini FIBER_BIND=lo FIBER_RUN_DIR=$work/run
+cat >"$work/queue.ini" <<END
+kind = detached
+start = ${TEST_SOURCE_DIR:?}/tests/beds/queue submit
+status = $TEST_SOURCE_DIR/tests/beds/queue status {ids}
+cancel = $TEST_SOURCE_DIR/tests/beds/queue cancel {id}
+logs = $TEST_SOURCE_DIR/tests/beds/queue logs {id}
+id = submitted job ([A-Za-z0-9]+)
+poll_ms = 50
+ticket_dir = $work/tickets
+pending = PD
+running = R
+done = CD
+failed = F
+killed = CA
+END
+
+failed() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out"
+    exit 1
+}
+
+timeout 60 "$prog" pool 3 300 >"$work/out" 2>&1 || failed "a pool"
+grep -q ' 300$' "$work/out" || failed "tasks are missing"
+echo "ok: a pool"
+timeout 60 "$prog" nested >"$work/out" 2>&1 || failed "jobs that start jobs"
+[[ $(grep -c 'leaf on' "$work/out") == 2 ]] || failed "the output of the jobs is missing"
+echo "ok: jobs that start jobs, with their exit codes and output"
+[[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"
+
+# The agent notices that its launcher is gone.
+exec 3< <(echo "$BASHPID" && exec "$prog" ring 2 1 "$prog" wait 2>&1)
+read -r launcher <&3
+: >"$work/out"
+until [[ ${line:-} == *rank* ]]; do
+    IFS= read -r -t 30 line <&3 || failed "no rank came"
+    echo "$line" >>"$work/out"
+done
+kill -INT "$launcher"
+timeout 30 cat <&3 >>"$work/out" || failed "the launcher did not end"
+echo "ok: the launcher is interrupted"
+
+sed -i 's/^start = .*/start = false/' "$work/queue.ini"
+if timeout 60 "$prog" nested >"$work/out" 2>&1; then failed "a start command that fails"; fi
+grep -q 'the start command ended with code 1' "$work/out" || failed "it does not say that the start command failed"
+sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
+if timeout 60 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
+grep -q 'printed no id' "$work/out" || failed "it does not say that there was no id"
+echo "ok: start commands that fail"
+[[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"

@@ -1,0 +1,271 @@
+/* hosts_prog.c - a program for the tests on several hosts: a pool, objects and rings, by the configured backend.
+ *
+ *   hosts_prog pool WORKERS TASKS       maps, and says how many tasks each host did; with one word more, of 20 ms each
+ *   hosts_prog objects WORKERS          queues, a store and a segment between hosts
+ *   hosts_prog nested                   a job that starts jobs
+ *   hosts_prog ring [-t] [-f POLICY] RANKS NODES PROGRAM...   a ring with RANKS / NODES ranks on each
+ *   hosts_prog wait                     a rank: says where it is, then waits for ever
+ *   hosts_prog who                      a rank: says its number and host
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fiber.h"
+
+#define HOSTS 16
+#define NAME 32
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "hosts_prog: %s: %s\n", what, fiber_last_error());
+    return 1;
+}
+
+static int get_name(char name[NAME])
+{
+    memset(name, 0, NAME);
+    return gethostname(name, NAME - 1);
+}
+
+/* ---- Pool ---- */
+
+static int where(const void *in, size_t len, struct fiber_reply *reply)
+{
+    const int *ms = in;
+    const struct timespec nap = {.tv_nsec = *ms * 1000000L};
+    char *name = fiber_reply_alloc(reply, NAME);
+
+    (void)len;
+    if (*ms)
+        nanosleep(&nap, NULL); /* the work of the task */
+    return name ? get_name(name) : -1;
+}
+
+static int play_pool(int workers, int n, int ms)
+{
+    struct fiber_pool_options o = {.size = sizeof(o), .min = workers, .max = workers};
+    char(*out)[NAME] = calloc((size_t)n, NAME), seen[HOSTS][NAME];
+    int *in = calloc((size_t)n, sizeof(*in)), count[HOSTS], hosts = 0, rc;
+    struct fiber_pool *pool;
+
+    for (int i = 0; i < n; i++)
+        in[i] = ms;
+    if (fiber_pool_open(&pool, &o) < 0)
+        return fail("pool");
+    rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)(n / 10), NULL);
+    printf("a tenth is done\n");
+    fflush(stdout);
+    if (rc == 0)
+        rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)n, NULL);
+    if (rc < 0)
+        return fail("map");
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+
+        while (k < hosts && strcmp(seen[k], out[i]) != 0)
+            k++;
+        if (k == hosts && hosts < HOSTS) {
+            memcpy(seen[hosts], out[i], NAME);
+            count[hosts++] = 0;
+        }
+        if (k < HOSTS)
+            count[k]++;
+    }
+    for (int k = 0; k < hosts; k++)
+        printf("%s %d\n", seen[k], count[k]);
+    fiber_pool_close(pool);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* ---- Objects ---- */
+
+struct objects {
+    struct fiber_address queue, answers, store;
+    int n;
+};
+
+static int build(void *data, size_t len, void *user)
+{
+    (void)user;
+    memset(data, 7, len);
+    return 0;
+}
+
+/* Answers "HOST got WORD, knows VALUE, segment 7 (built)". */
+static int use_objects(const void *arg, size_t len)
+{
+    const struct objects *a = arg;
+    struct fiber_queue *queue, *answers;
+    struct fiber_store *store;
+    struct fiber_shared *shared;
+    struct fiber_bytes word, value;
+    char name[NAME], text[256];
+
+    (void)len;
+    if (fiber_queue_connect(&queue, &a->queue) < 0 ||
+        fiber_queue_connect(&answers, &a->answers) < 0 ||
+        fiber_store_connect(&store, &a->store) < 0 ||
+        fiber_shared_open(&shared, "noise", 4096, build, NULL) < 0)
+        return fail("connect");
+    if (fiber_queue_get(queue, &word, 20000) < 0 || fiber_store_get(store, "key", &value, 0) < 0 ||
+        fiber_store_barrier(store, "all are here", a->n, NULL, 20000) < 0)
+        return fail("get");
+    get_name(name);
+    snprintf(text, sizeof(text), "%s got %.*s, knows %.*s, segment %d%s", name, (int)word.len,
+             (char *)word.data, (int)value.len, (char *)value.data,
+             *(const char *)fiber_shared_data(shared), fiber_shared_built(shared) ? ", built" : "");
+    if (fiber_queue_put(answers, text, strlen(text) + 1, 20000) < 0 ||
+        fiber_queue_flush(answers, 20000) < 0)
+        return fail("put");
+    fiber_bytes_free(&word);
+    fiber_bytes_free(&value);
+    fiber_shared_close(shared);
+    fiber_queue_close(queue);
+    fiber_queue_close(answers);
+    fiber_store_close(store);
+    return 0;
+}
+
+static int play_objects(int n)
+{
+    struct fiber_process *p[HOSTS];
+    struct fiber_queue *queue, *answers;
+    struct fiber_store *store;
+    struct fiber_bytes answer;
+    struct objects a = {.n = n};
+    int code = 0;
+
+    if (n > HOSTS || fiber_queue_open(&queue, 0) < 0 || fiber_queue_open(&answers, 0) < 0 ||
+        fiber_store_start(&store, NULL) < 0 || fiber_queue_address(queue, &a.queue) < 0 ||
+        fiber_queue_address(answers, &a.answers) < 0 || fiber_store_address(store, &a.store) < 0 ||
+        fiber_store_set(store, "key", "value", 5) < 0)
+        return fail("objects");
+    for (int i = 0; i < n; i++)
+        if (fiber_process_start(&p[i], use_objects, &a, sizeof(a), NULL) < 0 ||
+            fiber_queue_put(queue, "word", 4, 20000) < 0)
+            return fail("start");
+    for (int i = 0; i < n; i++) {
+        if (fiber_queue_get(answers, &answer, 20000) < 0)
+            return fail("answer");
+        printf("%s\n", (char *)answer.data);
+        fiber_bytes_free(&answer);
+    }
+    for (int i = 0; i < n; i++) {
+        fiber_process_join(p[i], -1);
+        if (fiber_process_exitcode(p[i], &code) < 0 || code)
+            return fail(fiber_process_report(p[i]));
+        fiber_process_close(p[i]);
+    }
+    fiber_queue_close(queue);
+    fiber_queue_close(answers);
+    fiber_store_close(store);
+    return 0;
+}
+
+/* ---- Nested ---- */
+
+static int leaf(const void *arg, size_t len)
+{
+    char name[NAME];
+
+    (void)arg;
+    (void)len;
+    get_name(name);
+    printf("leaf on %s\n", name);
+    return 3;
+}
+
+static int branch(const void *arg, size_t len)
+{
+    struct fiber_process *p[2];
+    int sum = 0, code;
+
+    (void)arg;
+    (void)len;
+    for (int i = 0; i < 2; i++)
+        if (fiber_process_start(&p[i], leaf, NULL, 0, NULL) < 0)
+            return fail("leaf");
+    for (int i = 0; i < 2; i++) {
+        fiber_process_join(p[i], -1);
+        if (fiber_process_exitcode(p[i], &code) < 0)
+            return fail("leaf");
+        sum += code;
+        fiber_process_close(p[i]);
+    }
+    return sum;
+}
+
+static int play_nested(void)
+{
+    struct fiber_process *p;
+    int code;
+
+    if (fiber_process_start(&p, branch, NULL, 0, NULL) < 0)
+        return fail("branch");
+    fiber_process_join(p, -1);
+    if (fiber_process_exitcode(p, &code) < 0 || code != 6)
+        return fail(fiber_process_report(p));
+    fiber_process_close(p);
+    return 0;
+}
+
+/* ---- Rings ---- */
+
+static int play_rank(const char *what)
+{
+    char name[NAME];
+
+    get_name(name);
+    printf("rank %s of %s on %s\n", getenv("FIBER_RANK"), getenv("FIBER_SIZE"), name);
+    fflush(stdout);
+    while (strcmp(what, "wait") == 0)
+        pause();
+    return 0;
+}
+
+static int play_ring(char **argv)
+{
+    struct fiber_ring_options o = {.size = sizeof(o)};
+    int size, code;
+
+    for (; argv[0] && argv[0][0] == '-'; argv++) {
+        if (strcmp(argv[0], "-t") == 0)
+            o.flags |= FIBER_RING_TAG;
+        else if (strcmp(argv[0], "-f") == 0 && argv[1])
+            o.on_failure = atoi(*++argv);
+    }
+    if (!argv[0] || !argv[1] || !argv[2])
+        return 2;
+    size = atoi(argv[0]);
+    o.nodes = atoi(argv[1]);
+    o.per_node = o.nodes > 0 ? (size + o.nodes - 1) / o.nodes : 0;
+    o.job.command = (const char *const *)argv + 2;
+    code = fiber_ring_run(size, NULL, NULL, 0, &o);
+    return code < 0 ? fail("ring") : code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    if (argc == 2 && (strcmp(what, "wait") == 0 || strcmp(what, "who") == 0))
+        return play_rank(what);
+    if (fiber_init(&argc, &argv) < 0)
+        return fail("init");
+    if (strcmp(what, "pool") == 0 && argc >= 4)
+        return play_pool(atoi(argv[2]), atoi(argv[3]), argc > 4 ? 20 : 0);
+    if (strcmp(what, "objects") == 0 && argc == 3)
+        return play_objects(atoi(argv[2]));
+    if (strcmp(what, "nested") == 0)
+        return play_nested();
+    if (strcmp(what, "ring") == 0)
+        return play_ring(argv + 2);
+    fprintf(stderr, "hosts_prog: its first lines tell what it takes\n");
+    return 2;
+}

@@ -1,0 +1,88 @@
+# ring_bad_place_test.sh - rings in places that are short of something: nobody's rights, no loopback, a tiny /dev/shm, no
+# room for the run directory.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC1091,SC2154,SC2016
+. "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
+
+[ "$(id -u)" = 0 ] || skip 'it takes root to make such places'
+[ -n "${RING_PRIVATE:-}" ] || skip 'unshare does not work here'
+
+programs=()
+for m in openmpi mpich; do
+    [ "$m" != openmpi ] || [ -e "$TEST_BINARY_DIR/fiber/pmix.so" ] || continue
+    ! command -v "mpicc.$m" >/dev/null || ! compile "mpicc.$m" "$work/check.$m" || programs+=("$work/check.$m")
+done
+
+real=$fiber
+
+place() { # place <file> <line>...: a script that runs fiber in the place that the lines make
+    local file=$1
+    shift
+    printf '%s\n' '#!/bin/bash' 'set -e' "$@" >"$work/$file"
+    chmod 755 "$work/$file"
+    fiber=$work/$file
+}
+
+agree() { # agree <argument>...: every program, on one agent and on two
+    local p code=0
+    fiber_run 0 -n 2 "$@" sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE"' || code=1
+    says 'rank 1 of 2' || code=1
+    for p in "${programs[@]}"; do
+        fiber_run 0 -n 2 "$@" "$p" window || code=1
+        says 'window: 2 ranks agree' || code=1
+    done
+    return $code
+}
+
+test_nobody_runs_a_ring() {
+    local code=0
+    command -v setpriv >/dev/null || return 0
+    mkdir -p "$work/copy/cli" # the tree may be in a place that is not everybody's
+    cp "$real" "$work/copy/cli/fiber"
+    [ ! -d "$TEST_BINARY_DIR/fiber" ] || cp -r "$TEST_BINARY_DIR/fiber" "$work/copy/fiber"
+    place nobody "export HOME=/nonexistent; cd /; exec setpriv --reuid 65534 --regid 65534 --clear-groups $work/copy/cli/fiber \"\$@\""
+    agree || code=1
+    agree --per-node=1 || code=1
+    fiber=$real
+    return $code
+}
+
+test_a_host_without_loopback() {
+    local code=0
+    place quiet "exec unshare -n $real \"\$@\""
+    agree || code=1
+    fiber=$real
+    return $code
+}
+
+test_a_tiny_shared_memory() {
+    local code=0
+    place tiny "exec unshare -m bash -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"\$0\" \"\$@\"' $real \"\$@\""
+    agree || code=1
+    fiber_run 0 --oversubscribe -n 4 -v "${programs[@]:0:1}" ${programs:+collectives} || code=1
+    fiber=$real
+    return $code
+}
+
+test_no_shared_memory_at_all() {
+    local code=0
+    place without "exec unshare -m bash -c 'mount -t tmpfs -o ro tmpfs /dev/shm && exec \"\$0\" \"\$@\"' $real \"\$@\""
+    agree || code=1
+    fiber=$real
+    return $code
+}
+
+test_a_full_run_directory_is_told() {
+    mkdir -p "$work/full"
+    mount -t tmpfs -o size=4k,nr_inodes=3 tmpfs "$work/full"
+    code=0
+    FIBER_RUN_DIR=$work/full timeout 60 "$fiber" run -n 2 true >"$work/out" 2>"$work/err" </dev/null || code=$?
+    umount "$work/full" || fail 'something still uses it' || return
+    [ $code = 125 ] || fail "exit code $code" || return
+    says "$work/full" || return
+    leaves_nothing
+}
+
+run_tests test_nobody_runs_a_ring test_a_host_without_loopback test_a_tiny_shared_memory test_no_shared_memory_at_all \
+    test_a_full_run_directory_is_told

@@ -1,0 +1,120 @@
+# ring_io_test.sh - what ranks read and write when somebody is slow, gone or was never there: nothing is lost, nothing piles
+# up.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC1091,SC2154,SC2016,SC2317
+. "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
+
+command -v python3 >/dev/null || skip 'there is no python3'
+
+peak_mib() { # peak_mib <pid>: resident, at most
+    sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$1/status" | awk '{ print int($1 / 1024) }'
+}
+
+pipe_is_full() { # pipe_is_full <pid>...: all of them wait in a write
+    local pid
+    for pid; do
+        [[ $(cat "/proc/$pid/wchan") == *pipe_write* ]] || return 1
+    done
+}
+
+pile_up='import os, sys
+line = b"%s " % os.environ["FIBER_RANK"].encode() + b"x" * 97 + b"\n"
+for i in range(4000):
+    os.write(1, line * 100)'
+
+test_slow_reader_holds_up_the_ranks() { # 4 x 40 MB, of which nobody reads at first
+    local code=0 pid bytes peak
+    mkfifo "$work/slow"
+    "$fiber" run --oversubscribe -n 4 python3 -c "$pile_up" >"$work/slow" 2>"$work/err" </dev/null &
+    launcher=$!
+    exec 8<"$work/slow"
+    all_wait() {
+        local ranks
+        mapfile -t ranks < <(for pid in $(agents); do pgrep -P "$pid"; done)
+        [ ${#ranks[@]} = 4 ] && pipe_is_full "${ranks[@]}"
+    }
+    wait_for 60 all_wait || fail 'the ranks do not wait' || return
+    peak=$(peak_mib "$launcher")
+    [ "$peak" -lt $((64 + 2000 * asan)) ] || fail "the launcher has $peak MiB" || return
+    for pid in $(agents); do
+        peak=$(peak_mib "$pid")
+        [ "$peak" -lt $((64 + 2000 * asan)) ] || fail "an agent has $peak MiB" || return
+    done
+    bytes=$(grep -ac '^[0-3] x\{97\}$' <&8)
+    exec 8<&-
+    wait "$launcher" || code=$?
+    [ $code = 0 ] || fail "exit code $code" || return
+    [ "$bytes" = 1600000 ] || fail "$bytes whole lines, not 1600000" || return
+    leaves_nothing
+}
+
+test_slow_rank_holds_up_the_input() { # 50 MB for a rank that does not read at first
+    local code=0 peak
+    start_slow() {
+        head -c 50000000 /dev/zero | tr '\0' 'i' | "$fiber" run --stdin 0 -n 2 -x "GO=$work/go" bash -c '
+            [ "$FIBER_RANK" = 0 ] || exit 0
+            echo waits; while [ ! -e "$GO" ]; do read -rt 0.05 <>/dev/zero || :; done; md5sum' >"$work/out" 2>"$work/err" &
+        launcher=$!
+    }
+    rm -f "$work/go"
+    start_slow
+    await waits || return
+    peak=$(peak_mib "$launcher")
+    : >"$work/go"
+    wait "$launcher" || code=$?
+    [ $code = 0 ] || fail "exit code $code" || return
+    [ "$peak" -lt $((64 + 2000 * asan)) ] || fail "the launcher has $peak MiB" || return
+    says "$(head -c 50000000 /dev/zero | tr '\0' 'i' | md5sum)" || return
+    leaves_nothing
+}
+
+test_rank_that_ends_before_its_input_does_no_harm() {
+    local code=0
+    timeout 60 "$fiber" run --stdin 0 -n 2 head -n 1 >"$work/out" 2>"$work/err" < <(yes) || code=$?
+    [ $code = 0 ] || fail "exit code $code" || return
+    says y || return
+    leaves_nothing
+}
+
+test_closed_descriptors() {
+    local code=0 files=$work/files
+    timeout 60 "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
+    [ $code = 0 ] || fail "all closed: exit code $code" || return
+    [ "$(cat "$files/1.out")" = 'rank 1' ] || fail "$(ls "$files"): its file is not whole" || return
+    code=0
+    timeout 60 "$fiber" run -n 2 sh -c 'echo "rank $FIBER_RANK"; cat' <&- >"$work/out" 2>"$work/err" || code=$?
+    [ $code = 0 ] || fail "closed input: exit code $code" || return
+    says 'rank 1' || return
+    leaves_nothing
+}
+
+test_reader_that_goes_away_ends_the_run() {
+    local codes
+    set +o pipefail
+    timeout 60 "$fiber" run -n 2 yes 2>"$work/err" </dev/null | head -n 3 >"$work/out"
+    codes=${PIPESTATUS[*]}
+    set -o pipefail
+    [ "$codes" = '141 0' ] || fail "exit codes $codes" || return
+    [ "$(wc -l <"$work/out")" = 3 ] || fail 'not three lines' || return
+    says 'nobody reads standard output any more' || return
+    leaves_nothing
+}
+
+test_full_disk_fails_the_run() {
+    local code=0
+    timeout 60 "$fiber" run -n 2 echo hello >/dev/full 2>"$work/err" </dev/null || code=$?
+    [ $code = 1 ] || fail "exit code $code though nothing could be written" || return
+    says 'standard output: No space left on device' || return
+    leaves_nothing
+}
+
+test_lines_of_32_ranks_are_whole() {
+    fiber_run 0 --oversubscribe -n 32 python3 -c 'import os
+for i in range(200): os.write(1, b"<%s>" % (b"z" * (i * 37 % 5000))); os.write(1, b"\n")' || return
+    [ "$(grep -c '^<z*>$' "$work/out")" = 6400 ] || fail "$(grep -c '^<z*>$' "$work/out") whole lines, not 6400"
+}
+
+run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
+    test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
+    test_full_disk_fails_the_run test_lines_of_32_ranks_are_whole

@@ -1,0 +1,183 @@
+# ring_lib.sh - what the tests of `fiber run` share; they source it. As root each runs with a /dev/shm of its own, so that
+# whatever is left there is theirs.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154,SC2119,SC2120,SC2317
+set -euo pipefail
+
+fiber=${TEST_BINARY_DIR:?}/cli/fiber
+here=${TEST_SOURCE_DIR:?}/tests/system
+
+skip() { # skip <why>
+    echo "skipped: $1"
+    exit 77
+}
+
+[ -x "$fiber" ] || skip "$fiber is not built"
+if [ -z "${RING_PRIVATE:-}" ] && unshare -m true 2>/dev/null; then
+    RING_PRIVATE=1 exec unshare -m --propagation private \
+        bash -c 'mount -t tmpfs -o mode=1777 tmpfs /dev/shm && exec bash "$@"' private "$0" "$@"
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/fbrring-XXXXXX")
+chmod 755 "$work"
+mkdir -m 1777 "$work/run"
+export RING_TEST_MARK="$work" # in the environment of all that is started here
+export FIBER_RUN_DIR=$work/run
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mkfifo "$work/clock"
+exec 9<>"$work/clock"
+asan=0
+[[ ${TEST_SANITIZER_OPTIONS:-} != *sanitize* ]] || asan=1
+failed=0
+
+processes() { # of this test, but itself
+    local p pid
+    for p in /proc/[0-9]*; do
+        pid=${p#/proc/}
+        [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
+        if tr '\0' '\n' 2>/dev/null <"$p/environ" | grep -qxF "RING_TEST_MARK=$work" && [ -e "$p/exe" ]; then
+            grep -qE '^State:.[ZX]' "$p/status" 2>/dev/null || echo "$pid"
+        fi
+    done 2>/dev/null
+}
+
+foreign() { # processes of this test that are no shell of it
+    local pid
+    for pid in $(processes); do
+        case $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") in
+            *"$0"* | '') ;;
+            *) echo "$pid" ;;
+        esac
+    done
+}
+
+end_all() {
+    local pid
+    for pid in $(foreign); do
+        kill -KILL "$pid" 2>/dev/null || :
+    done
+}
+
+cleanup() {
+    end_all
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+tick() { # waits for a moment, or less
+    read -rt 0.02 -u 9 || :
+}
+
+fail() { # fail <what>: goes on with the next test
+    echo "FAILED: ${FUNCNAME[*]:1:2}: $1" >&2
+    for f in "$work/out" "$work/err"; do
+        [ ! -s "$f" ] || tail -n 20 "$f" | cut -c 1-300 >&2
+    done
+    failed=1
+    return 1
+}
+
+now_ms() {
+    local t=$EPOCHREALTIME
+    echo $((${t%.*} * 1000 + 10#${t#*.} / 1000))
+}
+
+wait_for() { # wait_for <seconds> <command>...: until it succeeds
+    local end=$(($(now_ms) + $1 * 1000))
+    shift
+    until "$@"; do
+        [ "$(now_ms)" -lt "$end" ] || return 1
+        tick
+    done
+}
+
+segments() {
+    if [ -n "${RING_PRIVATE:-}" ]; then
+        ls -A /dev/shm
+    else
+        find /dev/shm -maxdepth 1 -name 'fiber-*' -newer "$work/clock" -user "$(id -un)"
+    fi
+}
+
+is_clean() {
+    [ -z "$(ls -A "$work/run")" ] && [ -z "$(segments)" ] && [ -z "$(foreign)" ]
+}
+
+leaves_nothing() { # leaves_nothing [seconds]: 5, or less
+    wait_for "$((${1:-5} * (1 + 4 * asan)))" is_clean && return
+    for pid in $(foreign); do
+        tr '\0' ' ' <"/proc/$pid/cmdline" | sed "s/^/left: process $pid /; s/$/\n/" >&2
+    done
+    find "$work/run" /dev/shm | head -20 >&2
+    fail "something of the run is left"
+}
+
+fiber_run() { # fiber_run <expected code> <argument>...: out and err are its output
+    local want=$1 got=0
+    shift
+    timeout -k 5 "${LIMIT:-60}" "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    if [ "$got" != "$want" ]; then
+        fail "exit code $got, not $want: $*" || :
+        leaves_nothing || :
+        return 1
+    fi
+    leaves_nothing 5
+}
+
+says() { # says <text>: in either stream
+    grep -qaF -- "$1" "$work/out" "$work/err" || fail "nothing says \"$1\""
+}
+
+start() { # start <argument>...: `fiber run` in the background, in its own group; launcher is its pid
+    : >"$work/out"
+    : >"$work/err"
+    setsid env --default-signal=INT,QUIT "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+
+has_said() {
+    grep -qaF -- "$1" "$work/out"
+}
+
+await() { # await <text>: on the output of what start() began
+    wait_for 60 has_said "$1" || fail "it did not come to say \"$1\""
+}
+
+gone() { # gone <pid>
+    ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+
+ends() { # ends <expected code>: what start() began
+    local got=0
+    if ! wait_for 60 gone "$launcher"; then
+        kill -KILL "$launcher"
+        fail "it does not end"
+        return
+    fi
+    wait "$launcher" || got=$?
+    [ "$got" = "$1" ] || fail "exit code $got, not $1"
+}
+
+agents() { # pids of the agents of what start() began
+    pgrep -P "$launcher" | sort -n
+}
+
+compile() { # compile <compiler> <program>
+    "$1" -O1 -o "$2" "$here/ring_mpi/check.c"
+}
+
+run_tests() { # run_tests <function>...: each; the rest goes on after a failure
+    local test began
+    for test; do
+        began=$(now_ms)
+        "$test" || {
+            failed=1
+            echo "FAILED: $test" >&2
+            end_all
+            rm -rf "$work"/run/*
+        }
+        echo "$test: $(($(now_ms) - began)) ms"
+    done
+    exit $failed
+}

@@ -1,0 +1,315 @@
+/* check.c - an ordinary MPI program that checks what it gets: each kind of collective, windows, names, spawned ranks;
+ * and ways to end badly. Compiled by the tests with every mpicc that is there.
+ *
+ *     check collectives | window | names | spawn | spawned     end well
+ *     check abort CODE | leave | segv | work                   do not
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <mpi.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LARGE (4 << 20)
+
+static int rank, size;
+
+static void wrong(const char *what, int at)
+{
+    fprintf(stderr, "rank %d of %d: %s is wrong at %d\n", rank, size, what, at);
+    MPI_Abort(MPI_COMM_WORLD, 99);
+}
+
+/* The byte that rank r has at i; salt keeps one check from passing on what another left. */
+static unsigned char byte_of(int r, int i, int salt)
+{
+    return (unsigned char)((unsigned)r * 37u + (unsigned)i * 11u + ((unsigned)i >> 8) +
+                           (unsigned)salt);
+}
+
+static void fill(unsigned char *b, int n, int r, int salt)
+{
+    for (int i = 0; i < n; i++)
+        b[i] = byte_of(r, i, salt);
+}
+
+static void same(const unsigned char *b, int n, int r, int salt, const char *what)
+{
+    for (int i = 0; i < n; i++)
+        if (b[i] != byte_of(r, i, salt))
+            wrong(what, i);
+}
+
+static void *room(size_t n)
+{
+    void *p = malloc(n ? n : 1);
+
+    if (!p)
+        wrong("malloc", (int)n);
+    return p;
+}
+
+/* ---- Collectives ---- */
+
+static void check_moves(int n)
+{
+    unsigned char *one = room((size_t)n), *all = room((size_t)n * (size_t)size),
+                  *back = room((size_t)n * (size_t)size);
+    int root = size - 1;
+
+    fill(one, n, rank == root ? root : rank + 100, 1);
+    MPI_Bcast(one, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    same(one, n, root, 1, "bcast");
+
+    fill(one, n, rank, 2);
+    MPI_Gather(one, n, MPI_BYTE, all, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    for (int r = 0; rank == root && r < size; r++)
+        same(all + (size_t)r * (size_t)n, n, r, 2, "gather");
+
+    MPI_Scatter(all, n, MPI_BYTE, back, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    same(back, n, rank, 2, "scatter");
+
+    fill(one, n, rank, 3);
+    MPI_Allgather(one, n, MPI_BYTE, all, n, MPI_BYTE, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++)
+        same(all + (size_t)r * (size_t)n, n, r, 3, "allgather");
+
+    for (int r = 0; r < size; r++)
+        fill(all + (size_t)r * (size_t)n, n, rank * size + r, 4);
+    MPI_Alltoall(all, n, MPI_BYTE, back, n, MPI_BYTE, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++)
+        same(back + (size_t)r * (size_t)n, n, r * size + rank, 4, "alltoall");
+    free(one);
+    free(all);
+    free(back);
+}
+
+static void check_sums(int n)
+{
+    int64_t *in = room((size_t)n * 8), *out = room((size_t)n * 8),
+            total = (int64_t)size * (size + 1) / 2, sum = (int64_t)(rank + 1) * (rank + 2) / 2;
+
+    for (int i = 0; i < n; i++)
+        in[i] = (int64_t)(rank + 1) * (i + 1);
+    MPI_Allreduce(in, out, n, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++)
+        if (out[i] != total * (i + 1))
+            wrong("allreduce", i);
+    memset(out, 0, (size_t)n * 8);
+    MPI_Reduce(in, out, n, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+    for (int i = 0; rank == 0 && i < n; i++)
+        if (out[i] != (int64_t)size * (i + 1))
+            wrong("reduce", i);
+    MPI_Scan(in, out, n, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++)
+        if (out[i] != sum * (i + 1))
+            wrong("scan", i);
+    free(in);
+    free(out);
+}
+
+static void check_ring(int n)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    unsigned char *out = room((size_t)n), *in = room((size_t)n);
+    MPI_Status status;
+    int got;
+
+    fill(out, n, rank, n);
+    MPI_Sendrecv(out, n, MPI_BYTE, right, 5, in, n, MPI_BYTE, left, 5, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    if (got != n || status.MPI_SOURCE != left)
+        wrong("what sendrecv says", got);
+    same(in, n, left, n, "sendrecv");
+    free(out);
+    free(in);
+}
+
+static void check_split(void)
+{
+    int colour = rank % 2, sub, subsize, sum, want = 0;
+    MPI_Comm half, copy;
+
+    MPI_Comm_split(MPI_COMM_WORLD, colour, -rank, &half); /* in the other order */
+    MPI_Comm_rank(half, &sub);
+    MPI_Comm_size(half, &subsize);
+    for (int r = colour; r < size; r += 2)
+        want += r;
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, half);
+    if (sum != want || subsize != (size + 1 - colour) / 2)
+        wrong("split", sum);
+    MPI_Comm_dup(half, &copy);
+    MPI_Barrier(copy);
+    MPI_Comm_free(&copy);
+    MPI_Comm_free(&half);
+}
+
+static void check_collectives(void)
+{
+    static const int sizes[] = {1, 7, 1024, 65537, 1 << 20, LARGE};
+
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+        check_ring(sizes[k]);
+        check_moves(sizes[k] > LARGE / 4 ? LARGE / size : sizes[k]); /* times as many ranks */
+        check_sums(sizes[k] / 8 + 1);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    check_split();
+}
+
+static void check_window(void)
+{
+    int *base, n = 1000, right = (rank + 1) % size, left = (rank + size - 1) % size, one = 1, count;
+    MPI_Win win;
+
+    MPI_Win_allocate((MPI_Aint)(2 * n * (int)sizeof(int)), sizeof(int), MPI_INFO_NULL,
+                     MPI_COMM_WORLD, &base, &win);
+    for (int i = 0; i < n; i++) {
+        base[i] = rank * n + i;
+        base[n + i] = 0;
+    }
+    MPI_Win_fence(0, win);
+    MPI_Put(base, n, MPI_INT, right, n, n, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    for (int i = 0; i < n; i++)
+        if (base[n + i] != left * n + i)
+            wrong("put", i);
+    base[0] = 0;
+    MPI_Win_fence(0, win);
+    MPI_Accumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, win);
+    MPI_Win_fence(0, win);
+    MPI_Get(&count, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    if (count != size)
+        wrong("accumulate", count);
+    MPI_Win_free(&win);
+}
+
+/* ---- Others ---- */
+
+/* Rank 0 takes back what it published; the others then find nothing. */
+static void check_names(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
+    int rc;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        snprintf(port, sizeof(port), "a port, with = and; signs");
+        if (MPI_Publish_name("fiber check", MPI_INFO_NULL, port) != MPI_SUCCESS)
+            wrong("publish", 0);
+    }
+    MPI_Bcast(port, sizeof(port), MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (MPI_Lookup_name("fiber check", MPI_INFO_NULL, found) != MPI_SUCCESS ||
+        strcmp(found, port) != 0)
+        wrong("lookup", 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0 && MPI_Unpublish_name("fiber check", MPI_INFO_NULL, port) != MPI_SUCCESS)
+        wrong("unpublish", 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    rc = MPI_Lookup_name("fiber check", MPI_INFO_NULL, found);
+    if (rc == MPI_SUCCESS)
+        wrong("a name that was taken back", 0);
+}
+
+static void sum_of_all(MPI_Comm inter, int high)
+{
+    int all, sum, one = 1;
+    MPI_Comm merged;
+
+    MPI_Intercomm_merge(inter, high, &merged);
+    MPI_Comm_size(merged, &all);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, merged);
+    if (sum != all)
+        wrong("merge", sum);
+    if (rank == 0 && !high)
+        printf("merged %d\n", all);
+    MPI_Comm_free(&merged);
+    MPI_Comm_disconnect(&inter);
+}
+
+static void check_spawn(char *self)
+{
+    char *argv[] = {(char *)"spawned", NULL};
+    int codes[2] = {-1, -1};
+    MPI_Comm inter;
+
+    MPI_Comm_spawn(self, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
+    for (int i = 0; i < 2; i++)
+        if (codes[i] != MPI_SUCCESS)
+            wrong("spawn", i);
+    sum_of_all(inter, 0);
+}
+
+static void be_spawned(void)
+{
+    MPI_Comm parent;
+
+    MPI_Comm_get_parent(&parent);
+    if (parent == MPI_COMM_NULL)
+        wrong("the parent", 0);
+    sum_of_all(parent, 1);
+}
+
+static void work_for_ever(void)
+{
+    int sum;
+
+    if (rank == 0 && fork() == 0) { /* what it forked has to go too */
+        for (;;)
+            pause();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        puts("working");
+        fflush(stdout);
+    }
+    for (;;)
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* The last rank ends badly; the others wait for it. */
+static void end_badly(const char *how, const char *code)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == size - 1) {
+        if (strcmp(how, "abort") == 0)
+            MPI_Abort(MPI_COMM_WORLD, atoi(code));
+        else if (strcmp(how, "leave") == 0)
+            _exit(0);
+        else
+            raise(SIGSEGV);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(what, "collectives") == 0)
+        check_collectives();
+    else if (strcmp(what, "window") == 0)
+        check_window();
+    else if (strcmp(what, "names") == 0)
+        check_names();
+    else if (strcmp(what, "spawn") == 0)
+        check_spawn(argv[0]);
+    else if (strcmp(what, "spawned") == 0)
+        be_spawned();
+    else if (strcmp(what, "work") == 0)
+        work_for_ever();
+    else
+        end_badly(what, argc > 2 ? argv[2] : "1");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0 && strcmp(what, "spawned") != 0)
+        printf("%s: %d ranks agree\n", what, size);
+    MPI_Finalize();
+    return 0;
+}

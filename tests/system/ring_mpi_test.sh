@@ -1,0 +1,120 @@
+# ring_mpi_test.sh - MPI programs as every mpicc makes them run under `fiber run`, on one agent and on two, and end as they
+# should, also badly.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC1091,SC2154
+. "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
+
+compilers=()
+for mpi in openmpi mpich; do
+    [ "$mpi" != openmpi ] || [ -e "$TEST_BINARY_DIR/fiber/pmix.so" ] || continue
+    if command -v "mpicc.$mpi" >/dev/null && compile "mpicc.$mpi" "$work/check.$mpi" 2>"$work/err"; then
+        compilers+=("$mpi")
+    fi
+done
+[ ${#compilers[@]} -gt 0 ] || skip "there is neither mpicc.openmpi with libpmix nor mpicc.mpich"
+
+test_collectives_agree_on_one_host() {
+    for mpi in "${compilers[@]}"; do
+        for n in 1 3; do
+            fiber_run 0 -q --oversubscribe -n "$n" "$work/check.$mpi" collectives || return
+            says "collectives: $n ranks agree" || return
+        done
+    done
+}
+
+test_eight_oversubscribed_ranks_agree() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 0 -q --oversubscribe -n 8 "$work/check.$mpi" collectives || return
+        says 'collectives: 8 ranks agree' || return
+    done
+}
+
+test_collectives_agree_over_two_agents() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$work/check.$mpi" collectives || return
+        says 'collectives: 4 ranks agree' || return
+    done
+}
+
+test_windows_work() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 0 -n 2 "$work/check.$mpi" window || return
+        says 'window: 2 ranks agree' || return
+        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$work/check.$mpi" window || return
+        says 'window: 4 ranks agree' || return
+    done
+}
+
+test_names_are_found_until_they_are_taken_back() { # MPICH 4.0 has none, under its own mpiexec either
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    fiber_run 0 -n 2 "$work/check.openmpi" names || return
+    says 'names: 2 ranks agree' || return
+    fiber_run 0 -n 3 --per-node 1 "$work/check.openmpi" names || return
+    says 'names: 3 ranks agree'
+}
+
+test_spawned_ranks_merge() { # the same of MPICH 4.0 on UCX
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    fiber_run 0 --oversubscribe -n 2 "$work/check.openmpi" spawn || return
+    says 'merged 4' || return
+    fiber_run 0 --oversubscribe -n 2 --per-node 1 "$work/check.openmpi" spawn || return
+    says 'merged 4'
+}
+
+test_the_code_of_an_abort_is_the_runs() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 42 -n 2 "$work/check.$mpi" abort 42 || return
+        says 'called abort with code 42' || return
+        fiber_run 7 --oversubscribe -n 4 --per-node 2 "$work/check.$mpi" abort 7 || return
+    done
+}
+
+test_a_rank_that_leaves_without_finalize_fails_the_run() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 1 -n 2 "$work/check.$mpi" leave || return
+        says 'without MPI_Finalize' || return
+        fiber_run 1 --oversubscribe -n 4 --per-node 2 "$work/check.$mpi" leave || return
+    done
+}
+
+test_a_crash_fails_the_run() {
+    for mpi in "${compilers[@]}"; do
+        fiber_run 139 -n 2 "$work/check.$mpi" segv || return
+        says 'was killed by signal 11' || return
+    done
+}
+
+test_wrappers_around_a_program_do_no_harm() {
+    for mpi in "${compilers[@]}"; do
+        # shellcheck disable=SC2016
+        fiber_run 0 -n 2 env RING_A=1 sh -c '"$0" "$@"; exit $?' "$work/check.$mpi" window || return
+        says 'window: 2 ranks agree' || return
+    done
+}
+
+test_mpich_meets_its_server_by_port() {
+    [[ ${compilers[*]} == *mpich* ]] || return 0
+    fiber_run 0 -n 2 -x FIBER_PMI=port "$work/check.mpich" window || return
+    says 'window: 2 ranks agree'
+}
+
+test_who_runs_alone_fails_the_run_and_is_told_why() {
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    mkdir -p "$work/alone"
+    cp "$fiber" "$work/alone/fiber" # without its modules
+    local fiber=$work/alone/fiber
+    if ldd "$fiber" | grep -q libpmix; then
+        return 0
+    fi
+    fiber_run 1 -n 2 "$work/check.openmpi" window || return
+    says 'is linked with an MPI library and ended without having met the server' || return
+    says 'fiber doctor'
+}
+
+run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
+    test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
+    test_spawned_ranks_merge test_the_code_of_an_abort_is_the_runs \
+    test_a_rank_that_leaves_without_finalize_fails_the_run test_a_crash_fails_the_run \
+    test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
+    test_who_runs_alone_fails_the_run_and_is_told_why
