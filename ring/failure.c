@@ -251,27 +251,74 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     end_ranks(r);
 }
 
+/* Calls fn for each rank that the agent had; true as soon as one of these says so. */
+static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint32_t rank))
+{
+    struct ring_job *j;
+
+    DL_FOREACH(a->ring->jobs, j) {
+        const struct fbr_bridge_job *i = &j->job.info;
+
+        for (uint32_t k = 0; k < i->nodes && !j->over; k++)
+            for (uint32_t m = i->first[k]; i->agents[k] == a->number && m < i->first[k + 1]; m++)
+                if (fn(j, m))
+                    return true;
+    }
+    return false;
+}
+
+static bool tell_lost_rank(struct ring_job *j, uint32_t rank)
+{
+    tell_lost(j, rank, -SIGKILL);
+    return false;
+}
+
+static bool ended_well(struct ring_job *j, uint32_t rank)
+{
+    return j->ranks[rank].code == 0;
+}
+
+static bool expect_again(struct ring_job *j, uint32_t rank)
+{
+    j->ranks[rank].state = RANK_STARTING;
+    j->ranks[rank].restarts++;
+    j->ended--;
+    j->started--;
+    return false;
+}
+
+/* A new agent, which starts the ranks of the old one anew; not when some of these were done. */
+static bool replace_agent(struct ring_agent *a, const char *text)
+{
+    struct fiber_ring *r = a->ring;
+
+    if (r->options.on_failure != FIBER_RING_REPLACE || a->restarts >= r->max_restarts ||
+        each_rank(a, ended_well) || fbr_ring_start_agent(a) < 0)
+        return false;
+    a->restarts++;
+    fbr_ring_say(r, "%s; they are replaced (%d of %d)", text, a->restarts, r->max_restarts);
+    each_rank(a, tell_lost_rank);
+    each_rank(a, expect_again);
+    return true;
+}
+
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
 {
     struct fiber_ring *r = a->ring;
     char text[1024];
 
     if (!r->next_job)
-        snprintf(text, sizeof(text), "agent %u could not be started: %s", a->number, report);
+        snprintf(text, sizeof(text), "an agent could not be started: %s", report);
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,
                  report);
     if (r->failure.is)
         return;
+    if (r->state == R_RUNNING && replace_agent(a, text))
+        return;
     if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
-        struct ring_job *j;
-
         fbr_ring_say(r, "%s; the others go on", text);
-        DL_FOREACH(r->jobs, j)
-            for (uint32_t k = 0; k < j->job.info.nodes; k++)
-                for (uint32_t m = j->job.info.first[k];
-                     j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
-                    tell_lost(j, m, -SIGKILL);
+        each_rank(a, tell_lost_rank);
         return;
     }
     record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, "", text);

@@ -20,7 +20,6 @@
 #include "runtime/log.h"
 
 static void start_first_job(struct fiber_ring *r);
-static int start_agent(struct ring_agent *a);
 
 /* ---- To the agents ---- */
 
@@ -355,7 +354,7 @@ static void try_again(struct fiber_ring *r)
     r->failure = (struct ring_failure){0};
     r->state = R_WAITING;
     for (uint32_t i = 0; i < r->nagents; i++) {
-        if (!r->agents[i].process && start_agent(&r->agents[i]) < 0)
+        if (!r->agents[i].process && fbr_ring_start_agent(&r->agents[i]) < 0)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
         all &= r->agents[i].ready;
     }
@@ -395,6 +394,24 @@ static struct ring_rank *get_rank(struct fiber_ring *r, struct fbr_cur *body, st
     return j && fbr_cur_ok(body) && *rank < j->job.info.size ? &j->ranks[*rank] : NULL;
 }
 
+/* To an agent that was started in place of a lost one. */
+static void send_jobs(struct ring_agent *a)
+{
+    struct fiber_ring *r = a->ring;
+    struct ring_job *j;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_ring_serve_idle(a, false);
+    DL_FOREACH(r->jobs, j) {
+        fbr_buf_clear(&b);
+        fbr_ring_job_put(&j->job, &b);
+        if (!j->over && !b.failed)
+            fbr_ring_send(a, FBR_RING_JOB, &b);
+    }
+    fbr_buf_fini(&b);
+}
+
 static void on_hello(struct ring_agent *a, struct fbr_cur *body)
 {
     struct fiber_ring *r = a->ring;
@@ -403,6 +420,8 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     fbr_get_str(body, a->address, sizeof(a->address));
     a->cpus = fbr_get_u32(body);
     a->ready = fbr_cur_ok(body);
+    if (r->state == R_RUNNING)
+        send_jobs(a);
     if (r->state != R_WAITING)
         return;
     for (uint32_t i = 0; i < r->nagents; i++)
@@ -720,7 +739,7 @@ static void open_door(void *arg)
 
 /* ---- The beginning and the end ---- */
 
-static int start_agent(struct ring_agent *a)
+int fbr_ring_start_agent(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
     struct fiber_process_options options = {
@@ -778,7 +797,7 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
     for (int i = 1; i <= 2; i++)
         r->terminal[i] = isatty(i);
     for (uint32_t i = 0; i < r->nagents && rc == 0; i++)
-        rc = start_agent(&r->agents[i]);
+        rc = fbr_ring_start_agent(&r->agents[i]);
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fiber_last_error());
     if (r->options.timeout_ms > 0)

@@ -77,7 +77,8 @@ struct ring_agent {
     bool ready, home;              /* said hello; has ended as it was told to */
     char host[256], address[64];
     uint32_t cpus;
-    bool idle;       /* none of its ranks lives */
+    bool idle; /* none of its ranks lives */
+    int restarts;
     uint64_t credit; /* output that was taken and is to be told */
 };
 
@@ -140,6 +141,7 @@ struct fiber_ring {
 };
 
 /* launch.c */
+int fbr_ring_start_agent(struct ring_agent *a);
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err);
 void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);

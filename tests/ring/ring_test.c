@@ -448,6 +448,27 @@ static void test_replace_starts_the_rank_anew(void **state)
     ran_free(&ran);
 }
 
+/* Rank 1's script kills its agent, which is the parent of its process, the first time. */
+static void test_replace_starts_a_lost_agent_anew(void **state)
+{
+    char dir[64], script[300];
+    struct ran ran;
+
+    (void)state;
+    temp_dir_make(dir);
+    snprintf(script, sizeof(script),
+             "[ $FIBER_RANK = 1 ] && mkdir %s/once 2>&- && kill -9 $PPID; "
+             "while [ ! -d %s/once ]; do sleep 0.02; done; sleep 0.3; echo here $FIBER_RANK",
+             dir, dir);
+    ran = ring(script, "-n", "2", "-p", "1", "-f", "3", NULL);
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(count(ran.out, "here 0"), 1);
+    assert_int_equal(count(ran.out, "here 1"), 1);
+    assert_true(has(ran.err, "they are replaced (1 of 3)", NULL));
+    ran_free(&ran);
+    temp_dir_remove(dir);
+}
+
 static void test_wrong_options_say_what_is_wrong(void **state)
 {
     struct fiber_ring *r;
@@ -507,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shrink_goes_on_without),
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
+        cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
         cmocka_unit_test(test_wrong_options_say_what_is_wrong),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
     };
