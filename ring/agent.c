@@ -89,6 +89,7 @@ int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len)
 
 static void free_job(struct agent_job *j)
 {
+    fbr_timer_fini(&j->look);
     fbr_env_fini(&j->cures);
     fbr_ring_job_fini(&j->job);
     free(j->ranks);
@@ -187,6 +188,7 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     }
     for (uint32_t k = 0; k < j->nlocal; k++)
         fbr_agent_rank_start(&j->ranks[k]);
+    fbr_agent_look_later(j);
 }
 
 static void on_job_end(struct agent *a, struct fbr_cur *body)
@@ -237,7 +239,7 @@ static void on_again(struct agent *a, struct fbr_cur *body)
 
     if (!r || !fbr_cur_ok(body) || r->handle)
         return;
-    r->met = r->left = false;
+    r->met = r->left = r->mpi = false;
     fbr_agent_rank_start(r);
 }
 
@@ -254,6 +256,18 @@ static void on_tell(struct agent *a, struct fbr_cur *body)
 }
 
 /* ---- The end ---- */
+
+/* Of the run's folder in /dev/shm the last agent removes what it may have made after another one removed the run's
+ * directory. */
+static void remove_dirs(struct agent *a)
+{
+    if (a->dir[0])
+        fbr_rundir_remove_tree(a->dir);
+    if (!a->shm[0])
+        return;
+    fbr_rundir_remove_tree(a->shm);
+    rmdir(a->rt->dir.shm);
+}
 
 static void go_home(struct agent *a)
 {
@@ -274,9 +288,7 @@ static void go_home(struct agent *a)
     fbr_agent_host_fini(a);
     if (a->pin)
         a->pin->close(a->machine);
-    fbr_rundir_remove_tree(a->dir);
-    if (a->shm[0])
-        fbr_rundir_remove_tree(a->shm);
+    remove_dirs(a);
     pthread_mutex_lock(&a->lock);
     a->ended = true;
     pthread_cond_broadcast(&a->changed);
@@ -292,10 +304,7 @@ static void on_orphaned(struct fbr_runtime *rt)
     DL_FOREACH(a->jobs, j)
         for (uint32_t k = 0; k < j->nlocal; k++)
             fbr_agent_rank_signal(&j->ranks[k], SIGKILL);
-    if (a->dir[0])
-        fbr_rundir_remove_tree(a->dir);
-    if (a->shm[0])
-        fbr_rundir_remove_tree(a->shm);
+    remove_dirs(a);
 }
 
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)

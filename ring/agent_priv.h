@@ -34,6 +34,7 @@ struct agent_rank {
     pid_t pid;
     int starts;
     bool met, left, paused;
+    bool mpi;                /* it, or a child of it, has been seen with an MPI library */
     struct agent_feed *feed; /* its standard input, while it reads one */
     char file[256];          /* program */
 };
@@ -47,6 +48,8 @@ struct agent_job {
     struct fbr_pin *pins;     /* [nlocal]; NULL: nothing is bound */
     char dir[256];
     struct fbr_bridge_rank *local;
+    struct fbr_timer look; /* for MPI in ranks that have not met their server */
+    unsigned looks;
     struct fbr_env cures; /* what the probes found to be set */
 };
 
@@ -111,6 +114,7 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* N
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 void fbr_agent_send_use(struct agent *a);
+void fbr_agent_look_later(struct agent_job *j); /* for MPI in its ranks */
 uint64_t fbr_agent_oom_kills(void);
 
 /* agent_stdin.c */

@@ -25,7 +25,7 @@ static bool take(const struct image *i, uint64_t at, void *out, size_t size)
     return true;
 }
 
-static bool is_mpi(const char *name)
+bool fbr_elf_is_mpi(const char *name)
 {
     static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libmpicxx.so",
                                             "libmpifort.so"};
@@ -57,7 +57,7 @@ static bool name_at(const struct image *i, uint64_t at)
     n = i->len - at < sizeof(name) - 1 ? i->len - at : sizeof(name) - 1;
     memcpy(name, i->data + at, n);
     name[n] = '\0';
-    return is_mpi(name);
+    return fbr_elf_is_mpi(name);
 }
 
 static bool dynamic_needs_mpi(const struct image *i, const Elf64_Ehdr *h, const Elf64_Phdr *dynamic)

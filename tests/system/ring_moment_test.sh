@@ -5,7 +5,7 @@
 # shellcheck disable=SC1091,SC2154,SC2016
 . "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
 
-times=${RING_MOMENTS:-25}
+times=${RING_MOMENTS:-10}
 swept=0
 RANDOM=${RING_SEED:-$((RANDOM))}
 echo "RING_SEED=$RANDOM"
