@@ -31,17 +31,20 @@ static int rank_main(const void *arg, size_t len)
     void (*fn)(void);
     void *copy;
     size_t n;
+    int code;
 
     fbr_fnref_get(&c, &ref);
     n = fbr_cur_left(&c);
     copy = malloc(n + 1); /* where it is aligned */
     if (!rank || !size || !fbr_cur_ok(&c) || !copy || fbr_fnref_resolve(&ref, &fn, &err) < 0) {
+        free(copy);
         fbr_log_error("rank: %s", err.text[0] ? err.text : "its work cannot be read");
         return 125;
     }
     memcpy(copy, c.at, n);
-    return ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy,
-                               n); /* the copy ends with the process */
+    code = ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy, n);
+    free(copy);
+    return code;
 }
 
 static int make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,

@@ -79,5 +79,7 @@ int fbr_work_run(struct fbr_error *err)
         return rc;
     }
     memmove(b.data, arg, len); /* where it is aligned */
-    exit(((fiber_process_fn)fn)(b.data, len) & 255);
+    rc = ((fiber_process_fn)fn)(b.data, len);
+    fbr_buf_fini(&b);
+    exit(rc & 255);
 }
