@@ -15,7 +15,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "ring/control.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
@@ -597,11 +596,31 @@ static void on_use(struct fiber_ring *r, struct fbr_cur *body)
     }
 }
 
+static void on_note(struct fiber_ring *r, struct fbr_cur *body)
+{
+    struct ring_note *n;
+    char text[600];
+    size_t len;
+
+    fbr_get_str(body, text, sizeof(text));
+    len = strlen(text);
+    HASH_FIND(hh, r->notes, text, len, n);
+    if (n || !fbr_cur_ok(body))
+        return;
+    fbr_ring_say(r, "%s", text);
+    n = calloc(1, sizeof(*n) + len + 1);
+    if (!n)
+        return;
+    memcpy(n->text, text, len + 1);
+    HASH_ADD(hh, r->notes, text, len, n);
+    if (!n->hh.tbl)
+        free(n);
+}
+
 static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
 {
     struct ring_agent *a = user;
     struct fiber_ring *r = a->ring;
-    char text[600];
 
     (void)p;
     switch (type) {
@@ -609,8 +628,7 @@ static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct f
         on_hello(a, body);
         break;
     case FBR_RING_NOTE:
-        fbr_get_str(body, text, sizeof(text));
-        fbr_ring_say(r, "%s", text);
+        on_note(r, body);
         break;
     case FBR_RING_STARTED:
         on_started(r, body);
@@ -668,74 +686,6 @@ static void on_end(void *user, struct fiber_process *p)
 }
 
 static const struct fbr_process_ops agent_ops = {.on_frame = on_frame, .on_end = on_end};
-
-/* ---- The door for `fiber ps`, `logs`, `kill` and `top` ---- */
-
-static void door_facts(void *user, struct fbr_ring_facts *facts)
-{
-    fbr_ring_facts(user, facts);
-}
-
-static int door_stats(void *user, struct fiber_rank_stats *out, int max)
-{
-    return fiber_ring_stats(user, out, max);
-}
-
-static void door_look(void *user)
-{
-    fbr_ring_look(user);
-}
-
-static void door_follow(void *user, void (*fn)(void *, int, int, const void *, size_t), void *arg)
-{
-    fbr_ring_follow(user, fn, arg);
-}
-
-static int door_signal(void *user, int rank, int sig)
-{
-    struct fiber_ring *r = user;
-    struct ring_job *j, *last = NULL;
-
-    if (r->state == R_ENDED)
-        return -ESRCH;
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            last = j;
-    if (rank < 0)
-        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
-    else if (last && (uint32_t)rank < last->job.info.size)
-        fbr_ring_signal(r, last, (uint32_t)rank, sig);
-    else
-        return -ESRCH;
-    return 0;
-}
-
-static int door_stop(void *user)
-{
-    fbr_ring_stop(user);
-    return 0;
-}
-
-static void open_door(void *arg)
-{
-    struct fiber_ring *r = arg;
-    static const struct fbr_control_ops ops = {door_facts,  door_stats,  door_look,
-                                               door_follow, door_signal, door_stop};
-    struct fbr_control_about about = {
-        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
-    struct fbr_error err = {0, ""};
-
-    snprintf(about.uid, sizeof(about.uid), "%s", r->uid);
-    snprintf(about.name, sizeof(about.name), "%s", r->job.name ? r->job.name : "");
-    snprintf(about.command, sizeof(about.command), "%s", r->command);
-    snprintf(about.backend, sizeof(about.backend), "%s", fbr_ring_backend(r));
-    if (r->options.output_dir)
-        snprintf(about.output_dir, sizeof(about.output_dir), "%.500s", r->options.output_dir);
-    if (r->state == R_ENDED || r->control)
-        return;
-    if (fbr_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
-        fbr_warn("`fiber ps` will not show this ring: %s", err.text);
-}
 
 /* ---- The beginning and the end ---- */
 
@@ -802,5 +752,5 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         return fbr_fail(err, rc, "%s", fiber_last_error());
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
-    return fbr_loop_post(r->rt->loop, open_door, r); /* once the agents are on their way */
+    return fbr_loop_post(r->rt->loop, fbr_ring_open_door, r); /* once the agents are on their way */
 }

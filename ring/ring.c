@@ -257,12 +257,17 @@ static int begin(void *arg)
 static int tear_down(void *arg)
 {
     struct fiber_ring *r = arg;
+    struct ring_note *n, *next;
 
     DL_DELETE(r->rt->rings, r);
     fbr_control_close(r->control);
     r->control = NULL;
     fbr_ring_input_close(r->input);
     r->input = NULL;
+    HASH_ITER(hh, r->notes, n, next) {
+        HASH_DEL(r->notes, n);
+        free(n);
+    }
     while (r->jobs) {
         struct ring_job *j = r->jobs;
 

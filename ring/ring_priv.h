@@ -6,6 +6,7 @@
  *     serve.c     what bridges ask for: fences, names, spawns, streams
  *     print.c     what ranks print
  *     input.c     what rank 0 reads
+ *     ring_door.c what `fiber ps` and its like ask
  *
  * Everything of a ring happens on the loop thread, except what stands under its lock.
  *
@@ -82,6 +83,12 @@ struct ring_agent {
     uint64_t credit; /* output that was taken and is to be told */
 };
 
+/* What an agent has told: each text is said once. */
+struct ring_note {
+    UT_hash_handle hh;
+    char text[];
+};
+
 /* What happened first. */
 struct ring_failure {
     bool is;
@@ -116,6 +123,7 @@ struct fiber_ring {
     struct ring_job *jobs;
     uint32_t next_job, epoch, restarts;
     struct fbr_exchange *exchange;
+    struct ring_note *notes;
     struct ring_stream *streams;
     uint64_t next_stream;
     struct fbr_timer grace, limit, tick;
@@ -157,6 +165,9 @@ void fbr_ring_check(
     struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);
 void fbr_ring_end_all(struct fbr_runtime *rt);
+
+/* ring_door.c */
+void fbr_ring_open_door(void *ring);
 
 /* failure.c */
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
