@@ -32,7 +32,7 @@ agree() { # agree <argument>...: every program, on one agent and on two
         fiber_run 0 -n 2 "$@" "$p" window || code=1
         says 'window: 2 ranks agree' || code=1
     done
-    return $code
+    return "$code"
 }
 
 test_nobody_runs_a_ring() {
@@ -45,7 +45,7 @@ test_nobody_runs_a_ring() {
     agree || code=1
     agree --per-node=1 || code=1
     fiber=$real
-    return $code
+    return "$code"
 }
 
 test_a_host_without_loopback() {
@@ -53,7 +53,7 @@ test_a_host_without_loopback() {
     place quiet "exec unshare -n $real \"\$@\""
     agree || code=1
     fiber=$real
-    return $code
+    return "$code"
 }
 
 test_a_tiny_shared_memory() {
@@ -62,7 +62,7 @@ test_a_tiny_shared_memory() {
     agree || code=1
     fiber_run 0 --oversubscribe -n 4 -v "${programs[@]:0:1}" ${programs:+collectives} || code=1
     fiber=$real
-    return $code
+    return "$code"
 }
 
 test_no_shared_memory_at_all() {
@@ -70,7 +70,7 @@ test_no_shared_memory_at_all() {
     place without "exec unshare -m bash -c 'mount -t tmpfs -o ro tmpfs /dev/shm && exec \"\$0\" \"\$@\"' $real \"\$@\""
     agree || code=1
     fiber=$real
-    return $code
+    return "$code"
 }
 
 test_a_full_run_directory_is_told() {
@@ -79,7 +79,7 @@ test_a_full_run_directory_is_told() {
     code=0
     FIBER_RUN_DIR=$work/full timeout 60 "$fiber" run -n 2 true >"$work/out" 2>"$work/err" </dev/null || code=$?
     umount "$work/full" || fail 'something still uses it' || return
-    [ $code = 125 ] || fail "exit code $code" || return
+    [ "$code" = 125 ] || fail "exit code $code" || return
     says "$work/full" || return
     leaves_nothing
 }

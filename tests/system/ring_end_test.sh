@@ -43,7 +43,7 @@ test_killed_launcher_leaves_nothing() {
 test_killed_launcher_of_mpi_ranks_leaves_nothing() {
     [ -n "$mpi" ] || return 0
     for more in --oversubscribe --per-node=2; do
-        start -n 4 --oversubscribe $more "$work/check" work
+        start -n 4 --oversubscribe "$more" "$work/check" work
         await working || return
         kill -KILL "$launcher"
         dead_in_time || return
@@ -115,8 +115,8 @@ test_two_runs_at_once_do_not_meet() {
     other=$!
     ends 0 || return
     says 'collectives: 2 ranks agree' || return
-    wait $other || code=$?
-    [ $code = 0 ] || fail "the other run: exit code $code" || return
+    wait "$other" || code=$?
+    [ "$code" = 0 ] || fail "the other run: exit code $code" || return
     grep -q 'collectives: 2 ranks agree' "$work/out2" || fail 'the other run does not agree' || return
     leaves_nothing
 }

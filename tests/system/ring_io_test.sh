@@ -44,7 +44,7 @@ test_slow_reader_holds_up_the_ranks() { # 4 x 40 MB, of which nobody reads at fi
     bytes=$(grep -ac '^[0-3] x\{97\}$' <&8)
     exec 8<&-
     wait "$launcher" || code=$?
-    [ $code = 0 ] || fail "exit code $code" || return
+    [ "$code" = 0 ] || fail "exit code $code" || return
     [ "$bytes" = 1600000 ] || fail "$bytes whole lines, not 1600000" || return
     leaves_nothing
 }
@@ -63,7 +63,7 @@ test_slow_rank_holds_up_the_input() { # 50 MB for a rank that does not read at f
     peak=$(peak_mib "$launcher")
     : >"$work/go"
     wait "$launcher" || code=$?
-    [ $code = 0 ] || fail "exit code $code" || return
+    [ "$code" = 0 ] || fail "exit code $code" || return
     [ "$peak" -lt $((64 + 2000 * asan)) ] || fail "the launcher has $peak MiB" || return
     says "$(head -c 50000000 /dev/zero | tr '\0' 'i' | md5sum)" || return
     leaves_nothing
@@ -72,7 +72,7 @@ test_slow_rank_holds_up_the_input() { # 50 MB for a rank that does not read at f
 test_rank_that_ends_before_its_input_does_no_harm() {
     local code=0
     timeout 60 "$fiber" run --stdin 0 -n 2 head -n 1 >"$work/out" 2>"$work/err" < <(yes) || code=$?
-    [ $code = 0 ] || fail "exit code $code" || return
+    [ "$code" = 0 ] || fail "exit code $code" || return
     says y || return
     leaves_nothing
 }
@@ -80,11 +80,11 @@ test_rank_that_ends_before_its_input_does_no_harm() {
 test_closed_descriptors() {
     local code=0 files=$work/files
     timeout 60 "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
-    [ $code = 0 ] || fail "all closed: exit code $code" || return
+    [ "$code" = 0 ] || fail "all closed: exit code $code" || return
     [ "$(cat "$files/1.out")" = 'rank 1' ] || fail "$(ls "$files"): its file is not whole" || return
     code=0
     timeout 60 "$fiber" run -n 2 sh -c 'echo "rank $FIBER_RANK"; cat' <&- >"$work/out" 2>"$work/err" || code=$?
-    [ $code = 0 ] || fail "closed input: exit code $code" || return
+    [ "$code" = 0 ] || fail "closed input: exit code $code" || return
     says 'rank 1' || return
     leaves_nothing
 }
@@ -104,7 +104,7 @@ test_reader_that_goes_away_ends_the_run() {
 test_full_disk_fails_the_run() {
     local code=0
     timeout 60 "$fiber" run -n 2 echo hello >/dev/full 2>"$work/err" </dev/null || code=$?
-    [ $code = 1 ] || fail "exit code $code though nothing could be written" || return
+    [ "$code" = 1 ] || fail "exit code $code though nothing could be written" || return
     says 'standard output: No space left on device' || return
     leaves_nothing
 }
