@@ -87,9 +87,11 @@ def vs_srun(suite):
 
 
 def vs_torchrun(suite):
-    python = command('python3')
-    if subprocess.run([python, '-c', 'import torch.distributed'], capture_output=True, check=False).returncode:
-        raise Failure('%s has no torch' % python)
+    pythons = [name for name in ('python3', '/usr/bin/python3') if shutil.which(name) and not subprocess.run(
+        [name, '-c', 'import torch.distributed'], capture_output=True, check=False).returncode]
+    if not pythons:
+        raise Failure('no python3 here has torch')
+    python = pythons[0]
     peer = [python, '-m', 'torch.distributed.run', '--nproc_per_node']
     got = column(suite.sample('vs_torchrun', {
         str(n): {'fiber': (timed(n, fiber(suite, n, python, TORCH)), None),
