@@ -112,7 +112,6 @@ static void find_cures(struct agent_job *j)
     struct agent *a = j->agent;
     const struct fbr_probe_use use = {.ranks = j->nlocal,
                                       .nodes = j->job.info.nodes,
-                                      .alone = a->order.alone,
                                       .oversubscribed = j->nlocal > a->cpus,
                                       .scratch = a->dir};
 

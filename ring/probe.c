@@ -369,8 +369,6 @@ static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use
         cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
     if (!p->fabric && use->nodes > 1) /* Open MPI 4.1's windows fail there: "invalid window" */
         cure(c, "TCP between hosts", "OMPI_MCA_osc", "^rdma");
-    if (!p->fabric && use->alone && p->shm && p->shm_free >= fbr_probe_shm_need(use->ranks))
-        cure(c, "one host", "OMPI_MCA_btl", "self,vader"); /* a tenth of MPI_Init is opening TCP */
     if (!p->cma && !p->xpmem) {
         cure(c, p->no_cma, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
         cure(c, p->no_cma, "OMPI_MCA_smsc", "^cma"); /* Open MPI 5 */

@@ -58,7 +58,6 @@ struct fbr_probe_use {
     unsigned ranks; /* on this host */
     unsigned nodes; /* of the job; 1: nothing leaves this host */
     bool oversubscribed;
-    bool alone;          /* nothing that this job may spawn leaves this host either */
     const char *scratch; /* a directory on disk for what /dev/shm has no room for; NULL: none */
 };
 
