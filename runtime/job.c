@@ -47,6 +47,14 @@ static void set_why(struct fiber_process *p, const char *why)
     pthread_mutex_unlock(&p->rt->lock);
 }
 
+/* A call of its that we could not take looks to it as if we had hung up. Asked before anything of
+ * it is closed, which would hide the cause. */
+static void note_shortage(struct fiber_process *p)
+{
+    if (!p->ready && !p->shortage[0])
+        fbr_fds_short(p->shortage, sizeof(p->shortage));
+}
+
 /* ---- The end ---- */
 
 /* The last lines of both streams, indented. */
@@ -88,7 +96,7 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 static char *make_report(struct fiber_process *p)
 {
     struct fbr_buf b;
-    char head[128], text[160];
+    char head[128];
 
     fbr_buf_init(&b);
     if (p->pid)
@@ -97,11 +105,9 @@ static char *make_report(struct fiber_process *p)
         snprintf(head, sizeof(head), "%s ", p->name);
     fbr_put(&b, head, strlen(head));
     put_reason(&b, p);
-    /* A call of its that we could not take looks to it as if we had hung up. */
-    if (p->code != 0 && !p->ready && !strstr(p->why, "ulimit") &&
-        fbr_fds_short(text, sizeof(text))) {
+    if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit")) {
         fbr_put(&b, "; ", 2);
-        fbr_put(&b, text, strlen(text));
+        fbr_put(&b, p->shortage, strlen(p->shortage));
     }
     if (p->code != 0 && (p->out[0].tail.len || p->out[1].tail.len)) {
         fbr_put(&b, "; its last lines:", 17);
@@ -120,6 +126,7 @@ static void end(struct fiber_process *p)
     struct fbr_conn *conn = p->conn;
     uint64_t one = 1;
 
+    note_shortage(p);
     fbr_timer_fini(&p->timer);
     fbr_process_fds_release(p, p->fds);
     p->conn = NULL;
@@ -225,6 +232,7 @@ static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
     if (!fbr_cur_ok(body))
         return;
     p->leaving = true;
+    note_shortage(p);
     pthread_mutex_lock(&p->rt->lock);
     p->told_code = code;
     pthread_mutex_unlock(&p->rt->lock);
@@ -264,6 +272,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     char reason[256];
 
     (void)conn;
+    note_shortage(p);
     p->conn = NULL;
     if (p->exited) {
         end(p);

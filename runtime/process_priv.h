@@ -62,6 +62,7 @@ struct fiber_process {
     bool exited, killed, paused, leaving;
     bool ready;        /* it has all connections that it needs */
     char pending[160]; /* why it does not run yet, in the backend's words */
+    char shortage[160]; /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
     enum process_state state;
