@@ -110,9 +110,10 @@ static void on_cure(void *user, const char *text)
 static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
+    uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
     const struct fbr_probe_use use = {.ranks = j->nlocal,
                                       .nodes = j->job.info.nodes,
-                                      .oversubscribed = j->nlocal > a->cpus,
+                                      .oversubscribed = sharing > a->cpus,
                                       .scratch = a->dir};
 
     fbr_env_init(&j->cures);
@@ -363,19 +364,8 @@ static void say_hello(struct agent *a)
     fbr_put_str(&b, a->hostname);
     fbr_put_str(&b, a->address);
     fbr_put_u32(&b, a->cpus);
+    fbr_put_u64(&b, a->limits.machine);
     fbr_agent_send(a, FBR_RING_HELLO, &b);
-}
-
-static uint32_t count_cpus(void)
-{
-    cpu_set_t *set = CPU_ALLOC(4096);
-    size_t size = CPU_ALLOC_SIZE(4096);
-    int n = 1;
-
-    if (set && sched_getaffinity(0, size, set) == 0)
-        n = CPU_COUNT_S(size, set);
-    CPU_FREE(set);
-    return n > 0 ? (uint32_t)n : 1;
 }
 
 static int make_dirs(struct agent *a, struct fbr_error *err)
@@ -440,7 +430,8 @@ static int begin(void *arg)
 
     a->rt->agent = a;
     a->rt->orphaned = on_orphaned;
-    a->cpus = count_cpus();
+    fbr_limits_read(&a->limits);
+    a->cpus = fbr_limits_cpus(&a->limits);
     a->oom_kills = fbr_agent_oom_kills();
     fbr_probe_run(&a->probe);
     look_toward_launcher(a);

@@ -18,6 +18,7 @@
 #include "ring/job.h"
 #include "ring/probe.h"
 #include "ring/wire.h"
+#include "runtime/limits.h"
 #include "runtime/pin.h"
 #include "runtime/process.h"
 
@@ -80,7 +81,8 @@ struct agent {
     struct fbr_runtime *rt;
     struct fbr_agent_order order;
     char hostname[256], address[64], dir[128], shm[128], topology[160];
-    uint32_t cpus;
+    uint32_t cpus; /* that its ranks can keep busy */
+    struct fbr_limits limits;
     struct fbr_probe probe;
     const struct fbr_pin_ops *pin;
     struct fbr_topology *machine;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
-#include "ring/elf.h"
+#include "runtime/elf.h"
 #include "runtime/log.h"
 #include "runtime/work.h"
 
@@ -63,6 +63,52 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     return rc;
 }
 
+/* Ranks of other agents may be on the same processors: all are placed together, by each agent in the
+ * same way, and each takes its own. Where that cannot be (each sees GPUs of its own, or there are
+ * more ranks than places) it places its own alone. */
+static int plan_places(struct agent_job *j, struct fbr_pin_wish *wish, char *note, size_t size,
+                       struct fbr_error *err)
+{
+    struct agent *a = j->agent;
+    uint32_t before, all = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+    int rc = -ENOSPC;
+
+    j->pins = calloc(all, sizeof(*j->pins));
+    if (!j->pins)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    wish->count = all;
+    if (all > j->nlocal)
+        rc = a->pin->plan(a->machine, wish, j->pins, note, size, NULL);
+    if (rc == 0) {
+        memmove(j->pins, j->pins + before, j->nlocal * sizeof(*j->pins));
+        return 0;
+    }
+    wish->count = j->nlocal;
+    return a->pin->plan(a->machine, wish, j->pins, note, size, err);
+}
+
+/* Nobody has asked for a binding: is there a reason to leave it? */
+static bool better_free(struct agent_job *j)
+{
+    struct agent *a = j->agent;
+    uint32_t before, all = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+
+    if (j->job.info.spawned)
+        return true;
+    if (all > a->cpus && !a->order.oversubscribe)
+        fbr_agent_note(
+            a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
+            a->hostname, all, a->cpus);
+    if (all > a->cpus)
+        return true;
+    if (fbr_limits_floats(&a->limits))
+        fbr_agent_note(a,
+                       "%s: ranks are not bound: they have the time of %g of %u processors, now "
+                       "these, now those (a limit of the container; --bind-to core binds)",
+                       a->hostname, a->limits.quota, a->limits.affinity);
+    return fbr_limits_floats(&a->limits);
+}
+
 int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 {
     struct agent *a = j->agent;
@@ -71,28 +117,19 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
     char note[256] = "";
     int rc;
 
-    wish.count = j->nlocal;
     if (wish.gpus_per_rank)
         fbr_pin_gpu_outer(fbr_pin_getenv, NULL, wish.visible);
     if (j->nlocal == 0 || (wish.bind == FBR_BIND_NONE && !wish.gpus_per_rank))
         return 0;
-    if (!chosen && (j->nlocal > a->cpus || j->job.info.spawned)) {
-        if (!a->order.oversubscribe && !j->job.info.spawned)
-            fbr_agent_note(
-                a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
-                a->hostname, j->nlocal, a->cpus);
+    if (!chosen && better_free(j))
         return 0;
-    }
     rc = check_machine(a, err);
     if (rc < 0 && !chosen) {
         fbr_agent_note(a, "%s: ranks are not bound: %s", a->hostname, err->text);
         return 0;
     }
-    if (rc == 0) {
-        j->pins = calloc(j->nlocal, sizeof(*j->pins));
-        rc = j->pins ? a->pin->plan(a->machine, &wish, j->pins, note, sizeof(note), err)
-                     : fbr_fail(err, -ENOMEM, "out of memory");
-    }
+    if (rc == 0)
+        rc = plan_places(j, &wish, note, sizeof(note), err);
     if (note[0] && rc == 0)
         fbr_agent_note(a, "%s: %s", a->hostname, note);
     return rc;

@@ -80,6 +80,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
     for (uint32_t k = 0; k < i->nodes; k++) {
         fbr_put_str(b, i->hosts[k]);
         fbr_put_u32(b, i->agents[k]);
+        fbr_put_u32(b, j->machines ? j->machines[k] : k);
     }
     fbr_put_u32(b, i->epoch);
     fbr_put_u32(b, i->max_restarts);
@@ -98,8 +99,9 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
     fbr_put_bytes(b, j->work, j->work_len);
 }
 
-static void get_nodes(struct fbr_bridge_job *i, struct fbr_cur *c)
+static void get_nodes(struct fbr_ring_job *j, struct fbr_cur *c)
 {
+    struct fbr_bridge_job *i = &j->info;
     uint32_t *first, *agents;
     char **hosts;
 
@@ -111,7 +113,8 @@ static void get_nodes(struct fbr_bridge_job *i, struct fbr_cur *c)
     i->agents = agents = calloc(i->nodes, sizeof(*agents));
     hosts = calloc((size_t)i->nodes + 1, sizeof(*hosts));
     i->hosts = (const char *const *)hosts;
-    if (!first || !agents || !hosts) {
+    j->machines = calloc(i->nodes, sizeof(*j->machines));
+    if (!first || !agents || !hosts || !j->machines) {
         c->bad = true;
         return;
     }
@@ -123,6 +126,8 @@ static void get_nodes(struct fbr_bridge_job *i, struct fbr_cur *c)
     for (uint32_t k = 0; k < i->nodes && fbr_cur_ok(c); k++) {
         hosts[k] = fbr_get_strdup(c, 256);
         agents[k] = fbr_get_u32(c);
+        j->machines[k] = fbr_get_u32(c);
+        c->bad |= j->machines[k] > k;
     }
 }
 
@@ -161,7 +166,7 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     if (i->size == 0 || i->size > FBR_PLAN_RANKS)
         c->bad = true;
     if (fbr_cur_ok(c))
-        get_nodes(i, c);
+        get_nodes(j, c);
     i->epoch = fbr_get_u32(c);
     i->max_restarts = fbr_get_u32(c);
     i->spawned = fbr_get_u8(c);
@@ -191,6 +196,7 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
     free((char *)(uintptr_t)i->nspace);
     free((uint32_t *)(uintptr_t)i->first);
     free((uint32_t *)(uintptr_t)i->agents);
+    free(j->machines);
     for (uint32_t k = 0; i->hosts && k < i->nodes; k++)
         free((char *)(uintptr_t)i->hosts[k]);
     free((char **)(uintptr_t)i->hosts);
@@ -203,6 +209,25 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
     free(j->programs);
     free(j->work);
     memset(j, 0, sizeof(*j));
+}
+
+uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32_t *before)
+{
+    const struct fbr_bridge_job *i = &j->info;
+    uint32_t machine, all = 0;
+
+    *before = 0;
+    if (node < 0)
+        return 0;
+    machine = j->machines ? j->machines[node] : (uint32_t)node;
+    for (uint32_t k = 0; k < i->nodes; k++) {
+        if ((j->machines ? j->machines[k] : k) != machine)
+            continue;
+        if (k == (uint32_t)node)
+            *before = all;
+        all += i->first[k + 1] - i->first[k];
+    }
+    return all;
 }
 
 const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank)

@@ -22,6 +22,9 @@ struct fbr_ring_job {
     struct fbr_bridge_job
         /* what its pointers point to is owned by this struct; dir, local and node are not set */
         info;
+    /* Of each node, the first node on the same machine that may use the same processors; itself when
+     * it has them alone. NULL: each has */
+    uint32_t *machines;
     struct fbr_program *programs;
     uint32_t nprograms;
     bool has_stdin; /* rank 0 reads what the launcher sends */
@@ -33,6 +36,9 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b);
 /* Reads one; -EBADMSG or -ENOMEM, and then *j is empty. */
 int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c);
 void fbr_ring_job_fini(struct fbr_ring_job *j);
+/* The ranks that share the processors of a node: how many, and how many of them come before its
+ * own. 0 of none (-1). */
+uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32_t *before);
 const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
 
 /* Lists of strings. */

@@ -55,6 +55,24 @@ void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank,
     fbr_buf_fini(&b);
 }
 
+int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig)
+{
+    struct ring_job *j, *last = NULL;
+
+    if (r->state == R_ENDED)
+        return -ESRCH;
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            last = j;
+    if (rank < 0)
+        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
+    else if (last && (uint32_t)rank < last->job.info.size)
+        fbr_ring_signal(r, last, (uint32_t)rank, sig);
+    else
+        return -ESRCH;
+    return 0;
+}
+
 /* ---- Jobs ---- */
 
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank)
@@ -138,6 +156,20 @@ static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
     return i->master_host ? 0 : -ENOMEM;
 }
 
+/* Which of its nodes are on one machine: their ranks are placed on its processors together. */
+static int find_machines(struct fiber_ring *r, struct fbr_ring_job *j)
+{
+    const struct fbr_bridge_job *i = &j->info;
+
+    j->machines = calloc(i->nodes, sizeof(*j->machines));
+    if (!j->machines)
+        return -ENOMEM;
+    for (uint32_t k = 0; k < i->nodes; k++)
+        while (r->agents[i->agents[j->machines[k]]].machine != r->agents[i->agents[k]].machine)
+            j->machines[k]++;
+    return 0;
+}
+
 /* Which agents serve it, and how many ranks each. */
 static int place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err)
 {
@@ -167,7 +199,10 @@ static int place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct 
         return rc;
     i->nodes = plan.nodes;
     i->first = plan.first;
-    return name_hosts(r, i) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+    rc = name_hosts(r, i);
+    if (rc == 0)
+        rc = find_machines(r, &j->job);
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
 }
 
 static void send_job(struct fiber_ring *r, const struct ring_job *j)
@@ -419,6 +454,7 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     fbr_get_str(body, a->host, sizeof(a->host));
     fbr_get_str(body, a->address, sizeof(a->address));
     a->cpus = fbr_get_u32(body);
+    a->machine = fbr_get_u64(body);
     a->ready = fbr_cur_ok(body);
     if (r->state == R_RUNNING)
         send_jobs(a);

@@ -78,6 +78,7 @@ struct ring_agent {
     bool ready, home;              /* said hello; has ended as it was told to */
     char host[256], address[64];
     uint32_t cpus;
+    uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
     bool idle; /* none of its ranks lives */
     int restarts;
     uint64_t credit; /* output that was taken and is to be told */
@@ -160,7 +161,9 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
                        uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
                        struct ring_job **job, struct fbr_error *err);
 void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank,
-                     int sig); /* j NULL: all jobs */
+                     int sig);
+/* A rank of the ring's own job, or all (-1). -ESRCH: there is none of that number. */
+int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig); /* j NULL: all jobs */
 void fbr_ring_check(
     struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "ring/elf.h"
 #include "ring/job.h"
 
 static char *argv_a[] = {(char *)"./train", (char *)"--lr", (char *)"0.1", NULL};
@@ -102,25 +101,25 @@ static void test_ranks_that_are_not_in_order_are_refused(void **state)
     fbr_buf_fini(&b);
 }
 
-/* As small as such a file can be: DT_NEEDED libmpi.so.40. */
-static void test_a_program_that_needs_mpi(void **state)
+static void test_nodes_of_one_machine_share_its_processors(void **state)
 {
-    const char *source = getenv("TEST_SOURCE_DIR");
-    char path[4096];
+    static const uint32_t first[] = {0, 3, 5, 9, 10};
+    static uint32_t machines[] = {0, 1, 0, 1};
+    const struct fbr_ring_job j = {.info = {.nodes = 4, .first = first, .size = 10},
+                                   .machines = machines};
+    const struct fbr_ring_job apart = {.info = j.info};
+    uint32_t before;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/elf/needs_mpi", source ? source : ".");
-    assert_true(fbr_elf_needs_mpi(path));
-}
-
-static void test_programs_without_mpi(void **state)
-{
-    (void)state;
-    assert_false(fbr_elf_needs_mpi("/proc/self/exe"));
-    assert_false(fbr_elf_needs_mpi("/nonexistent"));
-    assert_false(fbr_elf_needs_mpi("/etc/passwd"));
-    assert_false(fbr_elf_needs_mpi("/dev/zero"));
-    assert_false(fbr_elf_image_needs_mpi("\177ELF", 4));
+    assert_int_equal(fbr_ring_job_sharing(&j, 0, &before), 7);
+    assert_int_equal(before, 0);
+    assert_int_equal(fbr_ring_job_sharing(&j, 2, &before), 7);
+    assert_int_equal(before, 3);
+    assert_int_equal(fbr_ring_job_sharing(&j, 3, &before), 3);
+    assert_int_equal(before, 2);
+    assert_int_equal(fbr_ring_job_sharing(&j, -1, &before), 0);
+    assert_int_equal(fbr_ring_job_sharing(&apart, 2, &before), 4);
+    assert_int_equal(before, 0);
 }
 
 int main(void)
@@ -129,8 +128,7 @@ int main(void)
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_every_cut_is_refused),
         cmocka_unit_test(test_ranks_that_are_not_in_order_are_refused),
-        cmocka_unit_test(test_a_program_that_needs_mpi),
-        cmocka_unit_test(test_programs_without_mpi),
+        cmocka_unit_test(test_nodes_of_one_machine_share_its_processors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,178 @@
+/* limits_test.c - what control groups of both versions allow, read from files like the kernel's.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "runtime/limits.h"
+#include "runtime/rundir.h"
+
+static char root[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/fiber-limits-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fbr_rundir_remove_tree(root);
+    return 0;
+}
+
+/* A file below root, with the folders above it. */
+static void put(const char *path, const char *text)
+{
+    char whole[PATH_MAX];
+    FILE *f;
+
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')); at++) {
+        *at = '\0';
+        if (mkdir(whole, 0700) < 0)
+            assert_int_equal(errno, EEXIST);
+        *at = '/';
+    }
+    f = fopen(whole, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static struct fbr_limits read_them(void)
+{
+    struct fbr_limits l;
+
+    fbr_limits_read_at(&l, root);
+    return l;
+}
+
+static void test_nothing_is_no_limit(void **state)
+{
+    struct fbr_limits l = read_them();
+    cpu_set_t set;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+    assert_int_equal(l.affinity, CPU_COUNT(&set));
+    assert_true(l.quota == 0 && l.memory == 0);
+    assert_int_equal(fbr_limits_cpus(&l), l.affinity);
+    assert_false(fbr_limits_floats(&l));
+}
+
+static void test_the_tightest_group_of_version_2_counts(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "0::/jobs/one\n");
+    put("/sys/fs/cgroup/cpu.max", "max 100000\n");
+    put("/sys/fs/cgroup/jobs/cpu.max", "50000 100000\n");
+    put("/sys/fs/cgroup/jobs/one/cpu.max", "300000 100000\n");
+    put("/sys/fs/cgroup/jobs/memory.max", "max\n");
+    put("/sys/fs/cgroup/jobs/one/memory.max", "67108864\n");
+    l = read_them();
+    assert_true(l.quota > 0.49 && l.quota < 0.51);
+    assert_true(l.memory == 64u << 20);
+    assert_int_equal(fbr_limits_cpus(&l), 1);
+    assert_true(fbr_limits_floats(&l));
+}
+
+static void test_version_1_has_a_tree_for_each_controller(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "11:memory:/pod\n4:cpu,cpuacct:/pod\n1:name=systemd:/pod\n");
+    put("/sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us", "150000\n");
+    put("/sys/fs/cgroup/cpu/pod/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "1048576\n");
+    l = read_them();
+    assert_true(l.quota > 1.49 && l.quota < 1.51);
+    assert_true(l.memory == 1u << 20);
+}
+
+/* The group's path is that of outside; its files are at the top. */
+static void test_a_container_sees_its_own_group_at_the_top(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "5:cpu,cpuacct:/docker/1234\n3:memory:/docker/1234\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n");
+    l = read_them();
+    assert_true(l.quota > 1.99 && l.quota < 2.01);
+    assert_true(l.memory == 32u << 20);
+}
+
+static void test_no_quota_and_nonsense_are_no_limits(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "4:cpu:/x\nnonsense\n::\n7\n");
+    put("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
+    put("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/cpu.max", "what 0\n");
+    l = read_them();
+    assert_true(l.quota == 0 && l.memory == 0);
+}
+
+static void test_a_part_of_a_processor_is_of_use(void **state)
+{
+    const struct fbr_limits half = {.affinity = 8, .quota = 0.5}, more = {8, 2.5, 0, 0},
+                            all = {8, 64, 0, 0}, two = {8, 2, 0, 0};
+
+    (void)state;
+    assert_int_equal(fbr_limits_cpus(&half), 1);
+    assert_int_equal(fbr_limits_cpus(&more), 3);
+    assert_int_equal(fbr_limits_cpus(&two), 2);
+    assert_int_equal(fbr_limits_cpus(&all), 8);
+    assert_false(fbr_limits_floats(&all));
+}
+
+static void test_a_machine_is_known_by_its_boot(void **state)
+{
+    uint64_t one, other;
+
+    (void)state;
+    put("/proc/sys/kernel/random/boot_id", "one\n");
+    one = read_them().machine;
+    assert_true(read_them().machine == one);
+    put("/proc/sys/kernel/random/boot_id", "other\n");
+    other = read_them().machine;
+    assert_true(other != one);
+}
+
+int main(void)
+{
+#define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        EACH(test_nothing_is_no_limit),
+        EACH(test_the_tightest_group_of_version_2_counts),
+        EACH(test_version_1_has_a_tree_for_each_controller),
+        EACH(test_a_container_sees_its_own_group_at_the_top),
+        EACH(test_no_quota_and_nonsense_are_no_limits),
+        EACH(test_a_part_of_a_processor_is_of_use),
+        EACH(test_a_machine_is_known_by_its_boot),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
