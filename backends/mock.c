@@ -10,6 +10,7 @@
  *     freezes_after=MS stopped (SIGSTOP) after MS, and stays so
  *     exit_unknown     the engine knows that it ended, not how
  *     mute             the engine never tells of its end
+ *     evicted          when it ends, the engine says that it has taken it away
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -33,7 +34,8 @@ enum fault {
     DIES_AFTER,
     FREEZES_AFTER,
     EXIT_UNKNOWN,
-    MUTE
+    MUTE,
+    EVICTED
 };
 
 static const struct {
@@ -44,6 +46,7 @@ static const struct {
     {"never_joins", NEVER_JOINS},   {"slow_start=", SLOW_START},
     {"dies_after=", DIES_AFTER},    {"freezes_after=", FREEZES_AFTER},
     {"exit_unknown", EXIT_UNKNOWN}, {"mute", MUTE},
+    {"evicted", EVICTED},
 };
 
 struct mock_job {
@@ -93,6 +96,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
             return;
         if (j->fault == EXIT_UNKNOWN)
             copy.code = FBR_EXIT_UNKNOWN;
+        copy.disrupted = j->fault == EVICTED;
     }
     j->b->env.event(j->user, &copy);
 }

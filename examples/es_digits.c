@@ -342,8 +342,7 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
     ((unsigned char *)user)[index] += code == 0;
 }
 
-/* In the middle of a generation, a worker that has work and is a child of ours: a pid says nothing
- * on another host. */
+/* In the middle of a generation, a worker that has work, wherever it runs. */
 static void kill_worker(struct run *run, struct fiber_result *result)
 {
     struct fiber_worker_stats worker[64];
@@ -351,20 +350,16 @@ static void kill_worker(struct run *run, struct fiber_result *result)
                 ? 0
                 : fiber_pool_worker_stats(run->pool, worker, 64);
     uint64_t requeued = run->stats.requeued;
-    siginfo_t info;
 
     for (int i = 0; i < n && i < 64; i++) {
-        int pid = (int)worker[i].pid;
-
-        if (worker[i].state != 2 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
-            kill(pid, SIGKILL))
+        if (worker[i].state != 2 || fiber_pool_worker_kill(run->pool, worker[i].name) < 0)
             continue;
         run->killed = 1;
         fiber_result_wait(result, -1);
         fiber_pool_stats(run->pool, &run->stats);
         if (!run->quiet)
-            printf("%skilled %s (pid %d) at work; %llu of its tasks went to others\n",
-                   run->live ? "\r\033[K" : "", worker[i].name, pid,
+            printf("%skilled %s at work; %llu of its tasks went to others\n",
+                   run->live ? "\r\033[K" : "", worker[i].name,
                    (unsigned long long)(run->stats.requeued - requeued));
         return;
     }

@@ -308,20 +308,17 @@ static int give_tasks(struct mixed *m)
     return rc;
 }
 
-/* A worker that has work and is a child of ours: a pid says nothing on another host. */
+/* A worker that has work, wherever it runs. */
 static void kill_worker(struct mixed *m)
 {
     struct fiber_worker_stats worker[64];
     int n = fiber_pool_worker_stats(m->pool, worker, 64);
-    siginfo_t info;
 
     for (int i = 0; i < n && i < 64; i++) {
-        if (worker[i].state != 2 ||
-            waitid(P_PID, (id_t)worker[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
-            kill((pid_t)worker[i].pid, SIGKILL))
+        if (worker[i].state != 2 || fiber_pool_worker_kill(m->pool, worker[i].name) < 0)
             continue;
-        m->worker_killed = (int)worker[i].pid;
-        say(m, "killed %s of the pool (pid %d) at work", worker[i].name, m->worker_killed);
+        m->worker_killed = 1;
+        say(m, "killed %s of the pool at work", worker[i].name);
         return;
     }
 }
@@ -359,27 +356,18 @@ static int publish_network(struct mixed *m)
     return rc;
 }
 
-static int is_here(const struct fiber_rank_stats *rank)
-{
-    char host[64] = "";
-
-    gethostname(host, sizeof(host) - 1);
-    return rank->state == 1 && rank->pid > 0 && strcmp(host, rank->host) == 0 &&
-           kill((pid_t)rank->pid, 0) == 0;
-}
-
-/* The last one, if it runs on this host. */
+/* The last one, wherever it runs. */
 static void kill_rank(struct mixed *m)
 {
     struct fiber_rank_stats *rank = &m->rank[m->ranks - 1];
 
-    if (fiber_ring_stats(m->ring, m->rank, m->ranks) < m->ranks || !is_here(rank))
+    if (fiber_ring_stats(m->ring, m->rank, m->ranks) < m->ranks || rank->state != 1 ||
+        fiber_ring_signal_rank(m->ring, rank->rank, SIGKILL) < 0)
         return;
-    m->rank_killed = (int)rank->pid;
-    say(m, "killed rank %d of the ring (pid %d) in epoch %d", rank->rank, m->rank_killed,
-        m->epoch + 1);
+    m->rank_killed = 1;
     m->killed_at = read_clock();
-    kill((pid_t)rank->pid, SIGKILL);
+    say(m, "killed rank %d of the ring (pid %d on %s) in epoch %d", rank->rank, (int)rank->pid,
+        rank->host, m->epoch + 1);
 }
 
 static int on_epoch(struct mixed *m, const char *line)

@@ -526,6 +526,10 @@ FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats 
 FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out,
                                       int max);
 
+/* Kills the worker of that name (struct fiber_worker_stats), wherever it runs; its tasks go to others
+ * as after any death, and another worker takes its place. -ESRCH: there is none of that name now. */
+FIBER_API int fiber_pool_worker_kill(struct fiber_pool *pool, const char *name);
+
 /* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves
  * tasks with fn until the pool ends, then returns 0. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
@@ -596,6 +600,8 @@ FIBER_API const char *fiber_ring_report(struct fiber_ring *ring);
  * closed. */
 FIBER_API int fiber_ring_sentinel(struct fiber_ring *ring);
 FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal); /* to every rank that lives */
+/* To one, wherever it runs. -ESRCH: there is none of that number, or the ring has ended. */
+FIBER_API int fiber_ring_signal_rank(struct fiber_ring *ring, int rank, int signal);
 /* As a failure would: tells the ranks (SIGTERM), gives them grace, kills them. */
 FIBER_API int fiber_ring_stop(struct fiber_ring *ring);
 FIBER_API void fiber_ring_close(struct fiber_ring *ring); /* kills what runs. NULL is fine */

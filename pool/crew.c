@@ -111,7 +111,7 @@ static void on_end(void *user, struct fiber_process *process)
     bool expected;
 
     pthread_mutex_lock(&p->lock);
-    if (w->host && w->host->ended)
+    if ((w->host && w->host->ended) || fbr_process_disrupted(process))
         w->disrupted = true; /* no task of its own is to blame */
     expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
     if (w->id && w->state != FBR_WORKER_STOPPING) {

@@ -1,8 +1,9 @@
-/* stats.c - figures of a pool and its workers.
+/* stats.c - figures of a pool and its workers, and a way to reach one of them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <utlist.h>
 
@@ -65,4 +66,22 @@ int fiber_pool_worker_stats(struct fiber_pool *p, struct fiber_worker_stats *out
     }
     pthread_mutex_unlock(&p->lock);
     return n;
+}
+
+int fiber_pool_worker_kill(struct fiber_pool *p, const char *name)
+{
+    struct fbr_pool_worker *w;
+    int rc = fbr_pool_check(p);
+
+    if (rc < 0)
+        return rc;
+    if (!name)
+        return fbr_keep(-EINVAL, "a worker is killed by its name");
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w)
+        if (strcmp(fiber_process_name(w->process), name) == 0)
+            break;
+    rc = w ? fiber_process_kill(w->process) : -ESRCH;
+    pthread_mutex_unlock(&p->lock);
+    return rc == -ESRCH ? fbr_keep(rc, "the pool has no worker '%.64s' now", name) : rc;
 }

@@ -413,26 +413,38 @@ int fiber_ring_sentinel(struct fiber_ring *r)
 
 struct signal_call {
     struct fiber_ring *r;
-    int sig;
+    int rank, sig;
 };
 
 static int call_signal(void *arg)
 {
     struct signal_call *c = arg;
 
-    if (c->r->state != R_ENDED)
-        fbr_ring_signal(c->r, NULL, FBR_RING_ALL, c->sig);
-    return 0;
+    return fbr_ring_signal_one(c->r, c->rank, c->sig);
+}
+
+static int send_signal(struct fiber_ring *r, int rank, int sig)
+{
+    struct signal_call c = {r, rank, sig};
+    int rc = fbr_rt_check(r->rt);
+
+    if (rc == 0 && (sig < 1 || sig > 64))
+        rc = fbr_keep(-EINVAL, "a ring is sent a signal: there is no signal %d", sig);
+    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_signal, &c);
 }
 
 int fiber_ring_signal(struct fiber_ring *r, int sig)
 {
-    struct signal_call c = {r, sig};
-    int rc = fbr_rt_check(r->rt);
+    int rc = send_signal(r, -1, sig);
 
-    if (rc == 0 && (sig < 1 || sig > 64))
-        rc = fbr_keep(-EINVAL, "fiber_ring_signal: there is no signal %d", sig);
-    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_signal, &c);
+    return rc == -ESRCH ? 0 : rc;
+}
+
+int fiber_ring_signal_rank(struct fiber_ring *r, int rank, int sig)
+{
+    int rc = rank < 0 ? -ESRCH : send_signal(r, rank, sig);
+
+    return rc == -ESRCH ? fbr_keep(rc, "the ring has no rank %d now", rank) : rc;
 }
 
 static int call_stop(void *arg)

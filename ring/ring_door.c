@@ -31,21 +31,7 @@ static void door_follow(void *user, void (*fn)(void *, int, int, const void *, s
 
 static int door_signal(void *user, int rank, int sig)
 {
-    struct fiber_ring *r = user;
-    struct ring_job *j, *last = NULL;
-
-    if (r->state == R_ENDED)
-        return -ESRCH;
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            last = j;
-    if (rank < 0)
-        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
-    else if (last && (uint32_t)rank < last->job.info.size)
-        fbr_ring_signal(r, last, (uint32_t)rank, sig);
-    else
-        return -ESRCH;
-    return 0;
+    return fbr_ring_signal_one(user, rank, sig);
 }
 
 static int door_stop(void *user)

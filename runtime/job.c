@@ -169,6 +169,11 @@ void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
     end(p);
 }
 
+bool fbr_process_disrupted(const struct fiber_process *p)
+{
+    return p->disrupted || (p->host && p->host->disrupted);
+}
+
 void fbr_job_signal(struct fiber_process *p, int sig)
 {
     if (p->state == P_ENDED || !p->handle)
@@ -338,6 +343,7 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
 {
     bool starting = p->state == P_STARTING;
 
+    p->disrupted = e->disrupted;
     if (e->text[0])
         set_why(p, e->text);
     if (starting)

@@ -38,6 +38,9 @@ int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf
 struct fbr_link *fbr_process_link(
     struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
 double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbeat. Any thread */
+/* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
+ * thread, from on_end on. */
+bool fbr_process_disrupted(const struct fiber_process *p);
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
 /* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free,

@@ -327,6 +327,30 @@ static void test_a_host_that_does_not_start_is_tried_again(void **state)
     fiber_pool_close(pool);
 }
 
+/* The engine takes its worker away, again and again, which is not its fault. */
+static int taken_away(const void *in, size_t len, struct fiber_reply *reply)
+{
+    if (atomic_fetch_add(&board->runs[0], 1) < 6)
+        raise(SIGKILL);
+    return square(in, len, reply);
+}
+
+static void test_a_task_is_not_blamed_when_its_workers_are_evicted(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=evicted", NULL};
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 2, .max = 2, .backend = "mock", .job = {.env = env}});
+    int64_t n = 5;
+    struct fiber_bytes out;
+
+    (void)state;
+    assert_ok(fiber_pool_apply(pool, taken_away, &n, 8, &out));
+    assert_int_equal(number(out.data, out.len), 25);
+    assert_int_equal(atomic_load(&board->runs[0]), 7);
+    fiber_bytes_free(&out);
+    fiber_pool_close(pool);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +368,7 @@ int main(int argc, char **argv)
         pool_test(test_a_command_that_never_joins_breaks_the_pool),
         pool_test(test_hosted_workers_that_refuse_break_the_pool),
         pool_test(test_a_host_that_does_not_start_is_tried_again),
+        pool_test(test_a_task_is_not_blamed_when_its_workers_are_evicted),
     };
 
     atexit(hang);
