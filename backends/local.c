@@ -3,6 +3,8 @@
  * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel
  * when its master dies (spawn.c), so nothing is ever left to list or remove.
  *
+ * A job that asks for whole processors or GPUs gets some for itself (places.h).
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 
 #include <utlist.h>
 
+#include "backends/places.h"
 #include "runtime/backend.h"
 #include "runtime/log.h"
 #include "runtime/spawn.h"
@@ -31,6 +34,7 @@ struct local_job {
     void *user;
     pid_t pid;
     int pidfd;
+    struct fbr_place *place;
     uv_poll_t watch;
     struct stream {
         struct local_job *job;
@@ -47,6 +51,7 @@ struct local_job {
 struct fbr_backend {
     struct fbr_backend_env env;
     struct local_job *jobs;
+    struct fbr_places *places; /* opened when the first job asks for one */
 };
 
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
@@ -123,6 +128,8 @@ static void finish(void *arg)
     }
     j->told = true;
     DL_DELETE(j->b->jobs, j);
+    fbr_places_leave(j->b->places, j->place);
+    j->place = NULL;
     tell(j, &(struct fbr_job_event){
                 .type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid, .peak = j->peak});
 }
@@ -211,6 +218,7 @@ static void local_close(struct fbr_backend *b)
         }
         finish(j);
     }
+    fbr_places_close(b->places);
     free(b);
 }
 
@@ -228,7 +236,37 @@ static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
     return fd;
 }
 
-static char **with_ticket(char *const *env, bool ticket)
+/* Without processors or GPUs of its own where it asks for none, or where nothing can be bound. */
+static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr_error *err)
+{
+    struct fbr_backend *b = j->b;
+    int rc = 0;
+
+    if (job->local || (job->cpus < 1 && job->gpus == 0))
+        return 0;
+    if (!b->places)
+        rc = fbr_places_open(&b->places, err);
+    if (rc == 0)
+        rc = fbr_places_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place, err);
+    if (rc < 0 && job->gpus == 0) {
+        fbr_info("%s is not bound: %s", job->name, err->text);
+        rc = 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Whether one of the variables that show it its GPUs has this one's name. */
+static bool replaced(const struct fbr_place *place, const char *variable)
+{
+    size_t n = strcspn(variable, "=") + 1;
+
+    for (size_t i = 0; place && place->env[i]; i++)
+        if (strncmp(place->env[i], variable, n) == 0)
+            return true;
+    return false;
+}
+
+static char **with_ticket(char *const *env, bool ticket, const struct fbr_place *place)
 {
     static char where[] = "FIBER_TICKET=fd:3";
     size_t n = 0, k = 0;
@@ -236,11 +274,13 @@ static char **with_ticket(char *const *env, bool ticket)
 
     while (env[n])
         n++;
-    all = calloc(n + 2, sizeof(*all));
+    all = calloc(n + 2 + sizeof(place->env) / sizeof(place->env[0]), sizeof(*all));
     if (!all)
         return NULL;
+    for (size_t i = 0; place && place->env[i]; i++)
+        all[k++] = place->env[i];
     for (size_t i = 0; i < n; i++)
-        if (strncmp(env[i], "FIBER_TICKET=", 13) != 0)
+        if (strncmp(env[i], "FIBER_TICKET=", 13) != 0 && !replaced(place, env[i]))
             all[k++] = env[i];
     if (ticket)
         all[k] = where;
@@ -274,7 +314,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
 {
     static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
     const struct fbr_job_local *l = job->local ? job->local : &nothing;
-    char **env = with_ticket(job->env, job->ticket);
+    char **env = with_ticket(job->env, job->ticket, j->place);
+    bool placed = j->place && j->place->cpus_len;
     int fd = !env          ? fbr_fail(err, -ENOMEM, "out of memory")
              : job->ticket ? ticket_fd(job, err)
                            : l->fd;
@@ -284,9 +325,9 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .workdir = job->workdir,
                           .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd},
                           .nfds = fd >= 0 ? 4 : 3,
-                          .cpus = l->cpus,
-                          .cpus_len = l->cpus_len,
-                          .nodes = l->nodes};
+                          .cpus = placed ? j->place->cpus : l->cpus,
+                          .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
+                          .nodes = placed ? j->place->nodes : l->nodes};
     int rc = !env || (job->ticket && fd < 0) ? fd : fbr_spawn(&s, &j->pid, &j->pidfd, err);
 
     if (job->ticket && fd >= 0)
@@ -309,6 +350,8 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
         rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
     if (rc == 0)
+        rc = find_place(j, job, err);
+    if (rc == 0)
         rc = launch(j, job, out, errp, err);
     if (out[1] >= 0)
         close(out[1]);
@@ -319,6 +362,7 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
             close(out[0]);
         if (errp[0] >= 0)
             close(errp[0]);
+        fbr_places_leave(b->places, j->place);
         free(j);
         return rc;
     }

@@ -92,8 +92,8 @@ typedef int (*fiber_process_fn)(const void *arg, size_t len);
 struct fiber_jobspec {
     const char *name;  /* shown in listings and logs; default process-N */
     const char *image; /* container image; default the parent's own */
-    double cpus;       /* processors, e.g. 0.5 or 8 */
-    int gpus;
+    double cpus; /* processors, e.g. 0.5 or 8. Local jobs are bound to whole ones of their own */
+    int gpus;    /* local jobs see the nearest free ones, by CUDA_VISIBLE_DEVICES and its like */
     uint64_t memory; /* bytes */
     /* NULL-terminated argv of another program that links libfiber; default: this one */
     const char *const *command;
