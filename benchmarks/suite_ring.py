@@ -64,6 +64,32 @@ def wall_vs_mpirun(suite):
     return against_mpirun(suite, 'wall_vs_mpirun', 'wall_ms', {2: 0.5, 8: 0.45, 32: 0.6}, {})
 
 
+def init2_vs_mpirun(suite):
+    """The same on two hosts of the bed (network namespaces), half of the ranks on each."""
+    program, bed = mpi(suite, 'init_bench.openmpi'), os.path.join(HERE, '..', 'tests', 'beds', 'hosts', 'bed')
+    bars = {2: 0.65, 8: 0.70, 32: 0.70}
+    if subprocess.run([bed, 'try', '4'], stdout=subprocess.DEVNULL, check=False).returncode:
+        raise Failure('no hosts here (tests/beds/hosts/bed check says why)')
+    try:
+        hosts = [subprocess.run([bed, 'address', host], capture_output=True, check=True).stdout.decode().strip()
+                 for host in ('h1', 'h2')]
+        ours = {'FIBER_BACKEND': 'command', 'FIBER_COMMAND_START': bed + ' exec {host}',
+                'FIBER_COMMAND_HOSTS': ','.join(hosts), 'OMPI_MCA_pml': 'ob1'}
+        theirs = dict(AS_ROOT, OMPI_MCA_plm_rsh_agent=os.path.join(os.path.dirname(bed), 'rsh'), OMPI_MCA_pml='ob1',
+                      OMPI_MCA_btl='self,vader,tcp')
+        got = column(suite.sample('init2_vs_mpirun', {str(n): {
+            'fiber': (timed(n, fiber(suite, n, '--per-node', str(n // 2), program)), ours),
+            'mpirun': (timed(n, mpirun(n) + ['--host', ','.join('%s:%d' % (host, n // 2) for host in hosts), program]),
+                       theirs)} for n in bars}), 'init_ms')
+    finally:
+        subprocess.run([bed, 'down'], check=False)
+    cases = {n: judge(ratio(group['fiber'], group['mpirun']), '<=', bars[int(n)], 'x mpirun')
+             for n, group in got.items()}
+    for n, group in got.items():
+        cases[n + '_ms'] = spread(group['fiber'], 'ms', 1)
+    return combine(str(max(bars)), cases, got)
+
+
 def vs_hydra(suite):
     program, hydra = mpi(suite, 'init_bench.mpich'), command('mpiexec.hydra')
     got = column(suite.sample('vs_hydra', {
@@ -135,8 +161,18 @@ def agents_64(suite):
     return one(suite, 'agents_64', ['agents', '64'], 1500)
 
 
+def plan_65536(suite):
+    """The whole command: the plan, checked and printed as JSON."""
+    argv = [os.path.join(suite.build, 'cli', 'fiber'), 'run', '-n', '65536', '--nodes', '1024', '--dry-run', '--json',
+            '/bin/true']
+    quiet = timed(0, ['sh', '-c', '"$@" | tail -c 0', 'sh', *argv])
+    got = column(suite.sample('plan_65536', {'ms': {'fiber': (quiet, None)}}), 'wall_ms')
+    return combine('ms', {'ms': judge(spread(got['ms']['fiber'], 'ms', 1), '<=', 50)}, got)
+
+
 KEYS = {key.__name__: key for key in (
-    init_vs_mpirun, wall_vs_mpirun, vs_hydra, vs_srun, vs_torchrun, io_mb_s, kill_to_dead_ms, replace_ms, agents_64)}
+    init_vs_mpirun, wall_vs_mpirun, init2_vs_mpirun, vs_hydra, vs_srun, vs_torchrun, io_mb_s, kill_to_dead_ms,
+    replace_ms, agents_64, plan_65536)}
 
 
 def prepare(suite):

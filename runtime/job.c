@@ -218,8 +218,8 @@ static void on_time(void *arg)
     case P_CLOSING:
         if (p->exited || p->killed) /* both witnesses had their time */
             end(p);
-        else
-            kill_it(p, "hung up, and its backend says that it runs; killed");
+        else /* one that has said its code only lingers */
+            kill_it(p, p->leaving ? "" : "hung up, and its backend says that it runs; killed");
         break;
     default:
         break;
