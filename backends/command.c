@@ -23,6 +23,8 @@
 
 #include "backends/command_detached.h"
 #include "backends/command_settings.h"
+#include "backends/delivery.h"
+#include "backends/tool.h"
 #include "runtime/backend.h"
 #include "runtime/bind.h"
 #include "runtime/buf.h"
@@ -50,60 +52,6 @@ struct fbr_backend {
     struct fbr_detached *detached; /* NULL: the command is the job */
     struct command_job *jobs;
 };
-
-/* ---- The ticket's way ---- */
-
-/* Into the command's standard input; lives until it is written, or the reader is gone. */
-struct delivery {
-    uv_pipe_t pipe;
-    uv_write_t write;
-    struct fbr_buf bytes;
-};
-
-static void on_delivery_closed(uv_handle_t *handle)
-{
-    struct delivery *d = handle->data;
-
-    memset(d->bytes.data, 0, d->bytes.len);
-    __asm__ volatile("" : : "r"(d->bytes.data) : "memory"); /* or the compiler leaves it out */
-    fbr_buf_fini(&d->bytes);
-    free(d);
-}
-
-static void on_delivered(uv_write_t *write, int status)
-{
-    struct delivery *d = write->data;
-
-    (void)status; /* a command that does not read it, does not join */
-    uv_close((uv_handle_t *)&d->pipe, on_delivery_closed);
-}
-
-/* A descriptor from which the ticket can be read, or negative. */
-static int deliver(struct fbr_backend *b, const struct fbr_job *job, struct fbr_error *err)
-{
-    struct delivery *d = calloc(1, sizeof(*d));
-    int ends[2] = {-1, -1};
-    uv_buf_t out;
-
-    if (!d)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    fbr_put_bytes(&d->bytes, job->ticket, job->ticket_len);
-    if (d->bytes.failed || pipe2(ends, O_CLOEXEC) < 0) {
-        int rc = d->bytes.failed ? -ENOMEM : -errno;
-
-        fbr_buf_fini(&d->bytes);
-        free(d);
-        return fbr_fail(err, rc, "no pipe for its ticket: %s", fbr_strerror(rc));
-    }
-    uv_pipe_init(fbr_loop_uv(b->env.loop), &d->pipe, 0);
-    d->pipe.data = d;
-    d->write.data = d;
-    uv_pipe_open(&d->pipe, ends[1]); /* sets it not to block */
-    out = uv_buf_init((char *)d->bytes.data, (unsigned)d->bytes.len);
-    if (uv_write(&d->write, (uv_stream_t *)&d->pipe, &out, 1, on_delivered) < 0)
-        uv_close((uv_handle_t *)&d->pipe, on_delivery_closed);
-    return ends[0];
-}
 
 /* ---- Events of the command ---- */
 
@@ -179,24 +127,6 @@ static void on_event(void *user, const struct fbr_job_event *event)
 
 /* ---- Starting ---- */
 
-static int own_program(const struct fbr_command_settings *s, char path[PATH_MAX],
-                       struct fbr_error *err)
-{
-    ssize_t n = s->program ? 0 : readlink("/proc/self/exe", path, PATH_MAX - 1);
-
-    if (s->program)
-        return 0;
-    if (n < 0)
-        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
-    path[n] = '\0';
-    if (access(path, F_OK) < 0)
-        return fbr_fail(err, -ENOENT,
-                        "the file of this program is gone (%s): jobs on other hosts need it; set "
-                        "command_program",
-                        path);
-    return 0;
-}
-
 static int make_words(struct fbr_backend *b, const struct fbr_job *job, const struct command_job *j,
                       const char *ticket, struct fbr_words *w, struct fbr_error *err)
 {
@@ -212,7 +142,8 @@ static int make_words(struct fbr_backend *b, const struct fbr_job *job, const st
                          .argv = job->argv && job->argv[0] ? job->argv + 1 : NULL};
 
     if (job->own_program) {
-        int rc = own_program(s, path, err);
+        int rc =
+            s->program ? 0 : fbr_tool_own_program(path, sizeof(path), "set command_program", err);
 
         if (rc < 0)
             return rc;
@@ -232,9 +163,9 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct comma
     int rc = make_words(b, job, j, "fd:0", &w, err);
 
     if (rc == 0)
-        rc = fbr_command_find(w.at[0], file, sizeof(file), err);
+        rc = fbr_tool_find(w.at[0], file, sizeof(file), err);
     if (rc == 0 && job->ticket) {
-        how.in = deliver(b, job, err);
+        how.in = fbr_deliver_ticket(b->env.loop, job->ticket, job->ticket_len, err);
         rc = how.in < 0 ? how.in : 0;
     }
     if (rc == 0) {

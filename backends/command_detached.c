@@ -5,7 +5,7 @@
  *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and tells its output
  *     ENDED       told
  *
- * Commands are jobs of the local backend, so nothing here blocks. A status command that fails says nothing about any
+ * Commands are run by tool.c, so nothing here blocks. A status command that fails says nothing about any
  * job; one that succeeds, and leaves a job out three times, says that nobody knows about it any more.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,43 +13,25 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <regex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <utlist.h>
 
-#include "runtime/buf.h"
+#include "backends/tool.h"
 #include "runtime/log.h"
-#include "runtime/spawn.h"
 
 #define LAST_WORD "([^[:space:]]+)[[:space:]]*$"
-#define MAX_OUTPUT (1u << 20)
 #define MAX_ID 128
 #define FORGOTTEN 3
 #define CLOSE_MS 5000
 #define CANNOT_START 125
 
-extern char **environ;
-extern const struct fbr_backend_ops fbr_backend_local;
-static const struct fbr_backend_ops *const local = &fbr_backend_local;
-
 enum stage { STARTING, LIVING, ENDING, ENDED };
-
-/* A command that runs. */
-struct tool {
-    struct tool *next, *prev;
-    struct fbr_detached *d;
-    struct detached_job *job; /* NULL: of all of them, or the job is gone */
-    void *process;
-    struct fbr_buf out, err;
-    void (*done)(struct tool *t, int code);
-};
 
 struct detached_job {
     struct detached_job *next, *prev;
@@ -66,9 +48,8 @@ struct detached_job {
 struct fbr_detached {
     struct fbr_backend_env env;
     const struct fbr_command_settings *settings;
-    struct fbr_backend *processes;
+    struct fbr_tools *tools;
     struct detached_job *jobs;
-    struct tool *tools;
     struct fbr_timer tick;
     regex_t id;
     bool looking; /* a status command runs */
@@ -76,89 +57,22 @@ struct fbr_detached {
 
 /* ---- Commands ---- */
 
-static void free_tool(struct tool *t)
-{
-    fbr_buf_fini(&t->out);
-    fbr_buf_fini(&t->err);
-    free(t);
-}
-
-static void on_tool(void *user, const struct fbr_job_event *e)
-{
-    struct tool *t = user;
-    struct fbr_buf *b = e->stream == 2 ? &t->err : &t->out;
-
-    if (e->type == FBR_JOB_OUTPUT && b->len + e->len <= MAX_OUTPUT)
-        fbr_put(b, e->data, e->len);
-    if (e->type != FBR_JOB_EXITED)
-        return;
-    fbr_put_u8(&t->out, 0);
-    fbr_put_u8(&t->err, 0);
-    DL_DELETE(t->d->tools, t);
-    if (!t->out.failed && !t->err.failed)
-        t->done(t, e->code);
-    else
-        t->done(t, FBR_EXIT_UNKNOWN);
-    local->release(t->d->processes, t->process);
-    free_tool(t);
-}
-
-static int run_words(struct fbr_detached *d, struct detached_job *job, const struct fbr_words *w,
-                     char *const *env, void (*done)(struct tool *t, int code),
-                     struct fbr_error *err)
-{
-    struct tool *t = calloc(1, sizeof(*t));
-    char file[PATH_MAX];
-    int rc = t ? fbr_command_find(w->at[0], file, sizeof(file), err)
-               : fbr_fail(err, -ENOMEM, "out of memory");
-
-    if (rc == 0) {
-        const struct fbr_job run = {
-            .name = w->at[0], .run_uid = "", .file = file, .argv = w->at, .env = env};
-
-        *t = (struct tool){.d = d, .job = job, .done = done};
-        rc = local->start(d->processes, &run, t, &t->process, err);
-    }
-    if (rc < 0) {
-        free(t);
-        return rc;
-    }
-    DL_APPEND(d->tools, t);
-    return 0;
-}
-
-static int run_template(struct fbr_detached *d, struct detached_job *job,
-                        const struct fbr_words *template, const char *const *ids,
-                        void (*done)(struct tool *t, int code))
+static int run_template(struct fbr_detached *d, const struct fbr_words *template,
+                        const char *const *ids,
+                        void (*done)(void *user, const struct fbr_tool_result *r), void *user)
 {
     const struct fbr_fill f = {.id = ids[0], .ids = ids};
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
+    const struct fbr_tool tool = {.words = &w, .done = done, .user = user};
     int rc = fbr_template_fill(template, &f, &w, &err);
 
     if (rc == 0)
-        rc = run_words(d, job, &w, environ, done, &err);
+        rc = fbr_tool_run(d->tools, &tool, &err);
     fbr_words_fini(&w);
     if (rc < 0)
         fbr_warn("command backend: %s", err.text);
     return rc;
-}
-
-/* The last line of what a command said on standard error. */
-static void last_line(const struct tool *t, char *out, size_t size)
-{
-    const char *text = (const char *)t->err.data, *at = text ? text + strlen(text) : "";
-
-    while (text && at > text && at[-1] == '\n')
-        at--;
-    snprintf(out, size, "%s", "");
-    if (text && at > text) {
-        const char *end = at;
-
-        while (at > text && at[-1] != '\n')
-            at--;
-        snprintf(out, size, "%.*s", (int)(end - at), at);
-    }
 }
 
 /* ---- The life of a job ---- */
@@ -183,17 +97,13 @@ static void tell_end(struct detached_job *j)
         free(j);
 }
 
-static void on_logs(struct tool *t, int code)
+static void on_logs(void *user, const struct fbr_tool_result *r)
 {
-    struct detached_job *j = t->job;
+    struct detached_job *j = user;
 
-    (void)code;
-    if (!j)
-        return;
-    if (t->out.len > 1)
-        tell(j,
-             &(struct fbr_job_event){
-                 .type = FBR_JOB_OUTPUT, .stream = 1, .data = t->out.data, .len = t->out.len - 1});
+    if (r->out_len)
+        tell(j, &(struct fbr_job_event){
+                    .type = FBR_JOB_OUTPUT, .stream = 1, .data = r->out, .len = r->out_len});
     tell_end(j);
 }
 
@@ -207,24 +117,25 @@ static void job_ended(struct detached_job *j, int32_t code, const char *why)
     j->code = code;
     snprintf(j->why, sizeof(j->why), "%s", why);
     if (!j->id[0] || j->d->settings->logs.n == 0 ||
-        run_template(j->d, j, &j->d->settings->logs, ids, on_logs) < 0)
+        run_template(j->d, &j->d->settings->logs, ids, on_logs, j) < 0)
         tell_end(j);
 }
 
-static void on_cancelled(struct tool *t, int code)
+static void on_cancelled(void *user, const struct fbr_tool_result *r)
 {
     char line[200];
 
-    last_line(t, line, sizeof(line));
-    if (code)
-        fbr_info("command backend: cancel ended with code %d: %s", code, line);
+    (void)user;
+    fbr_tool_last_line(r->err, line, sizeof(line));
+    if (r->code)
+        fbr_info("command backend: cancel ended with code %d: %s", r->code, line);
 }
 
 static void cancel(struct detached_job *j)
 {
     const char *const ids[] = {j->id, NULL};
 
-    run_template(j->d, NULL, &j->d->settings->cancel, ids, on_cancelled);
+    run_template(j->d, &j->d->settings->cancel, ids, on_cancelled, NULL);
 }
 
 /* The group of the pattern in what the start command said. */
@@ -238,22 +149,19 @@ static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
     return id[0] && id[0] != '-';
 }
 
-static void on_submitted(struct tool *t, int code)
+static void on_submitted(void *user, const struct fbr_tool_result *r)
 {
-    struct detached_job *j = t->job;
+    struct detached_job *j = user;
     char line[160], why[256];
 
-    if (!j)
-        return;
-    last_line(t, line, sizeof(line));
-    if (code != 0) {
-        snprintf(why, sizeof(why), "the start command ended with code %d: %s", code, line);
+    fbr_tool_last_line(r->err, line, sizeof(line));
+    if (r->code != 0) {
+        snprintf(why, sizeof(why), "the start command ended with code %d: %s", r->code, line);
         job_ended(j, CANNOT_START, why);
         return;
     }
-    if (!find_id(j->d, (const char *)t->out.data, j->id)) {
-        snprintf(why, sizeof(why), "the start command printed no id: '%.100s'",
-                 (const char *)t->out.data);
+    if (!find_id(j->d, r->out, j->id)) {
+        snprintf(why, sizeof(why), "the start command printed no id: '%.100s'", r->out);
         job_ended(j, CANNOT_START, why);
         return;
     }
@@ -299,22 +207,21 @@ static void on_line(struct fbr_detached *d, char *line)
     }
 }
 
-static void on_status(struct tool *t, int code)
+static void on_status(void *user, const struct fbr_tool_result *r)
 {
-    struct fbr_detached *d = t->d;
+    struct fbr_detached *d = user;
     char *rest = NULL, line[160];
     struct detached_job *j, *next;
 
     d->looking = false;
-    if (code != 0) {
-        last_line(t, line, sizeof(line));
-        fbr_debug("command backend: status ended with code %d: %s", code, line);
+    if (r->code != 0) {
+        fbr_tool_last_line(r->err, line, sizeof(line));
+        fbr_debug("command backend: status ended with code %d: %s", r->code, line);
         return;
     }
     DL_FOREACH(d->jobs, j)
         j->missing += j->stage == LIVING;
-    for (char *at = strtok_r((char *)t->out.data, "\n", &rest); at;
-         at = strtok_r(NULL, "\n", &rest))
+    for (char *at = strtok_r(r->out, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest))
         if (at[strspn(at, " \t|")])
             on_line(d, at);
     DL_FOREACH_SAFE(d->jobs, j, next)
@@ -339,7 +246,7 @@ static void on_tick(void *arg)
         DL_FOREACH(d->jobs, j)
             if (j->stage == LIVING)
                 ids[n++] = j->id;
-    d->looking = ids && run_template(d, NULL, &d->settings->status, ids, on_status) == 0;
+    d->looking = ids && run_template(d, &d->settings->status, ids, on_status, d) == 0;
     free(ids);
 }
 
@@ -349,7 +256,6 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
                       const struct fbr_command_settings *settings, struct fbr_error *err)
 {
     struct fbr_detached *d = calloc(1, sizeof(*d));
-    const struct fbr_backend_env inner = {env->loop, env->config, on_tool};
     const char *pattern = settings->id ? settings->id : LAST_WORD;
     int rc;
 
@@ -363,9 +269,9 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
                         "%s: id = %.100s: not an extended regular expression with a group in ()",
                         settings->origin, pattern);
     }
-    rc = local->open(&d->processes, &inner, err);
+    rc = fbr_tools_open(&d->tools, env, err);
     if (rc == 0 && fbr_timer_init(&d->tick, env->loop, on_tick, d) < 0) {
-        local->close(d->processes);
+        fbr_tools_close(d->tools);
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     }
     if (rc < 0) {
@@ -379,59 +285,34 @@ int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *e
 }
 
 /* At the end there is no loop to run commands on; their end is waited for here. */
-static void cancel_now(struct fbr_detached *d, const char *id, struct pollfd *ended, pid_t *pid)
-{
-    const char *const ids[] = {id, NULL};
-    const struct fbr_fill f = {.id = id, .ids = ids};
-    struct fbr_words w = {0};
-    char file[PATH_MAX];
-    struct fbr_spawn s = {.env = environ, .file = file, .fds = {-1, -1, -1}, .nfds = 3};
-
-    *ended = (struct pollfd){.fd = -1, .events = POLLIN};
-    if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0 &&
-        fbr_command_find(w.at[0], file, sizeof(file), NULL) == 0) {
-        s.argv = w.at;
-        if (fbr_spawn(&s, pid, &ended->fd, NULL) < 0)
-            ended->fd = -1;
-    }
-    fbr_words_fini(&w);
-}
-
 static void cancel_all(struct fbr_detached *d)
 {
     uint64_t until = fbr_now_ms() + CLOSE_MS, now;
     struct detached_job *j;
 
     DL_FOREACH(d->jobs, j) {
-        struct pollfd ended;
-        pid_t pid = 0;
+        const char *const ids[] = {j->id, NULL};
+        const struct fbr_fill f = {.id = j->id, .ids = ids};
+        struct fbr_words w = {0};
+        int32_t code;
 
         now = fbr_now_ms();
         if (j->stage != LIVING || now >= until)
             continue;
-        cancel_now(d, j->id, &ended, &pid);
-        if (ended.fd < 0)
-            continue;
-        if (poll(&ended, 1, (int)(until - now)) != 1)
-            kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        close(ended.fd);
+        if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0)
+            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, &code, NULL);
+        fbr_words_fini(&w);
     }
 }
 
 void fbr_detached_close(struct fbr_detached *d)
 {
     struct detached_job *j, *next;
-    struct tool *t, *next_tool;
 
     if (!d)
         return;
     cancel_all(d);
-    DL_FOREACH_SAFE(d->tools, t, next_tool) {
-        local->release(d->processes, t->process);
-        free_tool(t);
-    }
-    local->close(d->processes);
+    fbr_tools_close(d->tools);
     DL_FOREACH_SAFE(d->jobs, j, next) {
         if (j->ticket[0])
             unlink(j->ticket);
@@ -453,7 +334,9 @@ int fbr_detached_start(struct fbr_detached *d, const struct fbr_words *words, ch
     j->d = d;
     j->user = user;
     snprintf(j->ticket, sizeof(j->ticket), "%s", ticket ? ticket : "");
-    rc = run_words(d, j, words, env, on_submitted, err);
+    rc = fbr_tool_run(
+        d->tools, &(struct fbr_tool){.words = words, .env = env, .done = on_submitted, .user = j},
+        err);
     if (rc < 0) {
         free(j);
         return rc;
@@ -480,13 +363,9 @@ int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig)
 void fbr_detached_release(struct fbr_detached *d, void *handle)
 {
     struct detached_job *j = handle;
-    struct tool *t;
 
+    (void)d;
     j->released = true;
-    if (j->stage != ENDED)
-        return; /* within its last event, or before it: tell_end() frees it */
-    DL_FOREACH(d->tools, t)
-        if (t->job == j)
-            t->job = NULL;
-    free(j);
+    if (j->stage == ENDED) /* else within its last event, or before it: tell_end() frees it */
+        free(j);
 }

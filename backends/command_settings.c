@@ -185,26 +185,6 @@ static int load_hosts(struct fbr_command_settings *s, const struct fbr_config *c
 
 /* ---- All of it ---- */
 
-int fbr_command_find(const char *name, char *path, size_t size, struct fbr_error *err)
-{
-    const char *dirs = getenv("PATH");
-
-    if (strchr(name, '/')) {
-        snprintf(path, size, "%s", name);
-        return 0;
-    }
-    for (dirs = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *dirs; dirs += *dirs == ':') {
-        size_t n = strcspn(dirs, ":");
-        struct stat st;
-
-        snprintf(path, size, "%.*s/%s", (int)n, dirs, name);
-        if (n && access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            return 0;
-        dirs += n;
-    }
-    return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
-}
-
 /* Is everything there that is needed? */
 static int check(struct fbr_command_settings *s, struct fbr_error *err)
 {

@@ -38,8 +38,6 @@ struct fbr_command_settings {
 
 int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,
                               struct fbr_error *err);
-/* The file of a command, looked for in PATH when it is a bare name: a spawn does not look. */
-int fbr_command_find(const char *name, char *path, size_t size, struct fbr_error *err);
 /* The state that this word stands for; -ENOENT. */
 int fbr_command_state(const struct fbr_command_settings *s, const char *word);
 void fbr_command_settings_fini(struct fbr_command_settings *s);

@@ -9,6 +9,7 @@
  *     straggler WORKERS          1 task of 2 s, then 59 of 50 ms: seconds
  *     scale WORKERS TASKS MS GENERATIONS
  *                                seconds until every worker has answered, PSS of the idle workers, seconds of each map
+ *     start WORKERS              seconds from opening a pool until all its workers have joined
  *     version                    the library's version
  *
  * The workers have joined and have run a task before the clock starts, except in `scale`. Output:
@@ -188,6 +189,18 @@ static int run_barrier(int argc, char **argv)
     fiber_pool_close(pool);
     free(durations);
     free(pids);
+    return 0;
+}
+
+static int run_start(int argc, char **argv)
+{
+    int workers = (int)bench_number(argc, argv, 2, 20);
+    double start = bench_now();
+    struct fiber_pool *pool = bench_pool(workers);
+
+    printf("{\"bench\": \"start\", \"workers\": %d, \"seconds\": %.6f}\n", workers,
+           bench_now() - start);
+    fiber_pool_close(pool);
     return 0;
 }
 
@@ -381,9 +394,10 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } questions[] = {
-    {"tasks", run_tasks}, {"empty", run_empty},         {"master", run_empty},
-    {"apply", run_apply}, {"barrier", run_barrier},     {"payload", run_payload},
-    {"scale", run_scale}, {"straggler", run_straggler}, {"version", run_version},
+    {"tasks", run_tasks},     {"empty", run_empty},     {"master", run_empty},
+    {"apply", run_apply},     {"barrier", run_barrier}, {"payload", run_payload},
+    {"scale", run_scale},     {"start", run_start},     {"straggler", run_straggler},
+    {"version", run_version},
 };
 
 int main(int argc, char **argv)

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ring/registry.h"
+#include "runtime/registry.h"
 
 #define PATIENCE_MS 2000 /* for an answer */
 
@@ -224,7 +224,7 @@ static void on_run(void *user, int fd, const struct fbr_control_about *about)
 }
 
 static void on_ended(void *user, const struct fbr_control_about *about,
-                     const struct fbr_ring_facts *facts, int code, const char *report)
+                     const struct fbr_run_facts *facts, int code, const char *report)
 {
     struct client_run *run = add(user, about);
 
@@ -329,6 +329,12 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
 
 /* ---- For listings ---- */
 
+int client_size(const struct client_run *run)
+{
+    return run->about.kind == FBR_RUN_POOL && run->state <= CLIENT_SILENT ? run->facts.size
+                                                                          : run->about.size;
+}
+
 int64_t client_now(void)
 {
     struct timespec t;
@@ -382,6 +388,8 @@ int client_rank(const char *text, const struct client_run *run, struct fbr_error
 
     if (end == text || *end || v < 0 || v > INT32_MAX)
         return fbr_fail(err, -EINVAL, "\"%.64s\" is no rank's number", text);
+    if (run->about.kind == FBR_RUN_POOL) /* the numbers of workers grow */
+        return (int)v;
     if (run->about.size && v >= run->about.size && v >= run->facts.size)
         return fbr_fail(err, -EINVAL, "there is no rank %ld: the run has %d, from 0", v,
                         run->about.size);

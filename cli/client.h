@@ -1,4 +1,4 @@
-/* client.h - the other end of a run's door (ring/control.h): for ps, logs, kill and top.
+/* client.h - the other end of a run's door (runtime/control.h): for ps, logs, kill and top.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_CLIENT_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "fiber.h"
-#include "ring/control_wire.h"
+#include "runtime/control_wire.h"
 #include "runtime/error.h"
 
 enum client_state { CLIENT_RUNNING, CLIENT_SILENT, CLIENT_ENDED, CLIENT_LOST };
@@ -16,7 +16,7 @@ enum client_state { CLIENT_RUNNING, CLIENT_SILENT, CLIENT_ENDED, CLIENT_LOST };
 struct client_run {
     enum client_state state; /* SILENT: its launcher does not answer (it is stopped, say) */
     struct fbr_control_about about;
-    struct fbr_ring_facts facts;
+    struct fbr_run_facts facts;
     int code; /* of one that has ended */
     char report[1024];
     int fd; /* -1 when it has ended */
@@ -47,6 +47,9 @@ int client_follow(struct client_run *run, int rank,
                   void (*line)(void *user, int rank, int stream, bool more, const void *data,
                                size_t len),
                   void *user, int *code, struct fbr_error *err);
+
+/* Ranks, or the workers that there shall be. */
+int client_size(const struct client_run *run);
 
 /* For listings: "3m 20s"; "1.2 GiB". */
 void client_age(char out[32], int64_t ms);

@@ -73,6 +73,8 @@ static const char *bash_operands(const struct cli_command *c)
         return "compgen -W 'bash zsh fish'";
     case CLI_KEY:
         return "compgen -W 'show'";
+    case CLI_IMAGE:
+        return "((COMP_CWORD == 2)) && compgen -W 'build export'";
     case CLI_PROGRAM:
         return "compgen -c";
     default:
@@ -184,6 +186,8 @@ static const char *zsh_operands(const struct cli_command *c)
         return "'1:shell:(bash zsh fish)'";
     case CLI_KEY:
         return "'1:what:(show)' '2:key:'";
+    case CLI_IMAGE:
+        return "'1:what:(build export)' '2:name:' '*:program:_command_names -e'";
     case CLI_PROGRAM:
         return "'1:program:_command_names -e' '*::arguments:_normal'";
     default:
@@ -281,6 +285,9 @@ static void write_fish(void)
                    c->name);
         else if (c->kind == CLI_KEY)
             printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a show\n", c->name);
+        else if (c->kind == CLI_IMAGE)
+            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -F -a 'build export'\n",
+                   c->name);
     }
 }
 

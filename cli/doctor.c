@@ -10,12 +10,11 @@
 
 #include "cli/option.h"
 #include "ring/json_out.h"
-#include "ring/text.h"
+#include "runtime/text.h"
 
 enum { DOCTOR_BACKEND, DOCTOR_JSON, DOCTOR_OPTIONS };
 
 struct doctor {
-    const char *backend; /* the only one that is asked for; NULL: all */
     bool is_json, colour;
     struct fbr_json json;
     int bad;
@@ -23,6 +22,19 @@ struct doctor {
 
 static const char *const states[] = {
     [DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
+
+/* It may have lines of its own, of a manifest, say. */
+static void print_mend(const char *mend)
+{
+    const char *arrow = "->";
+
+    for (; *mend; arrow = "  ") {
+        int n = (int)strcspn(mend, "\n");
+
+        printf("%30s %s %.*s\n", "", arrow, n, mend);
+        mend += n + (mend[n] == '\n');
+    }
+}
 
 void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
                 const char *fmt, ...)
@@ -32,8 +44,6 @@ void doctor_say(struct doctor *d, const char *name, enum doctor_state state, con
     char raw[1024], found[1024];
     va_list ap;
 
-    if (d->backend && !strncmp(name, "backend ", 8) && strcmp(name + 8, d->backend) != 0)
-        return;
     va_start(ap, fmt);
     vsnprintf(raw, sizeof(raw), fmt, ap);
     va_end(ap);
@@ -48,28 +58,30 @@ void doctor_say(struct doctor *d, const char *name, enum doctor_state state, con
         fbr_json_end_object(&d->json);
         return;
     }
-    printf("%s%-7s%s %-19s %s\n", d->colour ? colours[state] : "", states[state],
+    printf("%s%-7s%s %-22s %s\n", d->colour ? colours[state] : "", states[state],
            d->colour ? "\033[0m" : "", name, found);
     if (state != DOCTOR_GOOD && mend[0])
-        printf("%27s -> %s\n", "", mend);
+        print_mend(mend);
     fflush(stdout);
 }
 
 static int run_doctor(const struct cli_args *args)
 {
-    const char *no_colour = getenv("NO_COLOR");
+    const char *no_colour = getenv("NO_COLOR"), *only = args->values[DOCTOR_BACKEND].text;
     struct doctor d;
     char *text;
 
     memset(&d, 0, sizeof(d));
-    d.backend = args->values[DOCTOR_BACKEND].text;
     d.is_json = args->values[DOCTOR_JSON].number > 0;
     d.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
     fbr_json_init(&d.json);
     fbr_json_array(&d.json, NULL);
-    doctor_machine(&d);
-    doctor_bootstraps(&d);
-    doctor_backends(&d);
+    doctor_place(&d);
+    if (!only || !strcmp(only, "local")) {
+        doctor_machine(&d);
+        doctor_bootstraps(&d);
+    }
+    doctor_backends(&d, only);
     fbr_json_end_array(&d.json);
     text = fbr_json_take(&d.json);
     if (d.is_json && text)
@@ -79,8 +91,9 @@ static int run_doctor(const struct cli_args *args)
 }
 
 static const struct cli_option options[DOCTOR_OPTIONS] = {
-    [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm",
-                        .help = "only this backend, not all"},
+    [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B",
+                        .words = "local docker kubernetes slurm command",
+                        .help = "only what this backend needs; it is bad when it is absent"},
     [DOCTOR_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
 };
 
@@ -88,10 +101,15 @@ const struct cli_command cli_doctor = {
     .name = "doctor",
     .operands = "",
     .about = "Checks what works here, and tells the line that mends what does not",
-    .text = "absent is what is not here and not everybody needs; bad is what will not work, or "
-            "slowly. It "
-            "looks only, and "
-            "changes nothing.",
+    .text =
+        "absent is what is not here and not everybody needs; bad is what will not work, or slowly. "
+        "It looks only, and changes nothing.\n\n"
+        "A backend is opened as a run opens it: where it is, who we are there, what we may do, "
+        "whether it has the image and GPUs, and at which address of ours its jobs call back. Each "
+        "has ten seconds.",
+    .examples = "fiber doctor\teverything\n"
+                "fiber doctor --backend docker\twhether containers can be started, and why not\n"
+                "fiber doctor --json\tfor programs",
     .exit = "0\tnothing is bad\n1\tsomething is",
     .options = options,
     .count = DOCTOR_OPTIONS,

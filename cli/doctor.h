@@ -18,9 +18,11 @@ struct doctor; /* collects */
 void doctor_say(struct doctor *d, const char *name, enum doctor_state state, const char *mend,
                 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+void doctor_place(struct doctor *d); /* configuration and run directory */
 void doctor_machine(struct doctor *d);
 void doctor_bootstraps(struct doctor *d);
-void doctor_backends(struct doctor *d);
+/* only: that one, which is needed then; NULL: all. Ten seconds at most for each. */
+void doctor_backends(struct doctor *d, const char *only);
 
 /* The first line that a program prints, at most five seconds; NULL-terminated argv, searched in
  * PATH. 0, or -ENOENT when there is none, -ETIMEDOUT, -EIO when it fails. */

@@ -1,4 +1,4 @@
-/* doctor_checks.c - what `fiber doctor` looks at: the machine, the bootstraps, the backends.
+/* doctor_checks.c - what `fiber doctor` looks at on this machine: itself, and the bootstraps.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -10,17 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "cli/client.h"
 #include "cli/doctor.h"
 #include "mpi_bridge/bridge.h"
 #include "ring/probe.h"
-#include "ring/registry.h"
-#include "runtime/backend.h"
+#include "runtime/registry.h"
 #include "runtime/config.h"
 #include "runtime/pin.h"
 
@@ -201,13 +198,17 @@ static void check_gpus(struct doctor *d)
         check_vendor(d, &vendors[i]);
 }
 
+void doctor_place(struct doctor *d)
+{
+    check_configuration(d);
+    check_registry(d);
+}
+
 void doctor_machine(struct doctor *d)
 {
     struct fbr_probe p;
 
     fbr_probe_run(&p);
-    check_configuration(d);
-    check_registry(d);
     check_processors(d);
     check_limits(d);
     check_shm(d, &p);
@@ -299,97 +300,4 @@ void doctor_bootstraps(struct doctor *d)
     check_open_mpi(d);
     check_mpich(d);
     check_python(d);
-}
-
-/* ---- Backends ---- */
-
-static bool in_this_build(const char *backend)
-{
-    return fbr_backend_find(backend, NULL) != NULL;
-}
-
-static void check_docker(struct doctor *d)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    const char *host = getenv("DOCKER_HOST");
-    int fd;
-
-    if (host && strncmp(host, "unix://", 7) != 0) {
-        doctor_say(d, "backend docker", DOCTOR_GOOD, "", "DOCKER_HOST is %.100s", host);
-        return;
-    }
-    snprintf(a.sun_path, sizeof(a.sun_path), "%.100s", host ? host + 7 : "/var/run/docker.sock");
-    if (access(a.sun_path, F_OK) < 0) {
-        doctor_say(d, "backend docker", DOCTOR_ABSENT,
-                   "apt install docker.io; in a container: -v /var/run/docker.sock:"
-                   "/var/run/docker.sock",
-                   "there is no %s", a.sun_path);
-        return;
-    }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
-        doctor_say(d, "backend docker", DOCTOR_GOOD, "", "%s answers", a.sun_path);
-    else
-        doctor_say(d, "backend docker", DOCTOR_BAD,
-                   errno == EACCES ? "add yourself to the group docker, or run as root"
-                                   : "systemctl start docker",
-                   "%s: %s", a.sun_path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-}
-
-static void check_kubernetes(struct doctor *d)
-{
-    static const char token[] = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-    const char *config = getenv("KUBECONFIG"), *home = getenv("HOME");
-    char path[PATH_MAX];
-
-    if (access(token, R_OK) == 0 && getenv("KUBERNETES_SERVICE_HOST")) {
-        doctor_say(d, "backend kubernetes", DOCTOR_GOOD, "", "in a pod, with a service account");
-        return;
-    }
-    if (config && *config)
-        snprintf(path, sizeof(path), "%.*s", (int)strcspn(config, ":"), config);
-    else
-        snprintf(path, sizeof(path), "%s/.kube/config", home ? home : "");
-    if (access(path, R_OK) == 0)
-        doctor_say(d, "backend kubernetes", DOCTOR_GOOD, "", "%s", path);
-    else
-        doctor_say(d, "backend kubernetes", DOCTOR_ABSENT,
-                   "set KUBECONFIG to the file that your cluster's owner gave you",
-                   "no pod, and no %s", path);
-}
-
-static void check_slurm(struct doctor *d)
-{
-    static const char *const argv[] = {"srun", "--version", NULL};
-    const char *job = getenv("SLURM_JOB_ID");
-    char line[160];
-
-    if (doctor_ask(argv, line, sizeof(line)) < 0)
-        doctor_say(d, "backend slurm", DOCTOR_ABSENT,
-                   "apt install slurm-client, on a host that the cluster knows",
-                   "srun was not found");
-    else
-        doctor_say(d, "backend slurm", DOCTOR_GOOD, "", "%s%s%.40s", line,
-                   job ? ", in allocation " : "", job ? job : "");
-}
-
-void doctor_backends(struct doctor *d)
-{
-    static const struct {
-        const char *name;
-        void (*check)(struct doctor *d);
-    } list[] = {{"docker", check_docker}, {"kubernetes", check_kubernetes}, {"slurm", check_slurm}};
-
-    doctor_say(d, "backend local", DOCTOR_GOOD, "", "always");
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        char name[48];
-
-        snprintf(name, sizeof(name), "backend %s", list[i].name);
-        if (in_this_build(list[i].name))
-            list[i].check(d);
-        else
-            doctor_say(d, name, DOCTOR_ABSENT, "", "not in this build");
-    }
 }

@@ -54,6 +54,8 @@ static int run_kill(const struct cli_args *args)
         rc = client_ask(&run, FBR_CONTROL_STOP, -1, 0, &err);
     else
         rc = client_ask(&run, FBR_CONTROL_SIGNAL, rank, sig, &err);
+    if (rc == -ECONNRESET && !name && rank < 0)
+        rc = 0; /* it has ended, before it could say so */
     client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }
@@ -73,7 +75,9 @@ const struct cli_command cli_kill = {
             "given their grace, "
             "and killed. With RANK alone that rank gets SIGTERM, and what follows is what "
             "--on-failure of "
-            "the run says.",
+            "the run says.\n\n"
+            "Of a pool the program that has it gets SIGTERM; RANK is the number of a worker, which "
+            "is killed and replaced.",
     .examples = "fiber kill train\tstop the run of that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"
                 "fiber kill train 3 -s USR1\ta signal to rank 3",

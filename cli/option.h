@@ -76,7 +76,8 @@ enum cli_operand {
     CLI_RUN_SIGNAL,
     CLI_COMMAND,
     CLI_SHELL,
-    CLI_KEY
+    CLI_KEY,
+    CLI_IMAGE /* build|export, a name, programs */
 };
 
 struct cli_command {

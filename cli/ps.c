@@ -1,4 +1,6 @@
-/* ps.c - `fiber ps`: the runs of this user on this host.
+/* ps.c - `fiber ps`: the runs of this user on this host, and, when asked for, those that engines have jobs of.
+ *
+ * The first are found in the registry, and tell about themselves; of the others only their jobs' labels are known.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -6,10 +8,11 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/leftover.h"
 #include "cli/option.h"
 #include "ring/json_out.h"
 
-enum { PS_ALL, PS_JSON, PS_NAMES, PS_OPTIONS };
+enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_NAMES, PS_OPTIONS };
 
 static const char *state_of(const struct client_run *run, char out[48])
 {
@@ -43,35 +46,19 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
     else
         fbr_json_null(j, "code");
     fbr_json_int(j, "pid", run->about.pid);
-    fbr_json_int(j, "size", run->about.size);
+    fbr_json_str(j, "kind", run->about.kind == FBR_RUN_POOL ? "pool" : "ring");
+    fbr_json_int(j, "size", client_size(run));
     fbr_json_int(j, "agents", run->facts.agents);
     fbr_json_int(j, "running", run->facts.running);
     fbr_json_int(j, "ended", run->facts.ended);
     fbr_json_int(j, "restarts", run->facts.restarts);
     fbr_json_int(j, "started_ms", run->about.started_ms);
     fbr_json_str(j, "waiting", run->facts.waiting);
+    fbr_json_str(j, "doing", run->facts.doing);
     fbr_json_str(j, "output", run->about.output_dir);
     if (run->state >= CLIENT_ENDED)
         fbr_json_str(j, "report", run->report);
     fbr_json_end_object(j);
-}
-
-static int print_json(const struct client_run *runs, size_t count)
-{
-    struct fbr_json j;
-    char *text;
-
-    fbr_json_init(&j);
-    fbr_json_array(&j, NULL);
-    for (size_t i = 0; i < count; i++)
-        put_json(&j, &runs[i]);
-    fbr_json_end_array(&j);
-    text = fbr_json_take(&j);
-    if (!text)
-        return cli_failed(1, "out of memory");
-    puts(text);
-    free(text);
-    return 0;
 }
 
 static void print_row(const struct client_run *run, int width)
@@ -81,7 +68,7 @@ static void print_row(const struct client_run *run, int width)
 
     client_age(age, client_now() - run->about.started_ms);
     if (run->state <= CLIENT_SILENT)
-        snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, run->about.size);
+        snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, client_size(run));
     else
         snprintf(ranks, sizeof(ranks), "%d", run->about.size);
     n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8d %9s  %s",
@@ -92,32 +79,193 @@ static void print_row(const struct client_run *run, int width)
     puts(line);
 }
 
-static int run_ps(const struct cli_args *args)
+/* ---- Runs that engines know ---- */
+
+/* Jobs of one run. */
+struct group {
+    const struct leftover *first;
+    int alive, total;
+    int64_t since_ms;
+    enum leftover_verdict verdict;
+    char about[160];
+};
+
+static void make_group(struct group *g, const struct leftover *jobs, size_t count)
 {
-    struct fbr_error err = {0, ""};
+    char master[40];
+
+    *g = (struct group){.first = jobs, .total = (int)count, .verdict = jobs->verdict};
+    leftover_master(jobs, master);
+    for (size_t i = 0; i < count; i++) {
+        g->alive += jobs[i].alive;
+        if (jobs[i].since_ms && (!g->since_ms || jobs[i].since_ms < g->since_ms))
+            g->since_ms = jobs[i].since_ms;
+        if (jobs[i].verdict == LEFTOVER_DEAD)
+            g->verdict = LEFTOVER_DEAD;
+    }
+    snprintf(g->about, sizeof(g->about), "%d job%s; master %s%s", g->total,
+             g->total == 1 ? "" : "s", master[0] ? master : "unknown",
+             g->verdict == LEFTOVER_DEAD ? " is gone: fiber gc removes them" : "");
+}
+
+static const char *group_state(const struct group *g)
+{
+    static const char *const states[] = {
+        [LEFTOVER_LIVES] = "running", [LEFTOVER_DEAD] = "lost", [LEFTOVER_UNKNOWN] = "elsewhere"};
+
+    return states[g->verdict];
+}
+
+static void put_group(struct fbr_json *j, const struct group *g)
+{
+    fbr_json_object(j, NULL);
+    fbr_json_str(j, "uid", g->first->run);
+    fbr_json_str(j, "name", "");
+    fbr_json_str(j, "command", "");
+    fbr_json_str(j, "backend", g->first->backend);
+    fbr_json_str(j, "state", group_state(g));
+    fbr_json_null(j, "code");
+    fbr_json_int(j, "pid", leftover_pid(g->first));
+    fbr_json_int(j, "jobs", g->total);
+    fbr_json_int(j, "running", g->alive);
+    fbr_json_int(j, "started_ms", g->since_ms);
+    fbr_json_str(j, "waiting", "");
+    fbr_json_str(j, "report", g->about);
+    fbr_json_end_object(j);
+}
+
+static void print_group(const struct group *g)
+{
+    char age[32] = "-", jobs[48];
+
+    if (g->since_ms)
+        client_age(age, client_now() - g->since_ms);
+    snprintf(jobs, sizeof(jobs), "%d/%d", g->alive, g->total);
+    printf("%-9.8s %-16s %-10.10s %-9s %9s %8s %9s  %s\n", g->first->run, "-", g->first->backend,
+           group_state(g), jobs, "-", age, g->about);
+}
+
+/* ---- All of it ---- */
+
+struct ps {
+    const char *only;
+    bool engines, is_json;
     struct client_run *runs;
     size_t count;
+    struct fbr_json json;
+};
+
+/* A run of the registry stands there already. */
+static bool is_listed(const struct ps *p, const struct leftover *job)
+{
+    for (size_t i = 0; i < p->count && job->verdict == LEFTOVER_LIVES; i++)
+        if (p->runs[i].state <= CLIENT_SILENT && p->runs[i].about.pid == leftover_pid(job) &&
+            !strcmp(p->runs[i].about.backend, job->backend))
+            return true;
+    return false;
+}
+
+static int show_engine(struct ps *p, const char *name)
+{
+    struct fbr_error err = {0, ""};
+    struct leftovers l;
+    struct cli_backend b;
+    int rc = leftovers_ask(&l, &b, name, p->only, &err);
+
+    if (rc <= 0)
+        return rc == 0 ? 0 : cli_failed(1, "%s", err.text);
+    for (size_t i = 0, n; i < l.count; i += n) {
+        struct group g;
+
+        n = leftovers_same_run(&l, i);
+        make_group(&g, &l.jobs[i], n);
+        if (is_listed(p, &l.jobs[i]))
+            continue;
+        if (p->is_json)
+            put_group(&p->json, &g);
+        else
+            print_group(&g);
+    }
+    leftovers_free(&l);
+    cli_backend_close(&b);
+    return 0;
+}
+
+static bool has_list(const char *backend)
+{
+    const struct fbr_backend_ops *ops = fbr_backend_find(backend, NULL);
+
+    return !ops || ops->list; /* what is not there is told when it is asked */
+}
+
+static int show_engines(struct ps *p)
+{
+    const char *name;
     int code = 0;
 
-    if (client_list(&runs, &count, args->values[PS_ALL].number > 0, &err) < 0)
+    for (size_t i = 0; p->engines && (name = leftovers_backend(p->only, i)); i++)
+        if (has_list(name) && show_engine(p, name))
+            code = 1;
+    return code;
+}
+
+static int show_json(struct ps *p)
+{
+    char *text;
+    int code;
+
+    fbr_json_init(&p->json);
+    fbr_json_array(&p->json, NULL);
+    for (size_t i = 0; i < p->count; i++)
+        if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
+            put_json(&p->json, &p->runs[i]);
+    code = show_engines(p);
+    fbr_json_end_array(&p->json);
+    text = fbr_json_take(&p->json);
+    if (!text)
+        return cli_failed(1, "out of memory");
+    puts(text);
+    free(text);
+    return code;
+}
+
+static int show_rows(struct ps *p)
+{
+    printf("%-9s %-16s %-10s %-9s %9s %8s %9s  %s\n", "RUN", "NAME", "BACKEND", "STATE", "RANKS",
+           "RESTARTS", "AGE", "COMMAND");
+    for (size_t i = 0; i < p->count; i++)
+        if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
+            print_row(&p->runs[i], cli_width(STDOUT_FILENO));
+    fflush(stdout); /* an engine may take its time */
+    return show_engines(p);
+}
+
+static int run_ps(const struct cli_args *args)
+{
+    struct ps p = {.only = args->values[PS_BACKEND].text,
+                   .is_json = args->values[PS_JSON].number > 0};
+    struct fbr_error err = {0, ""};
+    int code = 0;
+
+    p.engines = p.only || args->values[PS_BACKENDS].number > 0;
+    if (client_list(&p.runs, &p.count, args->values[PS_ALL].number > 0, &err) < 0)
         return cli_failed(1, "%s", err.text);
-    if (args->values[PS_JSON].number) {
-        code = print_json(runs, count);
-    } else if (args->values[PS_NAMES].number) {
-        for (size_t i = 0; i < count; i++)
-            printf("%.8s\n%s\n", runs[i].about.uid, runs[i].about.name);
-    } else {
-        printf("%-9s %-16s %-10s %-9s %9s %8s %9s  %s\n", "RUN", "NAME", "BACKEND", "STATE",
-               "RANKS", "RESTARTS", "AGE", "COMMAND");
-        for (size_t i = 0; i < count; i++)
-            print_row(&runs[i], cli_width(STDOUT_FILENO));
-    }
-    client_list_free(runs, count);
+    if (args->values[PS_NAMES].number)
+        for (size_t i = 0; i < p.count; i++)
+            printf("%.8s\n%s\n", p.runs[i].about.uid, p.runs[i].about.name);
+    else
+        code = p.is_json ? show_json(&p) : show_rows(&p);
+    client_list_free(p.runs, p.count);
     return code;
 }
 
 static const struct cli_option options[PS_OPTIONS] = {
     [PS_ALL] = {"all", 'a', CLI_FLAG, .help = "also the last runs that have ended"},
+    [PS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm command",
+                    .help = "only runs there, also those that only its engine knows: runs whose "
+                            "master is elsewhere or gone"},
+    [PS_BACKENDS] = {"all-backends", 'A', CLI_FLAG,
+                     .help = "also asks every engine that is configured, which takes time"},
     [PS_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
     [PS_NAMES] = {"names", 0, CLI_FLAG, .help = "for completion", .hidden = true},
 };
@@ -125,13 +273,15 @@ static const struct cli_option options[PS_OPTIONS] = {
 const struct cli_command cli_ps = {
     .name = "ps",
     .operands = "",
-    .about = "Lists your runs on this host",
-    .text = "RANKS is how many run, of how many there are. A run is named by its id, the beginning "
-            "of it, or "
-            "its name in "
-            "logs, kill and top.",
-    .examples = "fiber ps\twhat runs\nfiber ps -a\talso what has ended, and how\nfiber ps "
-                "--json\tfor programs",
+    .about = "Lists your runs on this host, and those that engines know",
+    .text = "RANKS is how many run, of how many there are; of a pool, workers. A run is named by "
+            "its id, the beginning of it, or its name in logs, kill, top and scale.\n\n"
+            "Of a run that only an engine knows its jobs are counted: lost is one whose master is "
+            "gone, elsewhere one whose master is not on this host.",
+    .examples = "fiber ps\twhat runs\n"
+                "fiber ps -a\talso what has ended, and how\n"
+                "fiber ps -b docker\twhat the Docker engine runs, also what was left\n"
+                "fiber ps --json\tfor programs",
     .options = options,
     .count = PS_OPTIONS,
     .run = run_ps,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/option.h"
+#include "cli/run_image.h"
 #include "cli/run_spec.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
@@ -49,7 +50,7 @@ static int show_map(const struct run_spec *s)
 
 static void show_end(struct fiber_ring *ring, int code, double seconds)
 {
-    struct fbr_ring_facts f;
+    struct fbr_run_facts f;
     struct fbr_json j;
     char *text;
 
@@ -114,12 +115,17 @@ static int run_run(const struct cli_args *args)
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
     int64_t verbose = args->values[RUN_VERBOSE].number;
     struct fbr_error err = {0, ""};
+    struct run_image_wish wish;
     char output[PATH_MAX];
     struct run_spec spec;
     int code;
 
     if (run_spec_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
+    wish = (struct run_image_wish){.command = spec.ring.job.command,
+                                   .workdir = spec.ring.job.workdir,
+                                   .image = spec.ring.job.image,
+                                   .backend = args->values[RUN_BACKEND].text};
     if (verbose)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
@@ -130,6 +136,8 @@ static int run_run(const struct cli_args *args)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     else if (make_output(&spec, output) < 0)
         code = COULD_NOT_START;
+    else if (run_image_prepare(&wish, &err) < 0)
+        code = cli_failed(COULD_NOT_START, "%s", err.text);
     else
         code = run_ring(&spec, args);
     run_spec_fini(&spec);
@@ -151,11 +159,17 @@ const struct cli_command cli_run = {
         "Lines of ranks are never mixed. Ctrl-C asks the ranks to end, a second one kills them. "
         "The "
         "options of mpirun "
-        "that people use mean the same here.",
+        "that people use mean the same here.\n\n"
+        "With --backend docker no image is needed: when none is named, and we are in none, one is "
+        "made of the program, its libraries and interpreter, and the script that a shell is to "
+        "read. What else it calls or reads is named by image_add (FIBER_IMAGE_ADD=\"/bin/sleep "
+        "/data\"), or seen by docker_mounts. Python, Perl and their like need an image that has "
+        "them; see fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
         "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
+        "fiber run -n 4 -b docker ./train\tfour ranks in a container\n"
         "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
         "fiber run -n 16 --dry-run ./train\tshow the plan only",
     .exit = "0\tevery rank ended well\n"

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/env_file.h"
+
 #define RANKS_MAX (1 << 20)
 
 /* ---- The table ---- */
@@ -27,7 +29,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                      .words = "auto local docker kubernetes slurm command mock",
                      .config = "backend", .help = "what starts jobs"},
     [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE",
-                   .help = "container image; default: the one that this runs in"},
+                   .help =
+                       "container image; default: the one that this runs in, else, with docker, "
+                       "one that is made of the program and its libraries"},
     [RUN_BIND_TO] =
         {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none",
          .also = "cpu-bind",
@@ -50,10 +54,16 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_ENV] =
         {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
          .help = "a variable for the ranks, with its value here if none is given; may be repeated"},
+    [RUN_ENV_FILE] = {"env-file", 0, CLI_LIST, "FILE", .also = "envfile",
+                      .help =
+                          "variables for the ranks, a line NAME=VALUE each, # before a comment; "
+                          "--env wins. May be repeated"},
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir",
                      .help = "where the ranks start; default: here"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name",
                   .help = "shown by fiber ps; default: the program's"},
+    [RUN_NAMESPACE] = {"namespace", 0, CLI_TEXT, "S", .config = "kubernetes_namespace",
+                       .help = "of Kubernetes, where the pods are; default: the context's"},
     [RUN_ON_FAILURE] =
         {"on-failure", 0, CLI_WORD, "WHAT", .words = "abort restart shrink replace",
          .help =
@@ -275,10 +285,19 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
 
 /* ---- Environment ---- */
 
+/* The last of a name wins. */
 static int env_add(struct run_spec *s, char *pair, struct fbr_error *err)
 {
-    char **more = pair ? realloc(s->env, (s->nenv + 2) * sizeof(*more)) : NULL;
+    size_t name = pair ? strcspn(pair, "=") + 1 : 0;
+    char **more;
 
+    for (size_t i = 0; pair && i < s->nenv; i++)
+        if (!strncmp(s->env[i], pair, name)) {
+            free(s->env[i]);
+            s->env[i] = pair;
+            return 0;
+        }
+    more = pair ? realloc(s->env, (s->nenv + 2) * sizeof(*more)) : NULL;
     if (!more) {
         free(pair);
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -325,11 +344,32 @@ static int take_pairs(struct run_spec *s, const struct cli_value *v, const char 
     return rc;
 }
 
+struct file_variables {
+    struct run_spec *s;
+    struct fbr_error *err;
+};
+
+/* A variable that is not here is left out, as docker does. */
+static int take_file_variable(void *user, const char *name, const char *value)
+{
+    struct file_variables *f = user;
+
+    if (!value)
+        value = getenv(name);
+    return value ? env_add(f->s, pair_of("", name, strlen(name), value), f->err) : 0;
+}
+
 static int take_environment(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *x = &args->values[RUN_ENV];
+    const struct cli_value *x = &args->values[RUN_ENV], *files = &args->values[RUN_ENV_FILE];
+    struct file_variables f = {s, err};
     int rc = 0;
 
+    for (size_t i = 0; i < files->count && rc == 0; i++) {
+        rc = env_file_read(files->list[i], take_file_variable, &f, err);
+        if (rc < 0)
+            fbr_wrap(err, "--env-file");
+    }
     for (size_t i = 0; i < x->count && rc == 0; i++)
         rc = take_variable(s, x->list[i], err);
     if (rc == 0)

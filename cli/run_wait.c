@@ -17,10 +17,13 @@
 
 #include "ring/ring.h"
 #include "runtime/loop.h"
+#include "runtime/pending.h"
+#include "runtime/runtime.h"
 
 #define LOOK_MS 500      /* how often we look whether something is waited for */
 #define PATIENCE_MS 2000 /* that long nothing is said */
-#define AGAIN_MS 30000   /* then it is said again */
+#define NUMBERS_MS 5000  /* then it is said again if only the numbers are others */
+#define AGAIN_MS 30000   /* and if nothing is */
 #define TWICE_MS 200     /* timeout(1) signals us, then our group: the two are one */
 
 struct wait {
@@ -30,6 +33,7 @@ struct wait {
     uint64_t stopped_at;
     bool killed;
     char waiting[192];    /* what it waits for */
+    char shown[192];      /* what of that was said last */
     uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
 };
 
@@ -51,9 +55,13 @@ static sigset_t our_signals(void)
 
 void run_wait_prepare(void)
 {
+    struct fbr_runtime *rt;
     sigset_t set = our_signals();
 
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+    rt = fbr_rt(); /* only now are there threads */
+    if (rt)
+        rt->pending.quiet = true; /* we say what is waited for */
 }
 
 /* A third one ends us at once: the kernel then ends the ranks of this host. */
@@ -104,21 +112,24 @@ static void on_signal(struct wait *w, int sig)
 
 static void look(struct wait *w)
 {
-    struct fbr_ring_facts f;
-    uint64_t now = fbr_now_ms();
+    struct fbr_run_facts f;
+    uint64_t now = fbr_now_ms(), pause;
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(w->ring, &f);
-    if (strcmp(f.waiting, w->waiting) != 0) {
-        /* The same wait with another count goes on: its patience is over already. */
-        if (!f.waiting[0] || !w->waiting[0])
-            w->since = now;
+    /* The same wait for another reason goes on: its patience is over already. */
+    if (!f.waiting[0] != !w->waiting[0])
+        w->since = now;
+    pause = fbr_pending_differ(f.waiting, w->waiting) ? 0
+            : strcmp(f.waiting, w->shown) != 0        ? NUMBERS_MS
+                                                      : AGAIN_MS;
+    if (!f.waiting[0] || pause == 0)
         w->said = 0;
-        snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
-    }
+    snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
     if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS ||
-        (w->said && now - w->said < AGAIN_MS))
+        (w->said && now - w->said < pause))
         return;
+    snprintf(w->shown, sizeof(w->shown), "%s", f.waiting);
     w->said = now;
     fprintf(stderr, "fiber: waiting for %llu s: %s\n",
             (unsigned long long)((now - w->since) / 1000), f.waiting);

@@ -176,20 +176,24 @@ static void draw_text(const struct view *v)
 {
     const struct client_run *r = &v->run;
     int room = v->screen ? v->height - 4 : r->nranks;
+    bool is_pool = r->about.kind == FBR_RUN_POOL;
     char line[512], age[32];
 
     client_age(age, client_now() - r->about.started_ms);
     if (v->screen)
         fputs("\033[H", stdout);
-    snprintf(line, sizeof(line), "run %.8s  %s  %s  %d of %d ranks run  %d restarts  %s",
-             r->about.uid, r->about.name, r->about.backend, r->facts.running, r->about.size,
-             r->facts.restarts, age);
+    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restarts  %s",
+             is_pool ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
+             r->facts.running, client_size(r), is_pool ? "workers" : "ranks", r->facts.restarts,
+             age);
     put_line(v, line);
-    snprintf(line, sizeof(line), "%s%s", r->facts.waiting[0] ? "waiting: " : "", r->facts.waiting);
+    snprintf(line, sizeof(line), "%s%s", r->facts.waiting[0] ? "waiting: " : "",
+             r->facts.waiting[0] ? r->facts.waiting : r->facts.doing);
     if (v->screen || line[0])
         put_line(v, line);
-    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s", "RANK", "STATE", "CPU%",
-             "MEMORY", "RESTARTS", "PID", "HOST", "BOOT", "CPUS");
+    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s",
+             is_pool ? "WORKER" : "RANK", "STATE", is_pool ? "BUSY%" : "CPU%", "MEMORY", "RESTARTS",
+             "PID", "HOST", is_pool ? "TASKS" : "BOOT", "CPUS");
     put_line(v, line);
     for (int i = 0; i < r->nranks && i < room; i++)
         put_rank(v, &r->ranks[i]);
@@ -214,6 +218,7 @@ static void draw_json(const struct view *v)
     fbr_json_int(&j, "running", v->run.facts.running);
     fbr_json_int(&j, "restarts", v->run.facts.restarts);
     fbr_json_str(&j, "waiting", v->run.facts.waiting);
+    fbr_json_str(&j, "doing", v->run.facts.doing);
     fbr_json_array(&j, "ranks");
     for (int i = 0; i < v->run.nranks; i++) {
         const struct fiber_rank_stats *s = &v->run.ranks[i];
@@ -334,8 +339,8 @@ const struct cli_command cli_top = {
     .operands = "RUN",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
-    .text =
-        "Processor time, memory and restarts of each rank, and the bootstrap that it met. q quits.",
+    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met; of a "
+            "pool's workers, how busy they were and how many tasks they have done. q quits.",
     .examples = "fiber top train\tlive\nfiber top train -c 1 --json\tonce, for programs",
     .options = options,
     .count = TOP_OPTIONS,

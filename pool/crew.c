@@ -372,14 +372,18 @@ void fbr_crew_arm(struct fiber_pool *p)
 static int open_timer(void *arg)
 {
     struct fiber_pool *p = arg;
+    int rc = fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
 
-    return fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
+    if (rc == 0)
+        fbr_pool_door_open(p);
+    return rc;
 }
 
 static int close_timer(void *arg)
 {
     struct fiber_pool *p = arg;
 
+    fbr_pool_door_close(p);
     fbr_timer_fini(&p->timer);
     return 0;
 }

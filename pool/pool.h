@@ -8,6 +8,7 @@
  *     result.c    maps and their results, as the program sees them
  *     imap.c      maps over lazy sources
  *     stats.c     figures
+ *     door.c      what `fiber ps`, `top`, `kill` and `scale` ask of it
  *
  * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user
  * functions are called without it. Threads: the program's own; the hub's, on which results arrive;
@@ -98,6 +99,7 @@ struct fiber_pool {
     struct fbr_timer timer; /* loop thread */
     uint64_t timer_at_ms;   /* when it is armed to go off; UINT64_MAX: it is not */
     struct fbr_post armer;  /* sets the timer; needs no memory, as it is what tries again */
+    struct fbr_pool_door *door; /* loop thread; NULL: it has none */
     /* Maps. */
     struct fiber_result *results; /* not done */
     uint64_t undone;              /* tasks */
@@ -194,6 +196,10 @@ void fbr_crew_arm(
     struct fiber_pool *p); /* sets the timer to when the engine or the crew needs it */
 /* A worker, or the host of some, ended before it was of use: tries again later, or gives up. */
 void fbr_crew_failed_start(struct fiber_pool *p, const char *report);
+
+/* door.c, on the loop thread, not under the lock */
+void fbr_pool_door_open(struct fiber_pool *p); /* a pool that has none goes on without */
+void fbr_pool_door_close(struct fiber_pool *p);
 
 /* host.c */
 /* One with room, or a new one; counts the worker. NULL: why is kept. */

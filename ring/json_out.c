@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ring/text.h"
+#include "runtime/text.h"
 
 void fbr_json_init(struct fbr_json *j)
 {

@@ -15,7 +15,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "ring/control.h"
+#include "runtime/control.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 

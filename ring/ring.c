@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ring/control.h"
+#include "runtime/control.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 #include "runtime/strings.h"
@@ -551,16 +551,30 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
     return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_stats, &c);
 }
 
+/* Agents that have not joined, and why if their backend says so. */
+static void say_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
+{
+    struct fbr_pending jobs = {0};
+
+    for (uint32_t i = 0; i < r->nagents; i++)
+        if (r->agents[i].process)
+            fbr_pending_add(&jobs, fbr_process_pending(r->agents[i].process));
+    fbr_pending_say(&jobs, f->waiting, sizeof(f->waiting));
+    if (!f->waiting[0])
+        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined,
+                 f->agents);
+}
+
 struct facts_call {
     struct fiber_ring *r;
-    struct fbr_ring_facts *facts;
+    struct fbr_run_facts *facts;
 };
 
 static int call_facts(void *arg)
 {
     struct facts_call *c = arg;
     struct fiber_ring *r = c->r;
-    struct fbr_ring_facts *f = c->facts;
+    struct fbr_run_facts *f = c->facts;
     struct ring_job *j = newest(r);
 
     memset(f, 0, sizeof(*f));
@@ -577,14 +591,13 @@ static int call_facts(void *arg)
         f->ended += j->ranks[i].state == RANK_ENDED;
     }
     if (r->state == R_WAITING)
-        snprintf(f->waiting, sizeof(f->waiting), "%d of %d agents have joined", f->agents_joined,
-                 f->agents);
+        say_waiting(r, f);
     else if (r->state == R_STOPPING)
         snprintf(f->waiting, sizeof(f->waiting), "%d ranks have not ended yet", f->running);
     return 0;
 }
 
-void fbr_ring_facts(struct fiber_ring *r, struct fbr_ring_facts *facts)
+void fbr_ring_facts(struct fiber_ring *r, struct fbr_run_facts *facts)
 {
     struct facts_call c = {r, facts};
 

@@ -5,6 +5,7 @@
 #define FBR_RING_H
 
 #include "fiber.h"
+#include "runtime/control_wire.h"
 #include "runtime/error.h"
 
 /* What would be started and where, as text for people: the argv of a rank, ranks by node, bindings
@@ -15,14 +16,7 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, int wi
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts);
 
 /* More about a run than fiber_ring_stats() tells. */
-struct fbr_ring_facts {
-    char uid[33]; /* of the run */
-    char backend[32];
-    int size, agents, agents_joined, running, ended, restarts;
-    char waiting[192];  /* what it waits for, when something is not there yet; "" */
-    int64_t started_ms; /* since the epoch */
-};
-void fbr_ring_facts(struct fiber_ring *ring, struct fbr_ring_facts *facts);
+void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);
 /* Asks the agents for processor time and memory of the ranks; the next fiber_ring_stats() after
  * their answer (a few milliseconds) has them. */
 void fbr_ring_look(struct fiber_ring *ring);

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ring/control.h"
+#include "runtime/control.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
-static void door_facts(void *user, struct fbr_ring_facts *facts)
+static void door_facts(void *user, struct fbr_run_facts *facts)
 {
     fbr_ring_facts(user, facts);
 }
@@ -43,8 +43,12 @@ static int door_stop(void *user)
 void fbr_ring_open_door(void *arg)
 {
     struct fiber_ring *r = arg;
-    static const struct fbr_control_ops ops = {door_facts,  door_stats,  door_look,
-                                               door_follow, door_signal, door_stop};
+    static const struct fbr_control_ops ops = {.facts = door_facts,
+                                               .stats = door_stats,
+                                               .look = door_look,
+                                               .follow = door_follow,
+                                               .signal = door_signal,
+                                               .stop = door_stop};
     struct fbr_control_about about = {
         .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     struct fbr_error err = {0, ""};

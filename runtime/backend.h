@@ -71,9 +71,27 @@ struct fbr_job_event {
     const void *data;
     size_t len;
     uint64_t peak; /* resident bytes at most, 0 if unknown */
+    int disrupted; /* EXITED: it was evicted, preempted or lost its node; no fault of its own */
 };
 
 struct fbr_backend;
+
+/* A job of this user that an engine has, of a run that may be over. Texts are never NULL, "" is unknown. */
+struct fbr_leftover {
+    const char *run;    /* uid of its run */
+    const char *id;     /* the engine's, for `remove` */
+    const char *name;   /* in its run: "process-3" */
+    const char *master; /* of its run, as fbr_master_self() named it (runtime/master.h) */
+    int64_t since_ms;   /* made at, since the epoch; 0: unknown */
+    int alive;          /* it has not ended */
+};
+typedef void fbr_backend_found(void *user, const struct fbr_leftover *job);
+
+/* One finding of `check`: what was looked at, how it is, in a sentence, and the line that mends it ("" when nothing is
+ * to be done). */
+enum fbr_finding { FBR_FINDING_GOOD, FBR_FINDING_BAD, FBR_FINDING_ABSENT };
+typedef void fbr_backend_say(void *user, enum fbr_finding finding, const char *what,
+                             const char *text, const char *mend);
 
 /* What the runtime gives a backend. */
 struct fbr_backend_env {
@@ -102,15 +120,17 @@ struct fbr_backend_ops {
     void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
     /* After EXITED: the handle will not be used again. */
     void (*release)(struct fbr_backend *b, void *handle);
-    /* Jobs that runs of this user left behind: calls found(user, run uid, engine's id, alive) for
-     * each. NULL when nothing can be left behind (jobs die with their master). */
-    int (*list)(struct fbr_backend *b,
-                void (*found)(void *user, const char *run, const char *id, int alive), void *user,
-                struct fbr_error *err);
+    /* Jobs of all runs of this user that the engine has: calls found() for each. NULL when nothing can be left behind
+     * (jobs die with their master). May take some seconds. */
+    int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
+    /* By its `id`; 0 also when it is gone. */
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
      * NULL: 127.0.0.1. May take a second, once, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
+    /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. May
+     * take some seconds. NULL: there is nothing to say. */
+    void (*check)(struct fbr_backend *b, fbr_backend_say *say, void *user);
 };
 
 /* The registry: one array, NULL at its end (backends/backends.c). */

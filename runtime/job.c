@@ -372,12 +372,14 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
     switch (e->type) {
     case FBR_JOB_PENDING:
         snprintf(p->pending, sizeof(p->pending), "%s", e->text);
+        fbr_pending_begin(p->rt);
         break;
     case FBR_JOB_STARTED:
         pthread_mutex_lock(&p->rt->lock);
         snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
         p->pid = e->pid;
         pthread_mutex_unlock(&p->rt->lock);
+        p->pending[0] = '\0';
         break;
     case FBR_JOB_OUTPUT:
         on_output(p, e);

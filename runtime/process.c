@@ -466,6 +466,22 @@ struct fbr_link *fbr_process_link(struct fiber_process *p)
     return p->link;
 }
 
+const char *fbr_process_pending(const struct fiber_process *p)
+{
+    return p->state == P_STARTING && p->pending[0] ? p->pending : NULL;
+}
+
+void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p)
+        if (p->state != P_ENDED && !p->host)
+            fbr_pending_add(out, fbr_process_pending(p));
+    pthread_mutex_unlock(&rt->lock);
+}
+
 double fbr_process_rtt(struct fiber_process *p)
 {
     double rtt;

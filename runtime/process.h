@@ -37,6 +37,10 @@ uint64_t fbr_process_id(const struct fiber_process *p);
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
 struct fbr_link *fbr_process_link(
     struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
+/* Why its job does not run yet, in its backend's words; NULL: it runs, or nobody has said. Loop thread. */
+const char *fbr_process_pending(const struct fiber_process *p);
+/* The same of all that are starting or run. */
+void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out);
 double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbeat. Any thread */
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */

@@ -96,7 +96,7 @@ bool fbr_rundir_wreck_dead(const char *root)
     return true;
 }
 
-static void sweep(const char *base)
+void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user)
 {
     DIR *d = opendir(base);
     struct dirent *e;
@@ -107,11 +107,16 @@ static void sweep(const char *base)
         if (!is_ours(e->d_name))
             continue;
         snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
-        if (strlen(path) < FBR_DIR_MAX)
-            fbr_rundir_wreck_dead(path);
+        if (strlen(path) < FBR_DIR_MAX && is_dead(path) && (!found || found(user, path)))
+            fbr_rundir_wreck(path);
     }
     if (d)
         closedir(d);
+}
+
+static void sweep(const char *base)
+{
+    fbr_rundir_sweep(base, NULL, NULL);
 }
 
 static const char *base_dir(const char *base)

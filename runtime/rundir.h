@@ -45,5 +45,7 @@ void fbr_rundir_remove_tree(const char *path);
 void fbr_rundir_wreck(const char *root);
 /* The same if its master is dead; true: it was. */
 bool fbr_rundir_wreck_dead(const char *root);
+/* Calls found() for each directory in `base` that a dead run left, and removes it unless found() answers false. */
+void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user);
 
 #endif

@@ -26,6 +26,7 @@
 
 #define END_AT_ONCE_MS 1000
 #define START_FDS 12 /* directory, lock, loop */
+#define POD_TOKEN "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 static struct fbr_runtime *the_runtime;
 
@@ -122,11 +123,27 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
     return 0;
 }
 
+/* Where we are says what manager there is. A child has its parent's answer. */
+static const char *automatic(const struct fbr_runtime *rt)
+{
+    const char *slurm = getenv("SLURM_JOB_ID"), *pod = getenv("KUBERNETES_SERVICE_HOST");
+
+    if (rt->child)
+        return "local";
+    if (pod && pod[0] && access(POD_TOKEN, R_OK) == 0)
+        return "kubernetes";
+    return slurm && slurm[0] && getenv("SLURM_JOB_NODELIST") ? "slurm" : "local";
+}
+
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
 {
-    if (!name)
-        name = fbr_config_str(rt->config, "backend");
-    return strcmp(name, "auto") == 0 ? "local" : name;
+    if (name && strcmp(name, "auto") != 0)
+        return name;
+    name = fbr_config_str(rt->config, "backend");
+    /* In a container there is no engine to ask: what it starts, it starts in there. */
+    if (rt->child && (strcmp(name, "docker") == 0 || strcmp(name, "kubernetes") == 0))
+        return "local";
+    return strcmp(name, "auto") == 0 ? automatic(rt) : name;
 }
 
 static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime *rt)
@@ -505,6 +522,7 @@ static int close_engines(void *arg)
 {
     struct fbr_runtime *rt = arg;
 
+    fbr_pending_end(rt);
     fbr_nest_close(rt->nest);
     rt->nest = NULL;
     while (rt->backends) {

@@ -15,6 +15,7 @@
 #include "runtime/backend.h"
 #include "runtime/conn.h"
 #include "runtime/hub.h"
+#include "runtime/pending.h"
 #include "runtime/rundir.h"
 
 /* Frames of the control channel; docs/wire.md has them byte by byte. */
@@ -49,6 +50,7 @@ struct fbr_runtime {
     struct fbr_hub *hub[2];
     char hub_url[2][FBR_URL_MAX];
     struct fbr_output *output;
+    struct fbr_pending_watch pending; /* loop thread */
     struct fbr_backend_slot {
         const struct fbr_backend_ops *ops;
         struct fbr_backend *backend;

@@ -38,6 +38,8 @@ completes "restart replace" fiber run --on-failure = re
 completes "abort restart shrink replace" fiber run --on-failure =
 completes "config completion" fiber help co
 completes "bash" fiber completion b
+completes "build export" fiber image ''
+completes "--env --entrypoint" fiber image build x --en
 completes "" fiber ps x
 completes "" fiber run -n ''
 cd "$work"

@@ -23,6 +23,18 @@ doctor() { # doctor <pattern> <what> <argument>...: one line of the report match
     fi
 }
 
+# gone <what> <argument>...: it tells that the backend cannot be used, with code 1
+gone() {
+    local what=$1 code=0
+    shift
+    "$@" >said 2>&1 </dev/null || code=$?
+    if [ "$code" != 1 ] || ! grep -qE "^bad +backend " said; then
+        echo "$what: code $code, said:"
+        cat said
+        bad=1
+    fi
+}
+
 doctor '^ok +run directory ' 'as it is' "$fiber" doctor
 doctor '^(ok|bad) +shared memory ' 'as it is' "$fiber" doctor --backend local
 ! grep -qE 'backend (docker|kubernetes|slurm)' said || { echo "--backend local speaks of others"; bad=1; }
@@ -40,8 +52,20 @@ chmod 755 run/fiber
 doctor '^bad +run directory ' 'with an open run directory' "$fiber" doctor
 chmod 700 run/fiber
 
+gone 'without an engine' env DOCKER_HOST=unix://"$work/nowhere" "$fiber" doctor --backend docker
+doctor 'no Docker engine at .*/nowhere' 'without an engine' env DOCKER_HOST=unix://"$work/nowhere" "$fiber" doctor
+! grep -qE '^(ok|bad|absent) +docker ' said || { echo "an engine that is not there is looked at"; bad=1; }
+gone 'without a cluster' env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST HOME="$work" "$fiber" doctor --backend kubernetes
+doctor '^absent +backend kubernetes ' 'without a cluster' env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST HOME="$work" "$fiber" doctor
+gone 'without a command' "$fiber" doctor --backend command
+doctor '^absent +backend command ' 'without a command' "$fiber" doctor
+doctor '^ok +backend command +can be used; its jobs reach this host at [0-9a-f:.]+$' 'with one' \
+    env FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS=127.0.0.1 "$fiber" doctor --backend command
+doctor '^bad +backend command .*bind = 203.0.113.9: ' 'with a bind of another host' env FIBER_BIND=203.0.113.9 \
+    FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS=127.0.0.1 "$fiber" doctor --backend command
+
 if command -v python3 >/dev/null; then
-    for command in "doctor" "ps" "ps -a" "config show" "version" "run --dry-run -n 3 ./x"; do
+    for command in "doctor" "ps" "ps -a" "gc --dry-run" "config show" "version" "run --dry-run -n 3 ./x"; do
         option="$command --json"
         [[ $command != run* ]] || option="run --json ${command#run }"
         # shellcheck disable=SC2086

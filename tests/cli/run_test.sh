@@ -30,6 +30,8 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 0 '[01] [01] ' '^' run -np 2 -q sh -c 'echo $FIBER_RANK'
     check 0 '\[0\] x ' '^' run --tag -n 1 echo x
     check 0 'yes/pmi ob1 ' '^' run -x A=yes --genv B pmi --mca pml ob1 sh -c 'echo $A/$B $OMPI_MCA_pml'
+    printf '# of a test\nA=x "y"\nB=2\n\nPATH\n' >a.env
+    check 0 'x "y"/3 ' '^' run -x B=1 -x B=3 --env-file a.env sh -c 'echo "$A/$B"'
     check 0 '/ ' '^' run --workdir / pwd
     check 0 'a -n 3 ' '^' run -n 1 echo a -n 3
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
@@ -44,6 +46,9 @@ check 2 '' 'the program is missing' run -n 2
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 2 '' 'hosts are chosen by the backend' run -H a,b true
+check 2 '' 'env-file: none.env: ' run --env-file none.env true
+printf 'A=1\nexport B=2\n' >bad.env
+check 2 '' 'bad.env:2: "export B" is no name' run --env-file bad.env true
 check 2 '' 'did you mean .fiber run' rnu
 printf '#!/bin/sh\n' >x
 chmod +x x
@@ -59,6 +64,25 @@ check 0 '\[\] ' '^' ps --json
 check 1 '' 'no run of yours is called x1' kill x1
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
+
+FIBER_MOCK=slow_start=2600 check 0 'x x ' 'waiting for 2 s: 2 of 2 jobs pending: the mock engine takes its time' \
+    run --backend mock --nodes 2 -n 2 echo x
+
+# without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before
+check 125 '' 'no program ./nowhere here to make an image of' run --backend docker ./nowhere
+
+check 0 'nothing is left behind ' '^' gc --backend local
+check 0 '\[\] ' '^' gc --backend local --json
+mkdir -m 700 "$work/run/fiber-7-abcdef"
+: >"$work/run/fiber-7-abcdef/lock"
+check 0 'would remove directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local --dry-run
+[ -d "$work/run/fiber-7-abcdef" ] || { echo "gc --dry-run removes"; bad=1; }
+check 0 'removed +directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local
+[ ! -e "$work/run/fiber-7-abcdef" ] || { echo "gc does not remove"; bad=1; }
+export DOCKER_HOST=unix:///nowhere
+check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
+check 1 'RUN .*' 'backend docker: .*no Docker engine at /nowhere' ps --backend docker
+unset DOCKER_HOST
 
 echo input | fiber run -q -n 2 cat >out
 [ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }

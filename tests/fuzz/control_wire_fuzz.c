@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/control_wire.h"
-#include "ring/text.h"
+#include "runtime/control_wire.h"
+#include "runtime/text.h"
 
 static struct fbr_cur again(struct fbr_buf *b, size_t *used)
 {
@@ -21,7 +21,7 @@ static struct fbr_cur again(struct fbr_buf *b, size_t *used)
 static void check_run(struct fbr_cur c)
 {
     struct fbr_control_about about, about2;
-    struct fbr_ring_facts facts, facts2;
+    struct fbr_run_facts facts, facts2;
     struct fbr_buf b;
     size_t used;
 
@@ -33,7 +33,8 @@ static void check_run(struct fbr_cur c)
     if (fbr_get_u8(&c) != FBR_CONTROL_RUN || !fbr_control_get_run(&c, &about2, &facts2) ||
         strcmp(about.uid, about2.uid) != 0 || strcmp(about.output_dir, about2.output_dir) != 0 ||
         strcmp(facts.waiting, facts2.waiting) != 0 || facts.restarts != facts2.restarts ||
-        about.pid != about2.pid)
+        about.pid != about2.pid || about.kind != about2.kind ||
+        strcmp(facts.doing, facts2.doing) != 0)
         abort();
     fbr_buf_fini(&b);
 }

@@ -1,0 +1,16 @@
+/* cluster.h - the module of what speaks with the APIs of cluster managers, and so needs libcurl, jansson, libyaml and
+ * libarchive: fbr_module("cluster") answers this table.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_CLUSTER_H
+#define FBR_CLUSTER_H
+
+#include "backends/image.h"
+#include "runtime/backend.h"
+
+struct fbr_cluster {
+    const struct fbr_backend_ops *docker, *kubernetes;
+    const struct fbr_image_ops *image;
+};
+
+#endif

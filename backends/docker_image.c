@@ -1,0 +1,473 @@
+/* docker_image.c - images of containers; see docker_image.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker_image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/image.h"
+#include "runtime/log.h"
+
+#define LOAD_MS 600000
+#define OVERLAY_MAX (1 << 20)
+#define FILES_MAX 64
+#define PROGRESS_MS 500
+
+struct waiter {
+    struct waiter *next, *prev;
+    fbr_docker_on_image *on; /* NULL: forgotten while it was told */
+    void *user;
+    bool busy;
+};
+
+/* An image that is on its way to the engine. */
+struct fetch {
+    struct fetch *next, *prev;
+    struct fbr_docker_images *m;
+    char image[256];
+    struct waiter *waiters;
+    struct fbr_http_call *call;
+    struct fbr_docker_lines lines;
+    char failed[400], progress[80];
+    uint64_t told_ms; /* progress, last */
+    uv_work_t work;   /* that makes it */
+    int fd;           /* the archive */
+    struct fbr_error err;
+    bool making, at_work;
+};
+
+struct fbr_docker_images {
+    struct fbr_docker_engine *engine;
+    const struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct json_t *overlay;
+    struct fetch *fetches, *telling; /* under way; just being told to those who wait */
+    struct fbr_image *image;         /* our own */
+    char own[128];                   /* its name; "" until it is asked for */
+    bool there;                      /* the engine has it */
+    bool closed;                     /* but a thread still works on an image */
+};
+
+/* ---- Waiting for an image ---- */
+
+static struct fetch *find_fetch(struct fbr_docker_images *m, const char *image)
+{
+    struct fetch *f;
+
+    DL_FOREACH(m->fetches, f)
+        if (strcmp(f->image, image) == 0)
+            return f;
+    return NULL;
+}
+
+static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
+                              fbr_docker_on_image *on, void *user, bool *first)
+{
+    struct fetch *f = find_fetch(m, image);
+    struct waiter *w = calloc(1, sizeof(*w));
+
+    *first = !f;
+    if (!f && w) {
+        f = calloc(1, sizeof(*f));
+        if (f) {
+            f->m = m;
+            f->fd = -1;
+            snprintf(f->image, sizeof(f->image), "%s", image);
+            DL_APPEND(m->fetches, f);
+        }
+    }
+    if (!f || !w) {
+        free(w);
+        on(user, "out of memory", true, false);
+        return NULL;
+    }
+    w->on = on;
+    w->user = user;
+    DL_APPEND(f->waiters, w);
+    return f;
+}
+
+/* Who is told may let others forget about it. */
+static void tell_all(struct fetch *f, const char *text)
+{
+    struct waiter *w = f->waiters, *told;
+
+    while (w) {
+        w->busy = true;
+        if (w->on)
+            w->on(w->user, text, false, false);
+        w->busy = false;
+        told = w;
+        w = w->next;
+        if (!told->on) {
+            DL_DELETE(f->waiters, told);
+            free(told);
+        }
+    }
+}
+
+static void tell_end(struct fetch *f, const char *text, bool good)
+{
+    struct waiter *w;
+
+    DL_DELETE(f->m->fetches, f);
+    DL_APPEND(f->m->telling, f);
+    while ((w = f->waiters)) {
+        DL_DELETE(f->waiters, w);
+        w->on(w->user, text, true, good);
+        free(w);
+    }
+    DL_DELETE(f->m->telling, f);
+    if (f->fd >= 0)
+        close(f->fd);
+    fbr_buf_fini(&f->lines.line);
+    free(f);
+}
+
+static void forget(struct fetch *fetches, const void *user)
+{
+    struct fetch *f;
+    struct waiter *w, *next;
+
+    DL_FOREACH(fetches, f)
+        DL_FOREACH_SAFE(f->waiters, w, next) {
+            if (w->user != user)
+                continue;
+            w->on = NULL;
+            if (!w->busy) {
+                DL_DELETE(f->waiters, w);
+                free(w);
+            }
+        }
+}
+
+void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
+{
+    forget(m->fetches, user);
+    forget(m->telling, user);
+}
+
+/* ---- Pulling ---- */
+
+/* {"status":"Downloading","progressDetail":{"current":1,"total":9},"id":"a3ed"} or {"error":"..."} */
+static void on_line(void *user, const struct json_t *j)
+{
+    struct fetch *f = user;
+    const char *error = fbr_json_text(j, "error", NULL), *id = fbr_json_text(j, "id", NULL);
+    int64_t now = fbr_json_int(j, 0, "progressDetail", "current", NULL),
+            all = fbr_json_int(j, 0, "progressDetail", "total", NULL);
+    char text[480];
+
+    if (error[0])
+        snprintf(f->failed, sizeof(f->failed), "%.390s", error);
+    if (error[0] || f->making)
+        return;
+    if (strncmp(f->progress, fbr_json_text(j, "status", NULL), sizeof(f->progress) - 1) == 0 &&
+        fbr_now_ms() - f->told_ms < PROGRESS_MS)
+        return; /* thousands of them come */
+    f->told_ms = fbr_now_ms();
+    snprintf(f->progress, sizeof(f->progress), "%s", fbr_json_text(j, "status", NULL));
+    snprintf(text, sizeof(text), "image %.200s: %.60s%s%.40s", f->image, f->progress,
+             id[0] ? " " : "", id);
+    if (all > 0)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), " %d %%",
+                 (int)(100 * now / all));
+    tell_all(f, text);
+}
+
+static void on_progress(void *user, const void *data, size_t len)
+{
+    struct fetch *f = user;
+
+    fbr_docker_lines(&f->lines, data, len, on_line, f);
+}
+
+static void on_fetched(void *user, const struct fbr_http_answer *a)
+{
+    struct fetch *f = user;
+    char text[900], say[400];
+    bool good = a->status == 200 && !f->failed[0];
+
+    f->call = NULL;
+    if (f->making)
+        f->m->there = good;
+    if (!f->failed[0])
+        fbr_http_say(a, say, sizeof(say));
+    snprintf(text, sizeof(text), "image %.200s %s: %.400s", f->image,
+             f->making ? "could not be loaded" : "is not there, and cannot be pulled",
+             f->failed[0] ? f->failed : say);
+    tell_end(f, good ? "" : text, good);
+}
+
+static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct fbr_http_request r)
+{
+    struct fbr_docker_engine *e = f->m->engine;
+    char whole[1200];
+
+    snprintf(whole, sizeof(whole), "/v%s%s", e->api, path);
+    r.path = whole;
+    r.user = f;
+    f->call = fbr_http_send(e->http, &r, &f->err);
+    if (!f->call)
+        tell_end(f, "out of memory", false);
+    return f->call;
+}
+
+void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
+                            void *user)
+{
+    bool first;
+    struct fetch *f;
+    char repo[256], tag[256], path[1100], *r, *t;
+
+    if (strcmp(image, m->own) == 0) { /* somebody has removed it from the engine */
+        m->there = false;
+        fbr_docker_images_want(m, image, on, user);
+        return;
+    }
+    f = wait_for(m, image, on, user, &first);
+    if (!f || !first)
+        return;
+    fbr_docker_split_image(image, repo, tag, sizeof(repo));
+    r = fbr_http_escape(repo);
+    t = fbr_http_escape(tag);
+    snprintf(path, sizeof(path), "/images/create?fromImage=%.500s&tag=%.500s", r ? r : "",
+             t ? t : "");
+    free(r);
+    free(t);
+    fbr_info("docker: pulling the image %s", image);
+    send_to(f, path,
+            (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
+}
+
+/* ---- Making our own ---- */
+
+/* A file without a name. It may be large, and /tmp is memory on many hosts. */
+static int temporary(struct fbr_error *err)
+{
+    const char *const folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    int fd = -1;
+
+    for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++)
+        if (folders[i] && folders[i][0])
+            fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd < 0 ? fbr_fail(err, -errno, "no temporary file: %s", fbr_strerror(errno)) : fd;
+}
+
+/* On a thread of libuv's pool. */
+static void make(uv_work_t *work)
+{
+    struct fetch *f = work->data;
+    int rc;
+
+    f->fd = temporary(&f->err);
+    rc = f->fd < 0 ? f->fd : fbr_image_write(f->m->image, f->m->own, f->fd, &f->err);
+    if (rc == 0 && lseek(f->fd, 0, SEEK_SET) < 0)
+        fbr_fail(&f->err, -errno, "temporary file: %s", fbr_strerror(errno));
+}
+
+static void on_made(uv_work_t *work, int status)
+{
+    struct fetch *f = work->data;
+    char text[FBR_ERROR_TEXT + 80];
+
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    if (f->m->closed) {
+        fbr_docker_images_close(f->m);
+        return;
+    }
+    if (status < 0 || f->err.code < 0) {
+        snprintf(text, sizeof(text), "cannot make an image of this program (set image, or %s): %s",
+                 "see fiber-image(1)", f->err.text);
+        tell_end(f, text, false);
+        return;
+    }
+    send_to(f, "/images/load?quiet=1",
+            (struct fbr_http_request){.method = "POST",
+                                      .type = "application/x-tar",
+                                      .body_fd = f->fd,
+                                      .timeout_ms = LOAD_MS,
+                                      .done = on_fetched});
+}
+
+static void on_looked(void *user, const struct fbr_http_answer *a)
+{
+    struct fetch *f = user;
+
+    f->call = NULL;
+    if (a->status == 200) {
+        f->m->there = true;
+        tell_end(f, "", true);
+        return;
+    }
+    if (a->status != 404) {
+        on_fetched(f, a);
+        return;
+    }
+    tell_all(f, "making an image of this program");
+    f->work.data = f;
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, make, on_made);
+}
+
+void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
+                            void *user)
+{
+    struct fetch *f;
+    char path[300];
+    bool first;
+
+    if (m->there || strcmp(image, m->own) != 0) {
+        on(user, "", true, true);
+        return;
+    }
+    f = wait_for(m, image, on, user, &first);
+    if (!f || !first)
+        return;
+    f->making = true;
+    snprintf(path, sizeof(path), "/images/%.250s/json", image);
+    send_to(f, path,
+            (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
+}
+
+/* This program, the words of image_add, and the folder that we are in. */
+static int open_own(struct fbr_docker_images *m, struct fbr_error *err)
+{
+    char program[PATH_MAX], here[PATH_MAX] = "/", *rest = NULL;
+    char *words = strdup(fbr_config_str(m->config, "image_add"));
+    const char *files[FILES_MAX + 1] = {program}, *directories[] = {here, NULL};
+    const struct fbr_image_spec spec = {.files = files, .directories = directories};
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    int count = 1, rc;
+
+    program[n < 0 ? 0 : n] = '\0';
+    if (!getcwd(here, sizeof(here)))
+        directories[0] = NULL;
+    for (char *w = words ? strtok_r(words, " ", &rest) : NULL; w && count < FILES_MAX;
+         w = strtok_r(NULL, " ", &rest))
+        files[count++] = w;
+    rc = words ? fbr_image_open(&m->image, &spec, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    free(words);
+    return rc;
+}
+
+static int name_own(struct fbr_docker_images *m, struct fbr_error *err)
+{
+    struct fbr_image_facts facts;
+    int rc = open_own(m, err);
+
+    if (rc < 0)
+        return fbr_wrap(err, "no image is named (key image, FIBER_IMAGE), and one of this program "
+                             "cannot be made");
+    fbr_image_facts(m->image, &facts);
+    snprintf(m->own, sizeof(m->own), "fiber-auto:%.64s", facts.id);
+    return 0;
+}
+
+int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, char *out, size_t size,
+                             struct fbr_error *err)
+{
+    const char *configured = fbr_config_str(m->config, "image");
+    int rc = 0;
+
+    if (!image || !image[0])
+        image = configured[0] ? configured : m->engine->own_image;
+    if (!image[0] && !m->own[0])
+        rc = name_own(m, err);
+    snprintf(out, size, "%s", image[0] ? image : m->own);
+    return rc;
+}
+
+bool fbr_docker_images_is_own(const struct fbr_docker_images *m, const char *image)
+{
+    return strcmp(image, m->own) == 0 || strcmp(image, m->engine->own_image) == 0;
+}
+
+/* ---- The beginning and the end ---- */
+
+static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
+{
+    const char *path = fbr_config_str(m->config, "docker_template");
+    struct fbr_error why = {0, ""};
+    char *text;
+    ssize_t n;
+    int fd;
+
+    if (!path[0])
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    text = fd < 0 ? NULL : malloc(OVERLAY_MAX);
+    n = text ? read(fd, text, OVERLAY_MAX) : -1;
+    if (n < 0)
+        fbr_fail(&why, -errno, "%s", fbr_strerror(errno));
+    else
+        m->overlay = fbr_json_parse(text, (size_t)n, &why);
+    if (fd >= 0)
+        close(fd);
+    free(text);
+    return m->overlay ? 0 : fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text);
+}
+
+int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
+                           const struct fbr_config *config, struct fbr_loop *loop,
+                           struct fbr_error *err)
+{
+    struct fbr_docker_images *m = calloc(1, sizeof(*m));
+    int rc;
+
+    if (!m)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    m->engine = engine;
+    m->config = config;
+    m->loop = loop;
+    rc = load_overlay(m, err);
+    if (rc == 0)
+        *out = m;
+    else
+        free(m);
+    return rc;
+}
+
+/* With a thread at work the rest waits for it: it comes back here. */
+void fbr_docker_images_close(struct fbr_docker_images *m)
+{
+    struct fetch *f, *next;
+    struct waiter *w, *more;
+
+    if (!m)
+        return;
+    m->closed = true;
+    DL_FOREACH_SAFE(m->fetches, f, next) {
+        DL_FOREACH_SAFE(f->waiters, w, more)
+            free(w);
+        f->waiters = NULL;
+        fbr_buf_fini(&f->lines.line);
+        if (f->at_work)
+            continue;
+        if (f->fd >= 0)
+            close(f->fd);
+        DL_DELETE(m->fetches, f);
+        free(f);
+    }
+    if (m->fetches)
+        return;
+    fbr_image_close(m->image);
+    fbr_json_free(m->overlay);
+    free(m);
+}
+
+const struct json_t *fbr_docker_images_overlay(const struct fbr_docker_images *m)
+{
+    return m->overlay;
+}

@@ -1,0 +1,353 @@
+/* docker_text.c - texts of the Docker engine; see docker_text.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker_text.h"
+
+#include "backends/bundle.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OLDEST 40 /* 1.40: device requests */
+#define NEWEST 44 /* what is asked for where both are spoken */
+#define TAR_BLOCK 512
+
+/* ---- Creating ---- */
+
+void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
+{
+    char *at;
+
+    snprintf(out, FBR_DOCKER_NAME_MAX, "fiber-%.8s-%llu-%llu-%.48s", job->run_uid,
+             (unsigned long long)job->process, (unsigned long long)job->epoch, job->name);
+    for (at = out; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
+            *at = '_';
+}
+
+/* The list, or NULL and nothing of it is left. */
+static struct json_t *or_none(struct json_t *list, int rc)
+{
+    if (rc == 0)
+        return list;
+    fbr_json_free(list);
+    return NULL;
+}
+
+/* Words as a JSON array; NULL without memory. */
+static struct json_t *word_list(const char *words, const char *between)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    char *copy = strdup(words), *rest = NULL;
+    int rc = copy ? 0 : -ENOMEM;
+
+    for (char *w = copy ? strtok_r(copy, between, &rest) : NULL; w && rc == 0;
+         w = strtok_r(NULL, between, &rest))
+        rc = fbr_json_append(list, fbr_json_string(w));
+    free(copy);
+    return or_none(list, rc);
+}
+
+static struct json_t *arguments(const struct fbr_job *job)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 1; rc == 0 && job->argv && job->argv[0] && job->argv[i]; i++)
+        rc = fbr_json_append(list, fbr_json_string(job->argv[i]));
+    return or_none(list, rc);
+}
+
+static struct json_t *environment(const struct fbr_job *job)
+{
+    static const char ticket[] = "FIBER_TICKET=file:/" FBR_DOCKER_TICKET_DIR "/ticket";
+    struct json_t *list = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && job->added_env && job->added_env[i]; i++)
+        rc = fbr_json_append(list, fbr_json_string(job->added_env[i]));
+    if (rc == 0 && job->ticket)
+        rc = fbr_json_append(list, fbr_json_string(ticket));
+    return or_none(list, rc);
+}
+
+/* The label fiber.master names us, so that another one can tell whether we are gone. */
+static struct json_t *labels(const struct fbr_job *job, const struct fbr_docker_wishes *w)
+{
+    char uid[16]; /* values of labels are texts */
+    struct json_t *l;
+    int rc;
+
+    snprintf(uid, sizeof(uid), "%d", (int)geteuid());
+    l = fbr_json_pack("{s:s, s:s}", "fiber.run", job->run_uid, "fiber.uid", uid);
+    rc = fbr_json_set(l, "fiber.job", fbr_json_string(job->name));
+    if (rc == 0 && w->master)
+        rc = fbr_json_set(l, "fiber.master", fbr_json_string(w->master));
+    return or_none(l, rc);
+}
+
+static struct json_t *host_config(const struct fbr_job *job, const struct fbr_docker_wishes *w)
+{
+    /* tini is process 1: it passes signals on, which process 1 would not get, and reaps. */
+    struct json_t *h = fbr_json_pack("{s:b, s:b, s:[s], s:[s]}", "AutoRemove", 1, "Init", 1,
+                                     "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
+    int rc = 0;
+
+    if (w->caps && w->caps[0])
+        rc = fbr_json_set(h, "CapAdd", word_list(w->caps, " ,"));
+    if (rc == 0 && w->mounts && w->mounts[0])
+        rc = fbr_json_set(h, "Binds", word_list(w->mounts, " "));
+    if (rc == 0 && w->network && w->network[0])
+        rc = fbr_json_set(h, "NetworkMode", fbr_json_string(w->network));
+    if (rc == 0 && w->shm)
+        rc = fbr_json_set(h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
+    if (rc == 0 && job->cpus > 0)
+        rc = fbr_json_set(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
+    if (rc == 0 && job->memory) {
+        rc = fbr_json_set(h, "Memory", fbr_json_pack("I", (long long)job->memory));
+        if (rc == 0) /* or it may swap as much again */
+            rc = fbr_json_set(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
+    }
+    if (rc == 0 && job->gpus > 0)
+        rc = fbr_json_set(
+            h, "DeviceRequests",
+            fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
+    return or_none(h, rc);
+}
+
+struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docker_wishes *w,
+                               const char *image, const char *program, const char *workdir)
+{
+    struct json_t *b = fbr_json_pack("{s:b, s:b}", "AttachStdout", 1, "AttachStderr", 1);
+    struct json_t *entry = fbr_json_pack("[]");
+    int rc = fbr_json_append(entry, fbr_json_string(program ? program : job->file));
+
+    if (rc == 0)
+        rc = fbr_json_set(b, "Image", fbr_json_string(image));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Entrypoint", entry);
+    if (rc == 0)
+        rc = fbr_json_set(b, "Cmd", arguments(job));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Env", environment(job));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Labels", labels(job, w));
+    if (rc == 0 && workdir)
+        rc = fbr_json_set(b, "WorkingDir", fbr_json_string(workdir));
+    if (rc == 0 && w->user && w->user[0])
+        rc = fbr_json_set(b, "User", fbr_json_string(w->user));
+    if (rc == 0)
+        rc = fbr_json_set(b, "HostConfig", host_config(job, w));
+    if (rc == 0 && w->overlay)
+        rc = fbr_json_merge(b, w->overlay);
+    if (rc == 0)
+        return b;
+    fbr_json_free(b);
+    return NULL;
+}
+
+char *fbr_docker_bundled(struct json_t *body)
+{
+    struct json_t *entry = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && fbr_bundle_command[i]; i++)
+        rc = fbr_json_append(entry, fbr_json_string(fbr_bundle_command[i]));
+    if (rc == 0)
+        rc = fbr_json_set(body, "Entrypoint", entry);
+    return rc == 0 ? fbr_json_print(body, NULL) : NULL;
+}
+
+/* ---- The ticket ---- */
+
+void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
+                         unsigned mode, size_t size)
+{
+    char h[TAR_BLOCK] = {0};
+    unsigned sum = 0;
+
+    out->failed |= strlen(name) >= 100 || strlen(link) >= 100;
+    snprintf(h, 100, "%s", name);
+    snprintf(h + 157, 100, "%s", link);
+    snprintf(h + 100, 8, "%07o", mode);
+    snprintf(h + 108, 8, "%07o", 0);
+    snprintf(h + 116, 8, "%07o", 0);
+    snprintf(h + 124, 12, "%011zo", size);
+    snprintf(h + 136, 12, "%011o", 0);
+    memset(h + 148, ' ', 8); /* as it counts itself */
+    h[156] = type;
+    memcpy(h + 257, "ustar\00000", 8);
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        sum += (unsigned char)h[i];
+    snprintf(h + 148, 8, "%06o", sum);
+    fbr_put(out, h, TAR_BLOCK);
+}
+
+/* Whoever the container's user is can read it, and remove it when it was read. Nobody else is in there. */
+void fbr_docker_ticket(const void *ticket, size_t len, struct fbr_buf *out)
+{
+    static const char zeros[2 * TAR_BLOCK];
+
+    fbr_docker_tar_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', 0777, 0);
+    fbr_docker_tar_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', 0666, len);
+    fbr_put(out, ticket, len);
+    fbr_put(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
+    fbr_put(out, zeros, sizeof(zeros));
+}
+
+/* ---- Streams ---- */
+
+bool fbr_docker_frames(struct fbr_docker_frames *f, const void *data, size_t len,
+                       void (*out)(void *user, int stream, const void *data, size_t len),
+                       void *user)
+{
+    const uint8_t *at = data;
+
+    while (len) {
+        uint32_t n;
+
+        if (f->left == 0) {
+            f->head[f->have++] = *at++;
+            len--;
+            if (f->have < sizeof(f->head))
+                continue;
+            f->have = 0;
+            f->left = (uint32_t)f->head[4] << 24 | (uint32_t)f->head[5] << 16 |
+                      (uint32_t)f->head[6] << 8 | f->head[7];
+            if (f->head[0] > 2 || f->head[1] || f->head[2] || f->head[3])
+                return false;
+            continue;
+        }
+        n = f->left < len ? f->left : (uint32_t)len;
+        out(user, f->head[0] == 2 ? 2 : 1, at, n);
+        at += n;
+        len -= n;
+        f->left -= n;
+    }
+    return true;
+}
+
+void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
+                      void (*each)(void *user, const struct json_t *j), void *user)
+{
+    const char *at = data, *end = at + len;
+
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((nl ? nl : end) - at);
+
+        if (l->line.len + n > FBR_DOCKER_LINE_MAX)
+            l->skip = true;
+        if (!l->skip)
+            fbr_put(&l->line, at, n);
+        at += n + (nl ? 1 : 0);
+        if (!nl)
+            continue;
+        if (!l->skip && !l->line.failed && l->line.len) {
+            struct json_t *j = fbr_json_parse((char *)l->line.data, l->line.len, NULL);
+
+            if (j)
+                each(user, j);
+            fbr_json_free(j);
+        }
+        fbr_buf_fini(&l->line);
+        l->skip = false;
+    }
+}
+
+/* ---- Small ones ---- */
+
+int32_t fbr_docker_code(int64_t status)
+{
+    return status > 128 && status <= 128 + 64 ? -(int32_t)(status - 128) : (int32_t)(status & 255);
+}
+
+static int minor(const char *version)
+{
+    int n = 0;
+
+    return sscanf(version, "1.%d", &n) == 1 ? n : -1;
+}
+
+int fbr_docker_version(const char *min, const char *max, char out[16], struct fbr_error *err)
+{
+    int low = minor(min), high = minor(max);
+    int use = high < NEWEST ? high : low > NEWEST ? low : NEWEST;
+
+    if (high < 0)
+        return fbr_fail(err, -EPROTONOSUPPORT, "it says that its API is '%.40s': no Docker engine?",
+                        max);
+    if (use < OLDEST || use > high)
+        return fbr_fail(
+            err, -EPROTONOSUPPORT,
+            "its API is '%.10s' to '%.10s', and we speak 1.%d and later: a newer engine "
+            "is needed",
+            min, max, OLDEST);
+    snprintf(out, 16, "1.%d", use);
+    return 0;
+}
+
+/* In a container the engine has mounted these files, from a folder with its id in the name. A line of mountinfo has
+ * the path on the host's file system as its fourth word, the place here as its fifth. */
+static bool id_of_line(const char *line, char out[65])
+{
+    static const char *const places[] = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"};
+    char from[1024], place[64];
+    const char *id = from;
+
+    if (sscanf(line, "%*s %*s %*s %1023s %63s", from, place) != 2)
+        return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (strcmp(place, places[i]) == 0)
+            while ((id = strstr(id, "containers/"))) {
+                id += strlen("containers/");
+                if (strspn(id, "0123456789abcdef") == 64 && id[64] == '/') {
+                    snprintf(out, 65, "%.64s", id);
+                    return true;
+                }
+            }
+    return false;
+}
+
+bool fbr_docker_own_id(const char *mountinfo, char out[65])
+{
+    for (const char *line = mountinfo; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (id_of_line(line, out))
+            return true;
+    }
+    return false;
+}
+
+bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err)
+{
+    for (size_t i = 0; job->argv && job->argv[i]; i++)
+        if (!fbr_json_utf8(job->argv[i])) {
+            fbr_fail(err, -EILSEQ,
+                     "argument %zu of %.60s is not UTF-8, and the engine takes no other", i,
+                     job->name);
+            return false;
+        }
+    for (size_t i = 0; job->added_env && job->added_env[i]; i++)
+        if (!fbr_json_utf8(job->added_env[i])) {
+            fbr_fail(err, -EILSEQ,
+                     "variable %.*s of %.60s is not UTF-8, and the engine takes no other",
+                     (int)strcspn(job->added_env[i], "="), job->added_env[i], job->name);
+            return false;
+        }
+    return true;
+}
+
+void fbr_docker_split_image(const char *image, char *repo, char *tag, size_t size)
+{
+    const char *slash = strrchr(image, '/'), *colon = strrchr(slash ? slash : image, ':');
+
+    if (strchr(image, '@'))
+        colon = NULL;
+    snprintf(repo, size, "%.*s", (int)(colon ? colon - image : (long)strlen(image)), image);
+    snprintf(tag, size, "%s", colon ? colon + 1 : strchr(image, '@') ? "" : "latest");
+}

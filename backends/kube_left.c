@@ -1,0 +1,148 @@
+/* kube_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose master is dead.
+ *
+ * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its pods, so it is told as
+ * "secret/NAME" beside them, and may go when they may.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/json.h"
+#include "backends/kube_priv.h"
+
+#define ANSWER_MS 10000
+
+struct owner {
+    struct owner *next, *prev;
+    char id[FBR_KUBE_NAME + 8], run[FBR_KUBE_NAME], master[FBR_MASTER_MAX];
+    int64_t since_ms;
+    int alive;
+};
+
+struct listing {
+    fbr_backend_found *found;
+    void *user;
+    struct owner *owners;
+};
+
+static void note_owner(struct listing *l, const struct json_t *pod, const struct fbr_leftover *job)
+{
+    const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
+    const struct json_t *first = fbr_json_item(owners, 0);
+    char id[FBR_KUBE_NAME + 8];
+    struct owner *o;
+
+    if (strcmp(fbr_json_text(first, "kind", NULL), "Secret") != 0)
+        return;
+    snprintf(id, sizeof(id), "secret/%.63s", fbr_json_text(first, "name", NULL));
+    DL_FOREACH(l->owners, o)
+        if (!strcmp(o->id, id))
+            break;
+    if (!o) {
+        o = calloc(1, sizeof(*o));
+        if (!o)
+            return;
+        memcpy(o->id, id, sizeof(id));
+        snprintf(o->run, sizeof(o->run), "%s", job->run);
+        snprintf(o->master, sizeof(o->master), "%s", job->master);
+        o->since_ms = job->since_ms;
+        DL_APPEND(l->owners, o);
+    }
+    o->alive |= job->alive;
+    o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
+}
+
+static void tell_pod(struct listing *l, const struct json_t *pod)
+{
+    int64_t since = fbr_kube_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
+    struct fbr_leftover job = {
+        .run = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
+        .id = fbr_json_text(pod, "metadata", "name", NULL),
+        .name = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_JOB_LABEL, NULL),
+        .master = fbr_json_text(pod, "metadata", "annotations", FBR_KUBE_MASTER, NULL),
+        .since_ms = since > 0 ? since * 1000 : 0};
+    struct fbr_kube_state s;
+
+    fbr_kube_state(&s, pod);
+    job.alive = s.phase != FBR_KUBE_ENDED;
+    l->found(l->user, &job);
+    note_owner(l, pod, &job);
+}
+
+static void tell_owners(struct listing *l)
+{
+    struct owner *o, *next;
+
+    DL_FOREACH_SAFE(l->owners, o, next) {
+        const struct fbr_leftover job = {.run = o->run,
+                                         .id = o->id,
+                                         .name = "",
+                                         .master = o->master,
+                                         .since_ms = o->since_ms,
+                                         .alive = o->alive};
+
+        l->found(l->user, &job);
+        free(o);
+    }
+}
+
+static int list_page(struct fbr_backend *b, const char *more, struct json_t **page,
+                     struct fbr_error *err)
+{
+    char selector[160], *escaped, *path = NULL;
+    int status;
+
+    snprintf(selector, sizeof(selector), FBR_KUBE_RUN_LABEL "," FBR_KUBE_USER_LABEL "=%s", b->user);
+    escaped = fbr_http_escape(selector);
+    if (escaped)
+        path = fbr_kube_path(b->api, "pods?limit=500&labelSelector=%s%s%s", escaped,
+                             more[0] ? "&continue=" : "", more);
+    free(escaped);
+    status = fbr_kube_ask(b->api, "GET", path, NULL, ANSWER_MS, page, err);
+    return status == 200 && *page ? 0 : fbr_wrap(err, "list pods");
+}
+
+int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                  struct fbr_error *err)
+{
+    struct listing l = {.found = found, .user = user};
+    char more[1024] = "";
+    int rc = 0;
+
+    do {
+        struct json_t *page = NULL;
+        char *escaped;
+
+        rc = list_page(b, more, &page, err);
+        for (size_t i = 0; i < fbr_json_count(fbr_json_at(page, "items", NULL)); i++)
+            tell_pod(&l, fbr_json_item(fbr_json_at(page, "items", NULL), i));
+        escaped = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
+        snprintf(more, sizeof(more), "%s",
+                 escaped && strlen(escaped) < sizeof(more) ? escaped : "");
+        free(escaped);
+        fbr_json_free(page);
+    } while (rc == 0 && more[0]);
+    tell_owners(&l);
+    return rc;
+}
+
+int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    bool secret = !strncmp(id, "secret/", 7);
+    const char *name = secret ? id + 7 : id;
+    char *body = fbr_kube_delete_body(1, "");
+    int status = 0;
+
+    if (!name[0] || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != strlen(name))
+        fbr_fail(err, -EINVAL, "that is no name of a pod");
+    else
+        status = fbr_kube_ask(b->api, "DELETE",
+                              fbr_kube_path(b->api, "%s/%s", secret ? "secrets" : "pods", name),
+                              body, ANSWER_MS, NULL, err);
+    free(body);
+    if (status == 404 || (status >= 200 && status < 300))
+        return 0;
+    return fbr_wrap(err, "delete %.64s", id);
+}

@@ -1,0 +1,188 @@
+/* backend.c - asks a backend something; see backend.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/backend.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct asking {
+    struct cli_backend *b;
+    fbr_backend_found *found;
+    fbr_backend_say *say;
+    void *user;
+    const char *id;
+    char *out;
+    size_t size;
+    struct fbr_error *err;
+};
+
+/* We start no jobs. */
+static void on_event(void *job_user, const struct fbr_job_event *event)
+{
+    (void)job_user;
+    (void)event;
+}
+
+static int do_open(void *arg)
+{
+    struct asking *a = arg;
+    const struct fbr_backend_env env = {a->b->loop, a->b->config, on_event};
+
+    return a->b->ops->open(&a->b->backend, &env, a->err);
+}
+
+static int do_close(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->close(a->b->backend);
+    return 0;
+}
+
+static int do_list(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->list(a->b->backend, a->found, a->user, a->err);
+}
+
+static int do_remove(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->remove(a->b->backend, a->id, a->err);
+}
+
+static int do_address(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->address(a->b->backend, a->out, a->size, a->err);
+}
+
+static int do_check(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->check(a->b->backend, a->say, a->user);
+    return 0;
+}
+
+int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .err = err};
+    int rc;
+
+    memset(b, 0, sizeof(*b));
+    rc = fbr_config_load(&b->config, err);
+    if (rc < 0)
+        return rc;
+    b->ops = fbr_backend_find(name, err);
+    rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
+    if (rc == 0)
+        rc = fbr_loop_call(b->loop, do_open, &a);
+    if (rc < 0)
+        cli_backend_close(b);
+    return rc;
+}
+
+void cli_backend_close(struct cli_backend *b)
+{
+    struct asking a = {.b = b};
+
+    if (b->backend)
+        fbr_loop_call(b->loop, do_close, &a);
+    if (b->loop)
+        fbr_loop_close(b->loop);
+    fbr_config_free(b->config);
+    memset(b, 0, sizeof(*b));
+}
+
+int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
+                     struct fbr_error *err)
+{
+    struct asking a = {.b = b, .found = found, .user = user, .err = err};
+
+    return b->ops->list
+               ? fbr_loop_call(b->loop, do_list, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
+}
+
+int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .id = id, .err = err};
+
+    return b->ops->remove
+               ? fbr_loop_call(b->loop, do_remove, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
+}
+
+int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .out = out, .size = size, .err = err};
+
+    return b->ops->address
+               ? fbr_loop_call(b->loop, do_address, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs are on this host", b->ops->name);
+}
+
+void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
+{
+    struct asking a = {.b = b, .say = say, .user = user};
+
+    if (b->ops->check)
+        fbr_loop_call(b->loop, do_check, &a);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = variable ? getenv(variable) : NULL;
+
+    return value && *value;
+}
+
+/* "~" at its beginning is the home. */
+static bool is_there(const char *path)
+{
+    const char *home = getenv("HOME");
+    char whole[PATH_MAX];
+
+    if (!path)
+        return false;
+    snprintf(whole, sizeof(whole), "%s%s", path[0] == '~' && home ? home : "",
+             path + (path[0] == '~'));
+    return access(whole, R_OK) == 0;
+}
+
+static const struct sign {
+    const char *backend, *variable, *key, *file;
+} signs[] = {
+    {"docker", "DOCKER_HOST", "docker_host", "/var/run/docker.sock"},
+    {"kubernetes", "KUBECONFIG", NULL, "~/.kube/config"},
+    {"kubernetes", NULL, NULL, "/var/run/secrets/kubernetes.io/serviceaccount/token"},
+    {"slurm", "SLURM_CONF", NULL, "/etc/slurm/slurm.conf"},
+    {"slurm", "SLURM_JOB_ID", NULL, "/run/slurm/conf/slurm.conf"},
+    {"command", NULL, "command_file", NULL},
+    {"command", NULL, "command_start", NULL},
+};
+
+bool cli_backend_is_configured(const char *name)
+{
+    struct fbr_config *c;
+    bool yes;
+
+    if (fbr_config_load(&c, NULL) < 0)
+        return false;
+    yes = strcmp(fbr_config_str(c, "backend"), name) == 0;
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        if (strcmp(signs[i].backend, name) == 0)
+            yes = yes || is_set(signs[i].variable) || is_there(signs[i].file) ||
+                  (signs[i].key && *fbr_config_str(c, signs[i].key));
+    fbr_config_free(c);
+    return yes;
+}

@@ -1,0 +1,33 @@
+/* backend.h - a backend for a command that asks it something: on a loop of its own, without a runtime.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_BACKEND_H
+#define CLI_BACKEND_H
+
+#include <stdbool.h>
+
+#include "runtime/backend.h"
+
+struct cli_backend {
+    const struct fbr_backend_ops *ops;
+    struct fbr_backend *backend;
+    struct fbr_loop *loop;
+    struct fbr_config *config;
+};
+
+/* The configuration is loaded; blocks as long as the backend's own open() does. -ENOENT and a sentence: there is none
+ * here, or not in this build. */
+int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err);
+void cli_backend_close(struct cli_backend *b);
+
+/* Its operations, from our thread. -ENOTSUP: it has no such one. */
+int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
+                     struct fbr_error *err);
+int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err);
+int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err);
+void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user);
+
+/* There is a sign that it is used here, a variable, key or file: a failure is worth telling then. */
+bool cli_backend_is_configured(const char *name);
+
+#endif

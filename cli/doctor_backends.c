@@ -1,0 +1,231 @@
+/* doctor_backends.c - what `fiber doctor` looks at of the backends: each is opened as a run would open it.
+ *
+ * That happens in a process of its own, which sends what it finds through a pipe: an engine that hangs, or a library
+ * that crashes, is a line of the report like others.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/backend.h"
+#include "cli/doctor.h"
+#include "runtime/bind.h"
+
+#define PATIENCE_MS 10000
+
+/* Less than PIPE_BUF bytes, so that one comes whole or not at all. */
+struct finding {
+    enum fbr_finding state;
+    char what[48]; /* "": the backend itself */
+    char text[FBR_ERROR_TEXT], mend[320];
+};
+
+struct place {
+    const char *name, *absent, *bad; /* the lines that mend it */
+};
+
+static const struct place places[] = {
+    {"local", "", ""},
+    {"docker",
+     "apt install docker.io, or set DOCKER_HOST; in a container: -v "
+     "/var/run/docker.sock:/var/run/docker.sock",
+     "systemctl start docker; and usermod -aG docker $USER for the permission"},
+    {"kubernetes", "set KUBECONFIG to the file that your cluster's owner gave you",
+     "kubectl cluster-info, with the same KUBECONFIG"},
+    {"slurm", "apt install slurm-client, on a host that the cluster knows", "sinfo, scontrol ping"},
+    {"command", "set command_start, e.g. \"ssh {host}\", or command_file",
+     "correct command_file or command_start; fiber config show tells where they are set"},
+};
+
+/* ---- In the process that looks ---- */
+
+static void send_finding(int fd, enum fbr_finding state, const char *what, const char *text,
+                         const char *mend)
+{
+    struct finding f = {.state = state};
+    ssize_t n;
+
+    snprintf(f.what, sizeof(f.what), "%s", what);
+    snprintf(f.text, sizeof(f.text), "%s", text);
+    snprintf(f.mend, sizeof(f.mend), "%s", mend);
+    do
+        n = write(fd, &f, sizeof(f));
+    while (n < 0 && errno == EINTR);
+}
+
+static void on_finding(void *user, enum fbr_finding state, const char *what, const char *text,
+                       const char *mend)
+{
+    const int *fd = user;
+
+    send_finding(*fd, state, what, text, mend);
+}
+
+/* Where its jobs call back, as the runtime decides it. */
+static int way_back(struct cli_backend *b, char out[FBR_BIND_MAX], struct fbr_error *err)
+{
+    const char *bind = fbr_config_str(b->config, "bind");
+
+    if (!bind[0])
+        return cli_backend_address(b, out, FBR_BIND_MAX, err);
+    if (fbr_bind_find(bind, out) == 0)
+        return 0;
+    return fbr_fail(err, -EADDRNOTAVAIL, "bind = %s: this host has no such address or interface",
+                    bind);
+}
+
+static void look(const struct place *p, int fd)
+{
+    struct fbr_error err = {0, ""};
+    struct cli_backend b;
+    char address[FBR_BIND_MAX], text[FBR_BIND_MAX + 80];
+    int rc = cli_backend_open(&b, p->name, &err);
+
+    if (rc < 0) {
+        bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);
+
+        send_finding(fd, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "", err.text,
+                     absent ? p->absent : p->bad);
+        return;
+    }
+    rc = b.ops->reach == FBR_REACH_HOST ? -ENOTSUP : way_back(&b, address, &err);
+    snprintf(text, sizeof(text), "can be used%s%s", rc == 0 ? "; its jobs reach this host at " : "",
+             rc == 0 ? address : "");
+    if (rc == 0 || rc == -ENOTSUP)
+        send_finding(fd, FBR_FINDING_GOOD, "", text, "");
+    else
+        send_finding(fd, FBR_FINDING_BAD, "", err.text,
+                     "export FIBER_BIND=ADDRESS, one of this host that jobs can reach");
+    cli_backend_check(&b, on_finding, &fd);
+    cli_backend_close(&b);
+}
+
+/* ---- In ours ---- */
+
+static int fork_looker(const struct place *p, pid_t *pid)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    fflush(NULL);
+    *pid = fork();
+    if (*pid == 0) {
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGPIPE, SIG_IGN);
+        close(ends[0]);
+        look(p, ends[1]);
+        _exit(0);
+    }
+    close(ends[1]);
+    if (*pid < 0) {
+        close(ends[0]);
+        return -errno;
+    }
+    return ends[0];
+}
+
+static void show(struct doctor *d, const struct place *p, bool needed, const struct finding *f)
+{
+    static const enum doctor_state states[] = {[FBR_FINDING_GOOD] = DOCTOR_GOOD,
+                                               [FBR_FINDING_BAD] = DOCTOR_BAD,
+                                               [FBR_FINDING_ABSENT] = DOCTOR_ABSENT};
+    enum doctor_state state = states[f->state];
+    size_t len = strlen(p->name);
+    bool named = !strncmp(f->what, p->name, len) && f->what[len] == ' ';
+    char name[80];
+
+    if (f->what[0])
+        snprintf(name, sizeof(name), "%s%s%s", named ? "" : p->name, named ? "" : " ", f->what);
+    else
+        snprintf(name, sizeof(name), "backend %s", p->name);
+    if (!f->what[0] && needed && state == DOCTOR_ABSENT)
+        state = DOCTOR_BAD;
+    if (!needed && state == DOCTOR_BAD) /* the tools are installed, and nobody uses it */
+        state = cli_backend_is_configured(p->name) ? DOCTOR_BAD : DOCTOR_ABSENT;
+    doctor_say(d, name, state, f->mend, "%s", f->text);
+}
+
+/* Shows what comes, until the other end closes: 0 or -ETIMEDOUT. */
+static int receive(struct doctor *d, const struct place *p, bool needed, int fd)
+{
+    uint64_t until = fbr_now_ms() + PATIENCE_MS;
+    struct finding f;
+    ssize_t n;
+
+    do {
+        struct pollfd in = {.fd = fd, .events = POLLIN};
+        uint64_t now = fbr_now_ms();
+
+        if (now >= until || poll(&in, 1, (int)(until - now)) == 0)
+            return -ETIMEDOUT;
+        n = read(fd, &f, sizeof(f));
+        if (n == (ssize_t)sizeof(f))
+            show(d, p, needed, &f);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    return 0;
+}
+
+static void say_broken(struct doctor *d, const struct place *p, bool needed, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say_broken(struct doctor *d, const struct place *p, bool needed, const char *fmt, ...)
+{
+    struct finding f = {.state = FBR_FINDING_BAD};
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(f.text, sizeof(f.text), fmt, ap);
+    va_end(ap);
+    snprintf(f.mend, sizeof(f.mend), "%s", p->bad);
+    show(d, p, needed, &f);
+}
+
+static void check(struct doctor *d, const struct place *p, bool needed)
+{
+    int status = 0, rc, fd;
+    pid_t pid = -1;
+
+    if (!strcmp(p->name, "command") && !needed && !cli_backend_is_configured(p->name)) {
+        doctor_say(d, "backend command", DOCTOR_ABSENT, p->absent, "no command is configured");
+        return;
+    }
+    fd = fork_looker(p, &pid);
+    if (fd < 0) {
+        say_broken(d, p, needed, "cannot look: %s", fbr_strerror(fd));
+        return;
+    }
+    rc = receive(d, p, needed, fd);
+    if (kill(-pid, SIGKILL) < 0) /* with its tools; it may not have come to make its group */
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(fd);
+    if (rc == -ETIMEDOUT)
+        say_broken(d, p, needed, "no answer within %d s", PATIENCE_MS / 1000);
+    else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+        say_broken(d, p, needed, "the check was ended by signal %d", WTERMSIG(status));
+}
+
+void doctor_backends(struct doctor *d, const char *only)
+{
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (only && strcmp(only, places[i].name) != 0)
+            continue;
+        if (!strcmp(places[i].name, "local"))
+            doctor_say(d, "backend local", DOCTOR_GOOD, "", "always");
+        else
+            check(d, &places[i], only != NULL);
+    }
+}

@@ -1,0 +1,85 @@
+/* env_file.c - files of variables; see env_file.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/env_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One line without its end, which may be written to. */
+static int take_line(const char *origin, unsigned number, char *line,
+                     int (*pair)(void *user, const char *name, const char *value), void *user,
+                     struct fbr_error *err)
+{
+    char *equals;
+
+    line += strspn(line, " \t");
+    if (!*line || *line == '#')
+        return 0;
+    equals = strchr(line, '=');
+    if (equals)
+        *equals = '\0';
+    if (!*line || strpbrk(line, " \t"))
+        return fbr_fail(err, -EINVAL, "%s:%u: \"%.64s\" is no name of a variable; write NAME=VALUE",
+                        origin, number, line);
+    return pair(user, line, equals ? equals + 1 : NULL);
+}
+
+int env_file_parse(const char *origin, const char *text, size_t len,
+                   int (*pair)(void *user, const char *name, const char *value), void *user,
+                   struct fbr_error *err)
+{
+    unsigned number = 0;
+    int rc = 0;
+
+    while (len && rc >= 0) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
+        char *line;
+
+        number++;
+        if (memchr(text, '\0', n))
+            return fbr_fail(err, -EINVAL, "%s:%u: the line is not text", origin, number);
+        n -= n && text[n - 1] == '\r';
+        line = strndup(text, n);
+        if (!line)
+            return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+        rc = take_line(origin, number, line, pair, user, err);
+        free(line);
+        text += used;
+        len -= used;
+    }
+    return rc;
+}
+
+int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
+                  void *user, struct fbr_error *err)
+{
+    char *text = malloc(ENV_FILE_MAX + 1);
+    int fd = text ? open(path, O_RDONLY | O_CLOEXEC) : -1, rc = text ? 0 : -ENOMEM;
+    size_t len = 0;
+    ssize_t n = 1;
+
+    if (rc == 0 && fd < 0)
+        rc = -errno;
+    while (rc == 0 && n > 0 && len <= ENV_FILE_MAX) {
+        n = read(fd, text + len, ENV_FILE_MAX + 1 - len);
+        if (n < 0)
+            rc = -errno;
+        else
+            len += (size_t)n;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc < 0)
+        fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
+    else if (len > ENV_FILE_MAX)
+        rc = fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, ENV_FILE_MAX);
+    else
+        rc = env_file_parse(path, text, len, pair, user, err);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,213 @@
+/* gc.c - `fiber gc`: removes what dead runs left behind, here and on the engines.
+ *
+ * Runs end their own jobs, and jobs end when their master is gone: what is found here was left when both ways were cut,
+ * by a power failure, say, or an engine that was stopped.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/leftover.h"
+#include "cli/option.h"
+#include "ring/json_out.h"
+#include "runtime/rundir.h"
+
+enum { GC_BACKEND, GC_ALL, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
+
+struct gc {
+    const char *only;
+    bool all, dry, is_json;
+    struct fbr_json json;
+    unsigned removed, kept, failed;
+};
+
+/* What is to be done with a job of that verdict. */
+static bool is_to_go(const struct gc *g, const struct leftover *j)
+{
+    return j->verdict == LEFTOVER_DEAD || (j->verdict == LEFTOVER_UNKNOWN && g->all);
+}
+
+static void tell(struct gc *g, const char *done, const char *kind, const char *what,
+                 const char *why)
+{
+    if (g->is_json) {
+        fbr_json_object(&g->json, NULL);
+        fbr_json_str(&g->json, "backend", "local");
+        fbr_json_str(&g->json, "kind", kind);
+        fbr_json_str(&g->json, "id", what);
+        fbr_json_str(&g->json, "action", done);
+        fbr_json_str(&g->json, "why", why);
+        fbr_json_end_object(&g->json);
+    } else {
+        printf("%-12s %s %s: %s\n", done, kind, what, why);
+    }
+}
+
+static void tell_job(struct gc *g, const struct leftover *j, const char *done, const char *why)
+{
+    char command[400], master[40];
+
+    leftover_command(j, command, sizeof(command));
+    leftover_master(j, master);
+    if (g->is_json) {
+        fbr_json_object(&g->json, NULL);
+        fbr_json_str(&g->json, "backend", j->backend);
+        fbr_json_str(&g->json, "kind", "job");
+        fbr_json_str(&g->json, "id", j->id);
+        fbr_json_str(&g->json, "run", j->run);
+        fbr_json_str(&g->json, "job", j->name);
+        fbr_json_str(&g->json, "master", master);
+        fbr_json_int(&g->json, "since_ms", j->since_ms);
+        fbr_json_str(&g->json, "action", done);
+        fbr_json_str(&g->json, "why", why);
+        fbr_json_str(&g->json, "command", command);
+        fbr_json_end_object(&g->json);
+        return;
+    }
+    printf("%-12s %s job %.24s of run %.8s: %s%s%s%s\n", done, j->backend,
+           j->name[0] ? j->name : j->id, j->run, why, master[0] ? " (" : "", master,
+           master[0] ? ")" : "");
+    if (!strcmp(done, "kept"))
+        printf("%13s-> fiber gc --all, or %s\n", "", command);
+}
+
+/* ---- This host ---- */
+
+static bool on_directory(void *user, const char *root)
+{
+    struct gc *g = user;
+
+    tell(g, g->dry ? "would remove" : "removed", "directory", root, "its run is over");
+    g->removed++;
+    return !g->dry;
+}
+
+static int sweep_host(struct gc *g, struct fbr_error *err)
+{
+    struct fbr_config *c;
+    int rc = fbr_config_load(&c, err);
+
+    if (rc < 0)
+        return rc;
+    fbr_rundir_sweep(fbr_config_str(c, "run_dir"), on_directory, g);
+    fbr_config_free(c);
+    return 0;
+}
+
+/* ---- Engines ---- */
+
+static void remove_job(struct gc *g, struct cli_backend *b, const struct leftover *j)
+{
+    struct fbr_error err = {0, ""};
+
+    if (g->dry) {
+        g->removed++;
+        tell_job(g, j, "would remove", j->why);
+    } else if (cli_backend_remove(b, j->id, &err) == 0) {
+        g->removed++;
+        tell_job(g, j, "removed", j->why);
+    } else {
+        g->failed++;
+        tell_job(g, j, "failed", err.text);
+    }
+}
+
+static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct leftovers *l)
+{
+    unsigned unknown = 0;
+
+    for (size_t i = 0; i < l->count; i++)
+        unknown += l->jobs[i].verdict == LEFTOVER_UNKNOWN;
+    if (unknown && g->all && !g->dry)
+        fprintf(stderr,
+                "fiber: %s: --all removes %u job%s, too, whose run cannot be judged from here\n",
+                b->ops->name, unknown, unknown == 1 ? "" : "s");
+    for (size_t i = 0; i < l->count; i++) {
+        if (is_to_go(g, &l->jobs[i])) {
+            remove_job(g, b, &l->jobs[i]);
+        } else if (l->jobs[i].verdict == LEFTOVER_UNKNOWN) {
+            g->kept++;
+            tell_job(g, &l->jobs[i], "kept", l->jobs[i].why);
+        }
+    }
+}
+
+static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
+{
+    struct leftovers l;
+    struct cli_backend b;
+    int rc = leftovers_ask(&l, &b, name, g->only, err);
+
+    if (rc <= 0)
+        return rc;
+    sweep_jobs(g, &b, &l);
+    leftovers_free(&l);
+    cli_backend_close(&b);
+    return 0;
+}
+
+static int sweep_all(struct gc *g)
+{
+    struct fbr_error err = {0, ""};
+    const char *name;
+    int code = 0;
+
+    if ((!g->only || !strcmp(g->only, "local")) && sweep_host(g, &err) < 0)
+        code = cli_failed(1, "%s", err.text);
+    for (size_t i = 0; (name = leftovers_backend(g->only, i)); i++)
+        if (strcmp(name, "local") != 0 && sweep_backend(g, name, &err) < 0)
+            code = cli_failed(1, "%s", err.text);
+    return code;
+}
+
+static int run_gc(const struct cli_args *args)
+{
+    struct gc g = {.only = args->values[GC_BACKEND].text,
+                   .all = args->values[GC_ALL].number > 0,
+                   .dry = args->values[GC_DRY_RUN].number > 0,
+                   .is_json = args->values[GC_JSON].number > 0};
+    char *text;
+    int code;
+
+    fbr_json_init(&g.json);
+    fbr_json_array(&g.json, NULL);
+    code = sweep_all(&g);
+    fbr_json_end_array(&g.json);
+    text = fbr_json_take(&g.json);
+    if (g.is_json && text)
+        puts(text);
+    else if (!g.is_json && !g.removed && !g.kept && !g.failed && !code)
+        puts("nothing is left behind");
+    free(text);
+    return g.failed ? 1 : code;
+}
+
+static const struct cli_option options[GC_OPTIONS] = {
+    [GC_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm",
+                    .help = "only what is left there; an error when it cannot be asked"},
+    [GC_ALL] = {"all", 'a', CLI_FLAG,
+                .help = "also jobs of runs that cannot be judged from here. A run of yours that "
+                        "goes on elsewhere loses its jobs"},
+    [GC_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "only says what would be removed"},
+    [GC_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
+};
+
+const struct cli_command cli_gc = {
+    .name = "gc",
+    .operands = "",
+    .about = "Removes what dead runs left behind, on this host and on the engines",
+    .text = "Runs clean up behind themselves, and jobs end when their master is gone. What even so "
+            "stays behind, after a power failure, say, is found here: directories of this host, "
+            "and your jobs on every engine that is configured.\n\n"
+            "A job is removed when its run is over for certain: its master was a process of this "
+            "host that is not there any more. One whose master is elsewhere is kept and shown, "
+            "with the command that removes it.",
+    .examples = "fiber gc --dry-run\twhat is there\n"
+                "fiber gc\tremove what is dead\n"
+                "fiber gc --backend docker --all\tremove all that is not known to live, on that "
+                "engine",
+    .exit = "0\tdone\n1\tsomething could not be asked or removed\n2\tthe options are wrong",
+    .options = options,
+    .count = GC_OPTIONS,
+    .run = run_gc,
+};

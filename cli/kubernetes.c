@@ -1,0 +1,221 @@
+/* kubernetes.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for kubectl.
+ *
+ * The Role has what the backend uses and nothing else (backends/kube_check.c has the same list); workers have an account
+ * of their own that may nothing, and no token of it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/option.h"
+
+enum {
+    KUBERNETES_NAMESPACE,
+    KUBERNETES_NAME,
+    KUBERNETES_IMAGE,
+    KUBERNETES_MASTER,
+    KUBERNETES_NO_NETWORK,
+    KUBERNETES_OPTIONS
+};
+
+/* A JSON string is one of YAML too. */
+static void put_string(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < ' ' || c == 0x7f)
+            printf("\\u%04x", c);
+        else
+            putchar(c);
+    }
+    putchar('"');
+}
+
+/* Kubernetes replaces $(NAME), and $$ by $. */
+static void put_word(const char *text)
+{
+    char doubled[2 * 4096 + 1];
+    size_t n = 0;
+
+    for (; *text && n + 2 < sizeof(doubled); text++) {
+        doubled[n++] = *text;
+        if (*text == '$')
+            doubled[n++] = '$';
+    }
+    doubled[n] = '\0';
+    put_string(doubled);
+}
+
+static void put_head(const char *version, const char *kind, const char *name, const char *suffix,
+                     const char *namespace)
+{
+    printf("---\napiVersion: %s\nkind: %s\nmetadata:\n  name: %s%s\n", version, kind, name, suffix);
+    if (namespace)
+        printf("  namespace: %s\n", namespace);
+}
+
+static void put_accounts(const char *name, const char *namespace)
+{
+    puts("# Masters: run as this account.");
+    put_head("v1", "ServiceAccount", name, "", namespace);
+    puts("# Workers: may nothing, and have no token. kubernetes_service_account names it.");
+    put_head("v1", "ServiceAccount", name, "-worker", namespace);
+    puts("automountServiceAccountToken: false");
+}
+
+static void put_role(const char *name, const char *namespace)
+{
+    put_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
+    puts("rules:\n"
+         "  - apiGroups: [\"\"]\n"
+         "    resources: [\"pods\"]\n"
+         "    verbs: [\"create\", \"get\", \"list\", \"watch\", \"delete\"]\n"
+         "  - apiGroups: [\"\"]\n"
+         "    resources: [\"pods/log\"]\n"
+         "    verbs: [\"get\"]\n"
+         "  - apiGroups: [\"\"]\n"
+         "    resources: [\"secrets\"]\n"
+         "    verbs: [\"create\", \"delete\"] # never read\n"
+         "  - apiGroups: [\"\"]\n"
+         "    resources: [\"events\"]\n"
+         "    verbs: [\"list\"]");
+    put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
+    printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}\n"
+           "subjects:\n"
+           "  - {kind: ServiceAccount, name: %s%s%s}\n"
+           "  # A person or a group that starts masters outside the cluster:\n"
+           "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
+           name, name, namespace ? ", namespace: " : "", namespace ? namespace : "");
+}
+
+static void put_network(const char *name, const char *namespace, const char *master)
+{
+    puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
+         "and\n"
+         "# each other reach them. It counts where the cluster's network plugin knows policies.");
+    put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
+    printf("spec:\n"
+           "  podSelector:\n"
+           "    matchExpressions: [{key: fiber.io/run, operator: Exists}]\n"
+           "  policyTypes: [Ingress, Egress]\n"
+           "  ingress:\n"
+           "    - from:\n"
+           "        - podSelector: {matchLabels: {fiber.io/role: master}}\n"
+           "        - podSelector: {matchExpressions: [{key: fiber.io/run, operator: Exists}]}\n"
+           "  egress:\n"
+           "    - to:\n"
+           "        - podSelector: {matchLabels: {fiber.io/role: master}}\n"
+           "        - podSelector: {matchExpressions: [{key: fiber.io/run, operator: Exists}]}\n");
+    if (master)
+        printf("        - ipBlock: {cidr: %s/%d}\n", master, strchr(master, ':') ? 128 : 32);
+    puts("    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]");
+}
+
+static void put_job(const char *name, const char *namespace, const char *image, char **command)
+{
+    puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows what it says.");
+    put_head("batch/v1", "Job", name, "-master", namespace);
+    printf("spec:\n"
+           "  backoffLimit: 0\n"
+           "  ttlSecondsAfterFinished: 3600\n"
+           "  template:\n"
+           "    metadata:\n"
+           "      labels: {fiber.io/role: master}\n"
+           "    spec:\n"
+           "      serviceAccountName: %s\n"
+           "      restartPolicy: Never\n"
+           "      shareProcessNamespace: true\n"
+           "      securityContext: {seccompProfile: {type: RuntimeDefault}}\n"
+           "      containers:\n"
+           "        - name: fiber\n"
+           "          image: ",
+           name);
+    put_string(image);
+    printf("\n          command: [");
+    for (int i = 0; command[i]; i++) {
+        printf("%s", i ? ", " : "");
+        put_word(command[i]);
+    }
+    printf("]\n"
+           "          env:\n"
+           "            - {name: FIBER_BACKEND, value: kubernetes}\n"
+           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: %s-worker}\n"
+           "            - name: FIBER_POD_NAME\n"
+           "              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n"
+           "          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: "
+           "[ALL]}}\n",
+           name);
+}
+
+/* What stands in YAML without quotes must be a name of Kubernetes' own. */
+static bool is_name(const char *text, size_t max)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && n <= max && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n &&
+           text[0] != '-' && text[n - 1] != '-';
+}
+
+static int run_kubernetes(const struct cli_args *args)
+{
+    const struct cli_value *v = args->values;
+    const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
+    const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
+    char **command = args->operands + 1;
+
+    if (strcmp(args->operands[0], "manifest") != 0)
+        return cli_failed(2, "fiber kubernetes %s: there is only `fiber kubernetes manifest`",
+                          args->operands[0]);
+    if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
+        return cli_failed(2, "'%s' is no name: small letters, digits and '-'",
+                          is_name(name, 50) ? namespace : name);
+    if (master && strspn(master, "0123456789abcdefABCDEF.:") != strlen(master))
+        return cli_failed(2, "--master %s: that is no address", master);
+    if (command[0] && !v[KUBERNETES_IMAGE].text)
+        return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
+    printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
+           namespace ? ", " : "", namespace ? namespace : "");
+    put_accounts(name, namespace);
+    put_role(name, namespace);
+    if (!v[KUBERNETES_NO_NETWORK].number)
+        put_network(name, namespace, master);
+    if (command[0])
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text, command);
+    return 0;
+}
+
+static const struct cli_option options[KUBERNETES_OPTIONS] = {
+    [KUBERNETES_NAMESPACE] = {"namespace", 'N', CLI_TEXT, "NAMESPACE",
+                              .help = "of all objects; without it kubectl decides"},
+    [KUBERNETES_NAME] = {"name", 0, CLI_TEXT, "NAME", .help = "of the objects; fiber if not given"},
+    [KUBERNETES_IMAGE] = {"image", 'i', CLI_TEXT, "IMAGE", .help = "of the Job that runs PROGRAM"},
+    [KUBERNETES_MASTER] = {"master", 0, CLI_TEXT, "ADDRESS",
+                           .help = "address of a master outside the cluster, which jobs may call"},
+    [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG,
+                               .help = "without the NetworkPolicy"},
+};
+
+const struct cli_command cli_kubernetes = {
+    .name = "kubernetes",
+    .operands = "manifest [-- PROGRAM [ARGUMENT...]]",
+    .kind = CLI_NONE,
+    .about = "Prints the objects that a namespace of Kubernetes needs",
+    .text =
+        "manifest prints YAML for kubectl: service accounts of masters and of jobs, a Role with "
+        "the least that a master needs and its RoleBinding, a NetworkPolicy for jobs, and with "
+        "a PROGRAM a Job that runs it as a master in the cluster.\n\n"
+        "It asks no cluster, and changes nothing.",
+    .examples =
+        "fiber kubernetes manifest -N team | kubectl apply -f -\tprepare the namespace team\n"
+        "fiber kubernetes manifest -N team -i reg/train:1 -- ./train | kubectl apply -f -\t"
+        "run a master there",
+    .options = options,
+    .count = KUBERNETES_OPTIONS,
+    .least = 1,
+    .most = -1,
+    .run = run_kubernetes,
+};

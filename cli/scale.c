@@ -1,0 +1,53 @@
+/* scale.c - `fiber scale`: more or fewer workers for a pool that runs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/client.h"
+#include "cli/option.h"
+
+#define WORKERS_MAX (1 << 20)
+
+static int workers_of(const char *text, struct fbr_error *err)
+{
+    char *end;
+    long v = strtol(text, &end, 10);
+
+    if (end == text || *end || v < 1 || v > WORKERS_MAX)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is no number of workers, from 1 to %d", text,
+                        WORKERS_MAX);
+    return (int)v;
+}
+
+static int run_scale(const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    struct client_run run;
+    int workers = workers_of(args->operands[1], &err), rc;
+
+    if (workers < 0)
+        return cli_usage(args->command, &err);
+    if (client_find(args->operands[0], &run, &err) < 0)
+        return cli_failed(1, "%s", err.text);
+    if (run.state >= CLIENT_ENDED)
+        rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);
+    else
+        rc = client_ask(&run, FBR_CONTROL_SCALE, -1, workers, &err);
+    client_free(&run);
+    return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
+}
+
+const struct cli_command cli_scale = {
+    .name = "scale",
+    .operands = "RUN WORKERS",
+    .kind = CLI_RUN,
+    .about = "Gives a pool that runs more workers, or fewer",
+    .text = "New workers are started as the pool's others were. Fewer: those that are missed least "
+            "go, each after the tasks that it has. A pool that scales by itself has this many from "
+            "then on. A ring has a fixed size.",
+    .examples = "fiber ps\tthe id of the pool\nfiber scale 3fa9 16\t16 workers",
+    .least = 2,
+    .most = 2,
+    .run = run_scale,
+};

@@ -1,0 +1,438 @@
+/* http_test.c - requests on the loop: answers, repetitions, requests that are answered now, TLS, sentences.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/http_bench.h"
+
+/* ---- Answers ---- */
+
+static void test_an_answer_has_status_and_body(void **state)
+{
+    struct got g;
+
+    got_init(&g, *state, "POST", "/echo");
+    g.r.body = "{\"a\":1}";
+    g.r.len = 7;
+    got_ask(&g);
+    assert_int_equal(g.status, 200);
+    assert_string_equal(g.body, "POST application/json 7 {\"a\":1}");
+    got_init(&g, *state, "DELETE", "/echo");
+    got_ask(&g);
+    assert_string_equal(g.body, "DELETE application/json 0 ");
+    got_init(&g, *state, "GET", "/echo");
+    g.r.type = "application/x-tar";
+    got_ask(&g);
+    assert_string_equal(g.body, "GET application/x-tar 0 ");
+}
+
+static void test_a_refusal_is_an_answer_at_once(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+    char say[200];
+    struct fbr_http_answer a;
+
+    got_init(&g, b, "GET", "/nothing");
+    g.r.patience_ms = 60000;
+    got_ask(&g);
+    assert_int_equal(g.status, 404);
+    a = (struct fbr_http_answer){.status = 404, .body = g.body, .len = g.len, .why = ""};
+    assert_string_equal(fbr_http_say(&a, say, sizeof(say)), "no <such> thing");
+    assert_int_equal(http_server_asked(b->server), 1);
+}
+
+static void test_a_file_is_a_body(void **state)
+{
+    struct got g;
+    char name[] = "/tmp/http_test.XXXXXX";
+    int fd = mkstemp(name), ends[2];
+
+    unlink(name);
+    assert_int_equal(write(fd, "skipped-body", 12), 12);
+    lseek(fd, 8, SEEK_SET);
+    got_init(&g, *state, "PUT", "/echo");
+    g.r.type = "text/plain";
+    g.r.body_fd = fd;
+    got_ask(&g);
+    assert_string_equal(g.body, "PUT text/plain 4 body");
+    close(fd);
+    assert_int_equal(pipe(ends), 0); /* has no length */
+    assert_int_equal(write(ends[1], "from a pipe", 11), 11);
+    close(ends[1]);
+    got_init(&g, *state, "POST", "/echo");
+    g.r.body_fd = ends[0];
+    got_ask(&g);
+    assert_string_equal(g.body, "POST application/json 11 from a pipe");
+    close(ends[0]);
+}
+
+static void test_an_answer_is_limited(void **state)
+{
+    struct got g;
+
+    got_init(&g, *state, "GET", "/too-much");
+    g.r.patience_ms = 60000; /* and it is not asked for again */
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_string_equal(g.why, "the answer is longer than 64 MiB");
+    assert_int_equal(http_server_asked(((struct bench *)*state)->server), 1);
+}
+
+static void test_no_server_is_a_sentence(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.socket = "/nowhere/at/all";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/echo");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_non_null(strstr(g.why, "onnect"));
+    got_stream(&g, b, "/stream");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_int_equal(g.opened, 0);
+}
+
+static void test_silence_ends_with_the_time(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    got_init(&g, b, "GET", "/hangs");
+    g.r.timeout_ms = 50;
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_true(g.why[0] != '\0');
+}
+
+/* ---- Repetitions ---- */
+
+struct stats_asked {
+    struct bench *b;
+    struct fbr_http_stats stats;
+};
+
+static int get_stats(void *arg)
+{
+    struct stats_asked *a = arg;
+
+    fbr_http_stats(a->b->http, &a->stats);
+    return 0;
+}
+
+static struct fbr_http_stats stats_of(struct bench *b)
+{
+    struct stats_asked a = {.b = b};
+
+    fbr_loop_call(b->loop, get_stats, &a);
+    return a.stats;
+}
+
+static void repeats_after(struct bench *b, int status, const char *headers)
+{
+    struct fbr_http_stats before, after;
+    struct got g;
+    int asked = http_server_asked(b->server);
+
+    b->stage.status = status;
+    b->stage.headers = headers;
+    b->stage.fails = asked + 2;
+    before = stats_of(b);
+    got_init(&g, b, "POST", "/fails");
+    g.r.patience_ms = 60000;
+    g.r.body = "{}";
+    g.r.len = 2;
+    got_ask(&g);
+    assert_int_equal(g.status, 200);
+    assert_string_equal(g.body, "at last");
+    assert_int_equal(http_server_asked(b->server), asked + 3);
+    after = stats_of(b);
+    if (status) /* where a connection that was kept is closed, libcurl itself begins again */
+        assert_int_equal(after.repeats - before.repeats, 2);
+}
+
+static void test_what_fails_for_now_is_repeated(void **state)
+{
+    static const int busy[] = {429, 500, 502, 503, 504, 0};
+
+    for (size_t i = 0; i < sizeof(busy) / sizeof(busy[0]); i++)
+        repeats_after(*state, busy[i], "");
+}
+
+static void test_the_server_says_when(void **state)
+{
+    uint64_t start = fbr_now_ms();
+
+    repeats_after(*state, 429, "Retry-After: 1\r\n");
+    assert_true(fbr_now_ms() - start >= 2000);
+}
+
+static void test_a_last_word_is_not_repeated(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.final_500 = true;
+    bench_reopen(b);
+    b->stage.status = 500;
+    b->stage.fails = 100;
+    got_init(&g, b, "POST", "/fails");
+    g.r.patience_ms = 60000;
+    got_ask(&g);
+    assert_int_equal(g.status, 500);
+    assert_int_equal(http_server_asked(b->server), 1);
+}
+
+static void test_patience_ends(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->stage.status = 503;
+    b->stage.fails = 1000;
+    got_init(&g, b, "GET", "/fails");
+    g.r.patience_ms = 300;
+    got_ask(&g);
+    assert_int_equal(g.status, 503);
+    assert_true(http_server_asked(b->server) >= 2);
+    got_init(&g, b, "GET", "/fails"); /* none at all */
+    got_ask(&g);
+    assert_int_equal(g.status, 503);
+}
+
+static const char *next_token(void *user)
+{
+    int *n = user;
+    static char text[32];
+
+    snprintf(text, sizeof(text), "token-%d", ++*n);
+    return text;
+}
+
+static void test_each_attempt_has_its_token(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+    int n = 0;
+
+    b->o.token = next_token;
+    b->o.token_user = &n;
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/token");
+    g.r.patience_ms = 60000;
+    got_ask(&g);
+    assert_string_equal(g.body, "Bearer token-2");
+}
+
+static void test_a_name_and_a_password_are_told(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.user = "me";
+    b->o.password = "secret";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/token");
+    g.r.patience_ms = 60000;
+    got_ask(&g);
+    assert_string_equal(g.body, "Basic bWU6c2VjcmV0");
+}
+
+static void test_so_many_at_once(void **state)
+{
+    enum { N = 20, PARALLEL = 3 };
+    struct bench *b = *state;
+    struct got g[N], stream;
+
+    b->o.parallel = PARALLEL;
+    bench_reopen(b);
+    got_stream(&stream, b, "/stream"); /* takes nobody's place */
+    got_send(&stream);
+    sem_come(&stream.more);
+    for (int i = 0; i < N; i++) {
+        got_init(&g[i], b, "GET", "/held");
+        got_send(&g[i]);
+    }
+    for (int i = 0; i < PARALLEL; i++)
+        sem_come(&b->stage.come);
+    for (int i = 0; i < N + 1; i++) /* one for the stream */
+        sem_post(&b->stage.go);
+    for (int i = 0; i < N; i++)
+        sem_come(&g[i].done);
+    assert_int_equal(http_server_most(b->server), PARALLEL + 1);
+    sem_come(&stream.done);
+    fbr_buf_fini(&stream.stream);
+}
+
+/* ---- Now ---- */
+
+static void test_now_answers_before_it_returns(void **state)
+{
+    enum { N = 40 };
+    struct bench *b = *state;
+    struct fbr_http_request r[N];
+    struct got g[N];
+
+    b->o.parallel = 4;
+    bench_reopen(b);
+    for (int i = 0; i < N; i++) {
+        got_init(&g[i], b, "GET", i % 2 ? "/echo" : "/nothing");
+        r[i] = g[i].r;
+    }
+    fbr_http_now(b->http, r, N, 60000);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(g[i].answers, 1);
+        assert_int_equal(g[i].status, i % 2 ? 200 : 404);
+    }
+    assert_true(http_server_most(b->server) <= 4);
+    fbr_http_now(b->http, r, 0, 60000);
+}
+
+static void test_now_ends_with_its_time(void **state)
+{
+    struct bench *b = *state;
+    struct fbr_http_request r[3];
+    struct got g[3];
+
+    b->o.parallel = 2;
+    bench_reopen(b);
+    for (int i = 0; i < 3; i++) {
+        got_init(&g[i], b, "GET", "/hangs");
+        r[i] = g[i].r;
+    }
+    fbr_http_now(b->http, r, 3, 100);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(g[i].answers, 1);
+        assert_int_equal(g[i].status, 0);
+        assert_string_equal(g[i].why, "no answer in time");
+    }
+    b->o.socket = "/nowhere/at/all";
+    bench_reopen(b);
+    fbr_http_now(b->http, r, 3, 60000);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(g[i].answers, 2);
+        assert_int_equal(g[i].status, 0);
+        assert_non_null(strstr(g[i].why, "onnect"));
+    }
+}
+
+/* ---- TLS ---- */
+
+static void test_a_certificate_is_checked(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    got_init(&g, b, "GET", "/certified"); /* nobody that the system knows has signed it */
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    b->o.ca = http_server_ca(b->server);
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified"); /* it is for another name than 127.0.0.1 */
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "no");
+    b->o.server_name = "another.test";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    b->o.insecure = true;
+    b->o.ca = NULL;
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "no");
+}
+
+static void test_a_client_shows_its_certificate(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->o.ca = http_server_ca(b->server);
+    b->o.cert = http_server_cert(b->server);
+    b->o.key = http_server_key(b->server);
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/certified");
+    got_ask(&g);
+    assert_string_equal(g.body, "yes");
+    got_stream(&g, b, "/much");
+    got_ask(&g);
+    assert_int_equal(g.stream.len, (size_t)HTTP_MUCH * HTTP_PIECE);
+    fbr_buf_fini(&g.stream);
+}
+
+/* ---- Texts ---- */
+
+static const char *said(int status, const char *body, const char *why, char out[64])
+{
+    const struct fbr_http_answer a = {
+        .status = status, .body = body, .len = strlen(body), .why = why};
+
+    return fbr_http_say(&a, out, 64);
+}
+
+static void test_texts(void **state)
+{
+    char out[64], *escaped = fbr_http_escape("a b/c?d=\xc3\xa9~{}");
+
+    (void)state;
+    assert_string_equal(escaped, "a%20b%2Fc%3Fd%3D%C3%A9~%7B%7D");
+    free(escaped);
+    assert_string_equal(said(0, "", "no route", out), "no route");
+    assert_string_equal(said(404, "", "", out), "HTTP status 404");
+    assert_string_equal(said(404, "<html>", "", out), "HTTP status 404: <html>");
+    assert_string_equal(said(404, "{\"message\":\"no \\\"x\\\"\"}", "", out), "no \"x\"");
+    assert_string_equal(said(404, "{\"message\": \"a\\tb\\u0026c\\u00e9\"}", "", out), "a b&c?");
+    assert_string_equal(said(404, "{\"message\":\"cut", "", out), "cut");
+    assert_string_equal(said(404, "{\"message\":\"cut\\", "", out), "cut\\");
+    assert_string_equal(said(404, "{\"message\":\"cut\\u00", "", out), "cut?00");
+    assert_string_equal(said(404, "{\"message\":7}", "", out), "HTTP status 404: {\"message\":7}");
+}
+
+int main(void)
+{
+#define PLAIN(f) cmocka_unit_test_setup_teardown(f, bench_set_up, bench_tear_down)
+#define TLS(f) cmocka_unit_test_setup_teardown(f, bench_set_up_tls, bench_tear_down)
+    const struct CMUnitTest tests[] = {
+        PLAIN(test_an_answer_has_status_and_body),
+        PLAIN(test_a_refusal_is_an_answer_at_once),
+        PLAIN(test_a_file_is_a_body),
+        PLAIN(test_an_answer_is_limited),
+        PLAIN(test_no_server_is_a_sentence),
+        PLAIN(test_silence_ends_with_the_time),
+        PLAIN(test_what_fails_for_now_is_repeated),
+        PLAIN(test_the_server_says_when),
+        PLAIN(test_a_last_word_is_not_repeated),
+        PLAIN(test_patience_ends),
+        PLAIN(test_each_attempt_has_its_token),
+        PLAIN(test_a_name_and_a_password_are_told),
+        PLAIN(test_so_many_at_once),
+        PLAIN(test_now_answers_before_it_returns),
+        PLAIN(test_now_ends_with_its_time),
+        TLS(test_a_certificate_is_checked),
+        TLS(test_a_client_shows_its_certificate),
+        cmocka_unit_test(test_texts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

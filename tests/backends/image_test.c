@@ -1,0 +1,460 @@
+/* image_test.c - names of images, and the archive: what is in it, that the same files give the same bytes, and what a
+ * writer meets.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <cmocka.h>
+
+#include "backends/image.h"
+#include "backends/json.h"
+#include "tests/support/elf_file.h"
+
+extern char **environ;
+
+static char root[128];
+
+static int make_root(void **state)
+{
+    char made[] = "/tmp/image_test.XXXXXX", whole[PATH_MAX];
+
+    (void)state;
+    if (!mkdtemp(made) || !realpath(made, whole))
+        return -1;
+    snprintf(root, sizeof(root), "%.100s", whole);
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    char *argv[] = {"rm", "-rf", root, NULL};
+    pid_t pid;
+    int status;
+
+    (void)state;
+    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
+           status;
+}
+
+static const char *in_root(const char *name)
+{
+    static char path[16][256];
+    static unsigned turn;
+
+    turn = (turn + 1) % 16;
+    snprintf(path[turn], sizeof(path[0]), "%s%s", root, name);
+    return path[turn];
+}
+
+static void write_text(const char *name, const char *text)
+{
+    int fd = open(in_root(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+/* ---- Names ---- */
+
+static void test_names_that_are_good(void **state)
+{
+    static const char *const names[][3] = {
+        {"train", "train:latest", "docker.io/library/train:latest"},
+        {"train:1", "train:1", "docker.io/library/train:1"},
+        {"team/train:A_b.c-9", "team/train:A_b.c-9", "docker.io/team/train:A_b.c-9"},
+        {"a__b/c--d.e", "a__b/c--d.e:latest", "docker.io/a__b/c--d.e:latest"},
+        {"host:5000/x", "host:5000/x:latest", "host:5000/x:latest"},
+        {"ghcr.io/a/b:1", "ghcr.io/a/b:1", "ghcr.io/a/b:1"},
+        {"localhost/x:1", "localhost/x:1", "localhost/x:1"},
+        {"a.b", "a.b:latest", "docker.io/library/a.b:latest"},
+    };
+    char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(fbr_image_name(names[i][0], tagged, whole, NULL), 0);
+        assert_string_equal(tagged, names[i][1]);
+        assert_string_equal(whole, names[i][2]);
+    }
+}
+
+static void test_names_that_are_none(void **state)
+{
+    static const char *const names[] = {
+        "",         "Train",  "a b",    "a/",        "/a",   "a//b",  "-a",          "a-",
+        "a..b",     "a___b",  "a._b",   "a:",        "a:-b", "a:b:c", "a@sha256:00", "host:/x",
+        "a..b.c/x", "a.-b/x", "a-.b/x", "host:1x/x", "a\n",  "é",     "-h.x/a",      "a:b/c",
+        ".a",       "a/..",   "../a",
+    };
+    char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX], longer[400];
+    struct fbr_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        err.text[0] = '\0';
+        if (fbr_image_name(names[i], tagged, whole, &err) != -EINVAL ||
+            !strstr(err.text, "no name"))
+            fail_msg("\"%s\": %s", names[i], err.text);
+    }
+    memset(longer, 'a', sizeof(longer));
+    longer[256] = '\0';
+    assert_int_equal(fbr_image_name(longer, tagged, whole, &err), -EINVAL);
+    longer[1] = ':';
+    longer[131] = '\0';
+    assert_int_equal(fbr_image_name(longer, tagged, whole, &err), -EINVAL);
+    longer[130] = '\0';
+    assert_int_equal(fbr_image_name(longer, tagged, whole, &err), 0);
+}
+
+/* ---- The archive ---- */
+
+static struct fbr_image *open_image(const struct fbr_image_spec *spec)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_image *i = NULL;
+
+    if (fbr_image_open(&i, spec, &err) < 0)
+        fail_msg("%s", err.text);
+    return i;
+}
+
+static void write_image(struct fbr_image *i, const char *name)
+{
+    int fd = open(in_root(name), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    struct fbr_error err = {0, ""};
+
+    assert_true(fd >= 0);
+    if (fbr_image_write(i, "team/train:1", fd, &err) < 0)
+        fail_msg("%s", err.text);
+    close(fd);
+}
+
+/* The bytes of a member, NUL-terminated, for free(); NULL: it is not there. */
+static char *member(const void *tar, size_t size, const char *name, size_t *len)
+{
+    struct archive *a = archive_read_new();
+    struct archive_entry *e;
+    char *data = NULL;
+
+    assert_int_equal(archive_read_support_format_tar(a), ARCHIVE_OK);
+    assert_int_equal(archive_read_open_memory(a, tar, size), ARCHIVE_OK);
+    while (!data && archive_read_next_header(a, &e) == ARCHIVE_OK) {
+        if (strcmp(archive_entry_pathname(e), name) != 0)
+            continue;
+        *len = (size_t)archive_entry_size(e);
+        data = calloc(1, *len + 1);
+        assert_int_equal(archive_read_data(a, data, *len), *len);
+    }
+    archive_read_free(a);
+    return data;
+}
+
+static char *read_file(const char *name, size_t *len)
+{
+    int fd = open(in_root(name), O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    char *data;
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    *len = (size_t)st.st_size;
+    data = malloc(*len + 1);
+    assert_int_equal(read(fd, data, *len), *len);
+    close(fd);
+    return data;
+}
+
+static struct json_t *document(const char *tar, size_t size, const char *name)
+{
+    struct fbr_error err = {0, ""};
+    struct json_t *j;
+    size_t len;
+    char *text = member(tar, size, name, &len);
+
+    if (!text)
+        fail_msg("%s is not in the archive", name);
+    j = fbr_json_parse(text, len, &err);
+    if (!j)
+        fail_msg("%s: %s", name, err.text);
+    free(text);
+    return j;
+}
+
+/* The text number `at` of a list. */
+static const char *text_of(const struct json_t *list, size_t at)
+{
+    return fbr_json_text(fbr_json_item(list, at), NULL);
+}
+
+static void make_program(void)
+{
+    assert_true(!mkdir(in_root("/lib"), 0700) || errno == EEXIST);
+    elf_file_write(in_root("/train"),
+                   &(struct elf_file){.runpath = "$ORIGIN/lib", .needed = {"liba.so"}});
+    elf_file_write(in_root("/lib/liba.so"), &(struct elf_file){.soname = "liba.so"});
+}
+
+static void test_the_documents_agree_with_each_other_and_with_the_layer(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL}, *env[] = {"A=b=c", NULL};
+    struct fbr_image_facts facts;
+    struct fbr_image *i;
+    struct json_t *docker, *index, *manifest, *config;
+    const char *layer_path, *digest;
+    char path[256], command[256];
+    size_t size, len;
+    char *tar;
+
+    (void)state;
+    snprintf(command, sizeof(command), "%s/train", root);
+    make_program();
+    i = open_image(&(struct fbr_image_spec){.files = files, .env = env, .workdir = "/a place"});
+    write_image(i, "/a.tar");
+    fbr_image_facts(i, &facts);
+    tar = read_file("/a.tar", &size);
+    assert_int_equal(size, facts.archive);
+
+    docker = document(tar, size, "manifest.json");
+    assert_string_equal(text_of(fbr_json_at(fbr_json_item(docker, 0), "RepoTags", NULL), 0),
+                        "team/train:1");
+    index = document(tar, size, "index.json");
+    assert_string_equal(fbr_json_text(fbr_json_item(fbr_json_at(index, "manifests", NULL), 0),
+                                      "annotations", "io.containerd.image.name", NULL),
+                        "docker.io/team/train:1");
+    digest = fbr_json_text(fbr_json_item(fbr_json_at(index, "manifests", NULL), 0), "digest", NULL);
+    snprintf(path, sizeof(path), "blobs/sha256/%s", digest + strlen("sha256:"));
+    manifest = document(tar, size, path);
+    assert_string_equal(fbr_json_text(manifest, "config", "digest", NULL), facts.digest);
+    snprintf(path, sizeof(path), "blobs/sha256/%s", facts.digest + strlen("sha256:"));
+    assert_string_equal(fbr_json_text(fbr_json_item(docker, 0), "Config", NULL), path);
+    config = document(tar, size, path);
+    assert_string_equal(text_of(fbr_json_at(config, "config", "Cmd", NULL), 0), command);
+    snprintf(path, sizeof(path), "PATH=%s:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", root);
+    assert_string_equal(text_of(fbr_json_at(config, "config", "Env", NULL), 0), path);
+    assert_string_equal(text_of(fbr_json_at(config, "config", "Env", NULL), 1), "A=b=c");
+    assert_string_equal(fbr_json_text(config, "config", "WorkingDir", NULL), "/a place");
+    assert_string_equal(fbr_json_text(config, "os", NULL), "linux");
+    layer_path = text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), 0);
+    digest = text_of(fbr_json_at(config, "rootfs", "diff_ids", NULL), 0);
+    assert_string_equal(strrchr(layer_path, '/') + 1, digest + strlen("sha256:"));
+    free(member(tar, size, layer_path, &len));
+    assert_int_equal(
+        fbr_json_int(fbr_json_item(fbr_json_at(manifest, "layers", NULL), 0), -1, "size", NULL),
+        len);
+    fbr_json_free(docker);
+    fbr_json_free(index);
+    fbr_json_free(manifest);
+    fbr_json_free(config);
+    free(tar);
+    fbr_image_close(i);
+}
+
+/* The layer of an archive. */
+static char *layer_of(const char *name, size_t *len)
+{
+    size_t size;
+    char *tar = read_file(name, &size), *layer;
+    struct json_t *docker = document(tar, size, "manifest.json");
+
+    layer =
+        member(tar, size, text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), 0), len);
+    assert_non_null(layer);
+    fbr_json_free(docker);
+    free(tar);
+    return layer;
+}
+
+static void test_the_layer_has_the_files_without_owners_and_times(void **state)
+{
+    const char *files[] = {in_root("/train"), in_root("/d"), NULL};
+    struct archive *a = archive_read_new();
+    struct archive_entry *e;
+    char before[PATH_MAX] = "", path[PATH_MAX];
+    struct fbr_image *i;
+    size_t len, python = 0, text = 0;
+    char *layer;
+
+    (void)state;
+    make_program();
+    assert_int_equal(mkdir(in_root("/d"), 0700), 0);
+    write_text("/d/data \xc3\xa9\xff", "some data");
+    write_text("/d/m.py", "");
+    assert_int_equal(symlink("m.py", in_root("/d/link.py")), 0);
+    i = open_image(&(struct fbr_image_spec){.files = files});
+    write_image(i, "/a.tar");
+    layer = layer_of("/a.tar", &len);
+    assert_int_equal(archive_read_support_format_tar(a), ARCHIVE_OK);
+    assert_int_equal(archive_read_open_memory(a, layer, len), ARCHIVE_OK);
+    while (archive_read_next_header(a, &e) == ARCHIVE_OK) {
+        snprintf(path, sizeof(path), "/%s", archive_entry_pathname(e));
+        assert_int_equal(archive_entry_uid(e), 0);
+        assert_int_equal(archive_entry_gid(e), 0);
+        assert_true(strcmp(before, path) < 0);
+        snprintf(before, sizeof(before), "%s", path);
+        if (strstr(path, ".py") && archive_entry_filetype(e) == AE_IFREG)
+            python += archive_entry_mtime(e) != 0; /* what is compiled from it names its time */
+        else
+            assert_int_equal(archive_entry_mtime(e), 0);
+        if (strstr(path, "/data \xc3\xa9\xff")) {
+            char data[16] = "";
+
+            assert_int_equal(archive_entry_perm(e), 0644);
+            assert_int_equal(archive_read_data(a, data, sizeof(data)), 9);
+            assert_string_equal(data, "some data");
+            text++;
+        }
+    }
+    assert_int_equal(python, 1);
+    assert_int_equal(text, 1);
+    archive_read_free(a);
+    free(layer);
+    fbr_image_close(i);
+}
+
+static void test_the_same_files_give_the_same_bytes_and_id(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL}, *env[] = {"A=1", NULL};
+    const struct fbr_image_spec spec = {.files = files};
+    struct fbr_image_facts one, two;
+    struct fbr_image *i, *k;
+    size_t n, m;
+    char *a, *b;
+
+    (void)state;
+    make_program();
+    i = open_image(&spec);
+    write_image(i, "/a.tar");
+    k = open_image(&spec);
+    write_image(k, "/b.tar");
+    write_image(k, "/b.tar"); /* and again */
+    fbr_image_facts(i, &one);
+    fbr_image_facts(k, &two);
+    assert_string_equal(one.id, two.id);
+    assert_int_equal(strlen(one.id), FBR_IMAGE_ID);
+    assert_string_equal(one.digest, two.digest);
+    a = read_file("/a.tar", &n);
+    b = read_file("/b.tar", &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+    fbr_image_close(k);
+    k = open_image(&(struct fbr_image_spec){.files = files, .env = env});
+    fbr_image_facts(k, &two);
+    assert_string_not_equal(one.id, two.id);
+    fbr_image_close(k);
+    write_text("/lib/liba.so", "another");
+    make_program(); /* the same bytes, at another time */
+    k = open_image(&spec);
+    fbr_image_facts(k, &two);
+    assert_string_not_equal(one.id, two.id);
+    write_image(k, "/b.tar");
+    fbr_image_facts(k, &two);
+    assert_string_equal(one.digest, two.digest);
+    fbr_image_close(k);
+    fbr_image_close(i);
+}
+
+static void test_a_file_that_changes_meanwhile_is_told(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL};
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    struct fbr_error err = {0, ""};
+    struct fbr_image *i;
+
+    (void)state;
+    make_program();
+    i = open_image(&(struct fbr_image_spec){.files = files});
+    write_text("/lib/liba.so", "another");
+    assert_int_equal(fbr_image_write(i, "x", fd, &err), -ESTALE);
+    assert_non_null(strstr(err.text, "/lib/liba.so was changed while the image was made"));
+    assert_int_equal(unlink(in_root("/lib/liba.so")), 0);
+    assert_int_equal(fbr_image_write(i, "x", fd, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/lib/liba.so"));
+    close(fd);
+    fbr_image_close(i);
+}
+
+static void test_a_reader_that_goes_away_and_a_full_disk_are_errors(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL};
+    struct fbr_error err = {0, ""};
+    struct fbr_image *i;
+    sigset_t pending;
+    int ends[2], fd;
+
+    (void)state;
+    make_program();
+    i = open_image(&(struct fbr_image_spec){.files = files});
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    close(ends[0]);
+    assert_int_equal(fbr_image_write(i, "x", ends[1], &err), -EPIPE);
+    sigpending(&pending);
+    assert_false(sigismember(&pending, SIGPIPE));
+    close(ends[1]);
+    fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        assert_int_equal(fbr_image_write(i, "x", fd, &err), -ENOSPC);
+        close(fd);
+    }
+    assert_int_equal(fbr_image_write(i, "X", STDOUT_FILENO, &err), -EINVAL);
+    fbr_image_close(i);
+}
+
+static void test_what_cannot_be_planned(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL}, *none[] = {in_root("/none"), NULL};
+    const char *bad[] = {"no value", NULL}, *bytes[] = {"A=\xff", NULL};
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    struct fbr_error err = {0, ""};
+    struct fbr_image *i = NULL;
+
+    (void)state;
+    make_program();
+    assert_int_equal(fbr_image_open(&i, &(struct fbr_image_spec){.files = none}, &err), -ENOENT);
+    assert_int_equal(fbr_image_open(&i, &(struct fbr_image_spec){.files = files, .env = bad}, &err),
+                     -EINVAL);
+    assert_int_equal(
+        fbr_image_open(&i, &(struct fbr_image_spec){.files = files, .workdir = "here"}, &err),
+        -EINVAL);
+    assert_null(i);
+    i = open_image(&(struct fbr_image_spec){.files = files, .env = bytes});
+    assert_int_equal(fbr_image_write(i, "x", fd, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "UTF-8"));
+    close(fd);
+    fbr_image_close(i);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_that_are_good),
+        cmocka_unit_test(test_names_that_are_none),
+        CASE(test_the_documents_agree_with_each_other_and_with_the_layer),
+        CASE(test_the_layer_has_the_files_without_owners_and_times),
+        CASE(test_the_same_files_give_the_same_bytes_and_id),
+        CASE(test_a_file_that_changes_meanwhile_is_told),
+        CASE(test_a_reader_that_goes_away_and_a_full_disk_are_errors),
+        CASE(test_what_cannot_be_planned),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

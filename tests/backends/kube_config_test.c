@@ -1,0 +1,432 @@
+/* kube_config_test.c - YAML, kubeconfig files, service accounts and what exec plugins print.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/json.h"
+#include "backends/kube_config.h"
+#include "backends/kube_creds.h"
+#include "backends/kube_yaml.h"
+
+static char folder[64];
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/kube-config-XXXXXX");
+    unsetenv("KUBECONFIG");
+    unsetenv("KUBERNETES_SERVICE_HOST");
+    return mkdtemp(folder) ? setenv("HOME", folder, 1) : -1;
+}
+
+static int remove_folder(void **state)
+{
+    static const char *const names[] = {"a", "b", "ca.crt", "token", "namespace", "plugin"};
+    char path[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+/* ---- YAML ---- */
+
+static void yaml_is_read_as_kubectl_reads_it(void **state)
+{
+    static const char *const cases[][2] = {
+        {"", "{}"},
+        {"# nothing\n", "{}"},
+        {"a: 1\nb: [x, 'y', \"z\"]\n", "{\"a\":1,\"b\":[\"x\",\"y\",\"z\"]}"},
+        {"m: 0400\nh: 0x10\no: 0o17\nn: -3\nz: 0\n",
+         "{\"m\":256,\"h\":16,\"o\":15,\"n\":-3,\"z\":0}"},
+        {"a: yes\nb: off\nc: True\nd: ~\ne:\nf: 'yes'\n",
+         "{\"a\":true,\"b\":false,\"c\":true,\"d\":null,\"e\":null,\"f\":\"yes\"}"},
+        {"a: 1.5\nb: 500m\nc: 1Gi\nd: 1e3\ne: .\n",
+         "{\"a\":1.5,\"b\":\"500m\",\"c\":\"1Gi\",\"d\":1000.0,\"e\":\".\"}"},
+        {"x: &x {k: 1, l: 2}\ny: {<<: *x, l: 3}\nz: {l: 4, <<: *x}\n",
+         "{\"x\":{\"k\":1,\"l\":2},\"y\":{\"k\":1,\"l\":3},\"z\":{\"l\":4,\"k\":1}}"},
+        {"---\na: |\n  one\n  two\n", "{\"a\":\"one\\ntwo\\n\"}"},
+        {"{\"json\": [1, true, null]}", "{\"json\":[1,true,null]}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_error err = {0, ""};
+        struct json_t *j = fbr_kube_yaml(cases[i][0], strlen(cases[i][0]), "t", &err);
+        char *text = j ? fbr_json_print(j, NULL) : NULL;
+
+        if (!text)
+            fail_msg("case %zu: %s", i, err.text);
+        assert_string_equal(text, cases[i][1]);
+        free(text);
+        fbr_json_free(j);
+    }
+}
+
+static void yaml_that_is_wrong_is_told_with_its_line(void **state)
+{
+    static const char *const cases[][2] = {
+        {"a: 1\nb: [\n", "t:"},
+        {"a: 1\n---\nb: 2\n", "only one document"},
+        {"? [x]\n: 1\n", "t:1: a key is not a text"},
+        {"a: &a [*a]\n", "nested too deeply"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_error err = {0, ""};
+
+        assert_null(fbr_kube_yaml(cases[i][0], strlen(cases[i][0]), "t", &err));
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("case %zu says '%s'", i, err.text);
+    }
+}
+
+/* Each line has the one before nine times. */
+static void yaml_that_blows_up_is_refused(void **state)
+{
+    char text[2048] = "a0: &a0 [x]\n";
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    for (int i = 1; i < 12; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                 "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1, i - 1,
+                 i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+    assert_null(fbr_kube_yaml(text, strlen(text), "t", &err));
+    assert_non_null(strstr(err.text, "too"));
+}
+
+/* ---- Files ---- */
+
+#define FIRST                                                                           \
+    "current-context: one\n"                                                            \
+    "clusters:\n"                                                                       \
+    "- {name: c1, cluster: {server: 'https://h1:6443/', certificate-authority: ca.crt," \
+    " tls-server-name: k, proxy-url: 'http://p:1'}}\n"                                  \
+    "users:\n"                                                                          \
+    "- {name: u1, user: {tokenFile: token}}\n"                                          \
+    "contexts:\n"                                                                       \
+    "- {name: one, context: {cluster: c1, user: u1}}\n"
+
+#define SECOND                                                                                    \
+    "current-context: two\n"                                                                      \
+    "clusters:\n"                                                                                 \
+    "- {name: c1, cluster: {server: 'https://other'}}\n"                                          \
+    "- {name: c2, cluster: {server: 'https://[fd00::1]:6443', insecure-skip-tls-verify: true}}\n" \
+    "users:\n"                                                                                    \
+    "- {name: u2, user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ}}\n"            \
+    "- {name: u3, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin,"  \
+    " args: [get, token], env: [{name: A, value: b}], provideClusterInfo: true}}}\n"              \
+    "- {name: u4, user: {auth-provider: {name: gcp}}}\n"                                          \
+    "- {name: u5, user: {exec: {apiVersion: v7, command: x}}}\n"                                  \
+    "- {name: u6, user: {client-key-data: S0VZ}}\n"                                               \
+    "contexts:\n"                                                                                 \
+    "- {name: two, context: {cluster: c2, user: u2, namespace: team}}\n"                          \
+    "- {name: three, context: {cluster: c2, user: u3}}\n"                                         \
+    "- {name: four, context: {cluster: c2, user: u4}}\n"                                          \
+    "- {name: five, context: {cluster: c2, user: u5}}\n"                                          \
+    "- {name: six, context: {cluster: c2, user: u6}}\n"                                           \
+    "- {name: seven, context: {cluster: none, user: u6}}\n"                                       \
+    "- {name: eight, context: {cluster: c2, user: nobody}}\n"
+
+static void use_both(void)
+{
+    char list[256];
+
+    write_file("a", FIRST);
+    write_file("b", SECOND);
+    write_file("ca.crt", "CA");
+    snprintf(list, sizeof(list), "%s/a:%s/missing:%s/b", folder, folder, folder);
+    assert_int_equal(setenv("KUBECONFIG", list, 1), 0);
+}
+
+static void files_are_merged_and_the_first_counts(void **state)
+{
+    struct fbr_kube_config c;
+    struct fbr_error err = {0, ""};
+    char path[128];
+
+    (void)state;
+    use_both();
+    if (fbr_kube_config_load(&c, "", &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(c.context, "one");
+    assert_string_equal(c.server, "https://h1:6443");
+    assert_string_equal(c.ca, "CA");
+    assert_string_equal(c.proxy, "http://p:1");
+    assert_string_equal(c.server_name, "k");
+    assert_string_equal(c.namespace_, "default");
+    snprintf(path, sizeof(path), "%s/token", folder);
+    assert_string_equal(c.token_file, path);
+    assert_false(c.in_cluster);
+    fbr_kube_config_fini(&c);
+}
+
+static void a_context_can_be_chosen(void **state)
+{
+    struct fbr_kube_config c;
+    char path[128];
+
+    (void)state;
+    use_both();
+    assert_int_equal(fbr_kube_config_load(&c, "two", NULL), 0);
+    assert_string_equal(c.server, "https://[fd00::1]:6443");
+    assert_string_equal(c.namespace_, "team");
+    assert_string_equal(c.cert, "CERT");
+    assert_string_equal(c.key, "KEY");
+    assert_true(c.insecure);
+    fbr_kube_config_fini(&c);
+    assert_int_equal(fbr_kube_config_load(&c, "three", NULL), 0);
+    snprintf(path, sizeof(path), "%s/./plugin", folder);
+    assert_string_equal(c.exec.command, path);
+    assert_string_equal(c.exec.argv[2], "token");
+    assert_null(c.exec.argv[3]);
+    assert_string_equal(c.exec.env[0], "A=b");
+    assert_true(c.exec.cluster);
+    fbr_kube_config_fini(&c);
+}
+
+static void what_cannot_be_used_is_told(void **state)
+{
+    static const char *const cases[][2] = {
+        {"four", "auth-provider ('gcp')"},        {"five", "apiVersion 'v7'"},
+        {"six", "without a certificate"},         {"seven", "cluster 'none' is in no file"},
+        {"eight", "user 'nobody' is in no file"}, {"nine", "no such context"},
+    };
+
+    (void)state;
+    use_both();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_error err = {0, ""};
+        struct fbr_kube_config c;
+
+        assert_true(fbr_kube_config_load(&c, cases[i][0], &err) < 0);
+        if (!strstr(err.text, cases[i][1]) || !strstr(err.text, cases[i][0]))
+            fail_msg("%s: '%s'", cases[i][0], err.text);
+    }
+}
+
+static void without_a_cluster_a_sentence_says_where_it_was_looked_for(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_config c;
+
+    (void)state;
+    unsetenv("KUBECONFIG");
+    assert_int_equal(fbr_kube_config_load(&c, "", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "~/.kube/config"));
+}
+
+static void a_pod_uses_its_service_account(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_config c;
+
+    (void)state;
+    assert_int_equal(fbr_kube_config_pod(&c, "10.0.0.1", "443", folder, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "serviceAccountName"));
+    write_file("ca.crt", "CA");
+    write_file("namespace", "team\n");
+    write_file("token", "T");
+    assert_int_equal(fbr_kube_config_pod(&c, "fd00::1", "6443", folder, &err), 0);
+    assert_string_equal(c.server, "https://[fd00::1]:6443");
+    assert_string_equal(c.namespace_, "team");
+    assert_true(c.in_cluster);
+    fbr_kube_config_fini(&c);
+}
+
+static void base64_comes_back(void **state)
+{
+    static const char *const bad[] = {"Q", "Q0=V", "Q0V?", "====", "QQQQQ"};
+    size_t len;
+
+    (void)state;
+    for (size_t n = 0; n < 70; n++) {
+        char data[70], *text, *back;
+
+        for (size_t i = 0; i < n; i++)
+            data[i] = (char)(i * 37 + n);
+        text = fbr_kube_encode(data, n);
+        back = fbr_kube_decode(text, &len);
+        assert_non_null(back);
+        assert_int_equal(len, n);
+        assert_memory_equal(back, data, n);
+        free(text);
+        free(back);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_null(fbr_kube_decode(bad[i], &len));
+}
+
+/* ---- Credentials ---- */
+
+static void what_a_plugin_prints_is_checked(void **state)
+{
+#define V "client.authentication.k8s.io/v1"
+#define HEAD "{\"kind\":\"ExecCredential\",\"apiVersion\":\"" V "\",\"status\":{"
+    static const struct {
+        const char *text, *bad;
+    } cases[] = {
+        {HEAD "\"token\":\"t\"}}", NULL},
+        {HEAD "\"token\":\"t\",\"expirationTimestamp\":\"2026-11-21T10:00:00Z\"}}", NULL},
+        {HEAD "\"clientCertificateData\":\"c\",\"clientKeyData\":\"k\"}}", NULL},
+        {HEAD "\"clientCertificateData\":\"c\"}}", "neither"},
+        {HEAD "\"token\":\"t\",\"expirationTimestamp\":\"soon\"}}", "no time"},
+        {HEAD "}}", "neither"},
+        {"{}", "no ExecCredential"},
+        {"", "no ExecCredential"},
+        {"token", "no ExecCredential"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_kube_credential c;
+        struct fbr_error err = {0, ""};
+        int rc = fbr_kube_credential_parse(&c, cases[i].text, strlen(cases[i].text), V, &err);
+
+        if (cases[i].bad ? rc == 0 || !strstr(err.text, cases[i].bad) : rc < 0)
+            fail_msg("case %zu: %d '%s'", i, rc, err.text);
+        if (rc == 0)
+            fbr_kube_credential_fini(&c);
+    }
+}
+
+static void times_have_zones(void **state)
+{
+    (void)state;
+    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10Z"), 10);
+    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10.999Z"), 10);
+    assert_int_equal(fbr_kube_time("1970-01-01T01:00:10+01:00"), 10);
+    assert_int_equal(fbr_kube_time("1969-12-31T23:00:10-01:00"), 10);
+    assert_int_equal(fbr_kube_time("1970-01-01"), -1);
+    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10"), -1);
+    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10Zx"), -1);
+}
+
+static void plugin(struct fbr_kube_config *c, const char *script)
+{
+    char path[128], *argv[] = {NULL, NULL}, *env[] = {NULL};
+
+    snprintf(path, sizeof(path), "%s/plugin", folder);
+    write_file("plugin", script);
+    assert_int_equal(chmod(path, 0700), 0);
+    memset(c, 0, sizeof(*c));
+    c->server = strdup("https://h");
+    c->namespace_ = strdup("n");
+    c->exec.command = strdup(path);
+    c->exec.version = strdup(V);
+    c->exec.cluster = true;
+    argv[0] = strdup(path);
+    c->exec.argv = malloc(sizeof(argv));
+    memcpy(c->exec.argv, argv, sizeof(argv));
+    c->exec.env = malloc(sizeof(env));
+    memcpy(c->exec.env, env, sizeof(env));
+}
+
+static void a_plugin_is_run_and_told_about_the_cluster(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    struct fbr_kube_config c;
+
+    (void)state;
+    plugin(&c, "#!/bin/sh\n"
+               "case $KUBERNETES_EXEC_INFO in *'\"server\":\"https://h\"'*) ;; *) exit 7;; esac\n"
+               "echo '" HEAD "\"token\":\"secret\"}}'\n");
+    if (fbr_kube_creds_open(&creds, NULL, &c, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(fbr_kube_creds_token(creds), "secret");
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
+static void a_plugin_that_fails_is_told(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    struct fbr_kube_config c;
+
+    (void)state;
+    plugin(&c, "#!/bin/sh\nexit 3\n");
+    assert_true(fbr_kube_creds_open(&creds, NULL, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "failed with code 3"));
+    fbr_kube_config_fini(&c);
+    plugin(&c, "#!/bin/sh\necho hello\n");
+    assert_true(fbr_kube_creds_open(&creds, NULL, &c, &err) < 0);
+    assert_non_null(strstr(err.text, "no ExecCredential"));
+    free(c.exec.command);
+    c.exec.command = strdup("fiber-no-such-plugin");
+    c.exec.hint = strdup("install it");
+    assert_int_equal(fbr_kube_creds_open(&creds, NULL, &c, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "install it"));
+    fbr_kube_config_fini(&c);
+}
+
+static void a_token_file_is_read(void **state)
+{
+    struct fbr_kube_config c = {0};
+    struct fbr_kube_creds *creds;
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/token", folder);
+    write_file("token", "first\n");
+    c.token_file = path;
+    assert_int_equal(fbr_kube_creds_open(&creds, NULL, &c, NULL), 0);
+    assert_string_equal(fbr_kube_creds_token(creds), "first");
+    write_file("token", "second\n");
+    assert_string_equal(fbr_kube_creds_token(creds), "first");
+    assert_true(fbr_kube_creds_refused(creds));
+    assert_string_equal(fbr_kube_creds_token(creds), "second");
+    fbr_kube_creds_close(creds);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(yaml_is_read_as_kubectl_reads_it),
+        cmocka_unit_test(yaml_that_is_wrong_is_told_with_its_line),
+        cmocka_unit_test(yaml_that_blows_up_is_refused),
+        TEST(files_are_merged_and_the_first_counts),
+        TEST(a_context_can_be_chosen),
+        TEST(what_cannot_be_used_is_told),
+        TEST(without_a_cluster_a_sentence_says_where_it_was_looked_for),
+        TEST(a_pod_uses_its_service_account),
+        cmocka_unit_test(base64_comes_back),
+        cmocka_unit_test(what_a_plugin_prints_is_checked),
+        cmocka_unit_test(times_have_zones),
+        TEST(a_plugin_is_run_and_told_about_the_cluster),
+        TEST(a_plugin_that_fails_is_told),
+        TEST(a_token_file_is_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,380 @@
+/* kube_pod_test.c - the objects that are sent to a cluster, templates over them, and the lines of logs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backends/json.h"
+#include "backends/kube_log.h"
+#include "backends/kube_pod.h"
+#include "backends/kube_yaml.h"
+
+#define RUN "0123456789abcdef0123456789abcdef"
+
+static const struct fbr_kube_settings plain = {.image = "reg/x:1",
+                                               .pull_policy = "",
+                                               .program = "/bin/prog",
+                                               .workdir = "",
+                                               .account = "",
+                                               .gpu_resource = "nvidia.com/gpu",
+                                               .user_label = "jane",
+                                               .master = "host:1:m",
+                                               .run_as = -1,
+                                               .grace_s = 5};
+
+static struct fbr_job job_named(const char *name, uint64_t process)
+{
+    return (struct fbr_job){.name = name,
+                            .run_uid = RUN,
+                            .file = "/proc/self/exe",
+                            .own_program = 1,
+                            .process = process};
+}
+
+static const struct json_t *container_of(const struct json_t *pod, size_t i)
+{
+    return fbr_json_item(fbr_json_at(pod, "spec", "containers", NULL), i);
+}
+
+/* A list's item by its name. */
+static const struct json_t *named(const struct json_t *list, const char *name)
+{
+    for (size_t i = 0; i < fbr_json_count(list); i++)
+        if (!strcmp(fbr_json_text(fbr_json_item(list, i), "name", NULL), name))
+            return fbr_json_item(list, i);
+    return NULL;
+}
+
+static struct json_t *yaml(const char *text)
+{
+    struct fbr_error err = {0, ""};
+    struct json_t *j = fbr_kube_yaml(text, strlen(text), "template", &err);
+
+    if (!j)
+        fail_msg("%s", err.text);
+    return j;
+}
+
+static void names_are_fixed_and_fit(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t process, epoch;
+        const char *want;
+    } cases[] = {
+        {"worker-3", 3, 0, "fiber-01234567-worker-3"},
+        {"worker-3", 3, 2, "fiber-01234567-worker-3-e2"},
+        {"worker", 3, 0, "fiber-01234567-worker-3"},
+        {"worker-3", 4, 0, "fiber-01234567-worker-3-4"},
+        {"A_odd..Name-", 1, 0, "fiber-01234567-a-odd--name--1"},
+        {"-", 9, 0, "fiber-01234567---9"},
+    };
+    char name[FBR_KUBE_NAME], longest[65];
+    struct fbr_job job;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        job = job_named(cases[i].name, cases[i].process);
+        job.epoch = cases[i].epoch;
+        fbr_kube_pod_name(name, &job);
+        assert_string_equal(name, cases[i].want);
+    }
+    memset(longest, 'x', sizeof(longest));
+    longest[64] = '\0';
+    job = job_named(longest, UINT64_MAX);
+    job.epoch = UINT64_MAX;
+    fbr_kube_pod_name(name, &job);
+    assert_int_equal(strlen(name), FBR_KUBE_NAME - 1);
+    assert_non_null(strstr(name, "-18446744073709551615-e18446744073709551615"));
+}
+
+static void labels_have_only_what_is_allowed(void **state)
+{
+    static const char *const cases[][2] = {
+        {"jane", "jane"}, {"a b", "a-b"}, {"_a.b-", "a.b"},
+        {"--", ""},       {"", ""},       {"\xc3\xa4x", "x"},
+    };
+    char out[FBR_KUBE_NAME], longest[200];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fbr_kube_label(out, cases[i][0]);
+        assert_string_equal(out, cases[i][1]);
+    }
+    memset(longest, 'x', sizeof(longest));
+    longest[199] = '\0';
+    fbr_kube_label(out, longest);
+    assert_int_equal(strlen(out), FBR_KUBE_NAME - 1);
+}
+
+static void a_pod_has_what_its_job_asks_for(void **state)
+{
+    char *argv[] = {"name", "a", "$(HOME) $x", NULL}, *env[] = {"A=b=$c", "FIBER_TICKET=no", NULL};
+    struct fbr_job job = job_named("worker-3", 3);
+    const struct json_t *c, *limits;
+    struct json_t *pod;
+
+    (void)state;
+    job.argv = argv;
+    job.added_env = env;
+    job.cpus = 0.5;
+    job.memory = 64 << 20;
+    job.gpus = 2;
+    job.ticket = "t";
+    job.ticket_len = 1;
+    pod = fbr_kube_pod(&job, &plain, NULL);
+    assert_non_null(pod);
+    c = container_of(pod, 0);
+    limits = fbr_json_at(c, "resources", "limits", NULL);
+    assert_string_equal(fbr_json_text(c, "image", NULL), "reg/x:1");
+    assert_string_equal(fbr_json_text(fbr_json_item(fbr_json_at(c, "command", NULL), 0), NULL),
+                        "/bin/prog");
+    assert_string_equal(fbr_json_text(fbr_json_item(fbr_json_at(c, "args", NULL), 1), NULL),
+                        "$$(HOME) $$x");
+    assert_string_equal(fbr_json_text(limits, "cpu", NULL), "500m");
+    assert_string_equal(fbr_json_text(limits, "memory", NULL), "64Mi");
+    assert_string_equal(fbr_json_text(limits, "nvidia.com/gpu", NULL), "2");
+    assert_int_equal(fbr_json_count(fbr_json_at(c, "env", NULL)), 2);
+    assert_string_equal(fbr_json_text(named(fbr_json_at(c, "env", NULL), "A"), "value", NULL),
+                        "b=$$c");
+    assert_string_equal(
+        fbr_json_text(named(fbr_json_at(c, "env", NULL), "FIBER_TICKET"), "value", NULL),
+        "file:" FBR_KUBE_TICKET_DIR "/ticket");
+    assert_string_equal(fbr_json_text(pod, "spec", "restartPolicy", NULL), "Never");
+    assert_string_equal(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL), RUN);
+    assert_string_equal(fbr_json_text(pod, "metadata", "annotations", FBR_KUBE_MASTER, NULL),
+                        "host:1:m");
+    assert_int_equal(fbr_json_int(pod, 0, "spec", "terminationGracePeriodSeconds", NULL), 5);
+    fbr_json_free(pod);
+}
+
+static void a_pod_without_an_image_is_refused(void **state)
+{
+    struct fbr_job job = job_named("w", 1);
+    struct fbr_kube_settings s = plain;
+    struct fbr_error err = {0, ""};
+    struct json_t *over = yaml("spec: {containers: [{image: other}]}"), *pod;
+
+    (void)state;
+    s.image = "";
+    assert_null(fbr_kube_pod(&job, &s, &err));
+    assert_non_null(strstr(err.text, "which image?"));
+    s.overlay = over;
+    pod = fbr_kube_pod(&job, &s, &err);
+    assert_non_null(pod);
+    assert_string_equal(fbr_json_text(container_of(pod, 0), "image", NULL), "other");
+    fbr_json_free(pod);
+    fbr_json_free(over);
+}
+
+static void a_ticket_is_seen_by_its_pod_alone(void **state)
+{
+    static const char *const users[] = {"image", "1000"};
+    struct json_t *owner = fbr_kube_owner("Secret", "s", "u"), *pod;
+    struct fbr_job job = job_named("w", 1);
+    struct fbr_kube_settings s = plain;
+    const struct json_t *volume, *item;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        s.run_as = strcmp(users[i], "image") ? 1000 : -1;
+        pod = fbr_kube_pod(&job, &s, NULL);
+        assert_non_null(pod);
+        assert_int_equal(fbr_kube_pod_bind(pod, "secret-1", "key-1", owner), 0);
+        volume = named(fbr_json_at(pod, "spec", "volumes", NULL), "fiber-ticket");
+        item = fbr_json_item(fbr_json_at(volume, "secret", "items", NULL), 0);
+        assert_int_equal(fbr_json_count(fbr_json_at(volume, "secret", "items", NULL)), 1);
+        assert_string_equal(fbr_json_text(item, "key", NULL), "key-1");
+        assert_int_equal(fbr_json_int(item, 0, "mode", NULL), i ? 0400 : 0444);
+        assert_string_equal(
+            fbr_json_text(fbr_json_item(fbr_json_at(pod, "metadata", "ownerReferences", NULL), 0),
+                          "uid", NULL),
+            "u");
+        fbr_json_free(pod);
+    }
+    fbr_json_free(owner);
+}
+
+static void a_secret_has_a_key_for_each_job(void **state)
+{
+    struct json_t *s = fbr_kube_secret("s", RUN, "jane", NULL);
+
+    (void)state;
+    assert_non_null(s);
+    assert_int_equal(fbr_kube_secret_add(s, "a", "\0\1\2", 3), 0);
+    assert_int_equal(fbr_kube_secret_add(s, "b", "xy", 2), 0);
+    assert_string_equal(fbr_json_text(s, "data", "a", NULL), "AAEC");
+    assert_string_equal(fbr_json_text(s, "data", "b", NULL), "eHk=");
+    assert_true(fbr_json_bool(s, "immutable", NULL));
+    fbr_json_free(s);
+}
+
+static void a_template_is_merged_by_names(void **state)
+{
+    struct json_t *over = yaml("metadata: {labels: {team: a, fiber.io/run: forged}}\n"
+                               "spec:\n"
+                               "  restartPolicy: Always\n"
+                               "  nodeSelector: {gpu: a100}\n"
+                               "  enableServiceLinks: null\n"
+                               "  tolerations: [{operator: Exists}]\n"
+                               "  volumes:\n"
+                               "  - {name: data, persistentVolumeClaim: {claimName: d}}\n"
+                               "  - {name: shm, emptyDir: {sizeLimit: 1Gi}}\n"
+                               "  containers:\n"
+                               "  - volumeMounts: [{name: data, mountPath: /data}]\n"
+                               "    env: [{name: A, value: over}, {name: B, value: new}]\n"
+                               "    resources: {limits: {memory: 1Gi}}\n"
+                               "  - {name: side, image: s}\n");
+    char *env[] = {"A=b", "C=d", NULL};
+    struct fbr_job job = job_named("w", 1);
+    struct fbr_kube_settings s = plain;
+    const struct json_t *c, *volumes, *spec;
+    struct fbr_error err = {0, ""};
+    struct json_t *pod;
+
+    (void)state;
+    assert_int_equal(fbr_kube_overlay_check(over, &err), 0);
+    s.overlay = over;
+    job.added_env = env;
+    job.cpus = 1;
+    pod = fbr_kube_pod(&job, &s, &err);
+    assert_non_null(pod);
+    spec = fbr_json_at(pod, "spec", NULL);
+    c = container_of(pod, 0);
+    volumes = fbr_json_at(spec, "volumes", NULL);
+    assert_string_equal(fbr_json_text(spec, "restartPolicy", NULL), "Never");
+    assert_string_equal(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL), RUN);
+    assert_string_equal(fbr_json_text(pod, "metadata", "labels", "team", NULL), "a");
+    assert_string_equal(fbr_json_text(spec, "nodeSelector", "gpu", NULL), "a100");
+    assert_null(fbr_json_at(spec, "enableServiceLinks", NULL));
+    assert_int_equal(fbr_json_count(volumes), 2);
+    assert_string_equal(fbr_json_text(named(volumes, "shm"), "emptyDir", "medium", NULL), "Memory");
+    assert_string_equal(fbr_json_text(named(volumes, "shm"), "emptyDir", "sizeLimit", NULL), "1Gi");
+    assert_int_equal(fbr_json_count(fbr_json_at(spec, "containers", NULL)), 2);
+    assert_string_equal(fbr_json_text(c, "name", NULL), "fiber");
+    assert_int_equal(fbr_json_count(fbr_json_at(c, "volumeMounts", NULL)), 2);
+    assert_int_equal(fbr_json_count(fbr_json_at(c, "env", NULL)), 3);
+    assert_string_equal(fbr_json_text(named(fbr_json_at(c, "env", NULL), "A"), "value", NULL),
+                        "over");
+    assert_string_equal(fbr_json_text(c, "resources", "limits", "cpu", NULL), "1000m");
+    assert_string_equal(fbr_json_text(c, "resources", "limits", "memory", NULL), "1Gi");
+    fbr_json_free(pod);
+    fbr_json_free(over);
+}
+
+static void a_template_that_is_no_pod_is_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"[1]", "no object"},
+        {"kind: Deployment", "Deployment"},
+        {"containers: []", "'containers'"},
+        {"spec: 3", "its spec"},
+        {"spec: {containers: {name: x}}", "spec.containers"},
+        {"spec: {containers: null}", "spec.containers"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_t *over = yaml(cases[i][0]);
+        struct fbr_error err = {0, ""};
+
+        assert_true(fbr_kube_overlay_check(over, &err) < 0);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s: '%s'", cases[i][0], err.text);
+        fbr_json_free(over);
+    }
+}
+
+/* ---- Lines of logs ---- */
+
+#define S1 "2026-11-21T10:00:00.000000001Z "
+#define S2 "2026-11-21T10:00:00.000000002Z "
+#define S3 "2026-11-21T10:00:01.000000000Z "
+
+static char told[512];
+
+static void tell(void *user, const void *data, size_t len)
+{
+    (void)user;
+    snprintf(told + strlen(told), sizeof(told) - strlen(told), "%.*s", (int)len,
+             (const char *)data);
+}
+
+static void add(struct fbr_kube_lines *l, const char *text, size_t piece)
+{
+    for (size_t at = 0; at < strlen(text); at += piece)
+        fbr_kube_lines_add(l, text + at, strnlen(text + at, piece), tell, NULL);
+}
+
+static void stamps_are_taken_off_however_the_bytes_come(void **state)
+{
+    (void)state;
+    for (size_t piece = 1; piece < 50; piece++) {
+        struct fbr_kube_lines l = {0};
+
+        told[0] = '\0';
+        add(&l, S1 "one\n" S2 "\n" S2 "two words\n" S3 "rest", piece);
+        assert_string_equal(told, "one\n\ntwo words\nrest");
+    }
+}
+
+static void after_a_break_nothing_comes_twice(void **state)
+{
+    (void)state;
+    for (size_t piece = 1; piece < 50; piece++) {
+        struct fbr_kube_lines l = {0};
+
+        told[0] = '\0';
+        assert_false(fbr_kube_lines_resume(&l));
+        add(&l, S1 "a\n" S2 "b\n" S2 "c\n", piece);
+        assert_true(fbr_kube_lines_resume(&l));
+        add(&l, S1 "a\n" S2 "b\n" S2 "c\n" S2 "d\n" S3 "e\n", piece);
+        assert_true(fbr_kube_lines_resume(&l));
+        add(&l, S3 "e\n" S3 "f\n", piece);
+        assert_string_equal(told, "a\nb\nc\nd\ne\nf\n");
+    }
+}
+
+static void a_line_that_broke_off_is_told_to_its_end(void **state)
+{
+    (void)state;
+    for (size_t piece = 1; piece < 50; piece++) {
+        struct fbr_kube_lines l = {0};
+
+        told[0] = '\0';
+        add(&l, S1 "a\n" S2 "one long", piece);
+        assert_true(fbr_kube_lines_resume(&l));
+        add(&l, S1 "a\n" S2 "one lo", piece);
+        assert_true(fbr_kube_lines_resume(&l));
+        add(&l, S1 "a\n" S2 "one long line\n" S2 "b\n", piece);
+        assert_true(fbr_kube_lines_resume(&l));
+        add(&l, S2 "one long line\n" S2 "b\n" S2 "c\n", piece);
+        assert_string_equal(told, "a\none long line\nb\nc\n");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_fixed_and_fit),
+        cmocka_unit_test(labels_have_only_what_is_allowed),
+        cmocka_unit_test(a_pod_has_what_its_job_asks_for),
+        cmocka_unit_test(a_pod_without_an_image_is_refused),
+        cmocka_unit_test(a_ticket_is_seen_by_its_pod_alone),
+        cmocka_unit_test(a_secret_has_a_key_for_each_job),
+        cmocka_unit_test(a_template_is_merged_by_names),
+        cmocka_unit_test(a_template_that_is_no_pod_is_refused),
+        cmocka_unit_test(stamps_are_taken_off_however_the_bytes_come),
+        cmocka_unit_test(after_a_break_nothing_comes_twice),
+        cmocka_unit_test(a_line_that_broke_off_is_told_to_its_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* kube_state_test.c - what pods say, as a table of pods and what is told about them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backends/json.h"
+#include "backends/kube_state.h"
+#include "runtime/backend.h"
+
+#define OWN(state) "\"containerStatuses\":[{\"name\":\"fiber\",\"image\":\"reg/x:1\"," state "}]"
+#define ENDED(code, reason)                                                            \
+    OWN("\"state\":{\"terminated\":{\"exitCode\":" #code ",\"reason\":\"" reason "\"," \
+        "\"message\":\"why\"}}")
+#define WAITS(reason, message) \
+    OWN("\"state\":{\"waiting\":{\"reason\":\"" reason "\",\"message\":\"" message "\"}}")
+#define LIMITED                                                                            \
+    "\"spec\":{\"containers\":[{\"name\":\"fiber\",\"resources\":{\"limits\":{\"memory\":" \
+    "\"64Mi\"}}}]},"
+
+struct example {
+    const char *pod; /* what stands between the outer braces */
+    enum fbr_kube_phase phase;
+    enum fbr_kube_wait wait;
+    int32_t code;
+    int disruption;
+    const char *text; /* is in it; NULL: it has none */
+};
+
+static const struct example examples[] = {
+    {"", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, "waits for a node"},
+    {"\"status\":{\"phase\":\"Pending\"}", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, "waits"},
+    {"\"spec\":{\"nodeName\":\"n7\"},\"status\":{\"phase\":\"Pending\"}", FBR_KUBE_PENDING,
+     FBR_KUBE_WAIT_NONE, 0, 0, "set up on node n7"},
+    {"\"status\":{\"phase\":\"Unknown\"}", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, "waits"},
+    {"\"status\":{\"phase\":\"SomethingNew\"}", FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, ""},
+    {"\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+     "\"False\",\"reason\":\"Unschedulable\",\"message\":\"0/5 nodes: Insufficient cpu\"}]}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PLACE, 0, 0, "no node takes it: 0/5 nodes: Insufficient cpu"},
+    {"\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+     "\"False\",\"reason\":\"SchedulingGated\",\"message\":\"gated\"}]}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_QUEUE, 0, 0, "queue"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("ErrImagePull", "no such host") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0, "image 'reg/x:1' cannot be pulled: no such host"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("ImagePullBackOff", "Back-off") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0, "cannot be pulled: Back-off"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("ErrImageNeverPull", "m") "}", FBR_KUBE_PENDING,
+     FBR_KUBE_WAIT_NEVER, 0, 0, "must not be pulled"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("InvalidImageName", "m") "}", FBR_KUBE_PENDING,
+     FBR_KUBE_WAIT_NEVER, 0, 0, "name that is none"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("CreateContainerConfigError",
+                                                "secret not found") "}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_CONFIG, 0, 0, "secret not found"},
+    {"\"status\":{\"phase\":\"Pending\"," WAITS("ContainerCreating", "") "}", FBR_KUBE_PENDING,
+     FBR_KUBE_WAIT_NONE, 0, 0, ""},
+    {"\"status\":{\"phase\":\"Pending\",\"initContainerStatuses\":[{\"name\":\"i\",\"image\":\"y\","
+     "\"state\":{\"waiting\":{\"reason\":\"ErrImagePull\",\"message\":\"m\"}}}]}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_PULL, 0, 0, "image 'y'"},
+    {"\"status\":{\"phase\":\"Running\"," OWN("\"state\":{\"running\":{\"startedAt\":\"t\"}}") "}",
+     FBR_KUBE_RUNNING, FBR_KUBE_WAIT_NONE, 0, 0, NULL},
+    /* another container runs, ours not yet */
+    {"\"status\":{\"phase\":\"Running\"," WAITS("PodInitializing", "") "}", FBR_KUBE_PENDING,
+     FBR_KUBE_WAIT_NONE, 0, 0, ""},
+    {"\"status\":{\"phase\":\"Succeeded\"," ENDED(0, "Completed") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, 0, 0, NULL},
+    {"\"status\":{\"phase\":\"Succeeded\"}", FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 0, 0, NULL},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(3, "Error") "}", FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE,
+     3, 0, NULL},
+    /* ours has ended, another one goes on */
+    {"\"status\":{\"phase\":\"Running\"," ENDED(0, "Completed") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, 0, 0, NULL},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(139, "Error") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, -11, 0, NULL},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(255, "Error") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, 255, 0, NULL},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(99999, "Error") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, NULL},
+    {LIMITED "\"status\":{\"phase\":\"Failed\"," ENDED(137, "OOMKilled") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, -9, 0, "its limit of 64Mi"},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(137, "OOMKilled") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, -9, 0, "its node ran out of memory"},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(128, "StartError") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, 127, 0, "cannot be started: why"},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(137, "ContainerStatusUnknown") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "lost track"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"low on memory\"}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "(Evicted): low on memory"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"DeadlineExceeded\"," ENDED(143, "Error") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, -15, 0, "activeDeadlineSeconds"},
+    {"\"status\":{\"phase\":\"Failed\",\"reason\":\"OutOfcpu\",\"message\":\"m\"}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 1, "failed (OutOfcpu): m"},
+    {"\"status\":{\"phase\":\"Failed\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
+     "\"True\",\"reason\":\"PreemptionByScheduler\",\"message\":\"preempted\"}]," ENDED(
+         143, "Error") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, -15, 1, "(PreemptionByScheduler): preempted"},
+    {"\"status\":{\"phase\":\"Failed\",\"initContainerStatuses\":[{\"name\":\"get\",\"state\":{"
+     "\"terminated\":{\"exitCode\":2,\"reason\":\"Error\"}}}]}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "init container 'get'"},
+    {"\"status\":{\"phase\":\"Failed\"}", FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0,
+     "its pod failed"},
+    /* wrong types say nothing */
+    {"\"status\":{\"phase\":7,\"containerStatuses\":{\"name\":\"fiber\"},\"conditions\":\"x\"}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, ""},
+};
+
+static void pods_are_told_in_words(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+        const struct example *e = &examples[i];
+        struct fbr_kube_state s;
+        struct json_t *pod;
+        char text[2048];
+
+        snprintf(text, sizeof(text), "{%s}", e->pod);
+        pod = fbr_json_parse(text, strlen(text), NULL);
+        if (!pod)
+            fail_msg("example %zu is no JSON", i);
+        fbr_kube_state(&s, pod);
+        fbr_json_free(pod);
+        if (s.phase != e->phase || s.wait != e->wait ||
+            (s.phase == FBR_KUBE_ENDED && s.code != e->code) ||
+            s.disruption != (e->disruption != 0))
+            fail_msg("example %zu: phase %d, wait %d, code %d, disruption %d", i, (int)s.phase,
+                     (int)s.wait, (int)s.code, s.disruption);
+        if (e->text ? !strstr(s.text, e->text) : s.text[0] != '\0')
+            fail_msg("example %zu says '%s'", i, s.text);
+    }
+}
+
+static void a_deleted_pod_and_its_other_containers_are_seen(void **state)
+{
+    static const char text[] =
+        "{\"metadata\":{\"deletionTimestamp\":\"t\"},\"status\":{\"phase\":\"Running\","
+        "\"containerStatuses\":[{\"name\":\"side\",\"state\":{\"running\":{}}},"
+        "{\"name\":\"fiber\",\"state\":{\"terminated\":{\"exitCode\":0}}}]}}";
+    struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
+    struct fbr_kube_state s;
+
+    (void)state;
+    assert_non_null(pod);
+    fbr_kube_state(&s, pod);
+    fbr_json_free(pod);
+    assert_int_equal(s.phase, FBR_KUBE_ENDED);
+    assert_int_equal(s.code, 0);
+    assert_true(s.deleting);
+    assert_true(s.others);
+}
+
+static void the_newest_warning_is_taken_of_events(void **state)
+{
+    static const char text[] =
+        "{\"items\":[{\"type\":\"Warning\",\"reason\":\"Old\",\"message\":\"a\","
+        "\"lastTimestamp\":\"2026-11-21T10:00:00Z\"},"
+        "{\"type\":\"Warning\",\"reason\":\"FailedMount\",\"message\":\"b\","
+        "\"lastTimestamp\":\"2026-11-21T10:00:09Z\"},"
+        "{\"type\":\"Normal\",\"reason\":\"Pulled\",\"message\":\"c\","
+        "\"lastTimestamp\":\"2026-11-21T10:00:10Z\"}]}";
+    struct json_t *list = fbr_json_parse(text, strlen(text), NULL);
+    char out[64];
+
+    (void)state;
+    assert_non_null(list);
+    fbr_kube_newest_event(list, out, sizeof(out));
+    fbr_json_free(list);
+    assert_string_equal(out, "FailedMount: b");
+    fbr_kube_newest_event(NULL, out, sizeof(out));
+    assert_string_equal(out, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pods_are_told_in_words),
+        cmocka_unit_test(a_deleted_pod_and_its_other_containers_are_seen),
+        cmocka_unit_test(the_newest_warning_is_taken_of_events),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+# image_test.sh - `fiber image`: what is in an image, where it goes, mistakes, and an engine that answers, refuses or
+# goes away.
+#
+# The engine is a small server on a unix socket. What a real one does with an image is seen in tests/system.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+fiber=${TEST_BINARY_DIR:?}/cli/fiber
+[ -e "$TEST_BINARY_DIR/fiber/cluster.so" ] || { echo "this build has no images: a library is missing"; exit 77; }
+work=$(mktemp -d)
+engine=
+finish() {
+    [ -z "$engine" ] || kill "$engine" 2>/dev/null || :
+    wait
+    rm -rf "$work"
+}
+trap finish EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run
+unset DOCKER_HOST
+cd "$work"
+bad=0
+
+complain() {
+    echo "$*"
+    bad=1
+}
+
+check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
+    local code=$1 out=$2 err=$3 got=0 said told
+    shift 3
+    timeout 60 "$fiber" image "$@" >out 2>err </dev/null || got=$?
+    said=$(tr '\n' ' ' <out | tr -d '\0')
+    told=$(tr '\n' ' ' <err)
+    if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
+        complain "fiber image $*: code $got ($code), said:"
+        head -c 2000 out
+        cat err
+    fi
+}
+
+ls=$(readlink -f "$(command -v ls)")
+check 0 'x:1: [0-9.]+ MiB, [0-9]+ files, [0-9.]+ s, in x.tar ' '^$' export x:1 ls -o x.tar
+tar -tf x.tar >members
+for member in oci-layout index.json manifest.json; do
+    grep -qx "$member" members || complain "$member is not in the archive"
+done
+tar -xOf x.tar manifest.json | grep -q '"RepoTags":\["x:1"\]' || complain "the archive has another name"
+tar -xf x.tar
+layer=$(sed -n 's/.*"Layers":\["\([^"]*\)".*/\1/p' manifest.json)
+[ "$(sha256sum <"$layer" | cut -d' ' -f1)" = "${layer##*/}" ] || complain "the layer is not what its name says"
+tar -tf "$layer" >inside
+for file in "${ls#/}" "${fiber#/}" "${TEST_BINARY_DIR#/}/fiber/crypto.so" etc/passwd tmp/; do
+    grep -qx "$file" inside || complain "$file is not in the image"
+done
+! grep -q cluster.so inside || complain "the image has what only masters need"
+! ls x.tar.* 2>/dev/null || complain "an unfinished file was left"
+
+# what is in it runs; a sanitizer would miss /proc
+if [ "$(id -u)" = 0 ] && [ -z "${TEST_SANITIZER_OPTIONS:-}" ] && mkdir root && tar -xf "$layer" -C root; then
+    chroot root "$fiber" version >out || complain "fiber does not run in the image"
+    chroot root "$ls" /tmp >out || complain "ls does not run in the image"
+fi
+
+"$fiber" image export y ls -o - --bare >stdout.tar 2>err || complain "-o -: code $?"
+grep -q '^y:latest: .* in standard output$' err || complain "-o - says: $(cat err)"
+check 0 '' '^$' export y ls -o y.tar --bare --quiet
+check 0 '.*' '^$' export y ls -n --bare
+grep -q " $ls\$" out || complain "--dry-run does not name the program"
+check 0 '\{"name":"y:latest","id":"[0-9a-f]{16}","digest":"sha256:[0-9a-f]{64}","where":"z.tar",.*\} ' '^$' \
+    export y ls -o z.tar --bare --json
+for tar in stdout.tar z.tar; do
+    cmp y.tar $tar || complain "$tar: the same files gave another image"
+done
+mkdir -p data
+echo data >data/file
+ln -s data/file link
+check 0 '.*data/file .*link -> data/file .*' '^$' export y ls -a data -a link -n --bare
+check 0 '.*/made/here/ .*' '^$' export y ls --workdir /made/here -n --bare
+check 0 '.*' '^$' export y ls -n --bare --mpi # people type it
+
+check 2 '' 'is none of: build export' make x ls
+check 2 '' 'an argument is missing' build
+check 2 '' 'the program is missing' export x -o x.tar
+check 2 '' '"X" is no name for an image' export X ls -o x.tar
+check 2 '' 'where to\?' export x ls
+check 2 '' '--output is for fiber image export' build x ls -o x.tar
+check 1 '' 'there is no program no-such-program in PATH' export x no-such-program -o x.tar
+check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar
+check 1 '' 'cannot write .*nowhere/x.tar' export x ls -o "$work/nowhere/x.tar"
+check 1 '' 'sets no variable' export x ls -o x.tar -e =1
+check 0 '' '' export x ls -o /dev/null -q
+[ -c /dev/null ]
+if [ -w /dev/full ]; then
+    check 1 '' 'No space left' export x ls -o /dev/full
+fi
+check 1 '' 'there is no Docker engine at .*docker_host or DOCKER_HOST' build x ls -H "unix://$work/none.sock"
+
+# ---- An engine ----
+if ! command -v python3 >/dev/null || ! python3 -c 'import http.server'; then
+    exit $bad
+fi
+cat >engine.py <<'END'
+import http.server, os, socketserver, sys
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, code, text):
+        data = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        self.answer(200, '{"Version":"1","ApiVersion":"1.41","MinAPIVersion":"1.12"}')
+
+    def do_POST(self):
+        mode = open("mode").read().strip()
+        if mode == "away":
+            self.rfile.read(100000)
+            self.close_connection = True
+            return
+        with open("loaded.tar", "wb") as out:
+            while size := int(self.rfile.readline(), 16):
+                out.write(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+        if mode == "good":
+            self.answer(200, '{"stream":"Loaded image: x:1\\n"}\r\n')
+        elif mode == "full":
+            self.answer(200, '{"errorDetail":{"message":"no space left"},"error":"no space left"}\r\n')
+        else:
+            self.answer(500, '{"message":"it is broken"}')
+
+    def address_string(self):
+        return "unix"
+
+    def log_message(self, *args):
+        pass
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+server = Server("engine.sock", Engine)
+os.write(1, b"up\n")
+server.serve_forever()
+END
+mkfifo up
+python3 engine.py >up &
+engine=$!
+read -r _ <up
+export DOCKER_HOST=unix://$work/engine.sock
+echo good >mode
+check 0 'x:1: .* in the Docker engine at unix:.*' '^$' build x:1 ls
+check 0 '\{"name":"x:1",.*\} ' '^$' build x:1 ls --json
+check 0 '' '^$' export x:1 ls -o same.tar -q
+cmp loaded.tar same.tar || complain "the engine got something else"
+echo full >mode
+check 1 '' 'did not take the image: no space left' build x:1 ls
+echo broken >mode
+check 1 '' 'did not take the image: it is broken' build x:1 ls
+echo away >mode
+check 1 '' 'did not take the image|did not take the whole image' build x:1 ls
+exit $bad

@@ -1,0 +1,36 @@
+/* pool_prog.c - a pool of two workers and one task, which ends when a byte comes through the FIFO that is named.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fiber.h"
+
+static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
+{
+    char path[256] = "", byte;
+    int fd;
+
+    (void)reply;
+    memcpy(path, in, len < sizeof(path) ? len : sizeof(path) - 1);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &byte, 1) == 1 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2};
+    struct fiber_bytes out = {NULL, 0};
+    struct fiber_pool *pool;
+    int rc;
+
+    if (fiber_init(&argc, &argv) < 0 || argc < 2 || fiber_pool_open(&pool, &o) < 0) {
+        fprintf(stderr, "pool_prog FIFO: %s\n", fiber_last_error());
+        return 2;
+    }
+    rc = fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
+    fiber_pool_close(pool);
+    return rc != 0;
+}

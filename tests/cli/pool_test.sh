@@ -1,0 +1,79 @@
+# pool_test.sh - what one does to a pool that goes on: ps, top, scale, kill of a worker, kill; and what a ring refuses.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+program=${TEST_BINARY_DIR:?}/tests/cli/pool_prog
+PATH=$TEST_BINARY_DIR/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run FIBER_BACKEND=local
+cd "$work"
+mkfifo gate
+exec 9<>gate
+bad=0
+
+complain() { # complain <text>...
+    echo "$*"
+    bad=1
+}
+
+until_ps() { # until_ps <pattern>: until a line of ps is so; a program that has ended will never be
+    until fiber ps >listed && grep -qE "$1" listed; do
+        kill -0 "$pid" || { complain "no line of ps is $1: $(cat listed)"; exit 1; }
+    done
+}
+
+start() {
+    "$program" "$work/gate" 9<&- &
+    pid=$!
+    until_ps ' pool_prog +local +running +2/2 +0 '
+    id=$(awk '/ pool_prog / {print $1}' listed)
+}
+
+ended() { # ended <code> <what>
+    local code=0
+    wait "$pid" || code=$?
+    [ "$code" = "$1" ] || complain "$2: exit code $code, expected $1"
+    [ "$(fiber ps --json)" = "[]" ] || complain "$2: $(fiber ps)"
+}
+
+start
+fiber ps --json | grep -q '"kind":"pool","size":2,.*"running":2,.*"doing":"1 tasks run, 0 wait, 0 are done"' ||
+    complain "ps --json: $(fiber ps --json)"
+fiber top "$id" -c 1 >said
+grep -qE '^pool [0-9a-f]{8} .* 2 of 2 workers run' said || complain "top: $(cat said)"
+grep -qE '^ +[0-9]+ running ' said || complain "top: $(cat said)"
+fiber scale "$id" 4
+until_ps " pool_prog +local +running +4/4 "
+fiber scale pool_prog 1
+until_ps " pool_prog +local +running +1/1 " # the one with the task stays
+! fiber scale "$id" 0 2>said || complain "scale to 0 was taken"
+grep -q 'no number of workers' said || complain "scale to 0: $(cat said)"
+! fiber logs -f "$id" 2>said || complain "the output of a pool was followed"
+grep -q 'where it was started' said || complain "logs -f: $(cat said)"
+! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
+echo >&9
+ended 0 "its end"
+fiber ps -a | grep -q "^$id .* exit 0 " || complain "ps -a: $(fiber ps -a)"
+
+start
+worker=$(fiber top "$id" -c 1 --json | grep -o '"rank":[0-9]*' | tail -1 | cut -d: -f2)
+fiber kill "$id" "$worker"
+until_ps " pool_prog +local +running +2/2 +[1-9] "
+fiber kill "$id"
+ended 143 "fiber kill"
+
+mkfifo up
+exec 8<>up
+fiber run -n 1 --name ring sh -c 'echo up >up; read -r x <gate' 8<&- 9<&- &
+pid=$!
+read -r -t 60 _ <&8
+! fiber scale ring 2 2>said || complain "a ring was scaled"
+grep -q 'the size of a ring is fixed' said || complain "scale of a ring: $(cat said)"
+echo >&9
+ended 0 "the ring's end"
+left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*')
+[ -z "$left" ] || complain "left behind: $left"
+exit $bad

@@ -1,0 +1,285 @@
+/* docker_prog.c - a program for the tests on the Docker engine, run by the configured backend.
+ *
+ *   docker_prog pool WORKERS TASKS MS       maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the end
+ *                                           how many are right and how many workers died
+ *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] exit CODE | signal N | eat MiB | hello | wait | program PATH
+ *                                           one process; says its exit code and how it ended
+ *   docker_prog output LINES                a process that writes so many lines of 100 bytes to each of its streams
+ *   docker_prog many N                      N processes at once
+ *   docker_prog nested                      a process that starts processes
+ *   docker_prog cpus                        a process that says which processors it may use
+ *   docker_prog rank                        a rank that says who it is, then waits
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fiber.h"
+
+#define LINE 100
+#define MANY 200
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "docker_prog: %s: %s\n", what, fiber_last_error());
+    return 1;
+}
+
+static const char *host(void)
+{
+    static char name[64];
+
+    gethostname(name, sizeof(name) - 1);
+    return name;
+}
+
+/* ---- Pool ---- */
+
+struct task {
+    int ms, n;
+};
+
+static int square(const void *in, size_t len, struct fiber_reply *reply)
+{
+    const struct task *t = in;
+    const struct timespec nap = {.tv_nsec = t->ms * 1000000L};
+    int *out = fiber_reply_alloc(reply, sizeof(*out));
+
+    (void)len;
+    nanosleep(&nap, NULL); /* the work of the task */
+    if (out)
+        *out = t->n * t->n;
+    return out ? 0 : -1;
+}
+
+static int play_pool(int workers, int n, int ms)
+{
+    struct fiber_pool_options o = {.size = sizeof(o), .min = workers, .max = workers};
+    struct fiber_pool_stats stats = {.size = sizeof(stats)};
+    struct task *in = calloc((size_t)n, sizeof(*in));
+    int *out = calloc((size_t)n, sizeof(*out)), right = 0, first = n / 10;
+    struct fiber_pool *pool;
+
+    for (int i = 0; i < n; i++)
+        in[i] = (struct task){ms, i};
+    if (fiber_pool_open(&pool, &o) < 0)
+        return fail("pool");
+    if (fiber_pool_map(pool, square, in, sizeof(*in), out, sizeof(*out), (size_t)first, NULL) < 0)
+        return fail("map");
+    printf("begun\n");
+    fflush(stdout);
+    if (fiber_pool_map(pool, square, in + first, sizeof(*in), out + first, sizeof(*out),
+                       (size_t)(n - first), NULL) < 0)
+        return fail("map");
+    for (int i = 0; i < n; i++)
+        right += out[i] == i * i;
+    fiber_pool_stats(pool, &stats);
+    printf("right %d of %d\ndeaths %d\n", right, n, (int)stats.deaths);
+    fiber_pool_close(pool);
+    free(in);
+    free(out);
+    return right != n;
+}
+
+/* ---- One process ---- */
+
+struct order {
+    char what[16];
+    int n;
+};
+
+static int obey(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    size_t mib = (size_t)1 << 20;
+
+    (void)len;
+    if (strcmp(o->what, "signal") == 0)
+        raise(o->n);
+    if (strcmp(o->what, "eat") == 0)
+        for (int i = 0; i < o->n; i++)
+            memset(malloc(mib), 1, mib);
+    if (strcmp(o->what, "hello") == 0)
+        printf("hello from %s\n", host());
+    if (strcmp(o->what, "wait") == 0) {
+        printf("waits in %s\n", host());
+        fflush(stdout);
+        pause();
+    }
+    return strcmp(o->what, "exit") == 0 ? o->n : 0;
+}
+
+static int tell_end(struct fiber_process *p)
+{
+    int code = 0;
+
+    fiber_process_join(p, -1);
+    if (fiber_process_exitcode(p, &code) < 0)
+        return fail("exit code");
+    printf("code %d: %s\n", code, fiber_process_report(p));
+    fiber_process_close(p);
+    return 0;
+}
+
+static int play_process(char **argv)
+{
+    struct fiber_process_options o = {.size = sizeof(o)};
+    const char *program[2] = {NULL, NULL};
+    struct fiber_process *p;
+    struct order order = {"", 0};
+
+    for (; argv[0] && argv[0][0] == '-' && argv[1]; argv += 2)
+        switch (argv[0][1]) {
+        case 'i':
+            o.job.image = argv[1];
+            break;
+        case 'c':
+            o.job.cpus = atof(argv[1]);
+            break;
+        case 'm':
+            o.job.memory = (uint64_t)atoi(argv[1]) << 20;
+            break;
+        default:
+            o.job.name = argv[1];
+        }
+    if (!argv[0])
+        return 2;
+    snprintf(order.what, sizeof(order.what), "%s", argv[0]);
+    order.n = argv[1] ? atoi(argv[1]) : 0;
+    program[0] = argv[1];
+    if (strcmp(argv[0], "program") == 0)
+        o.job.command = program;
+    if (o.job.command ? fiber_process_start_work(&p, "", 0, &o) < 0
+                      : fiber_process_start(&p, obey, &order, sizeof(order), &o) < 0)
+        return fail("start");
+    return tell_end(p);
+}
+
+/* ---- Output ---- */
+
+static int write_lines(const void *arg, size_t len)
+{
+    const int *n = arg;
+    char text[LINE + 1];
+
+    (void)len;
+    for (int i = 0; i < *n; i++)
+        for (int stream = 1; stream <= 2; stream++) {
+            snprintf(text, sizeof(text), "%s %07d %080d\n", stream == 1 ? "out" : "err", i, i);
+            if (write(stream, text, strlen(text)) < 0)
+                return 1;
+        }
+    return 0;
+}
+
+static int play_output(int lines)
+{
+    struct fiber_process *p;
+
+    if (fiber_process_start(&p, write_lines, &lines, sizeof(lines), NULL) < 0)
+        return fail("start");
+    return tell_end(p);
+}
+
+/* ---- Several ---- */
+
+static int say_cpus(const void *arg, size_t len)
+{
+    cpu_set_t set;
+
+    (void)arg;
+    (void)len;
+    sched_getaffinity(0, sizeof(set), &set);
+    printf("cpus");
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &set))
+            printf(" %d", i);
+    printf("\n");
+    return 0;
+}
+
+static int leaf(const void *arg, size_t len)
+{
+    (void)len;
+    printf("leaf %s its parent\n", strcmp(arg, host()) == 0 ? "beside" : "far from");
+    return 3;
+}
+
+static int start_and_join(int n, fiber_process_fn fn, const void *arg, size_t len)
+{
+    struct fiber_process *p[MANY];
+    int code, sum = 0;
+
+    for (int i = 0; i < n; i++)
+        if (fiber_process_start(&p[i], fn, arg, len, NULL) < 0)
+            return fail("start");
+    for (int i = 0; i < n; i++) {
+        fiber_process_join(p[i], -1);
+        if (fiber_process_exitcode(p[i], &code) < 0)
+            return fail("exit code");
+        if (code != 0 && code != 3)
+            fprintf(stderr, "%s\n", fiber_process_report(p[i]));
+        sum += code;
+        fiber_process_close(p[i]);
+    }
+    return sum;
+}
+
+static int branch(const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    return start_and_join(2, leaf, host(), strlen(host()) + 1) != 6;
+}
+
+static int idle(const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    return 0;
+}
+
+static int play_many(int n)
+{
+    int rc = n > MANY ? 2 : start_and_join(n, idle, NULL, 0);
+
+    printf("%d ended well\n", rc ? -1 : n);
+    return rc;
+}
+
+static int play_rank(void)
+{
+    printf("rank %s of %s on %s\n", getenv("FIBER_RANK"), getenv("FIBER_SIZE"), host());
+    fflush(stdout);
+    pause();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *role = argc > 1 ? argv[1] : "";
+
+    if (strcmp(role, "rank") == 0)
+        return play_rank();
+    if (fiber_init(NULL, NULL) < 0)
+        return fail("init");
+    if (strcmp(role, "pool") == 0 && argc == 5)
+        return play_pool(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+    if (strcmp(role, "process") == 0 && argc > 2)
+        return play_process(argv + 2);
+    if (strcmp(role, "output") == 0 && argc == 3)
+        return play_output(atoi(argv[2]));
+    if (strcmp(role, "many") == 0 && argc == 3)
+        return play_many(atoi(argv[2]));
+    if (strcmp(role, "nested") == 0)
+        return start_and_join(1, branch, NULL, 0);
+    if (strcmp(role, "cpus") == 0)
+        return start_and_join(1, say_cpus, NULL, 0);
+    fprintf(stderr, "docker_prog: see the beginning of its source\n");
+    return 2;
+}

@@ -1,0 +1,189 @@
+# docker_test.sh - pools, processes and rings as containers of a Docker engine: what kills them, what stops the engine, what
+# they print, and what cannot be started. The engine is the bed's (tests/beds/docker).
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+set -euo pipefail
+
+bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/docker/bed}
+prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
+fiber=$TEST_BINARY_DIR/cli/fiber
+
+[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
+"$bed" try
+eval "$("$bed" env)"
+work=$(mktemp -d)
+trap '"$bed" thaw 2>/dev/null || :; "$bed" start; rm -rf "$work"' EXIT
+export FIBER_BACKEND=docker FIBER_GRACE=500ms FIBER_IMAGE_ADD="$prog /bin/sh"
+unset FIBER_IMAGE
+
+failed() {
+    echo "FAILED: $1"
+    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
+    exit 1
+}
+ok() { echo "ok: $1"; }
+
+# does SECONDS COMMAND...: it ends in time; its exit code is in $code
+does() {
+    local seconds=$1
+    shift
+    code=0
+    timeout "$seconds" "$@" >"$work/out" 2>&1 || code=$?
+    [[ $code != 124 ]] || failed "it hangs: $*"
+}
+says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
+nothing_left() { "$bed" empty && until_gone || failed "containers are left"; }
+until_gone() {
+    for _ in {1..300}; do
+        [[ $("$bed" jobs all) ]] || return 0
+        read -rt 0.1 <> <(:) || :
+    done
+    return 1
+}
+
+# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; $launcher is its pid
+begins() {
+    local n=$1 text=$2
+    shift 2
+    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
+    : >"$work/out"
+    read -r launcher <&3
+    more "$n" "$text"
+}
+more() {  # N TEXT: waits for so many more lines
+    local n=$1 line
+    while ((n > 0)) && IFS= read -r -t 60 line <&3; do
+        echo "$line" >>"$work/out"
+        [[ $line != *$2* ]] || n=$((n - 1))
+    done
+    ((n == 0)) || failed "$n more lines with '$2' should have come"
+}
+ends() { timeout 120 cat <&3 >>"$work/out" || failed "it does not end"; exec 3<&-; }
+one_job() { "$bed" jobs | head -1; }
+
+# --- what becomes of a process
+does 60 "$prog" process hello
+says '^hello from [0-9a-f]{12}$'
+does 60 "$prog" process exit 7
+says '^code 7: '
+does 60 "$prog" process signal 11
+says '^code -11: .*signal 11'
+does 60 "$prog" process -n _.-odd-. exit 0
+says '^code 0: '
+ok "exit codes, signals, names"
+
+does 60 "$prog" process -m 64 eat 200
+says '^code -9: .*want of memory.* limit is 64 MiB'
+ok "a limit of memory is told"
+does 60 "$prog" process -c 1000 hello
+says '^code 125: .*CPUs'
+ok "too many processors are told"
+does 60 "$prog" process -i no-such-image:1 hello
+says '^code 125: .*no-such-image:1 is not there, and cannot be pulled'
+ok "an image that is not there is told"
+does 60 "$prog" process program /no/such/program
+says 'code 125: .*cannot run in its image: exec /no/such/program failed'
+ok "a program that is not there is told"
+nothing_left
+
+# --- nested processes start beside their parent
+does 60 "$prog" nested
+[[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its container"
+ok "nested processes"
+
+# Nothing of Fiber in it: the program is put in, with the libraries of this machine.
+"$bed" has bare:1 || "$bed" image bare:1 /bin/sh >/dev/null
+does 60 "$fiber" run --image bare:1 -n 2 -N 1 /bin/sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE"'
+[[ $code == 0 ]] || failed "a ring in an image without Fiber ended with $code"
+says '^rank 0 of 2$'
+says '^rank 1 of 2$'
+ok "an image without our program"
+
+# --- the template has the last word, and what is started knows its limits
+echo '{"HostConfig":{"CpusetCpus":"0"},"Labels":{"mine":"yes"}}' >"$work/template"
+FIBER_DOCKER_TEMPLATE=$work/template does 60 "$prog" cpus
+says '^cpus 0$'
+echo '{"HostConfig":' >"$work/template"
+FIBER_DOCKER_TEMPLATE=$work/template does 60 "$prog" cpus
+says 'docker_template .*not JSON'
+FIBER_DOCKER_HOST=unix:///no/such/socket does 60 "$prog" cpus
+says 'no Docker engine at /no/such/socket'
+ok "template and host"
+
+# --- output: whole lines of both streams, in order, also with a slow reader
+slow_reader() {
+    local piece
+    while IFS= read -rn 65536 -d '' piece || [[ $piece ]]; do
+        printf '%s' "$piece"
+        read -rt 0.02 <> <(:) || :
+    done
+}
+"$prog" output 10500 2>"$work/err" | slow_reader >"$work/out"
+for stream in out err; do
+    grep -h "^$stream [0-9]" "$work/out" "$work/err" | awk 'length($0) < 90 || $2 != n++ { bad = 1 }
+        END { exit bad || n != 10500 }' || failed "lines of $stream are missing, torn or out of order"
+done
+ok "1 MiB of each stream"
+
+# --- a pool whose workers die
+begins 1 begun "$prog" pool 4 400 20
+"$bed" api POST "/containers/$(one_job)/kill" >/dev/null
+"$bed" vanish "$(one_job)" >/dev/null
+ends
+says '^right 400 of 400$'
+says '^deaths [1-9]'
+nothing_left
+ok "a pool survives a container that is killed and one that vanishes"
+
+# --- an engine that dies, or hangs, and comes back
+begins 1 begun "$prog" pool 2 400 20
+"$bed" stop
+"$bed" start
+ends
+says '^right 400 of 400$'
+nothing_left
+ok "the engine dies and comes back while a pool maps"
+begins 1 'waits in' "$prog" process wait
+"$bed" stop
+"$bed" start
+"$bed" api POST "/containers/$(one_job)/kill?signal=SIGTERM" >/dev/null
+ends
+says '^code -(15|9): '
+nothing_left
+ok "a process is watched again when the engine is back"
+begins 1 begun "$prog" pool 2 200 20
+"$bed" freeze
+read -rt 5 <> <(:) || :
+"$bed" thaw
+ends
+says '^right 200 of 200$'
+says '^deaths 0$'
+ok "an engine that hangs harms nobody"
+
+# --- a master that is killed
+begins 1 begun "$prog" pool 4 4000 50
+kill -KILL "$launcher"
+ends
+nothing_left
+ok "nothing outlives its master"
+
+# --- many at once
+does 300 "$prog" many "${DOCKER_MANY:-40}"
+says "^${DOCKER_MANY:-40} ended well$"
+nothing_left
+ok "many at once"
+
+# --- rings
+does 60 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
+((code == 5)) || failed "exit code 5, not $code"
+says '^0 of 4$'
+for policy in restart replace; do
+    begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --on-failure $policy "$prog" rank
+    "$bed" api POST "/containers/$(one_job)/kill" >/dev/null
+    if [[ $policy == restart ]]; then more 4 'of 4 on'; else more 2 'of 4 on'; fi
+    kill -TERM "$launcher"
+    ends
+    nothing_left
+    ok "a ring goes on after a container was killed: $policy"
+done

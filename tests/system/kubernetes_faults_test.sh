@@ -1,0 +1,44 @@
+# kubernetes_faults_test.sh - Kubernetes' backend with an API server that refuses, answers late, wrongly or not at all.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck source=tests/system/faults.sh
+. "$(dirname "$0")/faults.sh"
+
+on kubernetes
+begin_proxy --listen 127.0.0.1:0 --kubeconfig "$KUBECONFIG" --client "$work/kubeconfig"
+export KUBECONFIG=$work/kubeconfig
+
+create='"method": "POST", "path": "/pods(\\\\?|$)"'
+secret='"method": "POST", "path": "/secrets(\\\\?|$)"'
+list='"method": "GET", "path": "/pods\\\\?(?!.*watch=)"'
+watch='"method": "GET", "path": "/pods\\\\?.*watch="'
+remove='"method": "DELETE", "path": "/pods/"'
+log='"method": "GET", "path": "/log"'
+
+for status in 429 500 503; do
+    under "create answers $status" "{$create, \"times\": 1, \"action\": \"status\", \"status\": $status}" "exit codes"
+done
+under "create is closed" "{$create, \"times\": 1, \"action\": \"close\"}" "exit codes"
+under "create's answer is lost" "{$create, \"times\": 2, \"action\": \"lost\"}" "exit codes"
+under "create's answer is cut short" "{$create, \"times\": 1, \"action\": \"truncate\", \"bytes\": 10}" "exit codes"
+under "the secret answers 503" "{$secret, \"times\": 1, \"action\": \"status\", \"status\": 503}" "exit codes"
+under "the secret's answer is lost" "{$secret, \"times\": 1, \"action\": \"lost\"}" "exit codes"
+under "the list is refused" "{$list, \"times\": 1, \"action\": \"status\", \"status\": 500}" "exit codes"
+under "the list is cut short" "{$list, \"times\": 1, \"action\": \"truncate\", \"bytes\": 40}" "exit codes"
+under "the watch is refused" "{$watch, \"times\": 2, \"action\": \"status\", \"status\": 429}" "exit codes"
+under "the watch is closed" "{$watch, \"times\": 2, \"action\": \"close\"}" "death by its own signal"
+under "the watch ends again and again" "{$watch, \"action\": \"end\", \"events\": 2}" "death by its own signal"
+under "the watch is cut in the middle of an event" "{$watch, \"times\": 3, \"action\": \"truncate\", \"bytes\": 3000}" \
+    "death by its own signal"
+under "the watch is too old" "{$watch, \"times\": 3, \"action\": \"gone\", \"events\": 1}" "death by its own signal"
+under "the watch is garbage" "{$watch, \"times\": 2, \"action\": \"garbage\"}" "exit codes"
+under "the watch is gone as a status" "{$watch, \"times\": 1, \"action\": \"status\", \"status\": 410}" "exit codes"
+under "the watch is silent" "{$watch, \"times\": 1, \"action\": \"stall\", \"bytes\": 1}" "exit codes"
+under "a delete's answer is lost" "{$remove, \"times\": 1, \"action\": \"lost\"}" "terminate and kill"
+under "a delete answers 503" "{$remove, \"times\": 1, \"action\": \"status\", \"status\": 503}" "terminate and kill"
+under "the log is closed" "{$log, \"times\": 1, \"action\": \"close\"}" "last lines in the report"
+under "the log answers 500" "{$log, \"times\": 1, \"action\": \"status\", \"status\": 500}" "last lines in the report"
+
+echo '{}' >"$work/rules"
+"$TEST_BED" empty || { echo "FAILED: pods are left"; bad=1; }
+exit $bad

@@ -1,0 +1,159 @@
+# slurm_test.sh - the slurm backend on a real Slurm: pools and rings in an allocation and outside, and what goes wrong.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+bed=${TEST_SOURCE_DIR:?}/tests/beds/slurm/bed
+prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
+fiber=${TEST_FIBER:-$TEST_BINARY_DIR/cli/fiber}
+[[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
+"$bed" try 3
+eval "$("$bed" env)"
+
+work=$(mktemp -d)
+mkdir "$work/shared" "$work/run"
+trap '"$bed" start; for n in n1 n2 n3; do node_is_back $n; done; rm -rf "$work"' EXIT
+export FIBER_BACKEND=slurm FIBER_SLURM_DIR=$work/shared FIBER_RUN_DIR=$work/run FIBER_SLURM_POLL=200ms FIBER_GRACE=500ms
+
+failed() {
+    echo "FAILED: $1"
+    [[ ! -s $work/out ]] || sed 's/^/    /' "$work/out" | tail -30
+    exit 1
+}
+
+# until_true SECONDS TITLE COMMAND...
+until_true() {
+    local last=$((SECONDS + $1)) title=$2
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < last)) || failed "$title"
+        sleep 0.05 # between two looks
+    done
+}
+
+node_is_back() {
+    [[ $(sinfo -h -n "$1" -o %T) == @(idle|mixed|allocated) ]] || "$bed" revive "$1" || :
+}
+
+# holds TITLE COMMAND...: it ends well; what it said is in $work/out
+holds() {
+    local title=$1
+    shift
+    timeout 100 "$@" >"$work/out" 2>&1 || failed "$title: exit code not 0"
+    echo "ok: $title"
+}
+
+fails() { # TITLE TEXT COMMAND...: it does not end well, and says so
+    local title=$1 text=$2
+    shift 2
+    if timeout 100 "$@" >"$work/out" 2>&1; then failed "$title: it should have failed"; fi
+    grep -q -- "$text" "$work/out" || failed "$title: it does not say '$text'"
+    echo "ok: $title"
+}
+
+tasks() { # N: so many were done, by all hosts together
+    [[ $(awk '/^n[0-9]+ / {n += $2} END {print n}' "$work/out") == "$1" ]] || failed "tasks are missing"
+}
+
+none_left() { [[ -z $(squeue -h -o '%j' | grep '^fiber-') && -z $(squeue -h -s -o '%j' | grep '^fiber-') ]]; }
+no_files() { [[ -z $(ls -A "$work/shared") ]]; }
+
+nothing_left() {
+    until_true 20 "jobs are left: $(squeue -h)" none_left
+    no_files || failed "files are left: $(ls -A "$work/shared")"
+}
+
+# ---- Outside of an allocation ----
+
+holds "a pool of queued jobs" "$prog" pool 3 300 slowly
+tasks 300
+holds "jobs that start jobs, with their output" "$prog" nested
+[[ $(grep -c 'leaf on n' "$work/out") == 2 ]] || failed "the output of the jobs is missing"
+nothing_left
+odd="$work/a b'c\"d\$(e)"
+mkdir "$odd"
+cp "$prog" "$odd/it's; a program"
+FIBER_SLURM_DIR=$odd holds "odd names of programs and folders" "$odd/it's; a program" pool 2 100
+tasks 100
+FIBER_SLURM_CONSTRAINT=nonsense fails "a constraint that no node has" "nvalid feature" "$prog" nested
+FIBER_SLURM_OPTIONS="--cpus-per-task=100000" fails "more than any node has" "onfiguration" "$prog" nested
+FIBER_SLURM_OPTIONS="--no-such-option" fails "an option that sbatch does not know" "no-such-option" "$prog" nested
+FIBER_SLURM_DIR=relative fails "a folder that is no whole path" "slurm_dir" "$prog" nested
+FIBER_SLURM_MODE=step fails "steps without an allocation" "allocation" "$prog" nested
+
+# begins COMMAND...: starts it, and waits until it says that a tenth is done; $master is its pid
+begins() {
+    local line
+    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
+    read -r master <&3
+    : >"$work/out"
+    while IFS= read -r -t 60 line <&3; do
+        echo "$line" >>"$work/out"
+        [[ $line != *"a tenth is done"* ]] || return 0
+    done
+    failed "it did not begin"
+}
+ends() { timeout 100 cat <&3 >>"$work/out" || failed "it did not end"; }
+a_job() { squeue -h -r -t running -o '%i %j' | awk '/ fiber-/ {print $1; exit}'; }
+
+begins "$prog" pool 3 600 slowly
+scancel "$(a_job)"
+ends
+tasks 600
+echo "ok: a worker that somebody cancels"
+
+begins "$prog" pool 3 600 slowly
+node=$(squeue -h -t running -o '%N %j' | awk '/ fiber-/ {print $1; exit}')
+"$bed" fail "$node"
+ends
+"$bed" kill "$node"
+"$bed" revive "$node"
+tasks 600
+echo "ok: a node that is lost"
+
+begins "$prog" pool 3 600 slowly
+"$bed" stop
+squeue >"$work/out" 2>&1 || : # takes a while, in which the controller is missed
+"$bed" start
+ends
+tasks 600
+echo "ok: a controller that is started again"
+
+begins "$prog" pool 3 6000 slowly
+kill -KILL "$master"
+exec 3<&-
+until_true 20 "jobs outlive their master: $(squeue -h)" none_left
+holds "what a killed master leaves in the folder is swept" "$prog" nested
+nothing_left
+
+# ---- In an allocation ----
+
+until_true 30 "nodes do not come back" sh -c '[ "$(sinfo -h -t idle -o %D)" = 3 ]'
+alloc=(salloc --quiet --nodes=2 --exclusive)
+holds "a pool of steps" "${alloc[@]}" "$prog" pool 4 400 slowly
+tasks 400
+[[ $(grep -c '^n[0-9]* ' "$work/out") == 2 ]] || failed "one node did nothing"
+holds "steps that start steps" "${alloc[@]}" "$prog" nested
+holds "queues, a store and segments between nodes" "${alloc[@]}" "$prog" objects 4
+fails "more processors than the allocation has" "Unable to create step" "${alloc[@]}" \
+    env FIBER_SLURM_OPTIONS=--cpus-per-task=100000 "$prog" nested
+
+begins "${alloc[@]}" "$prog" pool 4 800 slowly
+scancel "$(squeue -h -s -o '%i %j' | awk '/ fiber-/ {print $1; exit}')" || :
+ends
+tasks 800
+echo "ok: a step that somebody cancels"
+
+# shellcheck disable=SC2016 # it is the inner shell that expands them
+begins "${alloc[@]}" bash -c 'echo $$ >"$0"; exec "$@"' "$work/pid" "$prog" pool 4 1200 slowly
+kill -KILL "$(<"$work/pid")"
+exec 3<&-
+until_true 20 "steps outlive their master" none_left
+echo "ok: a killed master in an allocation"
+
+if [[ -x $fiber ]]; then
+    holds "a ring of ranks on two nodes" "${alloc[@]}" "$fiber" run -n 4 --per-node 2 -- "$prog" who
+    [[ $(grep -c 'rank' "$work/out") -ge 4 ]] || failed "ranks are missing"
+fi
+nothing_left
+echo "all is well"
