@@ -1,14 +1,14 @@
 /* bundle.h - a program with all that it needs, moved together under one folder, so that it runs in any image: whatever
  * C library that has, or none.
  *
- *     /.fiber/ld.so                 the interpreter of our programs, which is run in place of the program
- *     /.fiber/lib/                  every library, flat
- *     /.fiber/bin/agent             the program
- *     /.fiber/fiber/NAME.so         Fiber's modules, where runtime/module.c looks for them: beside the file that was executed, or
- *                                   one folder up
+ *     /.fiber/ld.so            the interpreter of our programs, which is run in place of the program
+ *     /.fiber/lib/             every library, flat
+ *     /.fiber/bin/agent        the program
+ *     /.fiber/fiber/NAME.so    Fiber's modules, where runtime/module.c looks for them: beside the
+ *                              file that was executed, or one folder up
  *
- * It is started as `/.fiber/ld.so --library-path /.fiber/lib --argv0 /.fiber/bin/agent /.fiber/bin/agent ARGUMENT...`, so
- * nothing of it is in the environment of what it starts (ld.so(8)).
+ * It is started as `/.fiber/ld.so --library-path /.fiber/lib --argv0 /.fiber/bin/agent
+ * /.fiber/bin/agent ARGUMENT...`, so nothing of it is in the environment of what it starts (ld.so(8)).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BUNDLE_H

@@ -1,8 +1,8 @@
 /* docker_job.c - the life of one container; see docker_priv.h.
  *
- * A container that the engine does not have any more is waited for: the event that tells how it ended may be on its way
- * still. Output that breaks off while the container runs (the engine was restarted) is asked for again from the engine's
- * log, less what was told before.
+ * A container that the engine does not have any more is waited for: the event that tells how it ended may be on its
+ * way still. Output that breaks off while the container runs (the engine was restarted) is asked for again from the
+ * engine's log, less what was told before.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -146,8 +146,8 @@ static void fail(struct fbr_docker_job *j, const char *why)
 
 /* ---- The end ---- */
 
-/* What process 1 of the container said of the program: "[FATAL tini (7)] exec ./x failed: No such file or directory", or
- * "ERROR (catatonit:6): failed to exec pid1: No such file or directory" with Podman. */
+/* What process 1 said of the program: "[FATAL tini (7)] exec ./x failed: No such file or directory"; Podman's says
+ * "ERROR (catatonit:6): failed to exec pid1: No such file or directory". */
 static void explain_exec(const struct fbr_docker_job *j, char *out, size_t size)
 {
     const char *at = NULL;

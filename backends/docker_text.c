@@ -97,7 +97,7 @@ static struct json_t *host_config(const struct fbr_job *job, const struct fbr_do
                                      "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
     int rc = 0;
 
-    if (w->caps && w->caps[0])
+    if (w->caps && w->caps[0] && strcmp(w->caps, "none") != 0)
         rc = fbr_json_set(h, "CapAdd", word_list(w->caps, " ,"));
     if (rc == 0 && w->mounts && w->mounts[0])
         rc = fbr_json_set(h, "Binds", word_list(w->mounts, " "));

@@ -22,7 +22,7 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX]);
 
 /* What the configuration says of containers. NULL or "": nothing. */
 struct fbr_docker_wishes {
-    const char *network, *user, *mounts, *caps; /* mounts and caps: words */
+    const char *network, *user, *mounts, *caps; /* mounts and caps: words; caps "none" */
     uint64_t shm;
     const struct json_t *overlay; /* put into the body; may be NULL */
     const char *master;           /* of the label fiber.master */

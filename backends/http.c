@@ -292,7 +292,7 @@ void fbr_http_pause(struct fbr_http_call *call, bool paused)
         return;
     call->paused = paused; /* on_bytes() looks at it, now or when it has begun */
     call->resume = !paused && call->state == FBR_HTTP_RUNNING;
-    if (call->resume) /* libcurl hands out at once what it has, which the caller does not expect now */
+    if (call->resume) /* later: libcurl hands out at once what it has */
         fbr_timer_start(&call->h->later, 0, 0);
 }
 

@@ -5,8 +5,8 @@
  * count. What is safe to repeat is repeated here when the server is away, busy or broken (no connection, 429, 500, 502,
  * 503, 504), with growing random pauses or as Retry-After says, until `patience_ms` is over.
  *
- * libcurl is known to http.c and http_attempt.c alone. All on the loop thread; `done` and `data` may send and cancel requests, but not
- * close the client.
+ * libcurl is known to http.c and http_attempt.c alone. All on the loop thread; `done` and `data` may send and cancel
+ * requests, but not close the client.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HTTP_H
@@ -56,8 +56,8 @@ struct fbr_http_request {
     const char *type;   /* of the body; NULL: application/json */
     const void *body;   /* copied */
     size_t len;
-    int body_fd; /* > 0: the body is this file's, from its position; it stays the caller's and open until `done`.
-                            Not repeated */
+    int body_fd; /* > 0: the body is this file's, from its position; it stays the caller's and
+                    open until `done`. Not repeated */
     uint64_t
         timeout_ms; /* of one attempt, from its start on the wire; 0: 60 s, for a stream none */
     uint64_t patience_ms; /* repeats until then; 0: one attempt */

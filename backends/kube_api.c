@@ -16,7 +16,10 @@
 
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
-#define AGAIN_MS 1000 /* until a plugin has given new credentials */
+#define AGAIN_MS \
+    1000 /* until a plugin has given new credentials, or a server that was started knows its rules */
+#define STARTING_MS 30000
+#define STARTING_TIMES 15
 
 /* ---- One request ---- */
 
@@ -27,7 +30,9 @@ struct fbr_kube_request {
     char *path, *body;
     uint64_t patience_ms;
     struct fbr_timer again;
-    bool repeated;
+    bool repeated;     /* with new credentials */
+    unsigned starting; /* times that a server that had just come back refused it */
+    uint64_t repeats;  /* of all requests, when it was sent */
     void (*done)(void *user, const struct fbr_http_answer *);
     void *user;
 };
@@ -57,16 +62,45 @@ static void send_again(void *arg)
     free_request(r);
 }
 
+static uint64_t repeats_of(const struct fbr_kube_api *a)
+{
+    struct fbr_http_stats s;
+
+    fbr_http_stats(a->calls, &s);
+    return s.repeats;
+}
+
+/* An API server that has just been started refuses for some seconds what it will allow. */
+static bool is_starting(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
+{
+    const struct fbr_kube_api *a = r->a;
+    bool refused =
+        answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
+
+    return refused && r->starting < STARTING_TIMES &&
+           (repeats_of(a) != r->repeats || (a->away_at && fbr_now_ms() < a->away_at + STARTING_MS));
+}
+
+static bool try_again(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
+{
+    if (answer->status == 401 && !r->repeated && fbr_kube_creds_refused(r->a->creds))
+        r->repeated = true;
+    else if (is_starting(r, answer))
+        r->starting++;
+    else
+        return false;
+    if (!r->again.uv && fbr_timer_init(&r->again, r->a->loop, send_again, r) < 0)
+        return false;
+    fbr_timer_start(&r->again, AGAIN_MS, 0);
+    return true;
+}
+
 static void on_answer(void *user, const struct fbr_http_answer *answer)
 {
     struct fbr_kube_request *r = user;
 
-    if (answer->status == 401 && !r->repeated && fbr_kube_creds_refused(r->a->creds) &&
-        fbr_timer_init(&r->again, r->a->loop, send_again, r) == 0) {
-        r->repeated = true;
-        fbr_timer_start(&r->again, AGAIN_MS, 0);
+    if (try_again(r, answer))
         return;
-    }
     r->done(r->user, answer);
     free_request(r);
 }
@@ -100,6 +134,7 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
                                    .path = path,
                                    .body = body ? strdup(body) : NULL,
                                    .patience_ms = patience_ms,
+                                   .repeats = repeats_of(a),
                                    .done = done,
                                    .user = user};
     DL_APPEND(a->requests, r);

@@ -1,7 +1,7 @@
 /* kube_config.h - where the API server is and who we are to it: kubeconfig files, or the service account of a pod.
  *
- * As kubectl: the files of $KUBECONFIG (separated by ':', of two equal names the first counts), else ~/.kube/config, else
- * inside a pod its service account. Paths in a file are relative to its folder.
+ * As kubectl: the files of $KUBECONFIG (separated by ':', of two equal names the first counts), else
+ * ~/.kube/config, else inside a pod its service account. Paths in a file are relative to its folder.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_CONFIG_H

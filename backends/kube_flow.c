@@ -1,7 +1,7 @@
 /* kube_flow.c - from a pod to its end: what the watch says, its output, and how long it may wait.
  *
- * Only the server ends a job: its pod has ended, or is no longer there. What this backend gives up (an image that cannot
- * be had) it deletes, and the end comes as any other, with the reason that it was given up for.
+ * Only the server ends a job: its pod has ended, or is no longer there. What this backend gives up (an image
+ * that cannot be had) it deletes, and the end comes as any other, with the reason that it was given up for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -295,6 +295,16 @@ static void note_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         give_up(j, s->text);
 }
 
+/* The server has its pod: from now on people can look at it by its name. */
+void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
+{
+    snprintf(j->uid, sizeof(j->uid), "%s", uid);
+    j->stage = LIVING;
+    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
+    if (j->asked)
+        fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->b->settings.grace_s);
+}
+
 static void note_running(struct fbr_kube_job *j)
 {
     char text[256];
@@ -303,7 +313,6 @@ static void note_running(struct fbr_kube_job *j)
         return;
     j->started = true;
     j->waits = FBR_KUBE_WAIT_NONE;
-    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
     /* What is said when it does not join. */
     snprintf(text, sizeof(text),
              "its pod runs and calls %s; if pods cannot reach that, set bind or "
@@ -361,12 +370,8 @@ static void on_pod(void *user, const struct json_t *pod, bool deleted)
     HASH_FIND_STR(b->all, name, j);
     if (!j || j->stage < CREATING)
         return;
-    if (j->stage == CREATING) { /* before its answer */
-        snprintf(j->uid, sizeof(j->uid), "%s", uid);
-        j->stage = LIVING;
-        if (j->asked)
-            fbr_kube_delete(j, j->asked == SIGKILL ? 1 : b->settings.grace_s);
-    }
+    if (j->stage == CREATING) /* before its answer */
+        fbr_kube_created(j, uid);
     if (!strcmp(j->uid, uid))
         fbr_kube_update(j, pod, deleted);
 }

@@ -1,7 +1,7 @@
 /* kube_log.h - what a container wrote, from the API server: each byte once, although the stream may break.
  *
- * The server is asked for time stamps, which are taken off again; after a break the stream is asked for from the last one
- * on, and what was there already is passed over.
+ * The server is asked for time stamps, which are taken off again; after a break the stream is asked for from the
+ * last one on, and what was there already is passed over.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_LOG_H

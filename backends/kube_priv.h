@@ -103,6 +103,8 @@ void fbr_kube_forget_ticket(struct fbr_kube_job *j);
 /* kube_flow.c: from a pod to its end. */
 void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e);
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
+/* The server has taken its pod. */
+void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
 /* What the server says about its pod. */
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
 /* It is over without output that could be waited for. It may be freed by it. */

@@ -1,8 +1,8 @@
 /* kube_start.c - from a job to its pod: tickets in batches, pods at a rate.
  *
- * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only. The first Secret of a
- * run is its anchor: it owns the other Secrets and all pods, and is owned by our own pod, if we are in one. So whatever
- * ends the anchor ends all that the run has in the cluster.
+ * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only. The first
+ * Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by our own pod, if we are
+ * in one. So whatever ends the anchor ends all that the run has in the cluster.
  *
  * A request may have been done although no answer came. So names are fixed beforehand: a name that is taken, by a pod
  * with our label, is that pod.
@@ -70,14 +70,9 @@ static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
 {
     free(j->body);
     j->body = NULL;
-    if (j->stage == CREATING) {
-        snprintf(j->uid, sizeof(j->uid), "%s", fbr_json_text(pod, "metadata", "uid", NULL));
-        j->stage = LIVING;
-    }
-    if (j->stage != LIVING)
-        return; /* the watch was faster, and it has ended */
-    if (j->asked)
-        fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->b->settings.grace_s);
+    if (j->stage != CREATING)
+        return; /* the watch was faster */
+    fbr_kube_created(j, fbr_json_text(pod, "metadata", "uid", NULL));
     fbr_kube_update(j, pod, false);
 }
 

@@ -287,6 +287,8 @@ void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size)
 
         if (!when[0])
             when = fbr_json_text(one, "eventTime", NULL);
+        if (!strcmp(fbr_json_text(one, "reason", NULL), "MissingClusterDNS"))
+            continue; /* of each pod of such a cluster */
         if (!strcmp(fbr_json_text(one, "type", NULL), "Warning") && strcmp(when, last) >= 0) {
             newest = one;
             last = when;

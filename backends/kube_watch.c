@@ -178,6 +178,8 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
     bool at_once = w->events == 0 && fbr_now_ms() < w->began + AT_ONCE_MS;
 
     w->stream = NULL;
+    if (a->status == 0)
+        w->api->away_at = fbr_now_ms();
     if (w->line.failed)
         w->expired = true;
     fbr_buf_fini(&w->line);

@@ -220,21 +220,27 @@ static void on_event(void *user, const struct fbr_job_event *event)
 
 /* ---- Starting ---- */
 
-/* The node with the fewest steps for its processors. */
+/* Is it a better place than the other one? One that works, then an empty one (agents of a ring
+ * want a node each), then the one with the fewest steps for its processors. */
+static bool is_better(const struct node *n, const struct node *other, uint64_t now)
+{
+    bool avoid = n->avoid_until > now, avoid_other = other->avoid_until > now;
+
+    if (avoid != avoid_other)
+        return avoid_other;
+    if (!n->used != !other->used)
+        return !n->used;
+    return (uint64_t)(n->used + 1) * other->cpus < (uint64_t)(other->used + 1) * n->cpus;
+}
+
 static struct node *pick(struct fbr_slurm_steps *s)
 {
     struct node *best = NULL;
     uint64_t now = fbr_now_ms();
 
-    for (size_t i = 0; i < s->names.n; i++) {
-        struct node *n = &s->nodes[i];
-        bool avoid = n->avoid_until > now, best_avoid = best && best->avoid_until > now;
-
-        if (!best || (best_avoid && !avoid) ||
-            (best_avoid == avoid &&
-             (uint64_t)(n->used + 1) * best->cpus < (uint64_t)(best->used + 1) * n->cpus))
-            best = n;
-    }
+    for (size_t i = 0; i < s->names.n; i++)
+        if (!best || is_better(&s->nodes[i], best, now))
+            best = &s->nodes[i];
     return best;
 }
 

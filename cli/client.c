@@ -312,7 +312,8 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
     if (!found)
         rc = fbr_fail(
             err, -ENOENT,
-            "no run of yours is called %.64s, or has an id that begins so; see `fiber ps -a`",
+            "no run of yours on this host is called %.64s, or has an id that begins so; see `fiber "
+            "ps -a` and, for what only an engine knows, `fiber ps --all-backends`",
             typed);
     else if (living > 1)
         rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",

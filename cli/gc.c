@@ -15,11 +15,16 @@
 enum { GC_BACKEND, GC_ALL, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
 
 struct gc {
-    const char *only;
+    const char *only, *run; /* backend, beginning of a run's uid; NULL: all */
     bool all, dry, is_json;
     struct fbr_json json;
     unsigned removed, kept, failed;
 };
+
+static bool is_asked_for(const struct gc *g, const struct leftover *j)
+{
+    return !g->run || !strncmp(j->run, g->run, strlen(g->run));
+}
 
 /* What is to be done with a job of that verdict. */
 static bool is_to_go(const struct gc *g, const struct leftover *j)
@@ -68,7 +73,7 @@ static void tell_job(struct gc *g, const struct leftover *j, const char *done, c
            j->name[0] ? j->name : j->id, j->run, why, master[0] ? " (" : "", master,
            master[0] ? ")" : "");
     if (!strcmp(done, "kept"))
-        printf("%13s-> fiber gc --all, or %s\n", "", command);
+        printf("%13s-> fiber gc --all %.8s, or %s\n", "", j->run, command);
 }
 
 /* ---- This host ---- */
@@ -117,12 +122,14 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct leftove
     unsigned unknown = 0;
 
     for (size_t i = 0; i < l->count; i++)
-        unknown += l->jobs[i].verdict == LEFTOVER_UNKNOWN;
+        unknown += l->jobs[i].verdict == LEFTOVER_UNKNOWN && is_asked_for(g, &l->jobs[i]);
     if (unknown && g->all && !g->dry)
         fprintf(stderr,
                 "fiber: %s: --all removes %u job%s, too, whose run cannot be judged from here\n",
                 b->ops->name, unknown, unknown == 1 ? "" : "s");
     for (size_t i = 0; i < l->count; i++) {
+        if (!is_asked_for(g, &l->jobs[i]))
+            continue;
         if (is_to_go(g, &l->jobs[i])) {
             remove_job(g, b, &l->jobs[i]);
         } else if (l->jobs[i].verdict == LEFTOVER_UNKNOWN) {
@@ -152,7 +159,7 @@ static int sweep_all(struct gc *g)
     const char *name;
     int code = 0;
 
-    if ((!g->only || !strcmp(g->only, "local")) && sweep_host(g, &err) < 0)
+    if (!g->run && (!g->only || !strcmp(g->only, "local")) && sweep_host(g, &err) < 0)
         code = cli_failed(1, "%s", err.text);
     for (size_t i = 0; (name = leftovers_backend(g->only, i)); i++)
         if (strcmp(name, "local") != 0 && sweep_backend(g, name, &err) < 0)
@@ -163,6 +170,7 @@ static int sweep_all(struct gc *g)
 static int run_gc(const struct cli_args *args)
 {
     struct gc g = {.only = args->values[GC_BACKEND].text,
+                   .run = args->operands[0],
                    .all = args->values[GC_ALL].number > 0,
                    .dry = args->values[GC_DRY_RUN].number > 0,
                    .is_json = args->values[GC_JSON].number > 0};
@@ -194,20 +202,21 @@ static const struct cli_option options[GC_OPTIONS] = {
 
 const struct cli_command cli_gc = {
     .name = "gc",
-    .operands = "",
+    .operands = "[RUN]",
     .about = "Removes what dead runs left behind, on this host and on the engines",
     .text = "Runs clean up behind themselves, and jobs end when their master is gone. What even so "
             "stays behind, after a power failure, say, is found here: directories of this host, "
             "and your jobs on every engine that is configured.\n\n"
             "A job is removed when its run is over for certain: its master was a process of this "
             "host that is not there any more. One whose master is elsewhere is kept and shown, "
-            "with the command that removes it.",
+            "with the command that removes it. RUN, the beginning of a run's id, leaves all others "
+            "as they are.",
     .examples = "fiber gc --dry-run\twhat is there\n"
                 "fiber gc\tremove what is dead\n"
-                "fiber gc --backend docker --all\tremove all that is not known to live, on that "
-                "engine",
+                "fiber gc --all 3fa9\tremove that run's jobs, which nobody here can judge",
     .exit = "0\tdone\n1\tsomething could not be asked or removed\n2\tthe options are wrong",
     .options = options,
     .count = GC_OPTIONS,
+    .most = 1,
     .run = run_gc,
 };

@@ -1,7 +1,7 @@
 /* kubernetes.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for kubectl.
  *
- * The Role has what the backend uses and nothing else (backends/kube_check.c has the same list); workers have an account
- * of their own that may nothing, and no token of it.
+ * The Role has what the backend uses and nothing else (backends/kube_check.c has the same list); workers have an
+ * account of their own that may nothing, and no token of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

@@ -17,13 +17,12 @@
 
 #include "ring/ring.h"
 #include "runtime/loop.h"
-#include "runtime/pending.h"
 #include "runtime/runtime.h"
 
 #define LOOK_MS 500      /* how often we look whether something is waited for */
 #define PATIENCE_MS 2000 /* that long nothing is said */
-#define NUMBERS_MS 5000  /* then it is said again if only the numbers are others */
-#define AGAIN_MS 30000   /* and if nothing is */
+#define CHANGED_MS 5000  /* then it is said again if something has changed */
+#define AGAIN_MS 30000   /* and if nothing has */
 #define TWICE_MS 200     /* timeout(1) signals us, then our group: the two are one */
 
 struct wait {
@@ -113,21 +112,18 @@ static void on_signal(struct wait *w, int sig)
 static void look(struct wait *w)
 {
     struct fbr_run_facts f;
-    uint64_t now = fbr_now_ms(), pause;
+    uint64_t now = fbr_now_ms();
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(w->ring, &f);
     /* The same wait for another reason goes on: its patience is over already. */
     if (!f.waiting[0] != !w->waiting[0])
         w->since = now;
-    pause = fbr_pending_differ(f.waiting, w->waiting) ? 0
-            : strcmp(f.waiting, w->shown) != 0        ? NUMBERS_MS
-                                                      : AGAIN_MS;
-    if (!f.waiting[0] || pause == 0)
+    if (!f.waiting[0] || !w->waiting[0])
         w->said = 0;
     snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
     if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS ||
-        (w->said && now - w->said < pause))
+        (w->said && now - w->said < (strcmp(f.waiting, w->shown) != 0 ? CHANGED_MS : AGAIN_MS)))
         return;
     snprintf(w->shown, sizeof(w->shown), "%s", f.waiting);
     w->said = now;

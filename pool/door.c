@@ -164,6 +164,7 @@ static void open_now(void *arg)
     struct fbr_error err = {0, ""};
 
     fbr_timer_fini(&p->door->timer);
+    command_line(p->door->about.command, sizeof(p->door->about.command));
     if (fbr_control_open(&p->door->control, p->rt->loop, &ops, p, &p->door->about, &err) < 0)
         fbr_info("`fiber ps` will not show this pool: %s", err.text);
 }
@@ -189,7 +190,6 @@ void fbr_pool_door_open(struct fiber_pool *p)
         .pid = getpid(), .started_ms = wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
              fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));
-    command_line(d->about.command, sizeof(d->about.command));
     if (make_uid(d->about.uid) < 0 || fbr_timer_init(&d->timer, p->rt->loop, open_now, p) < 0) {
         free(d);
         return;

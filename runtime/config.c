@@ -82,7 +82,7 @@ static const struct fbr_config_key keys[] = {
     {"docker_mounts", "FIBER_DOCKER_MOUNTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "what containers see of the host, e.g. \"/data:/data:ro /scratch:/scratch\""},
     {"docker_caps", "FIBER_DOCKER_CAPS", FBR_CONFIG_STR, "SYS_PTRACE", 0, 256, NULL,
-     "capabilities of containers, all others are dropped; SYS_PTRACE: ranks copy from each other"},
+     "capabilities of containers, or none; the rest is dropped. SYS_PTRACE: ranks copy directly"},
     {"docker_shm", "FIBER_DOCKER_SHM", FBR_CONFIG_SIZE, "1Gi", 64 * KIB, 1024 * GIB, NULL,
      "size of /dev/shm in containers, through which ranks of one host speak"},
     {"docker_template", "FIBER_DOCKER_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
@@ -114,7 +114,8 @@ static const struct fbr_config_key keys[] = {
     {"kubernetes_program", "FIBER_KUBERNETES_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "backend kubernetes: path of this program in the image; empty: the same as here"},
     {"kubernetes_pull_policy", "FIBER_KUBERNETES_PULL_POLICY", FBR_CONFIG_ENUM, "auto", 0, 0,
-     "auto Always IfNotPresent Never", "backend kubernetes: when nodes pull the image; auto: as "
+     "auto Always IfNotPresent Never",
+     "backend kubernetes: when nodes pull the image; auto: as "
      "our own pod, or as the cluster does"},
     {"kubernetes_service_account", "FIBER_KUBERNETES_SERVICE_ACCOUNT", FBR_CONFIG_STR, "", 0, 253,
      NULL, "backend kubernetes: service account of the pods, which get no token of it"},
@@ -140,10 +141,9 @@ static const struct fbr_config_key keys[] = {
 /* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
  * ranks. */
 static const char *const internal_variables[] = {
-    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
-    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
-    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_SLURM",
-    "FIBER_POD_NAME",
+    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK",  "FIBER_RANK",
+    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE",  "FIBER_NODES",
+    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_SLURM", "FIBER_POD_NAME",
 };
 
 struct entry {

@@ -13,9 +13,9 @@
 
 struct fbr_limits {
     uint32_t affinity; /* processors that we may run on, at least 1 */
-    double quota;      /* processors' worth of time, of all of us together; 0: as much as there is */
-    uint64_t memory;   /* bytes; 0: as much as there is */
-    uint64_t machine;  /* the same for all who may run on the same processors of the same machine */
+    double quota;     /* processors' worth of time, of all of us together; 0: as much as there is */
+    uint64_t memory;  /* bytes; 0: as much as there is */
+    uint64_t machine; /* the same for all who may run on the same processors of the same machine */
 };
 
 /* Asks the kernel; what it does not say is no limit. Any thread. */

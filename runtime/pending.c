@@ -11,8 +11,8 @@
 #include "runtime/process.h"
 
 #define PATIENCE_MS 2000 /* that long nothing is said, and so often we look */
-#define NUMBERS_MS 5000  /* then it is said again if only the numbers are others */
-#define AGAIN_MS 30000   /* and if nothing is */
+#define CHANGED_MS 5000  /* then it is said again if something has changed */
+#define AGAIN_MS 30000   /* and if nothing has */
 
 void fbr_pending_add(struct fbr_pending *p, const char *text)
 {
@@ -68,8 +68,7 @@ static void look(void *arg)
         w->last[0] = '\0';
         return;
     }
-    if (!fbr_pending_differ(text, w->last) &&
-        ms - w->said < (strcmp(text, w->last) != 0 ? NUMBERS_MS : AGAIN_MS))
+    if (w->last[0] && ms - w->said < (strcmp(text, w->last) != 0 ? CHANGED_MS : AGAIN_MS))
         return;
     fbr_warn("waiting for %llu s: %s", (unsigned long long)((ms - w->since) / 1000), text);
     w->said = ms;

@@ -60,9 +60,9 @@ struct fiber_process {
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
     bool exited, killed, paused, leaving;
-    bool disrupted;    /* its backend took it from us: eviction, preemption, a lost node */
-    bool ready;        /* it has all connections that it needs */
-    char pending[160]; /* why it does not run yet, in the backend's words */
+    bool disrupted;     /* its backend took it from us: eviction, preemption, a lost node */
+    bool ready;         /* it has all connections that it needs */
+    char pending[160];  /* why it does not run yet, in the backend's words */
     char shortage[160]; /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */

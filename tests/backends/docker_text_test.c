@@ -28,7 +28,7 @@ static const struct fbr_job plain = {.name = "worker 17/\xc3\xa9",
 
 static struct json_t *body_of(const struct fbr_job *job, const struct fbr_docker_wishes *w)
 {
-    struct json_t *b = fbr_docker_body(job, w, "app:1", NULL, "/work");
+    struct json_t *b = fbr_docker_body(job, w, "app:1", NULL, "/srv");
 
     assert_non_null(b);
     return b;
@@ -74,7 +74,7 @@ static void test_a_name_is_one_that_engines_take(void **state)
 
 static void test_a_body_drops_what_is_not_asked_for(void **state)
 {
-    const struct fbr_docker_wishes none = {0};
+    const struct fbr_docker_wishes none = {.caps = "none"};
     struct json_t *b = body_of(&plain, &none), *h = fbr_json_at(b, "HostConfig", NULL);
 
     (void)state;
@@ -82,7 +82,7 @@ static void test_a_body_drops_what_is_not_asked_for(void **state)
     assert_list(fbr_json_at(b, "Entrypoint", NULL), "\"./train\" ");
     assert_list(fbr_json_at(b, "Cmd", NULL), "\"--rate\" \"0.1\" \"\" ");
     assert_list(fbr_json_at(b, "Env", NULL), "\"A=b c\" \"E=\" ");
-    assert_string_equal(fbr_json_text(b, "WorkingDir", NULL), "/work");
+    assert_string_equal(fbr_json_text(b, "WorkingDir", NULL), "/srv");
     assert_string_equal(fbr_json_text(b, "Labels", "fiber.run", NULL), "1a2b3c4d5e6f");
     assert_string_equal(fbr_json_text(b, "Labels", "fiber.job", NULL), "worker 17/\xc3\xa9");
     assert_list(fbr_json_at(h, "CapDrop", NULL), "\"ALL\" ");

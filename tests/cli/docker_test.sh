@@ -87,8 +87,9 @@ lacks 'removed|fiber-test-b' 'gc --dry-run'
 expect 0 '^removed +docker job fiber-test-a of run aaaaaaaa' 'gc' fiber gc
 expect 0 '^kept +docker job fiber-test-c .*not on this host .elsewhere:1' 'gc keeps' fiber gc
 lacks 'fiber-test-[ab]' 'gc of what is gone, or lives'
-expect 0 '-> fiber gc --all, or docker rm -f [0-9a-f]{12}' 'gc tells the command' fiber gc
-expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend docker
+expect 0 '-> fiber gc --all cccccccc, or docker rm -f [0-9a-f]{12}' 'gc tells the command' fiber gc
+expect 0 '^nothing is left behind' 'gc of another run' fiber gc --all dddd
+expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend docker cccc
 "$bed" api GET /containers/fiber-test-b/json >/dev/null || { echo "a job of a living master was removed"; bad=1; }
 kill -KILL $pid
 wait $pid || :

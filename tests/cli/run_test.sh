@@ -61,7 +61,7 @@ check 2 '' 'did you mean grace' config show grase
 check 0 'fiber [0-9.]+ .*' '^' version
 check 0 '\{"version":.*\} ' '^' version --json
 check 0 '\[\] ' '^' ps --json
-check 1 '' 'no run of yours is called x1' kill x1
+check 1 '' 'no run of yours on this host is called x1' kill x1
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
 

@@ -400,6 +400,31 @@ static void test_bases_that_cannot_be_used(void **state)
     assert_int_equal(fbr_rundir_create(&d, longer, &err), -ENAMETOOLONG);
 }
 
+static unsigned dead_found;
+
+static bool count_dead(void *user, const char *root)
+{
+    dead_found += strstr(root, "/fiber-7-abcdef") != NULL;
+    return user != NULL;
+}
+
+static void test_who_sweeps_may_only_look(void **state)
+{
+    char dead[128];
+
+    (void)state;
+    snprintf(dead, sizeof(dead), "%s/fiber-7-abcdef", base);
+    assert_int_equal(mkdir(dead, 0700), 0);
+    put_file(dead, "lock");
+    dead_found = 0;
+    fbr_rundir_sweep(base, count_dead, NULL);
+    assert_int_equal(dead_found, 1);
+    assert_int_equal(access(dead, F_OK), 0);
+    fbr_rundir_sweep(base, count_dead, base);
+    assert_int_equal(dead_found, 2);
+    assert_int_equal(access(dead, F_OK), -1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -416,6 +441,7 @@ int main(void)
         TEST(test_many_masters_start_at_once),
         TEST(test_several_may_remove_it_at_once),
         TEST(test_bases_that_cannot_be_used),
+        TEST(test_who_sweeps_may_only_look),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* http_server.h - a small HTTP server for tests: on a unix socket or on the loopback, with TLS or without; each connection
- * has its thread, and the test says what is answered.
+/* http_server.h - a small HTTP server for tests: on a unix socket or on the loopback, with TLS or without; each
+ * connection has its thread, and the test says what is answered.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_HTTP_SERVER_H

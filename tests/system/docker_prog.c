@@ -1,14 +1,15 @@
 /* docker_prog.c - a program for the tests on the Docker engine, run by the configured backend.
  *
- *   docker_prog pool WORKERS TASKS MS       maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the end
- *                                           how many are right and how many workers died
- *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] exit CODE | signal N | eat MiB | hello | wait | program PATH
- *                                           one process; says its exit code and how it ended
- *   docker_prog output LINES                a process that writes so many lines of 100 bytes to each of its streams
- *   docker_prog many N                      N processes at once
- *   docker_prog nested                      a process that starts processes
- *   docker_prog cpus                        a process that says which processors it may use
- *   docker_prog rank                        a rank that says who it is, then waits
+ *   docker_prog pool WORKERS TASKS MS   maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the
+ *                                       end how many are right and how many workers died
+ *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] ORDER
+ *                                       one process; says its exit code and how it ended. ORDER is one of: exit CODE,
+ *                                       signal N, eat MiB, hello, wait, program PATH
+ *   docker_prog output LINES            a process that writes so many lines to each of its streams
+ *   docker_prog many N                  N processes at once
+ *   docker_prog nested                  a process that starts processes
+ *   docker_prog cpus                    a process that says which processors it may use
+ *   docker_prog rank                    a rank that says who it is, then waits
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sched.h>

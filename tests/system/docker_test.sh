@@ -33,7 +33,10 @@ does() {
     [[ $code != 124 ]] || failed "it hangs: $*"
 }
 says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
-nothing_left() { "$bed" empty && until_gone || failed "containers are left"; }
+nothing_left() {
+    "$bed" empty || failed "containers run"
+    until_gone || failed "containers are left"
+}
 until_gone() {
     for _ in {1..300}; do
         [[ $("$bed" jobs all) ]] || return 0
@@ -175,6 +178,7 @@ nothing_left
 ok "many at once"
 
 # --- rings
+# shellcheck disable=SC2016 # the rank's shell has them
 does 60 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 ((code == 5)) || failed "exit code 5, not $code"
 says '^0 of 4$'

@@ -53,7 +53,7 @@ under() {
     done
     if [[ $code != 0 ]]; then
         bad=1
-        echo "FAILED: $name, under: $title"
+        echo "FAILED: $name, under: $title (exit code $code)"
         grep -v RUN "$work/out" | cut -c 1-300 | sed 's/^/    /' | tail -20
     elif (($(faults_met) == before)); then
         bad=1

@@ -1,0 +1,201 @@
+# kubernetes_test.sh - pools, processes and rings as pods of a real cluster: what kills them, what stops the API server, what
+# they print, what cannot be started, and masters within. The cluster is the bed's (tests/beds/kubernetes).
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+set -euo pipefail
+
+bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}
+prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
+fiber=$TEST_BINARY_DIR/cli/fiber
+
+[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
+"$bed" try
+eval "$("$bed" env)"
+work=$(mktemp -d)
+# What a test that failed may have left; a namespace of our own for the manifest.
+clean() {
+    "$bed" thaw 2>/dev/null || :
+    "$bed" start 2>/dev/null || :
+    "$bed" kubectl delete namespace fiber-manifest --ignore-not-found --wait=false >/dev/null 2>&1 || :
+    rm -rf "$work"
+}
+trap clean EXIT
+"$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh >/dev/null
+export FIBER_BACKEND=kubernetes FIBER_GRACE=1s FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never
+
+failed() {
+    echo "FAILED: $1"
+    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
+    exit 1
+}
+ok() { echo "ok: $1"; }
+
+# does SECONDS COMMAND...: it ends in time; its exit code is in $code
+does() {
+    local seconds=$1
+    shift
+    code=0
+    timeout "$seconds" "$@" >"$work/out" 2>&1 || code=$?
+    [[ $code != 124 ]] || failed "it hangs: $*"
+}
+says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
+nothing_left() { "$bed" empty all || failed "pods are left"; }
+
+# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; $launcher is its pid
+begins() {
+    local n=$1 text=$2
+    shift 2
+    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
+    : >"$work/out"
+    read -r launcher <&3
+    more "$n" "$text"
+}
+more() {  # N TEXT: waits for so many more lines
+    local n=$1 line
+    while ((n > 0)) && IFS= read -r -t 60 line <&3; do
+        echo "$line" >>"$work/out"
+        [[ $line != *$2* ]] || n=$((n - 1))
+    done
+    ((n == 0)) || failed "$n more lines with '$2' should have come"
+}
+ends() { timeout 120 cat <&3 >>"$work/out" || failed "it does not end"; exec 3<&-; }
+one_job() { "$bed" jobs | head -1; }
+
+# --- what becomes of a process
+does 60 "$prog" process hello
+says '^hello from fiber-'
+does 60 "$prog" process exit 7
+says '^code 7: '
+does 60 "$prog" process signal 11
+says '^code -11: .*signal 11'
+does 60 "$prog" process -n _.-odd-. exit 0
+says '^code 0: '
+ok "exit codes, signals, names"
+
+does 60 "$prog" process -m 64 eat 200
+says '^code -9: .*its limit of 64Mi'
+ok "a limit of memory is told"
+FIBER_KUBERNETES_PENDING_TIMEOUT=3s does 60 "$prog" process -c 1000 hello
+says '^code 125: .*no node takes it: .*Insufficient cpu'
+ok "too many processors are told"
+does 60 "$prog" process -i no-such-image:1 hello
+says "^code 125: .*image 'no-such-image:1' is not on the node"
+ok "an image that is not there is told"
+does 60 "$prog" process -i 'No image' hello
+says '^code 125: .*has a name that is none'
+ok "an image that cannot be is told"
+does 60 "$prog" process program /no/such/program
+says 'code 125: .*cannot be started: .*no such file'
+ok "a program that is not there is told"
+nothing_left
+
+# --- where the cluster is, and what we may there
+KUBECONFIG=/dev/null does 60 "$prog" process hello
+says 'no context is chosen'
+FIBER_KUBERNETES_NAMESPACE=default does 60 "$prog" process hello
+says 'cannot list resource "pods".*'
+sed 's/token: .*/token: wrong}/' "$KUBECONFIG" >"$work/wrong"
+KUBECONFIG=$work/wrong does 60 "$prog" process hello
+says 'Unauthorized'
+sed 's/\(server: [^ ,]*\):[0-9]*/\1:1/' "$KUBECONFIG" >"$work/wrong"
+KUBECONFIG=$work/wrong does 60 "$prog" process hello
+says 'does not answer'
+ok "no context, another's namespace, a wrong token, a wrong address"
+
+# --- the template has the last word
+printf 'spec:\n  activeDeadlineSeconds: 3\n  containers: [{env: [{name: A, value: b}]}]\n' >"$work/template"
+FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 60 "$prog" process wait
+says 'activeDeadlineSeconds'
+echo 'containers: []' >"$work/template"
+FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 60 "$prog" process hello
+says "kubernetes_pod_template .*a pod has no 'containers'"
+ok "template"
+does 60 "$prog" nested
+[[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its pod"
+ok "nested processes"
+
+# --- output: whole lines of both streams, in order, also over a break
+begins 1 'out 50 ' "$prog" output 10500
+"$bed" stop
+"$bed" start
+ends
+for stream in out err; do
+    awk -v stream=$stream '$1 == stream { if ($2 != n++) bad = 1 } END { exit bad || n != 10500 }' "$work/out" ||
+        failed "lines of $stream are missing, torn or out of order"
+done
+ok "1 MiB of each stream, although the API server dies"
+
+# --- a pool whose workers die
+begins 1 begun "$prog" pool 4 400 20
+"$bed" kubectl -n fiber delete pod --wait=false "$(one_job)" >/dev/null
+"$bed" vanish "$("$bed" jobs | tail -1)"
+ends
+says '^right 400 of 400$'
+says '^deaths [1-9]'
+nothing_left
+ok "a pool survives a pod that is deleted and one that vanishes"
+
+# --- an API server that dies, or hangs, and comes back
+begins 1 begun "$prog" pool 2 400 20
+"$bed" stop
+"$bed" start
+ends
+says '^right 400 of 400$'
+says '^deaths 0$'
+nothing_left
+ok "the API server dies and comes back while a pool maps"
+begins 1 'waits in' "$prog" process wait
+"$bed" stop
+"$bed" start
+"$bed" kubectl -n fiber delete pod --wait=false "$(one_job)" >/dev/null
+ends
+says '^code -15: '
+nothing_left
+ok "a process is watched again when the API server is back"
+begins 1 begun "$prog" pool 2 200 20
+"$bed" freeze
+read -rt 5 <> <(:) || :
+"$bed" thaw
+ends
+says '^right 200 of 200$'
+says '^deaths 0$'
+ok "an API server that hangs harms nobody"
+
+# --- a master that is killed
+begins 1 begun "$prog" pool 4 4000 50
+kill -KILL "$launcher"
+ends
+"$bed" empty || failed "pods run on"
+"$fiber" gc -b kubernetes >"$work/out" 2>&1 || failed "fiber gc"
+nothing_left
+ok "nothing outlives its master, and gc removes what it left"
+
+# --- many at once
+does 300 "$prog" many "${KUBERNETES_MANY:-40}"
+says "^${KUBERNETES_MANY:-40} ended well$"
+nothing_left
+ok "many at once"
+
+# --- a master in the cluster, with the permissions of the manifest, in a strict namespace
+"$bed" kubectl create namespace fiber-manifest >/dev/null
+"$bed" kubectl label namespace fiber-manifest pod-security.kubernetes.io/enforce=baseline >/dev/null
+"$fiber" kubernetes manifest -N fiber-manifest -i fiber-system:1 -- "$prog" pool 2 40 20 |
+    "$bed" kubectl apply -f - >"$work/out"
+"$bed" kubectl -n fiber-manifest wait --for=condition=complete --timeout=120s job/fiber-master >>"$work/out" 2>&1 ||
+    failed "the Job does not end well"
+"$bed" kubectl -n fiber-manifest logs job/fiber-master >"$work/out"
+says '^right 40 of 40$'
+ok "a master in the cluster, with the least permissions"
+
+# --- rings
+does 60 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
+((code == 5)) || failed "exit code 5, not $code"
+says '^0 of 4$'
+begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --on-failure restart "$prog" rank
+"$bed" vanish "$(one_job)"
+more 4 'of 4 on'
+kill -TERM "$launcher"
+ends
+nothing_left
+ok "a ring goes on after a pod was lost"
