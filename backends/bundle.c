@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/closure.h"
@@ -26,6 +27,12 @@ const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
                                           FBR_BUNDLE_PROGRAM,
                                           NULL};
 
+/* Where it goes: an archive, or a folder. */
+struct sink {
+    int fd; /* the archive; -1 */
+    const char *dir;
+};
+
 static int put(int fd, const void *data, size_t len, struct fbr_error *err)
 {
     const char *at = data;
@@ -41,6 +48,13 @@ static int put(int fd, const void *data, size_t len, struct fbr_error *err)
     return 0;
 }
 
+static mode_t mode_of(const char *name, char type)
+{
+    if (strcmp(name, "tmp/") == 0)
+        return 01777;
+    return type == '2' ? 0777 : 0755;
+}
+
 static int put_head(int fd, const char *name, const char *link, char type, uint64_t size,
                     struct fbr_error *err)
 {
@@ -48,40 +62,97 @@ static int put_head(int fd, const char *name, const char *link, char type, uint6
     int rc;
 
     fbr_buf_init(&b);
-    fbr_docker_tar_head(&b, name, link, type,
-                        strcmp(name, "tmp/") == 0 ? 01777
-                        : type == '2'             ? 0777
-                                                  : 0755,
-                        size);
+    fbr_docker_tar_head(&b, name, link, type, mode_of(name, type), size);
     rc = b.failed ? fbr_fail(err, -ENAMETOOLONG, "%s: its name is too long for an archive", name)
                   : put(fd, b.data, b.len, err);
     fbr_buf_fini(&b);
     return rc;
 }
 
-static int put_file(int fd, const char *name, const char *path, struct fbr_error *err)
+static int copy(int to, int from, off_t size, const char *path, struct fbr_error *err)
 {
-    static const char zeros[TAR_BLOCK];
-    int from = open(path, O_RDONLY | O_CLOEXEC), rc;
-    off_t size = from < 0 ? -1 : lseek(from, 0, SEEK_END), at = 0;
+    off_t at = 0;
 
-    if (size < 0) {
-        rc = fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
-        if (from >= 0)
-            close(from);
-        return rc;
-    }
-    rc = put_head(fd, name, "", '0', (uint64_t)size, err);
-    while (rc == 0 && at < size) {
-        ssize_t n = sendfile(fd, from, &at, (size_t)(size - at));
+    while (at < size) {
+        ssize_t n = sendfile(to, from, &at, (size_t)(size - at));
 
         if (n == 0)
-            rc = fbr_fail(err, -ESTALE, "%s became shorter meanwhile", path);
-        else if (n < 0 && errno != EINTR)
-            rc = fbr_fail(err, -errno, "cannot write the bundle: %s", fbr_strerror(errno));
+            return fbr_fail(err, -ESTALE, "%s became shorter meanwhile", path);
+        if (n < 0 && errno != EINTR)
+            return fbr_fail(err, -errno, "cannot write the bundle: %s", fbr_strerror(errno));
     }
-    close(from);
-    return rc < 0 ? rc : put(fd, zeros, (size_t)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK), err);
+    return 0;
+}
+
+/* "DIR/lib/x" for ".fiber/lib/x"; what lies beside .fiber is not for a folder. */
+static bool place(const struct sink *s, const char *name, char *out, size_t size)
+{
+    size_t n = strlen(&FBR_BUNDLE_DIR[1]);
+
+    if (strncmp(name, &FBR_BUNDLE_DIR[1], n) != 0)
+        return false;
+    snprintf(out, size, "%s%s", s->dir, name + n);
+    return true;
+}
+
+static int put_dir(const struct sink *s, const char *name, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+
+    if (s->fd >= 0)
+        return put_head(s->fd, name, "", '5', 0, err);
+    if (place(s, name, path, sizeof(path)) && mkdir(path, mode_of(name, '5')) < 0 &&
+        errno != EEXIST)
+        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
+    return 0;
+}
+
+static int put_link(const struct sink *s, const char *name, const char *target,
+                    struct fbr_error *err)
+{
+    char path[PATH_MAX];
+
+    if (s->fd >= 0)
+        return put_head(s->fd, name, target, '2', 0, err);
+    place(s, name, path, sizeof(path));
+    if (symlink(target, path) < 0 && errno != EEXIST)
+        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
+    return 0;
+}
+
+static int open_target(const struct sink *s, const char *name, uint64_t size, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+    int rc;
+
+    if (s->fd >= 0) {
+        rc = put_head(s->fd, name, "", '0', size, err);
+        return rc < 0 ? rc : s->fd;
+    }
+    place(s, name, path, sizeof(path));
+    rc = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+    return rc < 0 ? fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno)) : rc;
+}
+
+static int put_file(const struct sink *s, const char *name, const char *path, struct fbr_error *err)
+{
+    static const char zeros[TAR_BLOCK];
+    int from = open(path, O_RDONLY | O_CLOEXEC), to = -1, rc;
+    off_t size = from < 0 ? -1 : lseek(from, 0, SEEK_END);
+
+    if (size < 0)
+        rc = fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
+    else
+        rc = to = open_target(s, name, (uint64_t)size, err);
+    if (rc >= 0)
+        rc = copy(to, from, size, path, err);
+    if (rc == 0 && s->fd >= 0)
+        rc = put(to, zeros, (size_t)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK), err);
+    if (to >= 0 && to != s->fd)
+        close(to);
+    if (from >= 0)
+        close(from);
+    return rc;
 }
 
 static bool is_module(const char *path)
@@ -116,8 +187,8 @@ static bool move(const char *path, const char *program, const char *interp, char
     return true;
 }
 
-static int put_all(struct fbr_closure *c, const char *program, const char *interp, int fd,
-                   struct fbr_error *err)
+static int put_all(struct fbr_closure *c, const char *program, const char *interp,
+                   const struct sink *s, struct fbr_error *err)
 {
     /* The last one is where sockets are made, and not every image has it. */
     static const char *const dirs[] = {FBR_BUNDLE_DIR "/", FBR_BUNDLE_DIR "/lib/",
@@ -129,7 +200,7 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
     int rc = files ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 
     for (size_t i = 0; rc == 0 && i < sizeof(dirs) / sizeof(dirs[0]); i++)
-        rc = put_head(fd, dirs[i] + 1, "", '5', 0, err);
+        rc = put_dir(s, dirs[i] + 1, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct fbr_file *f = files[i];
         const char *target = f->kind == FBR_FILE_LINK ? f->target : "";
@@ -138,14 +209,14 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
             continue;
         target = strrchr(target, '/') ? strrchr(target, '/') + 1 : target; /* all are beside it */
         if (f->kind == FBR_FILE_REGULAR)
-            rc = put_file(fd, to, f->path, err);
+            rc = put_file(s, to, f->path, err);
         else if (strcmp(strrchr(f->path, '/') + 1, target) != 0)
-            rc = put_head(fd, to, target, '2', 0, err);
+            rc = put_link(s, to, target, err);
     }
-    return rc < 0 ? rc : put(fd, zeros, sizeof(zeros), err);
+    return rc < 0 || s->fd < 0 ? rc : put(s->fd, zeros, sizeof(zeros), err);
 }
 
-int fbr_bundle_write(const char *program, int fd, struct fbr_error *err)
+static int make(const char *program, const struct sink *s, struct fbr_error *err)
 {
     const struct fbr_closure_options options = {0};
     struct fbr_closure *c = NULL;
@@ -162,7 +233,17 @@ int fbr_bundle_write(const char *program, int fd, struct fbr_error *err)
     if (rc == 0)
         rc = fbr_closure_add(c, real, err);
     if (rc == 0)
-        rc = put_all(c, real, interp, fd, err);
+        rc = put_all(c, real, interp, s, err);
     fbr_closure_free(c);
     return rc;
+}
+
+int fbr_bundle_write(const char *program, int fd, struct fbr_error *err)
+{
+    return make(program, &(struct sink){.fd = fd}, err);
+}
+
+int fbr_bundle_into(const char *program, const char *dir, struct fbr_error *err)
+{
+    return make(program, &(struct sink){.fd = -1, .dir = dir}, err);
 }

@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/cluster.h"
 
+#include "backends/bundle.h"
+
 extern const struct fbr_backend_ops fbr_backend_docker, fbr_backend_kubernetes;
 
 extern const struct fbr_cluster fbr_module_cluster;
@@ -10,4 +12,5 @@ __attribute__((visibility("default"))) const struct fbr_cluster fbr_module_clust
     .docker = &fbr_backend_docker,
     .kubernetes = &fbr_backend_kubernetes,
     .image = &fbr_image_ops,
+    .bundle_into = fbr_bundle_into,
 };

@@ -129,6 +129,7 @@ static void set_settings(struct fbr_backend *b)
     s->image = image[0] ? image : b->image ? b->image : "";
     s->pull_policy = strcmp(policy, "auto") != 0 ? policy : b->pull_policy ? b->pull_policy : "";
     s->program = fbr_config_str(c, "kubernetes_program");
+    s->agent_image = fbr_config_str(c, "kubernetes_agent_image");
     s->workdir = b->workdir ? b->workdir : "";
     s->pull_secret = b->pull_secret;
     s->account = fbr_config_str(c, "kubernetes_service_account");

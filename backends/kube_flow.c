@@ -23,6 +23,7 @@
 #define LOOKS 4 /* in one tick */
 #define AWAY_MS 5000
 #define LOG_AGAIN_MS 5000
+#define ASK_AFTER_MS 15000
 #define PATIENCE_MS 600000
 
 /* ---- Words to the runtime ---- */
@@ -111,6 +112,7 @@ void fbr_kube_delete(struct fbr_kube_job *j, int grace_s)
 {
     char *body = fbr_kube_delete_body(grace_s, j->uid);
 
+    j->asked_at = fbr_now_ms() + (uint64_t)grace_s * 1000;
     if (!body || fbr_kube_call(j, "DELETE", fbr_kube_path(j->b->api, "pods/%s", j->name), body,
                                on_deleted) < 0)
         fbr_warn("kubernetes: %s: out of memory for its end", j->name);
@@ -459,13 +461,36 @@ static void check_waiting(struct fbr_kube_job *j, uint64_t now, unsigned *looks)
     }
 }
 
-/* Its log has ended, and it has not: the node's agent was started again, perhaps. */
-static void check_log(struct fbr_kube_job *j, uint64_t now)
+static void on_asked(void *user, const struct fbr_http_answer *a)
 {
-    if (!j->log || !j->log_over || now < j->log_over_at + LOG_AGAIN_MS)
+    struct json_t *pod = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    struct fbr_kube_job *j = user;
+
+    j->asking = false;
+    if (j->stage == LIVING && a->status == 404)
+        fbr_kube_gone(j);
+    else if (j->stage == LIVING && pod &&
+             !strcmp(fbr_json_text(pod, "metadata", "uid", NULL), j->uid))
+        fbr_kube_update(j, pod, false);
+    fbr_json_free(pod);
+    fbr_kube_answered(j);
+}
+
+/* Its log has ended, or it was to end, and nothing more was heard of it: has the watch gone deaf, was the node's agent
+ * started again? */
+static void check_silence(struct fbr_kube_job *j, uint64_t now)
+{
+    if (j->log && j->log_over && now >= j->log_over_at + LOG_AGAIN_MS) {
+        j->log_over = false;
+        fbr_kube_log_resume(j->log);
+    } else if (!j->asked_at || now < j->asked_at + ASK_AFTER_MS) {
         return;
-    j->log_over = false;
-    fbr_kube_log_resume(j->log);
+    }
+    if (j->asking)
+        return;
+    j->asked_at = j->asked_at ? now : 0;
+    j->asking =
+        fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
 void fbr_kube_on_tick(void *backend)
@@ -477,8 +502,8 @@ void fbr_kube_on_tick(void *backend)
     char text[256];
 
     HASH_ITER(hh, b->all, j, next) {
-        if (j->stage == LIVING && j->started)
-            check_log(j, now);
+        if (j->stage == LIVING && (j->started || j->asked_at))
+            check_silence(j, now);
         else if (j->stage == LIVING)
             check_waiting(j, now, &looks);
         else if (j->stage < LIVING && now > j->began + AWAY_MS && !j->text[0]) {

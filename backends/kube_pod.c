@@ -10,6 +10,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kube_pod.h"
 
+#include "backends/bundle.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -160,22 +162,45 @@ static int set_resources(struct json_t *container, const struct fbr_job *job,
 }
 
 /* What runs, or a sentence why nothing can. */
+static int find_program(const struct fbr_job *job, const struct fbr_kube_settings *s,
+                        char path[PATH_MAX], struct fbr_error *err)
+{
+    ssize_t n;
+
+    snprintf(path, PATH_MAX, "%s", job->own_program && s->program[0] ? s->program : job->file);
+    if (!job->own_program || s->program[0])
+        return 0;
+    n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+    path[n] = '\0';
+    return 0;
+}
+
+/* It is put into the pod before it starts. */
+static bool is_given(const struct fbr_job *job, const struct fbr_kube_settings *s)
+{
+    return job->own_program && s->agent_image[0];
+}
+
 static int set_command(struct json_t *container, const struct fbr_job *job,
                        const struct fbr_kube_settings *s, struct fbr_error *err)
 {
     char path[PATH_MAX];
     char *command[] = {path, NULL};
     char *const *args = job->argv && job->argv[0] ? job->argv + 1 : NULL;
+    int rc = find_program(job, s, path, err);
 
-    snprintf(path, sizeof(path), "%s", job->own_program && s->program[0] ? s->program : job->file);
-    if (job->own_program && !s->program[0]) {
-        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-        if (n < 0)
-            return fbr_fail(err, -errno, "cannot tell what program this is: %s",
-                            fbr_strerror(errno));
-        path[n] = '\0';
-    }
+    if (rc < 0)
+        return rc;
+    if (is_given(job, s))
+        rc = fbr_json_set(container, "command",
+                          words_of((char *const *)(uintptr_t)fbr_bundle_command));
+    if (rc < 0 || (is_given(job, s) && args && args[0] &&
+                   fbr_json_set(container, "args", words_of(args)) < 0))
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (is_given(job, s))
+        return 0;
     if (fbr_json_set(container, "command", words_of(command)) < 0 ||
         (args && args[0] && fbr_json_set(container, "args", words_of(args)) < 0))
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -228,6 +253,38 @@ static struct json_t *make_container(const struct fbr_job *job, const struct fbr
     fbr_fail(err, rc, "out of memory");
     fbr_json_free(c);
     return NULL;
+}
+
+/* ---- A program that the image lacks ---- */
+
+#define GIVEN "fiber-agent"
+
+/* A container before the first writes it into a volume that both see. */
+static int give(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
+                const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+    char *command[] = {path, (char *)"image", (char *)"unpack", (char *)FBR_BUNDLE_DIR, NULL};
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL), *first;
+    int rc = find_program(job, s, path, err);
+
+    if (rc < 0)
+        return rc;
+    first = fbr_json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:{s:b, s:{s:[s]}}}", "name", GIVEN,
+                          "image", s->agent_image, "command", words_of(command), "volumeMounts",
+                          "name", GIVEN, "mountPath", FBR_BUNDLE_DIR, "securityContext",
+                          "allowPrivilegeEscalation", 0, "capabilities", "drop", "ALL");
+    if (first && s->pull_policy[0])
+        rc = fbr_json_set(first, "imagePullPolicy", fbr_json_string(s->pull_policy));
+    if (rc == 0)
+        rc = fbr_json_set(spec, "initContainers", fbr_json_pack("[o]", first));
+    if (rc == 0)
+        rc = fbr_json_append(fbr_json_at(spec, "volumes", NULL),
+                             fbr_json_pack("{s:s, s:{}}", "name", GIVEN, "emptyDir"));
+    return rc < 0 ? rc
+                  : fbr_json_append(
+                        fbr_json_at(container, "volumeMounts", NULL),
+                        fbr_json_pack("{s:s, s:s}", "name", GIVEN, "mountPath", FBR_BUNDLE_DIR));
 }
 
 /* ---- The pod ---- */
@@ -306,6 +363,8 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
                         "emptyDir", "medium", "Memory");
     spec = fbr_json_at(pod, "spec", NULL);
     rc = pod ? set_security(pod, container, s) : -ENOMEM;
+    if (rc == 0 && is_given(job, s))
+        rc = give(pod, container, job, s, err);
     fbr_json_free(container);
     if (rc == 0 && s->account[0])
         rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account));

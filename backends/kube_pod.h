@@ -23,6 +23,8 @@ struct json_t;
 /* What all pods of a backend have in common. Texts may be "" where there is nothing to say. */
 struct fbr_kube_settings {
     const char *image, *pull_policy, *program, *workdir, *account, *gpu_resource, *user_label;
+    /* An image with this program, which is put into pods of images that lack it (bundle.h); "" */
+    const char *agent_image;
     const char *master;      /* who we are, for `fiber gc` */
     const char *pull_secret; /* NULL or the imagePullSecrets of our own pod as JSON value text */
     int64_t run_as;          /* user id; -1: as the image says */

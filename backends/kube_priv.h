@@ -44,6 +44,8 @@ struct fbr_kube_job {
     bool released, started, failing, missing; /* missing: not yet seen in the list at hand */
     bool is_deleted;                          /* its object is gone */
     bool disruption;
+    bool asking;                         /* what its pod is now */
+    uint64_t asked_at;                   /* for its end, or what it is; 0: neither */
     uint64_t began, waits_since, looked; /* clock of fbr_now_ms() */
     enum fbr_kube_wait waits;
     int32_t code;

@@ -1,8 +1,8 @@
 /* kube_watch.c - one list and one watch; see kube_watch.h.
  *
  *     LISTING    GET, in pages                          -> WATCHING, or RESTING when it fails
- *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it, LISTING when it says 410 or
- *                                                          ends three in a row at once, RESTING when the server is away
+ *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is silent, LISTING when it
+ *                                                          says 410 or ends three in a row at once, RESTING when it is away
  *     RESTING    a growing random pause                 -> what it was before
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -23,7 +23,8 @@
 #define PATIENCE_MS 60000
 #define MIN_S 240
 #define MAX_S 300
-#define LATE_MS 30000 /* that the server may take longer than it was asked to */
+#define LATE_MS 30000   /* that the server may take longer than it was asked to */
+#define SILENT_MS 90000 /* a server that lives sends a bookmark each minute */
 #define AT_ONCE_MS 1000
 #define AT_ONCE_TIMES 3
 #define REST_MS 250
@@ -56,9 +57,18 @@ static unsigned random_below(unsigned n)
     return r % n;
 }
 
+/* The pause is over; or a watch has been silent for too long. */
 static void on_rested(void *arg)
 {
-    go_on(arg);
+    struct fbr_kube_watch *w = arg;
+
+    if (w->stream) {
+        fbr_debug("kubernetes: the watch has been silent for %d s; another one", SILENT_MS / 1000);
+        fbr_http_cancel(w->stream);
+        w->stream = NULL;
+        fbr_buf_clear(&w->line);
+    }
+    go_on(w);
 }
 
 static void rest(struct fbr_kube_watch *w)
@@ -159,6 +169,7 @@ static void on_bytes(void *user, const void *data, size_t len)
     struct fbr_kube_watch *w = user;
     const char *at = data, *end = at + len, *newline;
 
+    fbr_timer_start(&w->rest, SILENT_MS, 0);
     while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
         fbr_put(&w->line, at, (size_t)(newline - at));
         if (w->line.failed || w->line.len > MAX_EVENT)
@@ -178,6 +189,7 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
     bool at_once = w->events == 0 && fbr_now_ms() < w->began + AT_ONCE_MS;
 
     w->stream = NULL;
+    fbr_timer_stop(&w->rest);
     if (a->status == 0)
         w->api->away_at = fbr_now_ms();
     if (w->line.failed)
@@ -225,7 +237,9 @@ static void watch(struct fbr_kube_watch *w)
     w->began = fbr_now_ms();
     w->stream = path ? fbr_http_send(w->api->streams, &r, NULL) : NULL;
     free(path);
-    if (!w->stream)
+    if (w->stream)
+        fbr_timer_start(&w->rest, SILENT_MS, 0);
+    else
         rest(w);
 }
 

@@ -385,13 +385,28 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
     return dry ? say_files(m) : say(m);
 }
 
+/* This program and what it needs, moved together (bundle.h): what pods of other images run. */
+static int unpack(const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    const struct fbr_cluster *cluster = fbr_module("cluster", &err);
+
+    if (args->noperands != 2) {
+        fbr_fail(&err, -EINVAL, "unpack wants a folder, and nothing more");
+        return cli_usage(args->command, &err);
+    }
+    if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1], &err) < 0)
+        return cli_failed(COULD_NOT, "%s", err.text);
+    return 0;
+}
+
 static int check(const struct cli_args *args, bool *into_engine, struct fbr_error *err)
 {
     const char *action = args->operands[0];
 
     *into_engine = strcmp(action, "build") == 0;
     if (!*into_engine && strcmp(action, "export") != 0)
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is none of: build export", action);
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is none of: build export unpack", action);
     if (args->noperands < 3 && !args->values[IMAGE_ADD].count)
         return fbr_fail(err, -EINVAL, "the program is missing: fiber image %s",
                         args->command->operands);
@@ -413,6 +428,8 @@ static int run_image(const struct cli_args *args)
     bool into_engine;
     int code;
 
+    if (strcmp(args->operands[0], "unpack") == 0)
+        return unpack(args);
     if (check(args, &into_engine, &err) < 0)
         return cli_usage(args->command, &err);
     cluster = fbr_module("cluster", &err);
@@ -460,12 +477,13 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
 
 const struct cli_command cli_image = {
     .name = "image",
-    .operands = "build|export NAME[:TAG] [PROGRAM...]",
+    .operands = "build|export NAME[:TAG] [PROGRAM...] | unpack DIR",
     .kind = CLI_IMAGE,
     .about = "Makes a container image of programs, without a registry or a Dockerfile",
     .text =
         "build puts it into the Docker engine, export writes it to a file that `docker load`, "
-        "`podman load` and `ctr images import` read.\n\n"
+        "`podman load` and `ctr images import` read. unpack writes the command fiber and what it "
+        "needs into a folder; it is for kubernetes_agent_image.\n\n"
         "In the image are the programs, the libraries that they need, the plugins that those load, "
         "and the command fiber, each at the path where it is here; also /etc/passwd, /etc/group "
         "and "

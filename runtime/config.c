@@ -113,6 +113,8 @@ static const struct fbr_config_key keys[] = {
      NULL, "backend kubernetes: YAML file that is merged into each pod"},
     {"kubernetes_program", "FIBER_KUBERNETES_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "backend kubernetes: path of this program in the image; empty: the same as here"},
+    {"kubernetes_agent_image", "FIBER_KUBERNETES_AGENT_IMAGE", FBR_CONFIG_STR, "", 0, MAX_VALUE,
+     NULL, "backend kubernetes: image with the command fiber, for pods of images that lack it"},
     {"kubernetes_pull_policy", "FIBER_KUBERNETES_PULL_POLICY", FBR_CONFIG_ENUM, "auto", 0, 0,
      "auto Always IfNotPresent Never",
      "backend kubernetes: when nodes pull the image; auto: as "

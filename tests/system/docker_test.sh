@@ -70,8 +70,8 @@ does 60 "$prog" process hello
 says '^hello from [0-9a-f]{12}$'
 does 60 "$prog" process exit 7
 says '^code 7: '
-does 60 "$prog" process signal 11
-says '^code -11: .*signal 11'
+does 60 "$prog" process signal 10
+says '^code -10: .*signal 10'
 does 60 "$prog" process -n _.-odd-. exit 0
 says '^code 0: '
 ok "exit codes, signals, names"
