@@ -32,8 +32,10 @@
 #define SLOW 10      /* a look that took t is followed by the next after 10 t */
 #define SLOW_MAX_MS 30000
 #define TOOL_MS 60000
+#define LOOK_MS 20000
 #define CLOSE_MS 5000
-#define FORGOTTEN 3
+#define FORGOTTEN 3 /* lists without it */
+#define FORGOTTEN_MS 10000
 #define CANNOT_START 125
 
 extern char **environ;
@@ -401,26 +403,34 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     }
 }
 
-static void read_lines(struct fbr_slurm_batch *b, char *text,
-                       bool (*parse)(char *line, struct fbr_slurm_job *job))
+/* How many lines were about jobs. */
+static size_t read_lines(struct fbr_slurm_batch *b, char *text,
+                         bool (*parse)(char *line, struct fbr_slurm_job *job))
 {
     char *rest = NULL;
+    size_t n = 0;
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         struct fbr_slurm_job said;
-        struct batch_job *j = parse(line, &said) ? find_job(b, said.id) : NULL;
+        struct batch_job *j;
 
+        if (!parse(line, &said))
+            continue;
+        n++;
+        j = find_job(b, said.id);
         if (!j)
             continue;
         j->seen = true;
         if (!j->told && !j->ending)
             on_state(j, &said);
     }
+    return n;
 }
 
 static bool forgotten(const struct batch_job *j)
 {
-    return j && !j->told && !j->ending && j->missing >= FORGOTTEN;
+    return j && !j->told && !j->ending && j->missing >= FORGOTTEN &&
+           fbr_now_ms() - j->missed_ms >= FORGOTTEN_MS;
 }
 
 static void on_accounts(void *user, const struct fbr_tool_result *r)
@@ -484,9 +494,15 @@ static void count_missing(struct fbr_slurm_batch *b)
     bool any = false;
 
     DL_FOREACH(b->all, s)
-        for (unsigned i = 0; s->listed && i < s->n; i++)
-            if (s->jobs[i] && !s->jobs[i]->seen)
-                any |= ++s->jobs[i]->missing >= FORGOTTEN && forgotten(s->jobs[i]);
+        for (unsigned i = 0; s->listed && i < s->n; i++) {
+            struct batch_job *j = s->jobs[i];
+
+            if (!j || j->seen)
+                continue;
+            if (j->missing++ == 0)
+                j->missed_ms = fbr_now_ms();
+            any |= forgotten(j);
+        }
     if (!any || b->accounting)
         return;
     b->accounting = true;
@@ -508,11 +524,13 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     b->looking = false;
     fbr_slurm_refusal(r->err, line, sizeof(line));
     if (r->code == 0 || strstr(line, "Invalid job id")) { /* it has none of them */
-        read_lines(b, r->out, fbr_slurm_squeue_line);
+        bool blank = r->out[0] == '\0';
+
+        if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
+            count_missing(b); /* else it is no list at all */
         if (b->unwanted)
             on_cancel_time(b);
         b->unwanted = false;
-        count_missing(b);
     } else {
         snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s", line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
@@ -542,7 +560,7 @@ static void on_tick(void *arg)
                 if (s->jobs[i])
                     s->jobs[i]->seen = false;
         b->looked_ms = fbr_now_ms();
-        b->looking = fbr_slurm_run(b, &w, TOOL_MS, on_states, b) == 0;
+        b->looking = fbr_slurm_run(b, &w, LOOK_MS, on_states, b) == 0;
         if (!b->looking)
             look_in(b, b->settings->poll_ms);
     }

@@ -21,7 +21,8 @@ struct batch_job {
     bool seen, runs, ending, told, released, paused, reading;
     bool again; /* something may have been written while we read */
     int want, asked;
-    unsigned missing;
+    unsigned missing; /* lists that did not have it, since missed_ms */
+    uint64_t missed_ms;
     uint64_t read[2];
     struct fbr_slurm_lines err;
     struct fbr_slurm_end end;

@@ -22,6 +22,7 @@ static const struct fbr_kube_settings plain = {.image = "reg/x:1",
                                                .pull_policy = "",
                                                .program = "/bin/prog",
                                                .workdir = "",
+                                               .agent_image = "",
                                                .account = "",
                                                .gpu_resource = "nvidia.com/gpu",
                                                .user_label = "jane",
@@ -172,6 +173,38 @@ static void a_pod_without_an_image_is_refused(void **state)
     assert_string_equal(fbr_json_text(container_of(pod, 0), "image", NULL), "other");
     fbr_json_free(pod);
     fbr_json_free(over);
+}
+
+static void an_image_that_lacks_the_program_is_given_it(void **state)
+{
+    struct fbr_job job = job_named("w", 1), other = job;
+    struct fbr_kube_settings s = plain;
+    const struct json_t *first, *main;
+    struct json_t *pod;
+
+    (void)state;
+    s.agent_image = "reg/fiber:1";
+    pod = fbr_kube_pod(&job, &s, NULL);
+    assert_non_null(pod);
+    first = fbr_json_item(fbr_json_at(pod, "spec", "initContainers", NULL), 0);
+    main = container_of(pod, 0);
+    assert_string_equal(fbr_json_text(first, "image", NULL), "reg/fiber:1");
+    assert_string_equal(fbr_json_text(main, "image", NULL), "reg/x:1");
+    assert_non_null(named(fbr_json_at(pod, "spec", "volumes", NULL), "fiber-agent"));
+    assert_string_equal(
+        fbr_json_text(named(fbr_json_at(first, "volumeMounts", NULL), "fiber-agent"), "mountPath",
+                      NULL),
+        "/.fiber");
+    assert_string_equal(fbr_json_text(named(fbr_json_at(main, "volumeMounts", NULL), "fiber-agent"),
+                                      "mountPath", NULL),
+                        "/.fiber");
+    fbr_json_free(pod);
+    other.own_program = 0; /* a command of the image's own is its own affair */
+    other.file = "/bin/train";
+    pod = fbr_kube_pod(&other, &s, NULL);
+    assert_non_null(pod);
+    assert_null(fbr_json_at(pod, "spec", "initContainers", NULL));
+    fbr_json_free(pod);
 }
 
 static void a_ticket_is_seen_by_its_pod_alone(void **state)
@@ -367,6 +400,7 @@ int main(void)
         cmocka_unit_test(labels_have_only_what_is_allowed),
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
         cmocka_unit_test(a_pod_without_an_image_is_refused),
+        cmocka_unit_test(an_image_that_lacks_the_program_is_given_it),
         cmocka_unit_test(a_ticket_is_seen_by_its_pod_alone),
         cmocka_unit_test(a_secret_has_a_key_for_each_job),
         cmocka_unit_test(a_template_is_merged_by_names),
