@@ -278,6 +278,30 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
     return rc;
 }
 
+/* We are in a container ourselves, of the same network or of several. */
+static int address_in_container(struct fbr_docker_engine *e, const char *network, char *out,
+                                size_t size, struct fbr_error *err)
+{
+    struct json_t *j;
+    char path[128];
+
+    snprintf(out, size, "%s", e->own_address);
+    if (!network[0] || strcmp(network, e->own_network) == 0)
+        return 0;
+    snprintf(path, sizeof(path), "/containers/%s/json", e->own);
+    j = fbr_docker_engine_get(e, path, NULL, err);
+    snprintf(out, size, "%s",
+             fbr_json_text(j, "NetworkSettings", "Networks", network, "IPAddress", NULL));
+    fbr_json_free(j);
+    if (out[0])
+        return 0;
+    return fbr_fail(
+        err, -ENETUNREACH,
+        "the container that we are in is in the network %s and not in %s, so containers "
+        "there cannot reach us: docker network connect %s %.12s",
+        e->own_network, network, network, e->own);
+}
+
 int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
                               size_t size, struct fbr_error *err)
 {
@@ -291,10 +315,8 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
         snprintf(out, size, "127.0.0.1");
         return 0;
     }
-    if (e->own_address[0]) {
-        snprintf(out, size, "%s", e->own_address);
-        return 0;
-    }
+    if (e->own_address[0])
+        return address_in_container(e, network, out, size, err);
     if (!e->host[0])
         return network_address(e, network[0] ? network : "bridge", out, size, err);
     rc = fbr_bind_toward(e->host, LOOK_UP_MS, address);

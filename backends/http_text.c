@@ -53,6 +53,10 @@ const char *fbr_http_say(const struct fbr_http_answer *a, char *out, size_t size
     at = at ? strchr(at + 10, '"') : NULL;
     if (!at) {
         snprintf(out, size, "HTTP status %d%s%.200s", a->status, a->len ? ": " : "", a->body);
+        for (n = strlen(out); n > 0 && (unsigned char)out[n - 1] <= ' '; n--)
+            out[n - 1] = '\0';
+        while (n-- > 0)
+            out[n] = (unsigned char)out[n] < ' ' ? ' ' : out[n];
         return out;
     }
     for (at++; *at && *at != '"' && n + 1 < size; at++)

@@ -1,8 +1,9 @@
 /* kube_watch.c - one list and one watch; see kube_watch.h.
  *
  *     LISTING    GET, in pages                          -> WATCHING, or RESTING when it fails
- *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is silent, LISTING when it
- *                                                          says 410 or ends three in a row at once, RESTING when it is away
+ *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is silent, LISTING when
+ *                                                          it says 410 or ends three in a row at once, RESTING when
+ *                                                          it is away
  *     RESTING    a growing random pause                 -> what it was before
  *
  * SPDX-License-Identifier: Apache-2.0 */

@@ -42,7 +42,7 @@ static bool want_steps(const struct fbr_config *config)
 
     if (strcmp(mode, "auto") != 0)
         return strcmp(mode, "step") == 0;
-    return id && id[0] && !(own && strcmp(own, "own") == 0);
+    return id && id[0] && !(own && strncmp(own, FBR_SLURM_OWN, strlen(FBR_SLURM_OWN)) == 0);
 }
 
 static void slurm_close(struct fbr_backend *b)

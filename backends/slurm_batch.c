@@ -615,8 +615,16 @@ static void cancel_left(struct fbr_slurm_batch *b)
 
 static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], struct fbr_error *err)
 {
-    const char *dir = fbr_config_str(env->config, "slurm_dir"), *home = getenv("HOME");
+    const char *dir = fbr_config_str(env->config, "slurm_dir"), *home = getenv("HOME"),
+               *ours = getenv("FIBER_SLURM");
+    size_t n = strlen(FBR_SLURM_OWN);
 
+    if (ours && strncmp(ours, FBR_SLURM_OWN, n) == 0 && access(ours + n, W_OK | X_OK) == 0) {
+        snprintf(base, PATH_MAX, "%s", ours + n);
+        return 0;
+    }
+    if (strpbrk(dir, "%\\"))
+        return fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", dir);
     if (dir[0] == '/') {
         snprintf(base, PATH_MAX, "%s", dir);
         return 0;

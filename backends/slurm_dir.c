@@ -20,14 +20,22 @@
 
 /* ---- Making and sweeping ---- */
 
+/* With the folders in it, of jobs that started jobs. */
 static void remove_all(const char *path)
 {
     DIR *dir = opendir(path);
     struct dirent *e;
 
-    while (dir && (e = readdir(dir)))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            unlinkat(dirfd(dir), e->d_name, 0);
+    while (dir && (e = readdir(dir))) {
+        char inner[PATH_MAX];
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            unlinkat(dirfd(dir), e->d_name, 0) == 0 ||
+            strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        if (snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) < (int)sizeof(inner))
+            remove_all(inner);
+    }
     if (dir)
         closedir(dir);
     if (rmdir(path) < 0 && errno != ENOENT)

@@ -6,7 +6,8 @@
  *     slurm-TAG/SEQ.INDEX.ticket  of element INDEX of submission SEQ; its reader removes it
  *     slurm-TAG/SEQ.INDEX.out .err
  *
- * Folders whose master died without removing them are swept by the next one that can tell.
+ * A job that starts jobs has its folder in that of who started it, and it ends with that. Folders
+ * whose master died without removing them are swept by the next one that can tell.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_DIR_H

@@ -249,13 +249,13 @@ static bool nobody_left(const struct submission *s)
 
 static void submit(void *arg)
 {
-    static const char *const own[] = {FBR_SLURM_OWN, NULL};
     static char *none[] = {NULL};
     struct submission *s = arg;
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
+    char **env, own[PATH_MAX + 32];
+    const char *const more[] = {own, NULL};
     struct fbr_buf script;
-    char **env;
     int rc;
 
     if (nobody_left(s)) {
@@ -265,7 +265,8 @@ static void submit(void *arg)
     fbr_buf_init(&script);
     s->stage = SUBMITTING;
     s->timer.fn = submit;
-    env = fbr_slurm_env(s->env.at ? s->env.at : none, FBR_SLURM_FOR_SBATCH, own);
+    snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);
+    env = fbr_slurm_env(s->env.at ? s->env.at : none, FBR_SLURM_FOR_SBATCH, more);
     rc = env ? sbatch_words(s, &w) : -ENOMEM;
     put_script(s, &script);
     if (rc < 0 || script.failed)

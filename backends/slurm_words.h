@@ -8,9 +8,9 @@
 #include "runtime/backend.h"
 #include "runtime/buf.h"
 
-/* In the environment of what we start: it is in an allocation that is its own, which has no room
- * for jobs of its. */
-#define FBR_SLURM_OWN "FIBER_SLURM=own"
+/* In the environment of what sbatch starts for us, with our folder after it: it is in an allocation
+ * that is its own, which has no room for jobs of its. */
+#define FBR_SLURM_OWN "own:"
 
 struct fbr_slurm_settings {
     const char *partition, *account, *qos, *constraint, *time; /* the configuration's; "" */

@@ -211,7 +211,7 @@ const struct cli_command cli_kubernetes = {
         "It asks no cluster, and changes nothing.",
     .examples =
         "fiber kubernetes manifest -N team | kubectl apply -f -\tprepare the namespace team\n"
-        "fiber kubernetes manifest -N team -i reg/train:1 -- ./train | kubectl apply -f -\t"
+        "fiber kubernetes manifest -N team -i reg/x:1 -- ./train | kubectl apply -f -\t"
         "run a master there",
     .options = options,
     .count = KUBERNETES_OPTIONS,

@@ -401,6 +401,7 @@ static void test_texts(void **state)
     assert_string_equal(said(0, "", "no route", out), "no route");
     assert_string_equal(said(404, "", "", out), "HTTP status 404");
     assert_string_equal(said(404, "<html>", "", out), "HTTP status 404: <html>");
+    assert_string_equal(said(404, "a\nb\r\n", "", out), "HTTP status 404: a b");
     assert_string_equal(said(404, "{\"message\":\"no \\\"x\\\"\"}", "", out), "no \"x\"");
     assert_string_equal(said(404, "{\"message\": \"a\\tb\\u0026c\\u00e9\"}", "", out), "a b&c?");
     assert_string_equal(said(404, "{\"message\":\"cut", "", out), "cut");
