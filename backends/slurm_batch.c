@@ -623,8 +623,6 @@ static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], str
         snprintf(base, PATH_MAX, "%s", ours + n);
         return 0;
     }
-    if (strpbrk(dir, "%\\"))
-        return fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", dir);
     if (dir[0] == '/') {
         snprintf(base, PATH_MAX, "%s", dir);
         return 0;
@@ -651,6 +649,8 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     b->settings = settings;
     fbr_master_self(b->master);
     rc = find_base(env, base, err);
+    if (rc == 0 && strpbrk(base, "%\\")) /* in the name of an output file they mean something */
+        rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
     if (rc == 0)
         rc = fbr_tools_open(&b->tools, env, err);
     if (rc == 0)

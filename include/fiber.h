@@ -105,7 +105,9 @@ struct fiber_process_options {
     size_t size; /* sizeof(struct fiber_process_options) */
     struct fiber_jobspec job;
     const char *backend;  /* NULL: as configured */
-    int start_timeout_ms; /* until the child has joined; 0: as configured (start_timeout) */
+    /* Until the child has joined. 0: as configured (start_timeout), not counting the time in which
+     * the backend has no place for it: that is waited for, and said */
+    int start_timeout_ms;
     int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
 };
 

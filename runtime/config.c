@@ -48,7 +48,7 @@ static const struct fbr_config_key keys[] = {
     {"heartbeat_misses", "FIBER_HEARTBEAT_MISSES", FBR_CONFIG_INT, "3", 1, 1000, NULL,
      "missing heartbeats after which a process is taken for lost"},
     {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
-     "time from the start of a job until it has joined"},
+     "time until a job has joined, from when its backend has a place for it"},
     {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
      "time that a new connection has to prove who it is"},
     {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,

@@ -372,6 +372,8 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
     switch (e->type) {
     case FBR_JOB_PENDING:
         snprintf(p->pending, sizeof(p->pending), "%s", e->text);
+        if (p->waits_in_line && p->state == P_STARTING)
+            fbr_timer_stop(&p->timer);
         fbr_pending_begin(p->rt);
         break;
     case FBR_JOB_STARTED:
@@ -379,6 +381,8 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
         p->pid = e->pid;
         pthread_mutex_unlock(&p->rt->lock);
+        if (p->waits_in_line && p->state == P_STARTING)
+            set_timer(p, (uint64_t)p->start_timeout_ms);
         p->pending[0] = '\0';
         break;
     case FBR_JOB_OUTPUT:

@@ -605,6 +605,11 @@ static void an_engine_that_is_slow(void **state)
     p = start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=100000", 0);
     assert_int_equal(fiber_process_terminate(p), 0);
     assert_int_equal(finish(p), -SIGTERM);
+    /* The time in line does not count, unless the caller says so himself. */
+    assert_int_equal(fiber_config_set("start_timeout", "2s"), 0);
+    p = start_with_fault(*state, child_return, "FIBER_MOCK=slow_start=2500", 0);
+    assert_int_equal(fiber_config_set("start_timeout", "60s"), 0);
+    assert_int_equal(finish(p), 7);
 }
 
 static void a_job_that_never_joins(void **state)

@@ -59,6 +59,7 @@ static void try_template(const struct json_t *over)
                                         .workdir = "",
                                         .account = "",
                                         .gpu_resource = "g",
+                                        .agent_image = "",
                                         .user_label = "u",
                                         .master = "m",
                                         .run_as = -1,
