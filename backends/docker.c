@@ -122,6 +122,7 @@ static int docker_start(struct fbr_backend *b, const struct fbr_job *job, void *
     if (!b->run[0]) {
         snprintf(b->run, sizeof(b->run), "%.36s", job->run_uid);
         fbr_docker_watch(b);
+        fbr_docker_sweep(b);
     }
     DL_APPEND(b->jobs, j);
     *handle = j;

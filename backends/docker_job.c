@@ -4,6 +4,9 @@
  * way still. Output that breaks off while the container runs (the engine was restarted) is asked for again from the
  * engine's log, less what was told before.
  *
+ * What is begun comes before what waits: the first containers run while others are not even made, and few are made and
+ * not started at a time, which nobody removes if we are killed then.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
@@ -307,6 +310,7 @@ static void send_signal(struct fbr_docker_job *j, int sig)
     snprintf(text, sizeof(text), "%s/kill?signal=%d", j->id, sig);
     fbr_docker_send(j->b, "/containers/%s", text,
                     (struct fbr_http_request){.method = "POST",
+                                              .urgent = true,
                                               .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                               .done = on_kill_sent});
 }
@@ -371,6 +375,7 @@ static void start_it(struct fbr_docker_job *j)
     j->stage = STARTING;
     j->call = fbr_docker_send(j->b, "/containers/%s/start", j->id,
                               (struct fbr_http_request){.method = "POST",
+                                                        .urgent = true,
                                                         .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                                         .done = on_started,
                                                         .user = j});
@@ -404,6 +409,7 @@ static void on_filled(void *user, const struct fbr_http_answer *a)
 static void put_next(struct fbr_docker_job *j)
 {
     struct fbr_http_request r = {.method = "PUT",
+                                 .urgent = true,
                                  .type = "application/x-tar",
                                  .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                  .done = on_filled,
@@ -492,6 +498,7 @@ static void on_looked_in(void *user, const struct fbr_http_answer *a)
         fbr_docker_bundle_learn(j->b->bundle, j->image, true);
         j->call = fbr_docker_send(j->b, "/containers/%s?force=1&v=1", j->id,
                                   (struct fbr_http_request){.method = "DELETE",
+                                                            .urgent = true,
                                                             .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                                             .done = on_undone,
                                                             .user = j});
@@ -518,6 +525,7 @@ static void complete(struct fbr_docker_job *j)
             j->call =
                 fbr_docker_send(j->b, "/containers/%s", query,
                                 (struct fbr_http_request){.method = "HEAD",
+                                                          .urgent = true,
                                                           .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                                           .done = on_looked_in,
                                                           .user = j});
@@ -579,6 +587,7 @@ static void on_created(void *user, const struct fbr_http_answer *a)
     } else if (a->status == 409) {
         j->call = fbr_docker_send(j->b, "/containers/%s/json", j->name,
                                   (struct fbr_http_request){.method = "GET",
+                                                            .urgent = true,
                                                             .patience_ms = FBR_DOCKER_PATIENCE_MS,
                                                             .done = on_looked_up,
                                                             .user = j});

@@ -94,6 +94,8 @@ void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user);
 
 /* Watches the events of our run, from its beginning. */
 void fbr_docker_watch(struct fbr_backend *b);
+/* Removes what runs whose master is dead have left, if it does not run. */
+void fbr_docker_sweep(struct fbr_backend *b);
 /* Asks for the list of our containers: what is missing is gone. */
 void fbr_docker_look(struct fbr_backend *b);
 

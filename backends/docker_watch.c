@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -146,6 +147,49 @@ static void on_list(void *user, const struct fbr_http_answer *a)
                 fbr_docker_job_gone(j); /* ends later, so the list stays as it is */
     fbr_json_free(list);
 }
+
+/* ---- What others left ---- */
+
+static void on_swept(void *user, const struct fbr_http_answer *a)
+{
+    char say[200];
+
+    (void)user;
+    fbr_debug("docker: what a dead master left is removed: %s",
+              a->status == 204 ? "done" : fbr_http_say(a, say, sizeof(say)));
+}
+
+/* A master that was killed while containers were made leaves those that were not started yet. */
+static void on_leftovers(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+
+    for (size_t i = 0; i < fbr_json_count(list); i++) {
+        const struct json_t *c = fbr_json_item(list, i);
+
+        if (fbr_master_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) == FBR_MASTER_DEAD)
+            fbr_docker_send(b, "/containers/%s?force=1&v=1", fbr_json_text(c, "Id", NULL),
+                            (struct fbr_http_request){.method = "DELETE", .done = on_swept});
+    }
+    fbr_json_free(list);
+}
+
+void fbr_docker_sweep(struct fbr_backend *b)
+{
+    char filter[120], *escaped;
+
+    snprintf(filter, sizeof(filter),
+             "{\"label\":[\"fiber.uid=%d\"],\"status\":[\"created\",\"exited\"]}", (int)geteuid());
+    escaped = fbr_http_escape(filter);
+    if (escaped)
+        fbr_docker_send(
+            b, "/containers/json?all=1&filters=%s", escaped,
+            (struct fbr_http_request){.method = "GET", .done = on_leftovers, .user = b});
+    free(escaped);
+}
+
+/* ---- Looking ---- */
 
 void fbr_docker_look(struct fbr_backend *b)
 {

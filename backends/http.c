@@ -268,7 +268,10 @@ struct fbr_http_call *fbr_http_send(struct fbr_http *h, const struct fbr_http_re
         fbr_fail(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    DL_APPEND(h->calls, c);
+    if (r->urgent)
+        DL_PREPEND(h->calls, c);
+    else
+        DL_APPEND(h->calls, c);
     fbr_timer_start(&h->later, 0, 0);
     return c;
 }

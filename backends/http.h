@@ -61,6 +61,7 @@ struct fbr_http_request {
     uint64_t
         timeout_ms; /* of one attempt, from its start on the wire; 0: 60 s, for a stream none */
     uint64_t patience_ms; /* repeats until then; 0: one attempt */
+    bool urgent;          /* before those that wait in line */
     /* With it the request is a stream: bytes of an answer with status 2xx as they come. Another status is collected and
      * told by `done` as usual. A stream is not repeated. */
     void (*data)(void *user, const void *data, size_t len);

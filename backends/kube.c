@@ -209,7 +209,7 @@ static void on_closed(void *user, const struct fbr_http_answer *a)
 static void end_all(struct fbr_backend *b)
 {
     char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, "");
-    size_t n = 0, max = HASH_COUNT(b->all) + 1;
+    size_t n = 0, max = HASH_COUNT(b->all) + FBR_KUBE_KEPT + 1;
     struct fbr_http_request *r = calloc(max, sizeof(*r));
     struct fbr_kube_job *j, *next;
     unsigned failed = 0;
@@ -221,6 +221,10 @@ static void end_all(struct fbr_backend *b)
         if (r && body && (j->stage == CREATING || j->stage == LIVING))
             r[n++] = (struct fbr_http_request){.path = fbr_kube_path(b->api, "pods/%s", j->name),
                                                .body = body};
+    for (size_t i = 0; r && whole && i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
+        if (b->kept[i][0])
+            r[n++] = (struct fbr_http_request){.path = fbr_kube_path(b->api, "pods/%s", b->kept[i]),
+                                               .body = whole};
     for (size_t i = 0; i < n; i++) {
         r[i].method = "DELETE";
         r[i].len = r[i].body ? strlen(r[i].body) : 0;

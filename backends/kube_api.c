@@ -16,8 +16,7 @@
 
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
-#define AGAIN_MS \
-    1000 /* until a plugin has given new credentials, or a server that was started knows its rules */
+#define AGAIN_MS 1000 /* for new credentials, or for a server that has just been started */
 #define STARTING_MS 30000
 #define STARTING_TIMES 15
 
@@ -295,7 +294,7 @@ int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
             rc = fbr_fail(err, -EINVAL, "'%.64s' is no name of a namespace", a->namespace_);
     }
     if (rc == 0)
-        rc = fbr_kube_creds_open(&a->creds, loop, &a->config, err);
+        rc = fbr_kube_creds_open(&a->creds, &a->config, err);
     if (rc == 0)
         rc = open_clients(a, err);
     if (rc < 0) {

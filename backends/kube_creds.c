@@ -20,6 +20,7 @@
 #include "backends/kube_yaml.h"
 #include "runtime/buf.h"
 #include "runtime/log.h"
+#include "runtime/loop.h"
 #include "runtime/spawn.h"
 
 #define PLUGIN_MS 15000
@@ -32,7 +33,6 @@
 extern char **environ;
 
 struct fbr_kube_creds {
-    struct fbr_loop *loop;
     struct fbr_kube_config *config;
     char *token;      /* from a file or a program */
     uint64_t read_at; /* the file; clock of fbr_now_ms() */
@@ -402,15 +402,14 @@ static int run_first(struct fbr_kube_creds *c, struct fbr_error *err)
     return 0;
 }
 
-int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_loop *loop,
-                        struct fbr_kube_config *config, struct fbr_error *err)
+int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *config,
+                        struct fbr_error *err)
 {
     struct fbr_kube_creds *c = calloc(1, sizeof(*c));
     int rc = 0;
 
     if (!c)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    c->loop = loop;
     c->config = config;
     pthread_mutex_init(&c->lock, NULL);
     if (config->exec.command)

@@ -13,13 +13,12 @@
 
 #include "backends/kube_config.h"
 #include "runtime/error.h"
-#include "runtime/loop.h"
 
 struct fbr_kube_creds;
 
 /* `config` gets the client certificate that a program gives, and must outlive it. */
-int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_loop *loop,
-                        struct fbr_kube_config *config, struct fbr_error *err);
+int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *config,
+                        struct fbr_error *err);
 /* Waits for a program that runs, some seconds at most. */
 void fbr_kube_creds_close(struct fbr_kube_creds *c);
 /* The bearer token, or NULL; for struct fbr_http_options. */

@@ -480,9 +480,11 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
  * started again? */
 static void check_silence(struct fbr_kube_job *j, uint64_t now)
 {
-    if (j->log && j->log_over && now >= j->log_over_at + LOG_AGAIN_MS) {
-        j->log_over = false;
-        fbr_kube_log_resume(j->log);
+    if (j->log && j->log_over && !j->log_lost &&
+        now >= j->log_over_at + ((uint64_t)LOG_AGAIN_MS << (j->log_ends < 5 ? j->log_ends : 5))) {
+        j->log_ends++;
+        j->log_lost = !fbr_kube_log_resume(j->log);
+        j->log_over = j->log_lost;
     } else if (!j->asked_at || now < j->asked_at + ASK_AFTER_MS) {
         return;
     }

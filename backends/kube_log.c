@@ -106,7 +106,7 @@ struct fbr_kube_log {
     struct fbr_http_call *stream;
     struct fbr_timer again;
     unsigned tries;
-    bool paused;
+    bool paused, refused;
 };
 
 static void on_text(void *user, const void *data, size_t len)
@@ -138,9 +138,11 @@ static void on_end(void *user, const struct fbr_http_answer *a)
             return;
         }
         fbr_debug("kubernetes: log of %s: HTTP status %d %s", l->pod, a->status, a->why);
-    } else if (a->status == 403) {
+    } else if (a->status == 403 && !l->api->no_logs) {
+        l->api->no_logs = true;
         fbr_warn("kubernetes: the output of pods cannot be read, for want of `get` on pods/log");
     }
+    l->refused = a->status != 200 && !away;
     l->o.done(l->o.user);
 }
 
@@ -218,8 +220,9 @@ void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused)
         fbr_http_pause(l->stream, paused);
 }
 
-void fbr_kube_log_resume(struct fbr_kube_log *l)
+bool fbr_kube_log_resume(struct fbr_kube_log *l)
 {
-    if (!l->stream)
+    if (!l->stream && !l->refused)
         begin(l);
+    return !l->refused;
 }

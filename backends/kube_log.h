@@ -31,8 +31,8 @@ int fbr_kube_log_open(struct fbr_kube_log **out, struct fbr_kube_api *api,
 /* Also before done(). */
 void fbr_kube_log_close(struct fbr_kube_log *l);
 void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused);
-/* After done(): the container runs on, so there will be more. */
-void fbr_kube_log_resume(struct fbr_kube_log *l);
+/* After done(): the container runs on, so there will be more. False: the server does not give it. */
+bool fbr_kube_log_resume(struct fbr_kube_log *l);
 
 /* ---- Of which that is made: pure ---- */
 

@@ -25,7 +25,6 @@
 #include "backends/kube_state.h"
 
 #define RUN_CHARS 8
-#define MAX_LIST 1000
 
 /* ---- Names ---- */
 

@@ -52,6 +52,8 @@ struct fbr_kube_job {
     char text[512]; /* PENDING as it was told last; the reason of its end */
     struct fbr_kube_log *log;
     bool follows, log_over;
+    bool log_lost; /* and will not come again */
+    unsigned log_ends;
     uint64_t log_over_at;
     struct fbr_timer drain;
 };

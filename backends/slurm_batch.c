@@ -725,13 +725,18 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
     free(b);
 }
 
-int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,
+int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked, void *user,
                           void **handle, struct fbr_error *err)
 {
     struct batch_job *j = calloc(1, sizeof(*j));
     struct submission *s = NULL, *at;
+    struct fbr_job wide = *asked;
+    const struct fbr_job *job = &wide;
     char path[PATH_MAX];
     int rc;
+
+    if (wide.cpus <= 0 && wide.width > 1) /* Slurm gives one unless asked */
+        wide.cpus = wide.width;
 
     DL_FOREACH(b->all, at)
         if (!s && fbr_slurm_submission_takes(at, job))

@@ -166,19 +166,22 @@ static void read_one(struct fbr_slurm_read *r)
     close(fd);
 }
 
-static void on_work(uv_work_t *work)
+static void *read_all(void *arg)
 {
-    struct fbr_slurm_reads *r = work->data;
+    struct fbr_slurm_reads *r = arg;
 
     for (size_t i = 0; i < r->n; i++)
         read_one(&r->at[i]);
+    fbr_loop_post_own(r->loop, &r->post); /* held, so it takes it */
+    return NULL;
 }
 
-static void on_read(uv_work_t *work, int status)
+static void on_read(void *arg)
 {
-    struct fbr_slurm_reads *r = work->data;
+    struct fbr_slurm_reads *r = arg;
 
-    (void)status;
+    if (r->running)
+        pthread_join(r->thread, NULL);
     if (r->done)
         r->done(r->user, r);
     for (size_t i = 0; i < r->n; i++)
@@ -191,8 +194,9 @@ static void on_read(uv_work_t *work, int status)
 void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop)
 {
     r->loop = loop;
-    r->work.data = r;
+    r->post = (struct fbr_post){.fn = on_read, .arg = r, .own = true};
     fbr_loop_hold(loop);
-    if (uv_queue_work(fbr_loop_uv(loop), &r->work, on_work, on_read) < 0)
-        on_read(&r->work, 0);
+    r->running = pthread_create(&r->thread, NULL, read_all, r) == 0;
+    if (!r->running) /* nothing is read this time */
+        fbr_loop_post_own(loop, &r->post);
 }

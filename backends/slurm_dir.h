@@ -14,6 +14,8 @@
 #define FBR_SLURM_DIR_H
 
 #include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,7 +51,9 @@ struct fbr_slurm_read {
 #define FBR_SLURM_READ 65536
 
 struct fbr_slurm_reads {
-    uv_work_t work;
+    pthread_t thread;
+    bool running;
+    struct fbr_post post;
     struct fbr_loop *loop;
     struct fbr_slurm_read *at;
     size_t n;

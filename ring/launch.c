@@ -726,6 +726,13 @@ static const struct fbr_process_ops agent_ops = {.on_frame = on_frame, .on_end =
 
 /* ---- The beginning and the end ---- */
 
+static bool is_elsewhere(const struct fiber_ring *r)
+{
+    const struct fbr_backend_ops *ops = fbr_backend_find(fbr_ring_backend(r), NULL);
+
+    return ops && ops->reach == FBR_REACH_TCP;
+}
+
 int fbr_ring_start_agent(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
@@ -738,11 +745,17 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
                                     .shared_host = r->nagents > 1,
                                     .alone = r->nagents == 1};
+    uint32_t ranks = (r->size + r->nagents - 1) / r->nagents;
     struct fbr_process_spec spec = {
         .fn = fbr_agent_main, .prefix = "agent", .options = &options, .ops = &agent_ops, .user = a};
     struct fbr_buf b;
     int rc;
 
+    if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
+        spec.width = (int)ranks;
+    /* Where GPUs are given to jobs, those of all its ranks. */
+    if (options.job.gpus == 0 && is_elsewhere(r))
+        options.job.gpus = (int)(r->wish.gpus_per_rank * ranks);
     options.job.name = NULL;
     options.job.command = NULL;
     options.job.workdir = NULL;

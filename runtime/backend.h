@@ -47,6 +47,7 @@ struct fbr_job {
     int gpus;
     uint64_t memory;
     int keep_stdin;
+    int width; /* processes that it will start: of use to who gives one processor unless asked */
     /* bytes for the child alone; NULL: it is no process of Fiber's, and gets no FIBER_TICKET */
     const void *ticket;
     size_t ticket_len;

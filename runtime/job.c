@@ -468,6 +468,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .gpus = p->job.gpus,
                           .memory = p->job.memory,
                           .keep_stdin = p->keep_stdin,
+                          .width = p->width,
                           .process = p->id,
                           .epoch = p->epoch};
     int rc = find_backend(p, err);

@@ -42,7 +42,7 @@ static void take_memory(struct fbr_limits *l, const char *text)
 
 static void look_in(struct fbr_limits *l, const char *dir)
 {
-    char path[PATH_MAX + 64], text[128], period[64];
+    char path[2 * PATH_MAX + 64], text[128], period[64];
     double quota, of;
 
     snprintf(path, sizeof(path), "%s/cpu.max", dir);
@@ -66,7 +66,7 @@ static void look_in(struct fbr_limits *l, const char *dir)
  * /proc tells the path of outside: then only the top is there. */
 static void look_up(struct fbr_limits *l, const char *top, const char *group)
 {
-    char dir[PATH_MAX];
+    char dir[2 * PATH_MAX];
     char *end;
 
     snprintf(dir, sizeof(dir), "%s%s", top, group);

@@ -25,6 +25,7 @@ struct fbr_process_spec {
     const struct fiber_process_options *options;
     const struct fbr_process_ops *ops;
     void *user;
+    int width; /* processes that it will start in its job; 0: nobody knows */
     struct fiber_process *
         host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
     const struct fbr_link_ops

@@ -45,7 +45,7 @@ struct fiber_process {
     struct fbr_buf strings;   /* what they point into */
     const char *const *env;   /* all of its environment, as ours was when it was asked for */
     struct fbr_buf env_strings;
-    int start_timeout_ms, keep_stdin;
+    int start_timeout_ms, keep_stdin, width;
     bool waits_in_line; /* its clock stands while the engine has no place for it */
     int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
     char backend_name[32];

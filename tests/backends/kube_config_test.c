@@ -360,7 +360,7 @@ static void a_plugin_is_run_and_told_about_the_cluster(void **state)
     plugin(&c, "#!/bin/sh\n"
                "case $KUBERNETES_EXEC_INFO in *'\"server\":\"https://h\"'*) ;; *) exit 7;; esac\n"
                "echo '" HEAD "\"token\":\"secret\"}}'\n");
-    if (fbr_kube_creds_open(&creds, NULL, &c, &err) < 0)
+    if (fbr_kube_creds_open(&creds, &c, &err) < 0)
         fail_msg("%s", err.text);
     assert_string_equal(fbr_kube_creds_token(creds), "secret");
     fbr_kube_creds_close(creds);
@@ -375,16 +375,16 @@ static void a_plugin_that_fails_is_told(void **state)
 
     (void)state;
     plugin(&c, "#!/bin/sh\nexit 3\n");
-    assert_true(fbr_kube_creds_open(&creds, NULL, &c, &err) < 0);
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "failed with code 3"));
     fbr_kube_config_fini(&c);
     plugin(&c, "#!/bin/sh\necho hello\n");
-    assert_true(fbr_kube_creds_open(&creds, NULL, &c, &err) < 0);
+    assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "no ExecCredential"));
     free(c.exec.command);
     c.exec.command = strdup("fiber-no-such-plugin");
     c.exec.hint = strdup("install it");
-    assert_int_equal(fbr_kube_creds_open(&creds, NULL, &c, &err), -ENOENT);
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, &err), -ENOENT);
     assert_non_null(strstr(err.text, "install it"));
     fbr_kube_config_fini(&c);
 }
@@ -399,7 +399,7 @@ static void a_token_file_is_read(void **state)
     snprintf(path, sizeof(path), "%s/token", folder);
     write_file("token", "first\n");
     c.token_file = path;
-    assert_int_equal(fbr_kube_creds_open(&creds, NULL, &c, NULL), 0);
+    assert_int_equal(fbr_kube_creds_open(&creds, &c, NULL), 0);
     assert_string_equal(fbr_kube_creds_token(creds), "first");
     write_file("token", "second\n");
     assert_string_equal(fbr_kube_creds_token(creds), "first");

@@ -97,7 +97,7 @@ static int set_up(void *arg)
     b->api.loop = b->loop;
     b->api.config.server = url;
     b->api.namespace_ = "n";
-    if (fbr_kube_creds_open(&b->api.creds, b->loop, &b->api.config, NULL) < 0 ||
+    if (fbr_kube_creds_open(&b->api.creds, &b->api.config, NULL) < 0 ||
         fbr_http_open(&b->api.calls, b->loop, &o, NULL) < 0 ||
         fbr_http_open(&b->api.streams, b->loop, &o, NULL) < 0)
         return -1;

@@ -116,7 +116,7 @@ does 60 "$prog" nested
 ok "nested processes"
 
 # --- output: whole lines of both streams, in order, also over a break
-begins 1 'out 50 ' "$prog" output 10500
+begins 1 'out 0000050 ' "$prog" output 10500
 "$bed" stop
 "$bed" start
 ends

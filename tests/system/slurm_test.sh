@@ -12,7 +12,7 @@ eval "$("$bed" env)"
 
 work=$(mktemp -d)
 mkdir "$work/shared" "$work/run"
-trap '"$bed" start; for n in n1 n2 n3; do node_is_back $n; done; rm -rf "$work"' EXIT
+trap heal EXIT
 export FIBER_BACKEND=slurm FIBER_SLURM_DIR=$work/shared FIBER_RUN_DIR=$work/run FIBER_SLURM_POLL=200ms FIBER_GRACE=500ms
 
 failed() {
@@ -31,8 +31,14 @@ until_true() {
     done
 }
 
-node_is_back() {
-    [[ $(sinfo -h -n "$1" -o %T) == @(idle|mixed|allocated) ]] || "$bed" revive "$1" || :
+# What a test that failed may have left.
+heal() {
+    local node
+    "$bed" start
+    for node in n1 n2 n3; do
+        [[ $(sinfo -h -n $node -o %T) == @(idle|mixed|allocated) ]] || "$bed" revive $node || :
+    done
+    rm -rf "$work"
 }
 
 # holds TITLE COMMAND...: it ends well; what it said is in $work/out
@@ -55,7 +61,7 @@ tasks() { # N: so many were done, by all hosts together
     [[ $(awk '/^n[0-9]+ / {n += $2} END {print n}' "$work/out") == "$1" ]] || failed "tasks are missing"
 }
 
-none_left() { [[ -z $(squeue -h -o '%j' | grep '^fiber-') && -z $(squeue -h -s -o '%j' | grep '^fiber-') ]]; }
+none_left() { ! { squeue -h -o %j && squeue -h -s -o %j; } | grep -q '^fiber-'; }
 no_files() { [[ -z $(ls -A "$work/shared") ]]; }
 
 nothing_left() {
@@ -128,7 +134,8 @@ nothing_left
 
 # ---- In an allocation ----
 
-until_true 30 "nodes do not come back" sh -c '[ "$(sinfo -h -t idle -o %D)" = 3 ]'
+all_idle() { [[ $(sinfo -h -t idle -o %D) == 3 ]]; }
+until_true 30 "nodes do not come back" all_idle
 alloc=(salloc --quiet --nodes=2 --exclusive)
 holds "a pool of steps" "${alloc[@]}" "$prog" pool 4 400 slowly
 tasks 400
