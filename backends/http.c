@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <openssl/crypto.h>
 #include <utlist.h>
 
 #include "backends/http_priv.h"
@@ -301,8 +302,11 @@ void fbr_http_pause(struct fbr_http_call *call, bool paused)
 
 /* ---- The client ---- */
 
+/* Whoever leaves Fiber to exit() closes backends in a handler, and what OpenSSL would do at exit
+ * would come before it. */
 static void init_once(void)
 {
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 

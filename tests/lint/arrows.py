@@ -32,7 +32,7 @@ FOREIGN = {
     "jansson.h": ["backends/json.c"],
     "yaml.h": ["backends/kube_yaml.c"],
     "archive*.h": ["backends/image.c"],
-    "openssl/*": ["backends/image.c", "runtime/crypto.c", "runtime/seal.c", "runtime/tls.c"],
+    "openssl/*": ["backends/image.c", "runtime/crypto.c", "runtime/seal.c", "runtime/tls.c", "backends/http.c"],
     "ini.h": ["runtime/config.c"],
     "uv.h": ["runtime/*", "backends/*"],
 }
