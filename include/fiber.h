@@ -104,7 +104,7 @@ struct fiber_jobspec {
 struct fiber_process_options {
     size_t size; /* sizeof(struct fiber_process_options) */
     struct fiber_jobspec job;
-    const char *backend;  /* NULL: as configured */
+    const char *backend; /* NULL: as configured */
     /* Until the child has joined. 0: as configured (start_timeout), not counting the time in which
      * the backend has no place for it: that is waited for, and said */
     int start_timeout_ms;

@@ -96,9 +96,9 @@ struct fiber_pool {
     uint64_t not_before_ms; /* no start before that: backing off */
     bool broken;            /* workers cannot be started: all work fails with why */
     char why[512];
-    struct fbr_timer timer; /* loop thread */
-    uint64_t timer_at_ms;   /* when it is armed to go off; UINT64_MAX: it is not */
-    struct fbr_post armer;  /* sets the timer; needs no memory, as it is what tries again */
+    struct fbr_timer timer;     /* loop thread */
+    uint64_t timer_at_ms;       /* when it is armed to go off; UINT64_MAX: it is not */
+    struct fbr_post armer;      /* sets the timer; needs no memory, as it is what tries again */
     struct fbr_pool_door *door; /* loop thread; NULL: it has none */
     /* Maps. */
     struct fiber_result *results; /* not done */

@@ -79,7 +79,7 @@ struct ring_agent {
     char host[256], address[64];
     uint32_t cpus;
     uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
-    bool idle; /* none of its ranks lives */
+    bool idle;        /* none of its ranks lives */
     int restarts;
     uint64_t credit; /* output that was taken and is to be told */
 };
@@ -157,13 +157,15 @@ void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf 
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);
 /* A new job of `size` ranks, whose programs it takes over; sends it to the agents. */
+/* Which agents serve a job, and how many ranks each. */
+int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err);
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
                        uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
                        struct ring_job **job, struct fbr_error *err);
-void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank,
-                     int sig);
+/* j NULL: all jobs */
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int sig);
 /* A rank of the ring's own job, or all (-1). -ESRCH: there is none of that number. */
-int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig); /* j NULL: all jobs */
+int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
 void fbr_ring_check(
     struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);

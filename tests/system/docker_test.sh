@@ -2,7 +2,7 @@
 # they print, and what cannot be started. The engine is the bed's (tests/beds/docker).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016
 set -euo pipefail
 
 bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/docker/bed}

@@ -2,7 +2,7 @@
 # they print, what cannot be started, and masters within. The cluster is the bed's (tests/beds/kubernetes).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016
 set -euo pipefail
 
 bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}

@@ -1,0 +1,91 @@
+/* place.c - which agents serve a job, and what their hosts are called; see ring_priv.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/plan.h"
+#include "ring/ring_priv.h"
+
+static bool same_host(const struct fiber_ring *r, uint32_t a, uint32_t b)
+{
+    return strcmp(r->agents[a].host, r->agents[b].host) == 0;
+}
+
+/* Hosts of the job: their names, made distinct where agents share one. */
+static int name_hosts(struct fiber_ring *r, struct fbr_bridge_job *i)
+{
+    char **hosts = calloc((size_t)i->nodes + 1, sizeof(*hosts)), text[300];
+    bool local = true;
+
+    if (!hosts)
+        return -ENOMEM;
+    i->hosts = (const char *const *)hosts;
+    for (uint32_t k = 0; k < i->nodes; k++) {
+        uint32_t a = i->agents[k];
+        bool shared = false;
+
+        for (uint32_t m = 0; m < i->nodes && !shared; m++)
+            shared = m != k && same_host(r, i->agents[m], a);
+        local &= k == 0 || same_host(r, i->agents[0], a);
+        snprintf(text, sizeof(text), shared ? "%s-%u" : "%s", r->agents[a].host, a);
+        hosts[k] = strdup(text);
+        if (!hosts[k])
+            return -ENOMEM;
+    }
+    i->master_host =
+        strdup(local || !r->agents[i->agents[0]].address[0] ? "127.0.0.1"
+                                                            : r->agents[i->agents[0]].address);
+    return i->master_host ? 0 : -ENOMEM;
+}
+
+/* Which of its nodes are on one machine: their ranks are placed on its processors together. */
+static int find_machines(struct fiber_ring *r, struct fbr_ring_job *j)
+{
+    const struct fbr_bridge_job *i = &j->info;
+
+    j->machines = calloc(i->nodes, sizeof(*j->machines));
+    if (!j->machines)
+        return -ENOMEM;
+    for (uint32_t k = 0; k < i->nodes; k++)
+        while (r->agents[i->agents[j->machines[k]]].machine != r->agents[i->agents[k]].machine)
+            j->machines[k]++;
+    return 0;
+}
+
+/* Which agents serve it, and how many ranks each. */
+int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err)
+{
+    struct fbr_bridge_job *i = &j->job.info;
+    uint32_t living = 0, *agents = calloc(r->nagents, sizeof(*agents)),
+             *slots = calloc(r->nagents, sizeof(*slots));
+    struct fbr_plan plan = {0};
+    int rc = agents && slots ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+
+    for (uint32_t k = 0; rc == 0 && k < r->nagents; k++)
+        if (r->agents[k].process && r->agents[k].ready) {
+            agents[living] = k;
+            slots[living++] = r->agents[k].cpus;
+        }
+    if (rc == 0 && living == 0)
+        rc = fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
+    if (rc == 0 && spawned)
+        rc = fbr_plan_make(&plan, i->size, 0, living < i->size ? living : i->size, err);
+    else if (rc == 0 && r->options.per_node == 0 && r->options.nodes == 0)
+        rc = fbr_plan_fill(&plan, i->size, slots, living, err);
+    else if (rc == 0)
+        rc = fbr_plan_make(&plan, i->size, (uint32_t)r->options.per_node,
+                           living < i->size ? living : i->size, err);
+    free(slots);
+    i->agents = agents;
+    if (rc < 0)
+        return rc;
+    i->nodes = plan.nodes;
+    i->first = plan.first;
+    rc = name_hosts(r, i);
+    if (rc == 0)
+        rc = find_machines(r, &j->job);
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
