@@ -320,7 +320,8 @@ static void note_running(struct fbr_kube_job *j)
              "its pod runs and calls %s; if pods cannot reach that, set bind or "
              "run the master in the cluster (fiber kubernetes manifest)",
              j->b->address[0] ? j->b->address : "us");
-    fbr_kube_pending(j, text);
+    snprintf(j->text, sizeof(j->text), "%s", text);
+    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
     if (!j->log && may_follow(j->b))
         read_output(j, true, 0);
 }

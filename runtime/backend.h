@@ -72,6 +72,7 @@ struct fbr_job_event {
     const void *data;
     size_t len;
     uint64_t peak; /* resident bytes at most, 0 if unknown */
+    int runs;      /* PENDING: it does run now; the text is for when it does not join */
     int disrupted; /* EXITED: it was evicted, preempted or lost its node; no fault of its own */
 };
 

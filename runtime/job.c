@@ -372,7 +372,9 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
     switch (e->type) {
     case FBR_JOB_PENDING:
         snprintf(p->pending, sizeof(p->pending), "%s", e->text);
-        if (p->waits_in_line && p->state == P_STARTING)
+        if (p->waits_in_line && p->state == P_STARTING && e->runs)
+            set_timer(p, (uint64_t)p->start_timeout_ms);
+        else if (p->waits_in_line && p->state == P_STARTING)
             fbr_timer_stop(&p->timer);
         fbr_pending_begin(p->rt);
         break;
