@@ -4,6 +4,7 @@
 #include "backends/kube_api.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include "backends/json.h"
 #include "runtime/log.h"
 
+#define TRIES 3 /* of what is asked at once, at the beginning and the end */
+#define TRY_MS 150
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
 #define AGAIN_MS 1000 /* for new credentials, or for a server that has just been started */
@@ -165,6 +168,13 @@ static void on_asked(void *user, const struct fbr_http_answer *answer)
         fbr_kube_say(got->a, answer, got->what, got->say, sizeof(got->say));
 }
 
+/* Whether another try may be answered better. */
+static bool is_passing(const struct asked *got)
+{
+    return got->status == 0 || got->status == 429 || got->status >= 500 ||
+           (got->status >= 200 && got->status < 300 && !got->json);
+}
+
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err)
 {
@@ -183,7 +193,11 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
         fbr_fail(err, -ENOMEM, "out of memory");
         return 0;
     }
-    fbr_http_now(a->calls, &r, 1, ms);
+    for (int try = 0; try == 0 || (try < TRIES && is_passing(&got)); try++) {
+        if (try)
+            poll(NULL, 0, try * TRY_MS);
+        fbr_http_now(a->calls, &r, 1, ms);
+    }
     free(path);
     if (got.status < 200 || got.status >= 300)
         fbr_fail(err, got.status == 404 ? -ENOENT : -EIO, "%s", got.say);
