@@ -62,6 +62,7 @@ if [ -x "$mpi" ]; then
 fi
 
 # a script, its interpreter, its data, its variables and where it stands
+# shellcheck disable=SC2016
 printf '#!/usr/bin/env -S sh -u\nread -r text <data\necho "$text $WORD $PWD"\n' >script
 chmod +x script
 echo text >data
