@@ -8,18 +8,20 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from harness import HERE, Failure, column, combine, judge, ratio, spread
+from suite_ring import mpi, timed
 
 TITLE = 'pools on the engines of clusters (beds of tests/beds where none is set), beside the engines\' own tools'
 BEDS = os.path.join(HERE, '..', 'tests', 'beds')
 IMAGE = 'fiber-benchmark:1'
 
 
-def bed_environment(name):
+def bed_environment(name, *words, **settings):
     """Brings the bed up; the variables that lead to it."""
     bed = os.path.join(BEDS, name, 'bed')
-    done = subprocess.run([bed, 'try'], capture_output=True, text=True)
+    done = subprocess.run([bed, 'try', *words], capture_output=True, text=True, env=dict(os.environ, **settings))
     if done.returncode:
         raise Failure('no %s: %s' % (name, (done.stdout + done.stderr).strip().splitlines()[-1]))
     text = subprocess.run([bed, 'env'], capture_output=True, text=True, check=True).stdout
@@ -36,7 +38,27 @@ def docker(suite):
     return dict(env, FIBER_BACKEND='docker', FIBER_IMAGE=IMAGE)
 
 
-ENGINES = {'docker': docker}
+def kubernetes(suite):
+    env = {} if os.environ.get('KUBECONFIG') else bed_environment('kubernetes')
+    archive = os.path.join(tempfile.gettempdir(), 'fiber-benchmark-%d.tar' % os.getpid())
+    fiber = os.path.join(suite.build, 'cli', 'fiber')
+    try:
+        for argv in ([fiber, 'image', '--quiet', '--add', '/bin/sleep', 'export', '-o', archive, IMAGE,
+                      suite.program('pool_bench')], [os.path.join(BEDS, 'kubernetes', 'bed'), 'import', IMAGE, archive]):
+            done = subprocess.run(argv, capture_output=True, text=True)
+            if done.returncode:
+                raise Failure('%s: %s' % (os.path.basename(argv[0]), done.stderr.strip()))
+    finally:
+        if os.path.exists(archive):
+            os.remove(archive)
+    return dict(env, FIBER_BACKEND='kubernetes', FIBER_IMAGE=IMAGE)
+
+
+def slurm(suite):
+    return dict(bed_environment('slurm', '1', TEST_BED_SLURM_NODE='CPUs=16 RealMemory=4000'), FIBER_BACKEND='slurm')
+
+
+ENGINES = {'docker': docker, 'kubernetes': kubernetes, 'slurm': slurm}
 
 
 def on(suite, engine):
@@ -67,6 +89,26 @@ def docker_start_vs_cli(suite):
                          ('docker run', lambda n: [sys.executable, script, str(n), IMAGE]), 1.1)
 
 
+def k8s_start_vs_kubectl(suite):
+    script = os.path.join(HERE, 'peers', 'kubectl_job.py')
+    kubectl = [os.path.join(BEDS, 'kubernetes', 'bed'), 'kubectl', '-n', 'fiber']
+    return start_against(suite, 'k8s_start_vs_kubectl', 'kubernetes',
+                         ('kubectl', lambda n: [sys.executable, script, str(n), IMAGE, *kubectl]), 1.1)
+
+
+def slurm_ring_vs_srun(suite):
+    """8 ranks in an allocation, the whole command."""
+    program, fiber = mpi(suite, 'init_bench.openmpi'), os.path.join(suite.build, 'cli', 'fiber')
+    env = dict(on(suite, 'slurm'), OMPI_MCA_pml='ob1')
+    inside = ['salloc', '-Q', '-N1', '-n8']
+    got = column(suite.sample('slurm_ring_vs_srun', {'8': {
+        'fiber': (timed(8, inside + [fiber, 'run', '--oversubscribe', '-n', '8', program]), env),
+        'srun': (timed(8, inside + ['srun', '--mpi=pmix', '-n', '8', program]), env)}}), 'wall_ms')
+    cases = {'8': judge(ratio(got['8']['fiber'], got['8']['srun'], 'x srun'), '<=', 0.7),
+             'ms': spread(got['8']['fiber'], 'ms', 1)}
+    return combine('8', cases, got)
+
+
 def pool_overhead_backend(suite):
     contenders, missing = {}, []
     for engine in ENGINES:
@@ -86,7 +128,8 @@ def pool_overhead_backend(suite):
     return combine(next(iter(cases)), cases, got)
 
 
-KEYS = {key.__name__: key for key in (docker_start_vs_cli, pool_overhead_backend)}
+KEYS = {key.__name__: key for key in (
+    docker_start_vs_cli, k8s_start_vs_kubectl, slurm_ring_vs_srun, pool_overhead_backend)}
 
 
 def prepare(suite):
