@@ -44,9 +44,11 @@ int env_file_parse(const char *origin, const char *text, size_t len,
         if (memchr(text, '\0', n))
             return fbr_fail(err, -EINVAL, "%s:%u: the line is not text", origin, number);
         n -= n && text[n - 1] == '\r';
-        line = strndup(text, n);
+        line = malloc(n + 1);
         if (!line)
             return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+        memcpy(line, text, n);
+        line[n] = '\0';
         rc = take_line(origin, number, line, pair, user, err);
         free(line);
         text += used;

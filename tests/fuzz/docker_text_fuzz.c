@@ -73,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 0; at < size; at += step)
         fbr_docker_lines(&l, data + at, size - at < step ? size - at : step, on_line, &sum);
     fbr_buf_fini(&l.line);
-    text = strndup((const char *)data, size);
+    text = calloc(1, size + 1);
+    memcpy(text, data, size);
     play_texts(text);
     play_job(text);
     free(text);

@@ -24,8 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct json_t *target = fbr_json_pack("{s:{s:i}}", "a", "b", 1);
     unsigned depth = 0;
     size_t len;
-    char *text = strndup((const char *)data, size), *printed;
+    char *text = calloc(1, size + 1), *printed;
 
+    memcpy(text, data, size);
     fbr_json_free(fbr_json_string(text));
     if (j) {
         fbr_json_each(j, look, &depth);

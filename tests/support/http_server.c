@@ -284,7 +284,9 @@ static char *to_pem(X509 *cert, EVP_PKEY *key)
     else
         PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL);
     n = BIO_get_mem_data(bio, &data);
-    text = strndup(data, (size_t)n);
+    text = calloc(1, (size_t)n + 1);
+    if (text)
+        memcpy(text, data, (size_t)n);
     BIO_free(bio);
     return text;
 }
