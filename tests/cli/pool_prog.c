@@ -31,6 +31,7 @@ int main(int argc, char **argv)
         return 2;
     }
     rc = fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
+    fiber_bytes_free(&out);
     fiber_pool_close(pool);
     return rc != 0;
 }
