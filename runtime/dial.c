@@ -81,6 +81,15 @@ static void on_connect(uv_connect_t *req, int status)
         fbr_conn_lost(c, rc, fbr_strerror(rc));
 }
 
+/* Our listeners have one address, of version 4 where there is a choice, as nanomsg's have. */
+static const struct sockaddr *pick(const struct addrinfo *found)
+{
+    for (const struct addrinfo *a = found; a; a = a->ai_next)
+        if (a->ai_family == AF_INET)
+            return a->ai_addr;
+    return found->ai_addr;
+}
+
 static void on_looked_up(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
 {
     struct fbr_conn *c = req->data;
@@ -89,7 +98,7 @@ static void on_looked_up(uv_getaddrinfo_t *req, int status, struct addrinfo *fou
 
     fbr_conn_looked_up(c);
     if (rc == 0 && !gone)
-        rc = uv_tcp_connect(&c->dial, &c->h.tcp, found->ai_addr, on_connect);
+        rc = uv_tcp_connect(&c->dial, &c->h.tcp, pick(found), on_connect);
     uv_freeaddrinfo(found);
     if (rc < 0 && !gone)
         fbr_conn_lost(c, rc, uv_strerror(rc));
