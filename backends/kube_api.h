@@ -24,6 +24,7 @@ struct fbr_kube_api {
     struct fbr_kube_request *requests; /* that are not answered */
     uint64_t away_at;                  /* when a stream broke, by fbr_now_ms(); 0: none has */
     bool no_logs;                      /* that we may not read them was told */
+    bool had_logs;                     /* so it may */
     char *namespace_;
     char host[256]; /* of the server, without port and brackets */
 };

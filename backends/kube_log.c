@@ -121,13 +121,16 @@ static void on_bytes(void *user, const void *data, size_t len)
     struct fbr_kube_log *l = user;
 
     l->tries = 0;
+    l->api->had_logs = true;
     fbr_kube_lines_add(&l->lines, data, len, on_text, l);
 }
 
 static void on_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_log *l = user;
-    bool away = a->status == 0 || a->status == 429 || a->status >= 500 || a->status == 401;
+    /* A server that has just been started refuses for some seconds what it later allows again. */
+    bool away = a->status == 0 || a->status == 429 || a->status >= 500 || a->status == 401 ||
+                (a->status == 403 && l->api->had_logs);
 
     l->stream = NULL;
     if (a->status == 401)
