@@ -26,7 +26,7 @@ echo '{}' >"$work/rules"
 begin_proxy() {
     exec 3< <(echo "$BASHPID"; exec python3 -B "$beds/faults/proxy.py" --rules "$work/rules" --counts "$work/counts" "$@" 2>&1)
     read -r proxy <&3
-    trap 'kill "$proxy" 2>/dev/null || :; rm -rf "$work"' EXIT
+    trap 'kill "$proxy" 2>/dev/null || :; cat <&3 >/dev/null; rm -rf "$work"' EXIT # when it has written its last counts
     read -r line <&3
     [[ $line == ready ]] || { echo "FAILED: the proxy does not begin: $line"; exit 1; }
 }
