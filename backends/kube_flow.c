@@ -15,7 +15,8 @@
 #include "runtime/log.h"
 
 #define TICK_MS 1000
-#define DRAIN_MS 3000 /* for the rest of its output */
+#define DRAIN_MS 3000   /* for the rest of its output */
+#define BROKEN_MS 20000 /* when it broke off: the server may not yet be what it was */
 #define TAIL_LINES 100
 #define CONFIG_MS 30000
 #define LOOK_AFTER_MS 10000 /* then what its events say is asked for */
@@ -265,8 +266,11 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         read_output(j, false, 0);
     else if (!j->log && !j->is_deleted && s->code != 0)
         read_output(j, false, TAIL_LINES);
+    /* It may have broken off while the server was away, and not have been asked for again. */
+    if (j->log && j->log_over && !j->log_lost && !j->is_deleted && !fbr_kube_log_is_whole(j->log))
+        j->log_over = !fbr_kube_log_resume(j->log);
     if (j->log && !j->log_over)
-        drain(j, DRAIN_MS);
+        drain(j, fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS);
     else
         finish(j);
 }

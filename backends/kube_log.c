@@ -106,7 +106,7 @@ struct fbr_kube_log {
     struct fbr_http_call *stream;
     struct fbr_timer again;
     unsigned tries;
-    bool paused, refused;
+    bool paused, refused, broke;
 };
 
 static void on_text(void *user, const void *data, size_t len)
@@ -133,6 +133,7 @@ static void on_end(void *user, const struct fbr_http_answer *a)
                 (a->status == 403 && l->api->had_logs);
 
     l->stream = NULL;
+    l->broke |= away;
     if (a->status == 401)
         fbr_kube_creds_refused(l->api->creds);
     if (a->status == 400 || away) {
@@ -221,6 +222,11 @@ void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused)
     l->paused = paused;
     if (l->stream)
         fbr_http_pause(l->stream, paused);
+}
+
+bool fbr_kube_log_is_whole(const struct fbr_kube_log *l)
+{
+    return !l->broke;
 }
 
 bool fbr_kube_log_resume(struct fbr_kube_log *l)
