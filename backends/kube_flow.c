@@ -250,6 +250,20 @@ static bool may_follow(const struct fbr_backend *b)
     return b->follows < (unsigned)fbr_config_int(b->env.config, "kubernetes_follow_logs");
 }
 
+/* What it wrote and was not read yet. */
+static void read_rest(struct fbr_kube_job *j, int32_t code)
+{
+    if (j->is_deleted)
+        return;
+    if (!j->log && may_follow(j->b))
+        read_output(j, false, 0);
+    else if (!j->log && code != 0)
+        read_output(j, false, TAIL_LINES);
+    /* It may have broken off while the server was away, and not have been asked for again. */
+    else if (j->log && j->log_over && !j->log_lost && !fbr_kube_log_is_whole(j->log))
+        j->log_over = !fbr_kube_log_resume(j->log);
+}
+
 /* It has ended; what it wrote comes first. */
 static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
@@ -262,13 +276,7 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     j->disruption = s->disruption || ((j->is_deleted || s->deleting) && !j->asked && !j->failing);
     set_end(j, s->code,
             j->disruption && !s->text[0] ? "its pod was deleted by somebody else" : s->text);
-    if (!j->log && !j->is_deleted && may_follow(j->b))
-        read_output(j, false, 0);
-    else if (!j->log && !j->is_deleted && s->code != 0)
-        read_output(j, false, TAIL_LINES);
-    /* It may have broken off while the server was away, and not have been asked for again. */
-    if (j->log && j->log_over && !j->log_lost && !j->is_deleted && !fbr_kube_log_is_whole(j->log))
-        j->log_over = !fbr_kube_log_resume(j->log);
+    read_rest(j, s->code);
     if (j->log && !j->log_over)
         drain(j, fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS);
     else
