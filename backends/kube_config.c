@@ -441,7 +441,8 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
     if (!found)
         return fbr_fail(err, -ENOENT,
                         "no cluster is known here: there is no kubeconfig ($KUBECONFIG, "
-                        "~/.kube/config), and this is no pod");
+                        "~/.kube/config), and this is no pod; set KUBECONFIG to the file that your "
+                        "cluster's owner gave you");
     if (c->insecure)
         fbr_warn("context %s: insecure-skip-tls-verify is set: whoever is on the way to %s can "
                  "read and change everything, keys of jobs too",
