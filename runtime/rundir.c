@@ -88,12 +88,67 @@ static bool is_dead(const char *dir)
     return dead;
 }
 
+/* Holds the lock of a directory that nobody holds, so that nobody can come into it. False: somebody
+ * lives, or was faster. *fd: -1 where there is no lock to hold. */
+static bool seize(const char *root, int *fd)
+{
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 308];
+    struct stat held, there;
+
+    *fd = -1;
+    if (!is_dead(root))
+        return false;
+    snprintf(path, sizeof(path), "%s/lock", root);
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (*fd < 0)
+        return errno == ENOENT;
+    if (fcntl(*fd, F_SETLK, &alone) == 0 && fstat(*fd, &held) == 0 && lstat(path, &there) == 0 &&
+        held.st_ino == there.st_ino)
+        return true;
+    close(*fd);
+    *fd = -1;
+    return false;
+}
+
+/* Removes a directory whose name others may take up again while that goes on: it goes under another
+ * one. Whoever calls holds its lock alone. */
+static void clear_away(const char *root)
+{
+    char gone[FBR_DIR_MAX], shm[FBR_DIR_MAX], shm_gone[FBR_DIR_MAX];
+    const char *slash = strrchr(root, '/');
+
+    snprintf(gone, sizeof(gone), "%.*s/" PREFIX "%d-XXXXXX", (int)(slash - root), root,
+             (int)getpid());
+    if (!mkdtemp(gone)) { /* a full disk, say */
+        fbr_rundir_wreck(root);
+        return;
+    }
+    shm_of(root, shm);
+    shm_of(gone, shm_gone);
+    rename(shm, shm_gone); /* first: once the name is free, another may make these again */
+    rename(root, gone);    /* over the empty one */
+    fbr_rundir_wreck(gone);
+}
+
+/* Several may do so at once: nobody will take up a master's name again. */
 bool fbr_rundir_wreck_dead(const char *root)
 {
     if (!root[0] || !is_dead(root))
         return false;
     fbr_rundir_wreck(root);
     return true;
+}
+
+static void clear_away_dead(const char *root)
+{
+    int fd;
+
+    if (!seize(root, &fd))
+        return;
+    clear_away(root);
+    if (fd >= 0)
+        close(fd);
 }
 
 void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user)
@@ -108,7 +163,7 @@ void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *ro
             continue;
         snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
         if (strlen(path) < FBR_DIR_MAX && is_dead(path) && (!found || found(user, path)))
-            fbr_rundir_wreck(path);
+            clear_away_dead(path);
     }
     if (d)
         closedir(d);
@@ -259,6 +314,8 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     host = run;
     for (const char *at = name; *at; at++)
         host = (host ^ (uint8_t)*at) * 16777619u;
+    for (const char *at = base; *at; at++) /* those of another base have their own in SHM too */
+        host = (host ^ (uint8_t)*at) * 16777619u;
     snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run,
              host >> 8);
     for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
@@ -275,14 +332,6 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     return rc;
 }
 
-/* Nobody can come in while we hold the lock alone. */
-static bool is_last(const struct fbr_rundir *d)
-{
-    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-    return d->shared && d->lock_fd >= 0 && fcntl(d->lock_fd, F_SETLK, &alone) == 0;
-}
-
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
 {
     char own[sizeof(d->own)];
@@ -297,13 +346,16 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
     return 0;
 }
 
+/* Of those who share one the last removes it: who lets go of the lock and then finds it free. */
 void fbr_rundir_remove(struct fbr_rundir *d)
 {
     fbr_rundir_remove_tree(d->own);
-    if (d->master || is_last(d))
+    if (d->master)
         fbr_rundir_wreck(d->root);
     if (d->root[0] && d->lock_fd >= 0)
         close(d->lock_fd);
+    if (d->shared && d->root[0])
+        clear_away_dead(d->root);
     d->lock_fd = -1;
     d->root[0] = d->own[0] = '\0';
 }
