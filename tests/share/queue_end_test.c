@@ -322,53 +322,98 @@ static int report_each(const void *arg, size_t len)
 
         if (rc == -EPIPE)
             return 0;
-        CHECK(rc == 0 && put_number(report, m) == 0 && fiber_queue_flush(report, -1) == 0);
+        CHECK(rc == 0 && put_number(report, o->id << 32 | m) == 0 &&
+              fiber_queue_flush(report, -1) == 0);
     }
 }
 
-/* A message can be lost only with a receiver that had it in its hands, and come twice only if such
- * a one could not say any more that it had taken it. */
+struct reports {
+    enum { messages = 3000 / SLOWNESS, receivers = 3, kills = 12 / SLOWNESS } sizes;
+    struct {
+        uint32_t message, receiver;
+    } list[2 * messages];
+    uint32_t n;
+    bool killed[receivers + kills];
+};
+
+static bool next_report(struct fiber_queue *q, struct reports *r, int timeout_ms)
+{
+    int rc;
+    uint64_t word = get_number(q, timeout_ms, &rc);
+
+    if (rc < 0)
+        return false;
+    assert_true(r->n < 2 * messages);
+    r->list[r->n].message = (uint32_t)word;
+    r->list[r->n].receiver = (uint32_t)(word >> 32);
+    assert_true(r->list[r->n].message < messages);
+    assert_true(r->list[r->n].receiver < receivers + kills);
+    r->n++;
+    return true;
+}
+
+/* A message can be lost only with a receiver that had it in its hands. One comes twice only if its
+ * first receiver was killed and could not say any more that it had taken it, and what it had not
+ * said is the last that it took: so, from the end, the first one that did not come again shows what
+ * it had said. */
+static void check_reports(const struct reports *r)
+{
+    bool seen[messages] = {false}, said[receivers + kills] = {false};
+    int lost = 0;
+
+    for (uint32_t i = r->n; i-- > 0;) {
+        uint32_t m = r->list[i].message, who = r->list[i].receiver;
+
+        if (!seen[m])
+            said[who] = true;
+        else
+            assert_true(r->killed[who] && !said[who]);
+        seen[m] = true;
+    }
+    for (int i = 0; i < messages; i++)
+        lost += !seen[i];
+    assert_in_range(lost, 0, kills);
+}
+
 static void test_kills_of_receivers_cost_at_most_what_they_had_in_their_hands(void **state)
 {
-    enum { messages = 3000 / SLOWNESS, receivers = 3, kills = 12 / SLOWNESS };
     struct fiber_queue *q = plain_queue(0), *report = plain_queue(0);
     struct order o = order_for(q, report);
     struct fiber_process *c[receivers];
-    uint8_t seen[messages] = {0};
-    uint64_t random = 20240607, next = 100;
-    int lost = 0, twice = 0, killed = 0, rc;
+    struct reports *r = calloc(1, sizeof(*r));
+    uint64_t random = 20240607, next = 100, id[receivers];
+    int killed = 0;
 
     (void)state;
+    assert_non_null(r);
     for (uint64_t i = 0; i < messages; i++)
         must(put_number(q, i));
     must(fiber_queue_shut(q));
-    for (int i = 0; i < receivers; i++)
-        c[i] = start(report_each, &o, sizeof(o));
-    for (uint64_t n = 0; n < messages - 2 * kills; n++) {
-        uint64_t m = get_number(report, LONG_MS, &rc);
+    for (o.id = 0; o.id < receivers; o.id++) {
+        id[o.id] = o.id;
+        c[o.id] = start(report_each, &o, sizeof(o));
+    }
+    while (r->n < messages - 2 * kills) {
+        uint64_t victim = next_random(&random) % receivers;
 
-        assert_true(rc == 0 && m < messages);
-        seen[m]++;
-        if (n >= next && killed < kills) {
-            struct fiber_process **victim = &c[next_random(&random) % receivers];
-
-            next += 50 + next_random(&random) % 200;
-            killed++;
-            kill_and_join(*victim);
-            *victim = start(report_each, &o, sizeof(o));
-        }
+        assert_true(next_report(report, r, LONG_MS));
+        if (r->n <= next || killed == kills)
+            continue;
+        next += 50 + next_random(&random) % 200;
+        killed++;
+        r->killed[id[victim]] = true;
+        kill_and_join(c[victim]);
+        id[victim] = o.id;
+        c[victim] = start(report_each, &o, sizeof(o));
+        o.id++;
     }
     assert_int_equal(killed, kills);
     for (int i = 0; i < receivers; i++)
         join(c[i]);
-    for (uint64_t m; (m = get_number(report, 0, &rc)) != UINT64_MAX;)
-        seen[m]++;
-    for (int i = 0; i < messages; i++) {
-        lost += seen[i] == 0;
-        twice += seen[i] > 1;
-    }
-    assert_true(lost <= kills);
-    assert_true(twice <= kills);
+    while (next_report(report, r, 0))
+        continue;
+    check_reports(r);
+    free(r);
     fiber_queue_close(q);
     fiber_queue_close(report);
 }
