@@ -10,7 +10,9 @@
 #include "runtime/child.h"
 #include "runtime/process.h"
 
-#define REPORT_MS 250 /* a connection may end before the backend says that the process did */
+/* A connection may end before the backend says that the process did, and one that hangs up and lives
+ * is killed 2 s later. */
+#define REPORT_MS 3000
 #define KILL_MS 10000
 
 struct fbr_keeper {

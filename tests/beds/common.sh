@@ -15,6 +15,10 @@ cache=${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/fiber/beds
 die() { echo "bed: $*" >&2; exit 1; }
 skip() { echo "skipped: the bed needs $*"; exit 77; }
 
+is() {  # PID NAME: a number from a file may be somebody else's by now
+    [[ $1 =~ ^[0-9]+$ && $(readlink "/proc/$1/exe") == */"$2"* ]]
+}
+
 end() {  # SIGNAL PID: kill -0 would wait for a zombie where process 1 reaps late
     [[ -e /proc/$2/exe ]] || return 0
     kill "-$1" "$2" 2>/dev/null || return 0

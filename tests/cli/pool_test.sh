@@ -19,8 +19,8 @@ complain() { # complain <text>...
     bad=1
 }
 
-until_ps() { # until_ps <pattern>: until a line of ps is so; a program that has ended will never be
-    until fiber ps >listed && grep -qE "$1" listed; do
+until_ps() { # until_ps <pattern> [<option>]: until a line of ps is so; a program that has ended will never be
+    until fiber ps "${@:2}" >listed && grep -qE "$1" listed; do
         kill -0 "$pid" || { complain "no line of ps is $1: $(cat listed)"; exit 1; }
     done
 }
@@ -40,8 +40,7 @@ ended() { # ended <code> <what>
 }
 
 start
-fiber ps --json | grep -q '"kind":"pool","size":2,.*"running":2,.*"doing":"1 tasks run, 0 wait, 0 are done"' ||
-    complain "ps --json: $(fiber ps --json)"
+until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 tasks run, 0 wait, 0 are done"' --json
 fiber top "$id" -c 1 >said
 grep -qE '^pool [0-9a-f]{8} .* 2 of 2 workers run' said || complain "top: $(cat said)"
 grep -qE '^ +[0-9]+ running ' said || complain "top: $(cat said)"

@@ -65,7 +65,7 @@ check 1 '' 'no run of yours on this host is called x1' kill x1
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
 
-FIBER_MOCK=slow_start=2600 check 0 'x x ' 'waiting for 2 s: 2 of 2 jobs pending: the mock engine takes its time' \
+FIBER_MOCK=slow_start=6000 check 0 'x x ' 'waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine takes its time' \
     run --backend mock --nodes 2 -n 2 echo x
 
 # without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before
@@ -86,11 +86,11 @@ unset DOCKER_HOST
 
 echo input | fiber run -q -n 2 cat >out
 [ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }
-echo input | fiber run -q --stdin none -n 2 cat >out
+fiber run -q --stdin none -n 2 cat >out <<<input
 [ ! -s out ] || { echo "--stdin none: $(cat out)"; bad=1; }
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
 [ "$(cat logs/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
-[ "$(timeout 10 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
+[ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
 left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*')
 [ -z "$left" ] || { echo "left behind: $left"; bad=1; }
 exit $bad

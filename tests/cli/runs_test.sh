@@ -1,6 +1,6 @@
 # runs_test.sh - what one does to a run that goes on: ps, top, logs, kill, signals; and a launcher that is killed.
 #
-# The ranks tell by a FIFO that they are there, and what has reached them.
+# The ranks tell by a FIFO that they are there, with their traps set, and what has reached them.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -22,7 +22,7 @@ complain() { # complain <text>...
 
 hear() { # hear <line>: waits until a rank says that
     local line
-    while read -r -t 30 line <&9; do
+    while read -r -t 60 line <&9; do
         [ "$line" != "$1" ] || return 0
     done
     complain "no rank said $1"
@@ -30,15 +30,23 @@ hear() { # hear <line>: waits until a rank says that
 }
 
 # shellcheck disable=SC2016
-program='trap "echo usr1 >$GATE" USR1; trap "exit 9" TERM; [ $FIBER_RANK = 0 ] || echo up >$GATE
+program='trap "echo usr1 >$GATE" USR1; trap "exit 9" TERM; echo up >$GATE
     while :; do read -r -t 0.1 x <"$GATE.none" || :; echo line $FIBER_RANK; done'
 mkfifo "$GATE.none"
 exec 8<>"$GATE.none"
 
-start() { # start <option>...: two ranks in the background, $pid; returns when the second runs
+until_ps() { # until_ps <pattern>: until a line of ps is so; a run that has ended will never be
+    until fiber ps >listed && grep -qE "$1" listed; do
+        kill -0 "$pid" || { complain "no line of ps is $1: $(cat listed)"; exit 1; }
+    done
+}
+
+start() { # start <option>...: two ranks in the background, $pid; returns when both run, and their launcher knows it
     env --default-signal=INT fiber run -n 2 --name demo --oversubscribe "$@" bash -c "$program" >out 2>err 8<&- 9<&- &
     pid=$!
     hear up
+    hear up
+    until_ps '^[0-9a-f]{8} +demo .* 2/2 +0 .*bash -c'
 }
 
 ended() { # ended <code> <what>
@@ -48,7 +56,6 @@ ended() { # ended <code> <what>
 }
 
 start
-fiber ps | grep -qE '^[0-9a-f]{8} +demo .* 2/2 +0 .*bash -c' || complain "ps: $(fiber ps)"
 fiber ps --json | grep -q '"name":"demo",.*"size":2,.*"running":2' || complain "ps --json: $(fiber ps --json)"
 id=$(fiber ps | awk '/demo/ {print $1}')
 fiber top "$id" -c 2 -d 100ms >said

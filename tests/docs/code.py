@@ -50,7 +50,7 @@ def check(code, expected):
             return said
         if expected is None:
             return None
-        done = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+        done = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500)
         if done.returncode:
             return f"ended with {done.returncode}: {done.stderr}"
         lines = [text.splitlines(keepends=True) for text in (expected, done.stdout)]

@@ -33,7 +33,7 @@ static const uint8_t secret_of_good[FBR_KEY_SIZE] = "a secret that both ends kno
 /* One end of a connection: what came, for the test to wait for. */
 struct end {
     struct fbr_conn *conn; /* loop thread */
-    unsigned frames, closes;
+    unsigned frames, closes, pongs;
     size_t bytes;
     uint64_t sum;
     uint8_t last_type;
@@ -87,7 +87,19 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&lock);
 }
 
-static const struct fbr_conn_ops ops = {.on_frame = on_frame, .on_close = on_close};
+static void on_pong(void *user, struct fbr_conn *conn)
+{
+    struct end *e = user;
+
+    (void)conn;
+    pthread_mutex_lock(&lock);
+    e->pongs++;
+    tell();
+    pthread_mutex_unlock(&lock);
+}
+
+static const struct fbr_conn_ops ops = {
+    .on_frame = on_frame, .on_pong = on_pong, .on_close = on_close};
 
 static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
@@ -429,7 +441,7 @@ static void heartbeats_keep_an_idle_connection(void **state)
     (void)state;
     join(&client);
     fbr_loop_call(loop, do_heartbeat, &client);
-    let_time_pass(150); /* longer than three intervals */
+    wait_for(&client.pongs, 8); /* longer than three intervals */
     assert_int_equal(client.closes, 0);
     assert_int_equal(fbr_loop_call(loop, get_rtt, &client), 1);
     hang_up(&client);

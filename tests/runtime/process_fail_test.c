@@ -93,11 +93,11 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
 static void test_a_program_that_never_joins(void **state)
 {
     const char *const argv[] = {"/bin/sh", "-c", "echo here I stay; exec sleep 1000", NULL};
-    struct fiber_process *p = begin_command(argv, 150);
+    struct fiber_process *p = begin_command(argv, 4000); /* time for sh to say its word */
 
     (void)state;
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "did not join within 0.1", "start_timeout",
+    assert_true(has(fiber_process_report(p), "did not join within 4.0 s", "start_timeout",
                     "here I stay", NULL));
     fiber_process_close(p);
 }
@@ -166,7 +166,14 @@ static void test_wrong_arguments(void **state)
     assert_true(has(fiber_last_error(), "job.command", NULL));
 }
 
-/* ---- Processes that freeze, and parents that stop or die ---- */
+/* ---- Processes that freeze, and parents that stop or die ----
+ *
+ * The heartbeat is one that who is well also keeps where many want the processor. */
+
+#define BEAT_MS 500
+#define SILENCE_MS (3 * BEAT_MS)
+
+static const char *const quick_beat[] = {"FIBER_HEARTBEAT=500ms", NULL};
 
 static int stop_yourself(const void *arg, size_t len)
 {
@@ -188,8 +195,7 @@ static int play_frozen(const char *arg)
 
 static void test_a_frozen_process_is_killed(void **state)
 {
-    const char *const env[] = {"FIBER_HEARTBEAT=50ms", NULL};
-    struct ran r = run_self("frozen", NULL, env);
+    struct ran r = run_self("frozen", NULL, quick_beat);
 
     (void)state;
     assert_int_equal(r.code, 0);
@@ -204,7 +210,7 @@ static int play_stopped(const char *gate)
 
     if (read(0, &byte, 1) != 1) /* stopped and continued meanwhile */
         return 1;
-    if (fiber_process_join(p, 300) != -ETIMEDOUT) { /* six intervals more: nobody gives it up */
+    if (fiber_process_join(p, 2 * SILENCE_MS) != -ETIMEDOUT) { /* nobody gives it up */
         printf("%s\n", fiber_process_report(p));
         return 2;
     }
@@ -215,7 +221,6 @@ static int play_stopped(const char *gate)
 /* A debugger, or Ctrl-Z: what the children said meanwhile has not been read, and they are well. */
 static void test_a_parent_that_was_stopped_kills_nobody(void **state)
 {
-    const char *const env[] = {"FIBER_HEARTBEAT=50ms", NULL};
     int pipes[2], old = dup(0), status;
     struct gate told;
     pid_t child, pid;
@@ -226,13 +231,13 @@ static void test_a_parent_that_was_stopped_kills_nobody(void **state)
     assert_int_equal(pipe(pipes), 0);
     gate_open(&told);
     dup2(pipes[0], 0);
-    pid = start_self("stopped", told.path, env, NULL);
+    pid = start_self("stopped", told.path, quick_beat, NULL);
     dup2(old, 0);
     assert_int_equal(gate_wait(&told, &child, sizeof(child)), 0);
     kill(pid, SIGSTOP);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    let_time_pass(400); /* much more than three intervals */
+    let_time_pass(2 * SILENCE_MS);
     kill(pid, SIGCONT);
     assert_int_equal(write(pipes[1], "x", 1), 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);

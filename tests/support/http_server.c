@@ -29,6 +29,7 @@ struct http_peer {
     SSL *ssl;
     char head[HEAD];
     size_t have;
+    bool busy; /* with a request that is not answered */
 };
 
 struct http_server {
@@ -68,12 +69,35 @@ bool http_write(struct http_peer *p, const void *data, size_t len)
     return true;
 }
 
+static void begin_request(struct http_peer *p, int *number)
+{
+    struct http_server *s = p->s;
+
+    pthread_mutex_lock(&s->lock);
+    p->busy = true;
+    s->busy++;
+    s->most = s->busy > s->most ? s->busy : s->most;
+    *number = ++s->asked;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Before the client has the answer: it may send its next request as soon as it has it. */
+static void end_request(struct http_peer *p)
+{
+    pthread_mutex_lock(&p->s->lock);
+    if (p->busy)
+        p->s->busy--;
+    p->busy = false;
+    pthread_mutex_unlock(&p->s->lock);
+}
+
 bool http_say(struct http_peer *p, int status, const char *headers, const char *body)
 {
     char head[1024];
 
     snprintf(head, sizeof(head), "HTTP/1.1 %d Said\r\nContent-Length: %zu\r\n%s\r\n", status,
              strlen(body), headers);
+    end_request(p);
     return http_write(p, head, strlen(head)) && http_write(p, body, strlen(body));
 }
 
@@ -173,16 +197,6 @@ static char *read_body(struct http_peer *p, const char *length, const char *enco
     return NULL;
 }
 
-static void count(struct http_server *s, int change, int *number)
-{
-    pthread_mutex_lock(&s->lock);
-    s->busy += change;
-    s->most = s->busy > s->most ? s->busy : s->most;
-    if (number)
-        *number = ++s->asked;
-    pthread_mutex_unlock(&s->lock);
-}
-
 static bool serve_one(struct http_peer *p)
 {
     struct http_asked q = {0};
@@ -203,9 +217,9 @@ static bool serve_one(struct http_peer *p)
         return false;
     q.body = body;
     q.certified = p->ssl && SSL_get0_peer_certificate(p->ssl);
-    count(p->s, 1, &q.number);
+    begin_request(p, &q.number);
     on = p->s->answer(p, &q, p->s->user);
-    count(p->s, -1, NULL);
+    end_request(p);
     free(body);
     return on;
 }

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_S 60
+#define LIMIT_S 300
 
 static void die(const char *what)
 {

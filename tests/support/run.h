@@ -14,7 +14,7 @@ struct ran {
 };
 
 /* Runs argv with env (NAME=VALUE, NULL-terminated, may be NULL) in addition to our environment, in
- * workdir (NULL: ours). It is killed after a minute. */
+ * workdir (NULL: ours). It is killed after five minutes. */
 struct ran run_program(const char *const *argv, const char *const *env, const char *workdir);
 /* This program with argv[1] = role and argv[2] = arg (may be NULL). */
 struct ran run_self(const char *role, const char *arg, const char *const *env);

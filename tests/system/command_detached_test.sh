@@ -31,10 +31,10 @@ failed() {
     exit 1
 }
 
-timeout 60 "$prog" pool 3 300 >"$work/out" 2>&1 || failed "a pool"
+timeout 300 "$prog" pool 3 300 >"$work/out" 2>&1 || failed "a pool"
 grep -q ' 300$' "$work/out" || failed "tasks are missing"
 echo "ok: a pool"
-timeout 60 "$prog" nested >"$work/out" 2>&1 || failed "jobs that start jobs"
+timeout 300 "$prog" nested >"$work/out" 2>&1 || failed "jobs that start jobs"
 [[ $(grep -c 'leaf on' "$work/out") == 2 ]] || failed "the output of the jobs is missing"
 echo "ok: jobs that start jobs, with their exit codes and output"
 [[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"
@@ -44,18 +44,18 @@ exec 3< <(echo "$BASHPID" && exec "$prog" ring 2 1 "$prog" wait 2>&1)
 read -r launcher <&3
 : >"$work/out"
 until [[ ${line:-} == *rank* ]]; do
-    IFS= read -r -t 30 line <&3 || failed "no rank came"
+    IFS= read -r -t 300 line <&3 || failed "no rank came"
     echo "$line" >>"$work/out"
 done
 kill -INT "$launcher"
-timeout 30 cat <&3 >>"$work/out" || failed "the launcher did not end"
+timeout 300 cat <&3 >>"$work/out" || failed "the launcher did not end"
 echo "ok: the launcher is interrupted"
 
 sed -i 's/^start = .*/start = false/' "$work/queue.ini"
-if timeout 60 "$prog" nested >"$work/out" 2>&1; then failed "a start command that fails"; fi
+if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command that fails"; fi
 grep -q 'the start command ended with code 1' "$work/out" || failed "it does not say that the start command failed"
 sed -i 's/^start = .*/start = echo {{}/' "$work/queue.ini"
-if timeout 60 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
+if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command without an id"; fi
 grep -q 'printed no id' "$work/out" || failed "it does not say that there was no id"
 echo "ok: start commands that fail"
 [[ -z $(ls -A "$work/tickets") ]] || failed "tickets are left"

@@ -1,7 +1,10 @@
 /* docker_prog.c - a program for the tests on the Docker engine, run by the configured backend.
  *
- *   docker_prog pool WORKERS TASKS MS   maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the
- *                                       end how many are right and how many workers died
+ *   docker_prog pool WORKERS TASKS MS [FILE [DEATHS]]
+ *                                       maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the
+ *                                       end how many are right and how many workers died. With FILE it is "begun" when
+ *                                       all workers have joined, too, and goes on at least until there is that file
+ *                                       and so many have died
  *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] ORDER
  *                                       one process; says its exit code and how it ended. ORDER is one of: exit CODE,
  *                                       signal N, eat MiB, hello, wait, program PATH
@@ -58,29 +61,45 @@ static int square(const void *in, size_t len, struct fiber_reply *reply)
     return out ? 0 : -1;
 }
 
-static int play_pool(int workers, int n, int ms)
+static int map(struct fiber_pool *pool, struct task *in, int *out, int n)
+{
+    memset(out, 255, (size_t)n * sizeof(*out));
+    return fiber_pool_map(pool, square, in, sizeof(*in), out, sizeof(*out), (size_t)n, NULL);
+}
+
+static struct fiber_pool_stats stats_of(struct fiber_pool *pool)
+{
+    struct fiber_pool_stats stats = {.size = sizeof(stats)};
+
+    fiber_pool_stats(pool, &stats);
+    return stats;
+}
+
+static int play_pool(int workers, int n, int ms, const char *file, int deaths)
 {
     struct fiber_pool_options o = {.size = sizeof(o), .min = workers, .max = workers};
-    struct fiber_pool_stats stats = {.size = sizeof(stats)};
     struct task *in = calloc((size_t)n, sizeof(*in));
-    int *out = calloc((size_t)n, sizeof(*out)), right = 0, first = n / 10;
+    int *out = calloc((size_t)n, sizeof(*out)), right = 0, tenth = n / 10, rc;
     struct fiber_pool *pool;
 
     for (int i = 0; i < n; i++)
         in[i] = (struct task){ms, i};
     if (fiber_pool_open(&pool, &o) < 0)
         return fail("pool");
-    if (fiber_pool_map(pool, square, in, sizeof(*in), out, sizeof(*out), (size_t)first, NULL) < 0)
-        return fail("map");
+    do
+        rc = map(pool, in, out, tenth);
+    while (rc == 0 && file && stats_of(pool).workers < workers);
     printf("begun\n");
     fflush(stdout);
-    if (fiber_pool_map(pool, square, in + first, sizeof(*in), out + first, sizeof(*out),
-                       (size_t)(n - first), NULL) < 0)
+    while (rc == 0 && file && (access(file, F_OK) < 0 || (int)stats_of(pool).deaths < deaths))
+        rc = map(pool, in, out, tenth);
+    if (rc == 0)
+        rc = map(pool, in, out, n);
+    if (rc < 0)
         return fail("map");
     for (int i = 0; i < n; i++)
         right += out[i] == i * i;
-    fiber_pool_stats(pool, &stats);
-    printf("right %d of %d\ndeaths %d\n", right, n, (int)stats.deaths);
+    printf("right %d of %d\ndeaths %d\n", right, n, (int)stats_of(pool).deaths);
     fiber_pool_close(pool);
     free(in);
     free(out);
@@ -269,8 +288,9 @@ int main(int argc, char **argv)
         return play_rank();
     if (fiber_init(NULL, NULL) < 0)
         return fail("init");
-    if (strcmp(role, "pool") == 0 && argc == 5)
-        return play_pool(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+    if (strcmp(role, "pool") == 0 && argc >= 5)
+        return play_pool(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argc > 5 ? argv[5] : NULL,
+                         argc > 6 ? atoi(argv[6]) : 0);
     if (strcmp(role, "process") == 0 && argc > 2)
         return play_process(argv + 2);
     if (strcmp(role, "output") == 0 && argc == 3)

@@ -46,7 +46,7 @@ under() {
     mv "$work/new" "$work/rules"
     before=$(faults_met)
     for name; do
-        TEST_CASES="$TEST_BACKENDS: $name" timeout 100 "$program" >"$work/out" 2>&1 || code=$?
+        TEST_CASES="$TEST_BACKENDS: $name" timeout 600 "$program" >"$work/out" 2>&1 || code=$?
         [[ $code != 77 ]] || { cat "$work/out"; exit 77; }
         grep -q 'Running 1 test' "$work/out" || code=1
         [[ $code == 0 ]] || break

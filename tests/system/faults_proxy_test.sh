@@ -24,7 +24,7 @@ rules() { echo "$1" >"$work/new" && mv "$work/new" "$work/rules"; }
 # ask CODE METHOD PATH [CURL_OPTION...]: curl ends so; what came is in $work/out
 ask() {
     local wanted=$1 method=$2 path=$3 code=0; shift 3
-    curl -s --max-time 20 --unix-socket "$work/sock" -X "$method" -H 'Content-Type: application/json' -o "$work/out" \
+    curl -s --max-time 300 --unix-socket "$work/sock" -X "$method" -H 'Content-Type: application/json' -o "$work/out" \
         "$@" "http://engine/v1.41$path" >"$work/told" || code=$?
     [[ $code == "$wanted" ]] || failed "$method $path: curl ends with $code, not $wanted"
 }

@@ -16,9 +16,11 @@ work=$(mktemp -d)
 private=$("$bed" private)
 trap '"$bed" heal; rm -rf "$work"' EXIT
 
-for host in h1 h2 h3 h4; do # whoever was here before has looked himself
+for host in h1 h2 h3 h4; do # whoever was here before has looked himself, unless he was killed
+    "$bed" crash $host
     "$bed" exec $host find /dev/shm "$private" -mindepth 1 -delete
 done
+"$bed" heal
 
 h1=$("$bed" address h1) h2=$("$bed" address h2)
 export FIBER_BACKEND=command FIBER_RUN_DIR=$private FIBER_GRACE=500ms
@@ -34,7 +36,7 @@ failed() {
 holds() {
     local title=$1
     shift
-    if ! timeout 60 "$@" >"$work/raw" 2>&1; then
+    if ! timeout 300 "$@" >"$work/raw" 2>&1; then
         mv "$work/raw" "$work/out"
         failed "$title: exit code not 0"
     fi
@@ -57,7 +59,7 @@ begins() {
     : >"$work/out"
     # shellcheck disable=SC2034 # the test needs it
     read -r launcher <&3
-    while ((n > 0)) && IFS= read -r -t 30 line <&3; do
+    while ((n > 0)) && IFS= read -r -t 300 line <&3; do
         echo "$line" >>"$work/out"
         [[ $line != *rank* && $line != *done* ]] || n=$((n - 1))
     done
@@ -66,7 +68,7 @@ begins() {
 
 # ends: what it still says goes to $work/out
 ends() {
-    timeout 30 cat <&3 >>"$work/out" || failed "it did not end"
+    timeout 300 cat <&3 >>"$work/out" || failed "it did not end"
     exec 3<&-
 }
 

@@ -1,6 +1,9 @@
 /* hosts_prog.c - a program for the tests on several hosts: a pool, objects and rings, by the configured backend.
  *
- *   hosts_prog pool WORKERS TASKS       maps, and says how many tasks each host did; with one word more, of 20 ms each
+ *   hosts_prog pool WORKERS TASKS [HOW]   maps a tenth, says so, then maps all and says how many tasks each host did.
+ *                                       HOW: slowly         tasks take 20 ms each
+ *                                            until FILE     so, and a tenth again and again until there is that file
+ *                                            everywhere N   so, until N hosts have done some
  *   hosts_prog objects WORKERS          queues, a store and a segment between hosts
  *   hosts_prog nested                   a job that starts jobs
  *   hosts_prog ring [-t] [-f POLICY] RANKS NODES PROGRAM...   a ring with RANKS / NODES ranks on each
@@ -45,38 +48,58 @@ static int where(const void *in, size_t len, struct fiber_reply *reply)
     return name ? get_name(name) : -1;
 }
 
-static int play_pool(int workers, int n, int ms)
+struct census {
+    char name[HOSTS][NAME];
+    int count[HOSTS], hosts;
+};
+
+static void count(struct census *c, char (*out)[NAME], int n)
+{
+    memset(c->count, 0, sizeof(c->count));
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+
+        while (k < c->hosts && strcmp(c->name[k], out[i]) != 0)
+            k++;
+        if (k == c->hosts && k < HOSTS)
+            memcpy(c->name[c->hosts++], out[i], NAME);
+        if (k < HOSTS)
+            c->count[k]++;
+    }
+}
+
+/* Whether that is not so yet: see above. */
+static int goes_on(const struct census *c, const char *how, const char *what)
+{
+    return (strcmp(how, "until") == 0 && access(what, F_OK) < 0) ||
+           (strcmp(how, "everywhere") == 0 && c->hosts < atoi(what));
+}
+
+static int play_pool(int workers, int n, const char *how, const char *what)
 {
     struct fiber_pool_options o = {.size = sizeof(o), .min = workers, .max = workers};
-    char(*out)[NAME] = calloc((size_t)n, NAME), seen[HOSTS][NAME];
-    int *in = calloc((size_t)n, sizeof(*in)), count[HOSTS], hosts = 0, rc;
+    char(*out)[NAME] = calloc((size_t)n, NAME);
+    int *in = calloc((size_t)n, sizeof(*in)), rc, tenth = n / 10;
+    struct census seen = {.hosts = 0};
     struct fiber_pool *pool;
 
     for (int i = 0; i < n; i++)
-        in[i] = ms;
+        in[i] = how[0] ? 20 : 0;
     if (fiber_pool_open(&pool, &o) < 0)
         return fail("pool");
-    rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)(n / 10), NULL);
+    rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)tenth, NULL);
     printf("a tenth is done\n");
     fflush(stdout);
+    for (count(&seen, out, tenth); rc == 0 && goes_on(&seen, how, what); count(&seen, out, tenth))
+        rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)tenth, NULL);
     if (rc == 0)
         rc = fiber_pool_map(pool, where, in, sizeof(*in), out, NAME, (size_t)n, NULL);
     if (rc < 0)
         return fail("map");
-    for (int i = 0; i < n; i++) {
-        int k = 0;
-
-        while (k < hosts && strcmp(seen[k], out[i]) != 0)
-            k++;
-        if (k == hosts && hosts < HOSTS) {
-            memcpy(seen[hosts], out[i], NAME);
-            count[hosts++] = 0;
-        }
-        if (k < HOSTS)
-            count[k]++;
-    }
-    for (int k = 0; k < hosts; k++)
-        printf("%s %d\n", seen[k], count[k]);
+    count(&seen, out, n);
+    for (int k = 0; k < seen.hosts; k++)
+        if (seen.count[k])
+            printf("%s %d\n", seen.name[k], seen.count[k]);
     fiber_pool_close(pool);
     free(in);
     free(out);
@@ -259,7 +282,8 @@ int main(int argc, char **argv)
     if (fiber_init(&argc, &argv) < 0)
         return fail("init");
     if (strcmp(what, "pool") == 0 && argc >= 4)
-        return play_pool(atoi(argv[2]), atoi(argv[3]), argc > 4 ? 20 : 0);
+        return play_pool(atoi(argv[2]), atoi(argv[3]), argc > 4 ? argv[4] : "",
+                         argc > 5 ? argv[5] : "");
     if (strcmp(what, "objects") == 0 && argc == 3)
         return play_objects(atoi(argv[2]));
     if (strcmp(what, "nested") == 0)

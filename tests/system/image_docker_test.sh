@@ -36,7 +36,7 @@ build() { # build <name> <argument>...
 in_image() { # in_image <pattern of what is said> <argument of docker run>...
     local pattern=$1 code=0
     shift
-    timeout 120 docker run --rm --network none "$@" >said 2>&1 || code=$?
+    timeout 300 docker run --rm --network none "$@" >said 2>&1 || code=$?
     if [ $code != 0 ] || ! [[ $(<said) =~ $pattern ]]; then
         complain "docker run $*: code $code, said:"
         head -50 said
@@ -73,7 +73,7 @@ containerd=$(dirname "$socket")/exec/containerd/containerd.sock
 if command -v ctr >/dev/null && [ -S "$containerd" ]; then
     "$fiber" image export fiber-image-test-ctr:1 "$fiber" -o image.tar -q
     ctr -a "$containerd" -n fiber-image-test images import image.tar
-    timeout 60 ctr -a "$containerd" -n fiber-image-test run --rm docker.io/library/fiber-image-test-ctr:1 t1 fiber version \
+    timeout 300 ctr -a "$containerd" -n fiber-image-test run --rm docker.io/library/fiber-image-test-ctr:1 t1 fiber version \
         >said 2>&1 || complain "containerd does not run it: $(<said)"
     ctr -a "$containerd" -n fiber-image-test images rm docker.io/library/fiber-image-test-ctr:1 >/dev/null
 fi

@@ -77,7 +77,7 @@ test_a_full_run_directory_is_told() {
     mkdir -p "$work/full"
     mount -t tmpfs -o size=4k,nr_inodes=3 tmpfs "$work/full"
     code=0
-    FIBER_RUN_DIR=$work/full timeout 60 "$fiber" run -n 2 true >"$work/out" 2>"$work/err" </dev/null || code=$?
+    FIBER_RUN_DIR=$work/full timeout "$patience" "$fiber" run -n 2 true >"$work/out" 2>"$work/err" </dev/null || code=$?
     umount "$work/full" || fail 'something still uses it' || return
     [ "$code" = 125 ] || fail "exit code $code" || return
     says "$work/full" || return

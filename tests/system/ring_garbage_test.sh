@@ -75,7 +75,7 @@ survives() { # survives <name> <argument>...
 }
 
 # The first half of the work is done once the server has been met; the second comes after the garbage.
-waiting='echo ready; while [ ! -e "$GO" ]; do read -rt 0.05 <>/dev/zero || :; done; exec "$@"'
+waiting='exec 7<> <(:); echo ready; while [ ! -e "$GO" ]; do read -rt 0.05 -u 7; done; exec 7<&-; exec "$@"'
 
 test_mpi_programs_survive_garbage() {
     local m
@@ -94,9 +94,9 @@ test_mpich_by_port_survives_garbage() {
 
 test_the_store_survives_garbage() { # what torch 1.13 dials, in its own words: set, wait, get
     cat >"$work/store.py" <<'END'
-import os, socket, struct, sys, time
+import os, select, socket, struct, sys
 
-s = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 30)
+s = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
 rank = os.environ["RANK"]
 
 def word(text):
@@ -114,7 +114,7 @@ def exchange(tag):
 exchange("before")
 print("ready", flush=True)
 while not os.path.exists(os.environ["GO"]):
-    os.sched_yield()
+    select.select([], [], [], 0.05)
 exchange("after")
 END
     survives store python3 "$work/store.py"

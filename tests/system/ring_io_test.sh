@@ -34,7 +34,7 @@ test_slow_reader_holds_up_the_ranks() { # 4 x 40 MB, of which nobody reads at fi
         mapfile -t ranks < <(for pid in $(agents); do pgrep -P "$pid"; done)
         [ ${#ranks[@]} = 4 ] && pipe_is_full "${ranks[@]}"
     }
-    wait_for 60 all_wait || fail 'the ranks do not wait' || return
+    wait_for "$patience" all_wait || fail 'the ranks do not wait' || return
     peak=$(peak_mib "$launcher")
     [ "$peak" -lt $((64 + 2000 * asan)) ] || fail "the launcher has $peak MiB" || return
     for pid in $(agents); do
@@ -54,7 +54,7 @@ test_slow_rank_holds_up_the_input() { # 50 MB for a rank that does not read at f
     start_slow() {
         head -c 50000000 /dev/zero | tr '\0' 'i' | "$fiber" run --stdin 0 -n 2 -x "GO=$work/go" bash -c '
             [ "$FIBER_RANK" = 0 ] || exit 0
-            echo waits; while [ ! -e "$GO" ]; do read -rt 0.05 <>/dev/zero || :; done; md5sum' >"$work/out" 2>"$work/err" &
+            exec 7<> <(:); echo waits; while [ ! -e "$GO" ]; do read -rt 0.05 -u 7; done; md5sum' >"$work/out" 2>"$work/err" &
         launcher=$!
     }
     rm -f "$work/go"
@@ -71,7 +71,7 @@ test_slow_rank_holds_up_the_input() { # 50 MB for a rank that does not read at f
 
 test_rank_that_ends_before_its_input_does_no_harm() {
     local code=0
-    timeout 60 "$fiber" run --stdin 0 -n 2 head -n 1 >"$work/out" 2>"$work/err" < <(yes) || code=$?
+    timeout "$patience" "$fiber" run --stdin 0 -n 2 head -n 1 >"$work/out" 2>"$work/err" < <(yes) || code=$?
     [ "$code" = 0 ] || fail "exit code $code" || return
     says y || return
     leaves_nothing
@@ -79,11 +79,11 @@ test_rank_that_ends_before_its_input_does_no_harm() {
 
 test_closed_descriptors() {
     local code=0 files=$work/files
-    timeout 60 "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
+    timeout "$patience" "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
     [ "$code" = 0 ] || fail "all closed: exit code $code" || return
     [ "$(cat "$files/1.out")" = 'rank 1' ] || fail "$(ls "$files"): its file is not whole" || return
     code=0
-    timeout 60 "$fiber" run -n 2 sh -c 'echo "rank $FIBER_RANK"; cat' <&- >"$work/out" 2>"$work/err" || code=$?
+    timeout "$patience" "$fiber" run -n 2 sh -c 'echo "rank $FIBER_RANK"; cat' <&- >"$work/out" 2>"$work/err" || code=$?
     [ "$code" = 0 ] || fail "closed input: exit code $code" || return
     says 'rank 1' || return
     leaves_nothing
@@ -92,7 +92,7 @@ test_closed_descriptors() {
 test_reader_that_goes_away_ends_the_run() {
     local codes
     set +o pipefail
-    timeout 60 "$fiber" run -n 2 yes 2>"$work/err" </dev/null | head -n 3 >"$work/out"
+    timeout "$patience" "$fiber" run -n 2 yes 2>"$work/err" </dev/null | head -n 3 >"$work/out"
     codes=${PIPESTATUS[*]}
     set -o pipefail
     [ "$codes" = '141 0' ] || fail "exit codes $codes" || return
@@ -103,7 +103,7 @@ test_reader_that_goes_away_ends_the_run() {
 
 test_full_disk_fails_the_run() {
     local code=0
-    timeout 60 "$fiber" run -n 2 echo hello >/dev/full 2>"$work/err" </dev/null || code=$?
+    timeout "$patience" "$fiber" run -n 2 echo hello >/dev/full 2>"$work/err" </dev/null || code=$?
     [ "$code" = 1 ] || fail "exit code $code though nothing could be written" || return
     says 'standard output: No space left on device' || return
     leaves_nothing

@@ -25,6 +25,11 @@ mkdir -m 1777 "$work/run"
 export RING_TEST_MARK="$work" # in the environment of all that is started here
 export FIBER_RUN_DIR=$work/run
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export UCX_NET_DEVICES=lo # MPICH does not start when one of all interfaces goes away meanwhile, as those of containers do
+# How long a slow machine may take for anything. Nothing of a run comes to its end by a timer of the run's within that,
+# unless a test sets one: what ends, ends because somebody saw why.
+patience=120
+export FIBER_HEARTBEAT=200s
 mkfifo "$work/clock"
 exec 9<>"$work/clock"
 asan=0
@@ -32,14 +37,21 @@ asan=0
 failed=0
 
 processes() { # of this test, but itself
-    local p pid
-    for p in /proc/[0-9]*; do
+    local p pid state
+    while read -r p; do
         pid=${p#/proc/}
-        [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
-        if tr '\0' '\n' 2>/dev/null <"$p/environ" | grep -qxF "RING_TEST_MARK=$work" && [ -e "$p/exe" ]; then
-            grep -qE '^State:.[ZX]' "$p/status" 2>/dev/null || echo "$pid"
-        fi
-    done 2>/dev/null
+        pid=${pid%/environ}
+        [[ $pid != "$$" && $pid != "$BASHPID" && -e /proc/$pid/exe ]] || continue
+        state=$(state_of "$pid") || continue
+        [[ $state == [ZX] ]] || echo "$pid"
+    done < <(grep -lszxF "RING_TEST_MARK=$work" /proc/[0-9]*/environ)
+}
+
+state_of() { # state_of <pid>: a letter
+    local rest=
+    { read -r -d '' rest <"/proc/$1/stat"; } 2>/dev/null || [ -n "$rest" ] || return
+    rest=${rest##*) }
+    echo "${rest%% *}"
 }
 
 foreign() { # processes of this test that are no shell of it
@@ -104,8 +116,8 @@ is_clean() {
     [ -z "$(ls -A "$work/run")" ] && [ -z "$(segments)" ] && [ -z "$(foreign)" ]
 }
 
-leaves_nothing() { # leaves_nothing [seconds]: 5, or less
-    wait_for "$((${1:-5} * (1 + 4 * asan)))" is_clean && return
+leaves_nothing() {
+    wait_for "$patience" is_clean && return
     for pid in $(foreign); do
         tr '\0' ' ' <"/proc/$pid/cmdline" | sed "s/^/left: process $pid /; s/$/\n/" >&2
     done
@@ -116,13 +128,13 @@ leaves_nothing() { # leaves_nothing [seconds]: 5, or less
 fiber_run() { # fiber_run <expected code> <argument>...: out and err are its output
     local want=$1 got=0
     shift
-    timeout -k 5 "${LIMIT:-60}" "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    timeout -k 5 "$patience" "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
     if [ "$got" != "$want" ]; then
         fail "exit code $got, not $want: $*" || :
         leaves_nothing || :
         return 1
     fi
-    leaves_nothing 5
+    leaves_nothing
 }
 
 says() { # says <text>: in either stream
@@ -132,7 +144,7 @@ says() { # says <text>: in either stream
 start() { # start <argument>...: `fiber run` in the background, in its own group; launcher is its pid
     : >"$work/out"
     : >"$work/err"
-    setsid env --default-signal=INT,QUIT "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null &
+    setsid env --default-signal "$fiber" run "$@" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
 }
 
@@ -141,7 +153,7 @@ has_said() {
 }
 
 await() { # await <text>: on the output of what start() began
-    wait_for 60 has_said "$1" || fail "it did not come to say \"$1\""
+    wait_for "$patience" has_said "$1" || fail "it did not come to say \"$1\""
 }
 
 gone() { # gone <pid>
@@ -150,7 +162,7 @@ gone() { # gone <pid>
 
 ends() { # ends <expected code>: what start() began
     local got=0
-    if ! wait_for 60 gone "$launcher"; then
+    if ! wait_for "$patience" gone "$launcher"; then
         kill -KILL "$launcher"
         fail "it does not end"
         return

@@ -40,15 +40,15 @@ strike() { # strike <who> <policy>: once
         pid=${list[RANDOM % ${#list[@]}]}
         kill -KILL "$pid" 2>/dev/null || :
     fi
-    if ! wait_for 60 gone "$launcher"; then
+    if ! wait_for "$patience" gone "$launcher"; then
         fail "it hangs after SIGKILL of the $1 $pid" || return
     fi
     wait "$launcher" 2>/dev/null || :
     if [ "$1" = launcher ] && ! wait_for 2 is_clean; then # before it had an agent that could tidy: the next run does
         swept=$((swept + 1))
-        timeout 60 "$fiber" run true || fail "exit code $?" || return
+        timeout "$patience" "$fiber" run true || fail "exit code $?" || return
     fi
-    leaves_nothing 5 || return
+    leaves_nothing || return
 }
 
 killed_at_any_moment() { # killed_at_any_moment <who> <policy>
