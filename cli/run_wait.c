@@ -82,8 +82,8 @@ static void stop_or_kill(struct wait *w, int sig)
         return;
     }
     w->stopped_by = sig;
-    w->stopped_at = fbr_now_ms();
     fiber_ring_stop(w->ring);
+    w->stopped_at = fbr_now_ms(); /* what came while we were at it belongs to the first */
     if (!w->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "fiber: stopping; once more to kill\n");
 }

@@ -136,6 +136,21 @@ void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *o
         fail(link);
 }
 
+void fbr_lo_link_read(struct fbr_lo_link *link)
+{
+    char *data = fbr_loop_scratch(link->loop);
+    uv_os_fd_t fd;
+    ssize_t n = 1;
+
+    if (uv_fileno(&link->uv.handle, &fd) < 0)
+        return;
+    while (n > 0 && link->ops && !link->failed && !link->finishing) {
+        n = read(fd, data, FBR_LOOP_SCRATCH); /* libuv sees the end, or an error, again */
+        if (n > 0)
+            link->ops->bytes(link->user, data, (size_t)n);
+    }
+}
+
 static void on_written(uv_write_t *req, int status)
 {
     struct write *w = (struct write *)req;

@@ -33,6 +33,8 @@ struct fbr_lo_link_ops {
 int fbr_lo_link_open(struct fbr_lo_link **link, struct fbr_loop *loop, int fd);
 void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *ops, void *user);
 void fbr_lo_link_send(struct fbr_lo_link *link, const void *data, size_t len);
+/* Reads now what has come: bytes() is called for it before this returns. */
+void fbr_lo_link_read(struct fbr_lo_link *link);
 void fbr_lo_link_close(
     struct fbr_lo_link *link); /* NULL is fine; drops what is queued, calls no ops */
 /* Reads no more; gone() is called when the queue is written or can not be. The owner closes it

@@ -460,6 +460,21 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     return rc;
 }
 
+/* What it said before comes before. */
+static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                       int code)
+{
+    struct job *j = job_find(b, job->id);
+    struct client *c, *next;
+
+    (void)rank; /* whose the connections are only the engine knows */
+    (void)code;
+    if (j)
+        DL_FOREACH_SAFE(j->clients, c, next)
+            if (c->conn)
+                fbr_lo_link_read(c->link);
+}
+
 static void pmi1_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct job *j = job_find(b, job->id);
@@ -488,6 +503,7 @@ const struct fbr_bridge_ops fbr_bridge_pmi1 = {
     .open = pmi1_open,
     .job = pmi1_job,
     .rank = pmi1_rank,
+    .ended = pmi1_ended,
     .job_end = pmi1_job_end,
     .close = pmi1_close,
 };
