@@ -97,16 +97,16 @@ class Suite:
         return lines
 
     def sample(self, key, contenders, wholes=None):
-        """contenders: {case: {name: (argv, env)}}, each a process that prints one line. wholes: {name: (argv, [case,
-        ...])}, slow starters that run once in a repetition and print a line for each case. Returns {case: {name:
-        [line, ...]}}. Only `wholes` may fail."""
+        """contenders: {case: {name: (argv, env)}}, each a process that prints one line; (argv, env, seconds) when it may
+        take longer than a minute. wholes: {name: (argv, [case, ...])}, slow starters that run once in a repetition and
+        print a line for each case. Returns {case: {name: [line, ...]}}. Only `wholes` may fail."""
         got = {case: {name: [] for name in group} for case, group in contenders.items()}
         for rep in range(self.reps):
             wait_quiet(0.3 if self.quick else 1.0)
             for case, group in contenders.items():
-                for name, (argv, env) in group.items():
+                for name, command in group.items():
                     self.progress('%s %s: %s, %d of %d' % (key, case, name, rep + 1, self.reps))
-                    got[case][name].append(self.run_one(argv, env)[-1])
+                    got[case][name].append(self.run_one(*command)[-1])
             for name, (argv, cases) in (wholes or {}).items():
                 self.progress('%s: %s, %d of %d' % (key, name, rep + 1, self.reps))
                 self.sample_whole(key, name, argv, cases, got)

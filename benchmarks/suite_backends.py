@@ -10,26 +10,16 @@ import subprocess
 import sys
 import tempfile
 
+import beds
 from harness import HERE, Failure, column, combine, judge, ratio, spread
 from suite_ring import mpi, timed
 
 TITLE = 'pools on the engines of clusters (beds of tests/beds where none is set), beside the engines\' own tools'
-BEDS = os.path.join(HERE, '..', 'tests', 'beds')
 IMAGE = 'fiber-benchmark:1'
 
 
-def bed_environment(name, *words, **settings):
-    """Brings the bed up; the variables that lead to it."""
-    bed = os.path.join(BEDS, name, 'bed')
-    done = subprocess.run([bed, 'try', *words], capture_output=True, text=True, env=dict(os.environ, **settings))
-    if done.returncode:
-        raise Failure('no %s: %s' % (name, (done.stdout + done.stderr).strip().splitlines()[-1]))
-    text = subprocess.run([bed, 'env'], capture_output=True, text=True, check=True).stdout
-    return dict(word.split('=', 1) for word in text.split() if '=' in word)
-
-
 def docker(suite):
-    env = {} if os.environ.get('DOCKER_HOST') else bed_environment('docker')
+    env = {} if os.environ.get('DOCKER_HOST') else beds.environment('docker')
     fiber = os.path.join(suite.build, 'cli', 'fiber')
     made = subprocess.run([fiber, 'image', '--quiet', '--add', '/bin/sh', '--add', '/bin/sleep', 'build', IMAGE,
                            suite.program('pool_bench')], env=dict(os.environ, **env), capture_output=True, text=True)
@@ -39,12 +29,12 @@ def docker(suite):
 
 
 def kubernetes(suite):
-    env = {} if os.environ.get('KUBECONFIG') else bed_environment('kubernetes')
+    env = {} if os.environ.get('KUBECONFIG') else beds.environment('kubernetes')
     archive = os.path.join(tempfile.gettempdir(), 'fiber-benchmark-%d.tar' % os.getpid())
     fiber = os.path.join(suite.build, 'cli', 'fiber')
     try:
         for argv in ([fiber, 'image', '--quiet', '--add', '/bin/sleep', 'export', '-o', archive, IMAGE,
-                      suite.program('pool_bench')], [os.path.join(BEDS, 'kubernetes', 'bed'), 'import', IMAGE, archive]):
+                      suite.program('pool_bench')], [beds.path('kubernetes'), 'import', IMAGE, archive]):
             done = subprocess.run(argv, capture_output=True, text=True)
             if done.returncode:
                 raise Failure('%s: %s' % (os.path.basename(argv[0]), done.stderr.strip()))
@@ -55,7 +45,7 @@ def kubernetes(suite):
 
 
 def slurm(suite):
-    return dict(bed_environment('slurm', '1', TEST_BED_SLURM_NODE='CPUs=16 RealMemory=4000'), FIBER_BACKEND='slurm')
+    return dict(beds.slurm(), FIBER_BACKEND='slurm')
 
 
 ENGINES = {'docker': docker, 'kubernetes': kubernetes, 'slurm': slurm}
@@ -91,9 +81,26 @@ def docker_start_vs_cli(suite):
 
 def k8s_start_vs_kubectl(suite):
     script = os.path.join(HERE, 'peers', 'kubectl_job.py')
-    kubectl = [os.path.join(BEDS, 'kubernetes', 'bed'), 'kubectl', '-n', 'fiber']
+    kubectl = [beds.path('kubernetes'), 'kubectl', '-n', 'fiber']
     return start_against(suite, 'k8s_start_vs_kubectl', 'kubernetes',
                          ('kubectl', lambda n: [sys.executable, script, str(n), IMAGE, *kubectl]), 1.1)
+
+
+def k8s_calls_per_pod(suite):
+    """What the API server is asked for a job of which nothing is known before, over its life: on simulated nodes."""
+    if os.environ.get('KUBECONFIG'):
+        raise Failure('it needs simulated nodes, as the bed has them: not with KUBECONFIG set')
+    n = 100 if suite.quick else 1000
+    env = dict(beds.environment('kubernetes', '--fake-nodes', str(max(1, n // 200))), FIBER_BACKEND='kubernetes',
+               FIBER_IMAGE=IMAGE, FIBER_KUBERNETES_POD_TEMPLATE=os.path.join(HERE, 'simulated_pod.yaml'))
+    argv = [sys.executable, os.path.join(HERE, 'calls.py'), suite.program('pods_bench'), str(n)]
+    lines = suite.sample('k8s_calls_per_pod', {'pods': {'fiber': (argv, env, 600)}})['pods']['fiber']
+    samples = {field: [line[field] / line['pods'] for line in lines] for field in ('requests', 'streams', 'repeated', 'sent', 'received')}
+    cases = {'calls': judge(spread(samples['requests'], 'requests a pod', 3), '<=', 3),
+             'master_mib': judge(spread([line['mib'] for line in lines], 'MiB', 1), '<=', 100),
+             'master_cpu_ms': spread([line['cpu_s'] * 1e3 / line['pods'] for line in lines], 'ms a pod', 3),
+             'seconds': spread([line['seconds'] for line in lines], 's, all', 2)}
+    return combine('calls', cases, {field: {'fiber': values} for field, values in samples.items()})
 
 
 def slurm_ring_vs_srun(suite):
@@ -116,6 +123,7 @@ def pool_overhead_backend(suite):
             env = on(suite, engine)
         except Failure as e:
             missing.append(str(e))
+            suite.errors.append('pool_overhead_backend: %s: %s' % (engine, e))
             continue
         for case, n, ms in (('1ms', 1000 if suite.quick else 5000, 1), ('10ms', 100 if suite.quick else 500, 10)):
             contenders['%s_%s' % (engine, case)] = {
@@ -128,8 +136,31 @@ def pool_overhead_backend(suite):
     return combine(next(iter(cases)), cases, got)
 
 
+def seal_cost(suite):
+    """What TLS 1.3 and sealed messages over TCP cost a pool on one machine, against a unix socket and ipc."""
+    sizes = {'1ms': ('tasks', 1000 if suite.quick else 5000, 1), '10ms': ('tasks', 100 if suite.quick else 500, 10),
+             'empty': ('empty', 100000 if suite.quick else 1000000), 'apply': ('apply', 500 if suite.quick else 4000)}
+    fields = {'empty': 'seconds', 'apply': 'p50_us'}
+    contenders = {}
+    for case, work in sizes.items():
+        argv = [suite.program('pool_bench'), *map(str, work), '5']
+        contenders[case] = {name: (argv, {'FIBER_TRANSPORT': transport, 'FIBER_BACKEND': 'local'})
+                            for name, transport in (('ipc', 'unix'), ('tcp', 'tcp'))}
+        if len(work) == 3:
+            contenders[case]['floor'] = ([suite.program('floor'), *map(str, work[1:]), '5'], None)
+    lines = suite.sample('seal_cost', contenders)
+    got = {case: {name: [line[fields.get(case, 'seconds')] for line in group] for name, group in lines[case].items()}
+           for case in lines}
+    cases = {case: ratio(group['tcp'], group['ipc'], 'x ipc') for case, group in got.items()}
+    for case in ('1ms', '10ms'):
+        cases[case + '_vs_floor'] = ratio(got[case]['tcp'], got[case]['floor'], 'x floor')
+    cpu = {kind: [line['master_us_per_task'] for line in lines['empty'][kind]] for kind in ('ipc', 'tcp')}
+    cases['master_cpu'] = ratio(cpu['tcp'], cpu['ipc'], 'x ipc')
+    return combine('1ms', cases, dict(got, master_us=cpu))
+
+
 KEYS = {key.__name__: key for key in (
-    docker_start_vs_cli, k8s_start_vs_kubectl, slurm_ring_vs_srun, pool_overhead_backend)}
+    docker_start_vs_cli, k8s_start_vs_kubectl, k8s_calls_per_pod, slurm_ring_vs_srun, pool_overhead_backend, seal_cost)}
 
 
 def prepare(suite):

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 
-from harness import Failure, column, combine, judge, ratio, spread
+import beds
+from harness import HERE, Failure, column, combine, judge, ratio, spread
 
 TITLE = 'rings of ranks on one machine, beside mpirun, mpiexec.hydra, srun and torchrun'
-HERE = os.path.dirname(os.path.abspath(__file__))
 LAUNCH = [sys.executable, os.path.join(HERE, 'launch.py')]
 AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 TORCH = os.path.join(HERE, 'peers', 'torch_init.py')
@@ -101,15 +101,16 @@ def vs_hydra(suite):
 
 def vs_srun(suite):
     program, srun = mpi(suite, 'init_bench.openmpi'), command('srun')
-    if subprocess.run([srun, '-n1', 'true'], capture_output=True, check=False, timeout=30).returncode:
-        raise Failure('srun is there, but no cluster answers it (tests/beds/slurm makes one)')
-    env = {'OMPI_MCA_pml': 'ob1'}
-    got = column(suite.sample('vs_srun', {
-        str(n): {'fiber': (timed(n, fiber(suite, n, '--backend', 'local', program)), env),
-                 'srun': (timed(n, [srun, '--mpi=pmix', '-O', '-n', str(n), program]), env)} for n in (2, 8)}),
-                 'wall_ms')
-    return combine('8', {n: judge(ratio(group['fiber'], group['srun']), '<=', 0.6, 'x srun')
-                         for n, group in got.items()}, got)
+    with beds.some_slurm() as env:
+        env['OMPI_MCA_pml'] = 'ob1'
+        got = column(suite.sample('vs_srun', {
+            str(n): {'fiber': (timed(n, fiber(suite, n, '--backend', 'local', program)), env),
+                     'srun': (timed(n, [srun, '--mpi=pmix', '-O', '-n', str(n), program]), env)} for n in (2, 8, 32)}),
+                     'wall_ms')
+    cases = {n: judge(ratio(group['fiber'], group['srun']), '<=', 0.6, 'x srun') for n, group in got.items()}
+    for n, group in got.items():
+        cases[n + '_ms'] = spread(group['fiber'], 'ms', 1)
+    return combine('8', cases, got)
 
 
 def vs_torchrun(suite):
@@ -157,8 +158,24 @@ def replace_ms(suite):
     return one(suite, 'replace_ms', ['replace', '4'], 600)
 
 
+def pmix_rank(suite):
+    return suite.program('pmix/pmix_rank')  # built when libpmix is installed
+
+
+def kill_to_shrunk_ms(suite):
+    return one(suite, 'kill_to_shrunk_ms', ['shrink', '8', pmix_rank(suite)], 100)
+
+
 def agents_64(suite):
-    return one(suite, 'agents_64', ['agents', '64'], 1500)
+    """From the start to the end; and a fence over all of them."""
+    program = suite.program('ring_bench')
+    lines = suite.sample('agents_64', {'ms': {'fiber': ([program, 'agents', '64'], None)},
+                                       'fence_ms': {'fiber': ([program, 'fence', '64', pmix_rank(suite)], None)}})
+    got = column(lines, 'ms')
+    cases = {'ms': judge(spread(got['ms']['fiber'], 'ms', 1), '<=', 1500),
+             'fence_ms': judge(spread(got['fence_ms']['fiber'], 'ms', 3), '<=', 5),
+             'longest_of_20_fences_ms': spread([line['longest_ms'] for line in lines['fence_ms']['fiber']], 'ms', 3)}
+    return combine('ms', cases, got)
 
 
 def plan_65536(suite):
@@ -172,7 +189,7 @@ def plan_65536(suite):
 
 KEYS = {key.__name__: key for key in (
     init_vs_mpirun, wall_vs_mpirun, init2_vs_mpirun, vs_hydra, vs_srun, vs_torchrun, io_mb_s, kill_to_dead_ms,
-    replace_ms, agents_64, plan_65536)}
+    kill_to_shrunk_ms, replace_ms, agents_64, plan_65536)}
 
 
 def prepare(suite):
@@ -182,6 +199,6 @@ def prepare(suite):
                        ('srun', ['srun', '--version'])):
         found = shutil.which(argv[0])
         text = subprocess.run(argv, capture_output=True, check=False).stdout.decode() if found else ''
-        facts['peers'][name] = ' '.join(text.split()[:4]) or None
+        facts['peers'][name] = ' '.join(text.split()[:4]) or ('installed' if found else None)
     suite.peers_absent = [name for name, version in facts['peers'].items() if not version]
     return facts
