@@ -141,6 +141,7 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
     i->dir = j->dir;
     for (uint32_t k = 0; k < j->nlocal; k++) {
         j->ranks[k] = (struct agent_rank){.job = j, .rank = i->first[i->node] + k};
+        j->ranks[k].restarts = fbr_ring_job_restarts(&j->job, j->ranks[k].rank);
         j->local[k] = (struct fbr_bridge_rank){.rank = i->first[i->node] + k, .cpus = ""};
     }
     find_cures(j);
@@ -237,9 +238,11 @@ static void on_again(struct agent *a, struct fbr_cur *body)
 {
     struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
     struct agent_rank *r = j ? fbr_agent_rank_find(j, fbr_get_u32(body)) : NULL;
+    uint32_t restarts = fbr_get_u32(body);
 
     if (!r || !fbr_cur_ok(body) || r->handle)
         return;
+    r->restarts = restarts;
     r->met = r->left = r->mpi = false;
     fbr_agent_rank_start(r);
 }

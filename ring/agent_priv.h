@@ -33,7 +33,7 @@ struct agent_rank {
     uint32_t rank;
     void *handle; /* of the local backend; NULL: not running */
     pid_t pid;
-    int starts;
+    uint32_t restarts; /* how often it was started again, here or by an agent before us */
     bool met, left, paused;
     bool mpi;                /* it, or a child of it, has been seen with an MPI library */
     struct agent_feed *feed; /* its standard input, while it reads one */

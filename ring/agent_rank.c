@@ -190,6 +190,8 @@ static void give_devices(struct agent *a, const struct fbr_pin *pin, struct fbr_
 static void drop_outer(struct fbr_env *e)
 {
     static const char *const names[] = {"FIBER_TICKET",
+                                        "FIBER_RANK_RESTARTS",
+                                        "FIBER_LAST_FAILURE",
                                         "PMIX_NAMESPACE",
                                         "PMIX_RANK",
                                         "PMIX_SERVER_URI",
@@ -274,8 +276,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
         if (rc < 0)
             fbr_wrap(err, "%s", a->bridges[i].ops->name);
     }
-    if (r->starts > 0)
-        fbr_env_set(e, "FIBER_RANK_RESTARTS", "%d", r->starts);
+    if (r->restarts > 0)
+        fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);
     if (rc == 0 && !p->argv[0]) {
         char path[sizeof(j->dir) + 8];
 
@@ -379,7 +381,6 @@ void fbr_agent_rank_start(struct agent_rank *r)
         fbr_agent_send(a, FBR_RING_FAILED, &b);
         return;
     }
-    r->starts++;
     tell_started(r);
 }
 

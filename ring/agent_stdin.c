@@ -65,7 +65,7 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *er
     int fds[2];
 
     *theirs = -1;
-    if (r->rank != 0 || !r->job->job.has_stdin || r->starts > 0)
+    if (r->rank != 0 || !r->job->job.has_stdin || r->restarts > 0)
         return 0;
     f = calloc(1, sizeof(*f));
     if (!f || pipe2(fds, O_CLOEXEC) < 0) {

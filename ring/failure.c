@@ -187,8 +187,9 @@ static void tell_lost(struct ring_job *j, uint32_t rank, int code)
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     struct fiber_ring *r = j->ring;
-    bool again =
-        r->options.on_failure == FIBER_RING_REPLACE && j->ranks[rank].restarts < r->max_restarts;
+    uint32_t restarts = fbr_ring_job_restarts(&j->job, rank);
+    bool again = r->options.on_failure == FIBER_RING_REPLACE &&
+                 restarts < (uint32_t)r->max_restarts && fbr_ring_job_restarted(&j->job, rank) == 0;
     struct fbr_buf b;
 
     tell_lost(j, rank, code);
@@ -198,11 +199,11 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
                      j->job.info.size);
         return false;
     }
-    fbr_ring_say(r, "%s; it is replaced (%d of %d)", text, j->ranks[rank].restarts + 1,
-                 r->max_restarts);
+    fbr_ring_say(r, "%s; it is replaced (%u of %d)", text, restarts + 1, r->max_restarts);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, rank);
+    fbr_put_u32(&b, restarts + 1);
     fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
     fbr_buf_fini(&b);
     fbr_ring_serve_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
@@ -210,7 +211,6 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     j->ranks[rank].state = RANK_STARTING;
     j->started--;
     j->ranks[rank].flags = 0;
-    j->ranks[rank].restarts++;
     return true;
 }
 
@@ -280,8 +280,8 @@ static bool ended_well(struct ring_job *j, uint32_t rank)
 
 static bool expect_again(struct ring_job *j, uint32_t rank)
 {
+    fbr_ring_job_restarted(&j->job, rank); /* the new agent is told; without memory, not so */
     j->ranks[rank].state = RANK_STARTING;
-    j->ranks[rank].restarts++;
     j->ended--;
     j->started--;
     return false;

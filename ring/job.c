@@ -67,6 +67,20 @@ char **fbr_list_copy(const char *const *list)
 
 /* ---- Jobs ---- */
 
+static void put_restarts(const struct fbr_ring_job *j, struct fbr_buf *b)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; j->restarts && r < j->info.size; r++)
+        n += j->restarts[r] > 0;
+    fbr_put_u32(b, n);
+    for (uint32_t r = 0; n && r < j->info.size; r++)
+        if (j->restarts[r]) {
+            fbr_put_u32(b, r);
+            fbr_put_u32(b, j->restarts[r]);
+        }
+}
+
 void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
 {
     const struct fbr_bridge_job *i = &j->info;
@@ -97,6 +111,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
     }
     fbr_put_u8(b, j->has_stdin);
     fbr_put_bytes(b, j->work, j->work_len);
+    put_restarts(j, b);
 }
 
 static void get_nodes(struct fbr_ring_job *j, struct fbr_cur *c)
@@ -153,6 +168,28 @@ static void get_programs(struct fbr_ring_job *j, struct fbr_cur *c)
     }
 }
 
+/* In rising order, each once. */
+static void get_restarts(struct fbr_ring_job *j, struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c), next = 0;
+
+    if (n > j->info.size || n > fbr_cur_left(c) / 8)
+        c->bad = true;
+    if (n && fbr_cur_ok(c))
+        j->restarts = calloc(j->info.size, sizeof(*j->restarts));
+    c->bad |= n && !j->restarts;
+    for (uint32_t k = 0; k < n && fbr_cur_ok(c); k++) {
+        uint32_t rank = fbr_get_u32(c), times = fbr_get_u32(c);
+
+        if (rank < next || rank >= j->info.size || times == 0) {
+            c->bad = true;
+            return;
+        }
+        j->restarts[rank] = times;
+        next = rank + 1;
+    }
+}
+
 int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
 {
     struct fbr_bridge_job *i = &j->info;
@@ -181,6 +218,7 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
         j->work = malloc(j->work_len + 1);
         if (j->work)
             memcpy(j->work, work, j->work_len);
+        get_restarts(j, c);
     }
     i->node = -1;
     if (fbr_cur_ok(c) && j->work)
@@ -208,6 +246,7 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
     }
     free(j->programs);
     free(j->work);
+    free(j->restarts);
     memset(j, 0, sizeof(*j));
 }
 
@@ -228,6 +267,21 @@ uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32
         all += i->first[k + 1] - i->first[k];
     }
     return all;
+}
+
+uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank)
+{
+    return j->restarts ? j->restarts[rank] : 0;
+}
+
+int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank)
+{
+    if (!j->restarts)
+        j->restarts = calloc(j->info.size, sizeof(*j->restarts));
+    if (!j->restarts)
+        return -ENOMEM;
+    j->restarts[rank]++;
+    return 0;
 }
 
 const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank)

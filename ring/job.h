@@ -2,7 +2,8 @@
  *
  *     u32 id, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent), u32 epoch,
  *     u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
- *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir), u8 stdin, bytes work
+ *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir), u8 stdin, bytes work,
+ *     u32 n, n x (u32 rank, u32 how often it was started again)
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_JOB_H
@@ -30,6 +31,7 @@ struct fbr_ring_job {
     bool has_stdin; /* rank 0 reads what the launcher sends */
     uint8_t *work;  /* of ranks that run a function (work.h) */
     size_t work_len;
+    uint32_t *restarts; /* [size]: how often each was started again; NULL: none was */
 };
 
 void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b);
@@ -39,6 +41,9 @@ void fbr_ring_job_fini(struct fbr_ring_job *j);
 /* The ranks that share the processors of a node: how many, and how many of them come before its
  * own. 0 of none (-1). */
 uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32_t *before);
+uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank);
+/* One more of that rank. */
+int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank);
 const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank);
 
 /* Lists of strings. */

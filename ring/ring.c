@@ -531,7 +531,7 @@ static int call_stats(void *arg)
             continue;
         s->state = (int)k->state;
         s->code = k->code;
-        s->restarts = k->restarts + (int)c->r->restarts;
+        s->restarts = (int)(fbr_ring_job_restarts(&j->job, (uint32_t)i) + c->r->restarts);
         s->pid = k->pid;
         s->cpu = (double)k->cpu_ns / 1e9;
         s->memory = k->resident;

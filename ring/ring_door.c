@@ -40,6 +40,30 @@ static int door_stop(void *user)
     return 0;
 }
 
+/* A rank's agent is where it is; it has the same files. */
+static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+{
+    struct fiber_ring *r = user;
+    struct ring_job *j, *last = NULL;
+    uint32_t node;
+
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            last = j;
+    if (rank < 0)
+        rank = 0;
+    if (!last || (uint32_t)rank >= last->job.info.size) {
+        fbr_fail(err, -ESRCH, last ? "there is no rank %d" : "rank %d has no place yet", rank);
+        return NULL;
+    }
+    node = fbr_ring_node_of(last, (uint32_t)rank);
+    if (node >= r->nagents || !r->agents[node].process) {
+        fbr_fail(err, -ESRCH, "the agent of rank %d is gone", rank);
+        return NULL;
+    }
+    return r->agents[node].process;
+}
+
 void fbr_ring_open_door(void *arg)
 {
     struct fiber_ring *r = arg;
@@ -48,7 +72,8 @@ void fbr_ring_open_door(void *arg)
                                                .look = door_look,
                                                .follow = door_follow,
                                                .signal = door_signal,
-                                               .stop = door_stop};
+                                               .stop = door_stop,
+                                               .host = door_host};
     struct fbr_control_about about = {
         .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
     struct fbr_error err = {0, ""};

@@ -46,7 +46,7 @@ struct ring_rank {
     enum rank_state state;
     uint8_t flags; /* FBR_RANK_* */
     bool failed;   /* told of, and counted */
-    int code, restarts;
+    int code;
     int64_t pid;
     char how[24];
     uint64_t cpu_ns, resident;

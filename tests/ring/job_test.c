@@ -23,9 +23,11 @@ static void put(struct fbr_buf *b)
 {
     static const uint32_t first[] = {0, 3, 5}, agents[] = {1, 0};
     static const char *const hosts[] = {"n1", "n0"};
+    uint32_t restarts[] = {0, 0, 1, 0, 3};
     struct fbr_program programs[] = {{0, argv_a, env_a, (char *)"/tmp"},
                                      {4, argv_b, none, (char *)""}};
-    struct fbr_ring_job j = {.programs = programs, .nprograms = 2, .has_stdin = true};
+    struct fbr_ring_job j = {
+        .programs = programs, .nprograms = 2, .has_stdin = true, .restarts = restarts};
 
     j.info = (struct fbr_bridge_job){.id = 7,
                                      .nspace = "fiber-x",
@@ -67,6 +69,10 @@ static void test_there_and_back(void **state)
     assert_string_equal(fbr_ring_job_program(&j, 3)->env[0], "A=1");
     assert_string_equal(fbr_ring_job_program(&j, 4)->argv[0], "./other");
     assert_memory_equal(j.work, "work", 4);
+    assert_int_equal(fbr_ring_job_restarts(&j, 0), 0);
+    assert_int_equal(fbr_ring_job_restarts(&j, 2), 1);
+    assert_int_equal(fbr_ring_job_restarted(&j, 4), 0);
+    assert_int_equal(fbr_ring_job_restarts(&j, 4), 4);
     fbr_ring_job_fini(&j);
     fbr_buf_fini(&b);
 }
@@ -101,6 +107,28 @@ static void test_ranks_that_are_not_in_order_are_refused(void **state)
     fbr_buf_fini(&b);
 }
 
+/* What is put ends with: u32 2, u32 2, u32 1, u32 4, u32 3. */
+static void test_restarts_of_ranks_that_are_not_there_are_refused(void **state)
+{
+    static const struct {
+        size_t back; /* from the end */
+        uint32_t value;
+    } wrong[] = {{20, 3}, {20, 6}, {16, 4}, {12, 0}, {8, 2}, {8, 5}, {4, 0}};
+    struct fbr_ring_job j;
+    struct fbr_cur c;
+    struct fbr_buf b;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        put(&b);
+        fbr_set_u32(&b, b.len - wrong[i].back, wrong[i].value);
+        c = fbr_cur(b.data, b.len);
+        assert_int_equal(fbr_ring_job_get(&j, &c), -EBADMSG);
+        assert_null(j.restarts);
+        fbr_buf_fini(&b);
+    }
+}
+
 static void test_nodes_of_one_machine_share_its_processors(void **state)
 {
     static const uint32_t first[] = {0, 3, 5, 9, 10};
@@ -128,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_every_cut_is_refused),
         cmocka_unit_test(test_ranks_that_are_not_in_order_are_refused),
+        cmocka_unit_test(test_restarts_of_ranks_that_are_not_there_are_refused),
         cmocka_unit_test(test_nodes_of_one_machine_share_its_processors),
     };
 

@@ -415,16 +415,25 @@ static void test_restarts_come_to_an_end(void **state)
     ran_free(&ran);
 }
 
+/* The others end once their agent has seen the death of rank 1: nobody has its number any more. */
 static void test_shrink_goes_on_without(void **state)
 {
-    struct ran ran = ring("[ $FIBER_RANK = 1 ] && kill -9 $$; sleep 0.2; echo survived $FIBER_RANK",
-                          "-n", "3", "-f", "2", NULL);
+    char dir[64], script[400];
+    struct ran ran;
 
     (void)state;
+    temp_dir_make(dir);
+    snprintf(script, sizeof(script),
+             "cd %s; [ $FIBER_RANK = 1 ] && { echo $$ >new; mv new one; kill -9 $$; }; "
+             "while [ ! -e one ] || kill -0 $(cat one) 2>&-; do sleep 0.02; done; "
+             "echo survived $FIBER_RANK",
+             dir);
+    ran = ring(script, "-n", "3", "-f", "2", NULL);
     assert_int_equal(ran.code, 0);
     assert_int_equal(count(ran.out, "survived"), 2);
     assert_true(has(ran.err, "the others go on (2 of 3)", NULL));
     ran_free(&ran);
+    temp_dir_remove(dir);
 }
 
 static void test_shrink_to_nothing_is_a_failure(void **state)
@@ -448,25 +457,23 @@ static void test_replace_starts_the_rank_anew(void **state)
     ran_free(&ran);
 }
 
-/* Rank 1's script kills its agent, which is the parent of its process, the first time. */
+/* Rank 1 kills itself, then its agent, which is the parent of its process, then itself again: it is
+ * told how often it was started again, by whichever agent. */
 static void test_replace_starts_a_lost_agent_anew(void **state)
 {
-    char dir[64], script[300];
-    struct ran ran;
+    struct ran ran = ring("case $FIBER_RANK.${FIBER_RANK_RESTARTS:-0} in "
+                          "1.0 | 1.2) kill -9 $$ ;; "
+                          "1.1) kill -9 $PPID; exec sleep 1000 ;; "
+                          "esac; echo here $FIBER_RANK after ${FIBER_RANK_RESTARTS:-0}",
+                          "-n", "2", "-p", "1", "-f", "3", NULL);
 
     (void)state;
-    temp_dir_make(dir);
-    snprintf(script, sizeof(script),
-             "[ $FIBER_RANK = 1 ] && mkdir %s/once 2>&- && kill -9 $PPID; "
-             "while [ ! -d %s/once ]; do sleep 0.02; done; sleep 0.3; echo here $FIBER_RANK",
-             dir, dir);
-    ran = ring(script, "-n", "2", "-p", "1", "-f", "3", NULL);
     assert_int_equal(ran.code, 0);
-    assert_int_equal(count(ran.out, "here 0"), 1);
-    assert_int_equal(count(ran.out, "here 1"), 1);
-    assert_true(has(ran.err, "they are replaced (1 of 3)", NULL));
+    assert_string_equal(strstr(ran.out, "here 1"), "here 1 after 3\n");
+    assert_int_equal(count(ran.out, "here 0 after 0\n"), 1);
+    assert_true(has(ran.err, "it is replaced (1 of 3)", "they are replaced (1 of 3)",
+                    "it is replaced (3 of 3)", NULL));
     ran_free(&ran);
-    temp_dir_remove(dir);
 }
 
 static void test_wrong_options_say_what_is_wrong(void **state)
