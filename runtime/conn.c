@@ -27,6 +27,7 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3 };
 
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
+#define CLOSE_LOOKS 3
 #define SILENT_TCP_MS \
     30000 /* TCP_USER_TIMEOUT: unacknowledged bytes for so long end the connection */
 
@@ -356,12 +357,14 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* ---- Heartbeats, end ---- */
 
-/* Closing: goes on as long as the peer takes something. */
+/* Closing: goes on as long as the peer takes something. One look is not enough: where many want the
+ * processor we may not have come to send anything since the last one. */
 static void linger(struct fbr_conn *c)
 {
     size_t left = fbr_conn_queued(c);
 
-    if (left < c->left_over)
+    c->stuck = left < c->left_over ? 0 : c->stuck + 1;
+    if (c->stuck < CLOSE_LOOKS)
         fbr_timer_start(&c->timer, CLOSE_MS, 0);
     else
         drop(c);

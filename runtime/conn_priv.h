@@ -35,6 +35,7 @@ struct fbr_conn {
     unsigned beat_ms, misses;
     uint64_t born_ms, heard_ms, beat_at, rtt_ns;
     size_t left_over; /* when closing: what was still queued */
+    unsigned stuck;   /* and how many looks in a row found no less */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;

@@ -34,7 +34,7 @@
  * Whose a message is. What was delivered to a guest is the guest's, which may hand it to its
  * program without a word and say so later. So the host cannot know what is in the hands of a guest
  * that is silent, and gives it to nobody else: it is the guest's until it answers a RECALL, leaves,
- * or is gone. But nobody waits for that. A RECALL that was not answered for a second is overdue:
+ * or is gone. But nobody waits for that. A RECALL that was not answered for 5 s is overdue:
  * from then on the others are given what there is, and what the late one has takes no room in a
  * bounded queue. That is little: as much as is ahead of its program, about a millisecond's work.
  *

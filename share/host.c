@@ -12,7 +12,9 @@
 
 #include "share/channel.h"
 
-#define OVERDUE_MS 1000 /* a guest that does not answer a recall holds up the others no longer */
+/* A guest that does not answer a recall for so long holds up the others no longer. One that is well
+ * and answers later, because many want its processor, may bring messages back out of order. */
+#define OVERDUE_MS 5000
 #define OURSELVES 1 /* who holds an end to which this process attached; peers have higher numbers */
 
 /* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of

@@ -120,7 +120,7 @@ void fiber_manager_close(struct fiber_manager *m)
     if (!m || fbr_rpc_usable() < 0)
         return;
     if (m->keeper) /* what this process asked for is done first */
-        fbr_rpc_drain(m->rpc, fbr_deadline(fbr_keeper_grace(m->keeper)));
+        fbr_rpc_drain(m->rpc, fbr_keeper_grace(m->keeper));
     fbr_rpc_close(m->rpc);
     fbr_keeper_end(m->keeper);
     fbr_wipe(&m->address, sizeof(m->address));

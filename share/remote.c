@@ -25,6 +25,7 @@
 #include "share/share_priv.h"
 
 #define CONNECT_MS 30000
+#define EXIT_MS 5000 /* at the end of a process, for what it has put to arrive */
 #define LATER_NS 500000
 #define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
 #define BUCKETS 256            /* of objects, whose numbers are given out in a row */
@@ -725,7 +726,7 @@ void fbr_remote_close_all(struct fbr_share *s)
     struct fbr_remote *r;
 
     pthread_mutex_lock(&s->lock);
-    s->exit_by_ms = fbr_now_ms() + 1000;
+    s->exit_by_ms = fbr_now_ms() + EXIT_MS;
     for (;;) {
         DL_FOREACH(s->remotes, r)
             if (!r->cut)

@@ -39,6 +39,7 @@ struct fbr_rpc {
     pthread_cond_t room;
     struct fiber_future *calls; /* without an answer */
     size_t weight;
+    uint64_t ended; /* calls, ever */
     bool gone;
 };
 
@@ -83,6 +84,7 @@ static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answe
 
     HASH_DEL(r->calls, f);
     r->weight -= f->weight;
+    r->ended++;
     f->code = code;
     f->lost = lost;
     f->done = true;
@@ -426,13 +428,23 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
     return 0;
 }
 
-int fbr_rpc_drain(struct fbr_rpc *r, uint64_t deadline)
+int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms)
 {
+    uint64_t deadline = fbr_deadline(patience_ms), upto, ended;
     int rc = 0;
 
+    pthread_mutex_lock(&r->share->lock);
+    upto = r->share->next_call;
+    pthread_mutex_unlock(&r->share->lock);
     pthread_mutex_lock(&r->lock);
-    while (r->calls && rc == 0)
+    while (r->calls && r->calls->call <= upto && rc == 0) { /* the first is the oldest */
+        ended = r->ended;
         rc = fbr_cond_wait(&r->room, &r->lock, deadline);
+        if (r->ended != ended) {
+            deadline = fbr_deadline(patience_ms);
+            rc = 0;
+        }
+    }
     pthread_mutex_unlock(&r->lock);
     return rc;
 }

@@ -34,8 +34,9 @@ int fbr_rpc_open(struct fbr_rpc **r, const struct fbr_address *a);
  * Nothing is kept. */
 int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline,
                  struct fiber_future **f);
-/* Waits until no call of this process is without its answer: 0 or -ETIMEDOUT. */
-int fbr_rpc_drain(struct fbr_rpc *r, uint64_t deadline);
+/* Waits until no call that this process has made is without its answer: 0, or -ETIMEDOUT when none
+ * was answered for so long. */
+int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms);
 /* Of the last handle: what is not answered ends as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
 /* 0, or a kept -EPERM in a fork() child, where no handle may be used, and none is closed. */

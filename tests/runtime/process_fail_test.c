@@ -170,10 +170,10 @@ static void test_wrong_arguments(void **state)
  *
  * The heartbeat is one that who is well also keeps where many want the processor. */
 
-#define BEAT_MS 500
+#define BEAT_MS 1000
 #define SILENCE_MS (3 * BEAT_MS)
 
-static const char *const quick_beat[] = {"FIBER_HEARTBEAT=500ms", NULL};
+static const char *const quick_beat[] = {"FIBER_HEARTBEAT=1s", NULL};
 
 static int stop_yourself(const void *arg, size_t len)
 {
@@ -210,7 +210,7 @@ static int play_stopped(const char *gate)
 
     if (read(0, &byte, 1) != 1) /* stopped and continued meanwhile */
         return 1;
-    if (fiber_process_join(p, 2 * SILENCE_MS) != -ETIMEDOUT) { /* nobody gives it up */
+    if (fiber_process_join(p, SILENCE_MS + BEAT_MS) != -ETIMEDOUT) { /* nobody gives it up */
         printf("%s\n", fiber_process_report(p));
         return 2;
     }
@@ -237,7 +237,7 @@ static void test_a_parent_that_was_stopped_kills_nobody(void **state)
     kill(pid, SIGSTOP);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    let_time_pass(2 * SILENCE_MS);
+    let_time_pass(SILENCE_MS + BEAT_MS);
     kill(pid, SIGCONT);
     assert_int_equal(write(pipes[1], "x", 1), 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);

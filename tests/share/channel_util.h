@@ -24,7 +24,7 @@
 
 #include "fiber.h"
 
-#define LONG_MS 60000 /* more than anything here takes; who waits so long has hung */
+#define LONG_MS 300000 /* more than anything here takes; who waits so long has hung */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SLOWNESS 4 /* how much less is done of what takes long */
 #else

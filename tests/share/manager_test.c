@@ -136,6 +136,10 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
     if (strcmp(method, "add") == 0)
         return add(l, *(const int *)in) ? -EBUSY
                                         : fiber_reply_write(reply, &l->sum, sizeof(l->sum));
+    if (strcmp(method, "add slowly") == 0) {
+        let_time_pass(500);
+        return add(l, 1) ? -EBUSY : 0;
+    }
     if (strcmp(method, "echo") == 0)
         return fiber_reply_write(reply, in, len);
     if (strcmp(method, "sized") == 0)
@@ -570,6 +574,36 @@ static void test_to_close_it_runs_what_was_called_and_closes_the_state(void **st
     gate_close(&g);
 }
 
+/* Each takes its time, and all together more than the grace. */
+static int close_behind_slow_calls(void)
+{
+    struct fiber_manager *m;
+    struct gate g;
+    int sum;
+
+    gate_open(&g);
+    m = start(g.path);
+    for (int i = 0; i < 8; i++)
+        fiber_future_close(begin_call(m, "add slowly", NULL, 0));
+    fiber_manager_close(m);
+    if (gate_wait(&g, &sum, sizeof(sum)) < 0)
+        return 1;
+    gate_close(&g);
+    return sum == 8 ? 0 : 2;
+}
+
+static void test_the_grace_is_that_of_one_method(void **state)
+{
+    const char *const env[] = {"FIBER_GRACE=3s", NULL};
+    struct ran r = run_self("slow", NULL, env);
+
+    (void)state;
+    if (r.code)
+        fprintf(stderr, "%s", r.err);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+}
+
 static void test_a_future_outlives_the_handle(void **state)
 {
     struct fiber_manager *m = start(NULL);
@@ -708,6 +742,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_manager_that_exits_in_a_call),
         cmocka_unit_test(test_when_it_is_killed_callers_elsewhere_are_told),
         cmocka_unit_test(test_to_close_it_runs_what_was_called_and_closes_the_state),
+        cmocka_unit_test(test_the_grace_is_that_of_one_method),
         cmocka_unit_test(test_a_future_outlives_the_handle),
         cmocka_unit_test(test_a_method_that_hangs_is_killed_after_the_grace),
         cmocka_unit_test(test_a_forked_child_gets_an_error),
@@ -723,6 +758,8 @@ int main(int argc, char **argv)
         return close_after_the_end();
     if (argc > 1 && strcmp(argv[1], "much") == 0)
         return say_too_much();
+    if (argc > 1 && strcmp(argv[1], "slow") == 0)
+        return close_behind_slow_calls();
     if (argc > 1 && strcmp(argv[1], "hang") == 0)
         return close_while_it_hangs();
     return cmocka_run_group_tests(tests, NULL, NULL);

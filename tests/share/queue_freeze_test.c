@@ -178,7 +178,7 @@ static void test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone
 /* Not so fast that one who is well misses three where many want the processor. */
 static void beat_fast(void)
 {
-    CHECK(fiber_config_set("heartbeat", "500ms") == 0);
+    CHECK(fiber_config_set("heartbeat", "1s") == 0);
 }
 
 /* Owns a queue of numbers. Once its other user is given up, it gets what that one had not taken. */

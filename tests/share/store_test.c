@@ -408,7 +408,7 @@ static void test_a_handle_may_be_closed_after_the_end(void **state)
     assert_int_equal(run_role("fini", NULL), 0);
 }
 
-static const char *const quick_beat[] = {"FIBER_HEARTBEAT=500ms", "FIBER_HEARTBEAT_MISSES=3", NULL};
+static const char *const quick_beat[] = {"FIBER_HEARTBEAT=1s", "FIBER_HEARTBEAT_MISSES=3", NULL};
 
 /* A store that is frozen is a store that is gone, after a few heartbeats. */
 static int freeze_the_store(void)
