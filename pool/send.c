@@ -74,7 +74,7 @@ static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch
 
     w->sent[slot].id = batch->id;
     w->sent[slot].at_ns = fbr_now_ns();
-    w->sent[slot].left = batch->count;
+    w->sent[slot].count = w->sent[slot].left = batch->count;
     w->sent[slot].busy_ns = 0;
 }
 

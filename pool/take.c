@@ -13,26 +13,42 @@ static int bucket(uint64_t us)
     return i < FIBER_POOL_BUCKETS ? i : FIBER_POOL_BUCKETS - 1;
 }
 
+/* All that is to come of a batch has come. */
+static void account_overhead(struct fbr_pool_worker *w, int slot)
+{
+    uint64_t took = fbr_now_ns() - w->sent[slot].at_ns, busy = w->sent[slot].busy_ns;
+
+    w->pool->stats.overhead_us[bucket(took > busy ? (took - busy) / 1000 : 0)]++;
+}
+
 /* Statistics of a batch, as its results come in. */
 static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint64_t busy_ns)
 {
-    struct fiber_pool *p = w->pool;
-
     w->tasks += n;
     w->busy_ns += busy_ns;
-    p->stats.task_us[bucket(busy_ns / n / 1000)] += n;
+    w->pool->stats.task_us[bucket(busy_ns / n / 1000)] += n;
     for (int i = 0; i < 2; i++) {
-        uint64_t took;
-
         if (w->sent[i].id != batch || !w->sent[i].left)
             continue;
         w->sent[i].busy_ns += busy_ns;
         w->sent[i].left -= n < w->sent[i].left ? n : w->sent[i].left;
-        if (w->sent[i].left)
+        if (!w->sent[i].left)
+            account_overhead(w, i);
+    }
+}
+
+/* What it has not kept does not come from it; a batch of which it kept nothing has no overhead. */
+static void account_returned(struct fbr_pool_worker *w, uint64_t batch, uint32_t kept)
+{
+    for (int i = 0; i < 2; i++) {
+        uint32_t came = w->sent[i].count - w->sent[i].left;
+
+        if (w->sent[i].id != batch || !w->sent[i].left)
             continue;
-        took = fbr_now_ns() - w->sent[i].at_ns;
-        p->stats.overhead_us[bucket(took > w->sent[i].busy_ns ? (took - w->sent[i].busy_ns) / 1000
-                                                              : 0)]++;
+        w->sent[i].left = kept > came ? kept - came : 0;
+        w->sent[i].count = kept;
+        if (!w->sent[i].left && kept)
+            account_overhead(w, i);
     }
 }
 
@@ -121,11 +137,15 @@ void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *
     struct fiber_pool *p = w->pool;
     uint64_t batch = fbr_get_u64(body);
     uint32_t kept = fbr_get_u32(body);
+    int rc;
 
     if (type != FBR_POOL_RETURNED || !fbr_cur_ok(body))
         return;
     pthread_mutex_lock(&p->lock);
-    if (w->id && fbr_dispatch_returned(p->dispatch, fbr_now_ns(), w->id, batch, kept) == -EPROTO)
+    rc = w->id ? fbr_dispatch_returned(p->dispatch, fbr_now_ns(), w->id, batch, kept) : -ENOENT;
+    if (rc == 0)
+        account_returned(w, batch, kept);
+    else if (rc == -EPROTO)
         fbr_warn("pool: %s returned tasks that it does not hold", fiber_process_name(w->process));
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);

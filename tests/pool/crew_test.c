@@ -29,12 +29,10 @@ static void test_a_failing_initializer_breaks_the_pool_and_says_why(void **state
     struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
         .min = 2, .max = 2, .init = refuse, .init_arg = "x", .init_len = 1});
     struct fiber_result *before = apply_later(pool, square, 1, NULL);
-    double from = now_s();
     int64_t n = 1;
 
     (void)state;
-    assert_ok(fiber_result_wait(before, 60000));
-    assert_true(now_s() - from < 20);
+    assert_ok(fiber_result_wait(before, WAIT_MS));
     assert_int_equal(error_of(before, 0, "initializer returned 42"), -ECHILD);
     assert_int_equal(error_of(before, 0, "the data set is missing"), -ECHILD);
     fiber_result_close(before);
@@ -87,34 +85,35 @@ static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
     fiber_pool_close(pool);
 }
 
+/* Not by its silence: its end is seen. */
 static void test_a_killed_worker_is_replaced_and_its_task_runs_again(void **state)
 {
-    struct fiber_pool *pool = open_pool(2);
-    struct fiber_result *r;
     struct fiber_worker_stats w[2];
+    struct fiber_pool *pool;
+    struct fiber_result *r;
     int64_t pids[2];
-    double from;
 
     (void)state;
+    assert_ok(fiber_config_set("heartbeat", "1h"));
+    pool = open_pool(2);
     meet(pool, 2);
     assert_int_equal(fiber_pool_worker_stats(pool, w, 2), 2);
     for (int i = 0; i < 2; i++)
         pids[i] = w[i].pid;
     r = apply_later(pool, wait_at_gate, 7, NULL);
     assert_int_equal(wait_for(&board->arrived, 3), 0);
-    from = now_s();
     for (int i = 0; i < 2; i++)
         assert_int_equal(kill((pid_t)pids[i], SIGKILL), 0);
     assert_int_equal(wait_for(&board->arrived, 4), 0); /* somebody else has it */
-    assert_true(now_s() - from < (SANITIZED ? 20 : 5));
     open_gate();
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(number_of(r, 0), 49);
     fiber_result_close(r);
     meet(pool, 2);
     assert_int_equal(stats_of(pool).deaths, 2);
     assert_int_equal(stats_of(pool).restarts, 2);
     fiber_pool_close(pool);
+    assert_ok(fiber_config_set("heartbeat", "5s"));
 }
 
 /* ---- How many ---- */
@@ -136,9 +135,9 @@ static void test_resizing_while_a_map_runs_loses_nothing(void **state)
 
         assert_ok(fiber_pool_resize(pool, sizes[k]));
         assert_int_equal(stats_of(pool).target, sizes[k]);
-        assert_ok(fiber_result_wait_task(r, until < n ? until : n - 1, 60000));
+        assert_ok(fiber_result_wait_task(r, until < n ? until : n - 1, WAIT_MS));
     }
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (size_t i = 0; i < n; i++)
         if (out[i] != (int64_t)(i * i))
             fail_msg("result %zu is %lld", i, (long long)out[i]);
@@ -149,7 +148,7 @@ static void test_resizing_while_a_map_runs_loses_nothing(void **state)
     assert_int_equal(stats_of(pool).deaths, 0);
     assert_int_equal(stats_of(pool).requeued, 0);
     assert_ok(fiber_pool_resize(pool, 1));
-    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    assert_comes(fiber_pool_worker_stats(pool, NULL, 0) == 1);
     assert_int_equal(fiber_pool_resize(pool, 0), -EINVAL);
     assert_int_equal(fiber_pool_autoscale(pool, 3, 2), -EINVAL);
     fiber_pool_close(pool);
@@ -166,11 +165,11 @@ static void test_a_drained_worker_finishes_its_task(void **state)
     assert_int_equal(wait_for(&board->arrived, 3), 0);
     assert_ok(fiber_pool_resize(pool, 1));
     open_gate();
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(fiber_result_error(r, NULL), 0);
     assert_int_equal(atomic_load(&board->arrived), 3); /* none ran twice */
     fiber_result_close(r);
-    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    assert_comes(fiber_pool_worker_stats(pool, NULL, 0) == 1);
     fiber_pool_close(pool);
 }
 
@@ -184,7 +183,7 @@ static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **s
     assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
     assert_int_equal(stats_of(pool).target, 1);
     meet(pool, 4);
-    assert_within(30, stats_of(pool).target == 1 && fiber_pool_worker_stats(pool, NULL, 0) == 1);
+    assert_comes(stats_of(pool).target == 1 && fiber_pool_worker_stats(pool, NULL, 0) == 1);
     meet(pool, 3);
     assert_true(fiber_pool_worker_stats(pool, NULL, 0) <= 4);
     assert_int_equal(stats_of(pool).deaths, 0);
@@ -199,7 +198,7 @@ static void test_a_pool_may_shrink_to_nobody_and_come_back(void **state)
     (void)state;
     assert_int_equal(fiber_pool_worker_stats(pool, NULL, 0), 0);
     meet(pool, 2);
-    assert_within(30, fiber_pool_worker_stats(pool, NULL, 0) == 0);
+    assert_comes(fiber_pool_worker_stats(pool, NULL, 0) == 0);
     meet(pool, 2);
     fiber_pool_close(pool);
 }
@@ -243,7 +242,7 @@ static void test_several_pools_work_at_once(void **state)
         assert_ok(fiber_pool_map_array(pool[i], square, in, 8, out[i], 8, 1000, NULL, &r[i]));
     fiber_pool_close(pool[0]);
     for (int i = 1; i < 4; i++) {
-        assert_ok(fiber_result_wait(r[i], 60000));
+        assert_ok(fiber_result_wait(r[i], WAIT_MS));
         for (int k = 0; k < 1000; k++)
             assert_int_equal(out[i][k], k * k);
         fiber_pool_close(pool[i]);
@@ -289,11 +288,11 @@ static void test_jobs_hold_several_workers(void **state)
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 300, NULL));
     assert_int_equal(fiber_pool_worker_stats(pool, w, 5), 5);
     assert_int_equal(kill((pid_t)w[1].pid, SIGKILL), 0);
-    assert_within(30, stats_of(pool).deaths == 1);
+    assert_comes(stats_of(pool).deaths == 1);
     meet(pool, 5);
     assert_ok(fiber_pool_map(pool, kill_worker, in, 8, out, 8, 0, NULL));
     assert_ok(fiber_pool_resize(pool, 1));
-    assert_within(30, fiber_active_children(NULL, 0) == 2);
+    assert_comes(fiber_active_children(NULL, 0) == 2);
     fiber_pool_close(pool);
 }
 
@@ -305,11 +304,19 @@ static void test_figures_add_up(void **state)
     struct fiber_worker_stats w[3];
     struct fiber_pool_stats s;
     int64_t in[500] = {0}, out[500];
-    uint64_t tasks = 0, overheads = 0;
+    uint64_t tasks = 0, overheads = 0, alone;
 
     (void)state;
     meet(pool, 2);
-    assert_ok(fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 100, NULL));
+    for (int i = 0; i < 10; i++)
+        assert_ok(fiber_pool_apply(pool, nap_1ms, in, 8, NULL));
+    s = stats_of(pool);
+    for (int i = 0; i < FIBER_POOL_BUCKETS; i++)
+        overheads += s.overhead_us[i];
+    assert_int_equal(overheads, s.messages);
+    alone = s.messages;
+    overheads = 0;
+    assert_ok(fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 90, NULL));
     assert_int_equal(fiber_pool_map(pool, refuse_odd, (int64_t[]){1, 3}, 8, out, 8, 2, NULL),
                      -EDOM);
     s = stats_of(pool);
@@ -326,7 +333,7 @@ static void test_figures_add_up(void **state)
         overheads += s.overhead_us[i];
     }
     assert_int_equal(tasks, 104);
-    assert_int_equal(overheads, s.messages);
+    assert_in_range(overheads, alone + 1, s.messages); /* some may have come back whole */
     for (int i = 0; i < 9; i++)
         assert_true(i < 2 || s.task_us[i] == 0 ||
                     s.task_us[i] <= 4); /* naps of 1 ms are in bucket 9 or above */
@@ -355,7 +362,7 @@ static void test_another_program_serves(void **state)
 
     (void)state;
     assert_ok(fiber_pool_map_async(pool, NULL, in, 4, NULL, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_ok(fiber_result_get(r, 0, &data, &len));
     assert_int_equal(len, 3);
     assert_memory_equal(data, "cba", 3);

@@ -92,7 +92,7 @@ static void begin_work(int workers_per_job)
     check(wait_for(&board->arrived, WORKERS) == 0);
     check(pthread_create(&waiters[1], NULL, wait_for_imap, NULL) == 0);
     check(pthread_create(&waiters[2], NULL, wait_for_drain, NULL) == 0);
-    assert_within(30, stats_of(the_pool).submitted == TASKS + WINDOW);
+    assert_comes(stats_of(the_pool).submitted == TASKS + WINDOW);
 }
 
 /* After the end: all waiters have returned, all callbacks were called, and handles may be
@@ -241,7 +241,8 @@ static int close_and_fini(void)
     return 7;
 }
 
-/* A host that is stopped cannot kill its workers; nobody waits for its heartbeats to fail. */
+/* A host that is stopped cannot kill its workers; nobody waits for its heartbeats to fail, which
+ * would take hours. */
 static int fini_stopped_host(void)
 {
     struct fiber_worker_stats w[2];
@@ -249,7 +250,7 @@ static int fini_stopped_host(void)
     int host = 0;
     FILE *f;
 
-    check(fiber_config_set("heartbeat", "60s") == 0 && fiber_config_set("grace", "300ms") == 0);
+    check(fiber_config_set("heartbeat", "1h") == 0 && fiber_config_set("grace", "300ms") == 0);
     the_pool =
         open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = 2});
     results[0] = apply_later(the_pool, wait_at_gate, 1, NULL);
@@ -345,13 +346,12 @@ static int play(const char *name)
 
 /* ---- Tests ---- */
 
-/* It ends with 7, in good time, and leaves no process: its workers would keep its pipes open
+/* It ends with 7, and leaves no process: its workers would keep its pipes open
  * (run.c). */
 static void expect(const char *role)
 {
     const char *const no_leaks[] = {"ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1",
                                     NULL};
-    double from = now_s();
     struct ran ran;
     bool quick = false;
 
@@ -360,7 +360,6 @@ static void expect(const char *role)
     ran = run_self(role, board_path, quick ? no_leaks : NULL);
     if (ran.code != 7)
         fail_msg("%s: ended with %d:\n%s%s", role, ran.code, ran.out, ran.err);
-    assert_true(now_s() - from < 40);
     ran_free(&ran);
 }
 
@@ -378,11 +377,8 @@ static void test_fini_ends_pools_with_several_workers_in_a_job(void **state)
 
 static void test_fini_does_not_wait_for_a_stopped_host(void **state)
 {
-    double from = now_s();
-
     (void)state;
     expect("fini_stopped_host");
-    assert_true(now_s() - from < 10);
 }
 
 static void test_exit_does_the_same(void **state)

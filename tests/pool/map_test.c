@@ -60,7 +60,7 @@ static void test_inputs_and_results_may_be_empty(void **state)
     (void)state;
     assert_ok(fiber_pool_map(pool, echo, NULL, 0, NULL, 0, 100, NULL));
     assert_ok(fiber_pool_map_async(pool, echo, in, 100, NULL, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (size_t i = 0; i < 100; i++) {
         assert_ok(fiber_result_get(r, i, &data, &len));
         assert_int_equal(len, 0);
@@ -82,7 +82,7 @@ static void test_results_have_any_length(void **state)
         in[i] = (struct fiber_bytes){text, i};
     }
     assert_ok(fiber_pool_map_async(pool, echo, in, 3000, NULL, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (size_t i = 0; i < 3000; i++) {
         const void *data;
         size_t len;
@@ -118,7 +118,7 @@ static void test_a_mebibyte_in_and_out(void **state)
     for (unsigned i = 0; i < 40; i++)
         in[i] = (struct fiber_bytes){pattern(MIB + i, i), MIB + i};
     assert_ok(fiber_pool_map_async(pool, echo, in, 40, NULL, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (unsigned i = 0; i < 40; i++) {
         const void *data;
         size_t len;
@@ -150,7 +150,7 @@ static void test_inputs_around_each_limit(void **state)
             in[i] = (struct fiber_bytes){pattern(len, (unsigned)i), len};
         }
         assert_ok(fiber_pool_map_async(pool, echo, in, 17, NULL, &r));
-        assert_ok(fiber_result_wait(r, 60000));
+        assert_ok(fiber_result_wait(r, WAIT_MS));
         for (size_t i = 0; i < 17; i++) {
             const void *data;
             size_t len;
@@ -230,7 +230,7 @@ static void test_a_user_error_is_a_result_with_its_text(void **state)
     for (int i = 0; i < 100; i++)
         assert_int_equal(out[i], i % 2 ? -1 : i * i);
     assert_ok(fiber_pool_map_array(pool, refuse_odd, in, 8, out, 8, 100, NULL, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(fiber_result_error(r, &first), -EDOM);
     assert_int_equal(first, 1);
     for (size_t i = 0; i < 100; i++) {
@@ -330,7 +330,7 @@ static void test_apply_async_copies_its_input(void **state)
         assert_ok(fiber_pool_apply_async(pool, square, &n, sizeof(n), NULL, &r[n]));
     n = -1;
     for (int i = 0; i < 50; i++) {
-        assert_ok(fiber_result_wait(r[i], 60000));
+        assert_ok(fiber_result_wait(r[i], WAIT_MS));
         assert_int_equal(number_of(r[i], 0), i * i);
         fiber_result_close(r[i]);
     }
@@ -343,14 +343,23 @@ static void test_a_chunk_hint_makes_large_first_messages(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
     struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    int64_t in[1000] = {0}, out[1000];
+    struct fiber_result *r;
+    uint32_t arrived;
     uint64_t before;
 
     (void)state;
     meet(pool, 2);
     o.chunk = 100;
+    arrived = atomic_load(&board->arrived);
     before = stats_of(pool).messages;
-    map_squares(pool, 1000, &o);
-    assert_true(stats_of(pool).messages - before < 100);
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 1000, &o, &r));
+    assert_int_equal(wait_for(&board->arrived, arrived + 2), 0);
+    assert_int_equal(stats_of(pool).messages - before, 2);
+    assert_int_equal(stats_of(pool).running, 200);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    fiber_result_close(r);
     o.chunk = SIZE_MAX;
     map_squares(pool, 1000, &o);
     fiber_pool_close(pool);
@@ -370,7 +379,7 @@ static void test_higher_priorities_go_first(void **state)
         r[i] = apply_later(pool, log_step, i, &o);
     }
     open_gate();
-    assert_ok(fiber_pool_drain(pool, 60000));
+    assert_ok(fiber_pool_drain(pool, WAIT_MS));
     for (uint32_t at = 0; at < 30; at++) {
         uint32_t task =
             (at % 10) * 3 + (2 - at / 10); /* 2, 5, 8 ... then 1, 4, 7 ... then 0, 3, 6 ... */
@@ -392,12 +401,12 @@ static void test_one_task_can_be_waited_for(void **state)
     (void)state;
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     assert_ok(fiber_pool_map_async(pool, echo, in, 2, NULL, &r));
-    assert_ok(fiber_result_wait_task(r, 1, 60000));
+    assert_ok(fiber_result_wait_task(r, 1, WAIT_MS));
     assert_int_equal(fiber_result_wait_task(r, 2, 0), -ENOENT);
     assert_int_equal(fiber_result_wait_task(gate, 0, 10), -ETIMEDOUT);
     assert_int_equal(fiber_result_wait(gate, 0), -ETIMEDOUT);
     open_gate();
-    assert_ok(fiber_result_wait_task(gate, 0, 60000));
+    assert_ok(fiber_result_wait_task(gate, 0, WAIT_MS));
     assert_int_equal(number_of(gate, 0), 9);
     fiber_result_close(gate);
     fiber_result_close(r);
@@ -427,7 +436,7 @@ static void test_20000_queued_maps(void **state)
     assert_int_equal(stats_of(pool).waiting, 2 * QUEUED);
     open_gate();
     for (size_t i = 0; i < QUEUED; i++) {
-        assert_ok(fiber_result_wait(r[i], 60000));
+        assert_ok(fiber_result_wait(r[i], WAIT_MS));
         assert_int_equal(out[2 * i], i * i);
         assert_int_equal(out[2 * i + 1], i * i);
         fiber_result_close(r[i]);

@@ -9,7 +9,6 @@
 #include "tests/pool/tasks.h"
 
 #define TASKS 200
-#define WAIT_MS 40000 /* for ever */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -74,7 +73,8 @@ static void check_works(struct fiber_pool *pool)
         assert_int_equal(out[i], i * i);
 }
 
-/* Errors are for want of memory, or of workers that could not be started for want of it. */
+/* Errors are for want of memory, of workers that could not be started for want of it, or of three
+ * workers that died of it in that task (whose reports may be lost for want of it). */
 static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
 {
     struct fiber_map_options o = {.size = sizeof(o), .retries = 1000};
@@ -96,7 +96,7 @@ static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
         rc = fiber_result_get(r, i, &data, &len);
         if (rc == 0)
             assert_int_equal(number(data, len), i * i);
-        else if (rc != -ECHILD && rc != -ENOMEM && rc != -EIO)
+        else if (rc != -ECHILD && rc != -ENOMEM && rc != -EIO && rc != -EOWNERDEAD)
             fail_msg("task %zu failed with %d: %.*s", i, rc, (int)len, (const char *)data);
     }
     fiber_result_close(r);
@@ -179,9 +179,9 @@ int main(int argc, char **argv)
         pool_test(test_memory_is_refused_to_workers),
     };
 
-    setenv("FIBER_HEARTBEAT", "200ms", 0);
+    setenv("FIBER_HEARTBEAT", "500ms", 0);
     assert_ok(fiber_init(&argc, &argv));
     assert_ok(fiber_config_set("grace", "300ms"));
-    assert_ok(fiber_config_set("start_timeout", "5s"));
+    assert_ok(fiber_config_set("start_timeout", "20s"));
     return run_pool_tests(tests, "short of memory, at random");
 }

@@ -113,12 +113,12 @@ static void test_maps(void **state)
     each_refusal(k, fiber_pool_map(pool, square, in, 8, out, 8, 20, NULL),
                  assert_int_equal(out[0], 9));
     each_refusal(k, fiber_pool_map_array(pool, square, in, 8, out, 8, 20, NULL, &r), {
-        assert_ok(fiber_result_wait(r, 60000));
+        assert_ok(fiber_result_wait(r, WAIT_MS));
         assert_int_equal(fiber_result_error(r, NULL), 0);
         fiber_result_close(r);
     });
     each_refusal(k, fiber_pool_map_async(pool, square, bytes, 20, NULL, &r), {
-        assert_ok(fiber_result_wait(r, 60000));
+        assert_ok(fiber_result_wait(r, WAIT_MS));
         assert_int_equal(fiber_result_error(r, NULL), 0);
         fiber_result_close(r);
     });
@@ -141,7 +141,7 @@ static void test_applies(void **state)
         fiber_bytes_free(&out);
     });
     each_refusal(k, fiber_pool_apply_async(pool, square, &n, 8, NULL, &r), {
-        assert_ok(fiber_result_wait(r, 60000));
+        assert_ok(fiber_result_wait(r, WAIT_MS));
         assert_int_equal(number_of(r, 0), 25);
         fiber_result_close(r);
     });
@@ -174,7 +174,7 @@ static int iterate(struct fiber_pool *pool)
 
     if (rc < 0)
         return rc;
-    while ((rc = fiber_imap_next(it, NULL, &out, 60000)) == 1) {
+    while ((rc = fiber_imap_next(it, NULL, &out, WAIT_MS)) == 1) {
         fiber_bytes_free(&out);
         n++;
     }
@@ -221,7 +221,7 @@ static int cancel_one(struct fiber_pool *pool, unsigned k)
     refuse_later = refuse_at;
     refuse_at = 0;
     add(&board->gate);
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     fiber_result_close(r);
     refuse_at = refuse_later;
     return rc;
@@ -248,7 +248,7 @@ static void test_resizing(void **state)
         each_refusal(k, fiber_pool_resize(pool, 1), check_works(pool));
         each_refusal(k, fiber_pool_autoscale(pool, 1, 3), check_works(pool));
     }
-    each_refusal(k, fiber_pool_drain(pool, 60000), );
+    each_refusal(k, fiber_pool_drain(pool, WAIT_MS), );
     fiber_pool_close(pool);
 }
 
@@ -289,7 +289,7 @@ static void test_processes(void **state)
 
     (void)state;
     each_refusal(k, fiber_process_start(&p, exit_with_3, "arg", 4, NULL), {
-        assert_ok(fiber_process_join(p, 60000));
+        assert_ok(fiber_process_join(p, WAIT_MS));
         assert_ok(fiber_process_exitcode(p, &code));
         assert_int_equal(code, 3);
         fiber_process_close(p);

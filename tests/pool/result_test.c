@@ -80,7 +80,7 @@ static void test_callbacks_see_each_result_once_before_the_map_is_done(void **st
         check_seen(s, 1000);
         memset(s, 0, sizeof(*s));
         assert_ok(fiber_pool_map_async(pool, refuse_odd, bytes, 1000, &o, &r));
-        assert_ok(fiber_result_wait(r, 60000));
+        assert_ok(fiber_result_wait(r, WAIT_MS));
         check_seen(s, 1000);
         fiber_result_close(r);
         free(s);
@@ -205,7 +205,7 @@ static void test_a_waiting_and_a_running_task_can_be_cancelled(void **state)
     assert_ok(fiber_result_cancel_task(running, 0));
     assert_int_equal(error_of(running, 0, "cancelled"), -ECANCELED);
     assert_ok(fiber_result_wait(running, 0));
-    assert_ok(fiber_result_wait(waiting, 60000));
+    assert_ok(fiber_result_wait(waiting, WAIT_MS));
     assert_int_equal(atomic_load(&board->steps), 1);
     assert_int_equal(out[0], 49);
     assert_int_equal(out[2], 81);
@@ -232,7 +232,7 @@ static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
     assert_int_equal(wait_for(&board->arrived, 1), 0);
     assert_ok(fiber_result_cancel_task(r, 1));
     open_gate();
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(error_of(r, 1, "cancelled"), -ECANCELED);
     assert_int_equal(out[1], -1);
     assert_int_equal(out[0], 0);
@@ -259,11 +259,13 @@ static void test_closing_a_result_cancels_it(void **state)
     fiber_result_close(r);
     free(in);
     free(out); /* nothing is written into it any more */
-    assert_ok(fiber_pool_drain(pool, 60000));
+    assert_ok(fiber_pool_drain(pool, WAIT_MS));
     fiber_pool_close(pool);
 }
 
 /* ---- Time limits ---- */
+
+#define TASK_MS 3000 /* a busy machine may hold up a task that does nothing */
 
 static int hang_odd(const void *in, size_t len, struct fiber_reply *reply)
 {
@@ -283,22 +285,28 @@ static void test_a_task_over_its_time_fails_and_the_rest_goes_on(void **state)
     (void)state;
     meet(pool, 2);
     for (int i = 0; i < 20; i++)
-        in[i] = i < 14 ? 2 * i : 2 * i + 1; /* the last six hang */
-    o.timeout_ms = 300;
+        in[i] = i < 16 ? 2 * i : 2 * i + 1; /* the last four hang */
+    o.timeout_ms = TASK_MS;
     before = now_s();
     assert_ok(fiber_pool_map_array(pool, hang_odd, in, 8, out, 8, 20, &o, &r));
-    assert_ok(fiber_result_wait(r, 60000));
-    assert_true(now_s() - before >= 0.9); /* three after another */
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_true(now_s() - before >= 2 * TASK_MS / 1e3); /* two after another */
     for (size_t i = 0; i < 20; i++) {
-        if (i < 14)
+        if (i < 16)
             assert_int_equal(number_of(r, i), 4 * i * i);
         else
-            assert_int_equal(error_of(r, i, "ran longer than 300 ms"), -ETIMEDOUT);
+            assert_int_equal(error_of(r, i, "ran longer than 3000 ms"), -ETIMEDOUT);
     }
     fiber_result_close(r);
     assert_int_equal(stats_of(pool).deaths, 0); /* nobody's fault */
     meet(pool, 2);
     fiber_pool_close(pool);
+}
+
+static int nap_10ms(const void *in, size_t len, struct fiber_reply *reply)
+{
+    nap_us(10000);
+    return square(in, len, reply);
 }
 
 static void test_a_time_limit_runs_from_the_tasks_start(void **state)
@@ -311,9 +319,9 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
     meet(pool, 1);
     for (int i = 0; i < 400; i++)
         in[i] = i;
-    o.timeout_ms = SANITIZED ? 2000 : 500;
+    o.timeout_ms = TASK_MS;
     assert_ok(
-        fiber_pool_map(pool, nap_1ms, in, 8, out, 8, 400, &o)); /* more than the limit in sum */
+        fiber_pool_map(pool, nap_10ms, in, 8, out, 8, 400, &o)); /* more than the limit in sum */
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 400, &o));
     fiber_pool_close(pool);
 }
@@ -329,7 +337,7 @@ static void test_without_retries_a_task_is_lost_with_its_worker(void **state)
     (void)state;
     o.retries = 0;
     r = apply_later(pool, kill_worker, 5, &o);
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(error_of(r, 0, "signal 9"), -EOWNERDEAD);
     assert_int_equal(atomic_load(&board->runs[5]), 1);
     fiber_result_close(r);
@@ -348,7 +356,7 @@ static void test_one_retry_is_one_more_run(void **state)
     (void)state;
     o.retries = 1;
     r = apply_later(pool, kill_worker, 6, &o);
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(error_of(r, 0, "lost"), -EOWNERDEAD);
     assert_int_equal(atomic_load(&board->runs[6]), 2);
     fiber_result_close(r);
@@ -371,20 +379,11 @@ static void test_a_task_that_recovers_is_delivered(void **state)
     struct fiber_result *r = apply_later(pool, die_twice, 9, NULL);
 
     (void)state;
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(number_of(r, 0), 81);
     assert_int_equal(atomic_load(&board->runs[9]), 3);
     fiber_result_close(r);
     fiber_pool_close(pool);
-}
-
-static unsigned count_in(const char *text, const char *part)
-{
-    unsigned n = 0;
-
-    for (const char *at = text; (at = strstr(at, part)); at++)
-        n++;
-    return n;
 }
 
 static int kill_13(const void *in, size_t len, struct fiber_reply *reply)
@@ -396,6 +395,7 @@ static int kill_13(const void *in, size_t len, struct fiber_reply *reply)
 static void check_blamed(struct fiber_pool *pool, int retries)
 {
     struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    uint64_t before = stats_of(pool).deaths;
     int64_t in[1000], out[1000];
     struct fiber_result *r;
     const void *text;
@@ -407,15 +407,16 @@ static void check_blamed(struct fiber_pool *pool, int retries)
     o.chunk = 50;
     atomic_store(&board->runs[13], 0);
     assert_ok(fiber_pool_map_array(pool, kill_13, in, 8, out, 8, 1000, &o, &r));
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (size_t i = 0; i < 1000; i++)
         if (i != 13)
             assert_int_equal(number_of(r, i), i * i);
     assert_int_equal(fiber_result_get(r, 13, &text, &len), -EOWNERDEAD);
     assert_contains(text, "3 workers died");
     assert_int_equal(count_in(text, "was killed by signal 9"), 3);
-    assert_in_range(atomic_load(&board->runs[13]), 3,
-                    6); /* results that died on their way take the blame once */
+    /* Results of the batch before that died on their way take the blame once. */
+    assert_true(atomic_load(&board->runs[13]) >= 3);
+    assert_int_equal(stats_of(pool).deaths - before, atomic_load(&board->runs[13]));
     fiber_result_close(r);
 }
 
@@ -427,7 +428,6 @@ static void test_a_killer_is_blamed_with_three_reports_and_nobody_else(void **st
     check_blamed(pool, FIBER_RETRIES_DEFAULT);
     check_blamed(pool, FIBER_RETRIES_UNLIMITED);
     check_blamed(pool, 10);
-    assert_in_range(stats_of(pool).deaths, 9, 18);
     meet(pool, 3);
     fiber_pool_close(pool);
 }
@@ -465,16 +465,13 @@ static void test_closing_a_pool_cancels_its_work(void **state)
     struct fiber_bytes in[100] = {{NULL, 0}};
     int64_t n = 4;
     struct fiber_result *done, *running, *late;
-    double before;
 
     (void)state;
     assert_ok(fiber_pool_apply_async(pool, square, &n, 8, NULL, &done));
-    assert_ok(fiber_result_wait(done, 60000));
+    assert_ok(fiber_result_wait(done, WAIT_MS));
     assert_ok(fiber_pool_map_async(pool, wait_at_gate, in, 100, NULL, &running));
     assert_int_equal(wait_for(&board->arrived, 2), 0);
-    before = now_s();
-    fiber_pool_close(pool);
-    assert_true(now_s() - before < 5);
+    fiber_pool_close(pool); /* does not wait for them: nobody opens the gate */
     assert_ok(fiber_result_wait(running, 0));
     for (size_t i = 0; i < 100; i++)
         assert_int_equal(error_of(running, i, "closed"), -ECANCELED);

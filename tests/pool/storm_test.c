@@ -11,7 +11,6 @@
 #define MOST 6
 #define MAPS 3
 #define TASKS 400
-#define WAIT_MS 120000 /* for ever */
 
 static uint64_t seed, random_state;
 static int events = 120;
@@ -59,7 +58,8 @@ static void begin_map(struct map *m)
     assert_ok(fiber_pool_map_array(pool, nap_1ms, m->in, 8, m->out, 8, TASKS, &o, &m->r));
 }
 
-/* Every task has one end: its square, or an error that the program asked for. */
+/* Every task has one end: its square, an error that the program asked for, or the reports of three
+ * deaths at which it was there. */
 static void end_map(struct map *m)
 {
     assert_ok(fiber_result_wait(m->r, WAIT_MS));
@@ -71,7 +71,7 @@ static void end_map(struct map *m)
         assert_int_equal(atomic_load(&m->called[i]), 1);
         if (rc == 0)
             assert_int_equal(number(data, len), i * i);
-        else if (rc != -ECANCELED || !m->cancelled)
+        else if ((rc != -ECANCELED || !m->cancelled) && !is_blamed(rc, data, len))
             fail_msg("task %zu failed with %d: %.*s", i, rc, (int)len, (const char *)data);
     }
     fiber_result_close(m->r);
@@ -114,16 +114,18 @@ static pid_t parent_of(pid_t pid)
     return ppid;
 }
 
-/* A worker, or its host; 0 when there is none, or it has just gone. */
+/* A worker, or its host; 0 when there is none, or it has just gone. One that has joined: four in a
+ * row that do not come so far are the end of a pool. */
 static pid_t somebody(void)
 {
-    struct fiber_worker_stats w[2 * MOST];
+    struct fiber_worker_stats w[2 * MOST], *one;
     int n = fiber_pool_worker_stats(pool, w, 2 * MOST);
     pid_t pid, parent;
 
     if (n > 2 * MOST)
         n = 2 * MOST;
-    pid = n > 0 ? (pid_t)w[draw((uint32_t)n)].pid : 0;
+    one = n > 0 ? &w[draw((uint32_t)n)] : NULL;
+    pid = one && one->state != 0 ? (pid_t)one->pid : 0;
     if (pid <= 1)
         return 0;
     parent = parent_of(pid);
@@ -220,7 +222,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {pool_test(test_a_storm)};
     const char *text = getenv("STORM_SEED"), *number_text = getenv("STORM_EVENTS");
 
-    setenv("FIBER_HEARTBEAT", "200ms", 0);
+    setenv("FIBER_HEARTBEAT", "500ms", 0);
     if (fiber_init(&argc, &argv) != 0)
         return 1;
     seed = text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();

@@ -40,7 +40,7 @@ static int try_process(void)
 
     if (fiber_process_start(&p, child, "hello", 5, NULL) < 0)
         return give_up("start", fiber_last_error());
-    rc = fiber_process_join(p, 30000) < 0 ? give_up("join", fiber_last_error()) : 0;
+    rc = fiber_process_join(p, TEST_LONG_MS) < 0 ? give_up("join", fiber_last_error()) : 0;
     if (rc == 0 && (fiber_process_exitcode(p, &code) < 0 || code != 5))
         rc = give_up("process", fiber_process_report(p));
     fiber_process_close(p);
@@ -53,9 +53,9 @@ static int put_one(const void *arg, size_t len)
     int rc = len == sizeof(struct fiber_address) ? fiber_queue_connect(&q, arg) : -EINVAL;
 
     if (rc == 0)
-        rc = fiber_queue_put(q, "x", 1, 30000);
+        rc = fiber_queue_put(q, "x", 1, TEST_LONG_MS);
     if (rc == 0)
-        rc = fiber_queue_flush(q, 30000);
+        rc = fiber_queue_flush(q, TEST_LONG_MS);
     if (rc < 0)
         fprintf(stderr, "%s\n", fiber_last_error());
     fiber_queue_close(q);
@@ -73,11 +73,11 @@ static int use_queue(struct fiber_queue *q)
         return give_up("address", fiber_last_error());
     if (fiber_process_start(&p, put_one, &a, sizeof(a), NULL) < 0)
         return give_up("start of a sender", fiber_last_error());
-    if (fiber_process_join(p, 60000) < 0)
+    if (fiber_process_join(p, TEST_LONG_MS) < 0)
         rc = give_up("join of a sender", fiber_last_error());
     else if (fiber_process_exitcode(p, &code) < 0 || code != 0)
         rc = give_up("sender", fiber_process_report(p));
-    if (rc == 0 && fiber_queue_get(q, &out, 30000) < 0)
+    if (rc == 0 && fiber_queue_get(q, &out, TEST_LONG_MS) < 0)
         rc = give_up("get", fiber_last_error());
     fiber_bytes_free(&out);
     fiber_process_close(p);

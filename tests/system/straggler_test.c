@@ -3,57 +3,35 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
 
-struct seen {
-    /* how many came; which was the last; how many had come when task 0 came */
-    uint32_t n, last, at_first;
-};
-
-static void on_done(void *user, size_t index, int code, const void *data, size_t len)
+static int nap_or_wait(const void *in, size_t len, struct fiber_reply *reply)
 {
-    struct seen *s = user;
-
-    (void)code;
-    (void)data;
-    (void)len;
-    if (index == 0)
-        s->at_first = s->n;
-    s->last = (uint32_t)index;
-    s->n++;
+    if (number(in, len) == 0)
+        return wait_at_gate(in, len, reply);
+    nap_us(1000);
+    return count_run(in, len, reply);
 }
 
-static int nap_as_told(const void *in, size_t len, struct fiber_reply *reply)
-{
-    nap_us(number(in, len) * 1000);
-    return square(in, len, reply);
-}
-
-/* 2 s, and 59 x 50 ms for the other three workers: the long one is the last to end. */
+/* It is the first of those that one worker each gets. */
 static void test_a_long_task_holds_back_nobody(void **state)
 {
     struct fiber_pool *pool = open_pool(4);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
-    struct seen s = {0};
     int64_t in[60], out[60];
-    double began;
+    struct fiber_result *r;
 
     (void)state;
     for (int i = 0; i < 60; i++)
-        in[i] = i ? 50 : 2000;
-    o.on_done = on_done;
-    o.user = &s;
+        in[i] = i;
     meet(pool, 4);
-    began = now_s();
-    assert_ok(fiber_pool_map(pool, nap_as_told, in, 8, out, 8, 60, &o));
-    printf("2 s and 59 x 50 ms took %.3f s\n", now_s() - began);
-    assert_true(now_s() - began < 3);
-    assert_int_equal(s.n, 60);
-    assert_int_equal(s.last, 0);
+    assert_ok(fiber_pool_map_array(pool, nap_or_wait, in, 8, out, 8, 60, NULL, &r));
+    for (size_t i = 1; i < 60; i++)
+        assert_ok(fiber_result_wait_task(r, i, WAIT_MS));
+    assert_int_equal(fiber_result_done(r), 59);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (size_t i = 1; i < 60; i++)
+        assert_int_equal(atomic_load(&board->runs[i]), 1);
+    fiber_result_close(r);
     fiber_pool_close(pool);
-}
-
-static int nap_or_wait(const void *in, size_t len, struct fiber_reply *reply)
-{
-    return number(in, len) == 0 ? wait_at_gate(in, len, reply) : count_run(in, len, reply);
 }
 
 /* It stands in the middle of a large batch: what is behind it goes elsewhere, what was done before
@@ -73,10 +51,10 @@ static void test_a_long_task_in_a_batch_holds_back_nobody(void **state)
     assert_ok(fiber_pool_map_array(pool, nap_or_wait, in, 8, out, 8, 400, &o, &r));
     for (size_t i = 0; i < 400; i++)
         if (i != 50)
-            assert_ok(fiber_result_wait_task(r, i, 30000));
+            assert_ok(fiber_result_wait_task(r, i, WAIT_MS));
     assert_int_equal(fiber_result_done(r), 399);
     open_gate();
-    assert_ok(fiber_result_wait(r, 60000));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (size_t i = 0; i < 400; i++)
         if (i != 50)
             assert_int_equal(atomic_load(&board->runs[1000 + i]), 1);
@@ -98,13 +76,13 @@ static int slow_init(const void *arg, size_t len)
 
 static int slow_or_not(const void *in, size_t len, struct fiber_reply *reply)
 {
-    nap_us(slow ? 10000 : 1000);
+    nap_us(slow ? 100000 : 1000);
     if (slow)
         add(&board->steps);
     return square(in, len, reply);
 }
 
-static void test_a_worker_ten_times_slower_gets_less(void **state)
+static void test_a_worker_100_times_slower_gets_less(void **state)
 {
     struct fiber_pool *pool =
         open_pool_with((struct fiber_pool_options){.min = 4,
@@ -112,55 +90,50 @@ static void test_a_worker_ten_times_slower_gets_less(void **state)
                                                    .init = slow_init,
                                                    .init_arg = board_path,
                                                    .init_len = strlen(board_path) + 1});
-    int64_t in[3000], out[3000];
+    int64_t in[1500], out[1500];
     double began;
 
     (void)state;
-    for (int i = 0; i < 3000; i++)
+    for (int i = 0; i < 1500; i++)
         in[i] = i;
     meet(pool, 4);
     began = now_s();
-    assert_ok(fiber_pool_map(pool, slow_or_not, in, 8, out, 8, 3000, NULL));
-    printf("3000 x 1 ms on 4 workers, one of them slow: %.3f s (968 ms would be perfect), %u by "
+    assert_ok(fiber_pool_map(pool, slow_or_not, in, 8, out, 8, 1500, NULL));
+    printf("1500 x 1 ms on 4 workers, one of them slow: %.3f s (498 ms would be perfect), %u by "
            "the slow one\n",
            now_s() - began, atomic_load(&board->steps));
-    for (int i = 0; i < 3000; i++)
+    for (int i = 0; i < 1500; i++)
         assert_int_equal(out[i], i * i);
-    assert_true(atomic_load(&board->steps) < 300); /* 97 would be perfect, 750 its equal share */
+    assert_true(atomic_load(&board->steps) < 300); /* 5 would be perfect, 375 its equal share */
     fiber_pool_close(pool);
 }
 
-/* With a heartbeat of 1 s a frozen worker is noticed after 3 s. Until then all is done but the
- * little that it holds. */
+/* It is not noticed, and all is done but the little that it holds. When it is killed, that is done
+ * too. */
 static void test_a_frozen_worker_holds_back_only_what_it_runs(void **state)
 {
-    struct fiber_pool *pool = open_pool(4);
     struct fiber_worker_stats w[4];
     int64_t in[2000], out[2000];
+    struct fiber_pool *pool;
     struct fiber_result *r;
-    double began, most;
-    size_t done;
 
     (void)state;
+    assert_ok(fiber_config_set("heartbeat", "1h"));
+    pool = open_pool(4);
     for (int i = 0; i < 2000; i++)
         in[i] = i;
     meet(pool, 4);
     assert_int_equal(fiber_pool_worker_stats(pool, w, 4), 4);
     assert_ok(fiber_pool_map_array(pool, nap_1ms, in, 8, out, 8, 2000, NULL, &r));
-    assert_ok(fiber_result_wait_task(r, 200, 30000));
-    began = now_s();
+    assert_ok(fiber_result_wait_task(r, 200, WAIT_MS));
     assert_int_equal(kill((pid_t)w[2].pid, SIGSTOP), 0);
-    assert_int_equal(fiber_result_wait(r, 2000), -ETIMEDOUT);
-    done = fiber_result_done(r);
-    assert_ok(fiber_result_wait(r, 30000));
-    most = SANITIZED ? 20 : 3 + 5;
-    printf("%zu of 2000 were done before the frozen one was noticed, all after %.1f s\n", done,
-           now_s() - began);
-    assert_true(done >= (SANITIZED ? 1000 : 1990));
-    assert_true(now_s() - began < most);
+    assert_comes(fiber_result_done(r) >= 1990);
+    assert_int_equal(stats_of(pool).deaths, 0);
+    assert_int_equal(kill((pid_t)w[2].pid, SIGKILL), 0);
+    assert_ok(fiber_result_wait(r, WAIT_MS));
     for (int i = 0; i < 2000; i++)
         assert_int_equal(out[i], i * i);
-    assert_int_equal(stats_of(pool).deaths, 1);
+    assert_comes(stats_of(pool).deaths == 1);
     fiber_result_close(r);
     fiber_pool_close(pool);
 }
@@ -170,11 +143,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         pool_test(test_a_long_task_holds_back_nobody),
         pool_test(test_a_long_task_in_a_batch_holds_back_nobody),
-        pool_test(test_a_worker_ten_times_slower_gets_less),
+        pool_test(test_a_worker_100_times_slower_gets_less),
         pool_test(test_a_frozen_worker_holds_back_only_what_it_runs),
     };
 
     assert_ok(fiber_init(&argc, &argv));
-    assert_ok(fiber_config_set("heartbeat", "1s"));
     return run_pool_tests(tests, "stragglers");
 }
