@@ -216,9 +216,9 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
     return rc < 0 || s->fd < 0 ? rc : put(s->fd, zeros, sizeof(zeros), err);
 }
 
-static int make(const char *program, const struct sink *s, struct fbr_error *err)
+static int make(const char *program, const struct sink *s, bool cluster, struct fbr_error *err)
 {
-    const struct fbr_closure_options options = {0};
+    const struct fbr_closure_options options = {.cluster = cluster};
     struct fbr_closure *c = NULL;
     struct fbr_elf elf = {0};
     char interp[PATH_MAX] = "", real[PATH_MAX];
@@ -240,10 +240,10 @@ static int make(const char *program, const struct sink *s, struct fbr_error *err
 
 int fbr_bundle_write(const char *program, int fd, struct fbr_error *err)
 {
-    return make(program, &(struct sink){.fd = fd}, err);
+    return make(program, &(struct sink){.fd = fd}, false, err);
 }
 
-int fbr_bundle_into(const char *program, const char *dir, struct fbr_error *err)
+int fbr_bundle_into(const char *program, const char *dir, bool cluster, struct fbr_error *err)
 {
-    return make(program, &(struct sink){.fd = -1, .dir = dir}, err);
+    return make(program, &(struct sink){.fd = -1, .dir = dir}, cluster, err);
 }

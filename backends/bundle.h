@@ -14,6 +14,8 @@
 #ifndef FBR_BUNDLE_H
 #define FBR_BUNDLE_H
 
+#include <stdbool.h>
+
 #include "runtime/error.h"
 
 #define FBR_BUNDLE_DIR "/.fiber"
@@ -24,7 +26,7 @@ extern const char *const fbr_bundle_command[];
 /* Writes it as a tar archive into fd (a regular file or memory file), from its position on. Reads files, so not for the
  * loop's thread. */
 int fbr_bundle_write(const char *program, int fd, struct fbr_error *err);
-/* Writes what is under /.fiber into a folder that is there. */
-int fbr_bundle_into(const char *program, const char *dir, struct fbr_error *err);
+/* Writes what is under /.fiber into a folder that is there; `cluster`: with the module that a master needs. */
+int fbr_bundle_into(const char *program, const char *dir, bool cluster, struct fbr_error *err);
 
 #endif

@@ -11,7 +11,8 @@
 struct fbr_cluster {
     const struct fbr_backend_ops *docker, *kubernetes;
     const struct fbr_image_ops *image;
-    int (*bundle_into)(const char *program, const char *dir, struct fbr_error *err); /* bundle.h */
+    int (*bundle_into)(const char *program, const char *dir, bool cluster,
+                       struct fbr_error *err); /* bundle.h */
 };
 
 #endif

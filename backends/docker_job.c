@@ -23,6 +23,7 @@
 #define CANNOT_START 125
 #define DRAIN_MS 1000 /* without a word, after the end */
 #define LOOK_MS 1000  /* after its output has ended, and nothing more */
+#define AT_ONCE 16    /* as many requests as backends/http.c sends */
 
 static void create(struct fbr_docker_job *j);
 
@@ -343,12 +344,13 @@ static void on_started(void *user, const struct fbr_http_answer *a)
     char say[400];
 
     j->call = NULL;
-    if (a->status != 204 && a->status != 304 && a->status != 404) {
+    if (a->status != 204 && a->status != 304 && a->status != 404 && a->status != 409) {
         fail(j, fbr_http_say(a, say, sizeof(say)));
         return;
     }
     j->stage = RUNNING;
-    if (a->status == 404 && !j->died) { /* an answer was lost, and meanwhile it has ended */
+    /* An answer was lost, and meanwhile it has ended and is removed (404), or just being removed (409). */
+    if (a->status >= 400 && !j->died) {
         fbr_docker_job_gone(j);
         return;
     }
@@ -602,10 +604,25 @@ static void on_created(void *user, const struct fbr_http_answer *a)
     fbr_json_free(o);
 }
 
+/* More than the engine is asked for at a time? Then those at the end wait for us, and the time that they have to join
+ * in does not begin yet. */
+static bool has_line(const struct fbr_backend *b)
+{
+    const struct fbr_docker_job *j;
+    unsigned n = 0;
+
+    DL_FOREACH(b->jobs, j)
+        n += j->stage < RUNNING;
+    return n > AT_ONCE;
+}
+
 static void create(struct fbr_docker_job *j)
 {
     const char *body = j->body;
 
+    if (has_line(j->b))
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                        .text = "the engine starts others before it"});
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)
         body = j->bundled_body;

@@ -96,6 +96,9 @@ void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user);
 void fbr_docker_watch(struct fbr_backend *b);
 /* Removes what runs whose master is dead have left, if it does not run. */
 void fbr_docker_sweep(struct fbr_backend *b);
+/* What a container has written, as backend.h says. */
+int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
+                    const struct fbr_backend_reader *reader, struct fbr_error *err);
 /* Asks for the list of our containers: what is missing is gone. */
 void fbr_docker_look(struct fbr_backend *b);
 

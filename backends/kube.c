@@ -2,7 +2,7 @@
  *
  *     kube_config, kube_creds, kube_yaml   where the API server is, and who we are to it
  *     kube_api                             requests
- *     kube_pod, kube_overlay               the objects that are sent
+ *     kube_pod, kube_master, kube_overlay  the objects that are sent
  *     kube_state                           the objects that come back
  *     kube_watch, kube_log                 streams
  *     kube_start, kube_flow                the life of a job
@@ -51,6 +51,10 @@ static int load_overlay(struct fbr_backend *b, struct fbr_error *err)
 
     if (!path[0])
         return 0;
+    if (path[0] == '{') { /* as a master in the cluster is given it */
+        b->overlay = fbr_kube_yaml(path, strlen(path), "kubernetes_pod_template", err);
+        return b->overlay ? fbr_kube_overlay_check(b->overlay, err) : -EINVAL;
+    }
     b->overlay = fbr_kube_yaml_file(path, err);
     rc = b->overlay ? fbr_kube_overlay_check(b->overlay, err) : -EINVAL;
     return rc < 0 ? fbr_wrap(err, "kubernetes_pod_template %s", path) : 0;
@@ -133,6 +137,7 @@ static void set_settings(struct fbr_backend *b)
     s->workdir = b->workdir ? b->workdir : "";
     s->pull_secret = b->pull_secret;
     s->account = fbr_config_str(c, "kubernetes_service_account");
+    s->master_account = fbr_config_str(c, "kubernetes_master_account");
     s->gpu_resource = fbr_config_str(c, "kubernetes_gpu_resource");
     s->run_as = fbr_config_int(c, "kubernetes_user");
     s->user_label = b->user;
@@ -271,6 +276,7 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct fbr_kube_job *j = handle;
 
+    (void)b;
     if (j->stage >= ENDING)
         return 0;
     if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
@@ -279,7 +285,7 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
         return 0;
     j->asked = sig;
     if (j->stage == LIVING) {
-        fbr_kube_delete(j, sig == SIGKILL ? 1 : b->settings.grace_s);
+        fbr_kube_delete(j, sig == SIGKILL ? 1 : j->grace_s);
     } else if (j->stage != CREATING) {
         fbr_kube_leave_line(j);
         fbr_kube_finish_soon(j, -sig, "");
@@ -292,6 +298,7 @@ static void kube_pause_output(struct fbr_backend *b, void *handle, int paused)
     struct fbr_kube_job *j = handle;
 
     (void)b;
+    j->paused = paused;
     if (j->log)
         fbr_kube_log_pause(j->log, paused);
 }
@@ -334,6 +341,7 @@ const struct fbr_backend_ops fbr_backend_kubernetes = {
     .release = kube_release,
     .list = fbr_kube_list,
     .remove = fbr_kube_remove,
+    .logs = fbr_kube_logs,
     .address = kube_address,
     .check = fbr_kube_check,
 };

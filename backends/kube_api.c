@@ -229,14 +229,20 @@ char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
 void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                   const char *what, char *out, size_t size)
 {
-    char text[400];
+    char text[400], *group;
     const char *hint = "";
+    bool account = false; /* is missing */
 
     fbr_http_say(answer, text, sizeof(text));
+    group = strstr(text, " in API group"); /* the Role says the rest */
+    if (answer->status == 403 && group)
+        *group = '\0';
     if (answer->status == 401)
         hint = "; the token or certificate is wrong or too old (`kubectl auth whoami` tells)";
     else if (answer->status == 403 && strstr(text, "PodSecurity"))
         hint = strstr(text, "runAsNonRoot") ? "; kubernetes_user sets a user id" : "";
+    else if (answer->status == 403 && strstr(text, "error looking up service account"))
+        account = true;
     else if (answer->status == 403 && strstr(text, "cannot "))
         hint = "; `fiber kubernetes manifest` prints the Role that is needed";
     else if (answer->status == 404 && strstr(text, "namespaces"))
@@ -244,6 +250,10 @@ void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *an
     if (answer->status == 0)
         snprintf(out, size, "the API server %s does not answer%s%s: %s", a->config.server,
                  what[0] ? " to " : "", what, text);
+    else if (account)
+        snprintf(out, size,
+                 "%s%s%s; `fiber kubernetes manifest -N %s | kubectl apply -f -` makes it", what,
+                 what[0] ? ": " : "", text, a->namespace_);
     else
         snprintf(out, size, "%s%s%s%s", what, what[0] ? ": " : "", text, hint);
 }

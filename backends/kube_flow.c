@@ -26,6 +26,7 @@
 #define LOG_AGAIN_MS 5000
 #define ASK_AFTER_MS 15000
 #define PATIENCE_MS 600000
+#define DELETED_BY_OTHERS "its pod was deleted by somebody else"
 
 /* ---- Words to the runtime ---- */
 
@@ -166,14 +167,20 @@ static void finish(struct fbr_kube_job *j)
     j->stage = ENDED;
     fbr_kube_forget_ticket(j);
     j->calls++; /* it lives until the end of this function */
-    fbr_kube_tell(j,
-                  &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = code, .text = j->text});
+    fbr_kube_tell(
+        j, &(struct fbr_job_event){
+               .type = FBR_JOB_EXITED, .code = code, .text = j->text, .disrupted = j->disruption});
     fbr_kube_answered(j);
 }
 
 static void on_drained(void *arg)
 {
-    finish(arg);
+    struct fbr_kube_job *j = arg;
+
+    if (j->log && !j->log_over && j->paused) /* a slow reader of ours is not the server's fault */
+        fbr_timer_start(&j->drain, DRAIN_MS, 0);
+    else
+        finish(j);
 }
 
 static void set_end(struct fbr_kube_job *j, int32_t code, const char *text)
@@ -273,9 +280,9 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         else
             keep(j);
     }
-    j->disruption = s->disruption || ((j->is_deleted || s->deleting) && !j->asked && !j->failing);
-    set_end(j, s->code,
-            j->disruption && !s->text[0] ? "its pod was deleted by somebody else" : s->text);
+    j->disruption =
+        s->disruption || j->theirs || ((j->is_deleted || s->deleting) && !j->asked && !j->failing);
+    set_end(j, s->code, j->disruption && !s->text[0] ? DELETED_BY_OTHERS : s->text);
     read_rest(j, s->code);
     if (j->log && !j->log_over)
         drain(j, fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS);
@@ -316,12 +323,12 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
     j->stage = LIVING;
     fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
     if (j->asked)
-        fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->b->settings.grace_s);
+        fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->grace_s);
 }
 
 static void note_running(struct fbr_kube_job *j)
 {
-    char text[256];
+    char text[320];
 
     if (j->started)
         return;
@@ -330,7 +337,7 @@ static void note_running(struct fbr_kube_job *j)
     /* What is said when it does not join. */
     snprintf(text, sizeof(text),
              "its pod runs and calls %s; if pods cannot reach that, set bind or "
-             "run the master in the cluster (fiber kubernetes manifest)",
+             "start the master in the cluster (`fiber run --in-cluster`, `fiber kubernetes run`)",
              j->b->address[0] ? j->b->address : "us");
     snprintf(j->text, sizeof(j->text), "%s", text);
     fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
@@ -351,6 +358,19 @@ void fbr_kube_gone(struct fbr_kube_job *j)
     begin_end(j, &none);
 }
 
+/* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is seen to be over. */
+static void note_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    bool first = !j->theirs;
+
+    j->theirs = true;
+    if (first && s->phase == FBR_KUBE_RUNNING)
+        fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                                 .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
+                                                 .runs = 1,
+                                                 .disrupted = 1});
+}
+
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted)
 {
     struct fbr_kube_state s;
@@ -359,6 +379,8 @@ void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool dele
     if (j->stage != LIVING)
         return;
     fbr_kube_state(&s, pod);
+    if (s.deleting && !j->asked && !j->failing)
+        note_theirs(j, &s);
     if (deleted && s.phase != FBR_KUBE_ENDED) {
         fbr_kube_gone(j);
         return;

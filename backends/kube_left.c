@@ -146,3 +146,54 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
         return 0;
     return fbr_wrap(err, "delete %.64s", id);
 }
+
+/* ---- What they wrote ---- */
+
+struct reading {
+    struct fbr_backend_reader to;
+    struct fbr_kube_log *log;
+};
+
+static void on_log(void *user, const void *data, size_t len)
+{
+    struct reading *r = user;
+
+    r->to.out(r->to.user, 1, data, len); /* the server does not tell streams apart */
+}
+
+static void on_log_end(void *user)
+{
+    struct reading *r = user;
+    const char *why = "";
+
+    if (fbr_kube_log_is_refused(r->log))
+        why = "the API server has no log of it, or does not let us read it (`get` on pods/log)";
+    else if (!fbr_kube_log_is_whole(r->log))
+        why = "it broke off, and there may be more: is the API server up?";
+    r->to.done(r->to.user, why);
+    fbr_kube_log_close(r->log);
+    free(r);
+}
+
+int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
+                  const struct fbr_backend_reader *reader, struct fbr_error *err)
+{
+    struct reading *r;
+    int rc;
+
+    if (strchr(id, '/'))
+        return fbr_fail(err, -EINVAL, "%.64s is no pod, and writes nothing", id);
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    r->to = *reader;
+    rc = fbr_kube_log_open(
+        &r->log, b->api,
+        &(struct fbr_kube_log_options){
+            .pod = id, .follow = follow != 0, .data = on_log, .done = on_log_end, .user = r});
+    if (rc < 0) {
+        free(r);
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    }
+    return 0;
+}

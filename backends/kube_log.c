@@ -224,6 +224,11 @@ void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused)
         fbr_http_pause(l->stream, paused);
 }
 
+bool fbr_kube_log_is_refused(const struct fbr_kube_log *l)
+{
+    return l->refused;
+}
+
 bool fbr_kube_log_is_whole(const struct fbr_kube_log *l)
 {
     return !l->broke;

@@ -33,6 +33,8 @@ void fbr_kube_log_close(struct fbr_kube_log *l);
 void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused);
 /* After done(): the container runs on, so there will be more. False: the server does not give it. */
 bool fbr_kube_log_resume(struct fbr_kube_log *l);
+/* After done(): the server gave nothing, and will not: there is no such pod, or we may not read its output. */
+bool fbr_kube_log_is_refused(const struct fbr_kube_log *l);
 /* After done(): it never broke off, so what came is all there was. */
 bool fbr_kube_log_is_whole(const struct fbr_kube_log *l);
 

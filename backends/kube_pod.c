@@ -68,8 +68,7 @@ void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text)
 
 /* ---- Words ---- */
 
-/* A text that Kubernetes does not replace anything in. */
-static struct json_t *as_it_is(const char *text)
+struct json_t *fbr_kube_words(const char *text)
 {
     size_t n = strlen(text), k = 0;
     char *copy = malloc(2 * n + 1);
@@ -93,7 +92,7 @@ static struct json_t *words_of(char *const *words)
     struct json_t *list = fbr_json_pack("[]");
 
     for (; list && words && *words; words++)
-        if (fbr_json_append(list, as_it_is(*words)) < 0) {
+        if (fbr_json_append(list, fbr_kube_words(*words)) < 0) {
             fbr_json_free(list);
             return NULL;
         }
@@ -112,7 +111,7 @@ static struct json_t *environment(char *const *env, bool ticket)
         if (!eq || eq == *env || !strncmp(*env, "FIBER_TICKET=", 13))
             continue;
         one = fbr_json_pack("{s:s%}", "name", *env, (size_t)(eq - *env));
-        rc = one ? fbr_json_set(one, "value", as_it_is(eq + 1)) : -ENOMEM;
+        rc = one ? fbr_json_set(one, "value", fbr_kube_words(eq + 1)) : -ENOMEM;
         if (rc < 0)
             fbr_json_free(one);
         else
@@ -263,7 +262,12 @@ static int give(struct json_t *pod, struct json_t *container, const struct fbr_j
                 const struct fbr_kube_settings *s, struct fbr_error *err)
 {
     char path[PATH_MAX];
-    char *command[] = {path, (char *)"image", (char *)"unpack", (char *)FBR_BUNDLE_DIR, NULL};
+    char *command[] = {path,
+                       (char *)"image",
+                       (char *)"unpack",
+                       (char *)FBR_BUNDLE_DIR,
+                       job->is_master ? (char *)"--cluster" : NULL,
+                       NULL};
     struct json_t *spec = fbr_json_at(pod, "spec", NULL), *first;
     int rc = find_program(job, s, path, err);
 
@@ -346,6 +350,17 @@ static struct json_t *own_container(const struct json_t *pod)
     return NULL;
 }
 
+static int make_master(struct json_t *pod, const struct fbr_job *job,
+                       const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    char program[PATH_MAX] = "";
+    int rc = job->own_program ? find_program(job, s, program, err) : 0;
+
+    return rc < 0 ? rc
+                  : fbr_kube_pod_master(pod, own_container(pod),
+                                        job->own_program ? program : s->program, s, err);
+}
+
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
                             struct fbr_error *err)
 {
@@ -358,8 +373,8 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
     pod = fbr_json_pack("{s:{}, s:{s:[O], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "metadata",
                         "spec", "containers", container, "automountServiceAccountToken", 0,
                         "enableServiceLinks", 0, "shareProcessNamespace", 1,
-                        "terminationGracePeriodSeconds", s->grace_s, "volumes", "name", "shm",
-                        "emptyDir", "medium", "Memory");
+                        "terminationGracePeriodSeconds", fbr_kube_grace(job, s), "volumes", "name",
+                        "shm", "emptyDir", "medium", "Memory");
     spec = fbr_json_at(pod, "spec", NULL);
     rc = pod ? set_security(pod, container, s) : -ENOMEM;
     if (rc == 0 && is_given(job, s))
@@ -380,7 +395,7 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
             err, -EINVAL,
             "which image? Set the job's image, FIBER_IMAGE or `image` in the configuration: it "
             "has this program (`fiber image build` makes one)");
-    else
+    else if (!job->is_master || make_master(pod, job, s, err) == 0)
         return pod;
     fbr_json_free(pod);
     return NULL;

@@ -23,6 +23,7 @@ struct json_t;
 /* What all pods of a backend have in common. Texts may be "" where there is nothing to say. */
 struct fbr_kube_settings {
     const char *image, *pull_policy, *program, *workdir, *account, *gpu_resource, *user_label;
+    const char *master_account; /* of jobs that are masters */
     /* An image with this program, which is put into pods of images that lack it (bundle.h); "" */
     const char *agent_image;
     const char *master;      /* who we are, for `fiber gc` */
@@ -40,9 +41,18 @@ void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text);
 /* A pod without its Secret and its owner, which fbr_kube_pod_bind() adds. NULL and a sentence. */
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
                             struct fbr_error *err);
+/* kube_master.c: what a pod has besides when its job is a master (is_master), `program` being what it would call
+ * itself in other pods, or "". -ENOMEM, -E2BIG and a sentence. */
+int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
+                        const struct fbr_kube_settings *s, struct fbr_error *err);
+/* How long its pod has to end after SIGTERM: a master ends its own jobs first. */
+int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s);
 /* `secret` NULL: it has no ticket. `owner` (a metadata.ownerReferences entry) NULL: none. -ENOMEM. */
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner);
+
+/* A text that Kubernetes replaces nothing in: for commands and values of variables. NULL without memory. */
+struct json_t *fbr_kube_words(const char *text);
 
 /* An immutable Secret without keys; fbr_kube_secret_add() adds one. */
 struct json_t *fbr_kube_secret(const char *name, const char *run, const char *user,

@@ -41,17 +41,18 @@ struct fbr_kube_job {
     size_t ticket_len;
     struct fbr_kube_secret *secret;           /* that has the ticket; NULL: none */
     int asked;                                /* signal that was asked for last */
+    int grace_s;                              /* between SIGTERM and SIGKILL */
     bool released, started, failing, missing; /* missing: not yet seen in the list at hand */
     bool is_deleted;                          /* its object is gone */
-    bool disruption;
-    bool asking;                         /* what its pod is now */
-    uint64_t asked_at;                   /* for its end, or what it is; 0: neither */
-    uint64_t began, waits_since, looked; /* clock of fbr_now_ms() */
+    bool disruption, theirs;                  /* theirs: somebody else has deleted it */
+    bool asking;                              /* what its pod is now */
+    uint64_t asked_at;                        /* for its end, or what it is; 0: neither */
+    uint64_t began, waits_since, looked;      /* clock of fbr_now_ms() */
     enum fbr_kube_wait waits;
     int32_t code;
     char text[512]; /* PENDING as it was told last; the reason of its end */
     struct fbr_kube_log *log;
-    bool follows, log_over;
+    bool follows, log_over, paused;
     bool log_lost; /* and will not come again */
     unsigned log_ends;
     uint64_t log_over_at;
@@ -136,6 +137,8 @@ extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
 int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                   struct fbr_error *err);
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err);
+int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
+                  const struct fbr_backend_reader *reader, struct fbr_error *err);
 
 extern const struct fbr_backend_ops fbr_backend_kubernetes;
 

@@ -360,6 +360,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
     j->user = user;
     j->began = fbr_now_ms();
     j->code = FBR_EXIT_UNKNOWN;
+    j->grace_s = fbr_kube_grace(job, &b->settings);
     fbr_kube_pod_name(j->name, job);
     j->pod = fbr_kube_pod(job, &b->settings, err);
     j->ticket = job->ticket ? malloc(job->ticket_len + 1) : NULL;

@@ -271,6 +271,8 @@ void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod)
         pod_failed(s, pod);
     } else if (fbr_json_at(own, "state", "running", NULL) || (!own && !strcmp(phase, "Running"))) {
         s->phase = FBR_KUBE_RUNNING;
+        if (s->deleting)
+            disrupted(s, pod);
     } else {
         pending(s, pod);
     }

@@ -38,7 +38,8 @@ struct fbr_kube_state {
     bool disruption; /* ended by the cluster, not by its program */
     bool deleting;   /* somebody has deleted it */
     bool others;     /* other containers of it still run */
-    char text[512];  /* PENDING: why; ENDED: the reason, or "" */
+    /* PENDING: why; ENDED: the reason, or ""; RUNNING: why the cluster is about to end it, or "" */
+    char text[512];
 };
 
 void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod);

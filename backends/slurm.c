@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,71 @@ static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error 
     return rc;
 }
 
+/* The value of the line "   StdOut=/path", for free(); NULL: there is no such line, or no memory. */
+static char *line_of(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    return at ? strndup(at + strlen(key), strcspn(at + strlen(key), "\n")) : NULL;
+}
+
+static int tell_file(const char *path, int stream, const struct fbr_backend_reader *r, char *why,
+                     size_t size)
+{
+    char data[16384];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : 0;
+
+    while (fd >= 0 && (n = read(fd, data, sizeof(data))) > 0)
+        r->out(r->user, stream, data, (size_t)n);
+    if (n < 0)
+        snprintf(why, size, "%.300s: %s", path, fbr_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return n < 0 ? -EIO : 0;
+}
+
+/* Of a job of sbatch: the files that Slurm says it writes. */
+static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
+                      const struct fbr_backend_reader *r, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    struct fbr_buf text;
+    char *out = NULL, *log = NULL, why[400] = "";
+    int rc = fbr_words_split(&w, "scontrol show job", err);
+
+    (void)b;
+    fbr_buf_init(&text);
+    if (id[0] < '0' || id[0] > '9')
+        rc = fbr_fail(err, -EINVAL, "'%.60s' is no id of a Slurm job", id);
+    else if (strchr(id, '.'))
+        rc =
+            fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone", id);
+    if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = ask(&w, &text, err);
+    if (rc == 0) {
+        out = line_of((char *)text.data, " StdOut=");
+        log = line_of((char *)text.data, " StdErr=");
+        if (!out || !log)
+            rc = fbr_fail(err, -ENODATA, "Slurm does not say where job %.60s writes to", id);
+        else if (follow)
+            rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
+                          out, log);
+    }
+    if (rc == 0) {
+        tell_file(log, 2, r, why, sizeof(why));
+        tell_file(out, 1, r, why, sizeof(why));
+        r->done(r->user, why);
+    }
+    free(out);
+    free(log);
+    fbr_buf_fini(&text);
+    fbr_words_fini(&w);
+    return rc;
+}
+
 /* The address of a node in lines "NAME|ADDRESS", of another than ours when there is one. */
 static bool find_node(char *text, char *peer, size_t size)
 {
@@ -351,6 +417,7 @@ const struct fbr_backend_ops fbr_backend_slurm = {
     .release = slurm_release,
     .list = slurm_list,
     .remove = slurm_remove,
+    .logs = slurm_logs,
     .address = slurm_address,
     .check = slurm_check,
 };

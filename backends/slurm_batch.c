@@ -37,6 +37,7 @@
 #define FORGOTTEN 3 /* lists without it */
 #define FORGOTTEN_MS 10000
 #define CANNOT_START 125
+#define ASK "squeue --noheader --array --states=all --Format="
 
 extern char **environ;
 
@@ -549,9 +550,14 @@ static void on_tick(void *arg)
     struct fbr_slurm_batch *b = arg;
     struct fbr_words w = {0};
     struct submission *s;
-    int rc = fbr_words_split(
-        &w, "squeue --noheader --array --states=all --Format=" FBR_SLURM_SQUEUE, NULL);
+    int rc;
 
+    if (b->looking) { /* squeue takes its time; what the jobs write does not wait for it */
+        read_output(b);
+        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
+        return;
+    }
+    rc = fbr_words_split(&w, ASK FBR_SLURM_SQUEUE, NULL);
     if (rc == 0)
         rc = add_ids(b, &w, "--jobs=", has_living);
     if (rc > 0) {
@@ -561,8 +567,7 @@ static void on_tick(void *arg)
                     s->jobs[i]->seen = false;
         b->looked_ms = fbr_now_ms();
         b->looking = fbr_slurm_run(b, &w, LOOK_MS, on_states, b) == 0;
-        if (!b->looking)
-            look_in(b, b->settings->poll_ms);
+        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
     }
     fbr_words_fini(&w);
 }
@@ -667,8 +672,7 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     return 0;
 }
 
-/* Waits for scancel: there is no loop any more. What sbatch may just be submitting has no id
- * yet, but a name. */
+/* Waits, as there is no loop any more. What is just being submitted has no id, but a name. */
 static void cancel_all(struct fbr_slurm_batch *b)
 {
     static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
@@ -737,7 +741,6 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
 
     if (wide.cpus <= 0 && wide.width > 1) /* Slurm gives one unless asked */
         wide.cpus = wide.width;
-
     DL_FOREACH(b->all, at)
         if (!s && fbr_slurm_submission_takes(at, job))
             s = at;

@@ -267,6 +267,20 @@ static const struct {
     {"Slurm backup controller", FBR_SLURM_LATER},
 };
 
+/* What its commands say where nobody told them of a cluster, in words that say what to do. */
+static void explain_none(const char *text, char *line, size_t size)
+{
+    static const char *const none[] = {"Could not establish a configuration source",
+                                       "Unable to process configuration file"};
+
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        if (strstr(text, none[i]))
+            snprintf(line, size,
+                     "no cluster is known here (%.60s): run this where squeue works, set "
+                     "SLURM_CONF to the cluster's slurm.conf, or take another backend",
+                     none[i]);
+}
+
 enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t size)
 {
     const char *at = "", *next = text;
@@ -283,6 +297,7 @@ enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t si
         next += n + (next[n] == '\n');
     }
     snprintf(line, size, "%.*s", (int)strcspn(at, "\n"), at);
+    explain_none(text, line, size);
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
         if (strstr(text, refusals[i].part))
             return refusals[i].refusal;

@@ -8,7 +8,7 @@ import subprocess
 from harness import HERE, Failure
 
 BEDS = os.path.join(HERE, '..', 'tests', 'beds')
-SLURM_NODE = 'CPUs=32 RealMemory=8000 Gres=gpu:1'  # more processors than the machine has, as --oversubscribe and mpirun allow
+SLURM_NODE = 'CPUs=32 RealMemory=8000 Gres=gpu:1'  # more than the machine has: more ranks than processors
 
 
 def path(name):

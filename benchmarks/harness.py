@@ -97,9 +97,9 @@ class Suite:
         return lines
 
     def sample(self, key, contenders, wholes=None):
-        """contenders: {case: {name: (argv, env)}}, each a process that prints one line; (argv, env, seconds) when it may
-        take longer than a minute. wholes: {name: (argv, [case, ...])}, slow starters that run once in a repetition and
-        print a line for each case. Returns {case: {name: [line, ...]}}. Only `wholes` may fail."""
+        """contenders: {case: {name: (argv, env)}}, each a process that prints one line; (argv, env, seconds) when it
+        may take longer than a minute. wholes: {name: (argv, [case, ...])}, slow starters that run once in a repetition
+        and print a line for each case. Returns {case: {name: [line, ...]}}. Only `wholes` may fail."""
         got = {case: {name: [] for name in group} for case, group in contenders.items()}
         for rep in range(self.reps):
             wait_quiet(0.3 if self.quick else 1.0)

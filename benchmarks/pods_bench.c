@@ -1,8 +1,10 @@
-/* pods_bench.c - jobs that come and go on an engine: `pods_bench N` starts N processes at once, and waits until each has ended.
+/* pods_bench.c - jobs that come and go on an engine: `pods_bench N` starts N processes at once, and
+ * waits until each has ended.
  *
- * It is the engine that ends them: what is asked of simulated pods, which run nothing and tell nobody
- * (calls.py, suite_backends.py). A job whose engine does not say that it ended with exit code 0 is an error. Output: one
- * JSON object, with the processor time and the largest memory of this process.
+ * It is the engine that ends them: what is asked of simulated pods, which run nothing and tell
+ * nobody (calls.py, suite_backends.py). A job whose engine does not say that it ended with exit
+ * code 0 is an error. Output: one JSON object, with the processor time and the largest memory of
+ * this process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* rank_times.h - what the ranks of ring_bench.c tell it, in a file that all of them map: one row for each rank.
+/* rank_times.h - what the ranks of ring_bench.c tell it, in a file that all of them map: one row
+ * for each rank.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef RANK_TIMES_H

@@ -1,13 +1,14 @@
 /* ring_bench.c - what a ring takes for things that happen to it: `ring_bench kill|replace RANKS`,
  * `agents COUNT`, `shrink RANKS PROGRAM`, `fence AGENTS PROGRAM`.
  *
- *     kill     SIGKILL of one of RANKS sleeping ranks, until the ring has ended and every rank is dead
+ *     kill     SIGKILL of one of RANKS sleeping ranks, until the ring has ended and every rank is
+ *              dead
  *     replace  the same with FIBER_RING_REPLACE, until the new rank runs
- *     shrink   the same with FIBER_RING_SHRINK, until each of the others has been told by PMIx; all of them go on and end
- *              well. PROGRAM is pmix/pmix_rank
+ *     shrink   the same with FIBER_RING_SHRINK, until each of the others has been told by PMIx; all
+ *              of them go on and end well. PROGRAM is pmix/pmix_rank
  *     agents   COUNT agents of one rank each that runs /bin/true, from fiber_ring_start() to the end
- *     fence    AGENTS agents of one rank each that runs PROGRAM: a PMIx fence, from when the last rank came to it until the
- *              last one has left it; the median of 20, and the longest
+ *     fence    AGENTS agents of one rank each that runs PROGRAM: a PMIx fence, from when the last
+ *              rank came to it until the last one has left it; the median of 20, and the longest
  *
  * Output: one JSON object, milliseconds.
  *

@@ -1,4 +1,5 @@
-# suite_backends.py - the keys of `run backends`: pools on the engines of clusters, beside their own tools; README.md has each.
+# suite_backends.py - the keys of `run backends`: pools on the engines of clusters, beside their own tools; README.md has
+# each.
 #
 # An engine is one table below: how it is brought up where there is none, and what its jobs need. A key names the engines
 # that it measures; one that is not there is a case that did not run.
@@ -95,7 +96,8 @@ def k8s_calls_per_pod(suite):
                FIBER_IMAGE=IMAGE, FIBER_KUBERNETES_POD_TEMPLATE=os.path.join(HERE, 'simulated_pod.yaml'))
     argv = [sys.executable, os.path.join(HERE, 'calls.py'), suite.program('pods_bench'), str(n)]
     lines = suite.sample('k8s_calls_per_pod', {'pods': {'fiber': (argv, env, 600)}})['pods']['fiber']
-    samples = {field: [line[field] / line['pods'] for line in lines] for field in ('requests', 'streams', 'repeated', 'sent', 'received')}
+    samples = {field: [line[field] / line['pods'] for line in lines]
+               for field in ('requests', 'streams', 'repeated', 'sent', 'received')}
     cases = {'calls': judge(spread(samples['requests'], 'requests a pod', 3), '<=', 3),
              'master_mib': judge(spread([line['mib'] for line in lines], 'MiB', 1), '<=', 100),
              'master_cpu_ms': spread([line['cpu_s'] * 1e3 / line['pods'] for line in lines], 'ms a pod', 3),

@@ -16,16 +16,22 @@ struct asking {
     fbr_backend_say *say;
     void *user;
     const char *id;
+    const struct fbr_backend_reader *reader;
+    bool follow;
     char *out;
     size_t size;
+    const struct fbr_job *job;
+    struct cli_job *j;
+    void *handle;
+    int sig;
     struct fbr_error *err;
 };
 
-/* We start no jobs. */
 static void on_event(void *job_user, const struct fbr_job_event *event)
 {
-    (void)job_user;
-    (void)event;
+    const struct cli_job *j = job_user;
+
+    j->event(j->user, event);
 }
 
 static int do_open(void *arg)
@@ -58,6 +64,13 @@ static int do_remove(void *arg)
     return a->b->ops->remove(a->b->backend, a->id, a->err);
 }
 
+static int do_logs(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->logs(a->b->backend, a->id, a->follow, a->reader, a->err);
+}
+
 static int do_address(void *arg)
 {
     struct asking *a = arg;
@@ -73,15 +86,54 @@ static int do_check(void *arg)
     return 0;
 }
 
+static int do_start(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->start(a->b->backend, a->job, a->j, &a->j->handle, a->err);
+}
+
+static int do_signal(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->signal(a->b->backend, a->handle, a->sig);
+}
+
+static int do_release(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->release(a->b->backend, a->handle);
+    return 0;
+}
+
+static int set_one(void *user, const char *key, const char *value, struct fbr_error *err)
+{
+    struct cli_backend *b = user;
+
+    return fbr_config_set(b->config, key, value, "option", err);
+}
+
 int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err)
+{
+    return cli_backend_open_with(b, name, NULL, err);
+}
+
+int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
+                          struct fbr_error *err)
 {
     struct asking a = {.b = b, .err = err};
     int rc;
 
     memset(b, 0, sizeof(*b));
     rc = fbr_config_load(&b->config, err);
-    if (rc < 0)
+    if (rc == 0 && args)
+        rc = cli_args_settings(args, set_one, b, err);
+    if (rc < 0) {
+        cli_backend_close(b);
         return rc;
+    }
     b->ops = fbr_backend_find(name, err);
     rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
     if (rc == 0)
@@ -122,6 +174,16 @@ int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
 }
 
+int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
+                     const struct fbr_backend_reader *reader, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .id = id, .reader = reader, .follow = follow, .err = err};
+
+    return b->ops->logs ? fbr_loop_call(b->loop, do_logs, &a)
+                        : fbr_fail(err, -ENOTSUP, "backend %s keeps nothing of what jobs write",
+                                   b->ops->name);
+}
+
 int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err)
 {
     struct asking a = {.b = b, .out = out, .size = size, .err = err};
@@ -137,6 +199,28 @@ void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
 
     if (b->ops->check)
         fbr_loop_call(b->loop, do_check, &a);
+}
+
+int cli_backend_start(struct cli_backend *b, const struct fbr_job *job, struct cli_job *j,
+                      struct fbr_error *err)
+{
+    struct asking a = {.b = b, .job = job, .j = j, .err = err};
+
+    return fbr_loop_call(b->loop, do_start, &a);
+}
+
+int cli_backend_signal(struct cli_backend *b, const struct cli_job *j, int sig)
+{
+    struct asking a = {.b = b, .handle = j->handle, .sig = sig};
+
+    return fbr_loop_call(b->loop, do_signal, &a);
+}
+
+void cli_backend_release(struct cli_backend *b, const struct cli_job *j)
+{
+    struct asking a = {.b = b, .handle = j->handle};
+
+    fbr_loop_call(b->loop, do_release, &a);
 }
 
 static bool is_set(const char *variable)

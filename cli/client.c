@@ -4,17 +4,20 @@
 #include "cli/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/registry.h"
 
 #define PATIENCE_MS 2000 /* for an answer */
+#define VISIT_S 60
 
 /* ---- One run ---- */
 
@@ -147,6 +150,19 @@ int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int arg
 
     return rc < 0 ? fbr_fail(err, rc, "run %.16s: it has ended", run->about.uid)
                   : read_answers(run, err);
+}
+
+int client_visit(struct client_run *run, int rank, struct fbr_error *err)
+{
+    const struct timeval patience = {.tv_sec = VISIT_S};
+    int rc = client_ask(run, FBR_CONTROL_VISIT, rank, 0, err);
+
+    if (rc < 0)
+        return rc;
+    fcntl(run->fd, F_SETFL, fcntl(run->fd, F_GETFL) & ~O_NONBLOCK);
+    setsockopt(run->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(run->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return 0;
 }
 
 int client_ranks(struct client_run *run, struct fbr_error *err)

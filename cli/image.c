@@ -395,7 +395,8 @@ static int unpack(const struct cli_args *args)
         fbr_fail(&err, -EINVAL, "unpack wants a folder, and nothing more");
         return cli_usage(args->command, &err);
     }
-    if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1], &err) < 0)
+    if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1],
+                                         args->values[IMAGE_CLUSTER].number > 0, &err) < 0)
         return cli_failed(COULD_NOT, "%s", err.text);
     return 0;
 }

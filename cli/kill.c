@@ -8,10 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/client.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 
-enum { KILL_SIGNAL, KILL_OPTIONS };
+enum { KILL_SIGNAL, KILL_BACKEND, KILL_OPTIONS };
 
 /* "USR1", "SIGUSR1" or "10"; -EINVAL. */
 static int signal_named(const char *text)
@@ -31,19 +31,84 @@ static int signal_named(const char *text)
     return -EINVAL;
 }
 
+/* ---- A run that only engines know ---- */
+
+/* The jobs of that name, NULL: all. How many are gone, or a sentence about the first that is not. */
+static int remove_jobs(struct engine_run *e, const char *name, struct fbr_error *err)
+{
+    int removed = 0, failed = 0;
+
+    for (size_t i = 0; i < e->count; i++)
+        for (size_t k = 0; k < e->at[i].count; k++) {
+            const struct leftover *j = &e->at[i].jobs[k];
+            struct fbr_error why = {0, ""};
+
+            if (name && !engine_run_wants(j, name))
+                continue;
+            if (cli_backend_remove(&e->at[i].backend, j->id, &why) == 0)
+                removed += j->name[0] != '\0';
+            else if (!failed++)
+                fbr_fail(err, why.code, "run %.12s: %s: %s; try %s", e->uid, j->backend, why.text,
+                         "fiber gc --all");
+        }
+    return failed ? err->code : removed;
+}
+
+static int kill_on_engines(struct engine_run *e, const char *name, const char *sig,
+                           struct fbr_error *err)
+{
+    const struct leftover *first = e->at[0].jobs;
+    char master[40];
+    int n;
+
+    leftover_master(first, master);
+    if (sig)
+        return fbr_fail(err, -ENOTSUP,
+                        "run %.12s: only its master, %s, could pass a signal on, and it is not "
+                        "there to be asked; without --signal its jobs are removed",
+                        e->uid, master[0] ? master : "which is unknown");
+    if (engine_run_wanted(e, name, err) < 0)
+        return err->code;
+    if (first->verdict == LEFTOVER_LIVES && !name) { /* it has no door, or not here */
+        if (kill((pid_t)leftover_pid(first), SIGTERM) == 0)
+            return 0;
+        return fbr_fail(err, -errno, "run %.12s: its master, process %ld: %s", e->uid,
+                        leftover_pid(first), strerror(errno));
+    }
+    n = remove_jobs(e, name, err);
+    if (n < 0)
+        return n;
+    fprintf(stderr, "fiber: run %.12s: %d job%s removed", e->uid, n, n == 1 ? "" : "s");
+    if (first->verdict != LEFTOVER_DEAD)
+        fprintf(stderr, "; its master, %s, %s, and may start others: end it there",
+                master[0] ? master : "which is unknown",
+                first->verdict == LEFTOVER_LIVES ? "goes on" : "is not on this host");
+    fputc('\n', stderr);
+    return 0;
+}
+
+/* ---- A run of this host ---- */
+
 static int run_kill(const struct cli_args *args)
 {
     const char *name = args->values[KILL_SIGNAL].text;
     int sig = name ? signal_named(name) : SIGTERM, rank = -1, rc;
     struct fbr_error err = {0, ""};
     struct client_run run;
+    struct engine_run e;
 
     if (sig < 0) {
         fbr_fail(&err, -EINVAL, "--signal: there is no signal %.32s", name);
         return cli_usage(args->command, &err);
     }
-    if (client_find(args->operands[0], &run, &err) < 0)
+    rc = engine_run_find(args->operands[0], args->values[KILL_BACKEND].text, &run, &e, &err);
+    if (rc < 0)
         return cli_failed(1, "%s", err.text);
+    if (rc > 0) {
+        rc = kill_on_engines(&e, args->operands[1], name, &err);
+        engine_run_free(&e);
+        return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
+    }
     if (args->noperands > 1)
         rank = client_rank(args->operands[1], &run, &err);
     if (err.code)
@@ -63,11 +128,14 @@ static int run_kill(const struct cli_args *args)
 static const struct cli_option options[KILL_OPTIONS] = {
     [KILL_SIGNAL] = {"signal", 's', CLI_TEXT, "S",
                      .help = "sends this signal, such as USR1 or KILL, and nothing more"},
+    [KILL_BACKEND] = {"backend", 'b', CLI_WORD, "B",
+                      .words = "local docker kubernetes slurm command",
+                      .help = "only a run there; of the engines only this one is asked"},
 };
 
 const struct cli_command cli_kill = {
     .name = "kill",
-    .operands = "RUN [RANK]",
+    .operands = "RUN [RANK|JOB]",
     .kind = CLI_RUN_SIGNAL,
     .about = "Ends a run, or sends its ranks a signal",
     .text = "Without --signal and RANK the run is stopped as Ctrl-C would: its ranks are told "
@@ -77,10 +145,14 @@ const struct cli_command cli_kill = {
             "--on-failure of "
             "the run says.\n\n"
             "Of a pool the program that has it gets SIGTERM; RANK is the number of a worker, which "
-            "is killed and replaced.",
+            "is killed and replaced.\n\n"
+            "A run that is not of this host, or whose launcher is dead, is looked for on the "
+            "engines that are configured, by its id: its jobs are removed, or the one of that "
+            "name. A master on another host may start others.",
     .examples = "fiber kill train\tstop the run of that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"
-                "fiber kill train 3 -s USR1\ta signal to rank 3",
+                "fiber kill train 3 -s USR1\ta signal to rank 3\n"
+                "fiber kill -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = KILL_OPTIONS,
     .least = 1,

@@ -1,4 +1,5 @@
-/* kubernetes.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for kubectl.
+/* kubernetes.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for kubectl; and
+ * `fiber kubernetes run`: a program that is a master, in a pod.
  *
  * The Role has what the backend uses and nothing else (backends/kube_check.c has the same list); workers have an
  * account of their own that may nothing, and no token of it.
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/in_cluster.h"
 #include "cli/option.h"
 
 enum {
@@ -15,6 +17,8 @@ enum {
     KUBERNETES_IMAGE,
     KUBERNETES_MASTER,
     KUBERNETES_NO_NETWORK,
+    KUBERNETES_ENV,
+    KUBERNETES_QUIET,
     KUBERNETES_OPTIONS
 };
 
@@ -100,7 +104,9 @@ static void put_network(const char *name, const char *namespace, const char *mas
     put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
     printf("spec:\n"
            "  podSelector:\n"
-           "    matchExpressions: [{key: fiber.io/run, operator: Exists}]\n"
+           "    matchExpressions:\n"
+           "      - {key: fiber.io/run, operator: Exists}\n"
+           "      - {key: fiber.io/role, operator: NotIn, values: [master]}\n"
            "  policyTypes: [Ingress, Egress]\n"
            "  ingress:\n"
            "    - from:\n"
@@ -160,16 +166,13 @@ static bool is_name(const char *text, size_t max)
            text[0] != '-' && text[n - 1] != '-';
 }
 
-static int run_kubernetes(const struct cli_args *args)
+static int manifest(const struct cli_args *args)
 {
     const struct cli_value *v = args->values;
     const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
     const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
     char **command = args->operands + 1;
 
-    if (strcmp(args->operands[0], "manifest") != 0)
-        return cli_failed(2, "fiber kubernetes %s: there is only `fiber kubernetes manifest`",
-                          args->operands[0]);
     if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
         return cli_failed(2, "'%s' is no name: small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
@@ -188,31 +191,59 @@ static int run_kubernetes(const struct cli_args *args)
     return 0;
 }
 
+static int run_kubernetes(const struct cli_args *args)
+{
+    const struct cli_value *v = args->values;
+
+    if (!strcmp(args->operands[0], "manifest"))
+        return manifest(args);
+    if (strcmp(args->operands[0], "run") != 0)
+        return cli_failed(2, "fiber kubernetes %s: there are `manifest` and `run`",
+                          args->operands[0]);
+    if (!args->operands[1])
+        return cli_failed(2, "fiber kubernetes run: which program? -- PROGRAM [ARGUMENT...]");
+    return in_cluster_master(args, &v[KUBERNETES_ENV], v[KUBERNETES_QUIET].number > 0);
+}
+
 static const struct cli_option options[KUBERNETES_OPTIONS] = {
     [KUBERNETES_NAMESPACE] = {"namespace", 'N', CLI_TEXT, "NAMESPACE",
+                              .config = "kubernetes_namespace",
                               .help = "of all objects; without it kubectl decides"},
     [KUBERNETES_NAME] = {"name", 0, CLI_TEXT, "NAME", .help = "of the objects; fiber if not given"},
-    [KUBERNETES_IMAGE] = {"image", 'i', CLI_TEXT, "IMAGE", .help = "of the Job that runs PROGRAM"},
+    [KUBERNETES_IMAGE] = {"image", 'i', CLI_TEXT, "IMAGE", .config = "image",
+                          .help = "that has PROGRAM"},
     [KUBERNETES_MASTER] = {"master", 0, CLI_TEXT, "ADDRESS",
                            .help = "address of a master outside the cluster, which jobs may call"},
     [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG,
                                .help = "without the NetworkPolicy"},
+    [KUBERNETES_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]",
+                        .help = "run: a variable for PROGRAM, with its value here if none is "
+                                "given; may be repeated"},
+    [KUBERNETES_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "run: no word but PROGRAM's"},
 };
 
 const struct cli_command cli_kubernetes = {
     .name = "kubernetes",
-    .operands = "manifest [-- PROGRAM [ARGUMENT...]]",
+    .operands = "manifest|run [-- PROGRAM [ARGUMENT...]]",
     .kind = CLI_NONE,
-    .about = "Prints the objects that a namespace of Kubernetes needs",
+    .about = "Prints what a namespace of Kubernetes needs, or runs a master there",
     .text =
         "manifest prints YAML for kubectl: service accounts of masters and of jobs, a Role with "
         "the least that a master needs and its RoleBinding, a NetworkPolicy for jobs, and with "
         "a PROGRAM a Job that runs it as a master in the cluster.\n\n"
-        "It asks no cluster, and changes nothing.",
+        "It asks no cluster, and changes nothing.\n\n"
+        "run starts a PROGRAM of the image that is a master, one that opens pools or processes of "
+        "Fiber, in a pod with the manifest's account. Its output comes here, Ctrl-C ends it, and "
+        "its exit code is ours. For a ring there is `fiber run --in-cluster`.",
     .examples =
         "fiber kubernetes manifest -N team | kubectl apply -f -\tprepare the namespace team\n"
         "fiber kubernetes manifest -N team -i reg/x:1 -- ./train | kubectl apply -f -\t"
-        "run a master there",
+        "run a master there\n"
+        "fiber kubernetes run -N team -i reg/x:1 -- ./train\tthe same, with its output here",
+    .exit = "0\tprinted, or PROGRAM ended well\n"
+            "1-255\tof PROGRAM; 128 + N when signal N ended it\n"
+            "2\tthe options or the configuration are wrong\n"
+            "125\tit could not be started, or nobody knows how it ended",
     .options = options,
     .count = KUBERNETES_OPTIONS,
     .least = 1,

@@ -1,20 +1,21 @@
 /* logs.c - `fiber logs`: what the ranks of a run print, from now on; for one that has ended, where
- * it is.
+ * it is; of one that only engines know, what its jobs have written.
  *
  * Fiber keeps no copy of what ranks print: a run with --output has files.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 
-enum { LOGS_FOLLOW, LOGS_TAG, LOGS_OPTIONS };
+enum { LOGS_FOLLOW, LOGS_TAG, LOGS_BACKEND, LOGS_OPTIONS };
 
 struct printer {
     bool tag;
@@ -87,15 +88,146 @@ static int show_files(const struct client_run *run, int rank)
     return any ? 0 : cli_failed(1, "%s/%d.out: %m", run->about.output_dir, rank);
 }
 
+/* ---- A run that only engines know ---- */
+
+#define LINE_MAX_KEPT 65536 /* of a line whose end has not come; then it is shown in parts */
+
+struct reading;
+
+/* One job. On its backend's thread, but for what the lock is for. */
+struct job_reader {
+    struct reading *all;
+    const struct leftover *job;
+    struct fbr_buf line[2]; /* of each stream: what has no end yet */
+};
+
+struct reading {
+    pthread_mutex_t lock; /* the terminal, and all below */
+    pthread_cond_t changed;
+    struct job_reader *jobs;
+    int left, failed;
+    bool tag;
+};
+
+static void show(struct job_reader *r, int stream, const void *data, size_t len)
+{
+    FILE *out = stream == 2 ? stderr : stdout;
+
+    if (r->all->tag)
+        fprintf(out, "[%s] ", r->job->name);
+    fwrite(data, 1, len, out);
+}
+
+/* Whole lines, as several jobs may write at once. */
+static void on_job_piece(void *user, int stream, const void *data, size_t len)
+{
+    struct job_reader *r = user;
+    struct fbr_buf *line = &r->line[stream == 2];
+    const char *end;
+
+    pthread_mutex_lock(&r->all->lock);
+    fbr_put(line, data, len);
+    while (!line->failed && line->len &&
+           ((end = memchr(line->data, '\n', line->len)) || line->len > LINE_MAX_KEPT)) {
+        size_t n = end ? (size_t)(end + 1 - (const char *)line->data) : line->len;
+
+        show(r, stream, line->data, n);
+        fbr_buf_consume(line, n);
+    }
+    if (fflush(stdout) != 0 || fflush(stderr) != 0)
+        _exit(1); /* whoever read it has gone */
+    pthread_mutex_unlock(&r->all->lock);
+}
+
+static void on_job_end(void *user, const char *why)
+{
+    struct job_reader *r = user;
+
+    pthread_mutex_lock(&r->all->lock);
+    for (int i = 0; i < 2; i++) {
+        if (r->line[i].len) {
+            show(r, i + 1, r->line[i].data, r->line[i].len);
+            fputc('\n', i ? stderr : stdout);
+        }
+        fbr_buf_fini(&r->line[i]);
+    }
+    fflush(stdout);
+    if (why[0]) {
+        r->all->failed++;
+        cli_failed(1, "%s job %.64s: %s", r->job->backend, r->job->name, why);
+    }
+    r->all->left--;
+    pthread_cond_signal(&r->all->changed);
+    pthread_mutex_unlock(&r->all->lock);
+}
+
+/* Without following one after the other, so that each stands by itself. */
+static void read_job(struct reading *all, struct job_reader *r, struct cli_backend *b, bool follow)
+{
+    const struct fbr_backend_reader reader = {on_job_piece, on_job_end, r};
+    struct fbr_error err = {0, ""};
+
+    pthread_mutex_lock(&all->lock);
+    all->left++;
+    pthread_mutex_unlock(&all->lock);
+    if (cli_backend_logs(b, r->job->id, follow, &reader, &err) < 0)
+        on_job_end(r, err.text);
+    pthread_mutex_lock(&all->lock);
+    while (!follow && all->left)
+        pthread_cond_wait(&all->changed, &all->lock);
+    pthread_mutex_unlock(&all->lock);
+}
+
+static int show_engine_run(struct engine_run *e, const struct cli_args *args)
+{
+    const char *name = args->operands[1];
+    struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                          .changed = PTHREAD_COND_INITIALIZER,
+                          .tag = args->values[LOGS_TAG].number > 0};
+    struct fbr_error err = {0, ""};
+    int wanted = engine_run_wanted(e, name, &err);
+    size_t n = 0;
+
+    if (wanted < 0)
+        return cli_failed(1, "%s", err.text);
+    all.jobs = calloc((size_t)wanted, sizeof(*all.jobs));
+    if (!all.jobs)
+        return cli_failed(1, "out of memory");
+    for (size_t i = 0; i < e->count; i++)
+        for (size_t k = 0; k < e->at[i].count; k++) {
+            struct job_reader *r = &all.jobs[n];
+
+            if (!engine_run_wants(&e->at[i].jobs[k], name))
+                continue;
+            n++;
+            r->all = &all;
+            r->job = &e->at[i].jobs[k];
+            read_job(&all, r, &e->at[i].backend, args->values[LOGS_FOLLOW].number > 0);
+        }
+    pthread_mutex_lock(&all.lock);
+    while (all.left)
+        pthread_cond_wait(&all.changed, &all.lock);
+    pthread_mutex_unlock(&all.lock);
+    free(all.jobs);
+    return all.failed ? 1 : 0;
+}
+
 static int run_logs(const struct cli_args *args)
 {
     struct fbr_error err = {0, ""};
     struct client_run run;
+    struct engine_run e;
     bool lives;
-    int rank = -1, code;
+    int rank = -1,
+        code = engine_run_find(args->operands[0], args->values[LOGS_BACKEND].text, &run, &e, &err);
 
-    if (client_find(args->operands[0], &run, &err) < 0)
+    if (code < 0)
         return cli_failed(1, "%s", err.text);
+    if (code > 0) {
+        code = show_engine_run(&e, args);
+        engine_run_free(&e);
+        return code;
+    }
     if (args->noperands > 1)
         rank = client_rank(args->operands[1], &run, &err);
     lives = run.state <= CLIENT_SILENT;
@@ -117,20 +249,28 @@ static int run_logs(const struct cli_args *args)
 static const struct cli_option options[LOGS_OPTIONS] = {
     [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG,
                      .help = "lines as they are printed, also when there are files"},
-    [LOGS_TAG] = {"tag", 'l', CLI_FLAG, .help = "puts the rank in front of each line"},
+    [LOGS_TAG] = {"tag", 'l', CLI_FLAG,
+                  .help = "puts the rank, or the job's name, in front of each line"},
+    [LOGS_BACKEND] = {"backend", 'b', CLI_WORD, "B",
+                      .words = "local docker kubernetes slurm command",
+                      .help = "only a run there; of the engines only this one is asked"},
 };
 
 const struct cli_command cli_logs = {
     .name = "logs",
-    .operands = "RUN [RANK]",
+    .operands = "RUN [RANK|JOB]",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run print",
     .text = "Lines of a run that goes on are shown from now on, until it ends. Of a run that was "
             "started "
             "with --output the "
-            "files of RANK are shown, or, without RANK, the directory that they are in.",
+            "files of RANK are shown, or, without RANK, the directory that they are in.\n\n"
+            "A run that is not of this host, or whose launcher is dead, is looked for on the "
+            "engines that are configured, by its id; what its jobs have written is shown, or that "
+            "of the job of that name, and with --follow what they will write.",
     .examples = "fiber logs -f train\twhat all ranks print from now on\n"
-                "fiber logs train 3\trank 3",
+                "fiber logs train 3\trank 3\n"
+                "fiber logs -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = LOGS_OPTIONS,
     .least = 1,

@@ -379,7 +379,10 @@ void cli_args_fini(struct cli_args *args)
 }
 
 /* A bare number of seconds is one for the configuration too. */
-int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
+int cli_args_settings(const struct cli_args *args,
+                      int (*set)(void *user, const char *key, const char *value,
+                                 struct fbr_error *err),
+                      void *user, struct fbr_error *err)
 {
     int rc = 0;
 
@@ -391,11 +394,24 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
         if (!o->config || !v->text)
             continue;
         snprintf(text, sizeof(text), "%lldms", (long long)v->number);
-        rc = fiber_config_set(o->config, o->type == CLI_MS ? text : v->text);
+        rc = set(user, o->config, o->type == CLI_MS ? text : v->text, err);
         if (rc < 0)
-            fbr_fail(err, rc, "--%s: %s", o->name, fiber_last_error());
+            fbr_wrap(err, "--%s", o->name);
     }
     return rc;
+}
+
+static int set_own(void *user, const char *key, const char *value, struct fbr_error *err)
+{
+    int rc = fiber_config_set(key, value);
+
+    (void)user;
+    return rc < 0 ? fbr_fail(err, rc, "%s", fiber_last_error()) : rc;
+}
+
+int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
+{
+    return cli_args_settings(args, set_own, NULL, err);
 }
 
 int cli_usage(const struct cli_command *command, const struct fbr_error *err)

@@ -101,7 +101,12 @@ struct cli_command {
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *args,
               struct fbr_error *err);
 void cli_args_fini(struct cli_args *args);
-/* Gives the configuration what options with a key were given. */
+/* Calls set() with each setting that an option was given for; a negative answer ends it. */
+int cli_args_settings(const struct cli_args *args,
+                      int (*set)(void *user, const char *key, const char *value,
+                                 struct fbr_error *err),
+                      void *user, struct fbr_error *err);
+/* Gives them to the configuration of this process. */
 int cli_args_configure(const struct cli_args *args, struct fbr_error *err);
 
 /* The word that is nearest to what was typed, or NULL if none is near; next() answers the

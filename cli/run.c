@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/run_image.h"
 #include "cli/run_spec.h"
@@ -132,6 +133,8 @@ static int run_run(const struct cli_args *args)
         cli_failed(0, "%s", spec.note);
     if (args->values[RUN_DRY_RUN].number)
         code = show_plan(&spec, args);
+    else if (args->values[RUN_IN_CLUSTER].number)
+        code = in_cluster_run(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
         code = cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     else if (make_output(&spec, output) < 0)
@@ -170,6 +173,7 @@ const struct cli_command cli_run = {
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
         "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
         "fiber run -n 4 -b docker ./train\tfour ranks in a container\n"
+        "fiber run --in-cluster --image reg/x:1 -n 8 ./train\tfrom a laptop: the master is a pod\n"
         "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
         "fiber run -n 16 --dry-run ./train\tshow the plan only",
     .exit = "0\tevery rank ended well\n"

@@ -32,6 +32,10 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                    .help =
                        "container image; default: the one that this runs in, else, with docker, "
                        "one that is made of the program and its libraries"},
+    [RUN_IN_CLUSTER] =
+        {"in-cluster", 0, CLI_FLAG,
+         .help = "the master runs in a pod of Kubernetes too, for where pods cannot reach us: its "
+                 "output comes here, and Ctrl-C ends it. Program and files are those of the image"},
     [RUN_BIND_TO] =
         {"bind-to", 0, CLI_TEXT, "X", .words = "core hwthread l3 numa package none",
          .also = "cpu-bind",

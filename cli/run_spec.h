@@ -14,6 +14,7 @@ enum {
     RUN_NODES,
     RUN_BACKEND,
     RUN_IMAGE,
+    RUN_IN_CLUSTER,
     RUN_BIND_TO,
     RUN_MAP_BY,
     RUN_CPUS,

@@ -131,6 +131,31 @@ static int door_scale(void *user, int workers)
     return workers < 1 ? -EINVAL : fiber_pool_resize(user, workers);
 }
 
+static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    struct fiber_process *found = NULL;
+    int n = 0;
+
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w) {
+        n++;
+        if (rank < 0 || number_of(w) == rank)
+            found = w->process;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (rank < 0 && n > 1) {
+        fbr_fail(err, -EINVAL, "it has %d workers: name one as RUN/WORKER, see `fiber top`", n);
+        return NULL;
+    }
+    if (!found && rank < 0)
+        fbr_fail(err, -ESRCH, "it has no workers now");
+    else if (!found)
+        fbr_fail(err, -ESRCH, "it has no worker %d now; see `fiber top`", rank);
+    return found; /* it goes on the loop thread, which is ours */
+}
+
 /* ---- Opening ---- */
 
 /* The words of our command line, cut. */
@@ -159,7 +184,8 @@ static void open_now(void *arg)
                                                .look = door_look,
                                                .signal = door_signal,
                                                .stop = door_stop,
-                                               .scale = door_scale};
+                                               .scale = door_scale,
+                                               .host = door_host};
     struct fiber_pool *p = arg;
     struct fbr_error err = {0, ""};
 

@@ -21,6 +21,7 @@
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
 
+#include "pool/awake.h"
 #include "pool/dispatch.h"
 #include "pool/wire.h"
 #include "runtime/fnref.h"
@@ -59,7 +60,7 @@ struct fbr_pool_worker {
     uint64_t busy_ns;
     struct {
         uint64_t id, at_ns;
-        uint32_t left;
+        uint32_t count, left;
         uint64_t busy_ns;
     } sent[2]; /* batches under way, for the statistics */
 };
@@ -115,6 +116,7 @@ struct fiber_pool {
         uint64_t mean_ns;
     } paces[8];
     unsigned next_pace;
+    struct fbr_awake awake; /* of who waits for a quick map; any thread */
     /* Deaths. */
     uint64_t next_report;
     char *reports[FBR_DEATH_REPORTS];

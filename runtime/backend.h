@@ -42,6 +42,7 @@ struct fbr_job {
     char *const *env;       /* all of it, FIBER_TICKET not included */
     char *const *added_env; /* what of it is not the parent's; may be NULL */
     int own_program;        /* nonzero: file and argv are those of the parent's own program */
+    int is_master;          /* nonzero: it starts jobs with this backend itself; no ticket */
     const char *workdir;    /* NULL: the parent's */
     double cpus;
     int gpus;
@@ -73,7 +74,8 @@ struct fbr_job_event {
     size_t len;
     uint64_t peak; /* resident bytes at most, 0 if unknown */
     int runs;      /* PENDING: it does run now; the text is for when it does not join */
-    int disrupted; /* EXITED: it was evicted, preempted or lost its node; no fault of its own */
+    /* EXITED: it was evicted, preempted or lost its node; no fault of its own. PENDING: it is about to be */
+    int disrupted;
 };
 
 struct fbr_backend;
@@ -94,6 +96,14 @@ typedef void fbr_backend_found(void *user, const struct fbr_leftover *job);
 enum fbr_finding { FBR_FINDING_GOOD, FBR_FINDING_BAD, FBR_FINDING_ABSENT };
 typedef void fbr_backend_say(void *user, enum fbr_finding finding, const char *what,
                              const char *text, const char *mend);
+
+/* Who reads what a job wrote. Both are called on the loop thread. */
+struct fbr_backend_reader {
+    void (*out)(void *user, int stream, const void *data, size_t len);
+    /* Once, the last: why it breaks off, "" when that is all. */
+    void (*done)(void *user, const char *why);
+    void *user;
+};
 
 /* What the runtime gives a backend. */
 struct fbr_backend_env {
@@ -127,6 +137,10 @@ struct fbr_backend_ops {
     int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
     /* By its `id`; 0 also when it is gone. */
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
+    /* What a listed job has written, by its `id`; with `follow` also what it will write, until it ends. Returns at
+     * once; after an error the reader is not called. Close the backend only after its done(). NULL: nobody has it. */
+    int (*logs)(struct fbr_backend *b, const char *id, int follow,
+                const struct fbr_backend_reader *reader, struct fbr_error *err);
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
      * NULL: 127.0.0.1. May take a second, once, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);

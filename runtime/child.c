@@ -12,17 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/fds.h"
 #include "runtime/fnref.h"
 #include "runtime/log.h"
 #include "runtime/nested.h"
+#include "runtime/visit.h"
+#include "runtime/visitor.h"
 
 #define RETRY_MS 50
 #define TURNED_AWAY_MAX 8
 #define PARENT_LOST 74 /* EX_IOERR of sysexits.h */
 #define CANNOT_START 125
+#define VISIT_FDS 4 /* a pair of sockets, a file, and one to spare */
 
 enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
 
@@ -53,6 +58,7 @@ struct fbr_child {
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
     struct early *early, **early_last;
+    struct fbr_visits visits;
     /* From START, read-only after it. */
     int kind;
     struct fbr_fnref ref;
@@ -214,6 +220,52 @@ static void keep_early(struct fbr_child *c, uint8_t type, const struct fbr_cur *
     c->early_last = &e->next;
 }
 
+static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+{
+    return fbr_child_send(user, type, body);
+}
+
+/* A thread serves the visitor, at the other end of a pair of sockets. */
+static int let_in(struct fbr_child *c, uint64_t id, struct fbr_error *err)
+{
+    int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
+
+    if (rc < 0)
+        return rc;
+    c->visits.loop = c->rt->loop;
+    c->visits.send = send_of_visit;
+    c->visits.user = c;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
+    rc = fbr_visits_open(&c->visits, id, ends[0], NULL, err);
+    if (rc < 0)
+        close(ends[0]);
+    else
+        rc = fbr_visitor_start(ends[1], err); /* without it the other end tells that it is over */
+    if (rc < 0)
+        close(ends[1]);
+    return rc;
+}
+
+static void on_visit(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_cur id = *body;
+    struct fbr_buf b;
+
+    if (type != FBR_VISIT_OPEN) {
+        fbr_visits_on_frame(&c->visits, type, body);
+        return;
+    }
+    if (let_in(c, fbr_get_u64(&id), &err) == 0)
+        return;
+    fbr_info("a visitor is not let in: %s", err.text);
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, fbr_get_u64(body));
+    fbr_child_send(c, FBR_VISIT_END, &b);
+    fbr_buf_fini(&b);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_child *c = user;
@@ -225,6 +277,10 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     }
     if (fbr_nest_takes(type)) {
         fbr_nest_on_frame(c->rt, type, body);
+        return;
+    }
+    if (fbr_visit_takes(type)) {
+        on_visit(c, type, body);
         return;
     }
     if (c->fn)
@@ -437,6 +493,7 @@ static int hang_up(void *arg)
 
     say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* an exit() of the program's own */
     fbr_timer_fini(&c->retry);
+    fbr_visits_close(&c->visits);
     fbr_conn_close(c->conn);
     c->conn = NULL;
     return 0;

@@ -121,6 +121,8 @@ static const struct fbr_config_key keys[] = {
      "our own pod, or as the cluster does"},
     {"kubernetes_service_account", "FIBER_KUBERNETES_SERVICE_ACCOUNT", FBR_CONFIG_STR, "", 0, 253,
      NULL, "backend kubernetes: service account of the pods, which get no token of it"},
+    {"kubernetes_master_account", "FIBER_KUBERNETES_MASTER_ACCOUNT", FBR_CONFIG_STR, "fiber", 1,
+     253, NULL, "backend kubernetes: service account of masters that are started in the cluster"},
     {"kubernetes_user", "FIBER_KUBERNETES_USER", FBR_CONFIG_INT, "-1", -1, INT32_MAX, NULL,
      "backend kubernetes: user id that pods run as; -1: as the image says"},
     {"kubernetes_gpu_resource", "FIBER_KUBERNETES_GPU_RESOURCE", FBR_CONFIG_STR, "nvidia.com/gpu",

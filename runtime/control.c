@@ -7,6 +7,7 @@
 #include "runtime/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/process.h"
 #include "runtime/text.h"
 
 #define CALLERS_MAX 64
@@ -195,6 +197,29 @@ static void answer_signal(struct fbr_control *c, struct caller *k, int rank, int
     caller_done(k, rc, rc == -ESRCH ? "that rank does not run" : rc < 0 ? fbr_strerror(rc) : "");
 }
 
+/* The caller is its process's from here on; our end of it closes. */
+static void pass_on(struct fbr_control *c, struct caller *k, int rank)
+{
+    struct fbr_error err = {0, ""};
+    struct fiber_process *p = c->ops->host ? c->ops->host(c->user, rank, &err) : NULL;
+    uv_os_fd_t fd;
+    int rc = p ? uv_fileno((uv_handle_t *)&k->pipe, &fd) : -ENOTSUP;
+    int own = rc < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (own >= 0) {
+        rc = fbr_process_visit(p, own, &err);
+        if (rc < 0)
+            close(own);
+    } else if (rc == 0) {
+        rc = fbr_fail(&err, -errno, "%s", fbr_strerror(-errno));
+    }
+    if (rc < 0)
+        caller_done(k, err.code ? err.code : rc,
+                    err.text[0] ? err.text : "its jobs cannot be visited");
+    else
+        caller_close(k);
+}
+
 static void answer(struct caller *k, const struct fbr_control_request *r)
 {
     struct fbr_control *c = k->control;
@@ -238,6 +263,9 @@ static void answer(struct caller *k, const struct fbr_control_request *r)
                     rc == -ENOTSUP ? "the size of a ring is fixed; only pools can be scaled"
                     : rc < 0       ? fbr_strerror(rc)
                                    : "");
+        break;
+    case FBR_CONTROL_VISIT:
+        pass_on(c, k, r->rank);
         break;
     default:
         caller_done(k, -ENOSYS, "this run's launcher does not know that request");

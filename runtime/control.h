@@ -27,6 +27,8 @@ struct fbr_control_ops {
     int (*signal)(void *user, int rank, int signal); /* rank -1: all */
     int (*stop)(void *user);                         /* as fiber_ring_stop() */
     int (*scale)(void *user, int workers);           /* NULL: its size is fixed */
+    /* Which process a visitor of that rank or worker is for (-1: of any, when one will do); NULL and a sentence. */
+    struct fiber_process *(*host)(void *user, int rank, struct fbr_error *err);
 };
 
 struct fbr_control;

@@ -20,6 +20,7 @@
     2000                       /* the backend should know soon that a job ended which has hung up */
 #define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
 #define EXIT_AFTER_KILL_MS 3000
+#define EXIT_OF_FAR_MS 30000 /* its work is done; a slow engine tells the end, and has its output */
 #define CANNOT_START 125
 
 extern char **environ;
@@ -130,6 +131,7 @@ static void end(struct fiber_process *p)
     fbr_timer_fini(&p->timer);
     fbr_process_fds_release(p, p->fds);
     p->conn = NULL;
+    fbr_visits_close(&p->visits);
     fbr_conn_close(conn);
     if (p->handle)
         p->slot->ops->release(p->slot->backend, p->handle);
@@ -190,7 +192,8 @@ static void kill_it(struct fiber_process *p, const char *why)
     set_state(p, P_CLOSING);
     fbr_job_signal(p, SIGKILL);
     if (p->state != P_ENDED)
-        set_timer(p, EXIT_AFTER_KILL_MS);
+        set_timer(p, p->leaving && p->slot->ops->reach == FBR_REACH_TCP ? EXIT_OF_FAR_MS
+                                                                        : EXIT_AFTER_KILL_MS);
     fbr_process_unref(p);
 }
 
@@ -263,6 +266,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         on_exit_frame(p, body);
     else if (type == FBR_NEST_EVENT)
         fbr_nested_on_event(p, body);
+    else if (fbr_visit_takes(type))
+        fbr_visits_on_frame(&p->visits, type, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
         p->spec.ops->on_frame(p->spec.user, p, type, body);
     if (type == FBR_FRAME_READY) {
@@ -279,6 +284,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     (void)conn;
     note_shortage(p);
     p->conn = NULL;
+    fbr_visits_close(&p->visits);
     if (p->exited) {
         end(p);
     } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
@@ -343,7 +349,7 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
 {
     bool starting = p->state == P_STARTING;
 
-    p->disrupted = e->disrupted;
+    p->disrupted |= e->disrupted;
     if (e->text[0])
         set_why(p, e->text);
     if (starting)
@@ -371,6 +377,11 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
 
     switch (e->type) {
     case FBR_JOB_PENDING:
+        if (e->disrupted) {
+            p->disrupted = true;
+            set_why(p, e->text);
+            break;
+        }
         snprintf(p->pending, sizeof(p->pending), "%s", e->text);
         if (p->waits_in_line && p->state == P_STARTING && e->runs)
             set_timer(p, (uint64_t)p->start_timeout_ms);
@@ -513,10 +524,10 @@ void fbr_job_start(void *arg)
 {
     struct fiber_process *p = arg;
     struct fbr_error err = {0, ""};
-    char why[256];
+    char why[512];
 
     if (start(p, &err) == 0)
         return;
-    snprintf(why, sizeof(why), "could not be started: %.200s", err.text);
+    snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
     fbr_job_fail(p, CANNOT_START, why);
 }

@@ -11,6 +11,7 @@
 
 #include <utlist.h>
 
+#include "runtime/control_wire.h"
 #include "runtime/fds.h"
 #include "runtime/fnref.h"
 #include "runtime/log.h"
@@ -336,6 +337,42 @@ static int post_kill(struct fiber_process *p, const char *why)
     if (rc <= 0)
         fbr_process_unref(p);
     return rc < 0 ? rc : 0;
+}
+
+_Static_assert((int)FBR_VISIT_OPEN == (int)FBR_FRAME_VISIT, "its frames begin where others do not");
+
+static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+{
+    struct fiber_process *p = user;
+
+    return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
+}
+
+int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err)
+{
+    struct fbr_buf done, open;
+    uint64_t id;
+    int rc;
+
+    if (!p->conn || state_of(p) != P_JOINED)
+        return fbr_fail(err, -EAGAIN, "%s has not joined yet, or has ended", p->name);
+    p->visits.loop = p->rt->loop;
+    p->visits.send = send_of_visit;
+    p->visits.user = p;
+    id = ++p->rt->next_visit;
+    fbr_buf_init(&done);
+    fbr_buf_init(&open);
+    fbr_control_put_done(&done, 0, "");
+    fbr_put_u64(&open, id);
+    rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
+                     : fbr_visits_open(&p->visits, id, fd, &done, err);
+    if (rc == 0)
+        send_of_visit(p, FBR_VISIT_OPEN, &open); /* what goes wrong with it ends the channel */
+    else
+        fbr_wrap(err, "%s", p->name);
+    fbr_buf_fini(&done);
+    fbr_buf_fini(&open);
+    return rc;
 }
 
 int fiber_process_terminate(struct fiber_process *p)

@@ -19,6 +19,7 @@
 #include "runtime/output.h"
 #include "runtime/process.h"
 #include "runtime/ticket.h"
+#include "runtime/visit.h"
 
 /* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
  * and the like; then its connections. */
@@ -60,6 +61,7 @@ struct fiber_process {
     struct fiber_process *host;      /* it is nested in this one's job; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
+    struct fbr_visits visits; /* at it, by way of us */
     bool exited, killed, paused, leaving;
     bool disrupted;     /* its backend took it from us: eviction, preemption, a lost node */
     bool ready;         /* it has all connections that it needs */
@@ -74,7 +76,7 @@ struct fiber_process {
     int32_t told_code; /* what it said itself in its EXIT frame */
     char job_id[80];
     int64_t pid;
-    char why[256]; /* a reason that we know better than the code does */
+    char why[512]; /* a reason that we know better than the code does */
     char *report;
     double rtt;
 };

@@ -87,10 +87,9 @@ static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn 
                                        : rt->admit_peer(rt, who, conn);
 }
 
-/* Our parent's host, when it is called over TCP. */
-static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
+/* The host in a URL that is called over TCP. */
+static bool host_of(const char *url, char *out, size_t size)
 {
-    const char *url = rt->child ? fbr_child_url(rt->child) : "";
     bool bracket = strncmp(url, "tcp://[", 7) == 0;
 
     if (strncmp(url, "tcp://", 6) != 0)
@@ -100,16 +99,25 @@ static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
     return true;
 }
 
-/* Where we listen: as configured; where the jobs of a backend find us; where our parent does. A
- * child has its parent's configuration, whose address is none of its own when it runs on another
- * host. */
+static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
+{
+    return rt->child && host_of(fbr_child_url(rt->child), out, size);
+}
+
+/* Where we listen: where we do already, for an engine may not answer when it is asked again; as
+ * configured; where the jobs of a backend find us; where our parent does. A child has its parent's
+ * configuration, whose address is none of its own when it runs on another host. */
 static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(rt->config, "bind");
     char parent[FBR_BIND_MAX];
     struct fbr_backend_slot *s;
-    int rc = bind[0] ? fbr_bind_find(bind, out) : -ENOENT;
+    const struct fbr_listener *door = rt->listener[FBR_REACH_TCP];
+    int rc;
 
+    if (door && host_of(fbr_listener_url(door), out, FBR_BIND_MAX))
+        return 0;
+    rc = bind[0] ? fbr_bind_find(bind, out) : -ENOENT;
     if (rc == 0)
         return 0;
     if (bind[0] && !rt->child)

@@ -27,6 +27,7 @@ enum fbr_frame {
     FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
     FBR_FRAME_RING = 80,              /* ring/wire.h */
+    FBR_FRAME_VISIT = 112,            /* visit.h */
 };
 
 struct fbr_child;
@@ -58,6 +59,7 @@ struct fbr_runtime {
     } * backends;                    /* loop thread */
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
+    uint64_t next_visit;     /* loop thread */
     struct fbr_child *child; /* how we reach our parent; NULL in a master */
     struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */

@@ -1,10 +1,12 @@
-/* pmix_rank.c - a rank that speaks PMIx and notes when, for ring_bench.c: `pmix_rank FILE fences COUNT` or `FILE lose`.
+/* pmix_rank.c - a rank that speaks PMIx and notes when, for ring_bench.c: `pmix_rank FILE fences
+ * COUNT` or `FILE lose`.
  *
  *     fences   COUNT fences in a row: the times before and after each
- *     lose     says that it is ready, and waits until it is told of a rank that has died: the time of that
+ *     lose     says that it is ready, and waits until it is told of a rank that has died: the time
+ *              of that
  *
- * FILE is mapped by all ranks of a host and by who started them: a row for each rank (rank_times.h), seconds of
- * CLOCK_MONOTONIC.
+ * FILE is mapped by all ranks of a host and by who started them: a row for each rank
+ * (rank_times.h), seconds of CLOCK_MONOTONIC.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pmix.h>

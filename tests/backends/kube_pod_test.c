@@ -25,6 +25,7 @@ static const struct fbr_kube_settings plain = {.image = "reg/x:1",
                                                .agent_image = "",
                                                .account = "",
                                                .gpu_resource = "nvidia.com/gpu",
+                                               .master_account = "fiber",
                                                .user_label = "jane",
                                                .master = "host:1:m",
                                                .run_as = -1,
@@ -94,6 +95,60 @@ static void names_are_fixed_and_fit(void **state)
     fbr_kube_pod_name(name, &job);
     assert_int_equal(strlen(name), FBR_KUBE_NAME - 1);
     assert_non_null(strstr(name, "-18446744073709551615-e18446744073709551615"));
+}
+
+static const char *variable(const struct json_t *pod, const char *name)
+{
+    return fbr_json_text(named(fbr_json_at(container_of(pod, 0), "env", NULL), name), "value",
+                         NULL);
+}
+
+static void a_master_has_an_account_and_knows_its_pod(void **state)
+{
+    char *env[] = {"FIBER_BACKEND=mine", "A=$b", NULL};
+    struct fbr_job job = job_named("master", 0);
+    struct json_t *pod, *over = yaml("spec: {serviceAccountName: theirs, nodeSelector: {a: $b}}");
+    struct fbr_kube_settings s = plain;
+    const struct json_t *list;
+
+    (void)state;
+    job.is_master = 1;
+    job.added_env = env;
+    s.overlay = over;
+    pod = fbr_kube_pod(&job, &s, NULL);
+    assert_non_null(pod);
+    assert_string_equal(fbr_json_text(pod, "spec", "serviceAccountName", NULL), "fiber");
+    assert_true(fbr_json_bool(pod, "spec", "automountServiceAccountToken", NULL));
+    assert_string_equal(fbr_json_text(pod, "metadata", "labels", "fiber.io/role", NULL), "master");
+    assert_int_equal(fbr_json_int(pod, 0, "spec", "terminationGracePeriodSeconds", NULL), 15);
+    assert_string_equal(variable(pod, "FIBER_BACKEND"), "mine"); /* what was asked for stays */
+    assert_string_equal(variable(pod, "FIBER_KUBERNETES_SERVICE_ACCOUNT"), "fiber-worker");
+    assert_string_equal(variable(pod, "FIBER_KUBERNETES_PROGRAM"), "/bin/prog");
+    assert_non_null(strstr(variable(pod, "FIBER_KUBERNETES_POD_TEMPLATE"), "{\"a\":\"$$b\"}"));
+    list = fbr_json_at(container_of(pod, 0), "env", NULL);
+    assert_string_equal(
+        fbr_json_text(named(list, "FIBER_POD_NAME"), "valueFrom", "fieldRef", "fieldPath", NULL),
+        "metadata.name");
+    fbr_json_free(pod);
+    fbr_json_free(over);
+}
+
+static void a_template_that_reaches_no_master_is_told(void **state)
+{
+    struct fbr_job job = job_named("master", 0);
+    struct fbr_kube_settings s = plain;
+    struct fbr_error err = {0, ""};
+    struct json_t *over;
+    char text[5000];
+
+    (void)state;
+    snprintf(text, sizeof(text), "metadata: {annotations: {a: x%04500d}}", 0);
+    over = yaml(text);
+    job.is_master = 1;
+    s.overlay = over;
+    assert_null(fbr_kube_pod(&job, &s, &err));
+    assert_non_null(strstr(err.text, "kubernetes_pod_template has"));
+    fbr_json_free(over);
 }
 
 static void labels_have_only_what_is_allowed(void **state)
@@ -397,6 +452,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_fixed_and_fit),
+        cmocka_unit_test(a_master_has_an_account_and_knows_its_pod),
+        cmocka_unit_test(a_template_that_reaches_no_master_is_told),
         cmocka_unit_test(labels_have_only_what_is_allowed),
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
         cmocka_unit_test(a_pod_without_an_image_is_refused),

@@ -153,6 +153,27 @@ static void a_deleted_pod_and_its_other_containers_are_seen(void **state)
     assert_true(s.others);
 }
 
+/* Before its program hears of it. */
+static void why_a_running_pod_is_to_end_is_told(void **state)
+{
+    static const char text[] =
+        "{\"metadata\":{\"deletionTimestamp\":\"t\"},\"status\":{\"phase\":\"Running\","
+        "\"conditions\":"
+        "[{\"type\":\"DisruptionTarget\",\"status\":\"True\",\"reason\":\"EvictionByEvictionAPI\"}]"
+        ","
+        "\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{\"running\":{}}}]}}";
+    struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
+    struct fbr_kube_state s;
+
+    (void)state;
+    assert_non_null(pod);
+    fbr_kube_state(&s, pod);
+    fbr_json_free(pod);
+    assert_int_equal(s.phase, FBR_KUBE_RUNNING);
+    assert_true(s.deleting && s.disruption);
+    assert_non_null(strstr(s.text, "EvictionByEvictionAPI"));
+}
+
 static void the_newest_warning_is_taken_of_events(void **state)
 {
     static const char text[] =
@@ -179,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pods_are_told_in_words),
         cmocka_unit_test(a_deleted_pod_and_its_other_containers_are_seen),
+        cmocka_unit_test(why_a_running_pod_is_to_end_is_told),
         cmocka_unit_test(the_newest_warning_is_taken_of_events),
     };
 

@@ -185,6 +185,11 @@ static void refusals_are_for_good_or_for_now(void **state)
         {"sbatch: error: Batch job submission failed: Invalid job array specification\n",
          FBR_SLURM_SPLIT,
          "sbatch: error: Batch job submission failed: Invalid job array specification"},
+        {"sbatch: error: fetch_config: DNS SRV lookup failed\n"
+         "sbatch: fatal: Could not establish a configuration source\n",
+         FBR_SLURM_NEVER,
+         "no cluster is known here (Could not establish a configuration source): run this where "
+         "squeue works, set SLURM_CONF to the cluster's slurm.conf, or take another backend"},
         {"", FBR_SLURM_NEVER, ""},
         {"one\ntwo\n\n", FBR_SLURM_NEVER, "two"},
     };

@@ -1,4 +1,5 @@
-# docker_test.sh - the command line over a Docker engine: doctor, run without an image, ps, and gc of what dead runs left.
+# docker_test.sh - the command line over a Docker engine: doctor, run without an image, cp, ps, and gc, logs and kill of
+# what dead runs left.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -10,7 +11,12 @@ code=0
 "$bed" try || code=$?
 [ "$code" = 0 ] || exit "$code"
 eval "$("$bed" env)"
-trap 'rm -rf "$work"' EXIT
+finish() { # what a test that failed left would fail the next one
+    "$bed" thaw 2>/dev/null || :
+    "$bed" jobs all | while read -r id; do "$bed" vanish "$id" >/dev/null || :; done
+    rm -rf "$work"
+}
+trap finish EXIT
 mkdir -m 700 "$work/run"
 export XDG_RUNTIME_DIR=$work/run HOME=$work
 cd "$work"
@@ -19,7 +25,7 @@ bad=0
 expect() { # expect <exit code> <pattern> <what> <argument>...: a line of what it says on either stream matches
     local code=$1 pattern=$2 what=$3 got=0
     shift 3
-    timeout 60 "$@" >said 2>&1 </dev/null || got=$?
+    timeout 300 "$@" >said 2>&1 </dev/null || got=$?
     if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" said; then
         echo "$what: code $got, expected $code, no line is $pattern:"
         cat said
@@ -56,7 +62,7 @@ expect 125 'no program nowhere here to make an image of' 'no program' fiber run 
 expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker --image no/such:1 /bin/true
 
 # ps and gc: a job of a dead master, one of a living, one of another host
-"$bed" image fiber-cli-test /bin/sleep /bin/true
+"$bed" image fiber-cli-test /bin/sleep /bin/true /bin/sh
 master() { # master: the name that a job of ours is given
     "$bed" api GET '/containers/json' | grep -o '"fiber.master":"[^"]*"' | head -1 | cut -d'"' -f4
 }
@@ -71,8 +77,15 @@ exec 9<>up
 # shellcheck disable=SC2016
 FIBER_IMAGE_ADD=$(command -v tail) fiber run --backend docker --name living sh -c 'echo up; exec tail -f /dev/null' >up 2>err &
 pid=$!
-read -r -t 60 line <&9 || { echo "no rank came up: $line $(cat err)"; kill -KILL $pid; exit 1; }
+read -r -t 300 line <&9 || { echo "no rank came up: $line $(cat err)"; kill -KILL $pid; exit 1; }
 living=$(master)
+# cp into the container, and out of it
+head -c 1000000 /dev/urandom >large
+if ! fiber cp large living:/there 2>said || ! fiber cp living/0:/there back 2>>said || ! cmp large back; then
+    echo "cp: $(cat said)"
+    bad=1
+fi
+expect 1 '^fiber: there: /none/x: No such file' 'cp to where nothing is' fiber cp large living:/none/x
 gone=${living%.*}.1
 leave fiber-test-a aaaaaaaa0000000000000000000000aa "$gone"
 leave fiber-test-b bbbbbbbb0000000000000000000000bb "$living"
@@ -94,6 +107,43 @@ expect 0 '^removed +docker job fiber-test-c' 'gc --all' fiber gc --all --backend
 kill -KILL $pid
 wait $pid || :
 expect 0 '^removed +docker job fiber-test-b' 'gc when it is dead' fiber gc --backend docker
+
+# logs and kill of runs that only the engine knows
+talk() { # talk <name> <run> <master> <script>: a job that nobody looks after, which says something
+    "$bed" api POST "/containers/create?name=$1" -d "{\"Image\":\"fiber-cli-test\",\"Entrypoint\":[\"/bin/sh\",\"-c\"],
+        \"Cmd\":[\"$4\"],\"Labels\":{\"fiber.run\":\"$2\",\"fiber.uid\":\"$(id -u)\",\"fiber.job\":\"$1\",
+        \"fiber.master\":\"$3\"}}" >/dev/null
+    "$bed" api POST "/containers/$1/start"
+}
+ends() { # ends <name>: waits until it has ended
+    "$bed" api POST "/containers/$1/wait" >/dev/null
+}
+there=elsewhere:1:0123456789abcdef.1
+talk fiber-test-d dddddddd0000000000000000000000dd "$gone" 'echo said; echo cried >&2; printf open'
+leave fiber-test-e dddddddd0000000000000000000000dd "$gone"
+talk fiber-test-f ffffffff0000000000000000000000ff $there 'echo first; echo last'
+leave fiber-test-g fffffffe0000000000000000000000fe $there
+ends fiber-test-d
+ends fiber-test-f
+expect 0 '^\[fiber-test-d\] said$' 'logs of a lost run' fiber logs --tag dddddddd
+grep -q '^\[fiber-test-d\] open$' said || { echo "a line without an end"; cat said; bad=1; }
+expect 0 '^cried$' 'logs of one job' fiber logs dddd fiber-test-d
+expect 0 '^last$' 'logs -f ends with the job' fiber logs -f --backend docker ffffffff
+expect 1 'has no job nobody; it has fiber-test-[de], fiber-test-[de]$' 'logs of no job' fiber logs dddd nobody
+expect 1 'several runs have an id that begins with ff' 'two runs' fiber logs fff
+expect 1 'no run of yours on this host is called abcdef' 'no such run' fiber logs abcdef
+expect 1 'only its master, .* could pass a signal on' 'a signal' fiber kill -s USR1 dddddddd
+expect 1 'has no job nobody' 'kill of no job' fiber kill dddddddd nobody
+"$bed" freeze
+expect 1 'backend docker: .*no answer' 'an engine that hangs' fiber kill --backend docker dddddddd
+"$bed" thaw
+expect 0 'run dddddddd0000: 1 job removed$' 'kill of one job' fiber kill dddddddd fiber-test-e
+expect 1 'has no job fiber-test-e; it has fiber-test-d$' 'kill of one that is gone' fiber kill dddddddd fiber-test-e
+expect 0 'run dddddddd0000: 1 job removed$' 'kill of a lost run' fiber kill dddddddd
+expect 1 'no run of yours on this host is called dddddddd' 'kill of what is gone' fiber kill dddddddd
+expect 0 '1 job removed; its master, elsewhere:1, is not on this host, and may start others' 'kill from afar' \
+    fiber kill --backend docker fffffffe
+expect 0 'run ffffffff0000: 1 job removed' 'kill of what has ended' fiber kill ffffffff
 "$bed" empty || { echo "left behind"; bad=1; }
 exec 9<&-
 exit $bad

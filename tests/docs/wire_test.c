@@ -23,6 +23,7 @@
 #include "runtime/nested.h"
 #include "runtime/sock.h"
 #include "runtime/ticket.h"
+#include "runtime/visit.h"
 #include "share/channel.h"
 #include "share/keeper.h"
 #include "share/manager.h"
@@ -99,7 +100,9 @@ static void test_frames_have_the_numbers_of_the_page(void **state)
         {FBR_NEST_SIGNAL, "NEST_SIGNAL"}, {FBR_NEST_PAUSE, "NEST_PAUSE"},
         {FBR_NEST_EVENT, "NEST_EVENT"},   {FBR_FRAME_PEER, "PEER |"},
         {FBR_FRAME_CLOSE, "CLOSE |"},     {FBR_CALLER_JOB, "JOB |"},
-        {FBR_CALLER_PEER, "PEER |"},
+        {FBR_CALLER_PEER, "PEER |"},      {FBR_VISIT_OPEN, "VISIT_OPEN"},
+        {FBR_VISIT_DATA, "VISIT_DATA"},   {FBR_VISIT_CREDIT, "VISIT_CREDIT"},
+        {FBR_VISIT_END, "VISIT_END"},
     };
 
     (void)state;
@@ -216,7 +219,8 @@ static void test_limits_have_the_values_of_the_page(void **state)
         LIMIT(FBR_FNREF_ID_MAX),       LIMIT(FBR_LANE_VERSION),     LIMIT(FBR_LANE_MAX),
         LIMIT(FBR_SOCK_MAX),           LIMIT(FBR_SEAL_TAG),         LIMIT(FBR_SEAL_WINDOW),
         LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX),
-        LIMIT(FBR_PLAN_RANKS),         LIMIT(FBR_RING_WINDOW),      LIMIT(FBR_RING_STDIN_WINDOW)};
+        LIMIT(FBR_PLAN_RANKS),         LIMIT(FBR_RING_WINDOW),      LIMIT(FBR_RING_STDIN_WINDOW),
+        LIMIT(FBR_VISIT_WINDOW),       LIMIT(FBR_VISITS_MAX)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));

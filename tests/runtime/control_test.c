@@ -100,7 +100,13 @@ static int scale(void *user, int workers)
     return workers > 9 ? -EINVAL : 0;
 }
 
-static const struct fbr_control_ops ops = {facts, stats, look, follow, send_signal, stop, scale};
+static const struct fbr_control_ops ops = {.facts = facts,
+                                           .stats = stats,
+                                           .look = look,
+                                           .follow = follow,
+                                           .signal = send_signal,
+                                           .stop = stop,
+                                           .scale = scale};
 static const struct fbr_control_ops fixed = {
     .facts = facts, .stats = stats, .look = look, .signal = send_signal, .stop = stop};
 
@@ -316,6 +322,8 @@ static void what_a_run_cannot_is_refused_in_words(void **state)
     done_is(fd, -ENOTSUP, "fixed");
     ask(fd, FBR_CONTROL_FOLLOW, -1, 0);
     done_is(fd, -ENOTSUP, "where it was started");
+    ask(fd, FBR_CONTROL_VISIT, -1, 0);
+    done_is(fd, -ENOTSUP, "cannot be visited");
     ask(fd, 99, -1, 0);
     done_is(fd, -ENOSYS, "does not know");
     close(fd);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CANNOT_START 125
 #define ENDED_MS 300000 /* only a failure reaches it; containers on a busy machine take minutes */
 
 struct fiber_process *begin(fiber_process_fn fn, const void *arg, size_t len,
@@ -37,6 +38,8 @@ int ended(struct fiber_process *p)
         abort();
     }
     rc = fiber_process_exitcode(p, &code);
+    if (rc == 0 && code == CANNOT_START)
+        fprintf(stderr, "%s\n", fiber_process_report(p));
     return rc < 0 ? rc : code;
 }
 

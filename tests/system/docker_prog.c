@@ -8,18 +8,22 @@
  *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] ORDER
  *                                       one process; says its exit code and how it ended. ORDER is one of: exit CODE,
  *                                       signal N, eat MiB, hello, wait, program PATH
- *   docker_prog output LINES            a process that writes so many lines to each of its streams
+ *   docker_prog output LINES [FIFO]     a process that writes so many lines to each of its streams; half of them when
+ *                                       somebody has written to FIFO, which it makes where it runs
  *   docker_prog many N                  N processes at once
  *   docker_prog nested                  a process that starts processes
  *   docker_prog cpus                    a process that says which processors it may use
  *   docker_prog rank                    a rank that says who it is, then waits
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -182,25 +186,43 @@ static int play_process(char **argv)
 
 /* ---- Output ---- */
 
+struct lines {
+    int n;
+    char fifo[256]; /* "": none */
+};
+
+static void wait_for_writer(const char *fifo)
+{
+    int fd = mkfifo(fifo, 0666) == 0 || errno == EEXIST ? open(fifo, O_RDONLY) : -1;
+
+    if (fd >= 0)
+        close(fd);
+}
+
 static int write_lines(const void *arg, size_t len)
 {
-    const int *n = arg;
+    const struct lines *l = arg;
     char text[LINE + 1];
 
     (void)len;
-    for (int i = 0; i < *n; i++)
+    for (int i = 0; i < l->n; i++) {
+        if (i == l->n / 2 && l->fifo[0])
+            wait_for_writer(l->fifo);
         for (int stream = 1; stream <= 2; stream++) {
             snprintf(text, sizeof(text), "%s %07d %080d\n", stream == 1 ? "out" : "err", i, i);
             if (write(stream, text, strlen(text)) < 0)
                 return 1;
         }
+    }
     return 0;
 }
 
-static int play_output(int lines)
+static int play_output(int n, const char *fifo)
 {
+    struct lines lines = {.n = n};
     struct fiber_process *p;
 
+    snprintf(lines.fifo, sizeof(lines.fifo), "%s", fifo ? fifo : "");
     if (fiber_process_start(&p, write_lines, &lines, sizeof(lines), NULL) < 0)
         return fail("start");
     return tell_end(p);
@@ -293,8 +315,8 @@ int main(int argc, char **argv)
                          argc > 6 ? atoi(argv[6]) : 0);
     if (strcmp(role, "process") == 0 && argc > 2)
         return play_process(argv + 2);
-    if (strcmp(role, "output") == 0 && argc == 3)
-        return play_output(atoi(argv[2]));
+    if (strcmp(role, "output") == 0 && argc >= 3)
+        return play_output(atoi(argv[2]), argv[3]);
     if (strcmp(role, "many") == 0 && argc == 3)
         return play_many(atoi(argv[2]));
     if (strcmp(role, "nested") == 0)

@@ -15,6 +15,7 @@ work=$(mktemp -d)
 images=()
 finish() {
     docker rmi -f "${images[@]}" >/dev/null 2>&1 || :
+    rmdir /sys/fs/cgroup/{,*/}fiber-image-test 2>/dev/null || : # containerd leaves the group of its namespace
     rm -rf "$work"
 }
 trap finish EXIT

@@ -116,9 +116,13 @@ does 60 "$prog" nested
 ok "nested processes"
 
 # --- output: whole lines of both streams, in order, also over a break
-begins 1 'out 0000050 ' "$prog" output 10500
+begins 1 'out 0000050 ' "$prog" output 10500 /tmp/go
+cat <&3 >>"$work/out" & # all the time: what nobody reads for a second may be lost at its end
+reader=$!
 "$bed" stop
 "$bed" start
+until "$bed" kubectl -n fiber exec "$(one_job)" -- sh -c ': >/tmp/go' 2>/dev/null; do read -rt 0.2 <> <(:) || :; done
+wait $reader
 ends
 for stream in out err; do
     awk -v stream=$stream '$1 == stream { if ($2 != n++) bad = 1 } END { exit bad || n != 10500 }' "$work/out" ||
@@ -132,7 +136,7 @@ begins 1 begun "$prog" pool 4 400 20
 "$bed" vanish "$("$bed" jobs | tail -1)"
 ends
 says '^right 400 of 400$'
-says '^deaths [1-9]'
+says '^deaths 0$' # it is no fault of theirs
 nothing_left
 ok "a pool survives a pod that is deleted and one that vanishes"
 

@@ -1,0 +1,215 @@
+/* cp.c - `fiber cp`: a file to a job of a run, or from it, by way of its launcher.
+ *
+ * The same on every backend: what carries the bytes is the connection that each job has to its launcher
+ * (runtime/copy.h, runtime/visit.h), not its engine.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/client.h"
+#include "cli/cp.h"
+#include "cli/option.h"
+#include "runtime/copy.h"
+
+bool cp_place(const char *typed, struct cp_place *p)
+{
+    const char *colon = strchr(typed, ':'), *slash = strchr(typed, '/');
+    size_t run;
+
+    memset(p, 0, sizeof(*p));
+    p->path = typed;
+    if (!colon || colon == typed || typed[0] == '.' || typed[0] == '/')
+        return false;
+    if (slash && slash > colon)
+        slash = NULL;
+    if (slash && memchr(slash + 1, '/', (size_t)(colon - slash - 1)))
+        return false;
+    run = (size_t)((slash ? slash : colon) - typed);
+    if (run >= sizeof(p->run) || (slash && (size_t)(colon - slash) > sizeof(p->job)))
+        return false;
+    memcpy(p->run, typed, run);
+    if (slash)
+        memcpy(p->job, slash + 1, (size_t)(colon - slash - 1));
+    p->path = colon + 1;
+    return true;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* ---- The other end ---- */
+
+struct cp {
+    struct client_run run;
+    struct cp_place there;
+    const char *here;
+    bool put;
+};
+
+static int cut_off(int rc, struct fbr_error *err)
+{
+    return fbr_fail(err, rc, "%s",
+                    rc == -EAGAIN       ? "nothing has come from there for a minute; is it stopped?"
+                    : rc == -ECONNRESET ? "the job, or its launcher, has ended meanwhile"
+                                        : fbr_strerror(rc));
+}
+
+static int ask(struct cp *c, uint32_t mode, struct fbr_error *err)
+{
+    struct fbr_copy_request r = {.op = c->put ? FBR_COPY_PUT : FBR_COPY_GET, .mode = mode};
+    struct fbr_buf b;
+    int rc;
+
+    if (strlen(c->there.path) >= sizeof(r.path) || strlen(name_of(c->here)) >= sizeof(r.name))
+        return fbr_fail(err, -ENAMETOOLONG, "the path is too long");
+    snprintf(r.path, sizeof(r.path), "%s", c->there.path);
+    if (c->put)
+        snprintf(r.name, sizeof(r.name), "%s", name_of(c->here));
+    fbr_buf_init(&b);
+    fbr_copy_put_request(&b, &r);
+    rc = fbr_copy_send(c->run.fd, &b);
+    fbr_buf_fini(&b);
+    return rc < 0 ? cut_off(rc, err) : 0;
+}
+
+static int answered(struct cp *c, struct fbr_copy_answer *a, struct fbr_error *err)
+{
+    int rc = fbr_copy_recv_answer(c->run.fd, a);
+
+    if (rc < 0)
+        return cut_off(rc, err);
+    return a->code < 0 ? fbr_fail(err, a->code, "there: %s", a->text) : 0;
+}
+
+static int put_it(struct cp *c, struct fbr_error *err)
+{
+    struct fbr_error why = {0, ""};
+    struct fbr_copy_answer a;
+    uint32_t mode = 0;
+    int fd = fbr_copy_open(c->here, &mode, err), rc, said;
+
+    if (fd < 0)
+        return fd;
+    rc = ask(c, mode, err);
+    if (rc == 0)
+        rc = answered(c, &a, err);
+    if (rc == 0) {
+        rc = fbr_copy_send_file(c->run.fd, fd, &why);
+        if (rc == -EIO)
+            fbr_fail(err, rc, "%.300s %s", c->here, why.text);
+        else if ((said = answered(c, &a, err)) < 0 || rc == 0)
+            rc = said; /* it hung up because of something, a full disk, say */
+    }
+    close(fd);
+    return rc;
+}
+
+static int get_it(struct cp *c, struct fbr_error *err)
+{
+    const char *name = name_of(c->there.path);
+    struct fbr_copy_answer a;
+    struct fbr_copy_file f;
+    uint32_t mode;
+    int rc = ask(c, 0, err);
+
+    if (rc == 0)
+        rc = answered(c, &a, err);
+    if (rc < 0)
+        return rc;
+    mode = a.mode;
+    rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err);
+    if (rc < 0)
+        return rc;
+    rc = fbr_copy_recv_file(&f, c->run.fd, err);
+    if (rc == -EPIPE)
+        return answered(c, &a, err) < 0 ? err->code : fbr_fail(err, -EIO, "it broke off");
+    if (rc < 0)
+        return rc;
+    rc = answered(c, &a, err);
+    if (rc == 0)
+        return fbr_copy_commit(&f, mode, err);
+    fbr_copy_drop(&f);
+    return rc;
+}
+
+/* ---- The command ---- */
+
+/* A worker is named by its number, or as its job is, "worker-7"; a rank by its number. */
+static int job_number(const struct cp *c, struct fbr_error *err)
+{
+    const char *job = c->there.job, *dash = strrchr(job, '-');
+
+    if (!job[0])
+        return -1;
+    return client_rank(c->run.about.kind == FBR_RUN_POOL && dash ? dash + 1 : job, &c->run, err);
+}
+
+static int copy(struct cp *c, struct fbr_error *err)
+{
+    int rc = client_find(c->there.run, &c->run, err), job;
+
+    if (rc < 0)
+        return rc;
+    job = job_number(c, err);
+    if (err->code)
+        rc = err->code;
+    else if (c->run.state >= CLIENT_ENDED)
+        rc = fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",
+                      c->run.about.uid);
+    else
+        rc = client_visit(&c->run, job, err);
+    if (rc == 0)
+        rc = c->put ? put_it(c, err) : get_it(c, err);
+    client_free(&c->run);
+    return rc;
+}
+
+static int run_cp(const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    struct cp c = {.here = args->operands[1]};
+    struct cp_place to;
+    bool from_there = cp_place(args->operands[0], &c.there);
+
+    c.put = cp_place(args->operands[1], &to);
+    if (from_there == c.put) {
+        fbr_fail(&err, -EINVAL,
+                 from_there ? "one of SRC and DST is a file of this host; a file of this "
+                              "host with a colon in its name is written ./NAME"
+                            : "one of SRC and DST is RUN:PATH or RUN/JOB:PATH");
+        return cli_usage(args->command, &err);
+    }
+    if (c.put) {
+        c.there = to;
+        c.here = args->operands[0];
+    }
+    return copy(&c, &err) < 0 ? cli_failed(1, "%s", err.text) : 0;
+}
+
+const struct cli_command cli_cp = {
+    .name = "cp",
+    .operands = "SRC DST",
+    .about = "Copies a file to a job of a run, or from it",
+    .text =
+        "One of SRC and DST is a file of this host, the other RUN/JOB:PATH. RUN is as in ps; JOB "
+        "is the number of a rank or a worker, as top shows it, and may be left out: rank 0, or the "
+        "worker of a pool that has one. A PATH that does not begin with / begins in the job's "
+        "working directory. DST may be a directory.\n\n"
+        "The file goes by way of the run's launcher, so it works on every backend, and only "
+        "while the run goes on. It comes whole or not at all, with its permissions; what "
+        "stood there before is replaced when all of it has come.",
+    .examples = "fiber cp train.cfg train/3:/tmp/\tto where rank 3 is\n"
+                "fiber cp train:out/loss.csv .\tfrom rank 0, or the only worker\n"
+                "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool",
+    .least = 2,
+    .most = 2,
+    .run = run_cp,
+};

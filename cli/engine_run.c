@@ -1,0 +1,166 @@
+/* engine_run.c - finds a run that only engines know; see engine_run.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/engine_run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_SHOWN 8
+
+bool engine_run_is_id(const char *typed)
+{
+    size_t n = strspn(typed, "0123456789abcdef");
+
+    return n >= 2 && n <= 32 && !typed[n];
+}
+
+/* A run of the registry has another id than its jobs' label: its master is what both have. */
+static bool is_its_job(const struct leftover *j, const struct client_run *lost)
+{
+    return j->verdict == LEFTOVER_DEAD && lost->about.pid == leftover_pid(j) &&
+           !strcmp(lost->about.backend, j->backend);
+}
+
+int engine_run_choose(const struct leftovers *l, const char *typed, const struct client_run *lost,
+                      const struct leftover **first, struct fbr_error *err)
+{
+    size_t n, found = 0;
+
+    for (size_t i = 0; i < l->count; i += n) {
+        n = leftovers_same_run(l, i);
+        if (!(typed && !strncmp(l->jobs[i].run, typed, strlen(typed))) &&
+            !(lost && is_its_job(&l->jobs[i], lost)))
+            continue;
+        if (found)
+            return fbr_fail(err, -EEXIST,
+                            "several runs have an id that begins with %.40s: %.12s and %.12s; "
+                            "give more of it, see `fiber ps --all-backends`",
+                            typed ? typed : lost->about.uid, (*first)->run, l->jobs[i].run);
+        *first = &l->jobs[i];
+        found = n;
+    }
+    return (int)found;
+}
+
+/* 1: that engine has jobs of it, which are added; 0: none. */
+static int ask_one(struct engine_run *e, const char *name, const char *typed,
+                   const struct client_run *lost, const char *only, struct fbr_error *err)
+{
+    struct engine_jobs *at = &e->at[e->count];
+    int rc = leftovers_ask(&at->all, &at->backend, name, only, err), n;
+
+    if (rc <= 0)
+        return rc;
+    n = engine_run_choose(&at->all, typed, lost, &at->jobs, err);
+    if (n > 0 && e->count && strcmp(e->uid, at->jobs->run) != 0)
+        n = fbr_fail(err, -EEXIST,
+                     "several runs have an id that begins with %.40s: %.12s on %s and %.12s on %s; "
+                     "give more of it, or --backend",
+                     typed ? typed : "", e->uid, e->at[0].backend.ops->name, at->jobs->run, name);
+    if (n <= 0) {
+        leftovers_free(&at->all);
+        cli_backend_close(&at->backend);
+        return n;
+    }
+    at->count = (size_t)n;
+    snprintf(e->uid, sizeof(e->uid), "%.39s", at->jobs->run);
+    e->count++;
+    return 1;
+}
+
+/* 0: nobody has it. One that cannot be asked may have it, which is told when no other has. */
+static int ask_all(struct engine_run *e, const char *typed, const struct client_run *lost,
+                   const char *only, struct fbr_error *err)
+{
+    struct fbr_error failed = {0, ""};
+    const char *name;
+
+    memset(e, 0, sizeof(*e));
+    for (size_t i = 0; (name = leftovers_backend(only, i)) && e->count < ENGINE_RUN_BACKENDS; i++) {
+        struct fbr_error why = {0, ""};
+        const struct fbr_backend_ops *ops = fbr_backend_find(name, NULL);
+        int rc = ops && !ops->list ? 0 : ask_one(e, name, typed, lost, only, &why);
+
+        if (rc == -EEXIST) {
+            engine_run_free(e);
+            *err = why;
+            return rc;
+        }
+        if (rc < 0)
+            failed = why;
+    }
+    if (!e->count && failed.code) {
+        *err = failed;
+        return failed.code;
+    }
+    return (int)e->count;
+}
+
+int engine_run_find(const char *typed, const char *only, struct client_run *run,
+                    struct engine_run *e, struct fbr_error *err)
+{
+    struct fbr_error why = {0, ""};
+    int rc = client_find(typed, run, err);
+    bool is_id = engine_run_is_id(typed);
+
+    if (rc == 0 && only && strcmp(only, run->about.backend) != 0) {
+        client_free(run);
+        rc = fbr_fail(err, -ENOENT, "run %.16s is not of backend %s, but of %s", run->about.uid,
+                      only, run->about.backend);
+    }
+    if (rc == 0 && run->state == CLIENT_LOST && strcmp(run->about.backend, "local") != 0) {
+        if (ask_all(e, NULL, run, run->about.backend, &why) > 0) {
+            client_free(run);
+            return 1;
+        }
+        return 0;
+    }
+    if (rc != -ENOENT || !is_id)
+        return rc;
+    rc = ask_all(e, typed, NULL, only, &why);
+    if (rc > 0)
+        return 1;
+    if (rc < 0)
+        *err = why;
+    return rc < 0 ? rc : -ENOENT;
+}
+
+void engine_run_free(struct engine_run *e)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        leftovers_free(&e->at[i].all);
+        cli_backend_close(&e->at[i].backend);
+    }
+    e->count = 0;
+}
+
+/* What owns pods is listed with them, without a name. */
+bool engine_run_wants(const struct leftover *job, const char *name)
+{
+    return job->name[0] && (!name || !strcmp(job->name, name) || !strcmp(job->id, name));
+}
+
+int engine_run_wanted(const struct engine_run *e, const char *name, struct fbr_error *err)
+{
+    char names[512] = "";
+    size_t len = 0;
+    int wanted = 0, shown = 0;
+
+    for (size_t i = 0; i < e->count; i++)
+        for (size_t k = 0; k < e->at[i].count; k++) {
+            const struct leftover *j = &e->at[i].jobs[k];
+
+            wanted += engine_run_wants(j, name);
+            if (j->name[0] && len + 80 < sizeof(names) && shown++ < NAMES_SHOWN)
+                len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.64s",
+                                        len ? ", " : "", j->name);
+        }
+    if (wanted)
+        return wanted;
+    return fbr_fail(err, -ENOENT, "run %.12s has no job %.64s; it has %s%s", e->uid,
+                    name ? name : "", names[0] ? names : "none",
+                    shown > NAMES_SHOWN ? ", and more" : "");
+}

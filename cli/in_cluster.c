@@ -1,0 +1,436 @@
+/* in_cluster.c - starts a master as a job of the kubernetes backend; see in_cluster.h.
+ *
+ * To the backend it is a job like others, but for its account (backends/kube_master.c), so what is seen of pods, read
+ * of their output and said of their failures is the same. What was configured here goes along as variables; files do
+ * not, so the program is the image's.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/in_cluster.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/backend.h"
+#include "cli/run_wait.h"
+#include "fiber.h"
+#include "runtime/auth.h"
+
+#define COULD_NOT_START 125
+#define PATIENCE_MS 2000 /* that long it may wait before we say so */
+
+struct master {
+    struct cli_backend b;
+    struct cli_job job;
+    pthread_mutex_t lock;
+    int event; /* something below has changed */
+    bool quiet;
+    /* under the lock */
+    bool ended, broken; /* broken: nobody reads our output any more */
+    int32_t code;
+    char waiting[512], why[512], pod[256];
+};
+
+/* ---- What it is told ---- */
+
+struct words {
+    char **at;
+    size_t count;
+    bool failed;
+};
+
+/* Takes `word`. */
+static void add(struct words *w, char *word)
+{
+    char **more = word ? realloc(w->at, (w->count + 2) * sizeof(*more)) : NULL;
+
+    if (!more) {
+        free(word);
+        w->failed = true;
+        return;
+    }
+    w->at = more;
+    w->at[w->count++] = word;
+    w->at[w->count] = NULL;
+}
+
+static void addf(struct words *w, const char *fmt, const char *a, const char *b)
+    __attribute__((format(printf, 2, 0)));
+static void addf(struct words *w, const char *fmt, const char *a, const char *b)
+{
+    char *word;
+
+    add(w, asprintf(&word, fmt, a, b) < 0 ? NULL : word);
+}
+
+void in_cluster_words_free(char **words)
+{
+    for (size_t i = 0; words && words[i]; i++)
+        free(words[i]);
+    free(words);
+}
+
+static char **take(struct words *w)
+{
+    if (!w->failed && w->at)
+        return w->at;
+    in_cluster_words_free(w->at);
+    return NULL;
+}
+
+/* Where it runs, and variables, which are told otherwise. */
+static bool stays_here(size_t option)
+{
+    static const size_t list[] = {RUN_IN_CLUSTER, RUN_BACKEND,  RUN_NAMESPACE,
+                                  RUN_ENV,        RUN_ENV_FILE, RUN_MCA,
+                                  RUN_GENV,       RUN_NOTHING,  RUN_NOTHING_ARGUMENT};
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+        if (list[i] == option)
+            return true;
+    return false;
+}
+
+char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args)
+{
+    struct words w = {0};
+
+    addf(&w, "fiber%s%s", "", "");
+    addf(&w, "run%s%s", "", "");
+    for (size_t i = 0; i < RUN_OPTIONS; i++) {
+        const struct cli_option *o = &run_options[i];
+        const struct cli_value *v = &args->values[i];
+
+        if (stays_here(i))
+            continue;
+        for (int64_t n = 0; o->type == CLI_FLAG && n < v->number; n++)
+            addf(&w, "--%s%s", o->name, "");
+        if (o->type != CLI_FLAG && v->text)
+            addf(&w, "--%s=%s", o->name, v->text);
+    }
+    for (size_t i = 0; i < spec->nenv; i++) {
+        char *name = strndup(spec->env[i], strcspn(spec->env[i], "="));
+
+        addf(&w, "--env=%s%s", name ? name : "", "");
+        w.failed |= !name;
+        free(name);
+    }
+    addf(&w, "--%s%s", "", "");
+    for (int i = 0; i < args->noperands; i++)
+        addf(&w, "%s%s", args->operands[i], "");
+    return take(&w);
+}
+
+/* Settings that mean something in the cluster; the backend adds those that it knows better. */
+static bool goes_along(const char *key)
+{
+    static const char *const not [] = {"backend",
+                                       "bind",
+                                       "run_dir",
+                                       "image",
+                                       "command_",
+                                       "docker_",
+                                       "slurm_",
+                                       "kubernetes_context",
+                                       "kubernetes_namespace",
+                                       "kubernetes_pod_template",
+                                       "kubernetes_program",
+                                       "kubernetes_service_account",
+                                       "kubernetes_master_account"};
+
+    for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+        if (!strncmp(key, not [i], strlen(not [i])))
+            return false;
+    return true;
+}
+
+static char **environment(const struct fbr_config *c, char *const *given, size_t count)
+{
+    struct words w = {0};
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    for (size_t i = 0; i < count; i++)
+        addf(&w, "%s%s", given[i], "");
+    for (size_t i = 0; i < n; i++)
+        if (goes_along(keys[i].name) && strcmp(fbr_config_origin(c, keys[i].name), "default") != 0)
+            addf(&w, "%s=%s", keys[i].env, fbr_config_str(c, keys[i].name));
+    if (!w.at && !w.failed) /* none is a list too */
+        w.at = calloc(1, sizeof(*w.at));
+    return take(&w);
+}
+
+/* ---- What comes of it, on the loop's thread ---- */
+
+static void poke(struct master *m)
+{
+    uint64_t one = 1;
+
+    if (write(m->event, &one, sizeof(one)) < 0)
+        return; /* it is readable already */
+}
+
+/* Slow readers slow it down, as a pipe would. */
+static bool print(const char *data, size_t len)
+{
+    while (len) {
+        ssize_t n = write(STDOUT_FILENO, data, len);
+
+        if (n < 0 && errno == EAGAIN)
+            poll(&(struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT}, 1, -1);
+        else if (n < 0 && errno != EINTR)
+            return false;
+        data += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct master *m = user;
+    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken && !print(e->data, e->len);
+
+    pthread_mutex_lock(&m->lock);
+    m->broken |= broken;
+    if (e->type == FBR_JOB_STARTED)
+        snprintf(m->pod, sizeof(m->pod), "%s", e->text);
+    if (e->type == FBR_JOB_PENDING)
+        snprintf(m->waiting, sizeof(m->waiting), "%s", e->runs ? "" : e->text);
+    if (e->type == FBR_JOB_EXITED) {
+        m->ended = true;
+        m->code = e->code;
+        snprintf(m->why, sizeof(m->why), "%s", e->text);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (broken || e->type != FBR_JOB_OUTPUT)
+        poke(m);
+}
+
+/* ---- Here ---- */
+
+static sigset_t block_signals(void)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct sigaction a;
+
+        if (sigaction(list[i], NULL, &a) == 0 && a.sa_handler != SIG_IGN)
+            sigaddset(&set, list[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return set;
+}
+
+/* The first asks it to end, the second kills its pod, the third ends us, and what we own goes with us. */
+static void stop(struct master *m, int sig, unsigned times)
+{
+    if (times > 2)
+        run_wait_die(sig);
+    cli_backend_signal(&m->b, &m->job, times > 1 ? SIGKILL : SIGTERM);
+    if (!m->quiet && isatty(STDERR_FILENO) && times == 1)
+        fprintf(stderr, "fiber: stopping; once more to kill\n");
+}
+
+struct look {
+    bool ended, broken;
+    char waiting[512], pod[256];
+};
+
+static struct look look(struct master *m)
+{
+    struct look l;
+
+    pthread_mutex_lock(&m->lock);
+    l.ended = m->ended;
+    l.broken = m->broken;
+    memcpy(l.waiting, m->waiting, sizeof(l.waiting));
+    memcpy(l.pod, m->pod, sizeof(l.pod));
+    pthread_mutex_unlock(&m->lock);
+    return l;
+}
+
+/* Until it has ended; answers the signal that stopped it, or 0. */
+static int wait_for(struct master *m, int signals)
+{
+    struct pollfd p[2] = {{.fd = m->event, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    struct look now = look(m);
+    char said[512] = "";
+    unsigned times = 0;
+    bool named = m->quiet;
+    int by = 0;
+
+    while (!now.ended) {
+        bool news = strcmp(now.waiting, said) != 0;
+        struct signalfd_siginfo s;
+        uint64_t count;
+
+        if (poll(p, 2, news && !m->quiet ? PATIENCE_MS : -1) == 0) {
+            if (now.waiting[0])
+                cli_failed(0, "the master waits: %s", now.waiting);
+            memcpy(said, now.waiting, sizeof(said));
+        }
+        while (read(m->event, &count, sizeof(count)) < 0 && errno == EINTR)
+            ;
+        while (read(signals, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
+            by = by ? by : (int)s.ssi_signo;
+            stop(m, (int)s.ssi_signo, ++times);
+        }
+        now = look(m);
+        if (now.broken && !times) {
+            by = SIGPIPE;
+            stop(m, SIGPIPE, ++times);
+        }
+        if (now.pod[0] && !named)
+            cli_failed(0, "the master is pod %s", now.pod);
+        named |= now.pod[0] != '\0';
+    }
+    return by;
+}
+
+/* What people forget, when there is a sign of it. */
+static void say_what_is_missing(const struct fbr_job *job, int32_t code,
+                                const struct fbr_config *config)
+{
+    const char *image = job->image ? job->image : fbr_config_str(config, "image");
+    bool absent = code == 126 || code == 127; /* it could not be executed */
+
+    if (absent && job->own_program)
+        cli_failed(0,
+                   "the image %s must have the command fiber, at the path that it has here or that "
+                   "kubernetes_program names; or kubernetes_agent_image brings it",
+                   image);
+    else if (absent || (job->own_program && code == COULD_NOT_START))
+        cli_failed(0,
+                   "programs and files are those of the image %s, none goes along from here; the "
+                   "account %s and its Role come from `fiber kubernetes manifest`",
+                   image, fbr_config_str(config, "kubernetes_master_account"));
+}
+
+static int code_of(int32_t code)
+{
+    if (code == FBR_EXIT_UNKNOWN)
+        return COULD_NOT_START;
+    return code < 0 ? 128 - code : code;
+}
+
+static int run_job(struct master *m, const struct fbr_job *job, int signals)
+{
+    struct fbr_error err = {0, ""};
+    int code, by;
+
+    m->job = (struct cli_job){.event = on_event, .user = m};
+    if (cli_backend_start(&m->b, job, &m->job, &err) < 0)
+        return cli_failed(COULD_NOT_START, "the master cannot be started: %s", err.text);
+    by = wait_for(m, signals);
+    cli_backend_release(&m->b, &m->job);
+    if (m->why[0] && !by)
+        cli_failed(0, "the master%s%s: %s", m->pod[0] ? " " : "", m->pod, m->why);
+    if (!by)
+        say_what_is_missing(job, m->code, m->b.config);
+    code = code_of(m->code);
+    cli_backend_close(&m->b);
+    if (by)
+        run_wait_die(by);
+    return code;
+}
+
+static int new_uid(char out[33], struct fbr_error *err)
+{
+    unsigned char uid[16];
+
+    if (fbr_random(uid, sizeof(uid)) < 0)
+        return fbr_fail(err, -EIO, "no random numbers: %m");
+    for (size_t i = 0; i < sizeof(uid); i++)
+        snprintf(out + 2 * i, 3, "%02x", uid[i]);
+    return 0;
+}
+
+/* `job` lacks what is the same for all. */
+static int run_master(struct fbr_job *job, const struct cli_args *args, char *const *env,
+                      size_t nenv, bool quiet)
+{
+    struct master m = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                       .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                       .quiet = quiet};
+    sigset_t set = block_signals(); /* before there are threads */
+    int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), code = COULD_NOT_START;
+    struct fbr_error err = {0, ""};
+    char run[33], **added = NULL;
+
+    job->name = "master";
+    job->run_uid = run;
+    job->is_master = 1;
+    if (m.event < 0 || signals < 0) {
+        cli_failed(0, "no descriptors: %m");
+    } else if (new_uid(run, &err) < 0 ||
+               cli_backend_open_with(&m.b, "kubernetes", args, &err) < 0) {
+        cli_failed(0, "%s", err.text);
+    } else {
+        job->added_env = added = environment(m.b.config, env, nenv);
+        code = added ? run_job(&m, job, signals) : cli_failed(COULD_NOT_START, "out of memory");
+        cli_backend_close(&m.b);
+    }
+    in_cluster_words_free(added);
+    if (m.event >= 0)
+        close(m.event);
+    if (signals >= 0)
+        close(signals);
+    return code;
+}
+
+/* ---- Both ways to it ---- */
+
+int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
+{
+    const char *backend = args->values[RUN_BACKEND].text;
+    char **words = in_cluster_words(spec, args);
+    struct fbr_job job = {
+        .file = "/proc/self/exe", .argv = words, .own_program = 1, .image = spec->ring.job.image};
+    int code;
+
+    if (backend && strcmp(backend, "kubernetes") != 0 && strcmp(backend, "auto") != 0)
+        code = cli_failed(2, "--in-cluster is for --backend kubernetes, not %s", backend);
+    else if (!words)
+        code = cli_failed(COULD_NOT_START, "out of memory");
+    else
+        code = run_master(&job, args, spec->env, spec->nenv,
+                          args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
+    in_cluster_words_free(words);
+    return code;
+}
+
+int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
+{
+    struct fbr_job job = {.file = args->operands[1], .argv = args->operands + 1};
+    struct words w = {0};
+    int code = 0;
+
+    for (size_t i = 0; i < env->count && code == 0; i++) {
+        const char *name = env->list[i];
+
+        if (strchr(name, '='))
+            addf(&w, "%s%s", name, "");
+        else if (getenv(name))
+            addf(&w, "%s=%s", name, getenv(name));
+        else
+            code = cli_failed(2, "-x %s: there is no such variable here; write -x %s=VALUE", name,
+                              name);
+    }
+    if (w.failed)
+        code = cli_failed(COULD_NOT_START, "out of memory");
+    if (code == 0)
+        code = run_master(&job, args, w.at, w.count, quiet);
+    in_cluster_words_free(w.at);
+    return code;
+}

@@ -1,0 +1,20 @@
+/* in_cluster.h - a master that runs in a pod of Kubernetes, as if it ran here: its output, its signals, its exit code.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_IN_CLUSTER_H
+#define CLI_IN_CLUSTER_H
+
+#include "cli/option.h"
+#include "cli/run_spec.h"
+
+/* `fiber run` with these options, there. Answers the exit code. */
+int in_cluster_run(const struct run_spec *spec, const struct cli_args *args);
+/* The program that the operands from the second on are; `env` is a list of VAR[=VALUE]. */
+int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet);
+
+/* For tests: the words of `fiber run` there. Variables are given by name only, their values go by the environment.
+ * NULL-terminated, for in_cluster_words_free(); NULL without memory. */
+char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args);
+void in_cluster_words_free(char **words);
+
+#endif

@@ -1,0 +1,110 @@
+/* visitor.c - serves a visitor; see visitor.h.
+ *
+ * On a thread of its own, as disks may be slow and the loop carries the heartbeats. It ends when the visitor does, for
+ * whatever reason; nobody waits for it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/visitor.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/copy.h"
+
+static int answer(int sock, int code, uint32_t mode, const char *text)
+{
+    struct fbr_copy_answer a = {.code = code, .mode = mode};
+    struct fbr_buf b;
+    int rc;
+
+    snprintf(a.text, sizeof(a.text), "%s", text);
+    fbr_buf_init(&b);
+    fbr_copy_put_answer(&b, &a);
+    rc = fbr_copy_send(sock, &b);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+static void serve_get(int sock, const struct fbr_copy_request *r)
+{
+    struct fbr_error err = {0, ""};
+    uint32_t mode = 0;
+    int fd = fbr_copy_open(r->path, &mode, &err), rc;
+
+    if (fd < 0) {
+        answer(sock, fd, 0, err.text);
+        return;
+    }
+    rc = answer(sock, 0, mode, "");
+    if (rc == 0)
+        rc = fbr_copy_send_file(sock, fd, &err);
+    if (rc == 0)
+        answer(sock, 0, mode, "");
+    else if (rc == -EIO)
+        answer(sock, rc, 0, err.text);
+    close(fd);
+}
+
+static void serve_put(int sock, const struct fbr_copy_request *r)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_copy_file f;
+    int rc = fbr_copy_begin(&f, r->path, r->name, &err);
+
+    if (rc < 0) {
+        answer(sock, rc, 0, err.text);
+        return;
+    }
+    if (answer(sock, 0, 0, "") < 0) {
+        fbr_copy_drop(&f);
+        return;
+    }
+    rc = fbr_copy_recv_file(&f, sock, &err);
+    if (rc == 0)
+        rc = fbr_copy_commit(&f, r->mode, &err);
+    if (rc != -EPIPE)
+        answer(sock, rc, 0, err.text);
+}
+
+void fbr_visitor_serve(int sock)
+{
+    struct fbr_copy_request r;
+    int rc = fbr_copy_recv_request(sock, &r);
+
+    if (rc == -EBADMSG)
+        answer(sock, -EPROTO, 0,
+               "that request is not understood here; is it another version of Fiber?");
+    else if (rc == 0 && r.op == FBR_COPY_GET)
+        serve_get(sock, &r);
+    else if (rc == 0)
+        serve_put(sock, &r);
+    close(sock);
+}
+
+static void *run(void *arg)
+{
+    fbr_visitor_serve((int)(intptr_t)arg);
+    return NULL;
+}
+
+int fbr_visitor_start(int sock, struct fbr_error *err)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    rc = pthread_create(&thread, &attr, run, (void *)(intptr_t)sock);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc ? fbr_fail(err, -rc, "no thread for it: %s", strerror(rc)) : 0;
+}

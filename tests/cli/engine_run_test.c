@@ -1,0 +1,125 @@
+/* engine_run_test.c - which jobs are of a run that only an engine knows.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cli/engine_run.h"
+#include "runtime/master.h"
+
+static struct leftovers l;
+static char dead[FBR_MASTER_MAX];
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&l, 0, sizeof(l));
+    fbr_master_self(dead);
+    strcpy(strrchr(dead, '.'), ".1");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    leftovers_free(&l);
+    return 0;
+}
+
+static void add(const char *run, const char *id, const char *name, const char *master)
+{
+    leftovers_add(
+        &l, "docker",
+        &(struct fbr_leftover){.run = run, .id = id, .name = name, .master = master, .alive = 1});
+    assert_false(l.failed);
+}
+
+static void only_what_can_be_an_id_is_looked_for(void **state)
+{
+    (void)state;
+    assert_true(engine_run_is_id("3f"));
+    assert_true(engine_run_is_id("0123456789abcdef0123456789abcdef"));
+    assert_false(engine_run_is_id(""));
+    assert_false(engine_run_is_id("3"));
+    assert_false(engine_run_is_id("train"));
+    assert_false(engine_run_is_id("3F"));
+    assert_false(engine_run_is_id("0123456789abcdef0123456789abcdef0"));
+}
+
+static void a_run_is_chosen_by_the_beginning_of_its_id(void **state)
+{
+    const struct leftover *first = NULL;
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    add("aa11", "1", "worker-1", dead);
+    add("aa22", "2", "worker-1", dead);
+    add("aa11", "3", "worker-2", dead);
+    leftovers_judge(&l);
+    assert_int_equal(engine_run_choose(&l, "aa1", NULL, &first, &err), 2);
+    assert_string_equal(first->run, "aa11");
+    assert_int_equal(engine_run_choose(&l, "ab", NULL, &first, &err), 0);
+    assert_int_equal(engine_run_choose(&l, "aa", NULL, &first, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "aa11 and aa22"));
+}
+
+static void a_lost_run_has_the_jobs_of_its_dead_master(void **state)
+{
+    const struct leftover *first = NULL;
+    struct client_run lost = {.state = CLIENT_LOST, .about = {.pid = getpid()}};
+
+    (void)state;
+    strcpy(lost.about.backend, "docker");
+    add("aa11", "1", "worker-1", "elsewhere:1:1234567812345678.1");
+    add("aa22", "2", "worker-1", dead);
+    leftovers_judge(&l);
+    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 1);
+    assert_string_equal(first->run, "aa22");
+    lost.about.pid++;
+    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 0);
+    lost.about.pid--;
+    strcpy(lost.about.backend, "slurm");
+    assert_int_equal(engine_run_choose(&l, NULL, &lost, &first, NULL), 0);
+}
+
+static void a_job_is_named_or_the_names_are_told(void **state)
+{
+    struct engine_run e = {.uid = "aa11", .count = 1};
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    add("aa11", "1", "worker-1", dead);
+    add("aa11", "2", "worker-2", dead);
+    add("aa11", "secret/3", "", dead); /* what owns pods, and is no job */
+    leftovers_judge(&l);
+    e.at[0].jobs = l.jobs;
+    e.at[0].count = l.count;
+    assert_int_equal(engine_run_wanted(&e, NULL, &err), 2);
+    assert_int_equal(engine_run_wanted(&e, "worker-2", &err), 1);
+    assert_int_equal(engine_run_wanted(&e, "1", &err), 1);
+    assert_int_equal(engine_run_wanted(&e, "worker-3", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "has no job worker-3; it has worker-1, worker-2"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(only_what_can_be_an_id_is_looked_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_is_chosen_by_the_beginning_of_its_id, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_lost_run_has_the_jobs_of_its_dead_master, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_job_is_named_or_the_names_are_told, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,90 @@
+/* in_cluster_test.c - what `fiber run --in-cluster` says to the master that it starts.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/in_cluster.h"
+
+/* The words that the master gets for a command line, with blanks between them. */
+static void told(const char *line, char *out, size_t size)
+{
+    char text[512], *argv[24], *save = NULL, **words;
+    struct fbr_error err = {0, ""};
+    struct run_spec spec;
+    struct cli_args args;
+    int argc = 0;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok_r(text, " ", &save); word && argc < 24;
+         word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    assert_int_equal(cli_parse(cli_command_find("run"), argc, argv, &args, &err), 0);
+    assert_int_equal(run_spec_make(&spec, &args, &err), 0);
+    words = in_cluster_words(&spec, &args);
+    assert_non_null(words);
+    out[0] = '\0';
+    for (size_t i = 0; words[i]; i++)
+        snprintf(out + strlen(out), size - strlen(out), "%s%s", i ? " " : "", words[i]);
+    in_cluster_words_free(words);
+    run_spec_fini(&spec);
+    cli_args_fini(&args);
+}
+
+static void the_master_is_told_the_same_options(void **state)
+{
+    static const char *const cases[][2] = {
+        {"--in-cluster p", "fiber run -- p"},
+        {"-n 4 -N 2 --in-cluster p -x A", "fiber run --np=4 --per-node=2 -- p -x A"},
+        {"-in-cluster -vv --timeout 90 p", "fiber run --timeout=90 --verbose --verbose -- p"},
+        {"--in-cluster -bind-to socket -l p", "fiber run --bind-to=socket --tag -- p"},
+        {"--in-cluster --image a:1 p", "fiber run --image=a:1 -- p"},
+        {"--in-cluster --allow-run-as-root --mpi pmix p", "fiber run -- p"},
+    };
+    char words[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        told(cases[i][0], words, sizeof(words));
+        assert_string_equal(words, cases[i][1]);
+    }
+}
+
+static void where_it_runs_is_not_said_again(void **state)
+{
+    char words[512];
+
+    (void)state;
+    told("--in-cluster -b kubernetes --namespace team -n 2 p", words, sizeof(words));
+    assert_string_equal(words, "fiber run --np=2 -- p");
+}
+
+/* Whoever may look at a process sees its arguments. */
+static void values_of_variables_are_in_no_argument(void **state)
+{
+    char words[512];
+
+    (void)state;
+    setenv("HERE", "secret", 1);
+    told("--in-cluster -x A=secret -x HERE --genv B secret --mca btl secret p", words,
+         sizeof(words));
+    assert_string_equal(words, "fiber run --env=A --env=HERE --env=OMPI_MCA_btl --env=B -- p");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_master_is_told_the_same_options),
+        cmocka_unit_test(where_it_runs_is_not_said_again),
+        cmocka_unit_test(values_of_variables_are_in_no_argument),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

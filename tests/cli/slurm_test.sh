@@ -1,0 +1,48 @@
+# slurm_test.sh - ps, logs and kill of runs that only Slurm knows.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+bed=${TEST_SOURCE_DIR:?}/tests/beds/slurm/bed
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+code=0
+"$bed" try 3 || code=$?
+[ "$code" = 0 ] || exit "$code"
+eval "$("$bed" env)"
+# Where the jobs may write, too.
+work=$(mktemp -d "$FIBER_SLURM_DIR/cli-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+mkfifo "$work/gate"
+export XDG_RUNTIME_DIR=$work/run
+cd "$work"
+exec 9<>gate
+bad=0
+
+expect() { # expect <exit code> <pattern> <what> <argument>...: a line of what it says on either stream matches
+    local code=$1 pattern=$2 what=$3 got=0
+    shift 3
+    timeout 60 "$@" >said 2>&1 </dev/null || got=$?
+    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" said; then
+        echo "$what: code $got, expected $code, no line is $pattern:"
+        cat said
+        bad=1
+    fi
+}
+
+# Two elements of an array, as the backend submits them, whose master is on another host.
+sbatch --parsable --array=0-1 --job-name=fiber-abab0000000000000000000000000001-worker-1.5.0 \
+    --comment='fiber.job=x fiber.master=elsewhere:1:0123456789abcdef.1' --output="$work/%a.out" --error="$work/%a.err" \
+    --wrap="echo said; echo cried >&2; echo up >$work/gate; exec tail -f /dev/null" >id
+for _ in 1 2; do read -r -t 60 _ <&9 || { echo "a job did not come up: $(squeue)"; scancel "$(cat id)"; exit 1; }; done
+expect 0 '^abab0000 +- +slurm +elsewhere +2/2 ' 'ps' fiber ps --backend slurm
+expect 0 '^said$' 'logs' fiber logs --backend slurm abab
+expect 0 '^\[worker-1\] cried$' 'logs of one, with its name' fiber logs --tag --backend slurm abab "$(cat id)_1"
+[ "$(grep -c said said)" = 1 ] || { echo "logs of one are of: $(cat said)"; bad=1; }
+expect 1 'Slurm cannot follow .* tail -F .*/1.out .*/1.err$' 'logs -f' fiber logs -f --backend slurm abab "$(cat id)_1"
+expect 1 'has no job nobody; it has worker-1' 'logs of no job' fiber logs --backend slurm abab nobody
+expect 0 'run abab00000000: 2 jobs removed; its master, elsewhere:1, is not on this host' 'kill' \
+    fiber kill --backend slurm abab
+"$bed" empty || { echo "left behind"; bad=1; }
+exec 9<&-
+exit $bad

@@ -1,0 +1,212 @@
+# kubernetes_cluster_test.sh - what a cluster does to pods while a pool maps and a ring runs: it evicts and preempts them, loses
+# its node or its API server, cuts two of them off from each other, deletes the master's.
+#
+# What is promised: no task is lost or done wrong; what the cluster does is no worker's and no task's fault ("deaths 0"); a
+# server that is away harms nobody; nothing outlives its master.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2016
+set -euo pipefail
+
+bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}
+prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
+fiber=$TEST_BINARY_DIR/cli/fiber
+space="fiber-cluster"
+away_s=${KUBERNETES_AWAY_S:-60} # that long the API server is away
+
+[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
+"$bed" try
+eval "$("$bed" env)"
+work=$(mktemp -d)
+clean() {
+    "$bed" start 2>/dev/null || :
+    "$bed" start kubelet 2>/dev/null || :
+    "$bed" kubectl delete node -l type=kwok >/dev/null 2>&1 || :
+    "$bed" kubectl delete priorityclass fiber-low fiber-high --ignore-not-found >/dev/null 2>&1 || :
+    "$bed" kubectl -n fiber delete pod intruder --ignore-not-found --wait=false >/dev/null 2>&1 || :
+    "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :
+    rm -rf "$work"
+}
+trap clean EXIT
+"$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh /bin/sleep >/dev/null
+export FIBER_BACKEND=kubernetes FIBER_GRACE=1s FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never
+
+failed() {
+    echo "FAILED: $1"
+    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
+    exit 1
+}
+ok() { echo "ok: $1"; }
+says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
+nothing_left() { "$bed" empty all || failed "pods are left"; }
+# wait_for SECONDS WHAT COMMAND...: asks again until it holds
+wait_for() {
+    local end=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+        ((SECONDS < end)) || failed "$what"
+        read -rt 0.2 <> <(:) || :
+    done
+}
+
+# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; its output is on $out, its pid is $launcher
+begins() {
+    local n=$1 text=$2 line
+    shift 2
+    exec {out}< <(echo "$BASHPID" && exec "$@" 2>&1)
+    : >"$work/out"
+    read -r launcher <&"$out"
+    while ((n > 0)); do
+        IFS= read -r -t 120 line <&"$out" || failed "$n more lines with '$text' should have come"
+        echo "$line" >>"$work/out"
+        [[ $line != *$text* ]] || n=$((n - 1))
+    done
+}
+# maps: a pool of two that maps until `finish`
+maps() {
+    rm -f "$work/go"
+    begins 1 begun "$prog" pool 2 200 20 "$work/go" 0
+}
+ends() { timeout 180 cat <&"$out" >>"$work/out" || failed "it does not end"; exec {out}<&-; }
+finish() {
+    touch "$work/go"
+    ends
+    says '^right 200 of 200$'
+    says '^deaths 0$'
+}
+pods() { "$bed" kubectl -n fiber get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
+one_job() { "$bed" jobs | head -1; }
+is_gone() { ! "$bed" kubectl -n fiber get pod "$1" >/dev/null 2>&1; }
+has_two() { (($(pods | wc -l) >= 2)); }
+
+# --- evicted, as `kubectl drain` does
+maps
+pod=$(one_job)
+printf '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "%s", "namespace": "fiber"}}' "$pod" |
+    "$bed" kubectl create --raw "/api/v1/namespaces/fiber/pods/$pod/eviction" -f - >/dev/null
+wait_for 60 "the evicted pod should go" is_gone "$pod"
+wait_for 60 "another worker should come" has_two
+finish
+nothing_left
+ok "an evicted pod"
+
+# --- preempted by one of a higher class: the node has two places, and the pool both
+for class in low:1 high:1000; do
+    "$bed" kubectl create priorityclass "fiber-${class%:*}" --value "${class#*:}" >/dev/null
+done
+node=$("$bed" kubectl get nodes -l 'type!=kwok' -o name)
+"$bed" kubectl patch "$node" --subresource=status --type=merge \
+    -p '{"status": {"capacity": {"fiber.io/place": "2"}, "allocatable": {"fiber.io/place": "2"}}}' >/dev/null
+place='resources: {limits: {fiber.io/place: "1"}, requests: {fiber.io/place: "1"}}'
+printf 'spec:\n  priorityClassName: fiber-low\n  containers: [{%s}]\n' "$place" >"$work/template"
+export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
+maps
+unset FIBER_KUBERNETES_POD_TEMPLATE
+wait_for 60 "both workers should run" has_two
+"$bed" kubectl -n fiber apply -f - >/dev/null <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: intruder}
+spec:
+  priorityClassName: fiber-high
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: fiber-system:1, imagePullPolicy: Never, command: [$prog, rank], $place}]
+END
+runs() { [[ $("$bed" kubectl -n fiber get pod intruder -o 'jsonpath={.status.phase}') == Running ]]; }
+wait_for 90 "the intruder should run" runs
+(($(pods | wc -l) == 1)) || failed "one worker should have been preempted"
+"$bed" kubectl -n fiber delete pod intruder --wait=false >/dev/null
+wait_for 90 "the worker should come back" has_two
+finish
+nothing_left
+ok "a preempted pod"
+
+# --- a node that is lost for a while: its pods are to go, and are asked again when it is back
+# Where all nodes are lost, a cluster suspects itself and ends no pod: two others stay.
+"$bed" up --fake-nodes 2 >/dev/null
+printf 'spec:\n  tolerations:\n' >"$work/template"
+for taint in not-ready unreachable; do
+    printf '    - {key: node.kubernetes.io/%s, operator: Exists, effect: NoExecute, tolerationSeconds: 1}\n' $taint >>"$work/template"
+done
+export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
+maps
+unset FIBER_KUBERNETES_POD_TEMPLATE
+wait_for 60 "both workers should run" has_two
+"$bed" stop kubelet
+first=$(pods | head -1)
+marked() { [[ -n $("$bed" kubectl -n fiber get pod "$first" -o 'jsonpath={.metadata.deletionTimestamp}') ]]; }
+wait_for 180 "the pods of the lost node should be marked" marked
+"$bed" start kubelet
+wait_for 180 "they should go" is_gone "$first"
+wait_for 120 "others should come" has_two
+finish
+nothing_left
+ok "a lost node"
+
+# --- no API server for a minute, a map and a ring at work
+maps
+map=$out map_said=$work/map
+cp "$work/out" "$map_said"
+steps='i=0; while :; do echo "rank $FIBER_RANK step $i"; i=$((i + 1)); sleep 1; done'
+begins 2 'step 1' "$fiber" run -n 2 -N 1 sh -c "$steps"
+"$bed" stop
+read -rt "$away_s" <> <(:) || :
+"$bed" start
+last="step $((away_s / 2))" # it was written while the server was away
+while IFS= read -r -t 120 line <&"$out" && echo "$line" >>"$work/out" && [[ $line != *"$last" ]]; do :; done
+kill -TERM "$launcher"
+ends
+says 'was stopped'
+for rank in 0 1; do
+    awk -v rank=$rank '$1 == "rank" && $2 == rank { if ($4 != n++) bad = 1 } END { exit bad || !n }' "$work/out" ||
+        failed "lines of rank $rank are missing or come twice"
+done
+says "$last"
+! grep -qE 'is gone|lost|exited with' "$work/out" || failed "no rank should have ended"
+out=$map
+cp "$map_said" "$work/out"
+finish
+nothing_left
+ok "no API server for $away_s s"
+
+# --- two pods that cannot reach each other: a master in the cluster and one of its workers
+"$bed" kubectl create namespace $space >/dev/null
+"$fiber" kubernetes manifest -N $space |
+    sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}' | "$bed" kubectl apply -f - >/dev/null
+allowed() { "$bed" kubectl auth can-i create pods -n $space --as system:serviceaccount:fiber:fiber >/dev/null; }
+wait_for 60 "the Role should hold" allowed
+export FIBER_KUBERNETES_NAMESPACE=$space
+in_space() { "$bed" kubectl -n $space "$@"; }
+workers() { in_space get pods -l 'fiber.io/role!=master' --field-selector status.phase=Running -o name | cut -d/ -f2; }
+master() { in_space get pods -l fiber.io/role=master -o name | cut -d/ -f2; }
+both_work() { (($(workers | wc -l) >= 2)); }
+empty() { [[ -z $(in_space get pods,secrets -l fiber.io/run -o name) ]]; }
+# port POD: its end of the bridge; isolated ports do not reach each other, but all others
+port() {
+    local ip mac
+    ip=$(in_space get pod "$1" -o 'jsonpath={.status.podIP}')
+    "$bed" enter bash -c "exec 3<>/dev/tcp/$ip/9" 2>/dev/null || : # the node asks for its address
+    mac=$("$bed" enter ip neigh show "$ip" | grep -oE '([0-9a-f]{2}:){5}[0-9a-f]{2}')
+    "$bed" enter bridge fdb show br cni0 | awk -v mac="$mac" '$1 == mac && !/self/ { print $3; exit }'
+}
+FIBER_HEARTBEAT=2s begins 1 begun "$fiber" kubernetes run -- sh -c "exec $prog pool 2 200 20 /tmp/go 1"
+wait_for 60 "both workers should run" both_work
+cut=$(workers | head -1)
+one=$(port "$(master)") two=$(port "$cut")
+[[ -n $one && -n $two ]] || failed "no ports: '$one' '$two'"
+for port in "$one" "$two"; do "$bed" enter bridge link set dev "$port" isolated on; done
+cut_is_gone() { ! in_space get pod "$cut" >/dev/null 2>&1; }
+wait_for 120 "a worker that is cut off should be replaced" cut_is_gone
+in_space exec "$(master)" -- sh -c ': >/tmp/go'
+ends
+says '^right 200 of 200$'
+says '^deaths [1-9]' # this nobody can tell from a fault of its own
+wait_for 60 "nothing should be left" empty
+ok "two pods that cannot reach each other"
+
+# --- the master's object is deleted at once, without a word to its process
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+in_space delete pod "$(master)" --grace-period=0 --force >/dev/null 2>&1
+ends
+wait_for 60 "nothing should be left" empty
+ok "a master's pod that vanishes takes all with it"
