@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/awake.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000
@@ -191,11 +192,14 @@ static void relax(void)
  * be done before. */
 static void watch(const struct fiber_result *r)
 {
-    uint64_t end = fbr_now_ns() + WATCH_NS;
+    uint64_t now = fbr_now_ns(), end = now + WATCH_NS;
 
-    while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && fbr_now_ns() < end)
-        for (int i = 0; i < 32; i++)
-            relax();
+    while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && now < end) {
+        if (!fbr_awake_yield(&r->pool->awake, now))
+            for (int i = 0; i < 32; i++)
+                relax();
+        now = fbr_now_ns();
+    }
 }
 
 int fiber_result_wait(struct fiber_result *r, int timeout_ms)

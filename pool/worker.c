@@ -19,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "pool/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
 #include "runtime/child.h"
@@ -29,6 +30,9 @@
 #define REPORT_NS 1000000 /* results are sent at least so often */
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
+#define QUICK_NS \
+    50000 /* a batch, after which the next one may come sooner than we sleep and wake */
+#define AWAKE_NS 50000
 #define REMEMBERED 64 /* orders about batches that have not come yet */
 
 struct note {
@@ -58,6 +62,8 @@ struct worker {
     struct fbr_error fn_error;
     struct fbr_buf answer; /* of the running task */
     uint64_t sent_at;
+    uint64_t awake_until; /* 0: nothing is expected at once */
+    struct fbr_awake awake;
 
     pthread_mutex_t out_lock; /* all below; taken after no other */
     struct fbr_buf out;       /* RESULTS in the making: head, then items */
@@ -381,11 +387,15 @@ static void on_record(void *user, const void *record, size_t len)
     struct fbr_cur c = fbr_cur(record, len);
 
     uint32_t kind = fbr_get_u32(&c);
+    uint64_t begin = fbr_now_ns(), now;
 
     if (kind == FBR_TASKS)
         fbr_uplink_ack(w->up); /* the next batch may come while we work on this one */
     if (kind == FBR_TASKS || kind == FBR_TASKS_ALONE)
         on_tasks(w, &c);
+    now = fbr_now_ns();
+    /* Somebody waits for the answer, and perhaps asks again. */
+    w->awake_until = kind == FBR_TASKS_ALONE && now - begin < QUICK_NS ? now + AWAKE_NS : 0;
 }
 
 static bool stopped(struct worker *w)
@@ -398,6 +408,21 @@ static bool stopped(struct worker *w)
     return stop;
 }
 
+/* Whether something came before it is time to sleep. */
+static bool stay_awake(struct worker *w, struct pollfd p[2])
+{
+    uint64_t now;
+    bool came = false;
+
+    while (w->awake_until && !came) {
+        came = poll(p, 2, 0) > 0;
+        now = fbr_now_ns();
+        if (now >= w->awake_until || (!came && !fbr_awake_yield(&w->awake, now)))
+            w->awake_until = 0;
+    }
+    return came;
+}
+
 static void serve(struct worker *w)
 {
     struct pollfd p[2] = {{.fd = fbr_uplink_fd(w->up), .events = POLLIN},
@@ -408,7 +433,7 @@ static void serve(struct worker *w)
 
         if (rc < 0)
             fbr_child_exit(w->child, 1, "lost its data link");
-        if (rc == 0 && poll(p, 2, w->beat_ms) == 0 && fbr_uplink_lost(w->up))
+        if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0 && fbr_uplink_lost(w->up))
             fbr_child_exit(w->child, 1, "lost its data link");
     }
 }
