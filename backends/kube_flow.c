@@ -321,6 +321,7 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
 {
     snprintf(j->uid, sizeof(j->uid), "%s", uid);
     j->stage = LIVING;
+    j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
     fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
     if (j->asked)
         fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->grace_s);

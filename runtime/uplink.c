@@ -68,7 +68,10 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
         pthread_mutex_lock(&u->lock);
         rc = push(u, GREET_MS);
         pthread_mutex_unlock(&u->lock);
-        if (rc < 0)
+        if (rc == -EAGAIN)
+            rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %d s", url,
+                          GREET_MS / 1000);
+        else if (rc < 0)
             fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
     }
     if (rc < 0) {
