@@ -47,6 +47,7 @@ struct fbr_bridge {
     uint32_t last_id, groups;
     pmix_nspace_t nspace; /* our own name as a server */
     int output;           /* the file that libpmix complains into */
+    bool torn;            /* a rank ended without taking its leave: see bridge_job_end() */
     char version[32];
 };
 

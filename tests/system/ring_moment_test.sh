@@ -5,6 +5,7 @@
 # shellcheck disable=SC1091,SC2154,SC2016
 . "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
 
+export FIBER_HEARTBEAT=5s # an agent whose libpmix hangs is ended by that alone
 times=${RING_MOMENTS:-10}
 swept=0
 RANDOM=${RING_SEED:-$((RANDOM))}
