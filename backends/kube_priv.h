@@ -47,7 +47,7 @@ struct fbr_kube_job {
     bool disruption, theirs;                  /* theirs: somebody else has deleted it */
     bool asking;                              /* what its pod is now */
     uint64_t asked_at;                        /* for its end, or what it is; 0: neither */
-    uint64_t began; /* it was asked for; since it is LIVING: the server had it */
+    uint64_t began;               /* it was asked for; since it is LIVING: the server had it */
     uint64_t waits_since, looked; /* clock of fbr_now_ms(), as the other times */
     enum fbr_kube_wait waits;
     int32_t code;
