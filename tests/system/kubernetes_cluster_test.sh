@@ -141,6 +141,7 @@ wait_for 180 "they should go" is_gone "$first"
 wait_for 120 "others should come" has_two
 finish
 nothing_left
+"$bed" kubectl delete node -l type=kwok >/dev/null
 ok "a lost node"
 
 # --- no API server for a minute, a map and a ring at work
@@ -196,7 +197,12 @@ one=$(port "$(master)") two=$(port "$cut")
 [[ -n $one && -n $two ]] || failed "no ports: '$one' '$two'"
 for port in "$one" "$two"; do "$bed" enter bridge link set dev "$port" isolated on; done
 cut_is_gone() { ! in_space get pod "$cut" >/dev/null 2>&1; }
-wait_for 120 "a worker that is cut off should be replaced" cut_is_gone
+(wait_for 120 "a worker that is cut off should be replaced" cut_is_gone) || {
+    "$bed" enter bridge -d link show | grep -A3 -E "$one|$two" || :
+    in_space get pods -o wide
+    for pod in "$cut" "$(master)"; do in_space logs "$pod" | tail -n 20; done
+    exit 1
+}
 in_space exec "$(master)" -- sh -c ': >/tmp/go'
 ends
 says '^right 200 of 200$'
