@@ -46,6 +46,7 @@ nothing_left() {
 }
 
 # A namespace with what the manifest has; our own account may start masters there.
+"$bed" kubectl delete namespace $space --ignore-not-found >/dev/null # of a run before, which may be going yet
 "$bed" kubectl create namespace $space >/dev/null
 "$bed" kubectl label namespace $space pod-security.kubernetes.io/enforce=baseline >/dev/null
 "$fiber" kubernetes manifest -N $space |
