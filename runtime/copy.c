@@ -117,39 +117,36 @@ int fbr_copy_send(int sock, const struct fbr_buf *b)
     return b->failed ? -ENOMEM : send_all(sock, b->data, b->len);
 }
 
-static int recv_message(int sock, uint8_t data[FBR_COPY_MESSAGE], uint32_t *len)
+/* What came, in `data`. */
+static int recv_message(int sock, uint8_t data[FBR_COPY_MESSAGE], struct fbr_cur *c)
 {
-    int rc = recv_u32(sock, len);
+    uint32_t len = 0;
+    int rc = recv_u32(sock, &len);
 
-    if (rc == 0 && *len > FBR_COPY_MESSAGE)
+    if (rc == 0 && len > FBR_COPY_MESSAGE)
         rc = -EBADMSG;
-    return rc < 0 ? rc : recv_all(sock, data, *len);
+    if (rc == 0)
+        rc = recv_all(sock, data, len);
+    *c = fbr_cur(data, rc < 0 ? 0 : len);
+    return rc;
 }
 
 int fbr_copy_recv_request(int sock, struct fbr_copy_request *r)
 {
     uint8_t data[FBR_COPY_MESSAGE];
-    uint32_t len = 0;
     struct fbr_cur c;
-    int rc = recv_message(sock, data, &len);
+    int rc = recv_message(sock, data, &c);
 
-    if (rc < 0)
-        return rc;
-    c = fbr_cur(data, len);
-    return fbr_copy_get_request(&c, r) ? 0 : -EBADMSG;
+    return rc < 0 || fbr_copy_get_request(&c, r) ? rc : -EBADMSG;
 }
 
 int fbr_copy_recv_answer(int sock, struct fbr_copy_answer *a)
 {
     uint8_t data[FBR_COPY_MESSAGE];
-    uint32_t len = 0;
     struct fbr_cur c;
-    int rc = recv_message(sock, data, &len);
+    int rc = recv_message(sock, data, &c);
 
-    if (rc < 0)
-        return rc;
-    c = fbr_cur(data, len);
-    return fbr_copy_get_answer(&c, a) ? 0 : -EBADMSG;
+    return rc < 0 || fbr_copy_get_answer(&c, a) ? rc : -EBADMSG;
 }
 
 /* ---- A file that goes ---- */
