@@ -218,15 +218,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
 static sigset_t block_signals(void)
 {
     static const int list[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set;
+    sigset_t set = run_wait_heard(list, sizeof(list) / sizeof(list[0]));
 
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        struct sigaction a;
-
-        if (sigaction(list[i], NULL, &a) == 0 && a.sa_handler != SIG_IGN)
-            sigaddset(&set, list[i]);
-    }
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return set;

@@ -36,20 +36,26 @@ struct wait {
     uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
 };
 
-static sigset_t our_signals(void)
+/* nohup and the shell's & have set some to be ignored, and that must stay. */
+sigset_t run_wait_heard(const int *list, size_t n)
 {
-    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
     sigset_t set;
 
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+    for (size_t i = 0; i < n; i++) {
         struct sigaction a;
 
-        /* nohup and the shell's & have set some to be ignored, and that must stay */
         if (sigaction(list[i], NULL, &a) == 0 && a.sa_handler != SIG_IGN)
             sigaddset(&set, list[i]);
     }
     return set;
+}
+
+static sigset_t our_signals(void)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+
+    return run_wait_heard(list, sizeof(list) / sizeof(list[0]));
 }
 
 void run_wait_prepare(void)

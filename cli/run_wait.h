@@ -4,9 +4,14 @@
 #ifndef CLI_RUN_WAIT_H
 #define CLI_RUN_WAIT_H
 
+#include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "fiber.h"
+
+/* Of those n signals the ones that are not ignored. */
+sigset_t run_wait_heard(const int *list, size_t n);
 
 /* Before the first thread is started: from now on the signals wait for run_wait(). */
 void run_wait_prepare(void);
