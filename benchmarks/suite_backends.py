@@ -16,6 +16,7 @@ from harness import HERE, Failure, column, combine, judge, ratio, spread
 from suite_ring import mpi, timed
 
 TITLE = 'pools on the engines of clusters (beds of tests/beds where none is set), beside the engines\' own tools'
+REPS = 5
 IMAGE = 'fiber-benchmark:1'
 
 

@@ -8,6 +8,7 @@ import sys
 from harness import HERE, Failure, column, combine, execute, judge, ratio, spread
 
 TITLE = 'the pool, queues and processes on one machine, beside what one would use instead'
+REPS = 5
 ALWAYS = ('multiprocessing', 'concurrent.futures')  # part of Python; the other peers are slow to start
 POOL_PEERS = os.path.join(HERE, 'peers', 'pool_peers.py')
 QUEUE_PEERS = os.path.join(HERE, 'peers', 'queue_peers.py')

@@ -10,9 +10,11 @@ import beds
 from harness import HERE, Failure, column, combine, judge, ratio, spread
 
 TITLE = 'rings of ranks on one machine, beside mpirun, mpiexec.hydra, srun and torchrun'
+REPS = 7
 LAUNCH = [sys.executable, os.path.join(HERE, 'launch.py')]
 AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 TORCH = os.path.join(HERE, 'peers', 'torch_init.py')
+TORCHRUN = os.path.join(HERE, 'peers', 'torchrun.py')
 
 
 def command(*names):
@@ -119,7 +121,7 @@ def vs_torchrun(suite):
     if not pythons:
         raise Failure('no python3 here has torch')
     python = pythons[0]
-    peer = [python, '-m', 'torch.distributed.run', '--nproc_per_node']
+    peer = [python, TORCHRUN, '--nproc_per_node']
     got = column(suite.sample('vs_torchrun', {
         str(n): {'fiber': (timed(n, fiber(suite, n, python, TORCH)), None),
                  'torchrun': (timed(n, peer + [str(n), TORCH]), None)} for n in (2, 8)}), 'wall_ms')
