@@ -22,40 +22,9 @@
 #include <utlist.h>
 
 #include "mpi_bridge/pmix_bridge.h"
+#include "runtime/environ.h"
 
 #define SMALL_JOB 128 /* ranks */
-
-/* ---- The environment during PMIx_server_init ---- */
-
-struct setting {
-    const char *name;
-    char value[512]; /* "": unset */
-    char *before;
-};
-
-static void settings_apply(struct setting *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const char *old = getenv(s[i].name);
-
-        s[i].before = old ? strdup(old) : NULL;
-        if (s[i].value[0])
-            setenv(s[i].name, s[i].value, 1);
-        else
-            unsetenv(s[i].name);
-    }
-}
-
-static void settings_undo(struct setting *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (s[i].before)
-            setenv(s[i].name, s[i].before, 1);
-        else
-            unsetenv(s[i].name);
-        free(s[i].before);
-    }
-}
 
 static void *init_infos(struct fbr_bridge *b)
 {
@@ -81,7 +50,7 @@ static void *init_infos(struct fbr_bridge *b)
 
 static int start_server(struct fbr_bridge *b, struct fbr_error *err)
 {
-    struct setting settings[] = {
+    struct fbr_setting settings[] = {
         {.name = "PMIX_OUTPUT_STDERR_FD"},
         /* hwloc's look at the machine is two thirds of the time that this takes; from a file it
          * needs no plugins */
@@ -111,10 +80,10 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
 
         snprintf(settings[2].value, sizeof(settings[2].value), "%s", path ? path : "");
     }
-    settings_apply(settings, sizeof(settings) / sizeof(*settings));
+    fbr_settings_apply(settings, sizeof(settings) / sizeof(*settings));
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
-    settings_undo(settings, sizeof(settings) / sizeof(*settings));
+    fbr_settings_undo(settings, sizeof(settings) / sizeof(*settings));
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
         return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)",

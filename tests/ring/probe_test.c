@@ -207,6 +207,9 @@ static void without_a_fabric_ob1_is_chosen(void **state)
     assert_env("OMPI_MCA_pml", "ob1");
     assert_env("UCX_NET_DEVICES", "eth0");
     fbr_env_fini(&env);
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_env("UCX_NET_DEVICES", "eth0");
+    fbr_env_fini(&env);
 }
 
 static void several_hosts_use_one_interface(void **state)
@@ -274,6 +277,7 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     fbr_env_set(&env, "OMPI_MCA_pml", "%s", "");
     fbr_env_set(&env, "GLOO_SOCKET_IFNAME", "eth7");
     fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "eth7");
+    fbr_env_set(&env, "UCX_NET_DEVICES", "eth7");
     fbr_probe_env(&p, &(const struct fbr_probe_use){.ranks = 1, .nodes = 1}, &env, count, &said);
     assert_int_equal(said, 0);
     assert_env("OMPI_MCA_pml", "");

@@ -16,6 +16,7 @@ for ((i = 1; i <= times; i++)); do
     timeout -k 5 "$patience" "$fiber" run --oversubscribe -n 32 /bin/true >"$work/out" 2>"$work/err" </dev/null || code=$?
     one=$(($(now_ms) - one))
     [ "$one" -le "$worst" ] || worst=$one
+    sed -i '/^fiber: waiting for /d' "$work/err" # a busy machine
     if [ "$code" != 0 ] || [ -s "$work/out" ] || [ -s "$work/err" ]; then
         fail "run $i of $times: exit code $code after $one ms" || break
     fi
