@@ -96,15 +96,29 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
     return 0;
 }
 
+/* It exits, and waits for our word that its results are here: records come in order. */
+static void let_go(struct fbr_pool_worker *w)
+{
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    if (fbr_process_send(w->process, FBR_POOL_TAKEN, &none) < 0)
+        fbr_process_give_up(w->process, "exited, and could not be told that its results are taken");
+}
+
 static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
 {
     struct fbr_pool_worker *w = user;
     struct fiber_pool *p = w->pool;
     struct fbr_cur c = fbr_cur(record, len);
+    uint32_t kind;
     int rc;
 
     (void)link;
-    if (fbr_get_u32(&c) != FBR_RESULTS)
+    kind = fbr_get_u32(&c);
+    if (kind == FBR_LAST)
+        let_go(w);
+    if (kind != FBR_RESULTS)
         return;
     pthread_mutex_lock(&p->lock);
     rc = take_results(w, &c);

@@ -8,8 +8,9 @@
  *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the message
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
+ *     LAST     u32 4, u32 0: the process exits, and waits until the pool has all that it sent
  *
- * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL and STOP to the worker, RETURNED to
+ * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP and TAKEN to the worker, RETURNED to
  * the pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -18,13 +19,14 @@
 
 #include "runtime/runtime.h"
 
-enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2, FBR_TASKS_ALONE = 3 };
+enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2, FBR_TASKS_ALONE = 3, FBR_LAST = 4 };
 
 enum fbr_pool_frame {
     FBR_POOL_RECALL = FBR_FRAME_POOL, /* u64 batch */
     FBR_POOL_CANCEL,                  /* u64 batch, u32 position or FBR_DISPATCH_ALL */
     FBR_POOL_STOP,                    /* finish what you hold, and exit */
     FBR_POOL_RETURNED,                /* u64 batch, u32 tasks kept */
+    FBR_POOL_TAKEN,                   /* all that came before LAST is taken: exit */
 };
 
 #define FBR_TASKS_HEAD 16

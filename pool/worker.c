@@ -9,6 +9,10 @@
  * finds the time, and a timer on the loop thread when the next task takes long. Both hold out_lock,
  * so that messages leave in order.
  *
+ * A program that exits, because a task calls exit(), say, sends the results that it has and waits
+ * until the pool has taken them: what nanomsg has under way when a process ends is lost, and the
+ * pool would have these tasks run again.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
@@ -52,7 +56,8 @@ struct worker {
     uint32_t started, limit; /* of its tasks: begun; to be done */
     struct note notes[REMEMBERED];
     int n_notes;
-    bool stop;
+    bool stop, taken;
+    pthread_cond_t answered; /* taken */
 
     atomic_bool cancelled; /* the running task's result is not wanted */
 
@@ -74,6 +79,10 @@ struct worker {
 };
 
 static void send_results(struct worker *w);
+
+/* The one of this process, from READY on until it ends in good order; under no lock: who exits looks
+ * at it. */
+static struct worker *_Atomic serving;
 
 /* ---- Loop thread ---- */
 
@@ -158,6 +167,12 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         if (write(w->wake, &one, sizeof(one)) < 0)
             fbr_debug("worker: wake: %m");
         break;
+    case FBR_POOL_TAKEN:
+        pthread_mutex_lock(&w->lock);
+        w->taken = true;
+        pthread_cond_broadcast(&w->answered);
+        pthread_mutex_unlock(&w->lock);
+        break;
     default:
         break;
     }
@@ -191,8 +206,10 @@ static void send_with(struct worker *w, const void *more, size_t len)
     fbr_put_u32(&head, w->out_pos);
     fbr_put_u32(&head, 0);
     fbr_put_u64(&head, w->out_busy);
-    if (head.failed || w->out.failed)
+    if (head.failed || w->out.failed) {
+        atomic_store(&serving, NULL); /* there is nothing whole to send */
         fbr_child_exit(w->child, 1, "ran out of memory for its results");
+    }
     memcpy(w->out.data, head.data, head.len);
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
@@ -204,6 +221,49 @@ static void send_with(struct worker *w, const void *more, size_t len)
 static void send_results(struct worker *w)
 {
     send_with(w, NULL, 0);
+}
+
+/* Whether the pool has said that it took everything; waits for it, for a while. */
+static bool wait_taken(struct worker *w)
+{
+    uint64_t until = fbr_now_ms() + (uint64_t)w->beat_ms;
+    bool taken;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->taken && fbr_cond_wait(&w->answered, &w->lock, until) == 0)
+        continue;
+    taken = w->taken;
+    pthread_mutex_unlock(&w->lock);
+    return taken;
+}
+
+/* The process exits, on any thread but Fiber's. Waits for the pool's answer, or for the end of the
+ * data link; that of the control channel ends the process. A task that runs on meanwhile, where
+ * another thread has called exit(), may be done again. */
+static void on_exit_of_process(struct fbr_runtime *rt)
+{
+    static const uint32_t last[2] = {FBR_LAST, 0};
+    const struct iovec iov = {(void *)(uintptr_t)last, sizeof(last)};
+    struct worker *w = atomic_exchange(&serving, NULL);
+    struct pollfd room;
+    int rc;
+
+    (void)rt;
+    if (!w)
+        return;
+    fbr_uplink_never_wait(w->up);
+    pthread_mutex_lock(&w->out_lock);
+    send_results(w);
+    rc = fbr_uplink_post(w->up, &iov, 1, false);
+    pthread_mutex_unlock(&w->out_lock);
+    room = (struct pollfd){.fd = fbr_uplink_room_fd(w->up), .events = POLLIN};
+    while (rc >= 0 && !fbr_uplink_lost(w->up)) {
+        if (rc == 0 && wait_taken(w))
+            break;
+        if (rc > 0)
+            poll(&room, 1, w->beat_ms);
+        rc = fbr_uplink_tend(w->up);
+    }
 }
 
 /* On the loop thread: the main one has been at a task for a while. */
@@ -431,10 +491,12 @@ static void serve(struct worker *w)
     while (!stopped(w)) {
         int rc = fbr_uplink_recv(w->up, on_record, w);
 
-        if (rc < 0)
-            fbr_child_exit(w->child, 1, "lost its data link");
         if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0 && fbr_uplink_lost(w->up))
+            rc = -EPIPE;
+        if (rc < 0) {
+            atomic_store(&serving, NULL);
             fbr_child_exit(w->child, 1, "lost its data link");
+        }
     }
 }
 
@@ -468,6 +530,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->out_lock, NULL);
+    fbr_cond_init(&w->answered);
     if (w->wake < 0)
         return fbr_keep(-errno, "worker: %s", fbr_strerror(errno));
     if (fbr_loop_call(rt->loop, open_timer, w) < 0)
@@ -487,6 +550,7 @@ static void close_worker(struct worker *w)
     fbr_buf_fini(&w->out);
     fbr_buf_fini(&w->answer);
     fbr_buf_fini(&w->ref_bytes);
+    pthread_cond_destroy(&w->answered);
     pthread_mutex_destroy(&w->lock);
 }
 
@@ -537,7 +601,10 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_buf_init(&none);
     if (fbr_child_send(w.child, FBR_FRAME_READY, &none) < 0)
         fbr_child_exit(w.child, 1, "ran out of memory");
+    fbr_rt()->exit_worker = on_exit_of_process;
+    atomic_store(&serving, &w);
     serve(&w);
+    atomic_store(&serving, NULL);
     fbr_child_on_frame(w.child, NULL, NULL);
     close_worker(&w);
     return 0;

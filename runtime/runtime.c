@@ -610,6 +610,8 @@ void fiber_fini(void)
         end_at_once(rt);
         return;
     }
+    if (rt->exit_worker)
+        rt->exit_worker(rt);
     if (rt->close_rings)
         rt->close_rings(rt);
     if (rt->close_pools)

@@ -64,7 +64,8 @@ struct fbr_runtime {
     struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
-    void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
+    void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
+    void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called after close_rings */
     struct fiber_pool *pools;                    /* that are open; under their own lock (pool.c) */
     void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
     void (*close_rings)(struct fbr_runtime *rt); /* set by ring/: called before close_pools */

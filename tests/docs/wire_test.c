@@ -93,16 +93,16 @@ static void expect_constants(const struct row *rows, size_t n)
 static void test_frames_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_FRAME_START, "START |"},     {FBR_FRAME_EXIT, "EXIT |"},
-        {FBR_FRAME_READY, "READY |"},     {FBR_POOL_RECALL, "RECALL |"},
-        {FBR_POOL_CANCEL, "CANCEL |"},    {FBR_POOL_STOP, "STOP |"},
-        {FBR_POOL_RETURNED, "RETURNED"},  {FBR_NEST_START, "NEST_START"},
-        {FBR_NEST_SIGNAL, "NEST_SIGNAL"}, {FBR_NEST_PAUSE, "NEST_PAUSE"},
-        {FBR_NEST_EVENT, "NEST_EVENT"},   {FBR_FRAME_PEER, "PEER |"},
-        {FBR_FRAME_CLOSE, "CLOSE |"},     {FBR_CALLER_JOB, "JOB |"},
-        {FBR_CALLER_PEER, "PEER |"},      {FBR_VISIT_OPEN, "VISIT_OPEN"},
-        {FBR_VISIT_DATA, "VISIT_DATA"},   {FBR_VISIT_CREDIT, "VISIT_CREDIT"},
-        {FBR_VISIT_END, "VISIT_END"},
+        {FBR_FRAME_START, "START |"},       {FBR_FRAME_EXIT, "EXIT |"},
+        {FBR_FRAME_READY, "READY |"},       {FBR_POOL_RECALL, "RECALL |"},
+        {FBR_POOL_CANCEL, "CANCEL |"},      {FBR_POOL_STOP, "STOP |"},
+        {FBR_POOL_RETURNED, "RETURNED"},    {FBR_POOL_TAKEN, "TAKEN |"},
+        {FBR_NEST_START, "NEST_START"},     {FBR_NEST_SIGNAL, "NEST_SIGNAL"},
+        {FBR_NEST_PAUSE, "NEST_PAUSE"},     {FBR_NEST_EVENT, "NEST_EVENT"},
+        {FBR_FRAME_PEER, "PEER |"},         {FBR_FRAME_CLOSE, "CLOSE |"},
+        {FBR_CALLER_JOB, "JOB |"},          {FBR_CALLER_PEER, "PEER |"},
+        {FBR_VISIT_OPEN, "VISIT_OPEN"},     {FBR_VISIT_DATA, "VISIT_DATA"},
+        {FBR_VISIT_CREDIT, "VISIT_CREDIT"}, {FBR_VISIT_END, "VISIT_END"},
     };
 
     (void)state;
@@ -157,6 +157,7 @@ static void test_records_have_the_numbers_of_the_page(void **state)
         {FBR_TASKS, "TASKS |"},
         {FBR_TASKS_ALONE, "TASKS_ALONE |"},
         {FBR_RESULTS, "RESULTS |"},
+        {FBR_LAST, "LAST |"},
         {FBR_KIND_QUEUE, "QUEUE |"},
         {FBR_KIND_PIPE, "PIPE |"},
         {FBR_KIND_MANAGER, "MANAGER |"},

@@ -457,6 +457,47 @@ static void test_a_worker_that_exits_0_in_a_task_is_a_death(void **state)
     fiber_pool_close(pool);
 }
 
+static void *exit_in_thread(void *arg)
+{
+    (void)arg;
+    exit(0);
+}
+
+/* Counts its run; 13 ends its worker at its first one, 29 does so from another thread. */
+static int count_or_exit(const void *in, size_t len, struct fiber_reply *reply)
+{
+    int64_t n = number(in, len);
+    pthread_t thread;
+
+    if (atomic_fetch_add(&board->runs[n], 1) == 0) {
+        if (n == 13)
+            exit(0);
+        if (n == 29 && pthread_create(&thread, NULL, exit_in_thread, NULL) == 0)
+            for (;;)
+                pause();
+    }
+    return square(in, len, reply);
+}
+
+static void test_what_was_done_before_a_worker_exits_is_not_done_again(void **state)
+{
+    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_pool *pool = open_pool(1);
+    int64_t in[32], out[32];
+
+    (void)state;
+    o.chunk = 16;
+    for (int i = 0; i < 32; i++)
+        in[i] = i;
+    assert_ok(fiber_pool_map(pool, count_or_exit, in, 8, out, 8, 32, &o));
+    for (int i = 0; i < 32; i++) {
+        assert_int_equal(out[i], i * i);
+        assert_int_equal(atomic_load(&board->runs[i]), i == 13 || i == 29 ? 2 : 1);
+    }
+    assert_int_equal(stats_of(pool).deaths, 2);
+    fiber_pool_close(pool);
+}
+
 /* ---- A pool that closes ---- */
 
 static void test_closing_a_pool_cancels_its_work(void **state)
@@ -536,6 +577,7 @@ int main(int argc, char **argv)
         pool_test(test_a_task_that_recovers_is_delivered),
         pool_test(test_a_killer_is_blamed_with_three_reports_and_nobody_else),
         pool_test(test_a_worker_that_exits_0_in_a_task_is_a_death),
+        pool_test(test_what_was_done_before_a_worker_exits_is_not_done_again),
         pool_test(test_closing_a_pool_cancels_its_work),
         pool_test(test_closing_a_pool_wakes_those_who_wait),
         pool_test(test_a_pool_closes_before_its_workers_have_started),
