@@ -14,6 +14,7 @@
 
 #include <utlist.h>
 
+#include "backends/docker_login.h"
 #include "backends/image.h"
 #include "runtime/log.h"
 
@@ -39,8 +40,10 @@ struct fetch {
     struct fbr_docker_lines lines;
     char failed[400], progress[80];
     uint64_t told_ms; /* progress, last */
-    uv_work_t work;   /* that makes it */
+    uv_work_t work;   /* that makes it, or looks for our login */
     int fd;           /* the archive */
+    char *header;     /* the login, until it is sent */
+    char login[400];  /* where it is from, or was looked for */
     struct fbr_error err;
     bool making, at_work;
 };
@@ -54,6 +57,7 @@ struct fbr_docker_images {
     struct fbr_image *image;         /* our own */
     char own[128];                   /* its name; "" until it is asked for */
     bool there;                      /* the engine has it */
+    atomic_bool stop;                /* a thread that waits for others is to end */
     bool closed;                     /* but a thread still works on an image */
 };
 
@@ -115,6 +119,14 @@ static void tell_all(struct fetch *f, const char *text)
     }
 }
 
+static void wipe_login(struct fetch *f)
+{
+    if (f->header)
+        explicit_bzero(f->header, strlen(f->header));
+    free(f->header);
+    f->header = NULL;
+}
+
 static void tell_end(struct fetch *f, const char *text, bool good)
 {
     struct waiter *w;
@@ -130,6 +142,7 @@ static void tell_end(struct fetch *f, const char *text, bool good)
     if (f->fd >= 0)
         close(f->fd);
     fbr_buf_fini(&f->lines.line);
+    wipe_login(f);
     free(f);
 }
 
@@ -195,16 +208,18 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
 {
     struct fetch *f = user;
     char text[900], say[400];
-    bool good = a->status == 200 && !f->failed[0];
+    const char *why = f->failed[0] ? f->failed : say;
+    bool good = a->status == 200 && !f->failed[0], refused;
 
     f->call = NULL;
     if (f->making)
         f->m->there = good;
     if (!f->failed[0])
         fbr_http_say(a, say, sizeof(say));
-    snprintf(text, sizeof(text), "image %.200s %s: %.400s", f->image,
+    refused = !f->making && !good && fbr_docker_login_refused(why);
+    snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
              f->making ? "could not be loaded" : "is not there, and cannot be pulled",
-             f->failed[0] ? f->failed : say);
+             refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");
     tell_end(f, good ? "" : text, good);
 }
 
@@ -222,12 +237,59 @@ static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct f
     return f->call;
 }
 
+static void pull(struct fetch *f)
+{
+    char repo[256], tag[256], path[1100], *r, *t;
+
+    fbr_docker_split_image(f->image, repo, tag, sizeof(repo));
+    r = fbr_http_escape(repo);
+    t = fbr_http_escape(tag);
+    snprintf(path, sizeof(path), "/images/create?fromImage=%.500s&tag=%.500s", r ? r : "",
+             t ? t : "");
+    free(r);
+    free(t);
+    fbr_info("docker: pulling the image %s", f->image);
+    if (send_to(
+            f, path,
+            (struct fbr_http_request){
+                .method = "POST", .header = f->header, .data = on_progress, .done = on_fetched}))
+        wipe_login(f);
+}
+
+/* On a thread of libuv's pool. */
+static void look_for_login(uv_work_t *work)
+{
+    struct fetch *f = work->data;
+
+    f->header = fbr_docker_login_look(f->image, &f->m->stop, f->login, sizeof(f->login));
+}
+
+static void on_login(uv_work_t *work, int status)
+{
+    struct fetch *f = work->data;
+
+    (void)status;
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    if (f->m->closed)
+        fbr_docker_images_close(f->m);
+    else
+        pull(f);
+}
+
+static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
+{
+    f->work.data = f;
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, work, after);
+}
+
 void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
                             void *user)
 {
     bool first;
     struct fetch *f;
-    char repo[256], tag[256], path[1100], *r, *t;
 
     if (strcmp(image, m->own) == 0) { /* somebody has removed it from the engine */
         m->there = false;
@@ -235,18 +297,8 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
         return;
     }
     f = wait_for(m, image, on, user, &first);
-    if (!f || !first)
-        return;
-    fbr_docker_split_image(image, repo, tag, sizeof(repo));
-    r = fbr_http_escape(repo);
-    t = fbr_http_escape(tag);
-    snprintf(path, sizeof(path), "/images/create?fromImage=%.500s&tag=%.500s", r ? r : "",
-             t ? t : "");
-    free(r);
-    free(t);
-    fbr_info("docker: pulling the image %s", image);
-    send_to(f, path,
-            (struct fbr_http_request){.method = "POST", .data = on_progress, .done = on_fetched});
+    if (f && first)
+        begin_work(f, look_for_login, on_login);
 }
 
 /* ---- Making our own ---- */
@@ -315,10 +367,7 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
         return;
     }
     tell_all(f, "making an image of this program");
-    f->work.data = f;
-    f->at_work = true;
-    fbr_loop_hold(f->m->loop);
-    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, make, on_made);
+    begin_work(f, make, on_made);
 }
 
 void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
@@ -448,6 +497,7 @@ void fbr_docker_images_close(struct fbr_docker_images *m)
     if (!m)
         return;
     m->closed = true;
+    atomic_store(&m->stop, true);
     DL_FOREACH_SAFE(m->fetches, f, next) {
         DL_FOREACH_SAFE(f->waiters, w, more)
             free(w);
@@ -457,6 +507,7 @@ void fbr_docker_images_close(struct fbr_docker_images *m)
             continue;
         if (f->fd >= 0)
             close(f->fd);
+        wipe_login(f);
         DL_DELETE(m->fetches, f);
         free(f);
     }

@@ -54,6 +54,7 @@ struct fbr_http_request {
     const char *method; /* "GET" */
     const char *path;   /* with its query, escaped (fbr_http_escape()) */
     const char *type;   /* of the body; NULL: application/json */
+    const char *header; /* one more, "Name: value", which may be secret; NULL: none */
     const void *body;   /* copied */
     size_t len;
     int body_fd; /* > 0: the body is this file's, from its position; it stays the caller's and

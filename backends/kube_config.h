@@ -59,8 +59,4 @@ int fbr_kube_config_take(struct fbr_kube_config *c, const struct json_t *all, co
 int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char *port,
                         const char *folder, struct fbr_error *err);
 
-/* Standard base64 with its padding, blanks passed over: fresh memory with a NUL behind, or NULL. */
-char *fbr_kube_decode(const char *text, size_t *len);
-char *fbr_kube_encode(const void *data, size_t len);
-
 #endif

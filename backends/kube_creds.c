@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/base64.h"
 #include "backends/json.h"
 #include "backends/kube_yaml.h"
 #include "runtime/buf.h"
@@ -143,7 +144,7 @@ static char *exec_info(const struct fbr_kube_config *c)
     struct json_t *cluster = fbr_json_pack("{s:s}", "server", c->server);
     struct json_t *info = fbr_json_pack("{s:s, s:s, s:{s:b}}", "kind", "ExecCredential",
                                         "apiVersion", c->exec.version, "spec", "interactive", 0);
-    char *ca = c->ca ? fbr_kube_encode(c->ca, strlen(c->ca)) : NULL, *text = NULL, *line = NULL;
+    char *ca = c->ca ? fbr_base64_encode(c->ca, strlen(c->ca)) : NULL, *text = NULL, *line = NULL;
     int rc = cluster && info ? 0 : -ENOMEM;
 
     if (rc == 0 && ca)

@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/base64.h"
 #include "backends/json.h"
-#include "backends/kube_config.h"
 #include "backends/kube_state.h"
 
 #define RUN_CHARS 8
@@ -465,7 +465,7 @@ struct json_t *fbr_kube_secret(const char *name, const char *run, const char *us
 
 int fbr_kube_secret_add(struct json_t *secret, const char *key, const void *ticket, size_t len)
 {
-    char *text = fbr_kube_encode(ticket, len);
+    char *text = fbr_base64_encode(ticket, len);
     int rc = text ? fbr_json_set(fbr_json_at(secret, "data", NULL), key, fbr_json_string(text))
                   : -ENOMEM;
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "backends/base64.h"
 #include "backends/json.h"
 #include "backends/kube_config.h"
 #include "backends/kube_creds.h"
@@ -273,8 +274,8 @@ static void base64_comes_back(void **state)
 
         for (size_t i = 0; i < n; i++)
             data[i] = (char)(i * 37 + n);
-        text = fbr_kube_encode(data, n);
-        back = fbr_kube_decode(text, &len);
+        text = fbr_base64_encode(data, n);
+        back = fbr_base64_decode(text, &len);
         assert_non_null(back);
         assert_int_equal(len, n);
         assert_memory_equal(back, data, n);
@@ -282,7 +283,7 @@ static void base64_comes_back(void **state)
         free(back);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_null(fbr_kube_decode(bad[i], &len));
+        assert_null(fbr_base64_decode(bad[i], &len));
 }
 
 /* ---- Credentials ---- */

@@ -1,0 +1,116 @@
+# docker_login_test.sh - images of a registry that asks for a password, pulled with what the docker and podman commands have
+# written down. The engine is the bed's (tests/beds/docker), the registry Debian's docker-registry.
+#
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2016
+set -euo pipefail
+
+bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/docker/bed}
+fiber=${TEST_BINARY_DIR:?}/cli/fiber
+[[ -x $fiber ]] || { echo "$fiber is not built"; exit 77; }
+command -v docker-registry >/dev/null || { echo "skipped: docker-registry is missing (packages.txt, group cluster)"; exit 77; }
+"$bed" try
+eval "$("$bed" env)"
+work=$(mktemp -d)
+image='' registry='' drain=''
+
+clean() {
+    [[ -z $image ]] || "$bed" api DELETE "/images/$image?force=1" >/dev/null 2>&1 || :
+    [[ -z $registry ]] || kill "$registry" 2>/dev/null || :
+    [[ -z $drain ]] || wait "$drain" || :
+    rm -rf "$work"
+}
+failed() {
+    echo "FAILED: $1"
+    tail -n 30 "$work/out" | cut -c 1-600 | sed 's/^/    /'
+    exit 1
+}
+ok() { echo "ok: $1"; }
+
+# --- a registry of user `reader`, whose password is $secret
+secret=open-sesame-4711
+printf 'reader:%s\n' '$2y$05$5ZiM9gzfuAW.WJz0yC/ecO6UEdqyHifXGHM8XxGFlCNa/XEekgEM.' >"$work/htpasswd"
+cat >"$work/registry.yml" <<END
+version: 0.1
+log: {level: info, formatter: text}
+storage: {filesystem: {rootdirectory: $work/store}}
+http: {addr: "127.0.0.1:0"}
+auth: {htpasswd: {realm: test, path: $work/htpasswd}}
+END
+exec 3< <(echo "$BASHPID"; exec docker-registry serve "$work/registry.yml" 2>&1)
+trap clean EXIT
+read -r registry <&3
+port=
+while [[ -z $port ]] && IFS= read -r -t 120 line <&3; do
+    [[ ! $line =~ listening\ on\ 127\.0\.0\.1:([0-9]+) ]] || port=${BASH_REMATCH[1]}
+done
+[[ $port ]] || { echo "FAILED: the registry does not begin: ${line:-}"; exit 1; }
+cat <&3 >/dev/null & # it goes on speaking, until its end
+drain=$!
+exec 3<&-
+host=127.0.0.1:$port
+
+# --- an image that only the registry has
+auth=$(printf 'reader:%s' "$secret" | base64 -w0)
+printf 'X-Registry-Auth: %s\n' \
+    "$(printf '{"username":"reader","password":"%s","serveraddress":"%s"}' "$secret" "$host" | base64 -w0 | tr +/ -_)" >"$work/header"
+"$bed" has login:1 || "$bed" image login:1 /bin/sh /usr/bin/env /bin/cat >/dev/null
+image=$host/team/bare:1
+"$bed" api POST "/images/login:1/tag?repo=$host/team/bare&tag=1"
+"$bed" api POST "/images/$host/team/bare/push?tag=1" -H "@$work/header" >"$work/out"
+! grep -q '"error"' "$work/out" || failed "the image cannot be put into the registry"
+forget_image() { "$bed" api DELETE "/images/$image?force=1" >/dev/null; }
+forget_image
+
+export FIBER_BACKEND=docker FIBER_GRACE=500ms FIBER_START_TIMEOUT=300s
+export DOCKER_CONFIG=$work/docker XDG_RUNTIME_DIR=$work/run HOME=$work/home
+unset REGISTRY_AUTH_FILE FIBER_IMAGE
+mkdir -p "$DOCKER_CONFIG" "$XDG_RUNTIME_DIR/containers" "$HOME"
+
+# runs: a rank in that image says what it sees; $code
+runs() {
+    code=0
+    timeout 300 "$fiber" run -vvv --image "$image" -n 1 /bin/sh -c 'echo "rank $FIBER_RANK is there"; env; cat /proc/1/cmdline' \
+        >"$work/out" 2>&1 || code=$?
+    for word in "$secret" "$auth" X-Registry-Auth; do
+        ! grep -qaF -- "$word" "$work/out" || failed "it shows what is secret: $word"
+    done
+}
+says() { grep -qaE -- "$1" "$work/out" || failed "it should say '$1'"; }
+pulls() {  # TITLE
+    runs
+    [[ $code == 0 ]] || failed "exit code $code: $1"
+    says '^rank 0 is there$'
+    "$bed" has "$image" || failed "the image was not pulled"
+    forget_image
+    ok "$1"
+}
+
+runs
+[[ $code == 125 ]] || failed "exit code $code, not 125"
+says "image $image is not there, and cannot be pulled: .*no login for $host in $DOCKER_CONFIG/config.json, .*auth.json; try .docker login $host"
+ok "without a login: where one was looked for"
+
+echo "{\"auths\": {\"$host\": {\"auth\": \"$(printf 'reader:wrong-1' | base64)\"}}}" >"$DOCKER_CONFIG/config.json"
+runs
+[[ $code == 125 ]] || failed "exit code $code, not 125"
+says "image $image is not there, and cannot be pulled: .*the login for $host in $DOCKER_CONFIG/config.json was sent"
+ok "with a wrong one: which it was"
+
+echo "{\"auths\": {\"$host\": {\"auth\": \"$auth\"}}}" >"$DOCKER_CONFIG/config.json"
+pulls "docker's file"
+
+mv "$DOCKER_CONFIG/config.json" "$XDG_RUNTIME_DIR/containers/auth.json"
+pulls "podman's file"
+rm "$XDG_RUNTIME_DIR/containers/auth.json"
+
+mkdir "$work/bin"
+cat >"$work/bin/docker-credential-test" <<END
+#!/bin/sh
+[ "\$* \$(cat)" = "get $host" ] && echo '{"ServerURL": "$host", "Username": "reader", "Secret": "$secret"}'
+END
+chmod +x "$work/bin/docker-credential-test"
+echo "{\"auths\": {\"$host\": {}}, \"credHelpers\": {\"$host\": \"test\"}}" >"$DOCKER_CONFIG/config.json"
+PATH=$work/bin:$PATH pulls "a helper"
+image=''
+"$bed" empty all || { echo "FAILED: containers are left"; exit 1; }
