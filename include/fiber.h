@@ -428,7 +428,8 @@ struct fiber_map_options {
     int timeout_ms;
     size_t chunk;                  /* a hint for tasks per message; 0: measured */
     fiber_task_done_fn on_done;    /* for each task, result or error; may be NULL */
-    fiber_progress_fn on_progress; /* after each message of results; may be NULL */
+    /* after messages of results, with the newest figures; may be NULL */
+    fiber_progress_fn on_progress;
     void *user;
 };
 /* clang-format off */

@@ -151,11 +151,31 @@ static struct fbr_item *next_ready(struct fiber_imap *it)
     return item && item->slot.done ? item : NULL;
 }
 
+/* Its callback, which shows the same bytes, has not returned: the program gets some of its own. */
+static int copy_for_callback(const struct fbr_item *item, struct fiber_bytes *out)
+{
+    if (item->slot.code)
+        return 0;
+    *out = (struct fiber_bytes){malloc(item->slot.len + 1), item->slot.len};
+    if (!out->data) {
+        out->len = 0;
+        return fbr_keep(-ENOMEM, "pool: no memory for a result of %u bytes; ask again",
+                        item->slot.len);
+    }
+    memcpy(out->data, item->slot.data, item->slot.len + 1);
+    return 0;
+}
+
 static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
                     struct fiber_bytes *out)
 {
     int rc = 1;
 
+    item->handed_out = item->callback.waits;
+    if (item->handed_out && copy_for_callback(item, out) < 0) {
+        item->handed_out = false;
+        return -ENOMEM;
+    }
     HASH_DELETE(hh, it->r->items, item);
     DL_DELETE(it->r->ready, item);
     it->next = item->index + 1;
@@ -164,11 +184,14 @@ static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
     if (item->slot.code) {
         rc = item->slot.code < 0 ? item->slot.code : -EIO;
         fbr_keep(rc, "%s", item->slot.data ? (char *)item->slot.data : "failed");
-        free(item->slot.data);
-    } else {
+    } else if (!item->handed_out) {
         *out = (struct fiber_bytes){item->slot.data, item->slot.len};
+        item->slot.data = NULL;
     }
-    free(item);
+    if (!item->handed_out) {
+        free(item->slot.data);
+        free(item);
+    }
     return rc;
 }
 

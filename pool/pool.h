@@ -65,7 +65,19 @@ struct fbr_pool_worker {
     } sent[2]; /* batches under way, for the statistics */
 };
 
-struct fbr_callback; /* result.c */
+/* A call of the program's function that waits for its turn. There is one in each task and in each
+ * map, so none is ever lost for want of memory. */
+struct fbr_callback {
+    struct fbr_callback *next;
+    struct fiber_result *r;
+    struct fbr_item *item; /* of a stream: that it is in */
+    uint64_t index;        /* progress: tasks done */
+    const void *data;
+    size_t len; /* progress: of all */
+    int code;
+    bool progress;
+    bool waits; /* for its turn, or for the end of the call; progress: for its turn */
+};
 
 struct fiber_pool {
     struct fiber_pool *next, *prev; /* rt->pools, under pool.c's list_lock */
@@ -138,6 +150,8 @@ struct fbr_item {
     uint64_t index;
     struct fiber_bytes in;
     struct fbr_slot slot;
+    struct fbr_callback callback;
+    bool handed_out;              /* the iterator has a copy: it goes with its callback */
     struct fbr_item *next, *prev; /* in `ready` */
     UT_hash_handle hh;
 };
@@ -158,6 +172,8 @@ struct fiber_result {
     const struct fiber_bytes *bytes; /* BYTES */
     struct fiber_bytes own;          /* apply: our copy */
     struct fbr_slot *slots;          /* BYTES */
+    struct fbr_callback *each;       /* ARRAY, BYTES: of each task; NULL: nobody is called */
+    struct fbr_callback progress;
     struct fbr_item *items; /* STREAM: taken from the source and not yet handed out, by index */
     struct fbr_item *ready; /* STREAM: of these, the done ones in the order in which they came */
     char *why;              /* why what has no text of its own failed */

@@ -20,16 +20,6 @@
 
 enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
-struct fbr_callback {
-    struct fbr_callback *next;
-    struct fiber_result *r;
-    bool progress;
-    uint64_t index; /* progress: tasks done */
-    int code;
-    const void *data;
-    size_t len;
-};
-
 /* ---- Birth and death ---- */
 
 static void destroy(struct fiber_result *r)
@@ -52,6 +42,7 @@ static void destroy(struct fiber_result *r)
         free(e);
     }
     free(r->own.data);
+    free(r->each);
     free(r->flags);
     free(r->why);
     pthread_cond_destroy(&r->changed);
@@ -198,6 +189,17 @@ static void finish(struct fiber_result *r)
         pthread_cond_broadcast(&p->changed);
 }
 
+static int need_callbacks(struct fiber_result *r)
+{
+    if (r->opts.on_done && r->n && r->kind != FBR_RESULT_STREAM)
+        r->each = calloc(r->n, sizeof(*r->each));
+    else
+        return 0;
+    return r->each
+               ? 0
+               : fbr_keep(-ENOMEM, "pool: no memory for %llu callbacks", (unsigned long long)r->n);
+}
+
 int fbr_result_begin(struct fiber_result *r, bool open)
 {
     struct fiber_pool *p = r->pool;
@@ -211,7 +213,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
         .chunk = (uint32_t)(r->opts.chunk > UINT32_MAX ? UINT32_MAX : r->opts.chunk),
         .size_of = size_of};
     const struct fbr_pace *pace;
-    int rc = 0;
+    int rc = need_callbacks(r);
 
     if (r->kind == FBR_RESULT_ARRAY)
         map.task_bytes = r->in_size ? r->in_size : 1;
@@ -220,11 +222,11 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     map.expect_ns = pace ? pace->mean_ns : 0;
     r->quick = pace && p->cpus > 1 && p->target &&
                pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
-    if (p->closing)
+    if (rc == 0 && p->closing)
         rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
-    else if (p->broken)
+    else if (rc == 0 && p->broken)
         rc = fbr_keep(-ECHILD, "the pool has no workers: %s", p->why);
-    else if (fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
+    else if (rc == 0 && fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
         rc = fbr_keep(-ENOMEM, "pool: out of memory");
     if (rc == 0) {
         r->open = open;
@@ -270,24 +272,30 @@ void fbr_result_input(const struct fiber_result *r, uint64_t index, const void *
     }
 }
 
-static void keep_array_error(struct fiber_result *r, uint64_t index, int code, const char *text,
-                             size_t len)
+/* The text as it is kept; without memory none is, and its code is known by `flags` and first_code
+ * at least. */
+static const char *keep_array_error(struct fiber_result *r, uint64_t index, int code,
+                                    const char *text, size_t len)
 {
     struct fbr_array_error *e = malloc(sizeof(*e) + len + 1);
 
     if (!e)
-        return; /* its code is known by `flags` and first_code at least */
+        return "failed";
     e->index = index;
     e->code = code;
     memcpy(e->text, text, len);
     e->text[len] = '\0';
     e->next = r->errors;
     r->errors = e;
+    return e->text;
 }
 
+/* Whom it is reported to gets `c` filled. */
 static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data,
-                         size_t len)
+                         size_t len, struct fbr_callback *c)
 {
+    void *at = r->out + index * r->out_size;
+    const char *kept;
     char text[96];
 
     if (code == 0 && len != r->out_size) {
@@ -298,10 +306,16 @@ static int deliver_array(struct fiber_result *r, uint64_t index, int code, const
         len = strlen(text);
     }
     r->flags[index] = code == 0 ? ARRAY_DONE : ARRAY_FAILED;
-    if (code)
-        keep_array_error(r, index, code, data, len);
-    else if (len)
-        memcpy(r->out + index * len, data, len);
+    if (code) {
+        kept = keep_array_error(r, index, code, data, len);
+        c->data = kept;
+        c->len = strlen(kept);
+    } else {
+        if (len)
+            memcpy(at, data, len);
+        c->data = at;
+        c->len = len;
+    }
     return code;
 }
 
@@ -318,31 +332,32 @@ static void fill_slot(struct fbr_slot *s, int code, const void *data, size_t len
     ((char *)s->data)[len] = '\0';
 }
 
-static struct fbr_callback *call_later(struct fiber_result *r, int code)
+static void call_later(struct fiber_result *r, struct fbr_callback *c)
 {
     struct fiber_pool *p = r->pool;
-    struct fbr_callback *c = calloc(1, sizeof(*c));
 
-    if (!c)
-        return NULL;
+    if (c->waits)
+        return;
+    c->waits = true;
+    c->next = NULL;
     c->r = r;
-    c->code = code;
     r->refs++;
     r->callbacks++;
     *p->callbacks_last = c;
     p->callbacks_last = &c->next;
-    return c;
 }
 
 void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,
                         size_t len)
 {
     struct fiber_pool *p = r->pool;
+    struct fbr_callback *c, unwanted = {.next = NULL};
     struct fbr_slot *slot = NULL;
     struct fbr_item *item;
 
+    c = r->each ? &r->each[index] : &unwanted;
     if (r->kind == FBR_RESULT_ARRAY) {
-        code = deliver_array(r, index, code, data, len);
+        code = deliver_array(r, index, code, data, len, c);
     } else if (r->kind == FBR_RESULT_BYTES) {
         slot = &r->slots[index];
         fill_slot(slot, code, data, len);
@@ -351,9 +366,16 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
         if (!item)
             return;
         slot = &item->slot;
+        c = &item->callback;
+        c->item = item;
         fill_slot(slot, code, data, len);
         fiber_bytes_free(&item->in);
         DL_APPEND(r->ready, item);
+    }
+    if (slot) {
+        code = slot->code;
+        c->data = slot->data;
+        c->len = slot->len;
     }
     r->done++;
     p->undone--;
@@ -365,32 +387,19 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
             r->first_code = code;
         }
     }
-    if (r->opts.on_done) {
-        struct fbr_callback *c = call_later(r, code);
-
-        if (c) {
-            c->index = index;
-            if (slot)
-                c->data = slot->data;
-            else if (code)
-                c->data = r->errors ? r->errors->text : "";
-            else
-                c->data = r->out + index * r->out_size;
-            c->len = slot ? slot->len : code ? strlen(c->data) : r->out_size;
-        }
-    }
+    c->index = index;
+    c->code = code;
+    if (r->opts.on_done)
+        call_later(r, c);
 }
 
 void fbr_result_messages_end(struct fiber_result *r)
 {
-    if (r->opts.on_progress) {
-        struct fbr_callback *c = call_later(r, 0);
-
-        if (c) {
-            c->progress = true;
-            c->index = r->done;
-            c->len = r->n;
-        }
+    if (r->opts.on_progress) { /* one that waits tells the newest */
+        r->progress.progress = true;
+        r->progress.index = r->done;
+        r->progress.len = r->n;
+        call_later(r, &r->progress);
     }
     if (r->done == r->n && !r->open)
         finish(r);
@@ -555,15 +564,23 @@ bool fbr_pool_in_callback(const struct fiber_pool *p)
 /* Under the lock, which it gives up while the program's function runs. */
 static void call_back(struct fiber_pool *p, struct fbr_callback *c)
 {
+    const struct fbr_callback it = *c;
     struct fiber_result *r = c->r;
 
+    if (it.progress)
+        c->waits = false;
     pthread_mutex_unlock(&p->lock);
-    if (c->progress)
-        r->opts.on_progress(r->opts.user, c->index, c->len);
+    if (it.progress)
+        r->opts.on_progress(r->opts.user, it.index, it.len);
     else
-        r->opts.on_done(r->opts.user, c->index, c->code, c->data, c->len);
-    free(c);
+        r->opts.on_done(r->opts.user, it.index, it.code, it.data, it.len);
     pthread_mutex_lock(&p->lock);
+    if (!it.progress)
+        c->waits = false;
+    if (it.item && it.item->handed_out) {
+        free(it.item->slot.data);
+        free(it.item);
+    }
     if (--r->callbacks == 0)
         pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&p->lock);

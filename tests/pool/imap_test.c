@@ -1,6 +1,8 @@
 /* imap_test.c - maps over lazy sources: order, the window, errors, an end before the end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+
 #include "tests/pool/tasks.h"
 
 struct source {
@@ -307,6 +309,53 @@ static void test_a_killer_in_a_stream_is_blamed_and_the_rest_comes(void **state)
     fiber_pool_close(pool);
 }
 
+struct looked {
+    pthread_t program;
+    _Atomic uint32_t gone; /* results that the program has had and freed */
+    _Atomic uint32_t calls, wrong;
+};
+
+/* Looks at its result when the program is done with its own. */
+static void look_late(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct looked *l = user;
+    bool ours = pthread_equal(pthread_self(), l->program);
+
+    if (!ours && wait_for(&l->gone, (uint32_t)index + 1) < 0)
+        add(&l->wrong);
+    if (code || len != 8 || number(data, len) != (int64_t)(index * index))
+        add(&l->wrong);
+    add(&l->calls);
+}
+
+static void test_callbacks_see_a_result_that_the_program_has_freed(void **state)
+{
+    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct looked l = {.program = pthread_self()};
+    struct fiber_pool *pool = open_pool(1);
+    struct source s = make_source(20, 8);
+    struct fiber_bytes out;
+    struct fiber_imap *it;
+
+    (void)state;
+    o.on_done = look_late;
+    o.user = &l;
+    assert_ok(fiber_pool_imap(pool, square, next_input, &s, 2, 0, &o, &it));
+    for (int64_t i = 0; i < 20; i++) {
+        assert_int_equal(fiber_imap_next(it, NULL, &out, WAIT_MS), 1);
+        s.handed_out++;
+        assert_int_equal(number(out.data, out.len), i * i);
+        memset(out.data, 0xff, out.len);
+        fiber_bytes_free(&out);
+        add(&l.gone);
+    }
+    fiber_imap_close(it);
+    assert_int_equal(atomic_load(&l.calls), 20);
+    assert_int_equal(atomic_load(&l.wrong), 0);
+    free(s.bytes);
+    fiber_pool_close(pool);
+}
+
 static void test_wrong_arguments_are_refused(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
@@ -334,6 +383,7 @@ int main(int argc, char **argv)
         pool_test(test_closing_early_cancels_what_runs),
         pool_test(test_a_pool_that_closes_ends_the_iteration),
         pool_test(test_a_killer_in_a_stream_is_blamed_and_the_rest_comes),
+        pool_test(test_callbacks_see_a_result_that_the_program_has_freed),
         pool_test(test_wrong_arguments_are_refused),
     };
 

@@ -73,11 +73,39 @@ static void check_works(struct fiber_pool *pool)
         assert_int_equal(out[i], i * i);
 }
 
+/* Whoever asked to be called is called for each task, whatever memory there is. */
+struct calls {
+    uint32_t of[TASKS];
+    size_t last_done;
+    bool wrong;
+};
+
+static void on_done(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct calls *c = user;
+
+    c->wrong |= index >= TASKS || (code == 0 && number(data, len) != (int64_t)(index * index));
+    c->of[index % TASKS]++;
+}
+
+static void on_progress(void *user, size_t done, size_t total)
+{
+    struct calls *c = user;
+
+    c->wrong |= done < c->last_done || total != TASKS;
+    c->last_done = done;
+}
+
 /* Errors are for want of memory, of workers that could not be started for want of it, or of three
  * workers that died of it in that task (whose reports may be lost for want of it). */
 static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
 {
-    struct fiber_map_options o = {.size = sizeof(o), .retries = 1000};
+    struct calls calls = {.last_done = 0};
+    struct fiber_map_options o = {.size = sizeof(o),
+                                  .retries = 1000,
+                                  .on_done = on_done,
+                                  .on_progress = on_progress,
+                                  .user = &calls};
     int64_t in[TASKS], out[TASKS];
     struct fiber_result *r;
     int rc;
@@ -89,10 +117,12 @@ static void check_map(struct fiber_pool *pool, fiber_task_fn fn)
         return;
     assert_ok(rc);
     assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_false(calls.wrong);
     for (size_t i = 0; i < TASKS; i++) {
         const void *data;
         size_t len;
 
+        assert_int_equal(calls.of[i], 1);
         rc = fiber_result_get(r, i, &data, &len);
         if (rc == 0)
             assert_int_equal(number(data, len), i * i);
