@@ -25,6 +25,7 @@ struct entry {
     UT_hash_handle hh;
     char *data;
     size_t len;
+    bool meets;    /* the key is the number of a rank */
     bool finished; /* its rank has said DELETE */
     char key[];
 };
@@ -32,7 +33,7 @@ struct entry {
 struct scope {
     UT_hash_handle hh;
     struct entry *entries;
-    size_t count, finished;
+    size_t meeting; /* entries of ranks that have not said DELETE */
     char name[];
 };
 
@@ -65,8 +66,7 @@ struct request {
 static void entry_free(struct fbr_service *s, struct scope *scope, struct entry *e)
 {
     HASH_DEL(scope->entries, e);
-    scope->count--;
-    scope->finished -= e->finished;
+    scope->meeting -= e->meets && !e->finished;
     s->memory -= ENTRY_COST + strlen(e->key) + e->len;
     free(e->data);
     free(e);
@@ -132,7 +132,8 @@ static struct entry *entry_add(struct fbr_service *s, struct scope *scope, const
         free(e);
         return NULL;
     }
-    scope->count++;
+    e->meets = len && strspn(key, "0123456789") == len;
+    scope->meeting += e->meets;
     s->memory += ENTRY_COST + len;
     return e;
 }
@@ -153,7 +154,7 @@ static int put(struct fbr_service *s, const struct request *r, const void *body)
         e = entry_add(s, scope, r->key);
     if (!e) {
         free(copy);
-        if (scope && !scope->count)
+        if (scope && !scope->entries)
             scope_free(s, scope);
         return 507;
     }
@@ -164,7 +165,7 @@ static int put(struct fbr_service *s, const struct request *r, const void *body)
     free(e->data);
     e->data = copy;
     e->len = r->body;
-    scope->finished -= e->finished;
+    scope->meeting += e->finished;
     e->finished = false;
     return 200;
 }
@@ -182,13 +183,15 @@ static void take_back(struct fbr_service *s, const struct request *r)
 
     if (!e)
         return;
-    if (!ranks_meet_in(r->scope)) {
+    if (!ranks_meet_in(r->scope) || !e->meets) {
         entry_free(s, scope, e);
-    } else if (!e->finished) {
-        e->finished = true;
-        scope->finished++;
+        if (!scope->entries)
+            scope_free(s, scope);
+        return;
     }
-    if (scope->finished == scope->count)
+    scope->meeting -= !e->finished;
+    e->finished = true;
+    if (!scope->meeting)
         scope_free(s, scope);
 }
 

@@ -7,9 +7,12 @@
  *
  *   PUT /SCOPE/KEY      keeps the body: 200
  *   GET /SCOPE/KEY      200 and the bytes, or 404 until somebody has put them; the clients poll
- *   DELETE /SCOPE/KEY   200. In a scope that ranks of the job meet in (global..., local_..., cross_...) it means that
- *                       one of them has connected to all others; the scope is emptied when all who put something have
- *                       said so, because the others still read. In any other scope the key is gone at once
+ *   DELETE /SCOPE/KEY   200. In a scope that ranks of the job meet in (global..., local_..., cross_...) each puts its
+ *                       addresses under its number, and what else it has under other keys (Horovod 0.28: rank_0, its
+ *                       host). DELETE of its number means that it has connected to all others; the scope is emptied,
+ *                       of the other keys too, when all numbers have said so, because the others still read. So the
+ *                       next hvd.init() of the same processes finds nothing of the last one. Any other key is gone
+ *                       at once
  *
  * The scope rank_and_size of elastic Horovod is like any other: who places ranks anew puts its
  * values there.

@@ -137,6 +137,32 @@ static void test_where_ranks_meet_the_last_to_leave_cleans_up(void **state)
     }
 }
 
+/* Horovod 0.28: a rank puts its host's name as well, and says DELETE for its number alone. */
+static void test_what_ranks_say_beside_their_addresses_goes_with_the_last(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int rank = 0; rank < 2; rank++) {
+            char text[128];
+
+            snprintf(text, sizeof(text),
+                     "PUT /local_n/rank_%d HTTP/1.1\r\nContent-Length: 1\r\n\r\nh", rank);
+            expect(text, OK);
+            snprintf(text, sizeof(text), "PUT /local_n/%d HTTP/1.1\r\nContent-Length: 1\r\n\r\na",
+                     rank);
+            expect(text, OK);
+        }
+        expect("DELETE /local_n/1 HTTP/1.1\r\n\r\n", OK);
+        expect("DELETE /local_n/1 HTTP/1.1\r\n\r\n", OK);
+        expect("GET /local_n/1 HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
+        expect("GET /local_n/rank_1 HTTP/1.1\r\n\r\n",
+               "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nh");
+        expect("DELETE /local_n/0 HTTP/1.1\r\n\r\n", OK);
+        expect("GET /local_n/1 HTTP/1.1\r\n\r\n", MISSING);
+        expect("GET /local_n/rank_1 HTTP/1.1\r\n\r\n", MISSING);
+    }
+}
+
 static void test_what_it_does_not_take(void **state)
 {
     static char text[FBR_RENDEZVOUS_HEAD_MAX + 100];
@@ -201,6 +227,7 @@ int main(void)
         with_server(test_a_value_is_there_once_it_is_put),
         with_server(test_a_connection_ends_when_the_client_says_so),
         with_server(test_where_ranks_meet_the_last_to_leave_cleans_up),
+        with_server(test_what_ranks_say_beside_their_addresses_goes_with_the_last),
         with_server(test_what_it_does_not_take),
         with_server(test_the_store_is_bounded),
     };
