@@ -1,10 +1,10 @@
-/* pmi1.c - the bridge of PMI-1: MPICH and its descendants.
+/* pmi1.c - the bridge of PMI-1 and PMI-2: MPICH, its descendants, and what uses Slurm's libpmi2.
  *
  * A rank gets a connected socket as descriptor 3 and PMI_FD=3. A program that MPI is not the first
  * to run in (a wrapper that closes descriptors, a container in the rank's place) can ask for
  * PMI_PORT instead, with FIBER_PMI=port in its environment: an address on the loopback, and PMI_ID
  * to say who it is. Not both: MPICH takes PMI_FD when it is there, so the port would only be one
- * more thing to reach. The protocol itself is pmi1_engine.c.
+ * more thing to reach. The protocols themselves are pmi1_engine.c and pmi2_engine.c.
  *
  * Barriers go through host->fence with the key "pmi1:<nspace>". What a spawned job is to find in
  * its store travels in the environment of its ranks, as FIBER_PMI_PREPUT, and is taken out before
@@ -40,7 +40,7 @@ struct client {
 struct job {
     struct fbr_bridge *bridge;
     const struct fbr_bridge_job *job;
-    struct fbr_pmi1 *engine;
+    struct fbr_pmi1 *engine;          /* NULL: no rank of it is here */
     struct fbr_lo_listener *listener; /* opened when a rank asks for it */
     struct client *clients;
     struct job *prev, *next;
@@ -139,12 +139,12 @@ static void engine_hang_up(void *user, void *link, const char *why)
     fbr_lo_link_finish(c->link);
 }
 
-static void engine_met(void *user, uint32_t rank)
+static void engine_met(void *user, uint32_t rank, const char *how)
 {
     struct job *j = user;
     const struct fbr_bridge_host *host = j->bridge->host;
 
-    host->met(host->user, j->job->id, rank, "PMI 1.1");
+    host->met(host->user, j->job->id, rank, how);
 }
 
 static void engine_left(void *user, uint32_t rank)
@@ -306,6 +306,20 @@ static int engine_unpublish(void *user, uint32_t rank, const char *name)
     return asked(a, host->unpublish(host->user, j->job->id, rank, key, on_done, a));
 }
 
+/* The new job is known by now. */
+static void on_spawned(void *arg, int code, const void *data, size_t len)
+{
+    struct ask *a = arg;
+    struct job *j = job_find(a->bridge, a->job), *child;
+    struct fbr_cur c = fbr_cur(data, code < 0 ? 0 : len);
+    uint32_t rank = a->rank;
+
+    child = job_find(a->bridge, fbr_get_u32(&c));
+    ask_free(a);
+    if (j)
+        fbr_pmi1_answer(j->engine, rank, code, fbr_cur_ok(&c) && child ? child->job->nspace : NULL);
+}
+
 static int engine_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
                         const char *preput)
 {
@@ -324,7 +338,7 @@ static int engine_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *
             with[i] = apps[i];
             with[i].env = env;
         }
-        rc = host->spawn(host->user, &spawn, on_done, a);
+        rc = host->spawn(host->user, &spawn, on_spawned, a);
         free(variable);
     }
     if (a && rc < 0)
@@ -369,15 +383,29 @@ static void job_free(struct job *j)
     free(j);
 }
 
-static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+static int engine_open(struct job *j)
 {
+    const struct fbr_bridge_job *job = j->job;
+    const struct job *parent = job->spawned ? job_find(j->bridge, job->parent) : NULL;
     struct fbr_pmi1_config config = {
         .nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
     char mapping[FBR_PMI1_VALUE_MAX];
+
+    if (job->spawned)
+        config.parent = parent ? parent->job->nspace : "unknown";
+    config.first = job->first[job->node];
+    config.count = job->first[job->node + 1] - config.first;
+    j->engine = fbr_pmi1_open(&engine_ops, j, &config);
+    if (!j->engine)
+        return -ENOMEM;
+    fbr_pmi1_mapping(mapping, job->first, job->nodes);
+    return fbr_pmi1_set(j->engine, "PMI_process_mapping", mapping);
+}
+
+static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
+{
     struct job *j;
 
-    if (job->node < 0)
-        return 0;
     if (strlen(job->nspace) >= FBR_PMI1_NAME_MAX)
         return fbr_fail(err, -ENAMETOOLONG, "PMI-1: the job's name has more than %d characters",
                         FBR_PMI1_NAME_MAX - 1);
@@ -386,11 +414,7 @@ static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, stru
         return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
     j->bridge = b;
     j->job = job;
-    config.first = job->first[job->node];
-    config.count = job->first[job->node + 1] - config.first;
-    j->engine = fbr_pmi1_open(&engine_ops, j, &config);
-    fbr_pmi1_mapping(mapping, job->first, job->nodes);
-    if (!j->engine || fbr_pmi1_set(j->engine, "PMI_process_mapping", mapping) < 0) {
+    if (job->node >= 0 && engine_open(j) < 0) {
         job_free(j);
         return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
     }
@@ -436,13 +460,14 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
                      struct fbr_env *env, int *fd, struct fbr_error *err)
 {
     /* Those of an outer launcher would lead this rank to its server. */
-    static const char *const foreign[] = {"PMI_FD",   "PMI_PORT",  "PMI_ID",     "PMI_RANK",
-                                          "PMI_SIZE", "PMI_JOBID", "PMI_SPAWNED"};
+    static const char *const foreign[] = {"PMI_FD",      "PMI_PORT",      "PMI_ID",
+                                          "PMI_RANK",    "PMI_SIZE",      "PMI_JOBID",
+                                          "PMI_SPAWNED", "PMI2_SUN_PATH", "PMI2_CONNECT_TO_SERVER"};
     struct job *j = job_find(b, job->id);
     const char *preput = fbr_env_get(env, PREPUT), *how = fbr_env_get(env, "FIBER_PMI");
     int rc;
 
-    if (!j)
+    if (!j || !j->engine)
         return fbr_fail(err, -ENOENT, "PMI-1: no such job");
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,

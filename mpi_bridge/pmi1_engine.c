@@ -9,73 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
-#include <uthash.h>
 #include <utlist.h>
 
-#include "mpi_bridge/pmi1_spawn.h"
-#include "runtime/buf.h"
+#include "mpi_bridge/pmi1_priv.h"
 
 #define REPLY_MAX 2048
 #define ENTRY_COST 128 /* of an entry besides its text, roughly */
 
-struct entry {
-    UT_hash_handle hh;
-    char *value;
-    char key[];
-};
-
-/* What a rank waits for. */
-enum wait { NOTHING, BARRIER, PUBLISH, LOOKUP, UNPUBLISH, SPAWN };
-
-struct slot {
-    struct fbr_pmi1_conn *conn; /* that speaks for the rank */
-    bool taken;                 /* has ever been: it can not be taken again */
-    enum wait wait;
-    bool left;
-};
-
-struct fbr_pmi1_conn {
-    struct fbr_pmi1 *e;
-    void *link;
-    int64_t rank; /* -1: not known yet */
-    bool speaks;  /* for its rank, slot->conn is this one */
-    bool dead;    /* hung up within a call; freed at the end of it */
-    struct fbr_buf in;
-    struct fbr_pmi1_spawn *spawn; /* being read */
-    struct fbr_pmi1_conn *prev, *next;
-};
-
-struct fbr_pmi1 {
-    const struct fbr_pmi1_ops *ops;
-    void *user;
-    struct fbr_pmi1_config config;
-    char nspace[FBR_PMI1_NAME_MAX];
-    struct entry *store;
-    size_t store_size;
-    struct fbr_buf puts; /* since the last barrier: key, value, ... */
-    uint32_t in_barrier;
-    struct slot *slots; /* [count] */
-    struct fbr_pmi1_conn *conns;
-};
-
 /* ---- the store ---- */
 
-static struct entry *store_find(struct fbr_pmi1 *e, const char *key)
+const char *fbr_pmi1_find(struct fbr_pmi1_entry *table, const char *key)
 {
-    struct entry *found;
+    struct fbr_pmi1_entry *found;
 
-    HASH_FIND_STR(e->store, key, found);
-    return found;
+    HASH_FIND_STR(table, key, found);
+    return found ? found->value : NULL;
 }
 
-int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
+int fbr_pmi1_table_set(struct fbr_pmi1 *e, struct fbr_pmi1_entry **table, const char *key,
+                       const char *value)
 {
-    size_t key_len = strlen(key), value_len = strlen(value);
-    struct entry *entry = store_find(e, key);
-    size_t more = value_len + (entry ? 0 : key_len + ENTRY_COST);
+    size_t key_len = strlen(key), value_len = strlen(value), more;
+    struct fbr_pmi1_entry *entry;
     char *copy;
 
+    HASH_FIND_STR(*table, key, entry);
+    more = value_len + (entry ? 0 : key_len + ENTRY_COST);
     if (more > FBR_PMI1_STORE_MAX - e->store_size)
         return -ENOSPC;
     copy = strdup(value);
@@ -85,7 +44,7 @@ int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
         entry = calloc(1, sizeof(*entry) + key_len + 1);
         if (entry) {
             memcpy(entry->key, key, key_len + 1);
-            HASH_ADD_KEYPTR(hh, e->store, entry->key, key_len, entry);
+            HASH_ADD_KEYPTR(hh, *table, entry->key, key_len, entry);
         }
         if (!entry || !entry->hh.tbl) {
             free(entry);
@@ -99,6 +58,22 @@ int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
     entry->value = copy;
     e->store_size += more;
     return 0;
+}
+
+static void table_free(struct fbr_pmi1_entry **table)
+{
+    struct fbr_pmi1_entry *entry, *next;
+
+    HASH_ITER(hh, *table, entry, next) {
+        HASH_DEL(*table, entry);
+        free(entry->value);
+        free(entry);
+    }
+}
+
+int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value)
+{
+    return fbr_pmi1_table_set(e, &e->store, key, value);
 }
 
 /* Keys and values are words of what ASCII can print; a value may have blanks in it. */
@@ -143,7 +118,7 @@ static int merge(struct fbr_pmi1 *e, const void *data, size_t len)
     struct fbr_cur c = fbr_cur(data, len);
 
     while (fbr_cur_left(&c) && fbr_cur_ok(&c)) {
-        char key[FBR_PMI1_KEY_MAX], value[FBR_PMI1_VALUE_MAX];
+        char key[FBR_PMI2_KEY_MAX], value[FBR_PMI2_VALUE_MAX];
         int rc;
 
         fbr_get_str(&c, key, sizeof(key));
@@ -159,7 +134,7 @@ static int merge(struct fbr_pmi1 *e, const void *data, size_t len)
 
 /* ---- connections ---- */
 
-static struct slot *slot_of(struct fbr_pmi1 *e, int64_t rank)
+struct fbr_pmi1_slot *fbr_pmi1_slot(struct fbr_pmi1 *e, int64_t rank)
 {
     if (rank < e->config.first || rank >= (int64_t)e->config.first + e->config.count)
         return NULL;
@@ -185,7 +160,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct fbr_pmi1_conn *c, c
  * ends instead. */
 static void forget(struct fbr_pmi1_conn *c)
 {
-    struct slot *slot = slot_of(c->e, c->rank);
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
     if (slot && slot->conn == c)
         slot->conn = NULL;
@@ -199,7 +174,7 @@ static void conn_free(struct fbr_pmi1_conn *c)
     free(c);
 }
 
-static void hang_up(struct fbr_pmi1_conn *c, const char *why)
+void fbr_pmi1_hang_up(struct fbr_pmi1_conn *c, const char *why)
 {
     if (c->dead)
         return;
@@ -214,7 +189,7 @@ struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t ra
 
     if (!c)
         return NULL;
-    *c = (struct fbr_pmi1_conn){.e = e, .link = link, .rank = rank};
+    *c = (struct fbr_pmi1_conn){.e = e, .link = link, .rank = rank, .version = 1};
     fbr_buf_init(&c->in);
     DL_APPEND(e->conns, c);
     return c;
@@ -227,13 +202,13 @@ void fbr_pmi1_detach(struct fbr_pmi1_conn *c)
 }
 
 /* The first connection that speaks for a rank is the rank. */
-static bool speak_for(struct fbr_pmi1_conn *c)
+bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c)
 {
-    struct slot *slot = slot_of(c->e, c->rank);
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
     if (!slot || slot->taken) {
-        hang_up(c, !slot ? "it names a rank that is not here"
-                         : "its rank has another connection already");
+        fbr_pmi1_hang_up(c, !slot ? "it names a rank that is not here"
+                                  : "its rank has another connection already");
         return false;
     }
     slot->taken = true;
@@ -288,14 +263,22 @@ static long number(char *line, const char *key, long otherwise)
 
 /* ---- requests ---- */
 
+/* A client of PMI-2 says "fullinit" next, and so who it is. */
 static void on_init(struct fbr_pmi1_conn *c, char *line)
 {
-    if (number(line, "pmi_version", 0) < 1) {
+    long version = number(line, "pmi_version", 0);
+
+    if (version == 2) {
+        c->version = 2;
+        say(c, "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
+        return;
+    }
+    if (version < 1) {
         say(c, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n");
         return;
     }
     say(c, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
-    c->e->ops->met(c->e->user, (uint32_t)c->rank);
+    c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 1.1");
 }
 
 static void on_maxes(struct fbr_pmi1_conn *c, char *line)
@@ -323,17 +306,11 @@ static void on_name(struct fbr_pmi1_conn *c, char *line)
     say(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
 }
 
-static int put(struct fbr_pmi1 *e, char *line)
+int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
 {
-    char key[FBR_PMI1_KEY_MAX], *value = word_at(line, "value");
     size_t before = e->puts.len;
-    int rc;
+    int rc = fbr_pmi1_set(e, key, value);
 
-    if (!word(line, "key", key, sizeof(key)) || !is_text(key, sizeof(key), false))
-        return -EINVAL;
-    if (!value || !is_text(value, FBR_PMI1_VALUE_MAX, true))
-        return -EMSGSIZE;
-    rc = fbr_pmi1_set(e, key, value);
     if (rc < 0 || e->config.alone)
         return rc;
     fbr_put_str(&e->puts, key);
@@ -343,6 +320,17 @@ static int put(struct fbr_pmi1 *e, char *line)
     e->puts.failed = false;
     e->puts.len = before;
     return -ENOMEM;
+}
+
+static int put(struct fbr_pmi1 *e, char *line)
+{
+    char key[FBR_PMI1_KEY_MAX], *value = word_at(line, "value");
+
+    if (!word(line, "key", key, sizeof(key)) || !is_text(key, sizeof(key), false))
+        return -EINVAL;
+    if (!value || !is_text(value, FBR_PMI1_VALUE_MAX, true))
+        return -EMSGSIZE;
+    return fbr_pmi1_put(e, key, value);
 }
 
 static void on_put(struct fbr_pmi1_conn *c, char *line)
@@ -371,41 +359,61 @@ static void on_put(struct fbr_pmi1_conn *c, char *line)
 static void on_get(struct fbr_pmi1_conn *c, char *line)
 {
     char name[FBR_PMI1_NAME_MAX], key[FBR_PMI1_KEY_MAX];
-    const struct entry *found;
+    const char *found;
 
     if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
         say(c, "cmd=get_result rc=-1 msg=no_such_kvsname value=unknown\n");
         return;
     }
-    found = word(line, "key", key, sizeof(key)) ? store_find(c->e, key) : NULL;
-    if (found)
-        say(c, "cmd=get_result rc=0 msg=success value=%s\n", found->value);
+    found = word(line, "key", key, sizeof(key)) ? fbr_pmi1_find(c->e->store, key) : NULL;
+    if (found && is_text(found, FBR_PMI1_VALUE_MAX, true)) /* PMI-2 may have put anything */
+        say(c, "cmd=get_result rc=0 msg=success value=%s\n", found);
     else
         say(c, "cmd=get_result rc=-1 msg=no_such_key value=unknown\n");
 }
+
+/* Not one within the other: what is asked now may end the next barrier. */
+void fbr_pmi1_resume(struct fbr_pmi1 *e)
+{
+    struct fbr_pmi1_conn *c, *next;
+
+    e->resume_again = true;
+    if (e->resuming)
+        return;
+    e->resuming = true;
+    while (e->resume_again) {
+        e->resume_again = false;
+        DL_FOREACH_SAFE(e->conns, c, next)
+            if (c->in.len && !c->reading)
+                fbr_pmi1_bytes(c, NULL, 0);
+    }
+    e->resuming = false;
+}
+
+static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);
 
 static void barrier_out(struct fbr_pmi1 *e, int code)
 {
     e->in_barrier = 0;
     for (uint32_t i = 0; i < e->config.count; i++) {
-        struct slot *slot = &e->slots[i];
+        struct fbr_pmi1_slot *slot = &e->slots[i];
+        enum fbr_pmi1_wait what = slot->wait;
 
-        if (slot->wait != BARRIER)
+        if (what != FBR_PMI1_BARRIER && what != FBR_PMI1_RING)
             continue;
-        slot->wait = NOTHING;
+        slot->wait = FBR_PMI1_NOTHING;
         if (slot->conn)
-            say(slot->conn, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n"
-                                 : "cmd=barrier_out rc=0\n");
+            done(slot->conn, what, code, NULL);
     }
+    fbr_pmi1_resume(e);
 }
 
-static void on_barrier(struct fbr_pmi1_conn *c, char *line)
+void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait)
 {
     struct fbr_pmi1 *e = c->e;
     int rc = 0;
 
-    (void)line;
-    slot_of(e, c->rank)->wait = BARRIER;
+    fbr_pmi1_slot(e, c->rank)->wait = wait;
     if (++e->in_barrier < e->config.count)
         return;
     if (!e->config.alone) {
@@ -417,9 +425,15 @@ static void on_barrier(struct fbr_pmi1_conn *c, char *line)
     barrier_out(e, rc);
 }
 
+static void on_barrier(struct fbr_pmi1_conn *c, char *line)
+{
+    (void)line;
+    fbr_pmi1_enter(c, FBR_PMI1_BARRIER);
+}
+
 static void on_finalize(struct fbr_pmi1_conn *c, char *line)
 {
-    struct slot *slot = slot_of(c->e, c->rank);
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
 
     (void)line;
     say(c, "cmd=finalize_ack rc=0\n");
@@ -428,42 +442,49 @@ static void on_finalize(struct fbr_pmi1_conn *c, char *line)
     slot->left = true;
 }
 
+/* Newer MPICHs let their message go on over many lines. */
 static void on_abort(struct fbr_pmi1_conn *c, char *line)
 {
     const char *text = word_at(line, "error_msg");
 
+    if (!text)
+        text = word_at(line, "message");
+    c->aborted = true;
     c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)number(line, "exitcode", 1),
                      text ? text : "");
 }
 
 /* MPICH looks at info, newer ones at rc. */
-static void say_published(struct fbr_pmi1_conn *c, enum wait what, int code, const char *port)
+static void say_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code,
+                          const char *port)
 {
-    const char *name = what == PUBLISH ? "publish" : what == LOOKUP ? "lookup" : "unpublish";
+    const char *name = what == FBR_PMI1_PUBLISH  ? "publish"
+                       : what == FBR_PMI1_LOOKUP ? "lookup"
+                                                 : "unpublish";
     const char *why = code == -EEXIST   ? "it_is_published_already"
                       : code == -ENOENT ? "no_such_name"
                                         : "failed";
 
     if (code < 0)
         say(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
-    else if (what == LOOKUP)
+    else if (what == FBR_PMI1_LOOKUP)
         say(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
     else
         say(c, "cmd=%s_result rc=0 info=ok\n", name);
 }
 
-static void on_published(struct fbr_pmi1_conn *c, char *line, enum wait what)
+static void on_published(struct fbr_pmi1_conn *c, char *line, enum fbr_pmi1_wait what)
 {
     const struct fbr_pmi1_ops *ops = c->e->ops;
     char name[FBR_PMI1_VALUE_MAX], port[FBR_PMI1_VALUE_MAX];
     uint32_t rank = (uint32_t)c->rank;
     int rc = -EINVAL;
 
-    slot_of(c->e, c->rank)->wait = what;
+    fbr_pmi1_slot(c->e, c->rank)->wait = what;
     if (word(line, "service", name, sizeof(name)) && is_text(name, sizeof(name), false)) {
-        if (what == LOOKUP)
+        if (what == FBR_PMI1_LOOKUP)
             rc = ops->lookup(c->e->user, rank, name);
-        else if (what == UNPUBLISH)
+        else if (what == FBR_PMI1_UNPUBLISH)
             rc = ops->unpublish(c->e->user, rank, name);
         else if (word(line, "port", port, sizeof(port)) && is_text(port, sizeof(port), false))
             rc = ops->publish(c->e->user, rank, name, port);
@@ -474,46 +495,57 @@ static void on_published(struct fbr_pmi1_conn *c, char *line, enum wait what)
 
 static void on_publish(struct fbr_pmi1_conn *c, char *line)
 {
-    on_published(c, line, PUBLISH);
+    on_published(c, line, FBR_PMI1_PUBLISH);
 }
 
 static void on_lookup(struct fbr_pmi1_conn *c, char *line)
 {
-    on_published(c, line, LOOKUP);
+    on_published(c, line, FBR_PMI1_LOOKUP);
 }
 
 static void on_unpublish(struct fbr_pmi1_conn *c, char *line)
 {
-    on_published(c, line, UNPUBLISH);
+    on_published(c, line, FBR_PMI1_UNPUBLISH);
 }
 
-void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *port)
+/* Tells a client what came of what it waited for. */
+static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
 {
-    struct slot *slot = slot_of(e, rank);
-    enum wait what = slot ? slot->wait : NOTHING;
-
-    if (what == NOTHING || what == BARRIER)
-        return;
-    slot->wait = NOTHING;
-    if (!slot->conn)
-        return;
-    if (what == LOOKUP && code == 0 && !(port && is_text(port, FBR_PMI1_VALUE_MAX, false)))
-        code = -EPROTO;
-    if (what == SPAWN)
-        say(slot->conn, code < 0 ? "cmd=spawn_result rc=-1 msg=%s\n" : "cmd=spawn_result rc=0\n",
+    if (c->version == 2)
+        fbr_pmi2_done(c, what, code, text);
+    else if (what == FBR_PMI1_BARRIER)
+        say(c, code ? "cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n" : "cmd=barrier_out rc=0\n");
+    else if (what == FBR_PMI1_SPAWN)
+        say(c, code < 0 ? "cmd=spawn_result rc=-1 msg=%s\n" : "cmd=spawn_result rc=0\n",
             "the_processes_could_not_be_started");
     else
-        say_published(slot->conn, what, code, port);
+        say_published(c, what, code, text);
+}
+
+void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *text)
+{
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(e, rank);
+    enum fbr_pmi1_wait what = slot ? slot->wait : FBR_PMI1_NOTHING;
+
+    if (what < FBR_PMI1_PUBLISH || what > FBR_PMI1_SPAWN)
+        return;
+    slot->wait = FBR_PMI1_NOTHING;
+    if (!slot->conn)
+        return;
+    if (what == FBR_PMI1_LOOKUP && code == 0 && !(text && is_text(text, FBR_PMI1_VALUE_MAX, false)))
+        code = -EPROTO;
+    done(slot->conn, what, code, text);
+    fbr_pmi1_resume(e);
 }
 
 /* A spawn is many lines, and one that starts several programs comes as several. */
 static void spawn_line(struct fbr_pmi1_conn *c, char *line)
 {
-    struct slot *slot = slot_of(c->e, c->rank);
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
     int rc = fbr_pmi1_spawn_line(c->spawn, line);
 
     if (rc == 1) {
-        slot->wait = SPAWN;
+        slot->wait = FBR_PMI1_SPAWN;
         rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(c->spawn),
                               fbr_pmi1_spawn_count(c->spawn), fbr_pmi1_spawn_preput(c->spawn));
         if (rc < 0)
@@ -521,7 +553,7 @@ static void spawn_line(struct fbr_pmi1_conn *c, char *line)
         fbr_pmi1_spawn_free(c->spawn);
         c->spawn = NULL;
     } else if (rc < 0) {
-        hang_up(c, rc == -ENOMEM ? "out of memory" : "its spawn is malformed");
+        fbr_pmi1_hang_up(c, rc == -ENOMEM ? "out of memory" : "its spawn is malformed");
     }
 }
 
@@ -530,11 +562,11 @@ static void on_initack(struct fbr_pmi1_conn *c, char *line)
     long rank = number(line, "pmiid", -1);
 
     if (c->rank >= 0 && c->rank != rank) {
-        hang_up(c, "it names another rank than its own");
+        fbr_pmi1_hang_up(c, "it names another rank than its own");
         return;
     }
     c->rank = rank;
-    if (c->speaks || speak_for(c))
+    if (c->speaks || fbr_pmi1_speak_for(c))
         say(c, "cmd=initack rc=0\ncmd=set size=%u\ncmd=set rank=%ld\ncmd=set debug=0\n",
             c->e->config.size, rank);
 }
@@ -564,15 +596,20 @@ static void run_request(struct fbr_pmi1_conn *c, char *line)
     char cmd[64];
 
     if (!word(line, "cmd", cmd, sizeof(cmd)) || !is_text(cmd, sizeof(cmd), false)) {
-        hang_up(c, "a line has no command");
+        fbr_pmi1_hang_up(c, "a line has no command");
         return;
     }
-    if (!c->speaks && strcmp(cmd, "initack") != 0 && (c->rank >= 0 ? !speak_for(c) : true)) {
-        hang_up(c, "it has not said which rank it is");
+    if (!strcmp(cmd, "init") && !c->speaks && number(line, "pmi_version", 0) == 2) {
+        on_init(c, line);
         return;
     }
-    if (c->speaks && slot_of(c->e, c->rank)->wait != NOTHING) {
-        hang_up(c, "it asks again before it was answered");
+    if (!c->speaks && strcmp(cmd, "initack") != 0 &&
+        (c->rank >= 0 ? !fbr_pmi1_speak_for(c) : true)) {
+        fbr_pmi1_hang_up(c, "it has not said which rank it is");
+        return;
+    }
+    if (c->speaks && fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
+        fbr_pmi1_hang_up(c, "it asks again before it was answered");
         return;
     }
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
@@ -594,44 +631,58 @@ static void on_line(struct fbr_pmi1_conn *c, char *line)
             run_request(c, line);
         return;
     }
-    if (!c->speaks && (c->rank < 0 || !speak_for(c))) {
-        hang_up(c, "it has not said which rank it is");
+    if (!c->speaks && (c->rank < 0 || !fbr_pmi1_speak_for(c))) {
+        fbr_pmi1_hang_up(c, "it has not said which rank it is");
         return;
     }
-    if (slot_of(c->e, c->rank)->wait != NOTHING) {
-        hang_up(c, "it asks again before it was answered");
+    if (fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
+        fbr_pmi1_hang_up(c, "it asks again before it was answered");
         return;
     }
     c->spawn = fbr_pmi1_spawn_new();
     if (!c->spawn)
-        hang_up(c, "out of memory");
+        fbr_pmi1_hang_up(c, "out of memory");
+}
+
+/* The next line of what has come: 1 when there was one, 0: more has to come. */
+static int read_line(struct fbr_pmi1_conn *c)
+{
+    char *line = (char *)c->in.data + c->at;
+    size_t left = c->in.len - c->at;
+    char *end = left ? memchr(line, '\n', left) : NULL;
+    size_t len = end ? (size_t)(end - line) : left;
+
+    if (len >= FBR_PMI1_LINE_MAX) {
+        fbr_pmi1_hang_up(c, "a line is too long");
+        return 0;
+    }
+    if (!end)
+        return 0;
+    *end = 0;
+    c->at += len + 1;
+    if (strlen(line) != len)
+        fbr_pmi1_hang_up(c, "a line has a NUL in it");
+    else
+        on_line(c, line);
+    return 1;
 }
 
 void fbr_pmi1_bytes(struct fbr_pmi1_conn *c, const void *data, size_t len)
 {
-    size_t at = 0;
-    char *end;
-
-    fbr_put(&c->in, data, len);
+    if (len)
+        fbr_put(&c->in, data, len);
     if (c->in.failed)
-        hang_up(c, "out of memory");
-    while (!c->dead && at < c->in.len && (end = memchr(c->in.data + at, '\n', c->in.len - at))) {
-        char *line = (char *)c->in.data + at;
-
-        at = (size_t)(end - (char *)c->in.data) + 1;
-        *end = 0;
-        if ((size_t)(end - line) >= FBR_PMI1_LINE_MAX || strlen(line) != (size_t)(end - line))
-            hang_up(c, "a line is too long or has a NUL in it");
-        else
-            on_line(c, line);
-    }
-    if (!c->dead) {
-        fbr_buf_consume(&c->in, at);
-        if (c->in.len >= FBR_PMI1_LINE_MAX)
-            hang_up(c, "a line is too long");
-    }
-    if (c->dead)
+        fbr_pmi1_hang_up(c, "out of memory");
+    c->reading = true;
+    while (!c->dead && !c->aborted && (c->version == 2 ? fbr_pmi2_read(c) : read_line(c)) > 0)
+        ;
+    c->reading = false;
+    if (c->dead) {
         conn_free(c);
+        return;
+    }
+    fbr_buf_consume(&c->in, c->aborted ? c->in.len : c->at);
+    c->at = 0;
 }
 
 /* ---- the job ---- */
@@ -663,6 +714,10 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
     e->config = *config;
     snprintf(e->nspace, sizeof(e->nspace), "%s", config->nspace);
     e->config.nspace = e->nspace;
+    if (config->parent) {
+        snprintf(e->parent, sizeof(e->parent), "%s", config->parent);
+        e->config.parent = e->parent;
+    }
     fbr_buf_init(&e->puts);
     e->slots = calloc(config->count ? config->count : 1, sizeof(*e->slots));
     if (!e->slots) {
@@ -675,18 +730,16 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
 void fbr_pmi1_close(struct fbr_pmi1 *e)
 {
     struct fbr_pmi1_conn *c, *c2;
-    struct entry *entry, *next;
 
     if (!e)
         return;
     DL_FOREACH_SAFE(e->conns, c, c2)
         conn_free(c);
-    HASH_ITER(hh, e->store, entry, next) {
-        HASH_DEL(e->store, entry);
-        free(entry->value);
-        free(entry);
-    }
+    table_free(&e->store);
+    table_free(&e->attrs);
     fbr_buf_fini(&e->puts);
+    for (uint32_t i = 0; e->slots && i < e->config.count; i++)
+        free(e->slots[i].attr);
     free(e->slots);
     free(e);
 }

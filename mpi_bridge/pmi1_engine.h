@@ -1,8 +1,11 @@
-/* pmi1_engine.h - a PMI-1 server for the ranks that one agent has of one job.
+/* pmi1_engine.h - a server of PMI-1 and PMI-2 for the ranks that one agent has of one job.
  *
  * Pure: bytes of connections in, bytes and events out through callbacks; no descriptors, no clock.
- * The protocol is that of PMI 1.1 as MPICH's src/pmi and Hydra speak it; the text to read is RFC 13
- * of flux-framework/rfc: lines of "key=value" words, one request and one answer at a time.
+ * It speaks what it is spoken to: the first line of a client says which version it wants.
+ *  - PMI 1.1 as MPICH's src/pmi and Hydra speak it; the text to read is RFC 13 of flux-framework/rfc:
+ *    lines of "key=value" words, one request and one answer at a time.
+ *  - PMI 2.0 as Slurm's libpmi2 and MPICH speak it (pmi2_engine.c): after that line, messages with
+ *    their length before them.
  *
  * What a rank puts can be read by its neighbours at once and by all ranks after the next barrier:
  * only the puts since the last barrier travel, with the fence. A rank is taken once: by the first
@@ -32,6 +35,7 @@ struct fbr_pmi1_conn;
 
 struct fbr_pmi1_config {
     const char *nspace;    /* what the ranks are told as name of their key space; copied */
+    const char *parent;    /* of the job whose rank has spawned this one; NULL; copied */
     uint32_t size;         /* of the job */
     uint32_t first, count; /* our ranks */
     bool alone;            /* no other agent has ranks of it: no fence is asked for */
@@ -41,7 +45,7 @@ struct fbr_pmi1_ops {
     void (*send)(void *user, void *link, const void *data, size_t len);
     /* The connection broke the rules, why says how; the engine has forgotten it. */
     void (*hang_up)(void *user, void *link, const char *why);
-    void (*met)(void *user, uint32_t rank);
+    void (*met)(void *user, uint32_t rank, const char *how); /* "PMI 1.1" or "PMI 2.0" */
     void (*left)(void *user, uint32_t rank);
     void (*abort)(void *user, uint32_t rank, int code, const char *text);
     /* All local ranks wait: fbr_pmi1_fenced() is to come, unless this fails. */
@@ -74,9 +78,9 @@ void fbr_pmi1_detach(struct fbr_pmi1_conn *conn); /* the link is gone */
 /* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative
  * errno. */
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
-/* What came of publish, lookup (the port), unpublish, spawn. Nothing happens when the rank does not
- * wait any more. */
-void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *port);
+/* What came of publish, lookup (text is the port), unpublish, spawn (the new job's nspace). Nothing
+ * happens when the rank does not wait any more. */
+void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *text);
 
 /* The value of PMI_process_mapping: which ranks share a node, as (first node, nodes, ranks per
  * node) blocks. Nodes with equally many ranks that follow each other are one block. An empty text,

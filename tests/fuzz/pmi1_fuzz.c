@@ -1,4 +1,4 @@
-/* pmi1_fuzz.c - hostile ranks of a PMI-1 server, and hostile answers from the other agents.
+/* pmi1_fuzz.c - hostile ranks of a server of PMI-1 and PMI-2, and hostile answers from the other agents.
  *
  * The input is a list of events: u8 event, then u8 length and so many bytes. Connections 0 and 1
  * are those of ranks 4 and 5, 2 and 3 have to say who they are. Whatever comes, each rank has at
@@ -35,7 +35,8 @@ static void on_send(void *user, void *link, const void *data, size_t len)
     struct fbr_pmi1_conn **conn = link;
 
     (void)user;
-    require(*conn && len && ((const char *)data)[len - 1] == '\n' && len < 2048);
+    require(*conn && len && len < 8192);
+    require(((const char *)data)[len - 1] == '\n' || ((const char *)data)[len - 1] == ';');
 }
 
 static void on_hang_up(void *user, void *link, const char *why)
@@ -49,6 +50,12 @@ static void on_rank(void *user, uint32_t rank)
 {
     (void)user;
     require(rank == 4 || rank == 5);
+}
+
+static void on_met(void *user, uint32_t rank, const char *how)
+{
+    on_rank(user, rank);
+    require(!strncmp(how, "PMI ", 4));
 }
 
 static void on_abort(void *user, uint32_t rank, int code, const char *text)
@@ -108,7 +115,7 @@ static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps
     return ask(rank);
 }
 
-static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_rank, on_rank, on_abort,
+static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,  on_rank, on_abort,
                                         on_fence, on_publish, on_name, on_name, on_spawn};
 
 static void event(uint8_t what, const void *data, size_t len)

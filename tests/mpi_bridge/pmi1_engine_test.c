@@ -41,9 +41,10 @@ static void on_hang_up(void *user, void *link, const char *why)
     note("%d hung up: %s\n", *(int *)link, why);
 }
 
-static void on_met(void *user, uint32_t rank)
+static void on_met(void *user, uint32_t rank, const char *how)
 {
     (void)user;
+    assert_string_equal(how, "PMI 1.1");
     note("met %u\n", rank);
 }
 
@@ -163,11 +164,26 @@ static void test_the_questions_of_init(void **state)
     expect(0, "cmd=get_my_kvsname\n", "0<cmd=my_kvsname rc=0 kvsname=ring\n");
     expect(0, "cmd=finalize\n", "0<cmd=finalize_ack rc=0\nleft 4\n");
     expect(
-        1, "cmd=init pmi_version=2 pmi_subversion=0\n",
+        1, "cmd=init pmi_version=3 pmi_subversion=0\n",
         "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5\n"); /* what we speak */
-    expect(1, "cmd=abort exitcode=7\n", "abort 5 7 []\n");
-    expect(1, "cmd=abort exitcode=9 error_msg=it is over\n", "abort 5 9 [it is over]\n");
     expect(1, "cmd=what_now\n", "1<cmd=what_now_result rc=-1 msg=unknown_command\n");
+}
+
+static void test_after_an_abort_nothing_is_heard(void **state)
+{
+    (void)state;
+    expect(0, "cmd=abort exitcode=7\n", "abort 4 7 []\n");
+    expect(1, "cmd=abort exitcode=9 error_msg=it is over\nand out of memory\ncmd=get_maxes\n",
+           "abort 5 9 [it is over]\n");
+    expect(1, "cmd=get_maxes\n", "");
+    expect(2, "cmd=initack pmiid=4\n", "2 hung up: its rank has another connection already\n");
+}
+
+static void test_an_abort_of_newer_clients(void **state)
+{
+    (void)state;
+    expect(0, "cmd=abort exitcode=7 message=Fatal error\nin many lines\n",
+           "abort 4 7 [Fatal error]\n");
 }
 
 static void test_lines_may_come_in_pieces_and_words_in_any_order(void **state)
@@ -343,6 +359,8 @@ int main(void)
     static int alone;
     const struct CMUnitTest tests[] = {
         two(test_the_questions_of_init),
+        two(test_after_an_abort_nothing_is_heard),
+        two(test_an_abort_of_newer_clients),
         two(test_lines_may_come_in_pieces_and_words_in_any_order),
         two(test_a_barrier_takes_what_is_new_along),
         cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, open_two,

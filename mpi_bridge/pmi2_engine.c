@@ -1,0 +1,691 @@
+/* pmi2_engine.c - PMI-2, the other language of the PMI server: see pmi1_engine.h.
+ *
+ * After "cmd=init pmi_version=2" a client sends messages: their length in six characters of decimal
+ * digits and blanks, then "cmd=NAME;key=value;...", where a ';' in a value is written twice. The
+ * answer of NAME is NAME-response, with rc=0, or rc and errmsg. What it means is in the header of
+ * Slurm's libpmi2 (slurm/pmi2.h) and in MPICH's src/pmi.
+ *
+ * A client with threads marks a request by thrid and may send another one before it was answered:
+ * those wait here, in their order.
+ *
+ * Besides the commands of MPICH there is Slurm's "ring": each rank gives a text to either side and
+ * gets what its neighbours gave. Here it is a barrier with two puts, under keys that no client can
+ * put.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "mpi_bridge/pmi1_priv.h"
+
+#define LENGTH_DIGITS 6
+#define WAITING_MAX (4u << 20) /* what a client may send while it waits for an answer */
+#define ERR_OTHER 14           /* PMI2_ERR_OTHER */
+#define ERR_KEY 4              /* PMI2_ERR_INVALID_KEY */
+#define ERR_VALUE 6            /* PMI2_ERR_INVALID_VAL */
+
+/* ---- messages ---- */
+
+/* What a message says: `n` times a key and its value, each with its NUL, one after the other. */
+struct message {
+    const char *pairs;
+    size_t n;
+};
+
+/* Unpacks in place: no pair grows. -EPROTO. */
+static int unpack(struct message *m, char *text, size_t len)
+{
+    size_t to = 0;
+    bool in_key = true;
+
+    *m = (struct message){.pairs = text};
+    for (size_t at = 0; at < len; at++) {
+        char c = text[at];
+
+        if (!c || (in_key && c == ';'))
+            return -EPROTO;
+        if (in_key && c == '=') {
+            in_key = false;
+            c = 0;
+        } else if (!in_key && c == ';' && at + 1 < len && text[at + 1] == ';') {
+            at++;
+        } else if (c == ';') {
+            in_key = true;
+            m->n++;
+            c = 0;
+        }
+        text[to++] = c;
+    }
+    return in_key && m->n && !text[to - 1] ? 0 : -EPROTO;
+}
+
+/* The pair after that one. */
+static const char *next_pair(const char *pair)
+{
+    pair += strlen(pair) + 1;
+    return pair + strlen(pair) + 1;
+}
+
+static const char *value_of(const char *pair)
+{
+    return pair + strlen(pair) + 1;
+}
+
+static const char *get(const struct message *m, const char *key)
+{
+    const char *pair = m->pairs;
+
+    for (size_t i = 0; i < m->n; i++, pair = next_pair(pair))
+        if (!strcmp(pair, key))
+            return value_of(pair);
+    return NULL;
+}
+
+static long to_number(const char *text, long otherwise)
+{
+    char *end;
+    long n;
+
+    if (!text)
+        return otherwise;
+    errno = 0;
+    n = strtol(text, &end, 10);
+    return errno || end == text || *end ? otherwise : n;
+}
+
+static bool is_true(const char *text)
+{
+    return text && (!strcmp(text, "TRUE") || !strcmp(text, "true") || !strcmp(text, "1"));
+}
+
+/* ---- answers ---- */
+
+static void put_pair(struct fbr_buf *b, const char *key, const char *value)
+{
+    fbr_put(b, key, strlen(key));
+    fbr_put(b, "=", 1);
+    for (; *value; value++)
+        fbr_put(b, *value == ';' ? ";;" : value, *value == ';' ? 2 : 1);
+    fbr_put(b, ";", 1);
+}
+
+/* Begins the answer to that command; say_end sends it. */
+static void say_begin(struct fbr_buf *b, struct fbr_pmi1_conn *c, const char *cmd, int rc,
+                      const char *why)
+{
+    char name[64], number[16];
+
+    fbr_buf_init(b);
+    fbr_put(b, "      ", LENGTH_DIGITS);
+    snprintf(name, sizeof(name), "%.48s-response", cmd);
+    snprintf(number, sizeof(number), "%d", rc);
+    put_pair(b, "cmd", name);
+    if (*c->thrid)
+        put_pair(b, "thrid", c->thrid);
+    put_pair(b, "rc", number);
+    if (rc)
+        put_pair(b, "errmsg", why);
+}
+
+static void say_end(struct fbr_buf *b, struct fbr_pmi1_conn *c)
+{
+    char digits[16];
+
+    if (b->failed || b->len - LENGTH_DIGITS > 999999) {
+        fbr_pmi1_hang_up(c, "out of memory");
+    } else if (!c->dead) {
+        snprintf(digits, sizeof(digits), "%6zu", b->len - LENGTH_DIGITS);
+        memcpy(b->data, digits, LENGTH_DIGITS);
+        c->e->ops->send(c->e->user, c->link, b->data, b->len);
+    }
+    fbr_buf_fini(b);
+}
+
+static void say(struct fbr_pmi1_conn *c, const char *cmd, int rc, const char *why)
+{
+    struct fbr_buf b;
+
+    say_begin(&b, c, cmd, rc, why);
+    say_end(&b, c);
+}
+
+static void say_value(struct fbr_pmi1_conn *c, const char *cmd, const char *value)
+{
+    struct fbr_buf b;
+
+    say_begin(&b, c, cmd, 0, NULL);
+    put_pair(&b, "found", value ? "TRUE" : "FALSE");
+    if (value)
+        put_pair(&b, "value", value);
+    say_end(&b, c);
+}
+
+/* What a rank gave to its neighbours; the tab keeps the key apart from those of clients. */
+static void ring_key(char key[FBR_PMI2_KEY_MAX], uint32_t rank, const char *side)
+{
+    snprintf(key, FBR_PMI2_KEY_MAX, "\tring-%u-%s", rank, side);
+}
+
+static void say_ring(struct fbr_pmi1_conn *c, int code)
+{
+    uint32_t size = c->e->config.size, rank = (uint32_t)c->rank;
+    char key[FBR_PMI2_KEY_MAX], count[16];
+    const char *left, *right;
+    struct fbr_buf b;
+
+    ring_key(key, (rank + size - 1) % size, "right"); /* what our left neighbour has on its right */
+    left = fbr_pmi1_find(c->e->store, key);
+    ring_key(key, (rank + 1) % size, "left");
+    right = fbr_pmi1_find(c->e->store, key);
+    if (code || !left || !right) {
+        say(c, "ring", ERR_OTHER, "some ranks are gone, or have not called it");
+        return;
+    }
+    snprintf(count, sizeof(count), "%u", rank);
+    say_begin(&b, c, "ring", 0, NULL);
+    put_pair(&b, "ring-count", count);
+    put_pair(&b, "ring-left", left);
+    put_pair(&b, "ring-right", right);
+    say_end(&b, c);
+}
+
+static void say_found(struct fbr_pmi1_conn *c, const char *port)
+{
+    struct fbr_buf b;
+
+    say_begin(&b, c, "name-lookup", 0, NULL);
+    put_pair(&b, "found", "TRUE");
+    put_pair(&b, "value", port);
+    put_pair(&b, "port", port); /* some look here */
+    say_end(&b, c);
+}
+
+static void say_spawned(struct fbr_pmi1_conn *c, const char *name)
+{
+    struct fbr_buf b;
+
+    say_begin(&b, c, "spawn", 0, NULL);
+    put_pair(&b, "jobid", name);
+    put_pair(&b, "nerrs", "0");
+    say_end(&b, c);
+}
+
+void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text)
+{
+    const char *failed = code == -EEXIST   ? "it is published already"
+                         : code == -ENOENT ? "no such name"
+                                           : "it failed";
+    int rc = code < 0 ? ERR_OTHER : 0;
+
+    switch (what) {
+    case FBR_PMI1_BARRIER:
+        say(c, "kvs-fence", code ? ERR_OTHER : 0, "some ranks are gone");
+        break;
+    case FBR_PMI1_RING:
+        say_ring(c, code);
+        break;
+    case FBR_PMI1_PUBLISH:
+        say(c, "name-publish", rc, failed);
+        break;
+    case FBR_PMI1_UNPUBLISH:
+        say(c, "name-unpublish", rc, failed);
+        break;
+    case FBR_PMI1_LOOKUP:
+        if (code < 0)
+            say(c, "name-lookup", rc, failed);
+        else
+            say_found(c, text);
+        break;
+    case FBR_PMI1_SPAWN:
+        if (code < 0)
+            say(c, "spawn", rc, "the processes could not be started");
+        else
+            say_spawned(c, text ? text : "");
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- requests ---- */
+
+static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *said = get(m, "pmirank") ? get(m, "pmirank") : get(m, "srcid");
+    long rank = to_number(said, -1);
+    char number[16];
+    struct fbr_buf b;
+
+    if (c->rank >= 0 && rank >= 0 && c->rank != rank) {
+        fbr_pmi1_hang_up(c, "it names another rank than its own");
+        return;
+    }
+    if (c->rank < 0)
+        c->rank = rank;
+    if (!c->speaks && !fbr_pmi1_speak_for(c))
+        return;
+    say_begin(&b, c, "fullinit", 0, NULL);
+    put_pair(&b, "pmi-version", "2");
+    put_pair(&b, "pmi-subversion", "0");
+    snprintf(number, sizeof(number), "%u", (uint32_t)c->rank);
+    put_pair(&b, "rank", number);
+    snprintf(number, sizeof(number), "%u", c->e->config.size);
+    put_pair(&b, "size", number);
+    put_pair(&b, "appnum", "0");
+    if (c->e->config.parent)
+        put_pair(&b, "spawner-jobid", c->e->config.parent);
+    put_pair(&b, "debugged", "FALSE");
+    put_pair(&b, "pmiverbose", "FALSE");
+    say_end(&b, c);
+    c->e->ops->met(c->e->user, (uint32_t)c->rank, "PMI 2.0");
+}
+
+static void leave(struct fbr_pmi1_conn *c)
+{
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
+
+    if (!slot->left)
+        c->e->ops->left(c->e->user, (uint32_t)c->rank);
+    slot->left = true;
+}
+
+static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    (void)m;
+    say(c, "finalize", 0, NULL);
+    leave(c);
+}
+
+/* It is not answered. One that says that it ends itself only has said goodbye. */
+static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *world = get(m, "isworld");
+    const char *text = get(m, "msg") ? get(m, "msg") : get(m, "message"); /* MPICH's word */
+
+    if (world && !is_true(world))
+        leave(c);
+    else
+        c->e->ops->abort(c->e->user, (uint32_t)c->rank, (int)to_number(get(m, "exitcode"), 1),
+                         text ? text : "");
+}
+
+static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    struct fbr_buf b;
+
+    (void)m;
+    say_begin(&b, c, "job-getid", 0, NULL);
+    put_pair(&b, "jobid", c->e->nspace);
+    say_end(&b, c);
+}
+
+/* MPI does not use it: jobs meet by a port that one of them publishes. */
+static void on_job_connect(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    say(c, get(m, "cmd"), ERR_OTHER,
+        "jobs are not connected by PMI here: publish a port, and look it up");
+}
+
+static bool is_key(const char *key)
+{
+    size_t len = key ? strlen(key) : 0;
+
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)key[i] < ' ')
+            return false;
+    return len > 0 && len < FBR_PMI2_KEY_MAX;
+}
+
+/* 0, or what is wrong with the key and the value has been said. */
+static int check_pair(struct fbr_pmi1_conn *c, const char *cmd, const char *key, const char *value)
+{
+    if (is_key(key) && value && strlen(value) < FBR_PMI2_VALUE_MAX)
+        return 0;
+    if (is_key(key))
+        say(c, cmd, ERR_VALUE, "the value is missing or too long");
+    else
+        say(c, cmd, ERR_KEY, "the key is missing, too long, or has control characters in it");
+    return -EINVAL;
+}
+
+static void on_put(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *key = get(m, "key"), *value = get(m, "value");
+
+    if (check_pair(c, "kvs-put", key, value) == 0)
+        say(c, "kvs-put", fbr_pmi1_put(c->e, key, value) < 0 ? ERR_OTHER : 0,
+            "there is no memory for it");
+}
+
+static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *job = get(m, "jobid"), *key = get(m, "key");
+
+    if (job && *job && strcmp(job, c->e->nspace) != 0)
+        say(c, "kvs-get", ERR_OTHER, "that is not the name of its own job, see job-getid");
+    else
+        say_value(c, "kvs-get", is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
+}
+
+static void on_fence(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    (void)m;
+    fbr_pmi1_enter(c, FBR_PMI1_BARRIER);
+}
+
+static void on_ring(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    static const char *const sides[] = {"left", "right"}, *const names[] = {"ring-left",
+                                                                            "ring-right"};
+    char key[FBR_PMI2_KEY_MAX];
+
+    for (int i = 0; i < 2; i++) {
+        const char *value = get(m, names[i]);
+
+        if (!value || strlen(value) >= FBR_PMI2_VALUE_MAX) {
+            say(c, "ring", ERR_VALUE, "the value is missing or too long");
+            return;
+        }
+        ring_key(key, (uint32_t)c->rank, sides[i]);
+        if (fbr_pmi1_put(c->e, key, value) < 0) {
+            say(c, "ring", ERR_OTHER, "there is no memory for it");
+            return;
+        }
+    }
+    fbr_pmi1_enter(c, FBR_PMI1_RING);
+}
+
+static void on_job_attr(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *key = get(m, "key"), *value = NULL;
+    char number[16];
+
+    if (key && !strcmp(key, "universeSize")) {
+        snprintf(number, sizeof(number), "%u", c->e->config.size);
+        value = number;
+    } else if (key && !strcmp(key, "hasNameServ")) {
+        value = "TRUE";
+    } else if (key && !strcmp(key, "physTopology")) {
+        value = c->e->config.alone ? "complete" : "hierarchical";
+    } else if (key && !strcmp(key, "physTopologyLevels")) {
+        value = c->e->config.alone ? NULL : "complete,complete";
+    } else if (is_key(key)) {
+        value = fbr_pmi1_find(c->e->store, key); /* PMI_process_mapping; what a parent has left */
+    }
+    say_value(c, "info-getjobattr", value && *value ? value : NULL);
+}
+
+static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *key = get(m, "key"), *value = get(m, "value");
+    struct fbr_pmi1 *e = c->e;
+
+    if (check_pair(c, "info-putnodeattr", key, value) < 0)
+        return;
+    if (fbr_pmi1_table_set(e, &e->attrs, key, value) < 0) {
+        say(c, "info-putnodeattr", ERR_OTHER, "there is no memory for it");
+        return;
+    }
+    say(c, "info-putnodeattr", 0, NULL);
+    for (uint32_t i = 0; i < e->config.count; i++) {
+        struct fbr_pmi1_slot *slot = &e->slots[i];
+
+        if (slot->wait != FBR_PMI1_NODE_ATTR || strcmp(slot->attr, key) != 0)
+            continue;
+        slot->wait = FBR_PMI1_NOTHING;
+        if (slot->conn)
+            say_value(slot->conn, "info-getnodeattr", value);
+    }
+    fbr_pmi1_resume(e);
+}
+
+static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *key = get(m, "key");
+    const char *value = is_key(key) ? fbr_pmi1_find(c->e->attrs, key) : NULL;
+    struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
+    char *copy;
+
+    if (value || !is_key(key) || !is_true(get(m, "wait"))) {
+        say_value(c, "info-getnodeattr", value);
+        return;
+    }
+    copy = strdup(key);
+    if (!copy) {
+        say(c, "info-getnodeattr", ERR_OTHER, "there is no memory for it");
+        return;
+    }
+    free(slot->attr);
+    slot->attr = copy;
+    slot->wait = FBR_PMI1_NODE_ATTR;
+}
+
+/* Names and ports travel in words of PMI-1, too. */
+static bool is_word(const char *text)
+{
+    size_t len = text ? strlen(text) : 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (!isgraph((unsigned char)text[i]))
+            return false;
+    return len > 0 && len < FBR_PMI1_VALUE_MAX;
+}
+
+static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *cmd = get(m, "cmd"), *name = get(m, "name"), *port = get(m, "port");
+    const struct fbr_pmi1_ops *ops = c->e->ops;
+    enum fbr_pmi1_wait what = !strcmp(cmd, "name-lookup")    ? FBR_PMI1_LOOKUP
+                              : !strcmp(cmd, "name-publish") ? FBR_PMI1_PUBLISH
+                                                             : FBR_PMI1_UNPUBLISH;
+    uint32_t rank = (uint32_t)c->rank;
+    int rc;
+
+    if (!is_word(name) || (what == FBR_PMI1_PUBLISH && !is_word(port))) {
+        say(c, cmd, ERR_VALUE, "the name or the port is missing, too long, or has blanks in it");
+        return;
+    }
+    fbr_pmi1_slot(c->e, rank)->wait = what;
+    rc = what == FBR_PMI1_LOOKUP    ? ops->lookup(c->e->user, rank, name)
+         : what == FBR_PMI1_PUBLISH ? ops->publish(c->e->user, rank, name, port)
+                                    : ops->unpublish(c->e->user, rank, name);
+    if (rc < 0)
+        fbr_pmi1_answer(c->e, rank, rc, NULL);
+}
+
+/* ---- spawn ---- */
+
+/* Tells the reader of PMI-1's spawn one line. */
+__attribute__((format(printf, 2, 3))) static int tell(struct fbr_pmi1_spawn *s, const char *fmt,
+                                                      ...)
+{
+    char *line = NULL;
+    va_list ap;
+    int rc;
+
+    va_start(ap, fmt);
+    rc = vasprintf(&line, fmt, ap);
+    va_end(ap);
+    if (rc < 0)
+        return -ENOMEM;
+    rc = fbr_pmi1_spawn_line(s, line);
+    free(line);
+    return rc;
+}
+
+/* The pairs of one program, "subcmd" first. Where the next one begins, and the pairs left. */
+static int tell_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *left)
+{
+    int rc = tell(s, "execname=%s", value_of(*pair));
+
+    while (rc == 0 && --*left > 0) {
+        const char *key = *pair = next_pair(*pair);
+        long n;
+
+        if (!strcmp(key, "subcmd"))
+            break;
+        if (!strcmp(key, "maxprocs"))
+            rc = tell(s, "nprocs=%s", value_of(key));
+        else if (!strncmp(key, "argv", 4) && (n = to_number(key + 4, -1)) >= 0 && n < 1000000)
+            rc = tell(s, "arg%ld=%s", n + 1, value_of(key)); /* there 0 is the program */
+        else if (!strncmp(key, "infokey", 7) && key[7] != 'c')
+            rc = tell(s, "info_key_%.16s=%s", key + 7, value_of(key));
+        else if (!strncmp(key, "infoval", 7))
+            rc = tell(s, "info_val_%.16s=%s", key + 7, value_of(key));
+    }
+    return rc;
+}
+
+/* -EPROTO, -E2BIG, -ENOMEM. */
+static int tell_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
+{
+    long programs = to_number(get(m, "ncmds"), 0), so_far = 0;
+    const char *pair = m->pairs;
+    size_t left = m->n;
+    bool first = true;
+    int rc = 0;
+
+    for (; rc == 0 && left > 0 && strcmp(pair, "subcmd") != 0; left--, pair = next_pair(pair))
+        if (!strncmp(pair, "ppkey", 5))
+            rc = tell(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
+        else if (!strncmp(pair, "ppval", 5))
+            rc = strchr(value_of(pair), '\n')
+                     ? -EPROTO
+                     : tell(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
+    while (rc == 0 && left > 0) {
+        if (!first)
+            rc = tell(s, "mcmd=spawn");
+        first = false;
+        if (rc == 0)
+            rc = tell_program(s, &pair, &left);
+        if (rc == 0)
+            rc = tell(s, "totspawns=%ld", programs);
+        if (rc == 0)
+            rc = tell(s, "spawnssofar=%ld", ++so_far);
+        if (rc == 0)
+            rc = tell(s, "endcmd");
+    }
+    return rc == 1 && left == 0 ? 0 : rc < 0 ? rc : -EPROTO;
+}
+
+static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    struct fbr_pmi1_spawn *s = fbr_pmi1_spawn_new();
+    int rc = s ? tell_spawn(s, m) : -ENOMEM;
+
+    if (rc < 0) {
+        say(c, "spawn", ERR_OTHER,
+            rc == -ENOMEM ? "there is no memory for it" : "it is malformed or too long");
+    } else {
+        fbr_pmi1_slot(c->e, c->rank)->wait = FBR_PMI1_SPAWN;
+        rc = c->e->ops->spawn(c->e->user, (uint32_t)c->rank, fbr_pmi1_spawn_apps(s),
+                              fbr_pmi1_spawn_count(s), fbr_pmi1_spawn_preput(s));
+        if (rc < 0)
+            fbr_pmi1_answer(c->e, (uint32_t)c->rank, rc, NULL);
+    }
+    fbr_pmi1_spawn_free(s);
+}
+
+/* ---- reading ---- */
+
+static const struct {
+    const char *cmd;
+    void (*fn)(struct fbr_pmi1_conn *c, const struct message *m);
+} requests[] = {
+    {"fullinit", on_fullinit},
+    {"finalize", on_finalize},
+    {"abort", on_abort},
+    {"job-getid", on_job_id},
+    {"job-connect", on_job_connect},
+    {"job-disconnect", on_job_connect},
+    {"kvs-put", on_put},
+    {"kvs-get", on_get},
+    {"kvs-fence", on_fence},
+    {"ring", on_ring},
+    {"info-getjobattr", on_job_attr},
+    {"info-putnodeattr", on_put_node_attr},
+    {"info-getnodeattr", on_get_node_attr},
+    {"name-publish", on_name},
+    {"name-lookup", on_name},
+    {"name-unpublish", on_name},
+    {"spawn", on_spawn},
+};
+
+static void run_request(struct fbr_pmi1_conn *c, const struct message *m)
+{
+    const char *cmd = get(m, "cmd"), *thrid = get(m, "thrid");
+
+    if (!cmd || !*cmd) {
+        fbr_pmi1_hang_up(c, "a message has no command");
+        return;
+    }
+    if (!c->speaks && strcmp(cmd, "fullinit") != 0) {
+        fbr_pmi1_hang_up(c, "it has not said which rank it is");
+        return;
+    }
+    snprintf(c->thrid, sizeof(c->thrid), "%s", thrid ? thrid : "");
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+        if (!strcmp(cmd, requests[i].cmd)) {
+            requests[i].fn(c, m);
+            return;
+        }
+    say(c, cmd, ERR_OTHER, "unknown command");
+}
+
+/* The length that a message begins with, or -1. */
+static long length_of(const char *text)
+{
+    char digits[LENGTH_DIGITS + 1];
+    size_t n, at;
+
+    memcpy(digits, text, LENGTH_DIGITS);
+    digits[LENGTH_DIGITS] = 0;
+    at = strspn(digits, " ");
+    n = strspn(digits + at, "0123456789");
+    if (n == 0 || digits[at + n + strspn(digits + at + n, " ")])
+        return -1;
+    return strtol(digits, NULL, 10);
+}
+
+int fbr_pmi2_read(struct fbr_pmi1_conn *c)
+{
+    size_t left = c->in.len - c->at;
+    char *text = (char *)c->in.data + c->at;
+    struct message m;
+    char *copy;
+    long len;
+
+    if (c->speaks && fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
+        if (left > WAITING_MAX)
+            fbr_pmi1_hang_up(c, "it asks for more and more before it was answered");
+        return 0;
+    }
+    if (left < LENGTH_DIGITS)
+        return 0;
+    len = length_of(text);
+    if (len <= 0) {
+        fbr_pmi1_hang_up(c, "a message does not begin with its length");
+        return 0;
+    }
+    if (left - LENGTH_DIGITS < (size_t)len)
+        return 0;
+    c->at += LENGTH_DIGITS + (size_t)len;
+    copy = malloc((size_t)len);
+    if (!copy) {
+        fbr_pmi1_hang_up(c, "out of memory");
+        return 0;
+    }
+    memcpy(copy, text + LENGTH_DIGITS, (size_t)len);
+    if (unpack(&m, copy, (size_t)len) < 0)
+        fbr_pmi1_hang_up(c, "a message is not made of \"key=value;\"");
+    else
+        run_request(c, &m);
+    free(copy);
+    return 1;
+}

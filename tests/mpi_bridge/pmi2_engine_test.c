@@ -1,0 +1,524 @@
+/* pmi2_engine_test.c - the PMI server, spoken to in PMI-2: messages in, messages out.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mpi_bridge/pmi1_engine.h"
+#include "runtime/buf.h"
+
+/* What the engine did, as text: "0<cmd=...;" is sent to link 0, events are words. */
+static char did[65536];
+static int refuse;
+
+__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
+{
+    size_t len = strlen(did);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(did + len, sizeof(did) - len, fmt, ap);
+    va_end(ap);
+}
+
+/* One answer at a time, with its length. */
+static void on_send(void *user, void *link, const void *data, size_t len)
+{
+    const char *text = data;
+    char length[8];
+
+    (void)user;
+    if (len && text[len - 1] == ';') {
+        snprintf(length, sizeof(length), "%6zu", len - 6);
+        assert_memory_equal(text, length, 6);
+        text += 6;
+        len -= 6;
+    }
+    note("%d<%.*s\n", *(int *)link, (int)len - (text[len - 1] == '\n'), text);
+}
+
+static void on_hang_up(void *user, void *link, const char *why)
+{
+    (void)user;
+    note("%d hung up: %s\n", *(int *)link, why);
+}
+
+static void on_met(void *user, uint32_t rank, const char *how)
+{
+    (void)user;
+    note("met %u %s\n", rank, how);
+}
+
+static void on_left(void *user, uint32_t rank)
+{
+    (void)user;
+    note("left %u\n", rank);
+}
+
+static void on_abort(void *user, uint32_t rank, int code, const char *text)
+{
+    (void)user;
+    note("abort %u %d [%s]\n", rank, code, text);
+}
+
+static int on_fence(void *user, const void *puts, size_t len)
+{
+    struct fbr_cur c = fbr_cur(puts, len);
+
+    (void)user;
+    note("fence");
+    while (fbr_cur_left(&c)) {
+        char text[2048];
+
+        fbr_get_str(&c, text, sizeof(text));
+        note(" %s", text);
+    }
+    note("\n");
+    return refuse;
+}
+
+static int on_publish(void *user, uint32_t rank, const char *name, const char *port)
+{
+    (void)user;
+    note("publish %u %s %s\n", rank, name, port);
+    return refuse;
+}
+
+static int on_lookup(void *user, uint32_t rank, const char *name)
+{
+    (void)user;
+    note("lookup %u %s\n", rank, name);
+    return refuse;
+}
+
+static int on_unpublish(void *user, uint32_t rank, const char *name)
+{
+    (void)user;
+    note("unpublish %u %s\n", rank, name);
+    return refuse;
+}
+
+static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
+                    const char *preput)
+{
+    (void)user;
+    note("spawn %u:", rank);
+    for (size_t i = 0; i < napps; i++) {
+        note(" %u x", apps[i].count);
+        for (const char *const *arg = apps[i].argv; *arg; arg++)
+            note(" %s", *arg);
+        note(" in %s;", apps[i].workdir ? apps[i].workdir : "-");
+    }
+    note(" [%s]\n", preput);
+    return refuse;
+}
+
+static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,    on_left,      on_abort,
+                                        on_fence, on_publish, on_lookup, on_unpublish, on_spawn};
+
+static struct fbr_pmi1 *engine;
+static struct fbr_pmi1_conn *conns[4];
+static int links[] = {0, 1, 2, 3};
+
+static void say(int link, const char *text)
+{
+    did[0] = 0;
+    fbr_pmi1_bytes(conns[link], text, strlen(text));
+}
+
+/* With its length before it, as Slurm's client writes it. */
+static void ask(int link, const char *message)
+{
+    char text[32768];
+
+    snprintf(text, sizeof(text), "%-6zu%s", strlen(message), message);
+    say(link, text);
+}
+
+#define expect(link, message, answer)     \
+    do {                                  \
+        ask(link, message);               \
+        assert_string_equal(did, answer); \
+    } while (0)
+
+static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";
+
+/* Ranks 4 and 5 of 9, which have asked for PMI-2, and a connection that has yet to say who it is. */
+static int open_two(void **state)
+{
+    struct fbr_pmi1_config config = {
+        .nspace = "ring", .size = 9, .first = 4, .count = 2, .alone = *state != NULL};
+
+    refuse = 0;
+    engine = fbr_pmi1_open(&ops, NULL, &config);
+    for (int i = 0; i < 3; i++) {
+        conns[i] = fbr_pmi1_attach(engine, &links[i], i < 2 ? 4 + i : -1);
+        say(i, hello);
+    }
+    for (int i = 0; i < 2; i++)
+        ask(i, "cmd=fullinit;threaded=FALSE;");
+    did[0] = 0;
+    return 0;
+}
+
+static int close_two(void **state)
+{
+    (void)state;
+    fbr_pmi1_close(engine);
+    return 0;
+}
+
+static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
+{
+    struct fbr_pmi1_config config = {
+        .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .alone = true};
+    struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
+
+    (void)state;
+    conns[0] = fbr_pmi1_attach(e, &links[0], 0);
+    conns[1] = fbr_pmi1_attach(e, &links[1], -1);
+    conns[2] = fbr_pmi1_attach(e, &links[2], -1);
+    conns[3] = fbr_pmi1_attach(e, &links[3], -1);
+    say(0, hello);
+    assert_string_equal(did, "0<cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n");
+    expect(0, "cmd=fullinit;pmijobid=1.2;pmirank=0;threaded=FALSE;",
+           "0<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=0;"
+           "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 0 PMI 2.0\n");
+    say(1, hello);
+    expect(1, "cmd=fullinit;srcid=1;threaded=TRUE;",
+           "1<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=0;"
+           "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 1 PMI 2.0\n");
+    say(2, hello);
+    expect(2, "cmd=fullinit;pmirank=1;", "2 hung up: its rank has another connection already\n");
+    say(3, hello);
+    expect(3, "cmd=job-getid;", "3 hung up: it has not said which rank it is\n");
+    conns[3] = fbr_pmi1_attach(e, &links[3], 1);
+    say(3, hello);
+    expect(3, "cmd=fullinit;pmirank=0;", "3 hung up: it names another rank than its own\n");
+    conns[3] = fbr_pmi1_attach(e, &links[3], -1);
+    say(3, hello);
+    expect(3, "cmd=fullinit;threaded=FALSE;", "3 hung up: it names a rank that is not here\n");
+    fbr_pmi1_close(e);
+}
+
+static void test_the_end(void **state)
+{
+    (void)state;
+    expect(0, "cmd=finalize;", "0<cmd=finalize-response;rc=0;\nleft 4\n");
+    expect(0, "cmd=abort;isworld=FALSE;msg=only me;", ""); /* it has left already */
+    expect(1, "cmd=abort;isworld=TRUE;msg=it;; is over;", "abort 5 1 [it; is over]\n");
+    expect(1, "cmd=abort;exitcode=7;message=many\nlines;", "abort 5 7 [many\nlines]\n");
+    expect(1, "cmd=abort;isworld=FALSE;msg=only me;", "left 5\n");
+}
+
+static void test_keys_and_values(void **state)
+{
+    (void)state;
+    expect(0, "cmd=job-getid;", "0<cmd=job-getid-response;rc=0;jobid=ring;\n");
+    expect(0, "cmd=kvs-put;key=a b;value=;;x;;=y\n;", "0<cmd=kvs-put-response;rc=0;\n");
+    expect(0, "cmd=kvs-get;jobid=ring;srcid=3;key=a b;",
+           "0<cmd=kvs-get-response;rc=0;found=TRUE;value=;;x;;=y\n;\n");
+    expect(1, "cmd=kvs-get;jobid=;key=a b;",
+           "1<cmd=kvs-get-response;rc=0;found=TRUE;value=;;x;;=y\n;\n");
+    expect(0, "cmd=kvs-get;jobid=ring;key=none;", "0<cmd=kvs-get-response;rc=0;found=FALSE;\n");
+    expect(0, "cmd=kvs-get;jobid=other;key=a b;",
+           "0<cmd=kvs-get-response;rc=14;errmsg=that is not the name of its own job, see "
+           "job-getid;\n");
+    expect(0, "cmd=kvs-put;value=x;",
+           "0<cmd=kvs-put-response;rc=4;errmsg=the key is missing, too long, or has control "
+           "characters in it;\n");
+    expect(0, "cmd=kvs-put;key=k;",
+           "0<cmd=kvs-put-response;rc=6;errmsg=the value is missing or too long;\n");
+    expect(0, "cmd=kvs-put;thrid=0x12;key=k;value=v;", "0<cmd=kvs-put-response;thrid=0x12;rc=0;\n");
+    expect(0, "cmd=what-now;", "0<cmd=what-now-response;rc=14;errmsg=unknown command;\n");
+}
+
+static void test_the_longest_value(void **state)
+{
+    char text[1200], value[1026];
+
+    (void)state;
+    memset(value, 'v', sizeof(value));
+    value[1025] = 0;
+    snprintf(text, sizeof(text), "cmd=kvs-put;key=k;value=%s;", value);
+    expect(0, text, "0<cmd=kvs-put-response;rc=6;errmsg=the value is missing or too long;\n");
+    snprintf(text, sizeof(text), "cmd=kvs-put;key=k;value=%s;", value + 1);
+    expect(0, text, "0<cmd=kvs-put-response;rc=0;\n");
+    ask(0, "cmd=kvs-fence;");
+    ask(1, "cmd=kvs-fence;"); /* travels to the others, and is read there by the same code */
+    assert_non_null(strstr(did, "fence k vvvv"));
+}
+
+static void test_a_fence_takes_what_is_new_along(void **state)
+{
+    struct fbr_buf all = {0}, puts = {0};
+
+    (void)state;
+    ask(0, "cmd=kvs-put;key=a;value=1;");
+    expect(0, "cmd=kvs-fence;", "");
+    expect(1, "cmd=kvs-fence;", "fence a 1\n");
+    fbr_put_str(&puts, "far");
+    fbr_put_str(&puts, "away;");
+    fbr_put_u32(&all, 7);
+    fbr_put_bytes(&all, puts.data, puts.len);
+    did[0] = 0;
+    fbr_pmi1_fenced(engine, 0, all.data, all.len);
+    assert_string_equal(did, "0<cmd=kvs-fence-response;rc=0;\n1<cmd=kvs-fence-response;rc=0;\n");
+    expect(1, "cmd=kvs-get;jobid=ring;key=far;",
+           "1<cmd=kvs-get-response;rc=0;found=TRUE;value=away;;;\n");
+    ask(0, "cmd=kvs-fence;");
+    ask(1, "cmd=kvs-fence;");
+    did[0] = 0;
+    fbr_pmi1_fenced(engine, -ECONNABORTED, NULL, 0);
+    assert_string_equal(did, "0<cmd=kvs-fence-response;rc=14;errmsg=some ranks are gone;\n"
+                             "1<cmd=kvs-fence-response;rc=14;errmsg=some ranks are gone;\n");
+    fbr_buf_fini(&all);
+    fbr_buf_fini(&puts);
+}
+
+/* A client with threads. */
+static void test_what_is_asked_while_it_waits_is_answered_later(void **state)
+{
+    (void)state;
+    ask(0, "cmd=kvs-fence;thrid=0x1;");
+    expect(0, "cmd=kvs-put;thrid=0x2;key=k;value=v;", "");
+    expect(0, "cmd=kvs-fence;thrid=0x3;", "");
+    expect(1, "cmd=kvs-fence;",
+           "0<cmd=kvs-fence-response;thrid=0x1;rc=0;\n1<cmd=kvs-fence-response;rc=0;\n"
+           "0<cmd=kvs-put-response;thrid=0x2;rc=0;\n");
+    expect(1, "cmd=kvs-get;key=k;", "1<cmd=kvs-get-response;rc=0;found=TRUE;value=v;\n");
+    expect(1, "cmd=kvs-fence;",
+           "0<cmd=kvs-fence-response;thrid=0x3;rc=0;\n1<cmd=kvs-fence-response;rc=0;\n");
+}
+
+/* However many fences wait in a row, none is within the other. */
+static void test_many_fences_at_once(void **state)
+{
+    enum { MANY = 20000 };
+    char *text = malloc(MANY * 20 + 1);
+    size_t count = 0;
+
+    (void)state;
+    text[0] = 0;
+    for (size_t i = 0; i < MANY; i++)
+        memcpy(text + i * 20, "14    cmd=kvs-fence;", 21);
+    fbr_pmi1_bytes(conns[0], text, MANY * 20);
+    did[0] = 0;
+    fbr_pmi1_bytes(conns[1], text, MANY * 20);
+    for (const char *at = did; (at = strchr(at, '\n')); at++)
+        count++;
+    assert_true(count > 1000); /* as many as `did` has room for */
+    say(0, "");
+    expect(0, "cmd=job-getid;", "0<cmd=job-getid-response;rc=0;jobid=ring;\n");
+    free(text);
+}
+
+static void test_a_client_that_asks_for_ever_without_being_answered(void **state)
+{
+    static char more[65536];
+
+    (void)state;
+    ask(0, "cmd=kvs-fence;");
+    memset(more, 'x', sizeof(more));
+    did[0] = 0;
+    for (int i = 0; i < 100 && !did[0]; i++)
+        fbr_pmi1_bytes(conns[0], more, sizeof(more));
+    assert_string_equal(did, "0 hung up: it asks for more and more before it was answered\n");
+}
+
+static void test_attributes_of_the_job(void **state)
+{
+    (void)state;
+    fbr_pmi1_set(engine, "PMI_process_mapping", "(vector,(0,1,9))");
+    fbr_pmi1_preput(engine, "PARENT=tag#0$\n");
+    expect(0, "cmd=info-getjobattr;key=universeSize;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=9;\n");
+    expect(0, "cmd=info-getjobattr;key=hasNameServ;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=TRUE;\n");
+    expect(0, "cmd=info-getjobattr;key=physTopology;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=hierarchical;\n");
+    expect(0, "cmd=info-getjobattr;key=physTopologyLevels;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=complete,complete;\n");
+    expect(0, "cmd=info-getjobattr;key=PMI_process_mapping;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,1,9));\n");
+    expect(0, "cmd=info-getjobattr;key=PARENT;",
+           "0<cmd=info-getjobattr-response;rc=0;found=TRUE;value=tag#0$;\n");
+    expect(0, "cmd=info-getjobattr;key=other;",
+           "0<cmd=info-getjobattr-response;rc=0;found=FALSE;\n");
+}
+
+static void test_attributes_of_the_node(void **state)
+{
+    (void)state;
+    expect(0, "cmd=info-getnodeattr;key=k;wait=FALSE;",
+           "0<cmd=info-getnodeattr-response;rc=0;found=FALSE;\n");
+    expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;", "");
+    expect(1, "cmd=info-putnodeattr;key=other;value=1;", "1<cmd=info-putnodeattr-response;rc=0;\n");
+    expect(1, "cmd=info-putnodeattr;key=k;value=v;",
+           "1<cmd=info-putnodeattr-response;rc=0;\n"
+           "0<cmd=info-getnodeattr-response;rc=0;found=TRUE;value=v;\n");
+    expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;",
+           "0<cmd=info-getnodeattr-response;rc=0;found=TRUE;value=v;\n");
+    expect(0, "cmd=kvs-get;key=k;", "0<cmd=kvs-get-response;rc=0;found=FALSE;\n");
+    ask(0, "cmd=info-getnodeattr;key=never;wait=TRUE;"); /* is freed with the engine */
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    expect(0, "cmd=name-publish;name=s;port=p#1;;;infokeycount=0;", "publish 4 s p#1;\n");
+    did[0] = 0;
+    fbr_pmi1_answer(engine, 4, 0, NULL);
+    assert_string_equal(did, "0<cmd=name-publish-response;rc=0;\n");
+    expect(0, "cmd=name-lookup;name=s;", "lookup 4 s\n");
+    did[0] = 0;
+    fbr_pmi1_answer(engine, 4, 0, "p#1;");
+    assert_string_equal(did,
+                        "0<cmd=name-lookup-response;rc=0;found=TRUE;value=p#1;;;port=p#1;;;\n");
+    ask(0, "cmd=name-lookup;name=t;");
+    did[0] = 0;
+    fbr_pmi1_answer(engine, 4, -ENOENT, NULL);
+    assert_string_equal(did, "0<cmd=name-lookup-response;rc=14;errmsg=no such name;\n");
+    refuse = -EIO;
+    expect(0, "cmd=name-unpublish;name=s;",
+           "unpublish 4 s\n0<cmd=name-unpublish-response;rc=14;errmsg=it failed;\n");
+    expect(0, "cmd=name-publish;name=s;",
+           "0<cmd=name-publish-response;rc=6;errmsg=the name or the port is missing, too long, or "
+           "has blanks in it;\n");
+    expect(0, "cmd=job-connect;jobid=x;",
+           "0<cmd=job-connect-response;rc=14;errmsg=jobs are not connected by PMI here: publish a "
+           "port, and look it up;\n");
+}
+
+static void test_a_ring(void **state)
+{
+    struct fbr_pmi1_config config = {.nspace = "ring", .size = 2, .count = 2, .alone = true};
+    struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        conns[i] = fbr_pmi1_attach(e, &links[i], i);
+        say(i, hello);
+        ask(i, "cmd=fullinit;");
+    }
+    expect(0, "cmd=ring;ring-count=1;ring-left=zero;ring-right=null;", "");
+    expect(1, "cmd=ring;ring-count=1;ring-left=one;ring-right=eins;",
+           "0<cmd=ring-response;rc=0;ring-count=0;ring-left=eins;ring-right=one;\n"
+           "1<cmd=ring-response;rc=0;ring-count=1;ring-left=null;ring-right=zero;\n");
+    expect(0, "cmd=ring;ring-count=1;",
+           "0<cmd=ring-response;rc=6;errmsg=the value is missing or too long;\n");
+    fbr_pmi1_close(e);
+}
+
+static void test_a_spawn_of_two_programs(void **state)
+{
+    (void)state;
+    expect(0,
+           "cmd=spawn;ncmds=2;preputcount=1;ppkey0=PARENT;ppval0=tag;;0$;subcmd=./a b;maxprocs=2;"
+           "argc=2;argv0=x y;argv1=z=1;infokeycount=2;infokey0=host;infoval0=h;infokey1=wdir;"
+           "infoval1=/tmp;subcmd=./c;maxprocs=1;argc=0;infokeycount=0;",
+           "spawn 4: 2 x ./a b x y z=1 in /tmp; 1 x ./c in -; [PARENT=tag;0$\n]\n");
+    did[0] = 0;
+    fbr_pmi1_answer(engine, 4, 0, "child");
+    assert_string_equal(did, "0<cmd=spawn-response;rc=0;jobid=child;nerrs=0;\n");
+    refuse = -ENOSYS;
+    expect(0, "cmd=spawn;ncmds=1;preputcount=0;subcmd=c;maxprocs=1;argc=0;",
+           "spawn 4: 1 x c in -; []\n"
+           "0<cmd=spawn-response;rc=14;errmsg=the processes could not be started;\n");
+}
+
+static void test_a_spawn_that_makes_no_sense_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "cmd=spawn;ncmds=1;",
+        "cmd=spawn;ncmds=2;subcmd=a;maxprocs=1;argc=0;",
+        "cmd=spawn;ncmds=1;subcmd=a;maxprocs=1;subcmd=b;maxprocs=1;",
+        "cmd=spawn;ncmds=1;subcmd=a;maxprocs=0;",
+        "cmd=spawn;ncmds=1;subcmd=;maxprocs=1;",
+        "cmd=spawn;ncmds=1;subcmd=a;maxprocs=1;argv7=x;",
+        "cmd=spawn;ncmds=1;ppkey0=k;ppval0=two\nlines;subcmd=a;maxprocs=1;",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect(0, bad[i], "0<cmd=spawn-response;rc=14;errmsg=it is malformed or too long;\n");
+}
+
+static void test_messages_may_come_in_pieces(void **state)
+{
+    static const char text[] = "    14cmd=job-getid;14    cmd=job-getid;";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(text) - 1; i++) {
+        did[0] = 0;
+        fbr_pmi1_bytes(conns[0], text + i, 1);
+        assert_string_equal(did, i == 19 || i == 39 ? "0<cmd=job-getid-response;rc=0;jobid=ring;\n"
+                                                    : "");
+    }
+}
+
+static void test_nonsense_is_hung_up_on(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"cmd=job-getid\n", "a message does not begin with its length"},
+        {"     0", "a message does not begin with its length"},
+        {"    -1", "a message does not begin with its length"},
+        {"1 4   cmd=job-getid;", "a message does not begin with its length"},
+        {"13    cmd=job-getid", "a message is not made of \"key=value;\""},
+        {"4     cmd;", "a message is not made of \"key=value;\""},
+        {"4     a=b;", "a message has no command"},
+        {"5     cmd=;", "a message has no command"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct fbr_pmi1_config config = {.nspace = "ring", .size = 1, .count = 1};
+        struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
+        char expected[128];
+
+        conns[3] = fbr_pmi1_attach(e, &links[3], 0);
+        say(3, hello);
+        say(3, bad[i].text);
+        snprintf(expected, sizeof(expected), "3 hung up: %s\n", bad[i].why);
+        assert_string_equal(did, expected);
+        fbr_pmi1_close(e);
+    }
+}
+
+#define two(test) cmocka_unit_test_setup_teardown(test, open_two, close_two)
+#define two_alone(test) cmocka_unit_test_prestate_setup_teardown(test, open_two, close_two, &alone)
+
+int main(void)
+{
+    static int alone;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_client_asks_for_version_2_and_says_who_it_is),
+        two(test_the_end),
+        two(test_keys_and_values),
+        two(test_the_longest_value),
+        two(test_a_fence_takes_what_is_new_along),
+        two_alone(test_what_is_asked_while_it_waits_is_answered_later),
+        two_alone(test_many_fences_at_once),
+        two(test_a_client_that_asks_for_ever_without_being_answered),
+        two(test_attributes_of_the_job),
+        two(test_attributes_of_the_node),
+        two(test_names),
+        cmocka_unit_test(test_a_ring),
+        two(test_a_spawn_of_two_programs),
+        two(test_a_spawn_that_makes_no_sense_is_refused),
+        two(test_messages_may_come_in_pieces),
+        cmocka_unit_test(test_nonsense_is_hung_up_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/* pmi2_test.c - the bridge of PMI, and real clients of PMI-2: programs with Slurm's libpmi2.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mpi_bridge/bridges.h"
+#include "tests/support/bridge_host.h"
+#include "tests/support/run.h"
+#include "tests/support/sync.h"
+
+static char dir[64], program[80];
+
+static int compile(void **state)
+{
+    char source[512];
+    const char *argv[] = {"/usr/bin/gcc", "-w", source, "-o", program, "-lpmi2", NULL};
+    struct ran r;
+    int code;
+
+    (void)state;
+    temp_dir_make(dir);
+    if (access("/usr/include/slurm/pmi2.h", R_OK) < 0 || access(argv[0], X_OK) < 0)
+        return 0;
+    snprintf(source, sizeof(source), "%s/tests/mpi_bridge/pmi2_rank.c", getenv("TEST_SOURCE_DIR"));
+    snprintf(program, sizeof(program), "%s/pmi2_rank", dir);
+    r = run_program(argv, NULL, NULL);
+    code = r.code;
+    if (code)
+        fprintf(stderr, "%s\n", r.err);
+    ran_free(&r);
+    return code;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    temp_dir_remove(dir);
+    return 0;
+}
+
+static void need_client(void)
+{
+    if (!*program) {
+        print_message("libpmi2-0-dev is missing\n");
+        skip();
+    }
+}
+
+/* Everything, over these agents; `first` are the first ranks of each. */
+static void run_all(const uint32_t *per_agent, const char *first, const char *says, bool port)
+{
+    struct bridge_host *h = host_open(HOST_AGENTS);
+    const char *const argv[] = {program, "all", NULL};
+    char variable[64];
+    char *env[] = {variable, port ? "FIBER_PMI=port" : NULL, NULL};
+    const struct fbr_bridge_job *job;
+    uint32_t id;
+
+    need_client();
+    snprintf(variable, sizeof(variable), "FIRST_OF_NODE=%s", first);
+    host_use(h, &fbr_bridge_pmi1);
+    id = host_job(h, per_agent);
+    job = host_job_of(h, 0, id);
+    host_start_all(h, id, argv, env);
+    host_wait(h, id);
+    for (uint32_t i = 0; i < job->size; i++) {
+        struct host_rank r = host_rank(h, id, i);
+        char expected[128];
+
+        snprintf(expected, sizeof(expected), "%srank %u of %u\n", i ? "" : says, i, job->size);
+        assert_string_equal(host_output(h, id, i), expected);
+        assert_int_equal(r.code, 0);
+        assert_int_equal(r.met, 1);
+        assert_int_equal(r.left, 1);
+        assert_string_equal(r.how, "PMI 2.0");
+    }
+    host_close(h);
+}
+
+static void test_one_rank(void **state)
+{
+    (void)state;
+    run_all((uint32_t[HOST_AGENTS]){1}, "0", "(vector,(0,1,1)) complete\n", false);
+}
+
+static void test_four_ranks_of_one_node(void **state)
+{
+    (void)state;
+    run_all((uint32_t[HOST_AGENTS]){4}, "0", "(vector,(0,1,4)) complete\n", false);
+}
+
+static void test_nodes_of_different_sizes(void **state)
+{
+    (void)state;
+    run_all((uint32_t[HOST_AGENTS]){1, 0, 3}, "01", "(vector,(0,1,1),(1,1,3)) hierarchical\n",
+            false);
+}
+
+static void test_over_a_port(void **state)
+{
+    (void)state;
+    run_all((uint32_t[HOST_AGENTS]){2, 2}, "02", "(vector,(0,2,2)) hierarchical\n", true);
+}
+
+static void test_an_abort_reaches_the_host(void **state)
+{
+    struct bridge_host *h = host_open(1);
+    const char *const argv[] = {program, "abort", NULL};
+    uint32_t id;
+
+    (void)state;
+    need_client();
+    host_use(h, &fbr_bridge_pmi1);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){3});
+    host_start_all(h, id, argv, NULL);
+    assert_int_not_equal(host_wait(h, id), 0);
+    assert_int_equal(host_rank(h, id, 1).aborted, 1);
+    assert_int_equal(host_rank(h, id, 1).abort_code, 1);
+    assert_string_equal(host_rank(h, id, 1).abort_text, "it; is over");
+    assert_int_equal(host_rank(h, id, 0).left, 0);
+    host_close(h);
+}
+
+static void test_one_that_ends_alone_has_left(void **state)
+{
+    struct bridge_host *h = host_open(1);
+    const char *const argv[] = {program, "alone", NULL};
+    uint32_t id;
+
+    (void)state;
+    need_client();
+    host_use(h, &fbr_bridge_pmi1);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
+    host_start_all(h, id, argv, NULL);
+    assert_int_equal(host_wait(h, id), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(host_rank(h, id, i).left, 1);
+        assert_int_equal(host_rank(h, id, i).aborted, 0);
+    }
+    host_close(h);
+}
+
+static void test_spawned_programs_know_their_job_and_what_was_left_for_them(void **state)
+{
+    struct bridge_host *h = host_open(1);
+    const char *const argv[] = {program, "spawn", NULL};
+    uint32_t id;
+
+    (void)state;
+    need_client();
+    host_use(h, &fbr_bridge_pmi1);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
+    host_start_all(h, id, argv, NULL);
+    assert_int_equal(host_wait(h, id), 0);
+    assert_string_equal(host_output(h, id, 0), "spawned\n");
+    assert_string_equal(host_output(h, id, 1), "");
+    assert_int_equal(host_jobs(h), 2);
+    assert_int_equal(host_wait(h, 1), 0);
+    assert_string_equal(host_output(h, 1, 0), "child 0 of 3 [a b;c] [left; behind]\n");
+    assert_string_equal(host_output(h, 1, 1), "child 1 of 3 [a b;c] [left; behind]\n");
+    assert_string_equal(host_output(h, 1, 2), "other 2 of 3 [] [left; behind]\n");
+    host_close(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_four_ranks_of_one_node),
+        cmocka_unit_test(test_nodes_of_different_sizes),
+        cmocka_unit_test(test_over_a_port),
+        cmocka_unit_test(test_an_abort_reaches_the_host),
+        cmocka_unit_test(test_one_that_ends_alone_has_left),
+        cmocka_unit_test(test_spawned_programs_know_their_job_and_what_was_left_for_them),
+    };
+
+    return cmocka_run_group_tests(tests, compile, forget);
+}
