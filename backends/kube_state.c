@@ -10,9 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/docker_login.h"
 #include "backends/json.h"
 #include "runtime/backend.h"
 
+#define LOGIN                                                                                     \
+    " (pods may need a login: kubectl create secret docker-registry NAME, and imagePullSecrets: " \
+    "[{name: NAME}] in the spec of kubernetes_pod_template)"
 #define MAX_SIGNAL 31 /* a shell's way to tell a signal: 128 + N */
 
 struct reason {
@@ -195,6 +199,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
         const struct json_t *one = fbr_json_item(all, i);
         const char *reason = fbr_json_text(one, "state", "waiting", "reason", NULL);
         const char *message = fbr_json_text(one, "state", "waiting", "message", NULL);
+        bool login;
         char what[160];
 
         for (size_t k = 0; k < sizeof(waiting) / sizeof(waiting[0]); k++) {
@@ -206,7 +211,10 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
                          waiting[k].say);
             else
                 snprintf(what, sizeof(what), "%.60s", reason);
+            login = s->wait == FBR_KUBE_WAIT_PULL && fbr_docker_login_refused(message);
             say(s, what, message);
+            if (login)
+                snprintf(s->text, sizeof(s->text), "%.160s: %.180s" LOGIN, what, message);
             return true;
         }
     }

@@ -75,7 +75,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
              "without it, or it is started anew"},
     [RUN_MAX_RESTARTS] =
         {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
-         .help = "how often at most; default 3. Without --on-failure it means restart"},
+         .help = "how often at most; default 3. Without --on-failure it means restart. What the "
+                 "cluster takes away (evicted, preempted, a lost node) counts apart: 100 times"},
     [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
                      .help = "ends the run after this time, such as 90s or 2h: code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",

@@ -575,7 +575,8 @@ struct fiber_ring_options {
     int per_node;
     int nodes; /* agents; 0: as many as the ranks need */
     enum fiber_ring_policy on_failure;
-    int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3 */
+    int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3. What the cluster takes
+                            away (evicted, preempted, a lost node) counts apart, to 100 */
     int timeout_ms;      /* for the whole run; 0: none */
     int grace_ms;        /* between telling and killing; 0: as configured (grace) */
     const char *bind_to; /* core hwthread l3 numa package none; NULL: chosen */

@@ -188,8 +188,8 @@ static void on_job(struct agent *a, struct fbr_cur *body)
         tell_failed(a, j->job.info.id, j->nlocal ? j->ranks[0].rank : FBR_RING_ALL, err.text);
         return;
     }
-    for (uint32_t k = 0; k < j->nlocal; k++)
-        fbr_agent_rank_start(&j->ranks[k]);
+    for (uint32_t k = 0; k < j->nlocal && rc == 0; k++) /* none comes after one that could not */
+        rc = fbr_agent_rank_start(&j->ranks[k]);
     fbr_agent_look_later(j);
 }
 

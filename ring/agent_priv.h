@@ -111,7 +111,7 @@ struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
 void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err);
 int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err); /* where its ranks go */
-void fbr_agent_rank_start(struct agent_rank *r);
+int fbr_agent_rank_start(struct agent_rank *r);
 struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* NULL: not ours */
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);

@@ -365,7 +365,7 @@ static void tell_started(struct agent_rank *r)
     fbr_agent_send(j->agent, FBR_RING_STARTED, &b);
 }
 
-void fbr_agent_rank_start(struct agent_rank *r)
+int fbr_agent_rank_start(struct agent_rank *r)
 {
     struct agent *a = r->job->agent;
     struct fbr_error err = {0, ""};
@@ -387,9 +387,10 @@ void fbr_agent_rank_start(struct agent_rank *r)
         fbr_put_u32(&b, r->rank);
         fbr_put_str(&b, err.text);
         fbr_agent_send(a, FBR_RING_FAILED, &b);
-        return;
+        return rc;
     }
     tell_started(r);
+    return 0;
 }
 
 struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)

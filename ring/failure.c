@@ -7,6 +7,8 @@
  *     SHRINK    survivors are told by their bridge, and go on; the ring fails when none is left
  *     REPLACE   the same, and the rank is started anew, up to max_restarts each
  *
+ * What the cluster takes away counts apart (restart.h).
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
@@ -183,13 +185,24 @@ static void tell_lost(struct ring_job *j, uint32_t rank, int code)
     fbr_buf_fini(&b);
 }
 
+/* The cluster is taking its node's job away. */
+static bool is_taken(const struct ring_job *j, uint32_t rank)
+{
+    const struct ring_agent *a = &j->ring->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]];
+
+    return a->process && fbr_process_disrupted(a->process);
+}
+
 /* Goes on without it; true: it is started anew. */
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     struct fiber_ring *r = j->ring;
-    uint32_t restarts = fbr_ring_job_restarts(&j->job, rank);
-    bool again = r->options.on_failure == FIBER_RING_REPLACE &&
-                 restarts < (uint32_t)r->max_restarts && fbr_ring_job_restarted(&j->job, rank) == 0;
+    struct fbr_restarts *n = &j->ranks[rank].again;
+    uint32_t max = (uint32_t)r->max_restarts;
+    bool taken = is_taken(j, rank);
+    bool again = r->options.on_failure == FIBER_RING_REPLACE && fbr_restart_again(n, max, taken) &&
+                 fbr_ring_job_restarted(&j->job, rank) == 0;
+    char count[60];
     struct fbr_buf b;
 
     tell_lost(j, rank, code);
@@ -199,11 +212,12 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
                      j->job.info.size);
         return false;
     }
-    fbr_ring_say(r, "%s; it is replaced (%u of %d)", text, restarts + 1, r->max_restarts);
+    fbr_ring_say(r, "%s; it is replaced (%s)", text,
+                 fbr_restart_say(n, max, taken, count, sizeof(count)));
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, rank);
-    fbr_put_u32(&b, restarts + 1);
+    fbr_put_u32(&b, fbr_ring_job_restarts(&j->job, rank));
     fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
     fbr_buf_fini(&b);
     fbr_ring_serve_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
@@ -214,18 +228,28 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     return true;
 }
 
-/* Starts it all again, if it may. */
-static bool plan_restart(struct fiber_ring *r, const char *text)
+/* Starts it all again, if it may; else the report says how often it was. */
+static void plan_restart(struct fiber_ring *r, const char *text, bool taken)
 {
-    if (r->options.on_failure != FIBER_RING_RESTART || (int)r->restarts >= r->max_restarts ||
-        r->stopped)
-        return false;
-    fbr_ring_say(r, "%s; starting all ranks again (%u of %d)", text, r->restarts + 1,
-                 r->max_restarts);
+    struct ring_failure *f = &r->failure;
+    size_t n = strlen(f->hint);
+    char count[60];
+
+    if (r->options.on_failure != FIBER_RING_RESTART || r->stopped)
+        return;
+    if (!fbr_restart_again(&r->again, (uint32_t)r->max_restarts, taken)) {
+        if (n > 0)
+            snprintf(f->hint + n, sizeof(f->hint) - n, "\n");
+        n = strlen(f->hint);
+        fbr_restart_spent(&r->again, taken, f->hint + n, sizeof(f->hint) - n);
+        return;
+    }
+    fbr_ring_say(
+        r, "%s; starting all ranks again (%s)", text,
+        fbr_restart_say(&r->again, (uint32_t)r->max_restarts, taken, count, sizeof(count)));
     snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1,
              text);
     r->restart = true;
-    return true;
 }
 
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *kernel)
@@ -247,7 +271,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     }
     record(r, j, rank, code < 0 ? 128 - code : code ? code : 1, hint, text);
     if (!alone)
-        plan_restart(r, text);
+        plan_restart(r, text, is_taken(j, rank));
     end_ranks(r);
 }
 
@@ -287,22 +311,54 @@ static bool expect_again(struct ring_job *j, uint32_t rank)
     return false;
 }
 
+static bool count_failed(struct ring_job *j, uint32_t rank)
+{
+    j->ranks[rank].again.failed++;
+    return false;
+}
+
+static bool count_taken(struct ring_job *j, uint32_t rank)
+{
+    j->ranks[rank].again.taken++;
+    return false;
+}
+
 /* A new agent, which starts the ranks of the old one anew; not when some of these were done. */
-static bool replace_agent(struct ring_agent *a, const char *text)
+static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
 {
     struct fiber_ring *r = a->ring;
+    uint32_t max = (uint32_t)r->max_restarts;
+    char count[60];
 
-    if (r->options.on_failure != FIBER_RING_REPLACE || a->restarts >= r->max_restarts ||
-        each_rank(a, ended_well) || fbr_ring_start_agent(a) < 0)
+    if (r->options.on_failure != FIBER_RING_REPLACE || each_rank(a, ended_well) ||
+        !fbr_restart_again(&a->again, max, taken) || fbr_ring_start_agent(a) < 0)
         return false;
-    a->restarts++;
-    fbr_ring_say(r, "%s; they are replaced (%d of %d)", text, a->restarts, r->max_restarts);
+    fbr_ring_say(r, "%s; they are replaced (%s)", text,
+                 fbr_restart_say(&a->again, max, taken, count, sizeof(count)));
     each_rank(a, tell_lost_rank);
     each_rank(a, expect_again);
+    each_rank(a, taken ? count_taken : count_failed);
     return true;
 }
 
-void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
+/* It had nothing to do yet, and the cluster took it away: another one is waited for. */
+static bool ask_again(struct ring_agent *a, const char *text)
+{
+    struct fiber_ring *r = a->ring;
+    uint32_t max = (uint32_t)r->max_restarts;
+    bool may =
+        r->options.on_failure == FIBER_RING_RESTART || r->options.on_failure == FIBER_RING_REPLACE;
+    char count[60];
+
+    if (r->state != R_WAITING || !may || !fbr_restart_again(&a->again, max, true) ||
+        fbr_ring_start_agent(a) < 0)
+        return false;
+    fbr_ring_say(r, "%s; it is asked for again (%s)", text,
+                 fbr_restart_say(&a->again, max, true, count, sizeof(count)));
+    return true;
+}
+
+void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 {
     struct fiber_ring *r = a->ring;
     char text[1024];
@@ -314,7 +370,9 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
                  report);
     if (r->failure.is)
         return;
-    if (r->state == R_RUNNING && replace_agent(a, text))
+    if (taken && ask_again(a, text))
+        return;
+    if (r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
     if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
         fbr_ring_say(r, "%s; the others go on", text);
@@ -323,7 +381,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report)
     }
     record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, "", text);
     if (r->next_job)
-        plan_restart(r, text);
+        plan_restart(r, text, taken);
     end_ranks(r);
 }
 

@@ -304,7 +304,6 @@ static void try_again(struct fiber_ring *r)
     r->restart = r->killed = false;
     fbr_timer_stop(&r->grace);
     r->epoch++;
-    r->restarts++;
     r->failure = (struct ring_failure){0};
     r->state = R_WAITING;
     for (uint32_t i = 0; i < r->nagents; i++) {
@@ -385,6 +384,20 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     start_first_job(r);
 }
 
+/* Whether its end is a failure. One whose spawn may still fail is judged when that is known: a spawn
+ * that fails is its caller's business. */
+static void judge(struct ring_job *j, uint32_t rank, const char *text)
+{
+    struct ring_rank *k = &j->ranks[rank];
+
+    k->unjudged = j->spawn != 0;
+    if (j->spawn || j->refused)
+        return;
+    if (k->code != 0 || (k->flags & FBR_RANK_MPI) ||
+        (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
+        fbr_ring_rank_failed(j, rank, k->code, text);
+}
+
 static void on_started(struct fiber_ring *r, struct fbr_cur *body)
 {
     struct ring_job *j;
@@ -398,6 +411,10 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, cpus, sizeof(cpus));
     fbr_get_str(body, where, sizeof(where));
     fbr_get_str(body, seen, sizeof(seen));
+    if (k->state != RANK_STARTING) { /* it was given up, with others that could not be started */
+        fbr_ring_signal(r, j, n, SIGKILL);
+        return;
+    }
     j->started++;
     k->state = RANK_RUNNING;
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
@@ -405,8 +422,13 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
         fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n,
                      j->job.info.hosts[fbr_ring_node_of(j, n)], (long long)k->pid, where,
                      where[0] ? "; " : "", seen);
-    if (j->started == j->job.info.size && j->spawn)
-        fbr_ring_serve_spawned(j, 0);
+    if (j->started < j->job.info.size || !j->spawn)
+        return;
+    fbr_ring_serve_spawned(j, 0);
+    for (uint32_t i = 0; i < j->job.info.size; i++)
+        if (j->ranks[i].unjudged)
+            judge(j, i, "");
+    fbr_ring_check(r);
 }
 
 /* An agent is idle when no rank of it lives or is about to. */
@@ -438,6 +460,17 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
         look_for_idle(j, rank);
 }
 
+/* MPI_Comm_spawn's caller is told, and decides. */
+static void refuse_spawn(struct ring_job *j, int code)
+{
+    j->refused = true;
+    for (uint32_t i = 0; i < j->job.info.size; i++)
+        if (j->ranks[i].state == RANK_STARTING)
+            rank_ended(j, i, 125);
+    fbr_ring_signal(j->ring, j, FBR_RING_ALL, SIGKILL);
+    fbr_ring_serve_spawned(j, code);
+}
+
 static void on_failed(struct ring_agent *a, struct fbr_cur *body)
 {
     struct fiber_ring *r = a->ring;
@@ -449,12 +482,12 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
     fbr_get_str(body, why, sizeof(why));
     if (!fbr_cur_ok(body))
         return;
-    if (j && j->spawn) { /* MPI_Comm_spawn's caller is told, and decides */
-        for (uint32_t i = 0; i < j->job.info.size; i++)
-            if (j->ranks[i].state == RANK_STARTING)
-                rank_ended(j, i, 125);
-        fbr_ring_signal(r, j, FBR_RING_ALL, SIGKILL);
-        fbr_ring_serve_spawned(j, -ENOENT);
+    if (j && j->refused)
+        return;
+    if (j && j->spawn) {
+        fbr_ring_say(r, "a spawn has failed: rank %u on %s could not be started: %s", n, a->host,
+                     why);
+        refuse_spawn(j, -ENOENT);
         fbr_ring_check(r);
         return;
     }
@@ -486,9 +519,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (!fbr_cur_ok(body))
         return;
     rank_ended(j, n, code);
-    if (code != 0 || (k->flags & FBR_RANK_MPI) ||
-        (k->flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET)
-        fbr_ring_rank_failed(j, n, code, text);
+    judge(j, n, text);
     fbr_ring_check(r);
 }
 
@@ -631,11 +662,15 @@ static void on_end(void *user, struct fiber_process *p)
         struct ring_job *j;
 
         DL_FOREACH(r->jobs, j)
-            for (uint32_t k = 0; k < j->job.info.nodes; k++)
-                for (uint32_t m = j->job.info.first[k];
-                     j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
+            for (uint32_t k = 0; k < j->job.info.nodes; k++) {
+                if (j->job.info.agents[k] != a->number)
+                    continue;
+                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++)
                     rank_ended(j, m, -SIGKILL);
-        fbr_ring_agent_lost(a, report);
+                if (j->spawn)
+                    refuse_spawn(j, -ECONNABORTED);
+            }
+        fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
     }
     fiber_process_close(p);
     fbr_ring_check(r);

@@ -531,7 +531,8 @@ static int call_stats(void *arg)
             continue;
         s->state = (int)k->state;
         s->code = k->code;
-        s->restarts = (int)(fbr_ring_job_restarts(&j->job, (uint32_t)i) + c->r->restarts);
+        s->restarts =
+            (int)(fbr_ring_job_restarts(&j->job, (uint32_t)i) + fbr_restart_count(&c->r->again));
         s->pid = k->pid;
         s->cpu = (double)k->cpu_ns / 1e9;
         s->memory = k->resident;
@@ -582,7 +583,7 @@ static int call_facts(void *arg)
     snprintf(f->backend, sizeof(f->backend), "%s", fbr_ring_backend(r));
     f->size = (int)r->size;
     f->agents = (int)r->nagents;
-    f->restarts = (int)r->restarts;
+    f->restarts = (int)fbr_restart_count(&r->again);
     f->started_ms = r->started_ms;
     for (uint32_t i = 0; i < r->nagents; i++)
         f->agents_joined += r->agents[i].ready;

@@ -26,6 +26,7 @@
 #include "ring/job.h"
 #include "ring/lines.h"
 #include "ring/plan.h"
+#include "ring/restart.h"
 #include "ring/ring.h"
 #include "ring/wire.h"
 #include "runtime/fnref.h"
@@ -46,6 +47,8 @@ struct ring_rank {
     enum rank_state state;
     uint8_t flags; /* FBR_RANK_* */
     bool failed;   /* told of, and counted */
+    bool unjudged; /* it ended before its job's spawn was answered */
+    struct fbr_restarts again;
     int code;
     int64_t pid;
     char how[24];
@@ -67,6 +70,7 @@ struct ring_job {
     uint32_t started, ended;
     bool over;      /* all agents know that it has ended */
     uint64_t spawn; /* request to be answered once it runs; 0: none */
+    bool refused;   /* its spawn has failed, and who asked for it was told: nothing of it counts */
     uint32_t spawn_agent;
     struct ring_service *services;
 };
@@ -80,7 +84,7 @@ struct ring_agent {
     uint32_t cpus;
     uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
     bool idle;        /* none of its ranks lives */
-    int restarts;
+    struct fbr_restarts again;
     uint64_t credit; /* output that was taken and is to be told */
 };
 
@@ -97,7 +101,7 @@ struct ring_failure {
     char text[1024];
     struct ring_job *job; /* whose last lines are shown; NULL: nobody's */
     uint32_t rank;
-    char hint[256];
+    char hint[512];
 };
 
 struct fiber_ring {
@@ -122,7 +126,8 @@ struct fiber_ring {
     struct ring_agent *agents;
     uint32_t nagents, living; /* agents; of them those whose process has not ended */
     struct ring_job *jobs;
-    uint32_t next_job, epoch, restarts;
+    uint32_t next_job, epoch;
+    struct fbr_restarts again; /* of all ranks */
     struct fbr_exchange *exchange;
     struct ring_note *notes;
     struct ring_stream *streams;
@@ -176,7 +181,8 @@ void fbr_ring_open_door(void *ring);
 
 /* failure.c */
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
-void fbr_ring_agent_lost(struct ring_agent *a, const char *report);
+/* `taken`: the cluster took its job away. */
+void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
 void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 void fbr_ring_stop(struct fiber_ring *r);

@@ -415,6 +415,31 @@ static void test_restarts_come_to_an_end(void **state)
     ran_free(&ran);
 }
 
+/* Where agents are said to have been taken away: it happens more often than failures may, and is no failure. */
+static void test_what_the_cluster_takes_away_counts_apart(void **state)
+{
+    static const char script[] =
+        "[ $FIBER_RANK = 1 ] && [ $FIBER_EPOCH -lt 3 ] && { kill -9 $PPID; exec sleep 1000; }; "
+        "[ $FIBER_EPOCH -lt 3 ] && exec sleep 1000; [ $FIBER_EPOCH -lt 4 ] && exit 7; "
+        "[ $FIBER_RANK = 1 ] && exit 8; exec sleep 1000";
+    struct ran ran;
+
+    (void)state;
+    setenv("FIBER_BACKEND", "mock", 1);
+    setenv("FIBER_MOCK", "evicted", 1);
+    ran = ring(script, "-n", "2", "-p", "1", "-f", "1", "-r", "1", NULL);
+    unsetenv("FIBER_BACKEND");
+    unsetenv("FIBER_MOCK");
+    assert_int_equal(ran.code, 8);
+    assert_int_equal(count(ran.err, "starting all ranks again"), 4);
+    assert_true(has(ran.err, "again (1 of 100 for what the cluster does)",
+                    "again (3 of 100 for what the cluster does)", "again (1 of 1)",
+                    "It was started again once, as often as --max-restarts allows; 3 times more "
+                    "for what the cluster did",
+                    NULL));
+    ran_free(&ran);
+}
+
 /* The others end once their agent has seen the death of rank 1: nobody has its number any more. */
 static void test_shrink_goes_on_without(void **state)
 {
@@ -469,7 +494,8 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
 
     (void)state;
     assert_int_equal(ran.code, 0);
-    assert_string_equal(strstr(ran.out, "here 1"), "here 1 after 3\n");
+    assert_int_equal(count(ran.out, "here 1"), 1);
+    assert_int_equal(count(ran.out, "here 1 after 3\n"), 1);
     assert_int_equal(count(ran.out, "here 0 after 0\n"), 1);
     assert_true(has(ran.err, "it is replaced (1 of 3)", "they are replaced (1 of 3)",
                     "it is replaced (3 of 3)", NULL));
@@ -532,6 +558,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_time_limit),
         cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
         cmocka_unit_test(test_restarts_come_to_an_end),
+        cmocka_unit_test(test_what_the_cluster_takes_away_counts_apart),
         cmocka_unit_test(test_shrink_goes_on_without),
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
