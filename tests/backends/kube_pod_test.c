@@ -151,6 +151,48 @@ static void a_template_that_reaches_no_master_is_told(void **state)
     fbr_json_free(over);
 }
 
+/* The examples of docs/kubernetes.md: what queues and gang schedulers look for is on every pod. */
+static void a_gang_is_marked_by_the_template(void **state)
+{
+    static const struct {
+        const char *template, *where, *key, *value;
+    } cases[] = {
+        {"metadata: {labels: {kueue.x-k8s.io/queue-name: team}}", "labels",
+         "kueue.x-k8s.io/queue-name", "team"},
+        {"metadata: {annotations: {kueue.x-k8s.io/pod-group-total-count: \"2\"}}", "annotations",
+         "kueue.x-k8s.io/pod-group-total-count", "2"},
+        {"{metadata: {annotations: {scheduling.k8s.io/group-name: train}}, spec: {schedulerName: "
+         "gang}}",
+         "annotations", "scheduling.k8s.io/group-name", "train"},
+        {"{metadata: {labels: {scheduling.x-k8s.io/pod-group: train}}, spec: {schedulerName: "
+         "gang}}",
+         "labels", "scheduling.x-k8s.io/pod-group", "train"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_t *over = yaml(cases[i].template);
+        struct fbr_kube_settings s = plain;
+        struct fbr_error err = {0, ""};
+
+        assert_int_equal(fbr_kube_overlay_check(over, &err), 0);
+        s.overlay = over;
+        for (uint64_t k = 0; k < 3; k++) {
+            struct fbr_job job = job_named("agent", k);
+            struct json_t *pod = fbr_kube_pod(&job, &s, &err);
+
+            assert_string_equal(fbr_json_text(pod, "metadata", cases[i].where, cases[i].key, NULL),
+                                cases[i].value);
+            assert_string_equal(fbr_json_text(pod, "spec", "schedulerName", NULL),
+                                strstr(cases[i].template, "gang") ? "gang" : "");
+            assert_string_equal(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
+                                RUN);
+            fbr_json_free(pod);
+        }
+        fbr_json_free(over);
+    }
+}
+
 static void labels_have_only_what_is_allowed(void **state)
 {
     static const char *const cases[][2] = {
@@ -454,6 +496,7 @@ int main(void)
         cmocka_unit_test(names_are_fixed_and_fit),
         cmocka_unit_test(a_master_has_an_account_and_knows_its_pod),
         cmocka_unit_test(a_template_that_reaches_no_master_is_told),
+        cmocka_unit_test(a_gang_is_marked_by_the_template),
         cmocka_unit_test(labels_have_only_what_is_allowed),
         cmocka_unit_test(a_pod_has_what_its_job_asks_for),
         cmocka_unit_test(a_pod_without_an_image_is_refused),

@@ -104,6 +104,7 @@ static int play_pool(int workers, int n, int ms, const char *file, int deaths)
     for (int i = 0; i < n; i++)
         right += out[i] == i * i;
     printf("right %d of %d\ndeaths %d\n", right, n, (int)stats_of(pool).deaths);
+    fflush(stdout); /* it may take a while to close */
     fiber_pool_close(pool);
     free(in);
     free(out);

@@ -51,17 +51,25 @@ wait_for() {
 
 # begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; its output is on $out, its pid is $launcher
 begins() {
-    local n=$1 text=$2 line
+    local n=$1 text=$2
     shift 2
     exec {out}< <(echo "$BASHPID" && exec "$@" 2>&1)
     : >"$work/out"
     read -r launcher <&"$out"
+    more "$n" "$text"
+}
+more() {  # N TEXT: waits for so many more lines
+    local n=$1 line
     while ((n > 0)); do
-        IFS= read -r -t 120 line <&"$out" || failed "$n more lines with '$text' should have come"
+        IFS= read -r -t 120 line <&"$out" || failed "$n more lines with '$2' should have come"
         echo "$line" >>"$work/out"
-        [[ $line != *$text* ]] || n=$((n - 1))
+        [[ $line != *$2* ]] || n=$((n - 1))
     done
 }
+# leave NAME: it goes on; take NAME: it is the one again that is spoken of
+declare -A left
+leave() { left[$1]="$out $launcher"; cp "$work/out" "$work/said-$1"; }
+take() { read -r out launcher <<<"${left[$1]}"; cp "$work/said-$1" "$work/out"; }
 # maps: a pool of two that maps until `finish`
 maps() {
     rm -f "$work/go"
@@ -80,15 +88,42 @@ is_gone() { ! "$bed" kubectl -n fiber get pod "$1" >/dev/null 2>&1; }
 has_two() { (($(pods | wc -l) >= 2)); }
 
 # --- evicted, as `kubectl drain` does
+evict() {  # POD
+    printf '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "%s", "namespace": "fiber"}}' "$1" |
+        "$bed" kubectl create --raw "/api/v1/namespaces/fiber/pods/$1/eviction" -f - >/dev/null
+}
 maps
 pod=$(one_job)
-printf '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "%s", "namespace": "fiber"}}' "$pod" |
-    "$bed" kubectl create --raw "/api/v1/namespaces/fiber/pods/$pod/eviction" -f - >/dev/null
+evict "$pod"
 wait_for 60 "the evicted pod should go" is_gone "$pod"
 wait_for 60 "another worker should come" has_two
 finish
 nothing_left
 ok "an evicted pod"
+
+# A ring that may fail once is evicted twice, and then fails.
+staying() {  # the pods that are not about to end
+    "$bed" kubectl -n fiber get pods -l fiber.io/run --field-selector status.phase=Running --no-headers \
+        -o custom-columns=name:.metadata.name,until:.metadata.deletionTimestamp | awk '$2 == "<none>" { print $1 }'
+}
+one_stays() { (($(staying | wc -l) == 1)); }
+for policy in restart replace; do
+    begins 1 'of 1 on' "$fiber" run -n 1 --on-failure $policy --max-restarts 1 "$prog" rank
+    for time in 1 2; do
+        wait_for 60 "its pod should run" one_stays
+        evict "$(staying)"
+        more 1 "($time of 100 for what the cluster does)"
+        more 1 'of 1 on'
+    done
+    wait_for 60 "its pod should run" one_stays
+    "$bed" kubectl -n fiber exec "$(staying)" -- sh -c 'kill -9 -1' >/dev/null 2>&1 || :
+    more 1 '(1 of 1)'
+    more 1 'of 1 on'
+    kill -TERM "$launcher"
+    ends
+    nothing_left
+    ok "evictions are not what a ring may fail: $policy"
+done
 
 # --- preempted by one of a higher class: the node has two places, and the pool both
 for class in low:1 high:1000; do
@@ -144,15 +179,40 @@ nothing_left
 "$bed" kubectl delete node -l type=kwok >/dev/null
 ok "a lost node"
 
-# --- no API server for a minute, a map and a ring at work
+# --- no API server for a minute, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
+# ends meanwhile, which are seen afterwards
 maps
-map=$out map_said=$work/map
-cp "$work/out" "$map_said"
+leave map
 steps='i=0; while :; do echo "rank $FIBER_RANK step $i"; i=$((i + 1)); sleep 1; done'
 begins 2 'step 1' "$fiber" run -n 2 -N 1 sh -c "$steps"
+leave ring
+mpi=
+if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then
+    mpi=$work/adds
+    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/system/kubernetes_mpi.c"
+    "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$work/mpi.tar"
+    "$bed" import fiber-mpi:1 "$work/mpi.tar" >/dev/null
+    rm "$work/mpi.tar"
+    mkfifo "$work/in"
+    exec {in}<>"$work/in"
+    begins 1 'step 0' env FIBER_IMAGE=fiber-mpi:1 sh -c '"$@" <"$0"; echo "exit code $?"' "$work/in" \
+        "$fiber" run -n 2 -N 1 "$mpi"
+    leave mpi
+fi
 "$bed" stop
 read -rt "$away_s" <> <(:) || :
+take map
+touch "$work/go"
+more 1 'right 200 of 200'
+leave map
+if [[ $mpi ]]; then
+    take mpi
+    echo end >&"$in"
+    more 2 'all sums were right'
+    leave mpi
+fi
 "$bed" start
+take ring
 last="step $((away_s / 2))" # it was written while the server was away
 while IFS= read -r -t 120 line <&"$out" && echo "$line" >>"$work/out" && [[ $line != *"$last" ]]; do :; done
 kill -TERM "$launcher"
@@ -164,11 +224,18 @@ for rank in 0 1; do
 done
 says "$last"
 ! grep -qE 'is gone|lost|exited with' "$work/out" || failed "no rank should have ended"
-out=$map
-cp "$map_said" "$work/out"
+take map
 finish
+if [[ $mpi ]]; then
+    take mpi
+    ends
+    says '^exit code 0$'
+    says '^rank 1 of 2: all sums were right$'
+    exec {in}>&-
+fi
 nothing_left
 ok "no API server for $away_s s"
+[[ $mpi ]] || echo "skip: MPI (needs mpicc.openmpi and the PMIx module)"
 
 # --- two pods that cannot reach each other: a master in the cluster and one of its workers
 "$bed" kubectl delete namespace $space --ignore-not-found >/dev/null # of a run before, which may be going yet

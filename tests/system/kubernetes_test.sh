@@ -210,3 +210,30 @@ kill -TERM "$launcher"
 ends
 nothing_left
 ok "a ring goes on after a pod was lost"
+
+# --- all or none: three of its four pods get a place, which is no use. What the template says is on each of them
+"$bed" kubectl patch node node1 --subresource=status --type=merge \
+    -p '{"status": {"capacity": {"fiber.io/place": "3"}, "allocatable": {"fiber.io/place": "3"}}}' >/dev/null
+cat >"$work/template" <<'END'
+metadata:
+  labels: {kueue.x-k8s.io/queue-name: team, scheduling.x-k8s.io/pod-group: train-7}
+  annotations: {scheduling.k8s.io/group-name: train-7}
+spec:
+  schedulerName: default-scheduler
+  containers: [{resources: {limits: {fiber.io/place: "1"}, requests: {fiber.io/place: "1"}}}]
+END
+export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
+begins 1 '1 Insufficient fiber.io/place' "$fiber" run -n 4 -N 1 "$prog" rank # it waits, and says for what
+marks='{.metadata.labels.kueue\.x-k8s\.io/queue-name} {.metadata.labels.scheduling\.x-k8s\.io/pod-group} {.metadata.annotations.scheduling\.k8s\.io/group-name}'
+"$bed" kubectl -n fiber get pods -l fiber.io/run -o "jsonpath={range .items[*]}$marks{\"\n\"}{end}" >"$work/marks"
+[[ $(grep -cx 'team train-7 train-7' "$work/marks") == 4 ]] || failed "pods lack what the template says"
+kill -TERM "$launcher"
+ends
+nothing_left
+FIBER_KUBERNETES_PENDING_TIMEOUT=5s does 300 "$fiber" run -n 4 -N 1 "$prog" rank
+unset FIBER_KUBERNETES_POD_TEMPLATE
+((code == 125)) || failed "exit code 125, not $code"
+says 'an agent could not be started: .*no node takes it: .*Insufficient fiber.io/place.*given up after kubernetes_pending_timeout'
+! grep -q 'of 4 on' "$work/out" || failed "no rank should have begun"
+nothing_left
+ok "a ring begins with all of its pods or none"
