@@ -533,6 +533,8 @@ static void on_states(void *user, const struct fbr_tool_result *r)
             on_cancel_time(b);
         b->unwanted = false;
     } else {
+        if (r->code == -SIGKILL)
+            snprintf(line, sizeof(line), "squeue gave no answer within %d s", LOOK_MS / 1000);
         snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s", line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
         DL_FOREACH(b->all, s)

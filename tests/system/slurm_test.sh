@@ -127,11 +127,55 @@ enough
 tasks 600
 echo "ok: a controller that is started again"
 
+# A squeue that hangs: it says so when it begins, and waits until it is told to go on.
+real=$(command -v squeue)
+mkdir "$work/bin"
+mkfifo "$work/hangs" "$work/goes"
+cat >"$work/bin/squeue" <<END
+#!/bin/bash
+if [[ -e $work/hang ]]; then
+    echo hangs >"$work/hangs"
+    read -r <"$work/goes"
+fi
+exec $real "\$@"
+END
+chmod +x "$work/bin/squeue"
+exec 4<>"$work/hangs" 5<>"$work/goes"
+PATH=$work/bin:$PATH begins "$prog" pool 3 600 until "$work/enough"
+touch "$work/hang"
+read -r -t 120 <&4 || failed "squeue was not asked"
+rm "$work/hang"
+echo goes >&5
+enough
+tasks 600
+nothing_left
+echo "ok: a squeue that hangs for a while"
+PATH=$work/bin:$PATH begins "$prog" pool 3 600 until "$work/enough"
+touch "$work/hang"
+read -r -t 120 <&4 || failed "squeue was not asked"
+scancel "$(a_job)" # it is replaced, although nobody says what became of it
+enough
+rm "$work/hang"
+tasks 600
+nothing_left
+exec 4<&- 5<&-
+echo "ok: a squeue that hangs to the end"
+
 begins "$prog" pool 3 600 until "$work/never"
 kill -KILL "$master"
 exec 3<&-
 until_true 120 "jobs outlive their master: $(squeue -h)" none_left
 holds "what a killed master leaves in the folder is swept" "$prog" nested
+nothing_left
+
+queued() { squeue -h -t pending -o %j | grep -q '^fiber-'; }
+exec 3< <(echo "$BASHPID" && FIBER_SLURM_OPTIONS=--begin=now+1hour exec "$prog" nested 2>&1)
+read -r master <&3
+until_true 120 "its job should wait in the queue" queued
+kill -KILL "$master"
+exec 3<&-
+queued || failed "its job should still wait"
+holds "what a killed master leaves in the queue is cancelled by the next run" "$prog" nested
 nothing_left
 
 # ---- In an allocation ----
