@@ -91,7 +91,8 @@ static bool trusted(const struct folder *f, const struct stat *st)
 static int take_modules(struct fbr_closure *c, const struct folder *f, const char *folder,
                         struct fbr_error *err)
 {
-    static const char *const modules[] = {"crypto", "pin", "pmix", "cluster"};
+    static const char *const modules[] = {"crypto.so", "pin.so", "pmix.so", "fiber-stack",
+                                          "cluster.so"};
     char path[PATH_MAX + NAME_MAX];
     struct stat st;
     int rc = 0, taken = 0;
@@ -99,8 +100,8 @@ static int take_modules(struct fbr_closure *c, const struct folder *f, const cha
     if (stat(folder, &st) < 0 || !trusted(f, &st))
         return 0;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && rc == 0; i++) {
-        snprintf(path, sizeof(path), "%s/%s.so", folder, modules[i]);
-        if ((!strcmp(modules[i], "cluster") && !c->o.cluster) || stat(path, &st) < 0 ||
+        snprintf(path, sizeof(path), "%s/%s", folder, modules[i]);
+        if ((!strcmp(modules[i], "cluster.so") && !c->o.cluster) || stat(path, &st) < 0 ||
             !S_ISREG(st.st_mode) || !trusted(f, &st))
             continue;
         rc = closure_take_plugin(c, path, err);

@@ -344,6 +344,19 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
     return rc;
 }
 
+int client_again(const struct client_run *run, struct client_run *again, struct fbr_error *err)
+{
+    int fd = fbr_registry_call(run->about.uid);
+
+    if (fd < 0)
+        return fbr_fail(err, fd, "run %.16s: it has ended", run->about.uid);
+    memset(again, 0, sizeof(*again));
+    again->about = run->about;
+    again->fd = fd;
+    fbr_buf_init(&again->got);
+    return 0;
+}
+
 /* ---- For listings ---- */
 
 int client_size(const struct client_run *run)

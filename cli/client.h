@@ -36,6 +36,9 @@ void client_list_free(struct client_run *runs, size_t count);
 int client_find(const char *typed, struct client_run *run, struct fbr_error *err);
 void client_free(struct client_run *run);
 
+/* One more connection to it, for client_visit() and the like. Free with client_free(). */
+int client_again(const struct client_run *run, struct client_run *again, struct fbr_error *err);
+
 /* Asks for its facts and ranks again. -ECONNRESET: it has ended. */
 int client_ranks(struct client_run *run, struct fbr_error *err);
 /* A request that is answered by DONE alone. */

@@ -6,14 +6,14 @@
 
 #include "cli/option.h"
 
-extern const struct cli_command cli_run, cli_ps, cli_logs, cli_kill, cli_top, cli_scale, cli_cp,
-    cli_gc, cli_doctor, cli_image, cli_kubernetes, cli_config, cli_completion, cli_help,
+extern const struct cli_command cli_run, cli_ps, cli_logs, cli_kill, cli_top, cli_scale, cli_stack,
+    cli_cp, cli_gc, cli_doctor, cli_image, cli_kubernetes, cli_config, cli_completion, cli_help,
     cli_version;
 
 const struct cli_command *const cli_commands[] = {
-    &cli_run,        &cli_ps,   &cli_logs,    &cli_kill,  &cli_top,        &cli_scale,
-    &cli_cp,         &cli_gc,   &cli_doctor,  &cli_image, &cli_kubernetes, &cli_config,
-    &cli_completion, &cli_help, &cli_version, NULL};
+    &cli_run,    &cli_ps,         &cli_logs, &cli_kill,    &cli_top,   &cli_scale,
+    &cli_stack,  &cli_cp,         &cli_gc,   &cli_doctor,  &cli_image, &cli_kubernetes,
+    &cli_config, &cli_completion, &cli_help, &cli_version, NULL};
 
 const struct cli_command *cli_command_find(const char *name)
 {

@@ -45,7 +45,7 @@ bool fbr_copy_get_request(struct fbr_cur *c, struct fbr_copy_request *r)
     r->mode = fbr_get_u32(c);
     fbr_get_str(c, r->path, sizeof(r->path));
     fbr_get_str(c, r->name, sizeof(r->name));
-    return fbr_cur_ok(c) && (r->op == FBR_COPY_GET || r->op == FBR_COPY_PUT) &&
+    return fbr_cur_ok(c) && r->op >= FBR_COPY_GET && r->op <= FBR_COPY_STACK &&
            !strchr(r->name, '/');
 }
 
@@ -147,6 +147,44 @@ int fbr_copy_recv_answer(int sock, struct fbr_copy_answer *a)
     int rc = recv_message(sock, data, &c);
 
     return rc < 0 || fbr_copy_get_answer(&c, a) ? rc : -EBADMSG;
+}
+
+int fbr_copy_send_data(int sock, const void *data, size_t len)
+{
+    const char *at = data;
+    int rc = 0;
+
+    while (rc == 0 && len) {
+        size_t n = len < FBR_COPY_PIECE ? len : FBR_COPY_PIECE;
+
+        rc = send_u32(sock, (uint32_t)n);
+        if (rc == 0)
+            rc = send_all(sock, at, n);
+        at += n;
+        len -= n;
+    }
+    return rc < 0 ? rc : send_u32(sock, 0);
+}
+
+int fbr_copy_recv_data(int sock, struct fbr_buf *b, size_t max)
+{
+    uint32_t len = 0;
+    void *room;
+    int rc;
+
+    while ((rc = recv_u32(sock, &len)) == 0 && len && len <= FBR_COPY_PIECE) {
+        if (b->len + len > max)
+            return -EFBIG;
+        room = fbr_buf_extend(b, len);
+        if (!room)
+            return -ENOMEM;
+        rc = recv_all(sock, room, len);
+        if (rc < 0)
+            return rc;
+    }
+    if (rc < 0 || !len)
+        return rc;
+    return len == FBR_COPY_BROKEN ? -EPIPE : -EBADMSG;
 }
 
 /* ---- A file that goes ---- */

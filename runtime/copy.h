@@ -7,6 +7,7 @@
  *
  *     GET       request; answer; after a 0 the data, and an answer
  *     PUT       request; answer; after a 0 the caller's data; answer
+ *     STACK     request; answer, its text the host's name; after a 0 the records of stack.h as data; answer
  *
  * Data is pieces: u32 length, 1 to FBR_COPY_PIECE, and the bytes; 0: that was the whole file; FBR_COPY_BROKEN: it was
  * not, and an answer says why. A file is written beside its place, without a name where the file system can, and gets
@@ -32,7 +33,7 @@
 #define FBR_COPY_PIECE 65536u
 #define FBR_COPY_BROKEN 0xffffffffu
 
-enum fbr_copy_op { FBR_COPY_GET = 1, FBR_COPY_PUT };
+enum fbr_copy_op { FBR_COPY_GET = 1, FBR_COPY_PUT, FBR_COPY_STACK };
 
 struct fbr_copy_request {
     uint8_t op;
@@ -61,6 +62,12 @@ bool fbr_copy_get_answer(struct fbr_cur *c, struct fbr_copy_answer *a);
 int fbr_copy_send(int sock, const struct fbr_buf *b);
 int fbr_copy_recv_request(int sock, struct fbr_copy_request *r);
 int fbr_copy_recv_answer(int sock, struct fbr_copy_answer *a);
+
+/* Bytes of ours, in pieces, and their end. */
+int fbr_copy_send_data(int sock, const void *data, size_t len);
+/* All that come, at most max: 0; -EPIPE: they broke off, and the other end is about to say why; -EFBIG, -ENOMEM; else
+ * as above. */
+int fbr_copy_recv_data(int sock, struct fbr_buf *b, size_t max);
 
 /* ---- Files ---- */
 

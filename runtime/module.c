@@ -43,6 +43,8 @@ struct search {
     uid_t owner; /* of the program or library that this code is in */
     bool open;   /* everybody can write that */
     void *handle;
+    char *program; /* NULL: a module is looked for. Its path is put there */
+    size_t size;
     char why[FBR_ERROR_TEXT / 2];
 };
 
@@ -59,7 +61,7 @@ static bool try_folder(struct search *s, const char *folder)
     char path[PATH_MAX + NAME_MAX];
     struct stat dir, file;
 
-    snprintf(path, sizeof(path), "%s/%s.so", folder, s->name);
+    snprintf(path, sizeof(path), "%s/%s%s", folder, s->name, s->program ? "" : ".so");
     if (stat(folder, &dir) || stat(path, &file) || !S_ISREG(file.st_mode))
         return false;
     if (!trusted(s, &dir) || !trusted(s, &file)) {
@@ -68,6 +70,10 @@ static bool try_folder(struct search *s, const char *folder)
                      "%.300s is not used: it belongs to somebody else, or everybody can write it",
                      path);
         return false;
+    }
+    if (s->program) {
+        snprintf(s->program, s->size, "%s", path);
+        return true;
     }
     s->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!s->handle)
@@ -165,6 +171,18 @@ void *fbr_module_open(const char *name, struct fbr_error *err)
     handle = open_locked(name, err);
     pthread_mutex_unlock(&modules.lock);
     return handle;
+}
+
+int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    struct search s = {.name = name, .owner = geteuid(), .program = path, .size = size};
+
+    path[0] = '\0';
+    search(&s);
+    if (path[0])
+        return 0;
+    return fbr_fail(err, -ENOENT, "%s",
+                    s.why[0] ? s.why : "it is not beside this program, nor in " FBR_MODULE_DIR);
 }
 
 const void *fbr_module(const char *name, struct fbr_error *err)

@@ -4,11 +4,13 @@
  * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`.
  * It is looked for beside the program or library that this code is in (fiber/NAME.so, and one or
  * two folders up, as in a build tree and as bin/ stands to lib/), then where Fiber was installed.
- * One that somebody else could have put there is passed over.
+ * One that somebody else could have put there is passed over. Programs of Fiber's own stand in the same folders.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MODULE_H
 #define FBR_MODULE_H
+
+#include <stddef.h>
 
 #include "runtime/error.h"
 
@@ -18,5 +20,8 @@ const void *fbr_module(const char *name, struct fbr_error *err);
 
 /* The same for a module that has functions in place of a table: what dlsym() takes. */
 void *fbr_module_open(const char *name, struct fbr_error *err);
+
+/* The path of a program there, as path[size]. Any thread. */
+int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err);
 
 #endif

@@ -279,6 +279,17 @@ static int call(const char *dir)
     return rc;
 }
 
+int fbr_registry_call(const char *uid)
+{
+    char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
+    int rc = fbr_registry_root(root, NULL);
+
+    if (rc < 0)
+        return rc;
+    snprintf(dir, sizeof(dir), "%.80s/%.16s", root, uid);
+    return call(dir);
+}
+
 static void visit(const char *dir,
                   void (*found)(void *user, int fd, const struct fbr_control_about *about),
                   void *user)

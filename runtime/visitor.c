@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/copy.h"
+#include "runtime/stack.h"
 
 static int answer(int sock, int code, uint32_t mode, const char *text)
 {
@@ -71,6 +72,22 @@ static void serve_put(int sock, const struct fbr_copy_request *r)
         answer(sock, rc, 0, err.text);
 }
 
+static void serve_stack(int sock)
+{
+    char host[FBR_COPY_TEXT / 2] = "";
+    struct fbr_error err = {0, ""};
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    rc = fbr_stack_serve(&b, &err);
+    gethostname(host, sizeof(host) - 1);
+    answer(sock, rc, 0, rc < 0 ? err.text : host);
+    if (rc == 0 && fbr_copy_send_data(sock, b.data, b.len) == 0)
+        answer(sock, 0, 0, "");
+    fbr_buf_fini(&b);
+}
+
 void fbr_visitor_serve(int sock)
 {
     struct fbr_copy_request r;
@@ -81,6 +98,8 @@ void fbr_visitor_serve(int sock)
                "that request is not understood here; is it another version of Fiber?");
     else if (rc == 0 && r.op == FBR_COPY_GET)
         serve_get(sock, &r);
+    else if (rc == 0 && r.op == FBR_COPY_STACK)
+        serve_stack(sock);
     else if (rc == 0)
         serve_put(sock, &r);
     close(sock);

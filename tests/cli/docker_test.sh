@@ -1,5 +1,5 @@
-# docker_test.sh - the command line over a Docker engine: doctor, run without an image, cp, ps, and gc, logs and kill of
-# what dead runs left.
+# docker_test.sh - the command line over a Docker engine: doctor, run without an image, cp, stack, ps, and gc, logs and
+# kill of what dead runs left.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -86,6 +86,11 @@ if ! fiber cp large living:/there 2>said || ! fiber cp living/0:/there back 2>>s
     bad=1
 fi
 expect 1 '^fiber: there: /none/x: No such file' 'cp to where nothing is' fiber cp large living:/none/x
+# stack, of what is in the container
+if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
+    expect 0 '^rank 0: main thread of tail' 'stack' fiber stack living
+    expect 0 '^    _start |^    \? .* ld-linux' 'frames of it' fiber stack living/0
+fi
 gone=${living%.*}.1
 leave fiber-test-a aaaaaaaa0000000000000000000000aa "$gone"
 leave fiber-test-b bbbbbbbb0000000000000000000000bb "$living"

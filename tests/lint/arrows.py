@@ -28,6 +28,7 @@ FOREIGN = {
     "hwloc.h": ["runtime/topology*.c", "runtime/topology.h"],
     "hwloc/*": ["runtime/topology*.c", "runtime/topology.h"],
     "curl/*": ["backends/http_attempt.c", "backends/http_priv.h"],
+    "elfutils/*": ["runtime/stack_frames.c"],
     "pmix*": ["mpi_bridge/pmix*.[ch]", "benchmarks/pmix/*.c"],
     "jansson.h": ["backends/json.c"],
     "yaml.h": ["backends/kube_yaml.c"],

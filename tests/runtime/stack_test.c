@@ -1,0 +1,347 @@
+/* stack_test.c - what is told of processes: records, the texts of /proc, and our own children, which go on as before.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/copy.h"
+#include "runtime/module.h"
+#include "runtime/stack.h"
+#include "runtime/visitor.h"
+
+/* ---- Records and texts ---- */
+
+static void what_is_written_is_read(void **state)
+{
+    struct fbr_stack_process p = {.pid = 7, .parent = 6, .rank = 3, .state = 'S', .cpu_ms = 1500},
+                             q;
+    struct fbr_stack_thread *t = fbr_stack_add_thread(&p);
+    struct fbr_stack_frame *f = fbr_stack_add_frame(t);
+    struct fbr_cur c;
+    struct fbr_buf b;
+
+    (void)state;
+    t->tid = 7;
+    t->state = 'S';
+    t->cut = true;
+    snprintf(t->call, sizeof(t->call), "futex");
+    snprintf(f->function, sizeof(f->function), "main");
+    f->offset = 12;
+    assert_non_null(fbr_stack_add_thread(&p));
+    fbr_buf_init(&b);
+    fbr_stack_put(&b, &p);
+    fbr_stack_put(&b, &p);
+    c = fbr_cur(b.data, b.len);
+    assert_int_equal(fbr_stack_get(&c, &q), 1);
+    assert_int_equal(q.rank, 3);
+    assert_int_equal(q.cpu_ms, 1500);
+    assert_int_equal(q.nthreads, 2);
+    assert_true(q.threads[0].cut);
+    assert_string_equal(q.threads[0].call, "futex");
+    assert_int_equal(q.threads[0].nframes, 1);
+    assert_string_equal(q.threads[0].frames[0].function, "main");
+    assert_int_equal(q.threads[0].frames[0].offset, 12);
+    assert_int_equal(q.threads[1].state, '?'); /* none was known */
+    fbr_stack_fini(&q);
+    assert_int_equal(fbr_stack_get(&c, &q), 1);
+    fbr_stack_fini(&q);
+    assert_int_equal(fbr_stack_get(&c, &q), 0);
+    for (size_t n = 1; n < b.len / 2; n++) { /* cut anywhere, it is none */
+        c = fbr_cur(b.data, n);
+        assert_int_equal(fbr_stack_get(&c, &q), -EBADMSG);
+    }
+    fbr_buf_fini(&b);
+    fbr_stack_fini(&p);
+}
+
+static void no_more_is_taken_than_there_may_be(void **state)
+{
+    struct fbr_stack_process p = {.pid = 1};
+    struct fbr_stack_thread *t = fbr_stack_add_thread(&p);
+
+    (void)state;
+    for (int i = 0; i < FBR_STACK_FRAMES; i++)
+        assert_non_null(fbr_stack_add_frame(t));
+    assert_null(fbr_stack_add_frame(t));
+    for (int i = 1; i < FBR_STACK_THREADS; i++)
+        assert_non_null(fbr_stack_add_thread(&p));
+    assert_null(fbr_stack_add_thread(&p));
+    fbr_stack_fini(&p);
+}
+
+static void a_stat_is_read_whatever_the_program_is_called(void **state)
+{
+    struct fbr_stack_stat s;
+
+    (void)state;
+    assert_true(fbr_stack_stat("12 (a) b (c) S 4 1 1 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1", &s));
+    assert_int_equal(s.pid, 12);
+    assert_int_equal(s.parent, 4);
+    assert_int_equal(s.state, 'S');
+    assert_int_equal(s.ticks, 57);
+    assert_string_equal(s.name, "a) b (c");
+    assert_false(fbr_stack_stat("", &s));
+    assert_false(fbr_stack_stat("12 (a", &s));
+    assert_false(fbr_stack_stat("12 )a( S 4", &s));
+    assert_false(fbr_stack_stat("12 (a) S 4 1 1", &s));
+}
+
+static void calls_have_names(void **state)
+{
+    char out[32];
+
+    (void)state;
+    fbr_stack_call("running\n", out, sizeof(out));
+    assert_string_equal(out, "");
+    fbr_stack_call("-1 0x7ffd 0x7f\n", out, sizeof(out));
+    assert_string_equal(out, "");
+    fbr_stack_call("99999 0x1\n", out, sizeof(out));
+    assert_string_equal(out, "syscall 99999");
+}
+
+/* ---- Processes ---- */
+
+/* Where the child waits; named, so that it is found on the stack. */
+__attribute__((noinline)) void wait_in_here(int ready, int gate);
+void wait_in_here(int ready, int gate)
+{
+    char byte;
+
+    while (write(ready, "", 1) == 1 && read(gate, &byte, 1) < 0)
+        ;
+    _exit(42);
+}
+
+struct child {
+    pid_t pid;
+    int gate; /* when it closes, the child exits with 42 */
+};
+
+/* A copy of us that waits for the gate: as a rank is started, it lets us look at it. */
+static struct child start_child(bool dumpable)
+{
+    struct child c = {0};
+    int gate[2], ready[2];
+    char byte;
+
+    assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    c.pid = fork();
+    if (c.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PTRACER, (unsigned long)getppid());
+        prctl(PR_SET_DUMPABLE, dumpable);
+        close(gate[1]);
+        wait_in_here(ready[1], gate[0]);
+    }
+    close(gate[0]);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    c.gate = gate[1];
+    return c;
+}
+
+/* It has gone on as if nothing had happened. */
+static void end_child(struct child *c)
+{
+    int status;
+
+    close(c->gate);
+    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+}
+
+/* What fbr_stack_serve() tells of that process. */
+static struct fbr_stack_process look(pid_t pid)
+{
+    struct fbr_stack_process p, found = {.pid = 0};
+    struct fbr_error err;
+    struct fbr_buf b;
+    struct fbr_cur c;
+
+    fbr_buf_init(&b);
+    assert_int_equal(fbr_stack_serve(&b, &err), 0);
+    c = fbr_cur(b.data, b.len);
+    while (fbr_stack_get(&c, &p) > 0) {
+        assert_string_not_equal(p.program, FBR_STACK_PROGRAM);
+        if (p.pid == (uint32_t)pid)
+            found = p;
+        else
+            fbr_stack_fini(&p);
+    }
+    fbr_buf_fini(&b);
+    assert_int_equal(found.pid, pid);
+    return found;
+}
+
+static bool can_walk(void)
+{
+    char path[PATH_MAX];
+
+    return fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), NULL) == 0;
+}
+
+static bool is_on(const struct fbr_stack_thread *t, const char *function)
+{
+    for (uint32_t i = 0; i < t->nframes; i++)
+        if (!strcmp(t->frames[i].function, function))
+            return true;
+    return false;
+}
+
+static void check_walked(const struct fbr_stack_process *p, const char *function)
+{
+    if (can_walk()) {
+        assert_string_equal(p->why, "");
+        assert_string_equal(p->threads[0].why, "");
+        assert_true(is_on(&p->threads[0], function));
+    } else {
+        assert_non_null(strstr(p->why, "libdw"));
+        assert_int_equal(p->threads[0].nframes, 0);
+    }
+}
+
+static void a_child_is_seen_where_it_waits(void **state)
+{
+    struct child c = start_child(true);
+    struct fbr_stack_process p;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        p = look(c.pid);
+        assert_int_equal(p.parent, getpid());
+        assert_int_equal(p.nthreads, 1);
+        assert_false(p.visited);
+        check_walked(&p, "wait_in_here");
+        fbr_stack_fini(&p);
+    }
+    end_child(&c);
+}
+
+static void a_stopped_one_is_seen_and_stays_stopped(void **state)
+{
+    struct child c = start_child(true);
+    struct fbr_stack_process p;
+    int status;
+
+    (void)state;
+    assert_int_equal(kill(c.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+    p = look(c.pid);
+    assert_int_equal(p.state, 'T');
+    check_walked(&p, "wait_in_here");
+    fbr_stack_fini(&p);
+    p = look(c.pid);
+    assert_int_equal(p.state, 'T');
+    fbr_stack_fini(&p);
+    assert_int_equal(kill(c.pid, SIGCONT), 0);
+    end_child(&c);
+}
+
+static void one_that_has_ended_is_told_so(void **state)
+{
+    struct child c = start_child(true);
+    struct fbr_stack_process p;
+    siginfo_t how;
+
+    (void)state;
+    close(c.gate);
+    assert_int_equal(waitid(P_PID, (id_t)c.pid, &how, WEXITED | WNOWAIT), 0);
+    c.gate = open("/dev/null", O_RDONLY);
+    p = look(c.pid);
+    assert_int_equal(p.state, 'Z');
+    assert_non_null(strstr(p.why, "has ended"));
+    fbr_stack_fini(&p);
+    end_child(&c);
+}
+
+static void what_may_not_be_traced_is_told_why(void **state)
+{
+    struct child c = start_child(false);
+    struct fbr_stack_process p;
+
+    (void)state;
+    p = look(c.pid);
+    if (geteuid() != 0 && can_walk()) /* root may */
+        assert_non_null(strstr(p.why, "may not be traced"));
+    assert_int_equal(p.nthreads, 1);
+    fbr_stack_fini(&p);
+    end_child(&c);
+}
+
+/* ---- By way of a visitor, with threads of our own ---- */
+
+static void *serve(void *arg)
+{
+    fbr_visitor_serve((int)(intptr_t)arg);
+    return NULL;
+}
+
+static void a_visitor_is_told_of_the_visited_one(void **state)
+{
+    const struct fbr_copy_request r = {.op = FBR_COPY_STACK};
+    struct fbr_copy_answer a;
+    struct fbr_stack_process p;
+    pthread_t thread;
+    struct fbr_buf b;
+    struct fbr_cur c;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(pthread_create(&thread, NULL, serve, (void *)(intptr_t)ends[1]), 0);
+    fbr_buf_init(&b);
+    fbr_copy_put_request(&b, &r);
+    assert_int_equal(fbr_copy_send(ends[0], &b), 0);
+    fbr_buf_clear(&b);
+    assert_int_equal(fbr_copy_recv_answer(ends[0], &a), 0);
+    assert_int_equal(a.code, 0);
+    assert_true(a.text[0]); /* the host */
+    assert_int_equal(fbr_copy_recv_data(ends[0], &b, FBR_STACK_MAX), 0);
+    assert_int_equal(fbr_copy_recv_answer(ends[0], &a), 0);
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    c = fbr_cur(b.data, b.len);
+    assert_int_equal(fbr_stack_get(&c, &p), 1);
+    assert_true(p.visited);
+    assert_int_equal(p.pid, getpid());
+    assert_int_equal(p.rank, -1);
+    check_walked(&p, "a_visitor_is_told_of_the_visited_one");
+    fbr_stack_fini(&p);
+    fbr_buf_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(no_more_is_taken_than_there_may_be),
+        cmocka_unit_test(a_stat_is_read_whatever_the_program_is_called),
+        cmocka_unit_test(calls_have_names),
+        cmocka_unit_test(a_child_is_seen_where_it_waits),
+        cmocka_unit_test(a_stopped_one_is_seen_and_stays_stopped),
+        cmocka_unit_test(one_that_has_ended_is_told_so),
+        cmocka_unit_test(what_may_not_be_traced_is_told_why),
+        cmocka_unit_test(a_visitor_is_told_of_the_visited_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
