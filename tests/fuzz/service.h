@@ -1,0 +1,72 @@
+/* service.h - hostile clients of a service that the launcher has for ranks (mpi_bridge/service.h).
+ *
+ * The input is a list of events: u8 event (of which the low bits are the connection), then u8
+ * length and so many bytes. Nothing is sent to a connection that is gone, and a service without
+ * connections holds no memory of them (the leak checker sees it).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_FUZZ_SERVICE_H
+#define FBR_FUZZ_SERVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_bridge/bridges.h"
+#include "runtime/buf.h"
+
+#define CONNS 4
+
+static struct {
+    int open[CONNS];
+} f;
+
+static void require(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void on_send(void *user, uint64_t conn, const void *data, size_t len)
+{
+    (void)user;
+    require(conn < CONNS && f.open[conn] && data && len);
+}
+
+static void on_hang_up(void *user, uint64_t conn)
+{
+    (void)user;
+    require(conn < CONNS && f.open[conn]);
+    f.open[conn] = 0;
+}
+
+static int fuzz_service(const struct fbr_service_ops *ops, const uint8_t *data, size_t size)
+{
+    const struct fbr_service_host host = {on_send, on_hang_up, NULL};
+    struct fbr_service *s = ops->open(&host, 4, 2);
+    struct fbr_cur c = fbr_cur(data, size);
+
+    memset(&f, 0, sizeof(f));
+    while (s && fbr_cur_left(&c)) {
+        uint8_t what = fbr_get_u8(&c), len = fbr_get_u8(&c), i = what % CONNS;
+        size_t n = len < fbr_cur_left(&c) ? len : fbr_cur_left(&c);
+        const void *bytes = n ? fbr_get(&c, n) : "";
+
+        if (what >= 224 && f.open[i]) {
+            ops->closed(s, i);
+            f.open[i] = 0;
+        }
+        if (!f.open[i]) {
+            f.open[i] = 1;
+            ops->opened(s, i);
+        }
+        if (f.open[i])
+            ops->bytes(s, i, bytes, n, 0);
+        require(ops->deadline(s) == UINT64_MAX);
+    }
+    ops->close(s);
+    return 0;
+}
+
+#endif
