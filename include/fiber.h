@@ -63,8 +63,9 @@ FIBER_API int fiber_init(int *argc, char ***argv);
 FIBER_API void fiber_fini(void);
 
 /* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins
- * over environment and files. Before the first process is started. -EINVAL with a sentence for an
- * unknown key or a wrong value. */
+ * over environment and files. At any time, on any thread; it counts for what is begun from then on:
+ * processes, connections, waits that were begun before keep what they began with, and `run_dir` and
+ * `bind` what was opened there. -EINVAL with a sentence for an unknown key or a wrong value. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
 FIBER_API const char *
@@ -190,7 +191,8 @@ FIBER_API int fiber_queue_size(struct fiber_queue *q,
                                size_t *messages); /* about; it changes at any time */
 /* No more puts by anyone; gets go on until the queue is drained, then fail with -EPIPE. */
 FIBER_API int fiber_queue_shut(struct fiber_queue *q);
-/* Frees the handle; in the owner the queue ends. Flushes first, at most a second. NULL is fine. */
+/* Frees the handle; in the owner the queue ends. Flushes first, as long as the owner takes something
+ * (configuration: linger says how long one waits while it does not). NULL is fine. */
 FIBER_API void fiber_queue_close(struct fiber_queue *q);
 
 /* ---- Pipe ------------------------------------------------------------------------------------ */
@@ -426,8 +428,8 @@ struct fiber_map_options {
     int retries;
     /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
     int timeout_ms;
-    size_t chunk;                  /* a hint for tasks per message; 0: measured */
-    fiber_task_done_fn on_done;    /* for each task, result or error; may be NULL */
+    size_t chunk;               /* a hint for tasks per message; 0: measured */
+    fiber_task_done_fn on_done; /* for each task, result or error; may be NULL */
     /* after messages of results, with the newest figures; may be NULL */
     fiber_progress_fn on_progress;
     void *user;

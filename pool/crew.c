@@ -431,6 +431,19 @@ static void kill_all(struct fiber_pool *p, bool busy_only)
     }
 }
 
+/* As long as there are ever fewer. */
+static void wait_dwindle(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+    int before = p->n_workers;
+
+    while (p->n_workers && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0) {
+        if (p->n_workers < before)
+            deadline = fbr_now_ms() + ms;
+        before = p->n_workers;
+    }
+}
+
 static void wait_gone(struct fiber_pool *p, uint64_t ms)
 {
     uint64_t deadline = fbr_now_ms() + ms;
@@ -451,7 +464,7 @@ void fbr_crew_close(struct fiber_pool *p)
         wait_gone(p, CLOSE_KILLED_MS);
     if (p->n_workers)
         fbr_pool_host_kill_all(p);
-    wait_gone(p, 10000);
+    wait_dwindle(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
     fbr_pool_host_close_all(p);
     pthread_mutex_unlock(&p->lock);
     fbr_loop_call(p->rt->loop, close_timer, p);

@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,8 +15,6 @@
 
 #include "pool/pool.h"
 #include "runtime/child.h"
-
-#define CLOSE_MS 2000
 
 /* ---- In the host's process ---- */
 
@@ -169,14 +168,24 @@ void fbr_pool_host_kill_all(struct fiber_pool *p)
             fiber_process_kill(h->process);
 }
 
+/* As long as there are ever fewer. */
+static void wait_hosts(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+    const struct fbr_pool_host *h;
+    int n, before = INT_MAX;
+
+    do {
+        DL_COUNT(p->hosts, h, n);
+        if (n < before)
+            deadline = fbr_now_ms() + ms;
+        before = n;
+    } while (n && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0);
+}
+
 void fbr_pool_host_close_all(struct fiber_pool *p)
 {
-    uint64_t deadline = fbr_now_ms() + CLOSE_MS;
-
-    while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
-        continue;
+    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     fbr_pool_host_kill_all(p);
-    deadline = fbr_now_ms() + 2 * CLOSE_MS;
-    while (p->hosts && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0)
-        continue;
+    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
 }

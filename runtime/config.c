@@ -4,6 +4,10 @@
  * Sources are read from the weakest to the strongest, and each overwrites what came before; so
  * there is one way in, fbr_config_set, which checks, and no merging.
  *
+ * A value is never changed once it can be seen: a new one takes its place, and the old one stays
+ * until the configuration is freed, so that a string which somebody has asked for stays as it is. One
+ * that comes back is used again, so a program that goes to and fro between two does not grow.
+ *
  * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own
  * instead of a file, because its handler is not told the line number (INI_HANDLER_LINENO is off in
  * distributions), and because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in
@@ -15,6 +19,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +59,9 @@ static const struct fbr_config_key keys[] = {
      "time that a new connection has to prove who it is"},
     {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,
      "time between asking a process to end and killing it"},
+    {"linger", "FIBER_LINGER", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+     "time without progress after which what ends waits no longer: for a queue's host to take what "
+     "was put, for killed processes to be gone"},
     {"retries", "FIBER_RETRIES", FBR_CONFIG_INT, "2", -1, 1000000, NULL,
      "how often a task is started again after its worker died; -1: as often as it takes"},
     {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
@@ -151,13 +160,16 @@ static const char *const internal_variables[] = {
 };
 
 struct entry {
+    struct entry *older; /* of the same key, all that there ever were */
     char *text, *origin;
     int64_t number; /* bool, int, ms, bytes, index of the enum's word */
     bool given;     /* not the default */
 };
 
 struct fbr_config {
-    struct entry entries[KEYS];
+    pthread_mutex_t lock; /* of those who set; newest */
+    struct entry *newest[KEYS];
+    struct entry *_Atomic entries[KEYS]; /* those that count */
 };
 
 /* ---- values ---- */
@@ -188,27 +200,58 @@ static const struct fbr_config_key *key_find(const char *name, bool env)
     return NULL;
 }
 
-static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
-                     const char *origin, struct fbr_error *err)
+static void entry_free(struct entry *e)
 {
-    struct entry *e = &c->entries[k - keys];
+    if (!e)
+        return;
+    free(e->text);
+    free(e->origin);
+    free(e);
+}
+
+static struct entry *entry_new(const char *value, const char *origin, int64_t number, bool given)
+{
+    struct entry *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    e->text = strdup(value);
+    e->origin = strdup(origin);
+    e->number = number;
+    e->given = given;
+    if (e->text && e->origin)
+        return e;
+    entry_free(e);
+    return NULL;
+}
+
+static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
+                     const char *origin, bool given, struct fbr_error *err)
+{
+    struct entry **newest = &c->newest[k - keys], *e;
     int64_t number = 0;
-    char *text, *from;
     int rc = fbr_value_parse(k, value, &number, origin, err);
 
     if (rc)
         return rc;
-    text = strdup(value);
-    from = strdup(origin);
-    if (!text || !from) {
-        free(text);
-        free(from);
-        return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+    pthread_mutex_lock(&c->lock);
+    for (e = *newest; e; e = e->older)
+        if (e->given == given && !strcmp(e->text, value) && !strcmp(e->origin, origin))
+            break;
+    if (!e && (e = entry_new(value, origin, number, given))) {
+        e->older = *newest;
+        *newest = e;
     }
-    free(e->text);
-    free(e->origin);
-    *e = (struct entry){text, from, number, true};
-    return 0;
+    if (e)
+        atomic_store(&c->entries[k - keys], e);
+    pthread_mutex_unlock(&c->lock);
+    return e ? 0 : fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+}
+
+static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
+                     const char *origin, struct fbr_error *err)
+{
+    return entry_put(c, k, value, origin, true, err);
 }
 
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
@@ -228,19 +271,19 @@ struct fbr_config *fbr_config_new(void)
 {
     struct fbr_config *c = calloc(1, sizeof(*c));
     const char *dir = getenv("XDG_RUNTIME_DIR");
-    int rc = c ? 0 : -ENOMEM;
+    int rc = 0;
 
-    for (size_t i = 0; i < KEYS && !rc; i++)
-        rc = entry_set(c, &keys[i], keys[i].fallback, "default", NULL);
-    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= MAX_VALUE)
-        rc = fbr_config_set(c, "run_dir", dir, "default", NULL);
-    if (rc) {
-        fbr_config_free(c);
+    if (!c)
         return NULL;
-    }
-    for (size_t i = 0; i < KEYS; i++)
-        c->entries[i].given = false;
-    return c;
+    pthread_mutex_init(&c->lock, NULL);
+    for (size_t i = 0; i < KEYS && !rc; i++)
+        rc = entry_put(c, &keys[i], keys[i].fallback, "default", false, NULL);
+    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= MAX_VALUE)
+        rc = entry_put(c, key_find("run_dir", false), dir, "default", false, NULL);
+    if (!rc)
+        return c;
+    fbr_config_free(c);
+    return NULL;
 }
 
 void fbr_config_free(struct fbr_config *c)
@@ -248,9 +291,14 @@ void fbr_config_free(struct fbr_config *c)
     if (!c)
         return;
     for (size_t i = 0; i < KEYS; i++) {
-        free(c->entries[i].text);
-        free(c->entries[i].origin);
+        while (c->newest[i]) {
+            struct entry *e = c->newest[i];
+
+            c->newest[i] = e->older;
+            entry_free(e);
+        }
     }
+    pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
@@ -515,7 +563,7 @@ static const struct entry *entry_get(const struct fbr_config *c, const char *key
         fbr_log_error("configuration: \"%s\" is not a key of the type that was asked for", key);
         abort();
     }
-    return &c->entries[k - keys];
+    return atomic_load(&c->entries[k - keys]);
 }
 
 bool fbr_config_bool(const struct fbr_config *c, const char *key)
@@ -558,15 +606,18 @@ const struct fbr_config_key *fbr_config_keys(size_t *n)
 
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b)
 {
+    const struct entry *now[KEYS]; /* somebody may set one meanwhile */
     uint16_t count = 0;
 
-    for (size_t i = 0; i < KEYS; i++)
-        count += c->entries[i].given;
+    for (size_t i = 0; i < KEYS; i++) {
+        now[i] = atomic_load(&c->entries[i]);
+        count += now[i]->given;
+    }
     fbr_put_u16(b, count);
     for (size_t i = 0; i < KEYS; i++)
-        if (c->entries[i].given) {
+        if (now[i]->given) {
             fbr_put_str(b, keys[i].name);
-            fbr_put_str(b, c->entries[i].text);
+            fbr_put_str(b, now[i]->text);
         }
 }
 

@@ -24,7 +24,8 @@
  * 2m, 1h; size 65536, 64Ki, 1.5Gi (powers of 1024) or 64K, 4G (of 1000); enum one of its words;
  * string anything.
  *
- * Threads: load and set before the other threads start; then any thread may read.
+ * Threads: any may set and read at any time. A string that was read stays as it is, also when its
+ * key is set anew.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONFIG_H

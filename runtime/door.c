@@ -46,15 +46,10 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
     return 0;
 }
 
-enum fbr_reach fbr_process_reach(struct fiber_process *p)
-{
-    return p->host ? fbr_process_reach(p->host) : fbr_rt_reach(p->rt, p->slot->ops);
-}
-
 /* Adds url, id and seal of the child's data link to its START. */
 static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
 {
-    enum fbr_reach reach = fbr_process_reach(p);
+    enum fbr_reach reach = p->reach;
     struct fbr_keys keys;
     struct fbr_hub *hub;
     const char *url;

@@ -488,7 +488,9 @@ static int start(struct fiber_process *p, struct fbr_error *err)
 
     fbr_buf_init(&ticket);
     if (rc == 0)
-        rc = put_ticket(p, fbr_process_reach(p), &ticket, err);
+        p->reach = p->host ? p->host->reach : fbr_rt_reach(p->rt, p->slot->ops);
+    if (rc == 0)
+        rc = put_ticket(p, p->reach, &ticket, err);
     if (rc == 0) {
         const char *const *argv = p->job.command ? p->job.command : self;
 

@@ -175,7 +175,7 @@ static void release(struct fbr_backend *b, void *handle)
 
 const struct fbr_backend_ops fbr_backend_nested = {
     .name = "nested",
-    .reach = FBR_REACH_HOST, /* in truth the host's own, see fbr_process_reach() */
+    .reach = FBR_REACH_HOST, /* in truth the host's own, see struct fiber_process */
     .start = start,
     .signal = order_signal,
     .pause_output = pause_output,

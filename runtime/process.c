@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -611,29 +612,33 @@ void fbr_process_kill_all(struct fbr_runtime *rt)
     } while (p);
 }
 
-/* Kills what lives and waits for its end: at the end of the process. */
+/* Kills what lives and waits for its end, as long as there are ever fewer: at the end of the
+ * process. */
 void fbr_process_end_all(struct fbr_runtime *rt)
 {
-    uint64_t deadline = fbr_now_ms() + 5000;
+    uint64_t linger = (uint64_t)fbr_config_ms(rt->config, "linger");
+    uint64_t deadline = fbr_now_ms() + linger;
     struct fiber_process *p;
-    bool alive = true;
+    int alive = 1, before = INT_MAX;
 
     while (alive && fbr_now_ms() < deadline) {
         struct fiber_process *found = NULL;
 
-        alive = false;
+        alive = 0;
         pthread_mutex_lock(&rt->lock);
         DL_FOREACH(rt->processes, p) {
             if (p->state == P_ENDED)
                 continue;
-            alive = true;
-            if (!p->doomed) {
+            alive++;
+            if (!p->doomed && !found) {
                 p->doomed = true;
                 p->refs++;
                 found = p;
-                break;
             }
         }
+        if (alive < before)
+            deadline = fbr_now_ms() + linger;
+        before = alive;
         if (alive && !found) { /* all are told to go: wait for one of them */
             DL_FOREACH(rt->processes, p)
                 if (p->state != P_ENDED)

@@ -53,6 +53,7 @@ struct fiber_process {
 
     /* Loop thread. */
     struct fbr_backend_slot *slot;
+    enum fbr_reach reach; /* how it reaches us, from its start on */
     void *handle;
     struct fbr_conn *conn;
     struct fbr_link *link;
@@ -87,8 +88,6 @@ void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
 void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
-/* How its job reaches us. */
-enum fbr_reach fbr_process_reach(struct fiber_process *p);
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
 

@@ -11,7 +11,6 @@
 
 #include "share/guest_priv.h"
 
-#define CLOSE_MS 1000
 #define SURE_MS \
     1000 /* how long a guest may look at nothing and be sure that its host has not given it up */
 
@@ -130,16 +129,27 @@ static void on_host_gone(void *user)
 
 /* ---- Asking ---- */
 
-/* How much is there; and the host has done all that it was told before. Under the lock. */
-static int ask_size(struct guest_lane *l, uint64_t deadline)
+static int wait_size(struct guest_lane *l, uint64_t deadline)
 {
-    int rc;
+    int rc = 0;
 
-    l->have_size = false;
-    rc = fbr_guest_tell(l, FBR_CH_SIZE, NULL, 0);
     while (rc == 0 && !l->have_size && !l->guest->gone)
         rc = fbr_cond_wait(&l->arrived, &l->guest->lock, deadline);
     return rc == 0 && !l->have_size ? -EPIPE : rc;
+}
+
+static int tell_size(struct guest_lane *l)
+{
+    l->have_size = false;
+    return fbr_guest_tell(l, FBR_CH_SIZE, NULL, 0);
+}
+
+/* How much is there; and the host has done all that it was told before. Under the lock. */
+static int ask_size(struct guest_lane *l, uint64_t deadline)
+{
+    int rc = tell_size(l);
+
+    return rc < 0 ? rc : wait_size(l, deadline);
 }
 
 int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n)
@@ -176,11 +186,35 @@ int fbr_guest_shut(struct fbr_guest *g, int lane)
 
 /* ---- Life ---- */
 
+/* Under the lock: repeats a wait for the host as long as it takes something of what we sent to it.
+ * `until`: when it has taken nothing for too long. */
+static int linger(struct guest_lane *l, int (*wait)(struct guest_lane *l, uint64_t deadline),
+                  uint64_t *until)
+{
+    const struct fbr_config *config = l->guest->share->rt->config;
+    int rc;
+
+    for (;;) {
+        uint64_t acked = l->acked;
+        size_t queued = fbr_proxy_queued(l->guest->proxy);
+
+        rc = wait(l, *until);
+        if (rc != -ETIMEDOUT || (l->acked == acked && fbr_proxy_queued(l->guest->proxy) >= queued))
+            return rc;
+        *until = fbr_now_ms() + (uint64_t)fbr_config_ms(config, "linger");
+    }
+}
+
+static uint64_t linger_from_now(const struct fbr_guest *g)
+{
+    return fbr_now_ms() + (uint64_t)fbr_config_ms(g->share->rt->config, "linger");
+}
+
 /* At the end of the process: what it put arrives, and what it took is not given to another one. */
 static void on_flush(void *user)
 {
     struct fbr_guest *g = user;
-    uint64_t deadline = fbr_deadline(fbr_proxy_exit_ms(g->proxy));
+    uint64_t begun = fbr_proxy_exit_by(g->proxy), until = begun;
 
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < g->n_lanes; i++) {
@@ -189,11 +223,13 @@ static void on_flush(void *user)
         if (g->pipe) /* that the host has it is enough: nothing of a pipe is lost there */
             fbr_guest_flush_out(l, false);
         else
-            fbr_guest_flush_lane(l, deadline);
-        if (l->taken || l->sent != l->acked)
-            ask_size(l, deadline);
+            linger(l, fbr_guest_flush_lane, &until);
+        if ((l->taken || l->sent != l->acked) && tell_size(l) == 0)
+            linger(l, wait_size, &until);
     }
     pthread_mutex_unlock(&g->lock);
+    if (until != begun)
+        fbr_proxy_exit_goes_on(g->proxy);
 }
 
 static const struct fbr_proxy_ops proxy_ops = {
@@ -323,24 +359,30 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
     return 0;
 }
 
+static int wait_left(struct guest_lane *l, uint64_t deadline)
+{
+    int rc = 0;
+
+    while (rc == 0 && !l->left && !l->guest->gone)
+        rc = fbr_cond_wait(&l->room, &l->guest->lock, deadline);
+    return rc;
+}
+
 /* Under the lock: the last handle of this end goes, and the host has heard of it, and before of all
- * that was put, or is not there. */
+ * that was put, or is not there, or takes nothing. */
 static void leave(struct guest_lane *l, struct guest_lane *in)
 {
     struct fbr_guest *g = l->guest;
-    uint64_t deadline;
-    int rc;
+    uint64_t until = linger_from_now(g);
 
     if (!g->pipe)
-        fbr_guest_flush_lane(l, fbr_deadline(CLOSE_MS));
+        linger(l, fbr_guest_flush_lane, &until);
     if (!fbr_guest_put_fault(l))
         fbr_guest_flush_out(l, false);
-    deadline = fbr_deadline(CLOSE_MS);
     l->leaving = true;
     l->left = false;
-    rc = g->gone ? -EPIPE : fbr_guest_tell(l, FBR_CH_LEAVE, NULL, 0);
-    while (rc == 0 && !l->left && !g->gone)
-        rc = fbr_cond_wait(&l->room, &g->lock, deadline);
+    if (!g->gone && fbr_guest_tell(l, FBR_CH_LEAVE, NULL, 0) == 0)
+        linger(l, wait_left, &until);
     fbr_guest_begin_get(in); /* should somebody come back */
     l->leaving = false;
     pthread_cond_broadcast(&l->room);
@@ -350,13 +392,14 @@ void fbr_guest_close(struct fbr_guest *g, int lane)
 {
     struct guest_lane *l = &g->lanes[lane];
     struct fbr_share *s = g->share;
+    uint64_t until = linger_from_now(g);
     bool last;
 
     pthread_mutex_lock(&g->lock);
     if (g->pipe && --l->putters == 0)
         leave(l, &g->lanes[!lane]);
     else
-        fbr_guest_flush_lane(l, fbr_deadline(CLOSE_MS));
+        linger(l, fbr_guest_flush_lane, &until);
     pthread_mutex_unlock(&g->lock);
     pthread_mutex_lock(&s->lock);
     last = --g->users == 0; /* until here nobody else frees it */

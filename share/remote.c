@@ -25,7 +25,6 @@
 #include "share/share_priv.h"
 
 #define CONNECT_MS 30000
-#define EXIT_MS 5000 /* at the end of a process, for what it has put to arrive */
 #define LATER_NS 500000
 #define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
 #define BUCKETS 256            /* of objects, whose numbers are given out in a row */
@@ -66,6 +65,9 @@ struct fbr_remote {
     uint64_t round;
     bool awake;  /* the thread will look at `later` soon */
     int waiting; /* for room */
+    /* At the end of the process, its exiting thread's: what was written waits no longer than this,
+     * unless the owner takes something. */
+    uint64_t exit_by_ms;
     /* Loop thread, while the state is below R_OPEN. */
     struct fbr_conn *conn;
     struct fbr_keys keys;
@@ -659,11 +661,21 @@ bool fbr_proxy_owes(struct fbr_proxy *p)
     return fbr_uplink_owes(p->remote->up);
 }
 
-int fbr_proxy_exit_ms(struct fbr_proxy *p)
+size_t fbr_proxy_queued(struct fbr_proxy *p)
 {
-    uint64_t now = fbr_now_ms(), by = p->remote->share->exit_by_ms;
+    return fbr_uplink_queued(p->remote->up);
+}
 
-    return by > now ? (int)(by - now) : 0;
+uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
+{
+    return p->remote->exit_by_ms;
+}
+
+void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
+{
+    const struct fbr_runtime *rt = p->remote->share->rt;
+
+    p->remote->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "linger");
 }
 
 void fbr_proxy_close(struct fbr_proxy *p)
@@ -709,6 +721,7 @@ static void flush_all(struct fbr_remote *r)
     struct fbr_share *s = r->share;
     struct fbr_proxy *p;
 
+    r->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(s->rt->config, "linger");
     for (int i = 0; i < BUCKETS; i++)
         while (r->state == R_OPEN && (p = unflushed(r, i))) {
             p->flushing = p->flushed = true;
@@ -726,7 +739,6 @@ void fbr_remote_close_all(struct fbr_share *s)
     struct fbr_remote *r;
 
     pthread_mutex_lock(&s->lock);
-    s->exit_by_ms = fbr_now_ms() + EXIT_MS;
     for (;;) {
         DL_FOREACH(s->remotes, r)
             if (!r->cut)

@@ -20,7 +20,6 @@
 
 #define WINDOW (64u << 20) /* bytes of calls without an answer, of one process at one object */
 #define CALL_BYTES 256     /* what a call counts beyond its bytes */
-#define LEAVE_MS 1000
 
 /* OPENING: somebody connects. CLOSING: somebody disconnects; a new connection must wait, because an
  * owner's records would not tell the two apart. */
@@ -276,13 +275,18 @@ static void disconnect(struct fbr_rpc *r)
 {
     const struct fbr_rpc_head head = {FBR_RPC_LEAVE, 0, 0};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
+    size_t queued;
 
     if (r->here) {
         if (r->here->ops->on_gone)
             r->here->ops->on_gone(r->here->user, FBR_RPC_SELF);
         return;
     }
-    fbr_proxy_send(r->proxy, &iov, 1, LEAVE_MS);
+    do /* as long as the owner reads */
+        queued = fbr_proxy_queued(r->proxy);
+    while (fbr_proxy_send(r->proxy, &iov, 1, fbr_config_ms(r->share->rt->config, "linger")) ==
+               -EAGAIN &&
+           fbr_proxy_queued(r->proxy) < queued);
     fbr_proxy_close(r->proxy);
 }
 

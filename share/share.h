@@ -92,7 +92,7 @@ struct fbr_proxy_ops {
     void (*on_record)(void *user, const void *record, size_t len);
     /* The object or its process is gone; once, the last call. The remote's or the loop thread. */
     void (*on_gone)(void *user);
-    /* The process ends: what it wrote may be sent now, within fbr_proxy_exit_ms(). May be NULL. Its
+    /* The process ends: what it wrote may be sent now, until fbr_proxy_exit_by(). May be NULL. Its
      * exiting thread. */
     void (*flush)(void *user);
     /* The time of fbr_proxy_later() has come. May be NULL. The remote's thread. */
@@ -122,7 +122,12 @@ bool fbr_proxy_later(struct fbr_proxy *p);
 void fbr_proxy_calm(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
 bool fbr_proxy_owes(struct fbr_proxy *p);
-int fbr_proxy_exit_ms(struct fbr_proxy *p); /* for ops->flush: milliseconds that are left */
+/* Bytes that the owner has not read, of all its objects. */
+size_t fbr_proxy_queued(struct fbr_proxy *p);
+/* For ops->flush: when it shall give up, one time for all that goes to this owner; later, when the
+ * owner has taken something. */
+uint64_t fbr_proxy_exit_by(struct fbr_proxy *p);
+void fbr_proxy_exit_goes_on(struct fbr_proxy *p);
 /* No callback runs or comes after it, unless called from one. NULL is fine. */
 void fbr_proxy_close(struct fbr_proxy *p);
 

@@ -29,7 +29,6 @@ struct fbr_share {
     uint64_t next_call; /* of an rpc */
     /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone. */
     bool ended;
-    uint64_t exit_by_ms; /* until when what was written may still be sent then */
 };
 
 /* The process's, opened when first asked for; NULL: kept. */

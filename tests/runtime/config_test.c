@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -528,6 +529,69 @@ static void a_parent_with_other_keys_is_refused(void **state)
     fbr_config_free(c);
 }
 
+static void what_was_read_stays_when_it_is_set_anew(void **state)
+{
+    struct fbr_config *c = fbr_config_new();
+    const char *first, *origin, *again;
+
+    (void)state;
+    assert_int_equal(fbr_config_set(c, "image", "the first of some images", "a test", NULL), 0);
+    first = fbr_config_str(c, "image");
+    origin = fbr_config_origin(c, "image");
+    assert_int_equal(fbr_config_set(c, "image", "another", "another test", NULL), 0);
+    assert_string_equal(fbr_config_str(c, "image"), "another");
+    assert_string_equal(first, "the first of some images");
+    assert_string_equal(origin, "a test");
+    assert_int_equal(fbr_config_set(c, "image", "the first of some images", "a test", NULL), 0);
+    again = fbr_config_str(c, "image");
+    assert_ptr_equal(again, first); /* who goes to and fro does not fill the memory */
+    fbr_config_free(c);
+}
+
+static void *set_a_thousand_times(void *arg)
+{
+    char text[32];
+
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text, sizeof(text), "%d ms", 100 + i);
+        fbr_config_set(arg, "grace", i % 2 ? "1s" : "2s", "a test", NULL);
+        fbr_config_set(arg, "image", text, "a test", NULL);
+    }
+    return NULL;
+}
+
+static void any_thread_reads_and_sets_at_any_time(void **state)
+{
+    struct fbr_config *c = fbr_config_new();
+    pthread_t setters[2];
+
+    (void)state;
+    fbr_config_set(c, "grace", "1s", "a test", NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&setters[i], NULL, set_a_thousand_times, c), 0);
+    for (int i = 0; i < 1000; i++) {
+        int ms = fbr_config_ms(c, "grace");
+        struct fbr_cur cur;
+        struct fbr_buf b;
+
+        assert_true(ms == 1000 || ms == 2000);
+        assert_in_range(strlen(fbr_config_str(c, "image")), 0, 7);
+        fbr_buf_init(&b);
+        fbr_config_put(c, &b);
+        cur = fbr_cur(b.data, b.len);
+        for (int left = fbr_get_u16(&cur); left > 0; left--) {
+            fbr_get_str(&cur, (char[64]){0}, 64);
+            fbr_get_str(&cur, (char[64]){0}, 64);
+        }
+        assert_true(fbr_cur_ok(&cur) && fbr_cur_left(&cur) == 0);
+        fbr_buf_fini(&b);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(setters[i], NULL);
+    assert_string_equal(fbr_config_str(c, "image"), "1099 ms");
+    fbr_config_free(c);
+}
+
 static void distances_are_levenshteins(void **state)
 {
     (void)state;
@@ -564,6 +628,8 @@ int main(void)
         config_test(a_huge_file_is_refused),
         config_test(a_child_gets_what_is_not_default),
         config_test(a_parent_with_other_keys_is_refused),
+        config_test(what_was_read_stays_when_it_is_set_anew),
+        config_test(any_thread_reads_and_sets_at_any_time),
         config_test(distances_are_levenshteins),
     };
 

@@ -9,6 +9,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -477,6 +479,43 @@ static void test_sixty_four_at_once(void **state)
         assert_int_equal(finish(p[i]), i);
 }
 
+static void *set_on_and_on(void *arg)
+{
+    static const char *const values[][3] = {{"transport", "tcp", "auto"},
+                                            {"heartbeat", "5s", "4s"},
+                                            {"grace", "5s", "6s"},
+                                            {"log_level", "error", "warn"},
+                                            {"tag_output", "true", "false"}};
+    atomic_bool *stop = arg;
+    int failed = 0;
+
+    for (int round = 0; !atomic_load(stop) || round % 2; round++) /* ends with the last ones */
+        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+            failed += fiber_config_set(values[i][0], values[i][1 + round % 2]) != 0;
+    return failed ? arg : NULL;
+}
+
+static void test_settings_change_while_processes_start(void **state)
+{
+    atomic_bool stop = false;
+    pthread_t setter;
+    void *failed;
+
+    (void)state;
+    assert_int_equal(pthread_create(&setter, NULL, set_on_and_on, &stop), 0);
+    for (int round = 0; round < 10; round++) {
+        struct fiber_process *p[4];
+
+        for (int i = 0; i < 4; i++)
+            p[i] = begin(child_return, &i, sizeof(i), NULL);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(finish(p[i]), i);
+    }
+    atomic_store(&stop, true);
+    pthread_join(setter, &failed);
+    assert_null(failed);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +539,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_eight_threads_start_and_join),
         cmocka_unit_test(test_many_threads_join_one),
         cmocka_unit_test(test_sixty_four_at_once),
+        cmocka_unit_test(test_settings_change_while_processes_start),
     };
 
     if (fiber_init(&argc, &argv) < 0) {

@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "queue_util.h"
+#include "tests/support/sync.h"
 
 static void stop(struct fiber_process *p)
 {
@@ -238,9 +239,6 @@ static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(voi
     siginfo_t info;
 
     (void)state;
-#if defined(__SANITIZE_THREAD__)
-    skip(); /* children that set their own heartbeat write what their loop may be reading */
-#endif
     must(fiber_queue_get(report, &b, LONG_MS));
     assert_int_equal(b.len, 2 * sizeof(o.queue));
     memcpy(&o.queue, b.data, sizeof(o.queue));
@@ -260,6 +258,89 @@ static void test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out(voi
     fiber_queue_close(report);
 }
 
+/* ---- An owner that is stopped ---- */
+
+/* Owns a queue, and tells its address and then what it got there. */
+static int own_and_sum(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report), *q;
+    struct fiber_address a;
+    uint64_t sum = 0;
+    int rc = 0;
+
+    (void)len;
+    q = open_queue(0, &a);
+    CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0);
+    for (uint64_t i = 0; i < o->count && rc == 0; i++)
+        sum += get_number(q, LONG_MS, &rc);
+    CHECK(rc == 0 && put_number(report, sum) == 0);
+    return 0;
+}
+
+/* Puts when it is told to, and exits at once; or closes its handle. */
+static int put_when_told(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *q = connect_queue(&o->queue), *report = connect_queue(&o->report), *go;
+    struct fiber_address a;
+    struct fiber_bytes b;
+
+    (void)len;
+    CHECK(fiber_config_set("linger", "1h") == 0);
+    go = open_queue(0, &a);
+    CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0);
+    CHECK(fiber_queue_get(go, &b, LONG_MS) == 0);
+    for (uint64_t i = 1; i <= o->count; i++)
+        CHECK(put_number(q, i) == 0);
+    if (o->id)
+        fiber_queue_close(q);
+    exit(0);
+}
+
+static void get_address(struct fiber_queue *report, struct fiber_address *a)
+{
+    struct fiber_bytes b;
+
+    must(fiber_queue_get(report, &b, LONG_MS));
+    assert_int_equal(b.len, sizeof(*a));
+    memcpy(a, b.data, sizeof(*a));
+    fiber_bytes_free(&b);
+}
+
+static void test_what_was_put_before_the_end_waits_for_a_stopped_owner(void **state)
+{
+    struct fiber_queue *report = plain_queue(0), *go;
+    struct order o = order_for(NULL, report);
+    struct fiber_process *owner, *putters[2];
+    struct fiber_address a[2];
+
+    (void)state;
+    o.count = 2000;
+    owner = start(own_and_sum, &o, sizeof(o));
+    get_address(report, &o.queue);
+    o.count = 1000;
+    for (int i = 0; i < 2; i++) {
+        o.id = (uint64_t)i;
+        putters[i] = start(put_when_told, &o, sizeof(o));
+        get_address(report, &a[i]);
+    }
+    stop(owner);
+    for (int i = 0; i < 2; i++) {
+        must(fiber_queue_connect(&go, &a[i]));
+        must(put_number(go, 1));
+        must(fiber_queue_flush(go, LONG_MS));
+        fiber_queue_close(go);
+    }
+    let_time_pass(7000); /* more than the default */
+    go_on(owner);
+    expect_number(report, 2 * 500500);
+    join(owner);
+    for (int i = 0; i < 2; i++)
+        join(putters[i]);
+    fiber_queue_close(report);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_frozen_receiver_does_not_fill_a_bounded_queue),
         cmocka_unit_test(test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone),
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out),
+        cmocka_unit_test(test_what_was_put_before_the_end_waits_for_a_stopped_owner),
     };
 
     if (fiber_init(&argc, &argv) < 0 || fiber_config_set("heartbeat", "1h") < 0) {
