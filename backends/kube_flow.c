@@ -516,6 +516,8 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
  * started again? */
 static void check_silence(struct fbr_kube_job *j, uint64_t now)
 {
+    if (j->log && j->log_over && fbr_kube_log_is_refused(j->log) && !j->log_ends)
+        j->log_lost = true; /* it never gave anything, so its end says nothing */
     if (j->log && j->log_over && !j->log_lost &&
         now >= j->log_over_at + ((uint64_t)LOG_AGAIN_MS << (j->log_ends < 5 ? j->log_ends : 5))) {
         j->log_ends++;
