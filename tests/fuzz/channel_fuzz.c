@@ -223,10 +223,21 @@ bool fbr_proxy_owes(struct fbr_proxy *p)
     return false;
 }
 
-int fbr_proxy_exit_ms(struct fbr_proxy *p)
+uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
 {
     (void)p;
-    return 1;
+    return fbr_now_ms() + 1;
+}
+
+void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
+{
+    (void)p;
+}
+
+size_t fbr_proxy_queued(struct fbr_proxy *p)
+{
+    (void)p;
+    return 0;
 }
 
 void fbr_proxy_close(struct fbr_proxy *p)
