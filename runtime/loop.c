@@ -4,10 +4,12 @@
 #include "runtime/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct fbr_loop {
     uv_loop_t uv;
@@ -93,11 +95,25 @@ static int thread_start(struct fbr_loop *l)
     return rc;
 }
 
+/* libuv aborts when it is to close one of the first three, and what a program prints would go into
+ * whatever we have there: a program that was started without them gets them, itself only. */
+static void take_first_three(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
 {
     struct fbr_loop *l = calloc(1, sizeof(*l));
     int rc;
 
+    take_first_three();
     if (!l)
         return fbr_fail(err, -ENOMEM, "event loop: out of memory");
     l->scratch = malloc(FBR_LOOP_SCRATCH);

@@ -2,12 +2,15 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -254,6 +257,30 @@ static void test_what_was_posted_before_the_close_has_run(void **state)
     fbr_loop_close(NULL);
 }
 
+/* As a daemon that has closed what it was given. */
+static void test_the_first_three_descriptors_are_never_the_loops(void **state)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        struct fbr_loop *l;
+
+        for (int fd = 0; fd <= 2; fd++)
+            close(fd);
+        if (fbr_loop_open(&l, NULL) < 0)
+            _exit(1);
+        fbr_loop_close(l);
+        for (int fd = 0; fd <= 2; fd++)
+            if (fcntl(fd, F_GETFD) != FD_CLOEXEC)
+                _exit(2);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +292,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_close_waits_for_those_who_hold_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_was_posted_before_the_close_has_run, set_up,
                                         tear_down),
+        cmocka_unit_test(test_the_first_three_descriptors_are_never_the_loops),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
