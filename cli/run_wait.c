@@ -103,12 +103,11 @@ static void on_signal(struct wait *w, int sig)
         stop_or_kill(w, sig);
         break;
     case SIGTSTP:
-        fiber_ring_signal(w->ring,
-                          SIGSTOP); /* they have no terminal, so SIGTSTP would not stop them */
+        fbr_ring_suspend(w->ring, true);
         raise(SIGSTOP);
         break;
     case SIGCONT:
-        fiber_ring_signal(w->ring, SIGCONT);
+        fbr_ring_suspend(w->ring, false);
         break;
     default:
         fiber_ring_signal(w->ring, sig);

@@ -270,7 +270,7 @@ static void remove_dirs(struct agent *a)
     if (!a->shm[0])
         return;
     fbr_rundir_remove_tree(a->shm);
-    rmdir(a->rt->dir.shm);
+    fbr_rundir_shm_leave(&a->rt->dir);
 }
 
 static void go_home(struct agent *a)
@@ -381,7 +381,7 @@ static int make_dirs(struct agent *a, struct fbr_error *err)
     snprintf(a->dir, sizeof(a->dir), "%s/agent-%u", d->own, a->order.number);
     if (mkdir(a->dir, 0700) < 0)
         return fbr_fail(err, -errno, "cannot make %s: %s", a->dir, fbr_strerror(errno));
-    if (mkdir(d->shm, 0700) == 0 || errno == EEXIST) {
+    if (fbr_rundir_shm(d, NULL) == 0) {
         snprintf(a->shm, sizeof(a->shm), "%s/agent-%u", d->shm, a->order.number);
         if (mkdir(a->shm, 0700) < 0)
             a->shm[0] = '\0';

@@ -178,6 +178,7 @@ static int host_stream_open(void *user, uint32_t job, const char *service,
                             uint64_t *stream)
 {
     struct agent *a = agent_of(user);
+    struct agent_job *j = fbr_agent_job_find(a, job);
     struct agent_stream *s = calloc(1, sizeof(*s));
     struct fbr_buf b;
 
@@ -202,6 +203,8 @@ static int host_stream_open(void *user, uint32_t job, const char *service,
         return -ENOMEM;
     }
     *stream = s->id;
+    if (j)
+        j->served = true;
     fbr_agent_send(a, FBR_RING_STREAM_OPEN, &b);
     return 0;
 }

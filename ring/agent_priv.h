@@ -51,6 +51,7 @@ struct agent_job {
     struct fbr_bridge_rank *local;
     struct fbr_timer look; /* for MPI in ranks that have not met their server */
     unsigned looks;
+    bool served;          /* a rank has used a service of the launcher */
     struct fbr_env cures; /* what the probes found to be set */
 };
 

@@ -482,7 +482,9 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
         if (a->bridges[i].ops->ended)
             a->bridges[i].ops->ended(a->bridges[i].bridge, &j->job.info, r->rank, code);
     flags = (r->met ? FBR_RANK_MET : 0) | (r->left ? FBR_RANK_LEFT : 0);
-    if (!r->met && code == 0 && (r->mpi || fbr_elf_needs_mpi(r->file)))
+    /* Some builds of torch bring an MPI library along: who has met at torch's or Horovod's server
+     * is not to be blamed for what only a library of his needs. */
+    if (!r->met && code == 0 && ((r->mpi && !j->served) || fbr_elf_needs_mpi(r->file)))
         flags |= FBR_RANK_MPI;
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);

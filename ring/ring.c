@@ -19,6 +19,8 @@
 #include "runtime/strings.h"
 #include "runtime/work.h"
 
+#define TOLD_MS 2000 /* for agents to be told that we stop */
+
 /* ---- Ranks that run a function ---- */
 
 /* The argument of rank_main: [reference of the user's function], bytes. */
@@ -374,8 +376,10 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
     pthread_mutex_unlock(&r->lock);
     if (rc < 0)
         return fbr_keep(rc, "the ring still runs after %d ms", timeout_ms);
-    fbr_output_drain(r->rt->output);
-    check_output(r);
+    if (r->rt->output) { /* else no agent was ever asked for */
+        fbr_output_drain(r->rt->output);
+        check_output(r);
+    }
     return 0;
 }
 
@@ -603,6 +607,39 @@ void fbr_ring_facts(struct fiber_ring *r, struct fbr_run_facts *facts)
     struct facts_call c = {r, facts};
 
     fbr_loop_call(r->rt->loop, call_facts, &c);
+}
+
+struct suspend_call {
+    struct fiber_ring *r;
+    bool suspend, told;
+    size_t left; /* to leave, of all agents */
+};
+
+static int call_suspend(void *arg)
+{
+    struct suspend_call *c = arg;
+
+    if (!c->told)
+        fbr_ring_signal(c->r, NULL, FBR_RING_ALL, c->suspend ? SIGSTOP : SIGCONT);
+    c->left = 0;
+    for (uint32_t i = 0; i < c->r->nagents; i++) {
+        struct fiber_process *p = c->r->agents[i].process;
+
+        if (p)
+            c->left += c->told ? fbr_process_queued(p) : fbr_process_silent(p, c->suspend);
+    }
+    c->told = true;
+    return 0;
+}
+
+void fbr_ring_suspend(struct fiber_ring *r, bool suspend)
+{
+    const struct timespec moment = {.tv_nsec = 5000000};
+    struct suspend_call c = {.r = r, .suspend = suspend};
+    uint64_t end = fbr_now_ms() + TOLD_MS;
+
+    while (fbr_loop_call(r->rt->loop, call_suspend, &c) == 0 && c.left && fbr_now_ms() < end)
+        nanosleep(&moment, NULL);
 }
 
 static int call_look(void *arg)

@@ -20,6 +20,9 @@ void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);
 /* Asks the agents for processor time and memory of the ranks; the next fiber_ring_stats() after
  * their answer (a few milliseconds) has them. */
 void fbr_ring_look(struct fiber_ring *ring);
+/* Before the caller stops itself, and when it goes on again: the ranks do the same, and no agent
+ * takes the silence for death. Returns when the agents have been told (or do not listen). */
+void fbr_ring_suspend(struct fiber_ring *ring, bool suspend);
 /* Sends each whole line of rank (-1: all) that is printed from now on to fn as well, on the loop
  * thread, until it is called with fn NULL: `fiber logs -f`. */
 void fbr_ring_follow(struct fiber_ring *ring,

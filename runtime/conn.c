@@ -23,7 +23,7 @@
 #include "runtime/conn_priv.h"
 #include "runtime/log.h"
 
-enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3 };
+enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
@@ -232,12 +232,36 @@ static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
     fbr_conn_lost(c, why, text);
 }
 
+/* How long the kernel tries to bring bytes to the peer. One that is stopped takes none. */
+static void set_patience(struct fbr_conn *c)
+{
+    unsigned timeout = c->silent ? 0 : SILENT_TCP_MS;
+    int fd = -1;
+
+    if (c->tcp && uv_fileno(&c->h.handle, &fd) == 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+static void on_silent(struct fbr_conn *c, struct fbr_cur *body)
+{
+    bool silent = fbr_get_u8(body) != 0;
+
+    if (!fbr_cur_ok(body))
+        return;
+    c->silent = silent;
+    set_patience(c);
+}
+
 static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
 {
     uint64_t sent;
 
     if (type == FRAME_REFUSED) {
         on_refused(c, body);
+        return;
+    }
+    if (type == FRAME_SILENT) {
+        on_silent(c, body);
         return;
     }
     sent = fbr_get_u64(body);
@@ -344,13 +368,9 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 {
     c->connected = true;
     if (c->tcp) {
-        unsigned timeout = SILENT_TCP_MS;
-        int fd = -1;
-
         uv_tcp_nodelay(&c->h.tcp, 1);
         uv_tcp_keepalive(&c->h.tcp, 1, 10);
-        if (uv_fileno(&c->h.handle, &fd) == 0)
-            setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+        set_patience(c);
     }
     return uv_read_start(&c->h.stream, on_alloc, on_read);
 }
@@ -374,17 +394,20 @@ static void linger(struct fbr_conn *c)
 static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
-    uint64_t now = fbr_now_ms();
-    bool late = now - c->beat_at > 2 * (uint64_t)c->beat_ms;
+    uint64_t now = fbr_now_ms(), due = c->beat_at + c->beat_ms;
     struct fbr_buf b;
 
     if (c->closing) {
         linger(c);
         return;
     }
+    if (now > due) /* we were stopped ourselves, and what came meanwhile is not read yet */
+        c->heard_ms = c->heard_ms + (now - due) < now ? c->heard_ms + (now - due) : now;
     c->beat_at = now;
-    if (late) /* we were stopped ourselves, and what the peer sent meanwhile is not read yet */
+    if (c->silent) {
         c->heard_ms = now;
+        return;
+    }
     if (c->misses && now - c->heard_ms > (uint64_t)c->misses * c->beat_ms) {
         char text[96];
 
@@ -413,6 +436,13 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
     c->misses = misses;
     c->heard_ms = c->beat_at = fbr_now_ms();
     fbr_conn_timer(c, on_beat, interval_ms, interval_ms);
+}
+
+void fbr_conn_silent(struct fbr_conn *c, bool silent)
+{
+    uint8_t body = silent;
+
+    fbr_conn_send(c, FRAME_SILENT, &body, 1);
 }
 
 uint64_t fbr_conn_rtt_ns(const struct fbr_conn *c)

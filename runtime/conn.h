@@ -13,6 +13,7 @@
 #ifndef FBR_CONN_H
 #define FBR_CONN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -84,8 +85,11 @@ size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by t
 void fbr_conn_close(struct fbr_conn *conn);
 
 /* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT).
- * misses 0: ping only. */
+ * misses 0: ping only. Time in which this process was itself stopped does not count. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
+/* Tells the peer that this process says nothing from now on (it will be stopped), or goes on: it is
+ * not given up meanwhile. */
+void fbr_conn_silent(struct fbr_conn *conn, bool silent);
 uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn); /* of the last answered ping, 0 before */
 
 /* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix

@@ -26,6 +26,7 @@ struct fbr_conn {
     struct fbr_loop *loop;
     enum conn_state state;
     bool tcp, connected, closing, looking_up, lingers;
+    bool silent; /* the peer has told that it is stopped */
     struct fbr_tls *tls;
     struct fbr_buf in;    /* plain bytes not yet taken */
     struct fbr_buf early; /* frames sent before the greeting was over */

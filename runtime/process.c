@@ -656,3 +656,15 @@ void fbr_process_end_all(struct fbr_runtime *rt)
     if (alive)
         fbr_loop_call(rt->loop, abandon, rt);
 }
+
+size_t fbr_process_queued(const struct fiber_process *p)
+{
+    return p->conn ? fbr_conn_queued(p->conn) : 0;
+}
+
+size_t fbr_process_silent(struct fiber_process *p, bool silent)
+{
+    if (p->conn)
+        fbr_conn_silent(p->conn, silent);
+    return fbr_process_queued(p);
+}

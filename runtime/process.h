@@ -36,6 +36,10 @@ int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *s
 uint64_t fbr_process_id(const struct fiber_process *p);
 /* To the child, on the control channel. Any thread; frames of one thread keep their order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
+/* This process says nothing from now on (it will be stopped), or goes on: see fbr_conn_silent.
+ * Answers how many bytes are still to leave. Loop thread. */
+size_t fbr_process_silent(struct fiber_process *p, bool silent);
+size_t fbr_process_queued(const struct fiber_process *p);
 struct fbr_link *fbr_process_link(
     struct fiber_process *p); /* NULL before on_joined; the process's, closed with it */
 /* Why its job does not run yet, in its backend's words; NULL: it runs, or nobody has said. Loop thread. */

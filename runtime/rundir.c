@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,9 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "runtime/log.h"
+#include "runtime/master.h"
 
 #define PREFIX "fiber-"
 #define SHM "/dev/shm"
@@ -151,6 +156,239 @@ static void clear_away_dead(const char *root)
         close(fd);
 }
 
+/* ---- Segments ---- */
+
+struct shm_owner {
+    char master[FBR_MASTER_MAX], root[FBR_DIR_MAX];
+};
+
+/* The file that says whose segments these are: its descriptor, or negative. */
+static int open_owner(const char *shm, struct shm_owner *o)
+{
+    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2], *space;
+    ssize_t n = -1;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/run", shm);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0)
+        n = pread(fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    space = strchr(text, ' ');
+    if (fd >= 0 && (!space || space - text >= FBR_MASTER_MAX || strlen(space + 1) >= FBR_DIR_MAX)) {
+        close(fd);
+        fd = -1;
+        errno = ENOENT; /* somebody died while he wrote it */
+    }
+    if (fd < 0)
+        return -errno;
+    *space = '\0';
+    memcpy(o->master, text, (size_t)(space - text) + 1);
+    memcpy(o->root, space + 1, strlen(space + 1) + 1);
+    return fd;
+}
+
+static bool is_old(const char *shm, const struct stat *st)
+{
+    long pid = strtol(strrchr(shm, '/') + 1 + strlen(PREFIX), NULL, 10);
+
+    return time(NULL) - st->st_mtime > OLD_S && pid > 0 && kill((pid_t)pid, 0) < 0 &&
+           errno == ESRCH;
+}
+
+/* Whether the run of these segments is dead for certain. *fd: their file, where there is one. */
+static bool shm_is_dead(const char *shm, int *fd)
+{
+    struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char self[FBR_MASTER_MAX];
+    struct shm_owner o;
+    struct stat st;
+
+    *fd = -1;
+    if (lstat(shm, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
+        return false;
+    *fd = open_owner(shm, &o);
+    if (*fd < 0)
+        return *fd == -ENOENT && is_old(shm, &st);
+    fbr_master_self(self);
+    if (strcmp(o.master, self) == 0)
+        return false;
+    if (lstat(o.root, &st) == 0 || errno != ENOENT)
+        return is_dead(o.root);
+    if (strcmp(o.master, "-") == 0)
+        return fcntl(*fd, F_OFD_GETLK, &any) == 0 && any.l_type == F_UNLCK;
+    return fbr_master_state(o.master) == FBR_MASTER_DEAD;
+}
+
+/* The name may be taken up again by the same run: it is given free at once, and under a lock that
+ * keeps a process of it away until then. */
+static void clear_away_shm(const char *shm, int fd)
+{
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char gone[] = SHM "/" PREFIX "0123456789-XXXXXX";
+
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &alone) < 0)
+        return;
+    snprintf(gone, sizeof(gone), SHM "/" PREFIX "%d-XXXXXX", (int)getpid());
+    if (mkdtemp(gone))
+        rename(shm, gone);
+    else
+        snprintf(gone, sizeof(gone), "%.*s", (int)sizeof(gone) - 1, shm);
+    fbr_rundir_remove_tree(gone);
+}
+
+static void sweep_shm(bool (*found)(void *user, const char *root), void *user)
+{
+    DIR *d = opendir(SHM);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char path[FBR_DIR_MAX + 300];
+        int fd = -1;
+
+        if (!is_ours(e->d_name))
+            continue;
+        snprintf(path, sizeof(path), SHM "/%s", e->d_name);
+        if (shm_is_dead(path, &fd) && (!found || found(user, path)))
+            clear_away_shm(path, fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The master's name as it stands in the run's lock. */
+static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
+{
+    char path[FBR_DIR_MAX + 8];
+    ssize_t n;
+    int fd;
+
+    if (d->master)
+        fbr_master_self(out);
+    else
+        snprintf(out, FBR_MASTER_MAX, "-");
+    if (d->master || d->shared)
+        return 0;
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    n = pread(fd, out, FBR_MASTER_MAX - 1, 0);
+    close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? 0 : -ENOENT;
+}
+
+/* Locked where that is needed, with its text, in a directory that has its name last of all. */
+static int make_shm(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char made[] = SHM "/" PREFIX "0123456789-XXXXXX", path[sizeof(made) + 8];
+    char master[FBR_MASTER_MAX], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    int rc = master_of(d, master), fd, n;
+
+    if (rc < 0)
+        return rc;
+    n = snprintf(text, sizeof(text), "%s %s", master, d->root);
+    snprintf(made, sizeof(made), SHM "/" PREFIX "%d-XXXXXX", (int)getpid());
+    if (!mkdtemp(made))
+        return -errno;
+    snprintf(path, sizeof(path), "%s/run", made);
+    errno = 0;
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || (d->shared && fcntl(fd, F_OFD_SETLK, &ours) < 0) ||
+        write(fd, text, (size_t)n) != n || rename(made, d->shm) < 0)
+        rc = errno ? -errno : -EIO;
+    if (rc < 0)
+        fbr_rundir_remove_tree(made);
+    if (rc == 0 && d->shared)
+        d->shm_fd = fd;
+    else if (fd >= 0)
+        close(fd);
+    return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another one was faster */
+}
+
+/* Of a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
+ * removed, or made. */
+static int hold_shm(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8];
+    struct stat held, there;
+
+    snprintf(path, sizeof(path), "%s/run", d->shm);
+    if (d->shm_fd < 0) {
+        d->shm_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (d->shm_fd < 0)
+            return errno == ENOENT ? -EAGAIN : -errno;
+    }
+    if (fcntl(d->shm_fd, F_OFD_SETLK, &ours) == 0 && fstat(d->shm_fd, &held) == 0 &&
+        stat(path, &there) == 0 && held.st_ino == there.st_ino)
+        return 0;
+    close(d->shm_fd);
+    d->shm_fd = -1;
+    return -EAGAIN;
+}
+
+static int need_shm(struct fbr_rundir *d)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (lstat(d->shm, &st) < 0)
+        rc = errno == ENOENT ? make_shm(d) : -errno;
+    if (rc == 0 && lstat(d->shm, &st) < 0)
+        rc = errno == ENOENT ? -EAGAIN : -errno;
+    if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)))
+        rc = -EPERM;
+    return rc == 0 && d->shared ? hold_shm(d) : rc;
+}
+
+int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int rc = -EAGAIN;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+        rc = need_shm(d);
+        if (rc == -EAGAIN)
+            nanosleep(&nap, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc == -EPERM)
+        return fbr_fail(err, rc, "%s is not a directory that only this user may enter", d->shm);
+    if (rc == -ENOENT && access(d->root, F_OK) < 0)
+        return fbr_fail(err, rc, "the run's directory %s was removed by somebody", d->root);
+    return rc < 0 ? fbr_fail(err, rc, "cannot make %s: %s", d->shm, fbr_strerror(rc)) : 0;
+}
+
+void fbr_rundir_shm_leave(const struct fbr_rundir *d)
+{
+    char path[FBR_DIR_MAX + 8];
+    struct dirent *e;
+    DIR *dir;
+    int n = 0;
+
+    if (access(d->root, F_OK) == 0)
+        return; /* it goes with that */
+    dir = opendir(d->shm);
+    while (dir && (e = readdir(dir)))
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    snprintf(path, sizeof(path), "%s/run", d->shm);
+    if (n == 1)
+        unlink(path);
+    if (n <= 1)
+        rmdir(d->shm);
+}
+
+/* ---- Sweeping ---- */
+
 void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user)
 {
     DIR *d = opendir(base);
@@ -167,6 +405,7 @@ void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *ro
     }
     if (d)
         closedir(d);
+    sweep_shm(found, user);
 }
 
 static void sweep(const char *base)
@@ -191,12 +430,19 @@ static const char *base_dir(const char *base)
 static int take_lock(struct fbr_rundir *d)
 {
     struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8];
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8], self[FBR_MASTER_MAX];
+    size_t len;
 
+    fbr_master_self(self);
+    len = strlen(self);
     snprintf(path, sizeof(path), "%s/lock", d->root);
     snprintf(made, sizeof(made), "%s/new", d->root);
     d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &mine) < 0 || rename(made, path) < 0)
+    if (d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &mine) < 0)
+        return -errno;
+    if (write(d->lock_fd, self, len) < 0) /* a full disk: its children can have no segments */
+        fbr_debug("%s: %m", made);
+    if (rename(made, path) < 0)
         return -errno;
     return 0;
 }
@@ -206,7 +452,7 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     int rc;
 
     memset(d, 0, sizeof(*d));
-    d->lock_fd = -1;
+    d->lock_fd = d->shm_fd = -1;
     d->master = true;
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
@@ -246,7 +492,7 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
         !S_ISDIR(st.st_mode))
         return fbr_rundir_create(d, base, err);
     memset(d, 0, sizeof(*d));
-    d->lock_fd = -1;
+    d->lock_fd = d->shm_fd = -1;
     snprintf(d->root, sizeof(d->root), "%s", root);
     shm_of(root, d->shm);
     return 0;
@@ -301,7 +547,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     int rc = -EAGAIN;
 
     memset(d, 0, sizeof(*d));
-    d->lock_fd = -1;
+    d->lock_fd = d->shm_fd = -1;
     d->shared = true;
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
@@ -328,6 +574,8 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
         fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
                  fbr_strerror(rc));
         d->root[0] = '\0';
+    } else {
+        fbr_rundir_shm(d, NULL); /* all of the run hold it; who needs it is told why it fails */
     }
     return rc;
 }
@@ -352,10 +600,12 @@ void fbr_rundir_remove(struct fbr_rundir *d)
     fbr_rundir_remove_tree(d->own);
     if (d->master)
         fbr_rundir_wreck(d->root);
+    if (d->root[0] && d->shm_fd >= 0)
+        close(d->shm_fd);
     if (d->root[0] && d->lock_fd >= 0)
         close(d->lock_fd);
     if (d->shared && d->root[0])
         clear_away_dead(d->root);
-    d->lock_fd = -1;
+    d->lock_fd = d->shm_fd = -1;
     d->root[0] = d->own[0] = '\0';
 }

@@ -5,6 +5,11 @@
  * removes them, or, when it was killed, its children do as they end; what even so stays behind is
  * swept by the next run of the same user, which can tell by a lock that nobody holds any more.
  *
+ * What is below /dev/shm says itself whose it is, in its file `run`: "MASTER ROOT", the master as
+ * master.h names it. So it is swept, too, when somebody has removed the other directory by hand: when
+ * that master is dead for certain. Where the master is on another host it is called "-", and each
+ * process of the run holds a read lock on the file instead.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RUNDIR_H
 #define FBR_RUNDIR_H
@@ -19,8 +24,8 @@ struct fbr_rundir {
     char root[FBR_DIR_MAX]; /* of the run, on this host; "" when there is none */
     char own[FBR_DIR_MAX +
              8]; /* this process's own, below root or equal to it; "" until it is needed */
-    char shm[FBR_DIR_MAX]; /* segments of the run; made when first needed */
-    int lock_fd;
+    char shm[FBR_DIR_MAX]; /* segments of the run; fbr_rundir_shm() makes it */
+    int lock_fd, shm_fd;
     bool master, shared;
 };
 
@@ -37,6 +42,11 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
                      struct fbr_error *err);
 /* Makes a child's own directory, if it is not there yet. */
 int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
+/* Makes the directory of segments, if it is not there yet, or checks that it is ours alone. Any
+ * thread. */
+int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err);
+/* Removes it when the run is over and nothing is in it: it may have been made too late. */
+void fbr_rundir_shm_leave(const struct fbr_rundir *d);
 /* Removes our own; in the master all of it. */
 void fbr_rundir_remove(struct fbr_rundir *d);
 /* Removes a directory of ours with all that is in it; what cannot be removed stays. */
@@ -46,7 +56,8 @@ void fbr_rundir_wreck(const char *root);
 /* The same if its master is dead; true: it was. For the directory of a master, not one that is
  * shared. */
 bool fbr_rundir_wreck_dead(const char *root);
-/* Calls found() for each directory in `base` that a dead run left, and removes it unless found() answers false. */
+/* Calls found() for each directory in `base`, and for each of segments, that a dead run left, and
+ * removes it unless found() answers false. */
 void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user);
 
 #endif

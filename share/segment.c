@@ -49,22 +49,6 @@ static bool name_is_good(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
-/* The run's directory on this host, made by the first that needs it. It must be ours alone: its
- * name is no secret. */
-static int need_dir(const char *dir)
-{
-    struct stat st;
-
-    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return fbr_keep(-errno, "shared memory: cannot make %s: %s", dir, fbr_strerror(errno));
-    if (lstat(dir, &st) < 0)
-        return fbr_keep(-errno, "shared memory: %s: %s", dir, fbr_strerror(errno));
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-        return fbr_keep(-EPERM,
-                        "shared memory: %s is not a directory that only this user may enter", dir);
-    return 0;
-}
-
 static void path_of(char path[SHARED_PATH_MAX], const char *dir, char kind, const char *name)
 {
     snprintf(path, SHARED_PATH_MAX, "%s/%c.%s", dir, kind, name);
@@ -191,6 +175,7 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
                       fiber_shared_fn build, void *user)
 {
     struct fbr_runtime *rt = fbr_rt();
+    struct fbr_error err = {0, ""};
     struct fiber_shared *s;
     int rc;
 
@@ -206,9 +191,9 @@ int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
             -EINVAL,
             "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 - _ .",
             name ? name : "", SHARED_NAME_MAX);
-    rc = need_dir(rt->dir.shm);
+    rc = fbr_rundir_shm(&rt->dir, &err);
     if (rc < 0)
-        return rc;
+        return fbr_keep(rc, "shared memory: %s", err.text);
     s = calloc(1, sizeof(*s));
     if (!s)
         return fbr_keep(-ENOMEM, "shared memory: out of memory");

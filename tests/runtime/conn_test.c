@@ -124,18 +124,26 @@ static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn 
     return 0;
 }
 
-/* Waits until the counter is n: at most TEST_LONG_MS. */
-static void wait_for(const unsigned *counter, unsigned n)
+/* Waits until the counter is n, or more: at most TEST_LONG_MS. Answers it. */
+static unsigned wait_for_some(const unsigned *counter, unsigned n)
 {
     uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
+    unsigned got;
 
     pthread_mutex_lock(&lock);
     while (*counter < n && fbr_cond_wait(&changed, &lock, deadline) == 0)
         continue;
-    if (*counter < n)
-        fprintf(stderr, "%u of %u came\n", *counter, n);
-    assert_int_equal(*counter, n);
+    got = *counter;
     pthread_mutex_unlock(&lock);
+    if (got < n)
+        fprintf(stderr, "%u of %u came\n", got, n);
+    assert_true(got >= n);
+    return got;
+}
+
+static void wait_for(const unsigned *counter, unsigned n)
+{
+    assert_int_equal(wait_for_some(counter, n), n);
 }
 
 /* ---- What tests do on the loop thread ---- */
@@ -441,7 +449,7 @@ static void heartbeats_keep_an_idle_connection(void **state)
     (void)state;
     join(&client);
     fbr_loop_call(loop, do_heartbeat, &client);
-    wait_for(&client.pongs, 8); /* longer than three intervals */
+    wait_for_some(&client.pongs, 8); /* longer than three intervals */
     assert_int_equal(client.closes, 0);
     assert_int_equal(fbr_loop_call(loop, get_rtt, &client), 1);
     hang_up(&client);
@@ -539,6 +547,58 @@ static void unix_a_peer_that_falls_silent(void **state)
     fbr_loop_call(loop, do_heartbeat, &server);
     wait_for(&server.closes, 1);
     assert_int_equal(server.why, -ETIMEDOUT);
+    close(fd);
+    fbr_buf_fini(&hello);
+}
+
+static unsigned ticks;
+static struct fbr_timer ticker;
+
+static void on_tick(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    ticks++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static int do_tick(void *arg)
+{
+    (void)arg;
+    ticks = 0;
+    if (fbr_timer_init(&ticker, loop, on_tick, NULL) < 0)
+        return -1;
+    fbr_timer_start(&ticker, 20, 20);
+    return 0;
+}
+
+static int end_ticks(void *arg)
+{
+    (void)arg;
+    fbr_timer_fini(&ticker);
+    return 0;
+}
+
+static void unix_a_peer_that_says_that_it_is_stopped(void **state)
+{
+    static const uint8_t silent[] = {1, 0, 0, 0, 4, 1}, back[] = {1, 0, 0, 0, 4, 0};
+    struct fbr_buf hello;
+    int fd = stranger();
+
+    (void)state;
+    put_hello(&hello, secret_of_good);
+    fbr_put(&hello, silent, sizeof(silent));
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    fbr_loop_call(loop, do_heartbeat, &server);
+    assert_int_equal(fbr_loop_call(loop, do_tick, NULL), 0);
+    wait_for_some(&ticks, 20); /* of which three would be too many */
+    assert_int_equal(server.closes, 0);
+    assert_int_equal(send(fd, back, sizeof(back), 0), sizeof(back));
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -ETIMEDOUT);
+    fbr_loop_call(loop, end_ticks, NULL);
     close(fd);
     fbr_buf_fini(&hello);
 }
@@ -654,6 +714,7 @@ int main(void)
         ON(unix, unix_a_hello_in_pieces),
         ON(unix, unix_a_hostile_length),
         ON(unix, unix_a_peer_that_falls_silent),
+        ON(unix, unix_a_peer_that_says_that_it_is_stopped),
         ON(unix, unix_another_user_is_not_let_in),
         ON(unix, unix_the_socket_is_its_owners),
         ON(unix, calls_to_nobody),

@@ -69,7 +69,7 @@ static pid_t start_master(char root[FBR_DIR_MAX])
     if (pid == 0) {
         struct fbr_rundir d;
 
-        if (fbr_rundir_create(&d, base, NULL) < 0 || mkdir(d.shm, 0700) < 0)
+        if (fbr_rundir_create(&d, base, NULL) < 0 || fbr_rundir_shm(&d, NULL) < 0)
             _exit(1);
         put_file(d.root, "c");
         put_file(d.shm, "segment");
@@ -425,6 +425,95 @@ static void test_who_sweeps_may_only_look(void **state)
     assert_int_equal(access(dead, F_OK), -1);
 }
 
+/* Somebody, or something that cleans up, has removed the directory of a run. */
+static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **state)
+{
+    char root[FBR_DIR_MAX], shm[128];
+    struct fbr_rundir d;
+    pid_t master;
+
+    (void)state;
+    master = start_master(root);
+    shm_name(root, shm);
+    fbr_rundir_remove_tree(root);
+    create(&d);
+    fbr_rundir_remove(&d);
+    assert_int_equal(access(shm, F_OK), 0); /* it lives */
+    kill_master(master);
+    create(&d);
+    fbr_rundir_remove(&d);
+    assert_int_equal(access(shm, F_OK), -1);
+}
+
+/* A process of a run whose master is elsewhere, which tells its directory and waits to be killed. */
+static pid_t start_guest(char root[FBR_DIR_MAX])
+{
+    struct gate told;
+    pid_t pid;
+
+    gate_open(&told);
+    pid = fork();
+    if (pid == 0) {
+        struct fbr_rundir d;
+
+        if (fbr_rundir_share(&d, "a run of somebody", base, NULL) < 0 ||
+            fbr_rundir_shm(&d, NULL) < 0)
+            _exit(1);
+        gate_tell(told.path, d.root, sizeof(d.root));
+        for (;;)
+            pause();
+    }
+    assert_int_equal(gate_wait(&told, root, FBR_DIR_MAX), 0);
+    gate_close(&told);
+    return pid;
+}
+
+static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead(void **state)
+{
+    char root[FBR_DIR_MAX], shm[128];
+    struct fbr_rundir d;
+    pid_t guests[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        guests[i] = start_guest(root);
+    shm_name(root, shm);
+    put_file(shm, "segment");
+    fbr_rundir_remove_tree(root);
+    for (int i = 0; i < 2; i++) {
+        create(&d);
+        fbr_rundir_remove(&d);
+        assert_int_equal(access(shm, F_OK), 0);
+        kill_master(guests[i]);
+    }
+    create(&d);
+    fbr_rundir_remove(&d);
+    assert_int_equal(access(shm, F_OK), -1);
+}
+
+static void test_segments_of_which_nobody_can_tell_whose_they_are_stay(void **state)
+{
+    static const char *const texts[] = {"otherhost:7:0123456789abcdef.7 /no/such/dir", "nonsense",
+                                        ""};
+    char shm[] = "/dev/shm/fiber-7-XXXXXX", path[64];
+    struct fbr_rundir d;
+
+    (void)state;
+    assert_non_null(mkdtemp(shm));
+    snprintf(path, sizeof(path), "%s/run", shm);
+    for (int i = 0; i < 3; i++) {
+        FILE *f = fopen(path, "w");
+
+        assert_non_null(f);
+        fputs(texts[i], f);
+        fclose(f);
+        create(&d);
+        fbr_rundir_remove(&d);
+        assert_int_equal(access(path, F_OK), 0);
+    }
+    fbr_rundir_remove_tree(shm);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -442,6 +531,9 @@ int main(void)
         TEST(test_several_may_remove_it_at_once),
         TEST(test_bases_that_cannot_be_used),
         TEST(test_who_sweeps_may_only_look),
+        TEST(test_segments_of_a_dead_run_are_swept_without_its_directory),
+        TEST(test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead),
+        TEST(test_segments_of_which_nobody_can_tell_whose_they_are_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,10 +220,27 @@ test_suspended_run_goes_on() {
     leaves_nothing
 }
 
+# Its agents give up a launcher that is silent for 10 s.
+test_suspended_run_is_not_given_up_by_far_agents() {
+    FIBER_HEARTBEAT=500ms FIBER_HEARTBEAT_MISSES=20 FIBER_TRANSPORT=tcp start -n 4 --oversubscribe --per-node 2 \
+        bash -c "$nap"'echo up; until [ -e "$RING_TEST_MARK/go" ]; do nap 0.1; done; echo went on'
+    wait_for "$patience" all_up 4 || fail 'the ranks do not come up' || return
+    kill -TSTP "$launcher"
+    wait_for "$patience" are_in_state T "$launcher" || fail 'it does not stop' || return
+    eval "$nap"
+    nap 16 || :
+    kill -CONT "$launcher"
+    touch "$work/go"
+    ends 0 || return
+    [ "$(grep -c '^went on$' "$work/out")" = 4 ] || fail 'not all of them went on' || return
+    rm "$work/go"
+    leaves_nothing
+}
+
 run_tests test_killed_launcher_leaves_nothing test_killed_launcher_of_mpi_ranks_leaves_nothing \
     test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing test_killed_agent_fails_the_run \
     test_frozen_agent_is_given_up test_frozen_rank_is_ended_with_the_others test_what_a_rank_forked_goes_with_the_run \
     test_rank_that_ignores_the_notice_is_killed_after_grace test_rank_that_closes_its_output_goes_on \
     test_two_runs_at_once_do_not_meet test_32_oversubscribed_mpi_ranks test_one_interrupt_ends_the_run \
     test_one_hangup_ends_the_run test_second_interrupt_kills test_two_notices_at_once_are_one test_user_signals_reach_the_ranks \
-    test_suspended_run_goes_on
+    test_suspended_run_goes_on test_suspended_run_is_not_given_up_by_far_agents

@@ -101,9 +101,10 @@ test_mpich_meets_its_server_by_port() {
 
 test_who_runs_alone_fails_the_run_and_is_told_why() {
     [[ ${compilers[*]} == *openmpi* ]] || return 0
-    mkdir -p "$work/alone"
-    cp "$fiber" "$work/alone/fiber" # without its modules
-    local fiber=$work/alone/fiber
+    mkdir -p "$work/alone/bin" "$work/alone/fiber" # without the module of PMIx
+    cp "$TEST_BINARY_DIR/fiber/crypto.so" "$work/alone/fiber"
+    cp "$fiber" "$work/alone/bin"
+    local fiber=$work/alone/bin/fiber
     if ldd "$fiber" | grep -q libpmix; then
         return 0
     fi
