@@ -85,6 +85,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
     struct fbr_dispatch_stats s;
+    int most;
 
     p->failed_starts++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
@@ -92,8 +93,9 @@ void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
     fbr_warn("pool: a worker did not start: %s", report);
     if (s.workers || p->failed_starts < FAILED_STARTS_MAX)
         return;
-    /* Another one may be on its way; but not for ever. */
-    if (on_the_way(p) && p->failed_starts < 4 * FAILED_STARTS_MAX)
+    /* Others may be on their way, in a large pool many; but not for ever. */
+    most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
+    if (on_the_way(p) && p->failed_starts < most)
         return;
     p->broken = true;
     snprintf(p->why, sizeof(p->why),

@@ -64,6 +64,52 @@ static void test_a_worker_that_does_not_start_is_tried_again(void **state)
     fiber_pool_close(pool);
 }
 
+enum { CROWD = 40, FAIL = 30 };
+
+/* The first ones fail, the others wait until these have been seen to fail. */
+static int fail_many(const void *arg, size_t len)
+{
+    int rc = board_map(arg);
+    uint32_t n;
+
+    (void)len;
+    if (rc < 0)
+        return rc;
+    n = atomic_fetch_add(&board->inits, 1);
+    if (n < FAIL) {
+        atomic_store(&board->step[n], (uint32_t)getpid());
+        add(&board->steps);
+        return 1;
+    }
+    return wait_for(&board->gate, 1);
+}
+
+static bool gone(uint32_t pid)
+{
+    return pid > 1 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+static void test_a_large_pool_waits_for_all_that_are_on_their_way(void **state)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = CROWD,
+                                                   .max = CROWD,
+                                                   .init = fail_many,
+                                                   .init_arg = board_path,
+                                                   .init_len = strlen(board_path) + 1});
+    struct fiber_result *r = apply_later(pool, square, 7, NULL);
+
+    (void)state;
+    assert_int_equal(wait_for(&board->steps, FAIL), 0);
+    for (int i = 0; i < FAIL; i++)
+        assert_comes(gone(atomic_load(&board->step[i])));
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(number_of(r, 0), 49);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
 /* ---- Replacement ---- */
 
 static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
@@ -405,6 +451,7 @@ int main(int argc, char **argv)
         pool_test(test_the_initializer_runs_once_in_each_worker),
         pool_test(test_a_failing_initializer_breaks_the_pool_and_says_why),
         pool_test(test_a_worker_that_does_not_start_is_tried_again),
+        pool_test(test_a_large_pool_waits_for_all_that_are_on_their_way),
         pool_test(test_workers_are_replaced_after_their_share_of_tasks),
         pool_test(test_a_killed_worker_is_replaced_and_its_task_runs_again),
         pool_test(test_resizing_while_a_map_runs_loses_nothing),
