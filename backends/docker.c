@@ -327,6 +327,7 @@ const struct fbr_backend_ops fbr_backend_docker = {
     .release = docker_release,
     .list = docker_list,
     .remove = docker_remove,
+    .sweep = fbr_docker_sweep_images,
     .logs = fbr_docker_logs,
     .address = docker_address,
     .check = docker_check,

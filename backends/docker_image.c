@@ -204,6 +204,25 @@ static void on_progress(void *user, const void *data, size_t len)
     fbr_docker_lines(&f->lines, data, len, on_line, f);
 }
 
+static void on_marked(void *user, const struct fbr_http_answer *a)
+{
+    (void)user; /* without the mark `fiber gc` keeps it for longer */
+    (void)a;
+}
+
+/* Gives it the name that it has, so that the engine notes when it was used last (docker_sweep.c). */
+static void mark_used(struct fbr_docker_images *m)
+{
+    const char *tag = strchr(m->own, ':');
+    char path[400];
+
+    snprintf(path, sizeof(path), "/v%s/images/%s/tag?repo=%.*s&tag=%s", m->engine->api, m->own,
+             (int)(tag ? tag - m->own : 0), m->own, tag ? tag + 1 : "");
+    fbr_http_send(m->engine->http,
+                  &(struct fbr_http_request){.method = "POST", .path = path, .done = on_marked},
+                  NULL);
+}
+
 static void on_fetched(void *user, const struct fbr_http_answer *a)
 {
     struct fetch *f = user;
@@ -214,6 +233,8 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
     f->call = NULL;
     if (f->making)
         f->m->there = good;
+    if (f->making && good)
+        mark_used(f->m);
     if (!f->failed[0])
         fbr_http_say(a, say, sizeof(say));
     refused = !f->making && !good && fbr_docker_login_refused(why);
@@ -359,6 +380,7 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
     f->call = NULL;
     if (a->status == 200) {
         f->m->there = true;
+        mark_used(f->m);
         tell_end(f, "", true);
         return;
     }

@@ -81,6 +81,9 @@ void fbr_docker_job_runs(struct fbr_docker_job *j);
 void fbr_docker_job_wipe(struct fbr_docker_job *j);
 void fbr_docker_job_on_time(void *job);
 
+int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
+                            fbr_backend_swept *swept, void *user, struct fbr_error *err);
+
 int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
                            struct fbr_error *err);
 void fbr_docker_bundle_close(struct fbr_docker_bundle *d); /* NULL is fine */

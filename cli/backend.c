@@ -18,6 +18,9 @@ struct asking {
     const char *id;
     const struct fbr_backend_reader *reader;
     bool follow;
+    int64_t before_ms;
+    bool dry;
+    fbr_backend_swept *swept;
     char *out;
     size_t size;
     const struct fbr_job *job;
@@ -62,6 +65,13 @@ static int do_remove(void *arg)
     struct asking *a = arg;
 
     return a->b->ops->remove(a->b->backend, a->id, a->err);
+}
+
+static int do_sweep(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->sweep(a->b->backend, a->before_ms, a->dry, a->swept, a->user, a->err);
 }
 
 static int do_logs(void *arg)
@@ -172,6 +182,15 @@ int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *
     return b->ops->remove
                ? fbr_loop_call(b->loop, do_remove, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
+}
+
+int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_backend_swept *swept,
+                      void *user, struct fbr_error *err)
+{
+    struct asking a = {
+        .b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user, .err = err};
+
+    return b->ops->sweep ? fbr_loop_call(b->loop, do_sweep, &a) : 0;
 }
 
 int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,

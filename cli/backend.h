@@ -28,6 +28,9 @@ void cli_backend_close(struct cli_backend *b);
 int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
                      struct fbr_error *err);
 int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err);
+/* Does nothing where there is no such operation. */
+int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_backend_swept *swept,
+                      void *user, struct fbr_error *err);
 /* Returns at once; the reader is called on the backend's thread. */
 int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
                      const struct fbr_backend_reader *reader, struct fbr_error *err);

@@ -1,4 +1,4 @@
-/* cp.c - `fiber cp`: a file to a job of a run, or from it, by way of its launcher.
+/* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
  *
  * The same on every backend: what carries the bytes is the connection that each job has to its launcher
  * (runtime/copy.h, runtime/visit.h), not its engine.
@@ -8,12 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/client.h"
 #include "cli/cp.h"
 #include "cli/option.h"
 #include "runtime/copy.h"
+#include "runtime/text.h"
+#include "runtime/tree.h"
 
 bool cp_place(const char *typed, struct cp_place *p)
 {
@@ -62,17 +65,18 @@ static int cut_off(int rc, struct fbr_error *err)
                                         : fbr_strerror(rc));
 }
 
-static int ask(struct cp *c, uint32_t mode, struct fbr_error *err)
+/* name: of what is put; "" for a get. */
+static int ask(struct cp *c, enum fbr_copy_op op, uint32_t mode, const char *name,
+               struct fbr_error *err)
 {
-    struct fbr_copy_request r = {.op = c->put ? FBR_COPY_PUT : FBR_COPY_GET, .mode = mode};
+    struct fbr_copy_request r = {.op = (uint8_t)op, .mode = mode};
     struct fbr_buf b;
     int rc;
 
-    if (strlen(c->there.path) >= sizeof(r.path) || strlen(name_of(c->here)) >= sizeof(r.name))
+    if (strlen(c->there.path) >= sizeof(r.path) || strlen(name) >= sizeof(r.name))
         return fbr_fail(err, -ENAMETOOLONG, "the path is too long");
     snprintf(r.path, sizeof(r.path), "%s", c->there.path);
-    if (c->put)
-        snprintf(r.name, sizeof(r.name), "%s", name_of(c->here));
+    snprintf(r.name, sizeof(r.name), "%s", name);
     fbr_buf_init(&b);
     fbr_copy_put_request(&b, &r);
     rc = fbr_copy_send(c->run.fd, &b);
@@ -98,7 +102,7 @@ static int put_it(struct cp *c, struct fbr_error *err)
 
     if (fd < 0)
         return fd;
-    rc = ask(c, mode, err);
+    rc = ask(c, FBR_COPY_PUT, mode, name_of(c->here), err);
     if (rc == 0)
         rc = answered(c, &a, err);
     if (rc == 0) {
@@ -112,18 +116,85 @@ static int put_it(struct cp *c, struct fbr_error *err)
     return rc;
 }
 
+/* What the other end has left out, and what we have. */
+static void tell_left(const char *text, unsigned links, unsigned specials)
+{
+    char plain[FBR_COPY_TEXT], left[200];
+
+    fbr_text_plain(plain, sizeof(plain), text);
+    if (plain[0])
+        fprintf(stderr, "fiber: %s\n", plain);
+    fbr_tree_say_left(left, sizeof(left), links, specials);
+    if (left[0])
+        fprintf(stderr, "fiber: %s\n", left);
+}
+
+static int put_tree(struct cp *c, struct fbr_error *err)
+{
+    struct fbr_error why = {0, ""};
+    struct fbr_copy_answer a;
+    char name[FBR_COPY_NAME];
+    unsigned specials = 0;
+    uint32_t mode = 0;
+    int fd = fbr_tree_open(c->here, &mode, name, err), rc, said;
+
+    if (fd < 0)
+        return fd;
+    rc = ask(c, FBR_COPY_PUT_TREE, mode, name, err);
+    if (rc == 0)
+        rc = answered(c, &a, err);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    rc = fbr_tree_send(c->run.fd, fd, &specials, &why);
+    if (rc == -EIO)
+        return fbr_fail(err, rc, "%.300s: %s", c->here, why.text);
+    said = answered(c, &a, err); /* it hung up because of something, a full disk, say */
+    if (said == 0 && rc == 0)
+        tell_left(a.text, 0, specials);
+    return said < 0 ? said : rc;
+}
+
+/* The answer has come, and says that it is one. */
+static int get_tree(struct cp *c, const struct fbr_copy_answer *first, struct fbr_error *err)
+{
+    struct fbr_copy_answer a;
+    struct fbr_tree t;
+    int rc = fbr_tree_begin(&t, c->here, first->text, err);
+
+    if (rc < 0)
+        return rc;
+    rc = fbr_tree_recv(&t, c->run.fd, err);
+    if (rc == -EPIPE)
+        return answered(c, &a, err) < 0 ? err->code : fbr_fail(err, -EIO, "it broke off");
+    if (rc < 0)
+        return rc;
+    rc = answered(c, &a, err);
+    if (rc < 0) {
+        fbr_tree_drop(&t);
+        return rc;
+    }
+    rc = fbr_tree_commit(&t, first->mode, err);
+    if (rc == 0)
+        tell_left(a.text, t.links, 0);
+    return rc;
+}
+
 static int get_it(struct cp *c, struct fbr_error *err)
 {
     const char *name = name_of(c->there.path);
     struct fbr_copy_answer a;
     struct fbr_copy_file f;
     uint32_t mode;
-    int rc = ask(c, 0, err);
+    int rc = ask(c, FBR_COPY_GET, FBR_COPY_IS_TREE, "", err);
 
     if (rc == 0)
         rc = answered(c, &a, err);
     if (rc < 0)
         return rc;
+    if (a.mode & FBR_COPY_IS_TREE)
+        return get_tree(c, &a, err);
     mode = a.mode;
     rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err);
     if (rc < 0)
@@ -141,6 +212,13 @@ static int get_it(struct cp *c, struct fbr_error *err)
 }
 
 /* ---- The command ---- */
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
 
 /* A worker is named by its number, or as its job is, "worker-7"; a rank by its number. */
 static int job_number(const struct cp *c, struct fbr_error *err)
@@ -167,7 +245,7 @@ static int copy(struct cp *c, struct fbr_error *err)
     else
         rc = client_visit(&c->run, job, err);
     if (rc == 0)
-        rc = c->put ? put_it(c, err) : get_it(c, err);
+        rc = !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
     client_free(&c->run);
     return rc;
 }
@@ -197,18 +275,27 @@ static int run_cp(const struct cli_args *args)
 const struct cli_command cli_cp = {
     .name = "cp",
     .operands = "SRC DST",
-    .about = "Copies a file to a job of a run, or from it",
+    .about = "Copies a file or a directory to a job of a run, or from it",
     .text =
-        "One of SRC and DST is a file of this host, the other RUN/JOB:PATH. RUN is as in ps; JOB "
+        "One of SRC and DST is a file or a directory of this host, the other RUN/JOB:PATH. RUN is "
+        "as in ps; JOB "
         "is the number of a rank or a worker, as top shows it, and may be left out: rank 0, or the "
         "worker of a pool that has one. A PATH that does not begin with / begins in the job's "
         "working directory. DST may be a directory.\n\n"
         "The file goes by way of the run's launcher, so it works on every backend, and only "
         "while the run goes on. It comes whole or not at all, with its permissions; what "
-        "stood there before is replaced when all of it has come.",
+        "stood there before is replaced when all of it has come.\n\n"
+        "A directory comes with all that is in it, whole or not at all, too, but it replaces "
+        "nothing: only an empty one may be there. Permissions are kept; owners and times are not. "
+        "Symbolic links are copied as links, and none is followed; one that leads out of the "
+        "directory "
+        "is left out, as are devices, sockets and FIFOs, and you are told. While a directory comes "
+        "it is "
+        "called .fiber-cp-XXXXXX; who is killed then leaves it behind.",
     .examples = "fiber cp train.cfg train/3:/tmp/\tto where rank 3 is\n"
                 "fiber cp train:out/loss.csv .\tfrom rank 0, or the only worker\n"
-                "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool",
+                "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool\n"
+                "fiber cp train/0:checkpoints .\ta directory",
     .least = 2,
     .most = 2,
     .run = run_cp,

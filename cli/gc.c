@@ -7,16 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/client.h"
 #include "cli/leftover.h"
 #include "cli/option.h"
 #include "ring/json_out.h"
 #include "runtime/rundir.h"
 
-enum { GC_BACKEND, GC_ALL, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
+enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
+
+#define DAY_MS (24 * 3600 * 1000LL)
 
 struct gc {
     const char *only, *run; /* backend, beginning of a run's uid; NULL: all */
+    const char *sweeping;   /* the backend that is at it */
     bool all, dry, is_json;
+    int64_t images_ms; /* those that no run has used for so long go */
     struct fbr_json json;
     unsigned removed, kept, failed;
 };
@@ -139,6 +144,35 @@ static void sweep_jobs(struct gc *g, struct cli_backend *b, const struct leftove
     }
 }
 
+/* ---- What was made for jobs ---- */
+
+static void on_swept(void *user, const struct fbr_swept *e)
+{
+    static const char *const done[] = {"would remove", "removed", "kept", "failed"};
+    char age[32], size[32];
+    struct gc *g = user;
+
+    g->removed += e->action <= FBR_SWEPT_REMOVED;
+    g->kept += e->action == FBR_SWEPT_KEPT;
+    g->failed += e->action == FBR_SWEPT_FAILED;
+    if (g->is_json) {
+        fbr_json_object(&g->json, NULL);
+        fbr_json_str(&g->json, "backend", g->sweeping);
+        fbr_json_str(&g->json, "kind", "image");
+        fbr_json_str(&g->json, "id", e->id);
+        fbr_json_int(&g->json, "since_ms", e->since_ms);
+        fbr_json_int(&g->json, "bytes", e->bytes);
+        fbr_json_str(&g->json, "action", done[e->action]);
+        fbr_json_str(&g->json, "why", e->why);
+        fbr_json_end_object(&g->json);
+        return;
+    }
+    client_age(age, client_now() - e->since_ms);
+    client_bytes(size, e->bytes > 0 ? (uint64_t)e->bytes : 0);
+    printf("%-12s %s image %s: %s (%s%s%s)\n", done[e->action], g->sweeping, e->id, e->why, size,
+           e->since_ms ? ", unused for " : "", e->since_ms ? age : "");
+}
+
 static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
 {
     struct leftovers l;
@@ -148,9 +182,12 @@ static int sweep_backend(struct gc *g, const char *name, struct fbr_error *err)
     if (rc <= 0)
         return rc;
     sweep_jobs(g, &b, &l);
+    g->sweeping = b.ops->name;
+    rc = g->run ? 0 /* images belong to no run */
+                : cli_backend_sweep(&b, client_now() - g->images_ms, g->dry, on_swept, g, err);
     leftovers_free(&l);
     cli_backend_close(&b);
-    return 0;
+    return rc;
 }
 
 static int sweep_all(struct gc *g)
@@ -173,6 +210,8 @@ static int run_gc(const struct cli_args *args)
                    .run = args->operands[0],
                    .all = args->values[GC_ALL].number > 0,
                    .dry = args->values[GC_DRY_RUN].number > 0,
+                   .images_ms =
+                       args->values[GC_IMAGES].text ? args->values[GC_IMAGES].number : 7 * DAY_MS,
                    .is_json = args->values[GC_JSON].number > 0};
     char *text;
     int code;
@@ -196,6 +235,9 @@ static const struct cli_option options[GC_OPTIONS] = {
     [GC_ALL] = {"all", 'a', CLI_FLAG,
                 .help = "also jobs of runs that cannot be judged from here. A run of yours that "
                         "goes on elsewhere loses its jobs"},
+    [GC_IMAGES] = {"images", 0, CLI_MS, "AGE", .max = 3650 * DAY_MS,
+                   .help = "for how long no run may have used an image of ours, such as 12h or 0; "
+                           "default 168h, a week"},
     [GC_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "only says what would be removed"},
     [GC_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
 };
@@ -204,13 +246,17 @@ const struct cli_command cli_gc = {
     .name = "gc",
     .operands = "[RUN]",
     .about = "Removes what dead runs left behind, on this host and on the engines",
-    .text = "Runs clean up behind themselves, and jobs end when their master is gone. What even so "
-            "stays behind, after a power failure, say, is found here: directories of this host, "
-            "and your jobs on every engine that is configured.\n\n"
-            "A job is removed when its run is over for certain: its master was a process of this "
-            "host that is not there any more. One whose master is elsewhere is kept and shown, "
-            "with the command that removes it. RUN, the beginning of a run's id, leaves all others "
-            "as they are.",
+    .text =
+        "Runs clean up behind themselves, and jobs end when their master is gone. What even so "
+        "stays behind, after a power failure, say, is found here: directories of this host, "
+        "and your jobs on every engine that is configured.\n\n"
+        "A job is removed when its run is over for certain: its master was a process of this "
+        "host that is not there any more. One whose master is elsewhere is kept and shown, "
+        "with the command that removes it. RUN, the beginning of a run's id, leaves all others "
+        "as they are.\n\n"
+        "On Docker the images that Fiber made of programs (fiber-auto:ID) go, too, when no "
+        "container has them, running or ended, and no run has used them for as long as --images "
+        "says; they are made again when they are needed. Images of other names are never touched.",
     .examples = "fiber gc --dry-run\twhat is there\n"
                 "fiber gc\tremove what is dead\n"
                 "fiber gc --all 3fa9\tremove that run's jobs, which nobody here can judge",

@@ -91,6 +91,16 @@ struct fbr_leftover {
 };
 typedef void fbr_backend_found(void *user, const struct fbr_leftover *job);
 
+/* What a backend has made for jobs, and no job has any more: an image. */
+enum fbr_swept_action { FBR_SWEPT_WOULD, FBR_SWEPT_REMOVED, FBR_SWEPT_KEPT, FBR_SWEPT_FAILED };
+struct fbr_swept {
+    const char *id, *why; /* its name for the engine; a sentence */
+    enum fbr_swept_action action;
+    int64_t since_ms; /* when it was used last, since the epoch; 0: unknown */
+    int64_t bytes;
+};
+typedef void fbr_backend_swept(void *user, const struct fbr_swept *thing);
+
 /* One finding of `check`: what was looked at, how it is, in a sentence, and the line that mends it ("" when nothing is
  * to be done). */
 enum fbr_finding { FBR_FINDING_GOOD, FBR_FINDING_BAD, FBR_FINDING_ABSENT };
@@ -137,6 +147,10 @@ struct fbr_backend_ops {
     int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
     /* By its `id`; 0 also when it is gone. */
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
+    /* Removes what it made for jobs, no run has used since that time, and no job has; `dry` only says it. May take some seconds.
+     * NULL: it makes no such things. */
+    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
+                 void *user, struct fbr_error *err);
     /* What a listed job has written, by its `id`; with `follow` also what it will write, until it ends. Returns at
      * once; after an error the reader is not called. Close the backend only after its done(). NULL: nobody has it. */
     int (*logs)(struct fbr_backend *b, const char *id, int follow,

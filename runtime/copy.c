@@ -45,7 +45,7 @@ bool fbr_copy_get_request(struct fbr_cur *c, struct fbr_copy_request *r)
     r->mode = fbr_get_u32(c);
     fbr_get_str(c, r->path, sizeof(r->path));
     fbr_get_str(c, r->name, sizeof(r->name));
-    return fbr_cur_ok(c) && r->op >= FBR_COPY_GET && r->op <= FBR_COPY_STACK &&
+    return fbr_cur_ok(c) && r->op >= FBR_COPY_GET && r->op <= FBR_COPY_PUT_TREE &&
            !strchr(r->name, '/');
 }
 
@@ -117,8 +117,7 @@ int fbr_copy_send(int sock, const struct fbr_buf *b)
     return b->failed ? -ENOMEM : send_all(sock, b->data, b->len);
 }
 
-/* What came, in `data`. */
-static int recv_message(int sock, uint8_t data[FBR_COPY_MESSAGE], struct fbr_cur *c)
+int fbr_copy_recv_message(int sock, uint8_t data[FBR_COPY_MESSAGE], struct fbr_cur *c)
 {
     uint32_t len = 0;
     int rc = recv_u32(sock, &len);
@@ -135,7 +134,7 @@ int fbr_copy_recv_request(int sock, struct fbr_copy_request *r)
 {
     uint8_t data[FBR_COPY_MESSAGE];
     struct fbr_cur c;
-    int rc = recv_message(sock, data, &c);
+    int rc = fbr_copy_recv_message(sock, data, &c);
 
     return rc < 0 || fbr_copy_get_request(&c, r) ? rc : -EBADMSG;
 }
@@ -144,7 +143,7 @@ int fbr_copy_recv_answer(int sock, struct fbr_copy_answer *a)
 {
     uint8_t data[FBR_COPY_MESSAGE];
     struct fbr_cur c;
-    int rc = recv_message(sock, data, &c);
+    int rc = fbr_copy_recv_message(sock, data, &c);
 
     return rc < 0 || fbr_copy_get_answer(&c, a) ? rc : -EBADMSG;
 }
@@ -200,10 +199,11 @@ int fbr_copy_open(const char *path, uint32_t *mode, struct fbr_error *err)
     if (rc < 0)
         fbr_fail(err, rc, "%.300s: %s", path, fbr_strerror(rc));
     else if (S_ISDIR(st.st_mode))
-        rc = fbr_fail(err, -EISDIR,
-                      "%.300s is a directory, and only files are copied; pack it first: "
-                      "tar -cf FILE.tar DIRECTORY",
-                      path);
+        rc = fbr_fail(
+            err, -EISDIR,
+            "%.300s is a directory, and the other end takes files only: is it another version "
+            "of Fiber?",
+            path);
     else if (!S_ISREG(st.st_mode))
         rc = fbr_fail(err, -EINVAL, "%.300s is no regular file", path);
     if (rc < 0) {

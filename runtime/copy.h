@@ -7,6 +7,8 @@
  *
  *     GET       request; answer; after a 0 the data, and an answer
  *     PUT       request; answer; after a 0 the caller's data; answer
+ *     PUT_TREE  as PUT, of a directory (tree.h). One that is to be got is so with GET, if its mode has
+ *               FBR_COPY_IS_TREE: the answer's has it, too, and its text is the directory's name
  *     STACK     request; answer, its text the host's name; after a 0 the records of stack.h as data; answer
  *
  * Data is pieces: u32 length, 1 to FBR_COPY_PIECE, and the bytes; 0: that was the whole file; FBR_COPY_BROKEN: it was
@@ -33,11 +35,13 @@
 #define FBR_COPY_PIECE 65536u
 #define FBR_COPY_BROKEN 0xffffffffu
 
-enum fbr_copy_op { FBR_COPY_GET = 1, FBR_COPY_PUT, FBR_COPY_STACK };
+enum fbr_copy_op { FBR_COPY_GET = 1, FBR_COPY_PUT, FBR_COPY_STACK, FBR_COPY_PUT_TREE };
+
+#define FBR_COPY_IS_TREE 040000u /* in a mode: a directory, or that one may come (tree.h) */
 
 struct fbr_copy_request {
     uint8_t op;
-    uint32_t mode; /* of a PUT: permissions */
+    uint32_t mode; /* of a PUT: permissions; of a GET: FBR_COPY_IS_TREE or 0 */
     char path[FBR_COPY_PATH], name[FBR_COPY_NAME];
 };
 
@@ -57,6 +61,8 @@ bool fbr_copy_get_answer(struct fbr_cur *c, struct fbr_copy_answer *a);
 
 /* ---- Sockets ---- */
 
+/* The inside of the next message, in `data`; errors as below. */
+int fbr_copy_recv_message(int sock, uint8_t data[FBR_COPY_MESSAGE], struct fbr_cur *c);
 /* The whole of a message; 0, or -errno: the other end is gone (-ECONNRESET), silent (-EAGAIN, on a socket with a
  * timeout), or what it says makes no sense (-EBADMSG). */
 int fbr_copy_send(int sock, const struct fbr_buf *b);

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "runtime/copy.h"
+#include "runtime/fds.h"
 #include "runtime/stack.h"
+#include "runtime/tree.h"
 
 static int answer(int sock, int code, uint32_t mode, const char *text)
 {
@@ -49,6 +51,56 @@ static void serve_get(int sock, const struct fbr_copy_request *r)
     else if (rc == -EIO)
         answer(sock, rc, 0, err.text);
     close(fd);
+}
+
+/* 0 when it is a directory, and was served. */
+static int serve_get_tree(int sock, const struct fbr_copy_request *r)
+{
+    char name[FBR_COPY_NAME], left[200];
+    struct fbr_error err = {0, ""};
+    unsigned specials;
+    uint32_t mode = 0;
+    int fd = fbr_tree_open(r->path, &mode, name, &err), rc;
+
+    if (fd < 0)
+        return fd;
+    rc = answer(sock, 0, mode | FBR_COPY_IS_TREE, name);
+    if (rc == 0)
+        rc = fbr_tree_send(sock, fd, &specials, &err);
+    else
+        close(fd);
+    if (rc == -EIO) {
+        answer(sock, rc, 0, err.text);
+    } else if (rc == 0) {
+        fbr_tree_say_left(left, sizeof(left), 0, specials);
+        answer(sock, 0, 0, left);
+    }
+    return 0;
+}
+
+static void serve_put_tree(int sock, const struct fbr_copy_request *r)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_tree t;
+    char left[200] = "";
+    int rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", &err);
+
+    if (rc == 0)
+        rc = fbr_tree_begin(&t, r->path, r->name, &err);
+    if (rc < 0) {
+        answer(sock, rc, 0, err.text);
+        return;
+    }
+    if (answer(sock, 0, 0, "") < 0) {
+        fbr_tree_drop(&t);
+        return;
+    }
+    rc = fbr_tree_recv(&t, sock, &err);
+    fbr_tree_say_left(left, sizeof(left), t.links, 0);
+    if (rc == 0)
+        rc = fbr_tree_commit(&t, r->mode, &err);
+    if (rc != -EPIPE)
+        answer(sock, rc, 0, rc < 0 ? err.text : left);
 }
 
 static void serve_put(int sock, const struct fbr_copy_request *r)
@@ -96,8 +148,11 @@ void fbr_visitor_serve(int sock)
     if (rc == -EBADMSG)
         answer(sock, -EPROTO, 0,
                "that request is not understood here; is it another version of Fiber?");
-    else if (rc == 0 && r.op == FBR_COPY_GET)
-        serve_get(sock, &r);
+    else if (rc == 0 && r.op == FBR_COPY_GET) {
+        if (!(r.mode & FBR_COPY_IS_TREE) || serve_get_tree(sock, &r) < 0)
+            serve_get(sock, &r);
+    } else if (rc == 0 && r.op == FBR_COPY_PUT_TREE)
+        serve_put_tree(sock, &r);
     else if (rc == 0 && r.op == FBR_COPY_STACK)
         serve_stack(sock);
     else if (rc == 0)

@@ -53,7 +53,6 @@ same large back/large
 expect 0 '' 'by its whole path' fiber cp "demo:$work/there/large" ./a:b
 same large a:b
 expect 1 '^fiber: there: none: No such file' 'what is not there' fiber cp demo:none back
-expect 1 '^fiber: there: /proc is a directory.*tar -cf' 'a directory' fiber cp demo:/proc back
 expect 1 '^fiber: there: /dev/null is there, and is no regular file' 'a device' fiber cp large demo:/dev/null
 expect 1 '^fiber: none: No such file' 'what is not here' fiber cp none demo:
 expect 1 '^fiber: there is no rank 2: the run has 2' 'no such rank' fiber cp large demo/2:
@@ -63,6 +62,49 @@ expect 2 'one of SRC and DST is RUN:PATH' 'two files here' fiber cp large empty
 expect 2 'one of SRC and DST is a file of this host' 'two files there' fiber cp demo:large demo:x
 [ "$(find there back -type f | sort | tr '\n' ' ')" = "back/large there/copied there/large " ] ||
     { echo "left: $(find there back)"; bad=1; }
+
+# directories: whole, as they are, and only where nothing is
+mkdir -p tree/sub/none
+cp large empty tree/sub/
+ln -s sub/large tree/inside
+ln -s /etc/passwd tree/outside
+mkfifo tree/fifo
+chmod 750 tree/sub
+chmod 500 tree/sub/none
+like() { # like <directory>: as tree, without what is left out
+    if ! diff -r --no-dereference -x outside -x fifo tree "$1" || [ -e "$1/fifo" ] || [ -L "$1/outside" ] ||
+        [ "$(stat -c %a "$1/sub" "$1/sub/none" "$1/sub/large" | tr '\n' ' ')" != '750 500 640 ' ]; then
+        echo "$1 is not as tree: $(ls -lR "$1")"
+        bad=1
+    fi
+}
+expect 0 '^fiber: left out: 1 link that leads out of it$' 'a directory to rank 1' fiber cp tree demo/1:
+grep -q '^fiber: left out: 1 that is neither file, directory nor link$' said || { echo "no fifo: $(cat said)"; bad=1; }
+like there/tree
+expect 0 '' 'one from rank 0' fiber cp demo/0:tree/ back
+like back/tree
+expect 0 'left out' 'under another name' fiber cp tree/sub/.. demo:other/
+like there/other
+expect 1 '^fiber: there: ./tree is there, and a directory replaces nothing' 'over another' fiber cp tree demo:
+expect 1 '^fiber: back/tree is there' 'over another here' fiber cp demo:tree back
+expect 1 '^fiber: there: large is there' 'over a file' fiber cp tree demo:large
+expect 1 '^fiber: there: none/x: No such file' 'to where nothing is' fiber cp tree demo:none/x
+expect 0 '' 'into itself' fiber cp demo:tree there/tree/sub
+[ "$(ls -A there/tree/sub/tree/sub)" = "$(ls -A tree/sub)" ] || { echo "into itself: $(ls -AR there/tree)"; bad=1; }
+
+# whoever copies is killed: the whole is there, or nothing
+for i in 1 2 3; do
+    fiber cp tree "demo:killed$i" >/dev/null 2>&1 &
+    kill -KILL $!
+    wait $! || :
+done
+while [ -n "$(find there -name '.fiber-cp-*')" ]; do :; done
+for i in 1 2 3; do
+    [ ! -e "there/killed$i" ] || like "there/killed$i"
+done
+expect 0 'left out' 'after that' fiber cp tree demo:last
+like there/last
+chmod -R u+rwx tree there back
 kill "$pid"
 wait "$pid" || :
 expect 1 'has ended: its jobs, and their files, are gone' 'of a run that has ended' fiber cp large demo:

@@ -49,6 +49,10 @@ expect 1 '^bad +backend docker +no answer within 10 s' 'an engine that hangs' fi
 "$bed" thaw
 
 # run: no image is named, so one is made of the program
+autos() { # autos: the images that were made so
+    "$bed" api GET /images/json | grep -o '"fiber-auto:[^"]*"' | sort -u | tr -d '"'
+}
+autos | while read -r image; do "$bed" api DELETE "/images/$image" >/dev/null; done
 # shellcheck disable=SC2016
 {
     expect 0 '^hi 1$' 'a shell' fiber run --backend docker -n 2 /bin/sh -c 'echo hi $FIBER_RANK'
@@ -60,6 +64,23 @@ expect 1 '^bad +backend docker +no answer within 10 s' 'an engine that hangs' fi
 }
 expect 125 'no program nowhere here to make an image of' 'no program' fiber run --backend docker nowhere
 expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker --image no/such:1 /bin/true
+
+# gc: images that were made of programs, when nothing has them and they are old enough; never those of other names
+made=$(autos)
+[ -n "$made" ] || { echo "no image was made"; bad=1; }
+expect 0 '^nothing is left behind' 'gc of young images' fiber gc --backend docker
+expect 0 '^would remove docker image fiber-auto:[^ ]*: no container has it \([0-9].*, unused for [0-9]+s\)' 'gc of images, dry' \
+    fiber gc --backend docker --images 0 --dry-run
+[ "$(autos)" = "$made" ] || { echo "an image is gone after --dry-run"; bad=1; }
+used=${made%%$'\n'*}
+"$bed" api POST '/containers/create?name=fiber-test-user' -d "{\"Image\":\"$used\",\"Entrypoint\":[\"/x\"]}" >/dev/null
+expect 0 '^removed +docker image|^nothing is left behind' 'gc of images' fiber gc --backend docker --images 0
+lacks "$used" 'gc of an image that a container has'
+[ "$(autos)" = "$used" ] || { echo "there are: $(autos); $used is used"; bad=1; }
+"$bed" api DELETE /containers/fiber-test-user >/dev/null
+expect 0 "^removed +docker image $used" 'gc of the last one' fiber gc --backend docker --images 0
+[ -z "$(autos)" ] || { echo "there are: $(autos)"; bad=1; }
+expect 0 '^hi 0$' 'a run after it' fiber run --backend docker /bin/sh -c 'echo hi $FIBER_RANK'
 
 # ps and gc: a job of a dead master, one of a living, one of another host
 "$bed" image fiber-cli-test /bin/sleep /bin/true /bin/sh
@@ -86,10 +107,17 @@ if ! fiber cp large living:/there 2>said || ! fiber cp living/0:/there back 2>>s
     bad=1
 fi
 expect 1 '^fiber: there: /none/x: No such file' 'cp to where nothing is' fiber cp large living:/none/x
+mkdir -p tree/sub
+cp large tree/sub/
+ln -s sub tree/link
+if ! fiber cp tree living:/ 2>said || ! fiber cp living/0:/tree tree.back 2>>said || ! diff -r --no-dereference tree tree.back; then
+    echo "cp of a directory: $(cat said)"
+    bad=1
+fi
 # stack, of what is in the container
 if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
     expect 0 '^rank 0: main thread of tail' 'stack' fiber stack living
-    expect 0 '^    _start |^    \? .* ld-linux' 'frames of it' fiber stack living/0
+    expect 0 '^    __libc_start_main ' 'frames of it' fiber stack living/0
 fi
 gone=${living%.*}.1
 leave fiber-test-a aaaaaaaa0000000000000000000000aa "$gone"

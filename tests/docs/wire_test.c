@@ -24,6 +24,7 @@
 #include "runtime/sock.h"
 #include "runtime/stack.h"
 #include "runtime/ticket.h"
+#include "runtime/tree.h"
 #include "runtime/visit.h"
 #include "share/channel.h"
 #include "share/keeper.h"
@@ -223,7 +224,7 @@ static void test_limits_have_the_values_of_the_page(void **state)
         LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX),
         LIMIT(FBR_PLAN_RANKS),         LIMIT(FBR_RING_WINDOW),      LIMIT(FBR_RING_STDIN_WINDOW),
         LIMIT(FBR_VISIT_WINDOW),       LIMIT(FBR_VISITS_MAX),       LIMIT(FBR_STACK_FRAMES),
-        LIMIT(FBR_STACK_THREADS)};
+        LIMIT(FBR_STACK_THREADS),      LIMIT(FBR_TREE_DEPTH)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));

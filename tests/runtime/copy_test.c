@@ -276,7 +276,7 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
         const char *path, *part;
     } cases[] = {
         {FBR_COPY_GET, -ENOENT, "nothing", "No such file"},
-        {FBR_COPY_GET, -EISDIR, "", "tar -cf"},
+        {FBR_COPY_GET, -EISDIR, "", "takes files only"},
         {FBR_COPY_GET, -EINVAL, "fifo", "no regular file"},
         {FBR_COPY_PUT, -ENOENT, "none/x", "No such file"},
         {FBR_COPY_PUT, -ENOENT, "none/", "no such directory"},

@@ -1,0 +1,91 @@
+/* tree_fuzz.c - a directory from a hostile end: entries read, written and read again must be the same, and whatever is
+ * sent, nothing is made outside of the new directory, and nothing stays of it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/tree.h"
+
+static char base[64];
+
+static void remove_base(void)
+{
+    rmdir(base);
+}
+
+static void check_entry(const uint8_t *data, size_t size)
+{
+    struct fbr_cur c = fbr_cur(data, size);
+    struct fbr_tree_entry e, again;
+    struct fbr_buf b;
+
+    if (!fbr_tree_get(&c, &e))
+        return;
+    fbr_buf_init(&b);
+    fbr_tree_put(&b, &e);
+    c = fbr_cur(b.data, b.len);
+    if (b.failed || fbr_get_u32(&c) != b.len - 4 || !fbr_tree_get(&c, &again) ||
+        e.kind != again.kind || e.mode != again.mode || strcmp(e.name, again.name) != 0 ||
+        strcmp(e.target, again.target) != 0)
+        abort();
+    if (e.kind < FBR_TREE_UP && (strchr(e.name, '/') || !strcmp(e.name, "..") || !e.name[0]))
+        abort();
+    if (fbr_tree_stays(e.target, 0) && (e.target[0] == '/' || strstr(e.target, "..") == e.target) &&
+        (!e.target[2] || e.target[2] == '/'))
+        abort();
+    fbr_buf_fini(&b);
+}
+
+static size_t count_base(void)
+{
+    DIR *d = opendir(base);
+    struct dirent *e;
+    size_t n = 0;
+
+    while (d && (e = readdir(d)))
+        n += fbr_tree_is_name(e->d_name);
+    if (!d || closedir(d) < 0)
+        abort();
+    return n;
+}
+
+static void check_directory(const uint8_t *data, size_t size)
+{
+    struct fbr_tree t;
+    int ends[2];
+
+    if (size > 65536 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return;
+    if (send(ends[0], data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size) {
+        shutdown(ends[0], SHUT_WR);
+        if (fbr_tree_begin(&t, base, "it", NULL) < 0)
+            abort();
+        fbr_tree_recv(&t, ends[1], NULL);
+        if (count_base() > 1)
+            abort();
+        fbr_tree_drop(&t);
+        if (count_base() != 0)
+            abort();
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!base[0]) {
+        snprintf(base, sizeof(base), "/tmp/fiber-tree-fuzz-XXXXXX");
+        if (!mkdtemp(base))
+            abort();
+        atexit(remove_base);
+    }
+    check_entry(data, size);
+    check_directory(data, size);
+    return 0;
+}
