@@ -1,7 +1,7 @@
 /* docker_helper.c - looks for the login of a registry in this user's files, and asks helpers; see docker_login.h.
  *
- * A helper is given the registry on its standard input and answers on its standard output, so nothing secret is ever in an
- * argument or a variable.
+ * A helper is given the registry on its standard input and answers on its standard output, so nothing secret is ever in
+ * an argument or a variable.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -6,12 +6,12 @@
  *     credHelpers   registry -> NAME: the program docker-credential-NAME knows it
  *     credsStore    NAME: that program knows all of them
  *
- * They are asked in docker's order: a registry's own helper, the store, the file itself. A key of `auths` is a host, a URL
- * whose host counts, or, as podman has it, a host and the beginning of the image's path; the longest that fits counts.
- * What the engine is given is one header of one request.
+ * They are asked in docker's order: a registry's own helper, the store, the file itself. A key of `auths` is a host, a
+ * URL whose host counts, or, as podman has it, a host and the beginning of the image's path; the longest that fits
+ * counts. What the engine is given is one header of one request.
  *
- * Source of the formats: docker/cli (cli/config), docker/docker-credential-helpers, containers-auth.json(5), and the Engine
- * API, version 1.41, "Authentication".
+ * Source of the formats: docker/cli (cli/config), docker/docker-credential-helpers, containers-auth.json(5), and the
+ * Engine API, version 1.41, "Authentication".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DOCKER_LOGIN_H
@@ -54,8 +54,8 @@ bool fbr_docker_login_refused(const char *text);
 
 /* ---- Files and programs ---- */
 
-/* Looks for it in the files of this user. Blocks while a helper is asked, half a minute at most, or until *stop. A header
- * as above, or NULL; `told` says where it was looked for and what came of it, for the sentence of a pull that is
+/* Looks for it in the files of this user. Blocks while a helper is asked, half a minute at most, or until *stop. A
+ * header as above, or NULL; `told` says where it was looked for and what came of it, for the sentence of a pull that is
  * refused. */
 char *fbr_docker_login_look(const char *image, const atomic_bool *stop, char *told, size_t size);
 

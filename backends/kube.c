@@ -51,10 +51,6 @@ static int load_overlay(struct fbr_backend *b, struct fbr_error *err)
 
     if (!path[0])
         return 0;
-    if (path[0] == '{') { /* as a master in the cluster is given it */
-        b->overlay = fbr_kube_yaml(path, strlen(path), "kubernetes_pod_template", err);
-        return b->overlay ? fbr_kube_overlay_check(b->overlay, err) : -EINVAL;
-    }
     b->overlay = fbr_kube_yaml_file(path, err);
     rc = b->overlay ? fbr_kube_overlay_check(b->overlay, err) : -EINVAL;
     return rc < 0 ? fbr_wrap(err, "kubernetes_pod_template %s", path) : 0;
@@ -210,42 +206,55 @@ static void on_closed(void *user, const struct fbr_http_answer *a)
     *failed += a->status != 404 && (a->status < 200 || a->status >= 300);
 }
 
-/* Ends the pods that may run, and the anchor, with which all the rest goes. */
+/* What is sent at the end, all at once. */
+struct last {
+    struct fbr_http_request *requests;
+    size_t n;
+    unsigned failed;
+};
+
+/* Takes `path`. */
+static void add_last(struct last *l, char *path, const char *body)
+{
+    if (path && body)
+        l->requests[l->n++] = (struct fbr_http_request){.method = "DELETE",
+                                                        .path = path,
+                                                        .body = body,
+                                                        .len = strlen(body),
+                                                        .done = on_closed,
+                                                        .user = &l->failed};
+    else
+        free(path);
+}
+
+/* Ends the pods that may run, and the anchor or the Job, with which all the rest goes. */
 static void end_all(struct fbr_backend *b)
 {
     char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, "");
-    size_t n = 0, max = HASH_COUNT(b->all) + FBR_KUBE_KEPT + 1;
-    struct fbr_http_request *r = calloc(max, sizeof(*r));
+    size_t max = HASH_COUNT(b->all) + FBR_KUBE_KEPT + 2;
+    struct last l = {.requests = calloc(max, sizeof(*l.requests))};
     struct fbr_kube_job *j, *next;
-    unsigned failed = 0;
 
-    if (r && body && whole && b->anchor_name[0])
-        r[n++] = (struct fbr_http_request){
-            .path = fbr_kube_path(b->api, "secrets/%s", b->anchor_name), .body = whole};
-    HASH_ITER(hh, b->all, j, next)
-        if (r && body && (j->stage == CREATING || j->stage == LIVING))
-            r[n++] = (struct fbr_http_request){.path = fbr_kube_path(b->api, "pods/%s", j->name),
-                                               .body = body};
-    for (size_t i = 0; r && whole && i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
-        if (b->kept[i][0])
-            r[n++] = (struct fbr_http_request){.path = fbr_kube_path(b->api, "pods/%s", b->kept[i]),
-                                               .body = whole};
-    for (size_t i = 0; i < n; i++) {
-        r[i].method = "DELETE";
-        r[i].len = r[i].body ? strlen(r[i].body) : 0;
-        r[i].path = r[i].path ? r[i].path : "";
-        r[i].done = on_closed;
-        r[i].user = &failed;
+    if (l.requests) {
+        if (b->anchor_name[0])
+            add_last(&l, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
+        if (b->master_job[0])
+            add_last(&l, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
+        HASH_ITER(hh, b->all, j, next)
+            if (j->stage == CREATING || j->stage == LIVING)
+                add_last(&l, fbr_kube_path(b->api, "pods/%s", j->name), body);
+        for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
+            if (b->kept[i][0])
+                add_last(&l, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
     }
-    if (n)
-        fbr_http_now(b->api->calls, r, n, CLOSE_MS);
-    if (failed)
+    if (l.n)
+        fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
+    if (l.failed)
         fbr_warn("kubernetes: %u of %zu objects of the run %s may be left: `fiber gc` removes them",
-                 failed, n, b->run);
-    for (size_t i = 0; i < n; i++)
-        if (r[i].path[0])
-            free((char *)(uintptr_t)r[i].path);
-    free(r);
+                 l.failed, l.n, b->run);
+    for (size_t i = 0; i < l.n; i++)
+        free((char *)(uintptr_t)l.requests[i].path);
+    free(l.requests);
     free(body);
     free(whole);
 }
@@ -286,6 +295,8 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
     j->asked = sig;
     if (j->stage == LIVING) {
         fbr_kube_delete(j, sig == SIGKILL ? 1 : j->grace_s);
+    } else if (j->job_made) {
+        fbr_kube_end_job(j);
     } else if (j->stage != CREATING) {
         fbr_kube_leave_line(j);
         fbr_kube_finish_soon(j, -sig, "");

@@ -226,6 +226,14 @@ char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
     return n < 0 ? NULL : path;
 }
 
+char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name)
+{
+    char *path;
+    int n = asprintf(&path, "/apis/batch/v1/namespaces/%s/jobs%s%s", a->namespace_, rest, name);
+
+    return n < 0 ? NULL : path;
+}
+
 void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                   const char *what, char *out, size_t size)
 {

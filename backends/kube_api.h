@@ -37,6 +37,8 @@ void fbr_kube_api_close(struct fbr_kube_api *a);
 /* "/api/v1/namespaces/NAMESPACE/" and the rest, for free(). What is put in must need no escape. */
 char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* "/apis/batch/v1/namespaces/NAMESPACE/jobs" and the rest. */
+char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name);
 
 /* One request, from now on: repeated for `patience_ms`, and once with new credentials after a 401. The body, NUL-
  * terminated or NULL, is copied; `done` is called once, unless the API is closed before. Takes `path`. -ENOMEM. */

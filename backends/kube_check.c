@@ -14,26 +14,29 @@
 static const struct {
     const char *resource, *sub, *verb, *what;
     bool needed;
+    const char *group; /* NULL: the core's */
 } verbs[] = {
-    {"pods", "", "create", "starting jobs", true},
-    {"pods", "", "get", "seeing what a lost answer was", true},
-    {"pods", "", "list", "seeing what becomes of jobs", true},
-    {"pods", "", "watch", "seeing what becomes of jobs", true},
-    {"pods", "", "delete", "ending jobs", true},
-    {"pods", "log", "get", "showing what jobs write", false},
-    {"secrets", "", "create", "handing over tickets", true},
-    {"secrets", "", "delete", "removing tickets", true},
-    {"events", "", "list", "saying why a pod does not start", false},
+    {"pods", "", "create", "starting jobs", true, NULL},
+    {"pods", "", "get", "seeing what a lost answer was", true, NULL},
+    {"pods", "", "list", "seeing what becomes of jobs", true, NULL},
+    {"pods", "", "watch", "seeing what becomes of jobs", true, NULL},
+    {"pods", "", "delete", "ending jobs", true, NULL},
+    {"pods", "log", "get", "showing what jobs write", false, NULL},
+    {"secrets", "", "create", "handing over tickets", true, NULL},
+    {"secrets", "", "delete", "removing tickets", true, NULL},
+    {"events", "", "list", "saying why a pod does not start", false, NULL},
+    {"jobs", "", "create", "starting masters in the cluster", false, "batch"},
+    {"jobs", "", "delete", "ending masters in the cluster", false, "batch"},
 };
 
 /* 1: allowed, 0: not, negative: unknown. */
-static int is_allowed(struct fbr_backend *b, const char *resource, const char *sub,
-                      const char *verb, struct fbr_error *err)
+static int is_allowed(struct fbr_backend *b, const char *group, const char *resource,
+                      const char *sub, const char *verb, struct fbr_error *err)
 {
     struct json_t *ask = fbr_json_pack(
-        "{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s}}}", "kind", "SelfSubjectAccessReview", "apiVersion",
-        "authorization.k8s.io/v1", "spec", "resourceAttributes", "namespace", b->api->namespace_,
-        "resource", resource, "subresource", sub, "verb", verb);
+        "{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s, s:s}}}", "kind", "SelfSubjectAccessReview",
+        "apiVersion", "authorization.k8s.io/v1", "spec", "resourceAttributes", "namespace",
+        b->api->namespace_, "group", group, "resource", resource, "subresource", sub, "verb", verb);
     char *body = ask ? fbr_json_print(ask, NULL) : NULL;
     struct json_t *answer = NULL;
     int status = 0, allowed;
@@ -56,8 +59,9 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_say *say, void *user)
 
     for (size_t i = 0; i < n; i++) {
         struct fbr_error err = {0, ""};
-        const char *slash = verbs[i].sub[0] ? "/" : "";
-        int allowed = is_allowed(b, verbs[i].resource, verbs[i].sub, verbs[i].verb, &err);
+        const char *slash = verbs[i].sub[0] ? "/" : "", *group = verbs[i].group;
+        int allowed =
+            is_allowed(b, group ? group : "", verbs[i].resource, verbs[i].sub, verbs[i].verb, &err);
 
         if (allowed < 0) {
             say(user, FBR_FINDING_ABSENT, "permissions", err.text, "");
@@ -70,10 +74,11 @@ static void check_verbs(struct fbr_backend *b, fbr_backend_say *say, void *user)
                  verbs[i].sub);
         snprintf(text, sizeof(text), "not allowed in namespace %s; it is needed for %s",
                  b->api->namespace_, verbs[i].what);
-        snprintf(mend, sizeof(mend),
-                 "in a Role:  - apiGroups: [\"\"]\n              resources: [\"%s%s%s\"]\n        "
-                 "      verbs: [\"%s\"]",
-                 verbs[i].resource, slash, verbs[i].sub, verbs[i].verb);
+        snprintf(
+            mend, sizeof(mend),
+            "in a Role:  - apiGroups: [\"%s\"]\n              resources: [\"%s%s%s\"]\n        "
+            "      verbs: [\"%s\"]",
+            group ? group : "", verbs[i].resource, slash, verbs[i].sub, verbs[i].verb);
         say(user, verbs[i].needed ? FBR_FINDING_BAD : FBR_FINDING_ABSENT, what, text, mend);
     }
     if (good == n) {

@@ -55,6 +55,7 @@ void fbr_kube_job_free(struct fbr_kube_job *j)
     fbr_kube_forget_ticket(j);
     fbr_json_free(j->pod);
     free(j->body);
+    free(j->around);
     free(j);
 }
 
@@ -397,6 +398,24 @@ void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool dele
 
 /* ---- The watch ---- */
 
+/* The pod of a master's Job gets its name from the cluster; from now on that is the job's. */
+static struct fbr_kube_job *rename_master(struct fbr_backend *b, const struct json_t *pod,
+                                          const char *name)
+{
+    const char *of = fbr_json_text(pod, "metadata", "labels", "batch.kubernetes.io/job-name", NULL);
+    struct fbr_kube_job *j;
+
+    if (!of[0]) /* before 1.27 */
+        of = fbr_json_text(pod, "metadata", "labels", "job-name", NULL);
+    HASH_FIND_STR(b->all, of, j);
+    if (!j || !j->is_master || j->stage != CREATING || strlen(name) >= sizeof(j->name))
+        return NULL;
+    HASH_DEL(b->all, j);
+    strcpy(j->name, name);
+    HASH_ADD_STR(b->all, name, j);
+    return j;
+}
+
 static void on_pod(void *user, const struct json_t *pod, bool deleted)
 {
     const char *name = fbr_json_text(pod, "metadata", "name", NULL);
@@ -406,6 +425,8 @@ static void on_pod(void *user, const struct json_t *pod, bool deleted)
 
     b->troubled = 0;
     HASH_FIND_STR(b->all, name, j);
+    if (!j && b->master_job[0])
+        j = rename_master(b, pod, name);
     if (!j || j->stage < CREATING)
         return;
     if (j->stage == CREATING) /* before its answer */
@@ -547,8 +568,10 @@ void fbr_kube_on_tick(void *backend)
         else if (j->stage == LIVING)
             check_waiting(j, now, &looks);
         else if (j->stage < LIVING && now > j->began + AWAY_MS && !j->text[0]) {
-            snprintf(text, sizeof(text), "the API server %.100s has not taken it yet",
-                     b->api->config.server);
+            snprintf(text, sizeof(text),
+                     j->job_made ? "its Job has no pod yet (%.100s)"
+                                 : "the API server %.100s has not taken it yet",
+                     j->job_made ? b->master_job : b->api->config.server);
             fbr_kube_pending(j, text);
         }
     }

@@ -1,7 +1,7 @@
 /* kube_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose master is dead.
  *
  * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its pods, so it is told as
- * "secret/NAME" beside them, and may go when they may.
+ * "secret/NAME" beside them, and may go when they may. So is the Job of a master that was started in the cluster.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -31,12 +31,14 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
 {
     const struct json_t *owners = fbr_json_at(pod, "metadata", "ownerReferences", NULL);
     const struct json_t *first = fbr_json_item(owners, 0);
+    const char *kind = fbr_json_text(first, "kind", NULL);
     char id[FBR_KUBE_NAME + 8];
     struct owner *o;
 
-    if (strcmp(fbr_json_text(first, "kind", NULL), "Secret") != 0)
+    if (strcmp(kind, "Secret") != 0 && strcmp(kind, "Job") != 0)
         return;
-    snprintf(id, sizeof(id), "secret/%.63s", fbr_json_text(first, "name", NULL));
+    snprintf(id, sizeof(id), "%s/%.63s", kind[0] == 'S' ? "secret" : "job",
+             fbr_json_text(first, "name", NULL));
     DL_FOREACH(l->owners, o)
         if (!strcmp(o->id, id))
             break;
@@ -130,17 +132,19 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
 
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
 {
-    bool secret = !strncmp(id, "secret/", 7);
-    const char *name = secret ? id + 7 : id;
+    const char *slash = strchr(id, '/'), *name = slash ? slash + 1 : id;
     char *body = fbr_kube_delete_body(1, "");
     int status = 0;
 
     if (!name[0] || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != strlen(name))
         fbr_fail(err, -EINVAL, "that is no name of a pod");
     else
-        status = fbr_kube_ask(b->api, "DELETE",
-                              fbr_kube_path(b->api, "%s/%s", secret ? "secrets" : "pods", name),
-                              body, ANSWER_MS, NULL, err);
+        status =
+            fbr_kube_ask(b->api, "DELETE",
+                         strncmp(id, "job/", 4) == 0
+                             ? fbr_kube_jobs_path(b->api, "/", name)
+                             : fbr_kube_path(b->api, "%s/%s", slash ? "secrets" : "pods", name),
+                         body, ANSWER_MS, NULL, err);
     free(body);
     if (status == 404 || (status >= 200 && status < 300))
         return 0;

@@ -1,5 +1,6 @@
 /* kube_master.c - a pod whose job is a master itself: `fiber run --in-cluster` and `fiber kubernetes run`.
  *
+ * It is the pod of a Job, so that the cluster removes it an hour after its end, also when nobody waits for it any more.
  * It is the pod of any other job, but for what `fiber kubernetes manifest` gives a master: an account with a token, the
  * label by which the NetworkPolicy knows it, and its own name, so that it finds its pod and owns what it makes.
  * What was configured where we are holds there too.
@@ -13,9 +14,11 @@
 #include "backends/json.h"
 #include "backends/kube_pod.h"
 
-#define MASTER_GRACE_S 10 /* more than its jobs have */
-#define TEMPLATE_MAX 4096 /* longest text that the configuration takes */
-#define ROLE_LABEL "fiber.io/role"
+#define MASTER_GRACE_S 10         /* more than its jobs have */
+#define TEMPLATE_MAX (240u << 10) /* all annotations together: 256 KiB */
+#define ANNOTATION "fiber.io/template"
+#define FILE_NAME "template.json"
+#define STAYS_S 3600 /* when it has ended, for whoever wants to look at it */
 
 int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
@@ -41,26 +44,41 @@ static int add_account(struct json_t *list, const struct fbr_kube_settings *s)
                         s->account[0] ? s->account : worker);
 }
 
-/* The file is here, so its text goes there. */
-static int add_template(struct json_t *list, const struct json_t *overlay, struct fbr_error *err)
+/* The file is here, so its text goes there: an annotation of its pod, which it sees as a file. */
+static int add_template(struct json_t *pod, struct json_t *container, const struct json_t *overlay,
+                        struct fbr_error *err)
 {
     size_t len = 0;
-    char *text = overlay ? fbr_json_print(overlay, &len) : NULL;
-    int rc = overlay && !text ? -ENOMEM : 0;
+    char *text = fbr_json_print(overlay, &len);
+    int rc = text ? 0 : -ENOMEM;
 
     if (len > TEMPLATE_MAX)
         rc =
             fbr_fail(err, -E2BIG,
-                     "kubernetes_pod_template has %zu bytes; only %d reach a master in the cluster",
+                     "kubernetes_pod_template has %zu bytes; only %u reach a master in the cluster",
                      len, TEMPLATE_MAX);
-    else if (text)
-        rc = add_variable(list, "FIBER_KUBERNETES_POD_TEMPLATE", text);
+    if (rc == 0)
+        rc = fbr_json_set(fbr_json_at(pod, "metadata", "annotations", NULL), ANNOTATION,
+                          fbr_json_string(text));
+    if (rc == 0)
+        rc =
+            fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
+                            fbr_json_pack("{s:s, s:{s:[{s:s, s:{s:s}}]}}", "name", "fiber-template",
+                                          "downwardAPI", "items", "path", FILE_NAME, "fieldRef",
+                                          "fieldPath", "metadata.annotations['" ANNOTATION "']"));
+    if (rc == 0)
+        rc = fbr_kube_append(container, "volumeMounts",
+                             fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-template", "mountPath",
+                                           FBR_KUBE_TEMPLATE_DIR, "readOnly", 1));
+    if (rc == 0)
+        rc = add_variable(fbr_json_at(container, "env", NULL), "FIBER_KUBERNETES_POD_TEMPLATE",
+                          FBR_KUBE_TEMPLATE_DIR "/" FILE_NAME);
     free(text);
     return rc;
 }
 
 static int add_environment(struct json_t *list, const char *program,
-                           const struct fbr_kube_settings *s, struct fbr_error *err)
+                           const struct fbr_kube_settings *s)
 {
     int rc = add_variable(list, "FIBER_BACKEND", "kubernetes");
 
@@ -72,7 +90,7 @@ static int add_environment(struct json_t *list, const char *program,
         rc = fbr_json_append(list,
                              fbr_json_pack("{s:s, s:{s:{s:s}}}", "name", "FIBER_POD_NAME",
                                            "valueFrom", "fieldRef", "fieldPath", "metadata.name"));
-    return rc == 0 ? add_template(list, s->overlay, err) : rc;
+    return rc;
 }
 
 int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
@@ -84,11 +102,26 @@ int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char
     if (rc == 0)
         rc = fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1));
     if (rc == 0)
-        rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), ROLE_LABEL,
+        rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
                           fbr_json_string("master"));
     if (rc == 0 && !fbr_json_at(container, "env", NULL))
         rc = fbr_json_set(container, "env", fbr_json_pack("[]"));
     if (rc == 0)
-        rc = add_environment(fbr_json_at(container, "env", NULL), program, s, err);
+        rc = add_environment(fbr_json_at(container, "env", NULL), program, s);
+    if (rc == 0 && s->overlay)
+        rc = add_template(pod, container, s->overlay, err);
     return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
+}
+
+struct json_t *fbr_kube_master_job(const struct json_t *pod)
+{
+    struct json_t *meta = fbr_json_at(pod, "metadata", NULL);
+    struct json_t *labels = fbr_json_at(meta, "labels", NULL),
+                  *notes = fbr_json_at(meta, "annotations", NULL);
+
+    return fbr_json_pack(
+        "{s:s, s:s, s:{s:s, s:O}, s:{s:i, s:i, s:{s:{s:O, s:O*}, s:O}}}", "apiVersion", "batch/v1",
+        "kind", "Job", "metadata", "name", fbr_json_text(meta, "name", NULL), "labels", labels,
+        "spec", "backoffLimit", 0, "ttlSecondsAfterFinished", STAYS_S, "template", "metadata",
+        "labels", labels, "annotations", notes, "spec", fbr_json_at(pod, "spec", NULL));
 }

@@ -401,8 +401,7 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
     return NULL;
 }
 
-/* Adds to a list that a template may have taken away. */
-static int append_to(struct json_t *object, const char *list, struct json_t *item)
+int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item)
 {
     if (!fbr_json_at(object, list, NULL) && fbr_json_set(object, list, fbr_json_pack("[]")) < 0) {
         fbr_json_free(item);
@@ -424,14 +423,14 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
     if (rc < 0 || !secret)
         return rc;
     /* Only what the pod's own user can read; who that is when the image says so, nobody knows here. */
-    rc = append_to(fbr_json_at(pod, "spec", NULL), "volumes",
-                   fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name", "fiber-ticket",
-                                 "secret", "secretName", secret, "items", "key", key, "path",
-                                 "ticket", "mode", user ? 0400 : 0444));
+    rc = fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
+                         fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name",
+                                       "fiber-ticket", "secret", "secretName", secret, "items",
+                                       "key", key, "path", "ticket", "mode", user ? 0400 : 0444));
     if (rc == 0)
-        rc = append_to(container, "volumeMounts",
-                       fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",
-                                     FBR_KUBE_TICKET_DIR, "readOnly", 1));
+        rc = fbr_kube_append(container, "volumeMounts",
+                             fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",
+                                           FBR_KUBE_TICKET_DIR, "readOnly", 1));
     return rc;
 }
 

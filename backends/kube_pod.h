@@ -15,10 +15,12 @@ struct json_t;
 
 #define FBR_KUBE_NAME 64 /* of an object, with its NUL: a DNS label */
 #define FBR_KUBE_TICKET_DIR "/run/fiber/ticket"
+#define FBR_KUBE_TEMPLATE_DIR "/run/fiber/template" /* of masters */
 #define FBR_KUBE_RUN_LABEL "fiber.io/run"
 #define FBR_KUBE_JOB_LABEL "fiber.io/job"
 #define FBR_KUBE_USER_LABEL "fiber.io/user"
-#define FBR_KUBE_MASTER "fiber.io/master" /* an annotation */
+#define FBR_KUBE_ROLE_LABEL "fiber.io/role" /* "master": of those; others have none */
+#define FBR_KUBE_MASTER "fiber.io/master"   /* an annotation */
 
 /* What all pods of a backend have in common. Texts may be "" where there is nothing to say. */
 struct fbr_kube_settings {
@@ -47,6 +49,8 @@ int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char
                         const struct fbr_kube_settings *s, struct fbr_error *err);
 /* How long its pod has to end after SIGTERM: a master ends its own jobs first. */
 int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s);
+/* A Job that runs this pod once, and takes it along when it is deleted or its time is over. NULL without memory. */
+struct json_t *fbr_kube_master_job(const struct json_t *pod);
 /* `secret` NULL: it has no ticket. `owner` (a metadata.ownerReferences entry) NULL: none. -ENOMEM. */
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner);
@@ -62,6 +66,9 @@ int fbr_kube_secret_add(struct json_t *secret, const char *key, const void *tick
 struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *uid);
 
 /* ---- Of which that is made ---- */
+
+/* Adds to a list of an object that a template may have taken away. Takes the item. -ENOMEM. */
+int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item);
 
 /* Puts a template over a pod: objects member by member (null removes), lists of things that have names by name, other
  * lists as they are. -ENOMEM. */

@@ -36,8 +36,10 @@ struct fbr_kube_job {
     enum fbr_kube_stage stage;
     struct json_t *pod; /* until its owner and its Secret are known */
     char *body;         /* then its text, until it is there */
-    unsigned calls;     /* that are not answered */
-    void *ticket;       /* until it is in a Secret */
+    char *around; /* of a master: the text of its Job, which has the name until its pod is there */
+    bool is_master, job_made;
+    unsigned calls; /* that are not answered */
+    void *ticket;   /* until it is in a Secret */
     size_t ticket_len;
     struct fbr_kube_secret *secret;           /* that has the ticket; NULL: none */
     int asked;                                /* signal that was asked for last */
@@ -85,6 +87,7 @@ struct fbr_backend {
     unsigned batches;
     struct json_t *anchor; /* owner entry of the first Secret; NULL: not there yet */
     char anchor_name[FBR_KUBE_NAME];
+    char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
     bool anchoring;
     struct fbr_timer batch, create, tick;
     bool batching, creating, ticking; /* that timer runs */
@@ -102,6 +105,8 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
                    struct fbr_error *err);
 void fbr_kube_on_batch(void *backend);
 void fbr_kube_on_create(void *backend);
+/* Ends the Job of a master that has no pod yet. */
+void fbr_kube_end_job(struct fbr_kube_job *j);
 /* Out of the line that it waits in, before its pod is sent. */
 void fbr_kube_leave_line(struct fbr_kube_job *j);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);

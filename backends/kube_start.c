@@ -2,7 +2,8 @@
  *
  * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only. The first
  * Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by our own pod, if we are
- * in one. So whatever ends the anchor ends all that the run has in the cluster.
+ * in one. So whatever ends the anchor ends all that the run has in the cluster. A master that is started in the cluster
+ * has a Job of its own instead, and what it starts belongs to its pod.
  *
  * A request may have been done although no answer came. So names are fixed beforehand: a name that is taken, by a pod
  * with our label, is that pod.
@@ -80,7 +81,9 @@ static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *
 {
     char text[512];
 
-    fbr_kube_say(j->b->api, a, "its pod cannot be created", text, sizeof(text));
+    fbr_kube_say(j->b->api, a,
+                 j->b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
+                 text, sizeof(text));
     if (a->status == 403 && strstr(a->body, "exceeded quota")) {
         fbr_kube_pending(j, text);
         if (!j->asked) {
@@ -132,6 +135,70 @@ static void on_created(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
+/* ---- A master's Job ---- */
+
+static int wrap_master(struct fbr_kube_job *j)
+{
+    struct json_t *around = fbr_kube_master_job(j->pod);
+
+    j->around = around ? fbr_json_print(around, NULL) : NULL;
+    fbr_json_free(around);
+    return j->around ? 0 : -ENOMEM;
+}
+
+static void on_job_deleted(void *user, const struct fbr_http_answer *a)
+{
+    (void)a;
+    fbr_kube_answered(user);
+}
+
+void fbr_kube_end_job(struct fbr_kube_job *j)
+{
+    char *body = fbr_kube_delete_body(1, "");
+
+    if (body)
+        fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), body,
+                      on_job_deleted);
+    free(body);
+    fbr_kube_finish_soon(j, -j->asked, "");
+}
+
+/* Its pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
+static void on_job(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+
+    j->job_made = a->status == 200 || a->status == 201 || a->status == 202 || a->status == 409;
+    if (j->stage != CREATING)
+        ; /* its pod was faster */
+    else if (!j->job_made)
+        cannot_create(j, a);
+    else if (j->asked)
+        fbr_kube_end_job(j);
+    fbr_kube_answered(j);
+}
+
+/* The server would take its pod: a Job whose pod is refused would wait for ever, and not say why. */
+static void on_tried(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+    struct fbr_backend *b = j->b;
+
+    if (a->status != 200 && a->status != 201 && a->status != 202) {
+        cannot_create(j, a);
+    } else if (j->asked) {
+        fbr_kube_finish(j, -j->asked, "");
+    } else {
+        memcpy(b->master_job, j->name, sizeof(b->master_job));
+        if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""),
+                          j->around, on_job) < 0)
+            fbr_kube_finish(j, FBR_EXIT_UNKNOWN, "its Job cannot be created: out of memory");
+    }
+    fbr_kube_answered(j);
+}
+
+/* ---- Pods, again ---- */
+
 /* Its text, with what it did not know before. */
 static int finish_pod(struct fbr_kube_job *j)
 {
@@ -142,6 +209,8 @@ static int finish_pod(struct fbr_kube_job *j)
     rc = fbr_kube_pod_bind(j->pod, j->secret ? j->secret->name : NULL, j->name, j->b->anchor);
     if (rc == 0)
         j->body = fbr_json_print(j->pod, NULL);
+    if (rc == 0 && j->is_master)
+        rc = wrap_master(j);
     fbr_json_free(j->pod);
     j->pod = NULL;
     return rc == 0 && !j->body ? -ENOMEM : rc;
@@ -153,8 +222,10 @@ static void create(struct fbr_kube_job *j)
 
     j->stage = CREATING;
     if (rc == 0)
-        rc = fbr_kube_call(j, "POST", fbr_kube_path(j->b->api, "pods?fieldManager=fiber"), j->body,
-                           on_created);
+        rc = fbr_kube_call(j, "POST",
+                           fbr_kube_path(j->b->api, "pods?fieldManager=fiber%s",
+                                         j->is_master ? "&dryRun=All" : ""),
+                           j->body, j->is_master ? on_tried : on_created);
     if (rc < 0)
         fbr_kube_finish(j, FBR_EXIT_UNKNOWN,
                         rc == -EINVAL ? "kubernetes_pod_template took its container away"
@@ -360,6 +431,7 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
     j->user = user;
     j->began = fbr_now_ms();
     j->code = FBR_EXIT_UNKNOWN;
+    j->is_master = job->is_master != 0;
     j->grace_s = fbr_kube_grace(job, &b->settings);
     fbr_kube_pod_name(j->name, job);
     j->pod = fbr_kube_pod(job, &b->settings, err);
@@ -381,12 +453,16 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
         return rc;
     }
     HASH_ADD_STR(b->all, name, j);
-    DL_APPEND(b->queue, j);
     *handle = j;
+    fbr_kube_start_tick(b);
+    if (j->is_master) { /* it has no ticket, and its Job is all that is left of it */
+        queue_again(j, 0);
+        return 0;
+    }
+    DL_APPEND(b->queue, j);
     if (!b->batching && !b->anchoring) {
         b->batching = true;
         fbr_timer_start(&b->batch, BATCH_MS, 0);
     }
-    fbr_kube_start_tick(b);
     return 0;
 }

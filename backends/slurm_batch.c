@@ -40,7 +40,6 @@
 #define ASK "squeue --noheader --array --states=all --Format="
 
 extern char **environ;
-
 static void read_output(struct fbr_slurm_batch *b);
 
 /* ---- Small things ---- */
@@ -533,9 +532,8 @@ static void on_states(void *user, const struct fbr_tool_result *r)
             on_cancel_time(b);
         b->unwanted = false;
     } else {
-        if (r->code == -SIGKILL)
-            snprintf(line, sizeof(line), "squeue gave no answer within %d s", LOOK_MS / 1000);
-        snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s", line);
+        snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s",
+                 r->code == -SIGKILL ? "squeue gave no answer in time" : line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
         DL_FOREACH(b->all, s)
             for (unsigned i = 0; s->listed && i < s->n; i++)

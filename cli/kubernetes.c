@@ -86,7 +86,10 @@ static void put_role(const char *name, const char *namespace)
          "    verbs: [\"create\", \"delete\"] # never read\n"
          "  - apiGroups: [\"\"]\n"
          "    resources: [\"events\"]\n"
-         "    verbs: [\"list\"]");
+         "    verbs: [\"list\"]\n"
+         "  - apiGroups: [\"batch\"] # for masters that are started in the cluster from outside\n"
+         "    resources: [\"jobs\"]\n"
+         "    verbs: [\"create\", \"delete\"]");
     put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
     printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}\n"
            "subjects:\n"

@@ -110,6 +110,7 @@ static void a_master_has_an_account_and_knows_its_pod(void **state)
     struct json_t *pod, *over = yaml("spec: {serviceAccountName: theirs, nodeSelector: {a: $b}}");
     struct fbr_kube_settings s = plain;
     const struct json_t *list;
+    struct json_t *job_of;
 
     (void)state;
     job.is_master = 1;
@@ -124,7 +125,26 @@ static void a_master_has_an_account_and_knows_its_pod(void **state)
     assert_string_equal(variable(pod, "FIBER_BACKEND"), "mine"); /* what was asked for stays */
     assert_string_equal(variable(pod, "FIBER_KUBERNETES_SERVICE_ACCOUNT"), "fiber-worker");
     assert_string_equal(variable(pod, "FIBER_KUBERNETES_PROGRAM"), "/bin/prog");
-    assert_non_null(strstr(variable(pod, "FIBER_KUBERNETES_POD_TEMPLATE"), "{\"a\":\"$$b\"}"));
+    assert_string_equal(variable(pod, "FIBER_KUBERNETES_POD_TEMPLATE"),
+                        FBR_KUBE_TEMPLATE_DIR "/template.json");
+    assert_non_null(strstr(fbr_json_text(pod, "metadata", "annotations", "fiber.io/template", NULL),
+                           "{\"a\":\"$b\"}"));
+    list = fbr_json_at(named(fbr_json_at(pod, "spec", "volumes", NULL), "fiber-template"),
+                       "downwardAPI", "items", NULL);
+    assert_string_equal(fbr_json_text(fbr_json_item(list, 0), "path", NULL), "template.json");
+    job_of = fbr_kube_master_job(pod);
+    assert_string_equal(fbr_json_text(job_of, "kind", NULL), "Job");
+    assert_string_equal(fbr_json_text(job_of, "metadata", "name", NULL),
+                        fbr_json_text(pod, "metadata", "name", NULL));
+    assert_int_equal(fbr_json_int(job_of, -1, "spec", "backoffLimit", NULL), 0);
+    assert_int_equal(fbr_json_int(job_of, 0, "spec", "ttlSecondsAfterFinished", NULL), 3600);
+    assert_string_equal(fbr_json_text(job_of, "spec", "template", "spec", "restartPolicy", NULL),
+                        "Never");
+    assert_string_equal(
+        fbr_json_text(job_of, "spec", "template", "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
+        RUN);
+    assert_null(fbr_json_at(job_of, "spec", "template", "metadata", "name", NULL));
+    fbr_json_free(job_of);
     list = fbr_json_at(container_of(pod, 0), "env", NULL);
     assert_string_equal(
         fbr_json_text(named(list, "FIBER_POD_NAME"), "valueFrom", "fieldRef", "fieldPath", NULL),
@@ -138,17 +158,18 @@ static void a_template_that_reaches_no_master_is_told(void **state)
     struct fbr_job job = job_named("master", 0);
     struct fbr_kube_settings s = plain;
     struct fbr_error err = {0, ""};
+    char *large = malloc((1 << 18) + 100);
     struct json_t *over;
-    char text[5000];
 
     (void)state;
-    snprintf(text, sizeof(text), "metadata: {annotations: {a: x%04500d}}", 0);
-    over = yaml(text);
+    sprintf(large, "metadata: {annotations: {a: x%0*d}}", 1 << 18, 0);
+    over = yaml(large);
     job.is_master = 1;
     s.overlay = over;
     assert_null(fbr_kube_pod(&job, &s, &err));
-    assert_non_null(strstr(err.text, "kubernetes_pod_template has"));
+    assert_non_null(strstr(err.text, "kubernetes_pod_template has 262"));
     fbr_json_free(over);
+    free(large);
 }
 
 /* The examples of docs/kubernetes.md: what queues and gang schedulers look for is on every pod. */

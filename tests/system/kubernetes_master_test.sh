@@ -35,13 +35,13 @@ does() {
 }
 says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
 # none: no object of a run is left
-none() { [[ -z $("$bed" kubectl -n $space get pods,secrets -l fiber.io/run -o name) ]]; }
+none() { [[ -z $("$bed" kubectl -n $space get jobs,pods,secrets -l fiber.io/run -o name) ]]; }
 nothing_left() {
     for ((i = 0; i < 600; i++)); do
         ! none || return 0
         read -rt 0.1 <> <(:) || :
     done
-    "$bed" kubectl -n $space get pods,secrets -l fiber.io/run >"$work/out"
+    "$bed" kubectl -n $space get jobs,pods,secrets -l fiber.io/run >"$work/out"
     failed "objects are left"
 }
 
@@ -59,14 +59,18 @@ done
 # --- rings and masters
 does 3 "$fiber" run --in-cluster -n 4 -N 2 -x A=b sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE, $A"; [ "$FIBER_RANK" != 2 ] || exit 3'
 says '^rank 2 of 4, b$'
-says 'the master is pod fiber-[0-9a-f]*-master-0$'
+says 'the master is pod fiber-[0-9a-f]*-master-0-[a-z0-9]*$'
 does 0 "$fiber" run -q --in-cluster -n 2 sh -c 'echo "rank $FIBER_RANK"'
 [[ $(sort "$work/out") == "$(printf 'rank 0\nrank 1')" ]] || failed "it should say what its ranks do, and no more"
 nothing_left
 ok "a ring whose master is in the cluster"
-printf 'metadata: {labels: {team: red}}\n' >"$work/template"
+# A template that is longer than a setting may be: it goes along as a file.
+printf 'metadata: {labels: {team: red}, annotations: {long: "%05000d"}}\n' 0 >"$work/template"
 A='$(HOME) $x' FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 0 "$fiber" kubernetes run -x A -- "$prog" pool 2 40 20
 says '^right 40 of 40$'
+FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 0 "$fiber" kubernetes run -q -- \
+    sh -c 'read -r x <"$FIBER_KUBERNETES_POD_TEMPLATE"; echo "${#x} characters"'
+says '^5[0-9]{3} characters$'
 does 5 "$fiber" kubernetes run -N $space -i fiber-system:1 -- sh -c 'echo "$A"; exit 5'
 does 137 "$fiber" kubernetes run -q -- sh -c 'kill -KILL $$'
 nothing_left
@@ -81,6 +85,12 @@ says "serviceaccount \"nobody\" not found; .fiber kubernetes manifest -N $space 
 does 125 env FIBER_KUBERNETES_MASTER_ACCOUNT=fiber-worker FIBER_KUBERNETES_SERVICE_ACCOUNT=fiber-worker \
     "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'cannot list resource "pods"; .fiber kubernetes manifest. prints the Role'
+"$bed" kubectl -n $space get role fiber -o json | jq '.rules |= map(select(.apiGroups != ["batch"]))' |
+    "$bed" kubectl apply -f - >/dev/null 2>&1
+does 125 "$fiber" run --in-cluster -n 2 "$prog" rank
+says 'its Job cannot be created: .*cannot create resource "jobs"; .fiber kubernetes manifest. prints the Role'
+"$fiber" kubernetes manifest -N $space |
+    sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}' | "$bed" kubectl apply -f - >/dev/null
 does 125 env FIBER_IMAGE= "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'which image\?'
 does 125 "$fiber" run --in-cluster --image no-such-image:1 -n 2 "$prog" rank
@@ -135,6 +145,14 @@ ends
 says 'the master fiber-.*: .*deleted by somebody else'
 nothing_left
 ok "a master's pod that is deleted takes all with it"
+begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+[[ $("$bed" kubectl -n $space get jobs -o 'jsonpath={.items[*].spec.ttlSecondsAfterFinished} {.items[*].spec.backoffLimit}') == "3600 0" ]] ||
+    failed "its Job should go by itself, and not try again"
+"$bed" kubectl -n $space delete job --wait=false -l fiber.io/role=master >/dev/null
+ends
+says 'the master fiber-.*: .*deleted by somebody else'
+nothing_left
+ok "a master's Job that is deleted takes all with it"
 begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
 kill -KILL "$launcher"
 ends

@@ -1,7 +1,7 @@
-/* kubernetes_mpi.c - an MPI program that adds up again and again until it is told to end; see kubernetes_cluster_test.sh.
+/* kubernetes_mpi.c - an MPI program that adds up until it is told to end; see kubernetes_cluster_test.sh.
  *
- * Each step is one MPI_Allreduce, ten milliseconds after the one before, and all ranks check what comes out. Rank 0 says
- * every hundredth step; what it reads on its standard input, or the end of that, tells all ranks to end.
+ * Each step is one MPI_Allreduce, ten milliseconds after the one before, and all ranks check what comes out. Rank 0
+ * says every hundredth step; what it reads on its standard input, or the end of that, tells all ranks to end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>
