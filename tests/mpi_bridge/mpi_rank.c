@@ -3,6 +3,7 @@
  *   mpi_rank [sum]   adds up the ranks and says "rank R of N on M nodes-mates, sum S"
  *   mpi_rank abort   rank 1 calls MPI_Abort(7), the others wait for ever
  *   mpi_rank name    rank 0 publishes a port, all look it up
+ *   mpi_rank session the sum again, without MPI_Init (an MPI of version 4)
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>
@@ -40,10 +41,36 @@ static void name(int rank)
         printf("unpublish %d\n", MPI_Unpublish_name("the_name", MPI_INFO_NULL, port));
 }
 
+#if MPI_VERSION >= 4
+static int session(void)
+{
+    int rank, size, total = 0;
+    MPI_Session s;
+    MPI_Group g;
+    MPI_Comm c;
+
+    if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &s) != MPI_SUCCESS ||
+        MPI_Group_from_session_pset(s, "mpi://WORLD", &g) != MPI_SUCCESS ||
+        MPI_Comm_create_from_group(g, "test", MPI_INFO_NULL, MPI_ERRORS_RETURN, &c) != MPI_SUCCESS)
+        return 1;
+    MPI_Comm_rank(c, &rank);
+    MPI_Comm_size(c, &size);
+    MPI_Allreduce(&rank, &total, 1, MPI_INT, MPI_SUM, c);
+    printf("rank %d of %d, sum %d\n", rank, size, total);
+    MPI_Group_free(&g);
+    MPI_Comm_free(&c);
+    return MPI_Session_finalize(&s) != MPI_SUCCESS;
+}
+#endif
+
 int main(int argc, char **argv)
 {
     int rank, size;
 
+#if MPI_VERSION >= 4
+    if (argc > 1 && !strcmp(argv[1], "session"))
+        return session();
+#endif
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -171,6 +171,28 @@ static void test_names_are_published(void **state)
     host_close(h);
 }
 
+static void test_sessions_need_no_more(void **state)
+{
+    struct bridge_host *h = host_open(2);
+    const char *const argv[] = {program, "session", NULL};
+    uint32_t id;
+
+    (void)state;
+    need_mpich();
+    host_use(h, &fbr_bridge_pmi1);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2, 1});
+    host_start_all(h, id, argv, mpich_env);
+    assert_int_equal(host_wait(h, id), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        char expected[64];
+
+        snprintf(expected, sizeof(expected), "rank %u of 3, sum 3\n", i);
+        assert_string_equal(host_output(h, id, i), expected);
+        assert_int_equal(host_rank(h, id, i).left, 1);
+    }
+    host_close(h);
+}
+
 /* ---- clients of our own ---- */
 
 static void say(int fd, const char *text)
@@ -425,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_mpich_takes_the_descriptor_when_there_is_a_port_too),
         cmocka_unit_test(test_an_abort_reaches_the_host),
         cmocka_unit_test(test_names_are_published),
+        cmocka_unit_test(test_sessions_need_no_more),
     };
 
     return cmocka_run_group_tests(tests, compile, forget);
