@@ -604,7 +604,8 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_rt()->exit_worker = on_exit_of_process;
     atomic_store(&serving, &w);
     serve(&w);
-    atomic_store(&serving, NULL);
+    while (!atomic_exchange(&serving, NULL))
+        pause(); /* another thread has called exit(), and uses it */
     fbr_child_on_frame(w.child, NULL, NULL);
     close_worker(&w);
     return 0;

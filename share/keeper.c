@@ -13,7 +13,6 @@
 /* A connection may end before the backend says that the process did, and one that hangs up and lives
  * is killed 2 s later. */
 #define REPORT_MS 3000
-#define KILL_MS 10000
 
 struct fbr_keeper {
     struct fiber_process *process;
@@ -183,7 +182,7 @@ void fbr_keeper_end(struct fbr_keeper *k)
         if (!wait_end(k, (uint64_t)fbr_keeper_grace(k))) {
             fbr_process_give_up(k->process,
                                 "did not end when it was closed; killed (grace sets the time)");
-            wait_end(k, KILL_MS);
+            wait_end(k, (uint64_t)fbr_config_ms(k->rt->config, "linger"));
         }
     }
     fiber_process_close(k->process);
