@@ -36,6 +36,7 @@
 struct fbr_bridge_rank {
     uint32_t rank;
     const char *cpus; /* where it is bound, as a list: "0-3,8"; "" when it is not */
+    unsigned gpus;    /* that it was given: it sees no others, and they have the numbers from 0 */
 };
 
 /* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1.

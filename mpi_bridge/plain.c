@@ -2,9 +2,12 @@
  *
  *   FIBER_*               who the rank is, for programs that are written for Fiber and for scripts
  *   OMPI_COMM_WORLD_*     what mpirun sets; many scripts and libraries read them to find the rank
- *   JAX_*                 what jax.distributed.initialize() and the scripts around it read. Process 0 listens at the
- *                         coordinator's address itself; no one can ask it for a free port before it runs, so the port
- *                         is made from the job's name, in the range that JAX uses for Open MPI's jobs
+ *   JAX_*                 jax.distributed.initialize() reads the address, programs the rest, to hand it over. JAX would
+ *                         find all of it by itself with OMPI_MCA_orte_hnp_uri, but then Open MPI 4.1 looks for an
+ *                         ompi-server when a spawned rank meets its parents, and MPI_Comm_spawn fails: that is left to
+ *                         the user (docs/frameworks.md). Process 0 listens at the coordinator's address itself; no one
+ *                         can ask it for a free port before it runs, so the port is made from the job's name, in the
+ *                         range that JAX uses for Open MPI's jobs
  *
  * What the user has set of JAX_* wins; the others say what is and replace those of an outer
  * launcher.
@@ -13,6 +16,7 @@
 #include "mpi_bridge/plain.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,11 +64,18 @@ static void set_jax(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_
     const char *host = job->master_host;
     bool v6 = strchr(host, ':') != NULL;
     uint32_t h = hash(job->nspace) + job->epoch;
+    unsigned gpus = job->local[rank - job->first[job->node]].gpus;
+    char ids[256] = "";
+    size_t len = 0;
 
     fbr_env_default(env, "JAX_COORDINATOR_ADDRESS", v6 ? "[%s]:%u" : "%s:%u", host,
                     JAX_PORT_FIRST + (h ^ h >> 12 ^ h >> 24) % JAX_PORTS);
     fbr_env_default(env, "JAX_NUM_PROCESSES", "%u", job->size);
     fbr_env_default(env, "JAX_PROCESS_ID", "%u", rank);
+    for (unsigned i = 0; i < gpus && len < sizeof(ids); i++)
+        len += (size_t)snprintf(ids + len, sizeof(ids) - len, i ? ",%u" : "%u", i);
+    if (gpus)
+        fbr_env_default(env, "JAX_LOCAL_DEVICE_IDS", "%s", ids);
 }
 
 static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,

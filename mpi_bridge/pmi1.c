@@ -500,6 +500,18 @@ static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
                 fbr_lo_link_read(c->link);
 }
 
+/* PMI knows of no smaller job: who waits for all is told that they will not come. */
+static void pmi1_lost(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
+                      int code)
+{
+    struct job *j = job_find(b, job->id);
+
+    (void)rank;
+    (void)code;
+    if (j && j->engine)
+        fbr_pmi1_lost(j->engine);
+}
+
 static void pmi1_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct job *j = job_find(b, job->id);
@@ -529,6 +541,7 @@ const struct fbr_bridge_ops fbr_bridge_pmi1 = {
     .job = pmi1_job,
     .rank = pmi1_rank,
     .ended = pmi1_ended,
+    .lost = pmi1_lost,
     .job_end = pmi1_job_end,
     .close = pmi1_close,
 };

@@ -414,7 +414,9 @@ void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait)
     int rc = 0;
 
     fbr_pmi1_slot(e, c->rank)->wait = wait;
-    if (++e->in_barrier < e->config.count)
+    if (e->broken)
+        barrier_out(e, -ECONNABORTED);
+    if (e->broken || ++e->in_barrier < e->config.count)
         return;
     if (!e->config.alone) {
         rc = e->ops->fence(e->user, e->puts.data, e->puts.len);
@@ -687,6 +689,12 @@ void fbr_pmi1_bytes(struct fbr_pmi1_conn *c, const void *data, size_t len)
 
 /* ---- the job ---- */
 
+void fbr_pmi1_lost(struct fbr_pmi1 *e)
+{
+    e->broken = true;
+    barrier_out(e, -ECONNABORTED);
+}
+
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len)
 {
     struct fbr_cur c = fbr_cur(data, len);
@@ -699,7 +707,8 @@ void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len)
         puts = fbr_get_bytes(&c, &n);
         code = puts ? merge(e, puts, n) : -EPROTO;
     }
-    barrier_out(e, code);
+    if (!e->broken)
+        barrier_out(e, code);
 }
 
 struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,

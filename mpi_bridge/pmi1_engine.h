@@ -78,6 +78,8 @@ void fbr_pmi1_detach(struct fbr_pmi1_conn *conn); /* the link is gone */
 /* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative
  * errno. */
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
+/* A rank of the job has died, here or elsewhere, and the others go on: barriers fail from now on. */
+void fbr_pmi1_lost(struct fbr_pmi1 *e);
 /* What came of publish, lookup (text is the port), unpublish, spawn (the new job's nspace). Nothing
  * happens when the rank does not wait any more. */
 void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *text);

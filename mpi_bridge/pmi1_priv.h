@@ -70,6 +70,7 @@ struct fbr_pmi1 {
     size_t store_size;            /* of both */
     struct fbr_buf puts;          /* since the last barrier: key, value, ... */
     uint32_t in_barrier;
+    bool broken; /* a rank of the job has died: no barrier can end */
     bool resuming, resume_again;
     struct fbr_pmi1_slot *slots; /* [count] */
     struct fbr_pmi1_conn *conns;

@@ -30,7 +30,9 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "MASTER_PORT", "%u", fbr_lo_proxy_port(proxy));
     fbr_env_set(env, "RANK", "%u", rank);
     fbr_env_set(env, "WORLD_SIZE", "%u", job->size);
-    fbr_env_set(env, "LOCAL_RANK", "%u", local);
+    /* Programs say torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no others:
+     * its first one is number 0 (torchrun --virtual-local-rank says the same). */
+    fbr_env_set(env, "LOCAL_RANK", "%u", job->local[local].gpus ? 0 : local);
     fbr_env_set(env, "LOCAL_WORLD_SIZE", "%u", local_size);
     fbr_env_set(env, "GROUP_RANK", "%u", node);
     fbr_env_set(env, "GROUP_WORLD_SIZE", "%u", job->nodes);
@@ -41,7 +43,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "TORCHELASTIC_MAX_RESTARTS", "%u", job->max_restarts);
     fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->nspace);
     fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
-    fbr_env_default(env, "NCCL_ASYNC_ERROR_HANDLING", "1");
+    /* torch before 2.2 knew it without TORCH_; later ones warn of that name. */
     fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     if (local_size > 1)
         fbr_env_default(env, "OMP_NUM_THREADS", "1");

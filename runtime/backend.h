@@ -147,8 +147,8 @@ struct fbr_backend_ops {
     int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
     /* By its `id`; 0 also when it is gone. */
     int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
-    /* Removes what it made for jobs, no run has used since that time, and no job has; `dry` only says it. May take some seconds.
-     * NULL: it makes no such things. */
+    /* Removes what it made for jobs, no run has used since that time, and no job has; `dry` only says it. May take some
+     * seconds. NULL: it makes no such things. */
     int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
                  void *user, struct fbr_error *err);
     /* What a listed job has written, by its `id`; with `follow` also what it will write, until it ends. Returns at

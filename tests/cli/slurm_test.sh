@@ -1,4 +1,4 @@
-# slurm_test.sh - ps, logs and kill of runs that only Slurm knows.
+# slurm_test.sh - ps, logs and kill of runs that only Slurm knows; stack and cp of one that goes on.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -11,10 +11,11 @@ code=0
 eval "$("$bed" env)"
 # Where the jobs may write, too.
 work=$(mktemp -d "$FIBER_SLURM_DIR/cli-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-mkdir -m 700 "$work/run"
+sockets=$(mktemp -d) # their names must be short
+trap 'rm -rf "$work" "$sockets"' EXIT
+mkdir "$sockets/run"
 mkfifo "$work/gate"
-export XDG_RUNTIME_DIR=$work/run
+export XDG_RUNTIME_DIR=$sockets FIBER_RUN_DIR=$sockets/run
 cd "$work"
 exec 9<>gate
 bad=0
@@ -43,6 +44,27 @@ expect 1 'Slurm cannot follow .* tail -F .*/1.out .*/1.err$' 'logs -f' fiber log
 expect 1 'has no job nobody; it has worker-1' 'logs of no job' fiber logs --backend slurm abab nobody
 expect 0 'run abab00000000: 2 jobs removed; its master, elsewhere:1, is not on this host' 'kill' \
     fiber kill --backend slurm abab
+
+# Two ranks on two nodes: the stacks of both, and a directory to one and back.
+FIBER_BACKEND=slurm fiber run -n 2 --per-node 1 --name two sh -c "echo up >$work/gate; exec tail -f /dev/null" >out 2>err 9<&- &
+pid=$!
+for _ in 1 2; do read -r -t 60 _ <&9 || { echo "no rank came up: $(cat err)"; kill -KILL $pid; exit 1; }; done
+if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
+    until fiber stack two >listed 2>&1 && grep -qE '^ranks 0,1: main threads of tail' listed; do
+        kill -0 $pid || { echo "the ring has ended: $(cat err listed)"; exit 1; }
+    done
+    expect 0 '^ +1 +n[1-3] ' 'stack of another host' fiber stack two/1
+fi
+mkdir -p tree/sub
+head -c 300000 /dev/urandom >tree/sub/large
+ln -s sub/large tree/link
+if ! fiber cp tree "two/1:$work/there" >said 2>&1 || ! fiber cp "two/0:$work/there" back >>said 2>&1 ||
+    ! diff -r --no-dereference tree back; then
+    echo "cp of a directory: $(cat said)"
+    bad=1
+fi
+kill $pid
+wait $pid || :
 "$bed" empty || { echo "left behind"; bad=1; }
 exec 9<&-
 exit $bad

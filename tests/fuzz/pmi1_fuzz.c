@@ -142,6 +142,8 @@ static void event(uint8_t what, const void *data, size_t len)
         fbr_pmi1_answer(f.e, 4 + i % 2, i < 2 ? 0 : -ENOENT, text);
         break;
     case 3:
+        if (len == 0 && i == 3)
+            fbr_pmi1_lost(f.e);
         fbr_pmi1_preput(f.e, text);
         break;
     default:

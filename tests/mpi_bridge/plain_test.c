@@ -77,6 +77,27 @@ static void test_a_rank_is_told_who_it_is(void **state)
     host_close(h);
 }
 
+static void test_jax_is_told_of_a_ranks_own_gpus(void **state)
+{
+    struct bridge_host *h = host_open(1);
+    struct fbr_bridge_rank *local;
+    struct fbr_env env;
+    uint32_t id;
+
+    (void)state;
+    host_use(h, &fbr_bridge_plain);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
+    local = (struct fbr_bridge_rank *)host_job_of(h, 0, id)->local;
+    assert_int_equal(host_env(h, id, 1, NULL, &env, NULL, NULL), 0);
+    assert_null(fbr_env_get(&env, "JAX_LOCAL_DEVICE_IDS"));
+    fbr_env_fini(&env);
+    local[1].gpus = 3;
+    assert_int_equal(host_env(h, id, 1, NULL, &env, NULL, NULL), 0);
+    assert_string_equal(fbr_env_get(&env, "JAX_LOCAL_DEVICE_IDS"), "0,1,2");
+    fbr_env_fini(&env);
+    host_close(h);
+}
+
 static void test_all_bridges_fill_one_environment(void **state)
 {
     static const struct fbr_bridge_ops *const all[] = {&fbr_bridge_plain, &fbr_bridge_pmi1,
@@ -138,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_rank_is_told_who_it_is),
+        cmocka_unit_test(test_jax_is_told_of_a_ranks_own_gpus),
         cmocka_unit_test(test_all_bridges_fill_one_environment),
         cmocka_unit_test(test_the_registries_name_each_once),
     };

@@ -235,6 +235,20 @@ static void test_alone_no_fence_is_asked_for(void **state)
     expect(1, "cmd=barrier_in\n", "0<cmd=barrier_out rc=0\n1<cmd=barrier_out rc=0\n");
 }
 
+static void test_no_barrier_ends_once_a_rank_is_lost(void **state)
+{
+    (void)state;
+    say(0, "cmd=barrier_in\n");
+    did[0] = 0;
+    fbr_pmi1_lost(engine);
+    assert_string_equal(did, "0<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n");
+    expect(1, "cmd=barrier_in\n", "1<cmd=barrier_out rc=-1 msg=some_ranks_are_gone\n");
+    did[0] = 0;
+    fbr_pmi1_fenced(engine, 0, NULL, 0); /* of one that was on its way */
+    assert_string_equal(did, "");
+    expect(0, "cmd=get_appnum\n", "0<cmd=appnum rc=0 appnum=0\n");
+}
+
 static void test_a_connection_without_a_rank_says_who_it_is(void **state)
 {
     (void)state;
@@ -365,6 +379,7 @@ int main(void)
         two(test_a_barrier_takes_what_is_new_along),
         cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, open_two,
                                                  close_two, &alone),
+        two(test_no_barrier_ends_once_a_rank_is_lost),
         two(test_a_connection_without_a_rank_says_who_it_is),
         two(test_names),
         two(test_a_spawn_of_two_programs),

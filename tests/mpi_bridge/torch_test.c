@@ -112,6 +112,27 @@ static void test_the_variables(void **state)
     host_close(h);
 }
 
+static void test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0(void **state)
+{
+    struct bridge_host *h = host_open(1);
+    struct fbr_bridge_rank *local;
+    struct fbr_env e;
+    uint32_t id;
+
+    (void)state;
+    host_use(h, &fbr_bridge_torch);
+    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
+    local = (struct fbr_bridge_rank *)host_job_of(h, 0, id)->local;
+    for (unsigned gpus = 0; gpus < 2; gpus++) {
+        local[1].gpus = gpus;
+        assert_int_equal(host_env(h, id, 1, NULL, &e, NULL, NULL), 0);
+        assert_string_equal(fbr_env_get(&e, "LOCAL_RANK"), gpus ? "0" : "1");
+        assert_string_equal(fbr_env_get(&e, "LOCAL_WORLD_SIZE"), "2");
+        fbr_env_fini(&e);
+    }
+    host_close(h);
+}
+
 static void test_a_group_of_ranks_on_two_nodes(void **state)
 {
     (void)state;
@@ -130,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_variables),
+        cmocka_unit_test(test_a_rank_with_gpus_of_its_own_begins_to_count_them_at_0),
         cmocka_unit_test(test_a_group_of_ranks_on_two_nodes),
         cmocka_unit_test(test_every_operation_of_the_store),
     };

@@ -425,6 +425,12 @@ static void test_who_sweeps_may_only_look(void **state)
     assert_int_equal(access(dead, F_OK), -1);
 }
 
+static bool count_this(void *user, const char *root)
+{
+    dead_found += strcmp(root, user) == 0;
+    return false;
+}
+
 /* Somebody, or something that cleans up, has removed the directory of a run. */
 static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **state)
 {
@@ -440,6 +446,9 @@ static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **s
     fbr_rundir_remove(&d);
     assert_int_equal(access(shm, F_OK), 0); /* it lives */
     kill_master(master);
+    dead_found = 0;
+    fbr_rundir_sweep("/no/such/base", count_this, shm);
+    assert_int_equal(dead_found, 0); /* those of another base are told of there */
     create(&d);
     fbr_rundir_remove(&d);
     assert_int_equal(access(shm, F_OK), -1);
@@ -495,10 +504,11 @@ static void test_segments_of_which_nobody_can_tell_whose_they_are_stay(void **st
 {
     static const char *const texts[] = {"otherhost:7:0123456789abcdef.7 /no/such/dir", "nonsense",
                                         ""};
-    char shm[] = "/dev/shm/fiber-7-XXXXXX", path[64];
+    char shm[64], path[80];
     struct fbr_rundir d;
 
     (void)state;
+    snprintf(shm, sizeof(shm), "/dev/shm/fiber-%d-XXXXXX", (int)getpid());
     assert_non_null(mkdtemp(shm));
     snprintf(path, sizeof(path), "%s/run", shm);
     for (int i = 0; i < 3; i++) {

@@ -228,7 +228,7 @@ static void a_child_is_seen_where_it_waits(void **state)
     for (int i = 0; i < 5; i++) {
         p = look(c.pid);
         assert_int_equal(p.parent, getpid());
-        assert_int_equal(p.nthreads, 1);
+        assert_true(p.nthreads >= 1); /* sanitizers have one, too */
         assert_false(p.visited);
         check_walked(&p, "wait_in_here");
         fbr_stack_fini(&p);
@@ -282,7 +282,7 @@ static void what_may_not_be_traced_is_told_why(void **state)
     p = look(c.pid);
     if (geteuid() != 0 && can_walk()) /* root may */
         assert_non_null(strstr(p.why, "may not be traced"));
-    assert_int_equal(p.nthreads, 1);
+    assert_true(p.nthreads >= 1); /* sanitizers have one, too */
     fbr_stack_fini(&p);
     end_child(&c);
 }

@@ -304,7 +304,8 @@ static void register_job(struct agent *a, struct fbr_cur *c)
     }
     j->first[j->about.nodes] = j->about.size;
     for (uint32_t i = 0; i < local_count(j); i++)
-        j->local[i] = (struct fbr_bridge_rank){j->first[j->about.node] + i, i == 0 ? "0" : ""};
+        j->local[i] = (struct fbr_bridge_rank){.rank = j->first[j->about.node] + i,
+                                               .cpus = i == 0 ? "0" : ""};
     for (int i = 0; i < 8 && fbr_cur_left(c); i++) {
         fbr_get_str(c, j->argv[i], sizeof(j->argv[i]));
         if (!j->argv[i][0])

@@ -1,27 +1,15 @@
-# ring_python_test.sh - Python programs in a ring: mpi4py and torch.distributed, as they are, also started again.
+# ring_python_test.sh - mpi4py in a ring, as it is: collectives, and mpi4py.futures on ranks that are there and on ranks
+# that it spawns. torch, Horovod and JAX have tests of their own: ring_torch, ring_horovod, ring_jax.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2154
 . "${TEST_SOURCE_DIR:?}/tests/system/ring_lib.sh"
+. "$here/ring_pythons.sh"
 
-find_python() { # find_python <module>: the first that has it
-    local p
-    for p in /usr/bin/python3 python3; do
-        if command -v "$p" >/dev/null && "$p" -c "import $1" 2>/dev/null; then
-            echo "$p"
-            return
-        fi
-    done
-}
-
-mpi_python=$(find_python mpi4py)
-torch_python=$(find_python torch)
-[ -n "$mpi_python$torch_python" ] || skip 'no python3 has mpi4py or torch'
-[ -n "$mpi_python" ] || echo 'no mpi4py: its test is left out'
-[ -n "$torch_python" ] || echo 'no torch: its tests are left out'
+mapfile -t pythons < <(pythons_with mpi4py)
+[ ${#pythons[@]} -gt 0 ] || skip 'no python3 has mpi4py (Debian: python3-mpi4py; or name one in TEST_PYTHON)'
 
 test_mpi4py_reduces() {
-    [ -n "$mpi_python" ] || return 0
     cat >"$work/sum.py" <<'END'
 from mpi4py import MPI
 
@@ -31,42 +19,46 @@ assert comm.gather("r%d" % comm.rank) == (["r%d" % r for r in range(comm.size)] 
 if comm.rank == 0:
     print("sum", total, "of", comm.size)
 END
-    fiber_run 0 --oversubscribe -n 4 "$mpi_python" "$work/sum.py" || return
-    says 'sum 6 of 4' || return
-    fiber_run 0 --oversubscribe -n 2 --per-node 1 "$mpi_python" "$work/sum.py" || return
-    says 'sum 1 of 2'
+    for python in "${pythons[@]}"; do
+        fiber_run 0 --oversubscribe -n 4 "$python" "$work/sum.py" || return
+        says 'sum 6 of 4' || return
+        fiber_run 0 --oversubscribe -n 2 --per-node 1 "$python" "$work/sum.py" || return
+        says 'sum 1 of 2' || return
+    done
 }
 
-test_torch_reduces() {
-    [ -n "$torch_python" ] || return 0
-    cat >"$work/gloo.py" <<'END'
-import os
-import torch
-import torch.distributed as dist
+cat >"$work/futures.py" <<'END'
+import sys
 
-dist.init_process_group("gloo")
-x = torch.full((1000,), float(dist.get_rank() + 1))
-dist.all_reduce(x)
-n = dist.get_world_size()
-assert x.eq(n * (n + 1) / 2).all()
-dist.barrier()
-if os.environ.get("FAIL") and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
-    os._exit(9)
-dist.barrier()
-print("rank %s local %s of %d, restart %s" % (os.environ["RANK"], os.environ["LOCAL_RANK"], n,
-                                              os.environ["TORCHELASTIC_RESTART_COUNT"]), flush=True)
+from mpi4py import MPI
+from mpi4py.futures import MPIPoolExecutor
+
+
+def square(x):
+    return x * x
+
+
+if __name__ == "__main__":
+    with MPIPoolExecutor(int(sys.argv[1]) if len(sys.argv) > 1 else None) as pool:
+        assert list(pool.map(square, range(100))) == [x * x for x in range(100)]
+        assert pool.submit(square, 7).result() == 49
+        print("squares by", pool._max_workers, "workers, world", MPI.COMM_WORLD.size)
 END
-    fiber_run 0 --oversubscribe -n 4 "$torch_python" "$work/gloo.py" || return
-    says 'rank 3 local 3 of 4, restart 0' || return
-    fiber_run 0 -n 2 --per-node 1 "$torch_python" "$work/gloo.py" || return
-    says 'rank 1 local 0 of 2, restart 0'
+
+test_futures_use_the_ranks_that_are_there() {
+    for python in "${pythons[@]}"; do
+        fiber_run 0 --oversubscribe -n 3 "$python" -m mpi4py.futures "$work/futures.py" || return
+        says 'squares by 2 workers, world 3' || return
+        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$python" -m mpi4py.futures "$work/futures.py" || return
+        says 'squares by 3 workers, world 4' || return
+    done
 }
 
-test_torch_starts_again_with_a_fresh_store() {
-    [ -n "$torch_python" ] || return 0
-    fiber_run 0 -n 2 -x FAIL=1 --on-failure restart "$torch_python" "$work/gloo.py" || return
-    says 'rank 1 local 1 of 2, restart 1' || return
-    says 'rank 0 local 0 of 2, restart 1'
+test_futures_spawn_workers() {
+    for python in "${pythons[@]}"; do
+        fiber_run 0 --oversubscribe -n 1 "$python" "$work/futures.py" 2 || return
+        says 'squares by 2 workers, world 1' || return
+    done
 }
 
-run_tests test_mpi4py_reduces test_torch_reduces test_torch_starts_again_with_a_fresh_store
+run_tests test_mpi4py_reduces test_futures_use_the_ranks_that_are_there test_futures_spawn_workers

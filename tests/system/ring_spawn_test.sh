@@ -1,5 +1,6 @@
 # ring_spawn_test.sh - ranks that start others: what cannot be started is told to who asked for it, who goes on; and however
-# many are started, by whoever, while whatever dies, the run ends and nothing of it stays. The ranks are bash and speak PMI-1
+# many are started, by whoever, while whatever dies, the run ends and nothing of it stays; nor does a rank wait for one that
+# is lost. The ranks are bash and speak PMI-1
 # on descriptor 3 themselves, so no MPI is needed.
 #
 # SPDX-License-Identifier: Apache-2.0
@@ -91,5 +92,17 @@ test_spawned_ranks_that_die_end_the_run() {
     says 'exited with code 9'
 }
 
+test_who_waits_for_a_rank_that_is_lost_is_told() { # over one agent and two
+    for where in --oversubscribe --per-node=2; do
+        fiber_run 0 -n 4 --oversubscribe "$where" --on-failure shrink bash -c '. "$SPAWN_LIB"
+            [ "$PMI_RANK" != 1 ] || exit 5
+            barrier
+            echo "told: $answer"
+            finalize' || return
+        [ "$(grep -c '^told: cmd=barrier_out rc=-1' "$work/out")" = 3 ] || fail 'not all were told' || return
+    done
+}
+
 run_tests test_spawned_ranks_run_and_are_waited_for test_what_cannot_be_started_is_told_to_who_asked_for_it \
-    test_a_storm_of_spawns test_an_abort_while_others_spawn_ends_the_run test_spawned_ranks_that_die_end_the_run
+    test_a_storm_of_spawns test_an_abort_while_others_spawn_ends_the_run test_spawned_ranks_that_die_end_the_run \
+    test_who_waits_for_a_rank_that_is_lost_is_told
