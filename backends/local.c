@@ -323,8 +323,10 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .argv = job->argv,
                           .env = env,
                           .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd},
-                          .nfds = fd >= 0 ? 4 : 3,
+                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd, job->link},
+                          .nfds = job->link ? 5
+                                  : fd >= 0 ? 4
+                                            : 3,
                           .cpus = placed ? j->place->cpus : l->cpus,
                           .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
                           .nodes = placed ? j->place->nodes : l->nodes};

@@ -7,7 +7,7 @@
  *     barrier BATCHES MS WORKERS batches of WORKERS sleeping tasks, waiting for each batch: seconds
  *     payload N BYTES WORKERS    N tasks that answer a copy of their BYTES: MiB per second, in and out added
  *     straggler WORKERS          1 task of 2 s, then 59 of 50 ms: seconds
- *     scale WORKERS TASKS MS GENERATIONS
+ *     scale WORKERS TASKS MS GENERATIONS PER_JOB
  *                                seconds until every worker has answered, PSS of the idle workers, seconds of each map
  *     start WORKERS              seconds from opening a pool until all its workers have joined
  *     version                    the library's version
@@ -360,6 +360,7 @@ static int run_scale(int argc, char **argv)
     struct fiber_pool *pool;
 
     generations = (int)bench_number(argc, argv, 5, 3);
+    options.workers_per_job = (int)bench_number(argc, argv, 6, 1);
     bench_check(fiber_pool_open(&pool, &options), "fiber_pool_open");
     maps = map_until_all(pool, workers, seen, &first_map, start);
     all = bench_now() - start;

@@ -9,6 +9,7 @@ from harness import HERE, Failure, column, combine, execute, judge, ratio, sprea
 
 TITLE = 'the pool, queues and processes on one machine, beside what one would use instead'
 REPS = 5
+PER_JOB = 64  # workers of a job that holds several
 ALWAYS = ('multiprocessing', 'concurrent.futures')  # part of Python; the other peers are slow to start
 POOL_PEERS = os.path.join(HERE, 'peers', 'pool_peers.py')
 QUEUE_PEERS = os.path.join(HERE, 'peers', 'queue_peers.py')
@@ -119,6 +120,9 @@ def scale_1024(suite):
     ms, top = 50, sizes[-1]
     contenders = {str(w): {'fiber': bench(suite, 'scale', w, tasks, ms, 1 if w == 32 else 3),
                            'floor': ([suite.program('floor'), str(tasks), str(ms), str(w)], None)} for w in sizes}
+    shared = [w for w in sizes if w >= 512]
+    for w in shared:
+        contenders[str(w)]['shared'] = bench(suite, 'scale', w, tasks, ms, 3, PER_JOB)
     lines = suite.sample('scale_1024', contenders)
     largest = lines[str(top)]['fiber']
     first, pss = ([line[field] for line in largest] for field in ('all_answered_s', 'pss_kib'))
@@ -132,6 +136,15 @@ def scale_1024(suite):
         cases['efficiency_%d' % w] = judge(spread(fiber, 'of ideal', 4), '>=', 0.85)
         cases['efficiency_%d_of_floor' % w] = ratio(fiber, floor, "x the floor's")
         samples['efficiency_%d' % w] = {'fiber': fiber, 'floor': floor}
+        if w not in shared:
+            continue
+        by_host = [ideal / statistics.median(line['generation_s']) for line in lines[str(w)]['shared']]
+        case = 'efficiency_%d_in_jobs_of_%d' % (w, PER_JOB)
+        cases[case] = spread(by_host, 'of ideal', 4)
+        cases[case + '_vs_jobs_of_1'] = ratio(by_host, fiber, 'x jobs of 1')
+        cases['first_map_%d_in_jobs_of_%d_s' % (w, PER_JOB)] = spread(
+            [line['all_answered_s'] for line in lines[str(w)]['shared']], 's', 3)
+        samples['efficiency_%d' % w]['shared'] = by_host
     return combine('first_map_s', cases, samples)
 
 

@@ -389,8 +389,10 @@ struct fiber_pool_options {
     int min, max; /* workers; min == max: fixed; both 0: one per processor that we may use */
     struct fiber_jobspec job; /* of each job */
     const char *backend;      /* NULL: as configured */
-    int workers_per_job;      /* worker processes in one job; 0 or 1: one */
-    fiber_pool_init_fn init;  /* may be NULL */
+    /* Worker processes in one job; 0 or 1: one. With more, one process of the job passes tasks and results on for all
+     * of them: the more workers, the more that saves. A job that is lost takes all its workers along. */
+    int workers_per_job;
+    fiber_pool_init_fn init; /* may be NULL */
     const void *init_arg;
     size_t init_len;
     uint64_t tasks_per_child; /* a worker is replaced after so many tasks; 0: never */

@@ -174,6 +174,7 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
                                     .ops = &process_ops,
                                     .user = w,
                                     .link = &fbr_pool_link_ops};
+    static const uint32_t of_host = FBR_WORKER_MAGIC;
     int rc;
 
     if (!w) {
@@ -184,6 +185,8 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
     if (p->workers_per_job > 1) {
         w->host = fbr_pool_host_get(p);
         spec.host = w->host ? w->host->process : NULL;
+        spec.arg = &of_host;
+        spec.len = sizeof(of_host);
     }
     rc = p->workers_per_job > 1 && !w->host ? -ECHILD : fbr_process_start(&w->process, &spec);
     if (rc < 0) {

@@ -1,49 +1,65 @@
 /* host.c - jobs that hold several workers of a pool.
  *
  * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and
- * does nothing else, so that no task can take it along. It is told to go when its last worker has
- * ended.
+ * passes batches and results on (runtime/relay.h). It does nothing else, so that no task can take it
+ * along. It is told to go when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <utlist.h>
 
 #include "pool/pool.h"
 #include "runtime/child.h"
+#include "runtime/log.h"
+#include "runtime/relay.h"
 
 /* ---- In the host's process ---- */
 
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
-    const int *wake = user;
-    uint64_t one = 1;
-
     (void)body;
-    if (type == FBR_POOL_STOP && write(*wake, &one, sizeof(one)) < 0)
-        _exit(1);
+    if (type == FBR_POOL_STOP)
+        fbr_relay_stop(user);
+}
+
+struct opening {
+    struct fbr_runtime *rt;
+    struct fbr_error err;
+};
+
+/* The order to start a worker may have come first. */
+static int open_relay(void *arg)
+{
+    struct opening *o = arg;
+
+    return o->rt->relay ? 0 : fbr_child_relay(o->rt->child, &o->rt->relay, &o->err);
 }
 
 int fbr_pool_host_main(const void *arg, size_t len)
 {
-    int wake = eventfd(0, EFD_CLOEXEC);
+    struct fbr_runtime *rt = fbr_rt();
+    struct opening o = {rt, {0, ""}};
+    struct fbr_uplink *up = NULL;
     struct fbr_buf none;
-    uint64_t n;
+    int rc = fbr_loop_call(rt->loop, open_relay, &o);
 
     (void)arg;
     (void)len;
-    if (wake < 0)
-        return 1;
-    fbr_child_on_frame(fbr_rt()->child, on_frame, &wake);
+    if (rc == 0)
+        rc = fbr_child_uplink(rt->child, &up, &o.err);
+    if (rc < 0)
+        fbr_child_exit(rt->child, 1, o.err.text);
+    fbr_child_on_frame(rt->child, on_frame, rt->relay);
     fbr_buf_init(&none);
-    fbr_child_send(fbr_rt()->child, FBR_FRAME_READY, &none);
-    while (read(wake, &n, sizeof(n)) < 0 && errno == EINTR)
-        continue;
-    fbr_child_on_frame(fbr_rt()->child, NULL, NULL);
+    fbr_child_send(rt->child, FBR_FRAME_READY, &none);
+    rc = fbr_relay_run(rt->relay, up, fbr_config_ms(rt->config, "heartbeat"));
+    if (rc < 0)
+        fbr_child_exit(rt->child, 1, "lost its data link");
+    fbr_child_on_frame(rt->child, NULL, NULL);
+    fbr_uplink_close(up);
     return 0;
 }
 
@@ -109,15 +125,37 @@ static void on_gone(void *user, struct fiber_process *process)
 static const struct fbr_process_ops ops = {
     .on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
 
+/* Its own link carries nothing but what its workers say. */
+static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
+{
+    (void)user;
+    (void)link;
+    (void)record;
+    (void)len;
+}
+
+/* Its workers end with it, and their tasks are done by others. */
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    struct fbr_pool_host *h = user;
+
+    (void)link;
+    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
+             fbr_strerror(why));
+    fbr_process_give_up(h->process, "had its data link broken; killed");
+}
+
+static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
+
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
 {
-    static const uint32_t magic = FBR_HOST_MAGIC;
     struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main,
-                                    .arg = &magic,
-                                    .len = sizeof(magic),
+                                    .arg = p->host_work.data,
+                                    .len = p->host_work.len,
                                     .prefix = "host",
                                     .options = &p->start,
-                                    .ops = &ops};
+                                    .ops = &ops,
+                                    .link = &link_ops};
     struct fbr_pool_host *h;
 
     DL_FOREACH(p->hosts, h)

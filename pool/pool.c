@@ -31,6 +31,7 @@ static void destroy(struct fiber_pool *p)
     fbr_buf_fini(&p->message);
     fbr_buf_fini(&p->strings);
     fbr_buf_fini(&p->work);
+    fbr_buf_fini(&p->host_work);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
     free(p);
@@ -74,7 +75,12 @@ static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, st
     }
     fbr_put_u64(&p->work, o->init_len);
     fbr_put(&p->work, o->init_arg, o->init_len);
-    return p->work.failed ? fbr_fail(err, -ENOMEM, "pool: out of memory") : 0;
+    if (p->workers_per_job > 1) {
+        fbr_put_u32(&p->host_work, FBR_HOST_MAGIC);
+        fbr_put(&p->host_work, p->work.data, p->work.len);
+    }
+    return p->work.failed || p->host_work.failed ? fbr_fail(err, -ENOMEM, "pool: out of memory")
+                                                 : 0;
 }
 
 static int check_options(const struct fiber_pool_options *o, struct fbr_error *err)

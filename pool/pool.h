@@ -98,7 +98,8 @@ struct fiber_pool {
     /* How to start one; strings are owned. */
     struct fiber_process_options start;
     struct fbr_buf strings;
-    struct fbr_buf work; /* what a worker is started with */
+    struct fbr_buf work;      /* what a worker is started with */
+    struct fbr_buf host_work; /* what a host is; its workers get it from there */
     char backend[32];
     bool serve;
     uint64_t tasks_per_child;

@@ -587,14 +587,66 @@ static int run_init(const void *arg, size_t len, bool functions)
     return rc == 0 ? 0 : fbr_keep(rc, "its initializer returned %d", rc);
 }
 
+struct order {
+    int rc;
+    bool came;
+    struct fbr_buf rest;
+};
+
+/* What all workers of our host are started with, behind its own magic; tasks come only after we have said that we are
+ * ready. */
+static void on_order(void *user, const void *record, size_t len)
+{
+    struct order *o = user;
+
+    o->came = true;
+    o->rc = len < FBR_HOST_HEAD ? -EBADMSG : 0;
+    if (o->rc == 0)
+        fbr_put(&o->rest, (const uint8_t *)record + FBR_HOST_HEAD, len - FBR_HOST_HEAD);
+    if (o->rest.failed)
+        o->rc = -ENOMEM;
+}
+
+/* The initializer that our host has for us. It ends before we wait in vain: with it, we do. */
+static int run_init_of_host(struct worker *w, bool functions)
+{
+    struct pollfd p = {.fd = fbr_uplink_fd(w->up), .events = POLLIN};
+    struct order o = {0};
+    int rc = 0;
+
+    while (rc >= 0 && !o.came) {
+        rc = fbr_uplink_recv(w->up, on_order, &o);
+        if (rc == 0 && !o.came)
+            poll(&p, 1, -1);
+    }
+    rc = rc < 0 ? rc : o.rc;
+    rc = rc < 0 ? fbr_keep(rc, "its host did not say what to run: %s", fbr_strerror(rc))
+                : run_init(o.rest.data, o.rest.len, functions);
+    fbr_buf_fini(&o.rest);
+    return rc;
+}
+
+static int prepare(struct worker *w, fiber_task_fn fn, const void *arg, size_t len)
+{
+    bool of_host = len == FBR_HOST_HEAD;
+    int rc = of_host ? 0 : run_init(arg, len, fn == NULL);
+
+    if (rc == 0)
+        rc = open_worker(w, fn);
+    if (rc != 0 || !of_host)
+        return rc;
+    rc = run_init_of_host(w, fn == NULL);
+    if (rc != 0)
+        close_worker(w);
+    return rc;
+}
+
 static int work(fiber_task_fn fn, const void *arg, size_t len)
 {
     struct worker w;
-    int rc = run_init(arg, len, fn == NULL);
+    int rc = prepare(&w, fn, arg, len);
     struct fbr_buf none;
 
-    if (rc == 0)
-        rc = open_worker(&w, fn);
     if (rc != 0)
         return rc;
     fbr_child_on_frame(w.child, on_frame, &w);
@@ -624,16 +676,17 @@ int fbr_pool_worker_main(const void *arg, size_t len)
 
 int fiber_serve(fiber_task_fn fn)
 {
-    static const uint32_t magic = FBR_HOST_MAGIC;
     const void *arg;
     size_t len;
+    struct fbr_cur c;
 
     if (!fn)
         return fbr_keep(-EINVAL, "fiber_serve: needs a function");
     if (fiber_process_work(&arg, &len) < 0)
         return fbr_keep(-ENODATA,
                         "fiber_serve: this process was not started by a pool with options.serve");
-    if (len == sizeof(magic) && memcmp(arg, &magic, len) == 0)
+    c = fbr_cur(arg, len);
+    if (fbr_get_u32(&c) == FBR_HOST_MAGIC)
         return fbr_pool_host_main(arg, len);
     return work(fn, arg, len);
 }

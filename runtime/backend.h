@@ -53,7 +53,9 @@ struct fbr_job {
     const void *ticket;
     size_t ticket_len;
     const struct fbr_job_local *local; /* NULL: nothing of it. Only with ticket NULL */
-    uint64_t process, epoch;           /* who it is, also for deterministic names */
+    int relayed;                       /* nonzero: its host passes its data on (relay.h) */
+    int link; /* local backend, beside a ticket: its descriptor 4; 0: none. Stays the caller's */
+    uint64_t process, epoch; /* who it is, also for deterministic names */
 };
 
 enum fbr_job_event_type {

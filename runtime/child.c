@@ -7,6 +7,7 @@
 #include "runtime/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "runtime/fnref.h"
 #include "runtime/log.h"
 #include "runtime/nested.h"
+#include "runtime/relay.h"
 #include "runtime/visit.h"
 #include "runtime/visitor.h"
 
@@ -179,6 +181,8 @@ static int read_start(struct fbr_child *c)
         return -EPROTO;
     memmove(c->start, work, c->work_len);
     c->work = c->start;
+    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
+        fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
     return 0;
 }
 
@@ -439,20 +443,32 @@ static int get_keys(void *arg)
     return k->c->conn ? fbr_rt_keys(k->c->conn, k->c->link, k->c->alg, k->keys) : -EPIPE;
 }
 
+static size_t longest_record(const struct fbr_child *c)
+{
+    return fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK;
+}
+
+int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err)
+{
+    return fbr_relay_open(r, c->work, c->work_len, longest_record(c), err);
+}
+
 int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err)
 {
     struct fbr_keys keys;
     struct key_call call = {c, &keys};
+    size_t limit = longest_record(c);
     int rc = 0;
 
     if (!c->link)
         return fbr_fail(err, -ENODATA, "the parent has no data link for us");
+    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
+        return fbr_uplink_open_local(u, FBR_RELAY_FD, limit, err);
     if (c->alg)
         rc = fbr_loop_call(c->rt->loop, get_keys, &call);
     if (rc < 0)
         return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
-    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL,
-                         fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK, err);
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit, err);
     fbr_wipe(&keys, sizeof(keys));
     return rc;
 }

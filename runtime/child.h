@@ -34,6 +34,9 @@ void fbr_child_on_frame(struct fbr_child *c,
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
 /* Opens the data link that the parent has for us. */
 int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err);
+/* A relay for processes that we start, whose first record is what we were started with (relay.h). Loop thread. */
+struct fbr_relay;
+int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err);
 /* Tells the parent code and reason, flushes, and exits the process. */
 void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));
 

@@ -10,6 +10,7 @@
 
 #include "runtime/log.h"
 #include "runtime/nested.h"
+#include "runtime/relay.h"
 #include "runtime/process_priv.h"
 
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys)
@@ -44,6 +45,28 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
         return -EACCES;
     memcpy(secret, p->secret, FBR_KEY_SIZE);
     return 0;
+}
+
+static void on_dry(void *user)
+{
+    struct fiber_process *p = user;
+
+    fbr_process_ref(p);
+    if (fbr_loop_post_own(p->rt->loop, &p->dried) <= 0)
+        fbr_process_unref(p);
+}
+
+/* Its data comes by way of its host, on the host's link. */
+static int add_branch(struct fiber_process *p, struct fbr_error *err)
+{
+    int rc = p->host->link ? fbr_link_branch(&p->link, p->host->link, p->id, p->spec.link,
+                                             p->spec.user, on_dry, p)
+                           : fbr_fail(err, -ECHILD, "its host %s has no data link", p->host->name);
+
+    fbr_put_str(&p->start, FBR_URL_OF_HOST);
+    fbr_put_u64(&p->start, p->id);
+    fbr_put_u8(&p->start, 0);
+    return rc;
 }
 
 /* Adds url, id and seal of the child's data link to its START. */
@@ -89,7 +112,9 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
 
     if (!p)
         return -EACCES;
-    if (p->spec.link) {
+    if (p->spec.link && p->host) {
+        rc = add_branch(p, &err);
+    } else if (p->spec.link) {
         rc = add_link(p, conn, &err);
     } else {
         fbr_put_str(&p->start, "");

@@ -20,7 +20,11 @@
 #include "runtime/sock.h"
 
 struct fbr_link {
-    uint64_t id;
+    uint64_t id;                       /* of a branch: its stream */
+    struct fbr_link *trunk, *branches; /* under the hub's lock; a branch's trunk stays as it is */
+    int refs;                          /* its own, each branch's. Under the hub's lock */
+    void (*on_dry)(void *user);        /* of a branch */
+    void *dry_user;
     struct fbr_hub *hub;
     const struct fbr_link_ops *ops;
     void *user;
@@ -93,11 +97,52 @@ static void on_ack(void *user, uint32_t ack, bool records)
     pthread_mutex_unlock(&l->lock);
 }
 
+static void unref(struct fbr_link *l);
+
+/* Calls into a link are over: somebody may wait for that. Takes and leaves the hub's lock. */
+static void end_call(struct fbr_hub *h, struct fbr_link *l)
+{
+    bool orphan;
+
+    pthread_mutex_lock(&h->lock);
+    l->busy = false;
+    orphan = l->orphan;
+    pthread_cond_broadcast(&h->idle);
+    pthread_mutex_unlock(&h->lock);
+    if (orphan)
+        unref(l);
+}
+
+/* A record of a stream: for its branch, if there is one still. An empty one is the host's: nothing
+ * more comes. */
+static void give_branch(struct fbr_link *trunk, const void *record, size_t len)
+{
+    struct fbr_hub *h = trunk->hub;
+    struct fbr_link *b;
+
+    pthread_mutex_lock(&h->lock);
+    HASH_FIND(hh, trunk->branches, &trunk->in.stream, sizeof(trunk->in.stream), b);
+    if (b)
+        b->busy = true;
+    pthread_mutex_unlock(&h->lock);
+    if (!b)
+        return;
+    if (len == 0)
+        b->on_dry(b->dry_user);
+    else
+        b->ops->on_record(b->user, b, record, len);
+    end_call(h, b);
+}
+
 static void on_record(void *user, const void *record, size_t len)
 {
     struct fbr_link *l = ((struct arrival *)user)->link;
 
-    if (!__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+        return;
+    if (l->in.stream)
+        give_branch(l, record, len);
+    else
         l->ops->on_record(l->user, l, record, len);
 }
 
@@ -139,6 +184,22 @@ static void free_link(struct fbr_link *l)
     free(l);
 }
 
+/* Not under the hub's lock. */
+static void unref(struct fbr_link *l)
+{
+    struct fbr_link *trunk = l->trunk;
+    bool last;
+
+    pthread_mutex_lock(&l->hub->lock);
+    last = --l->refs == 0;
+    pthread_mutex_unlock(&l->hub->lock);
+    if (!last)
+        return;
+    free_link(l);
+    if (trunk)
+        unref(trunk);
+}
+
 static void take_message(struct fbr_hub *h, const struct fbr_route *route, void *msg, size_t len)
 {
     struct arrival a = {.route = route};
@@ -163,15 +224,7 @@ static void take_message(struct fbr_hub *h, const struct fbr_route *route, void 
         rc = has_failed(a.link);
     if (rc < 0)
         break_link(a.link, rc);
-    pthread_mutex_lock(&h->lock);
-    a.link->busy = false;
-    if (a.link->orphan) {
-        pthread_mutex_unlock(&h->lock);
-        free_link(a.link);
-        return;
-    }
-    pthread_cond_broadcast(&h->idle);
-    pthread_mutex_unlock(&h->lock);
+    end_call(h, a.link);
 }
 
 static void *hub_main(void *arg)
@@ -264,6 +317,7 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
         free(l);
         return rc;
     }
+    l->refs = 1;
     l->hub = h;
     l->ops = ops;
     l->user = user;
@@ -284,6 +338,38 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
     else
         *out = l;
     return rc;
+}
+
+int fbr_link_branch(struct fbr_link **out, struct fbr_link *trunk, uint64_t stream,
+                    const struct fbr_link_ops *ops, void *user, void (*on_dry)(void *user),
+                    void *dry_user)
+{
+    struct fbr_hub *h = trunk->hub;
+    struct fbr_link *l = calloc(1, sizeof(*l));
+    bool added;
+
+    if (!l)
+        return -ENOMEM;
+    *l = (struct fbr_link){.id = stream,
+                           .trunk = trunk,
+                           .refs = 1,
+                           .on_dry = on_dry,
+                           .dry_user = dry_user,
+                           .hub = h,
+                           .ops = ops,
+                           .user = user};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_lock(&h->lock);
+    HASH_ADD(hh, trunk->branches, id, sizeof(l->id), l);
+    added = l->hh.tbl != NULL;
+    trunk->refs += added;
+    pthread_mutex_unlock(&h->lock);
+    if (!added) {
+        free_link(l);
+        return -ENOMEM;
+    }
+    *out = l;
+    return 0;
 }
 
 int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
@@ -308,10 +394,13 @@ uint64_t fbr_link_id(const struct fbr_link *l)
 
 int fbr_link_send(struct fbr_link *l, const struct iovec *iov, int n)
 {
+    uint64_t stream = l->trunk ? l->id : 0;
     int rc;
 
+    if (l->trunk)
+        l = l->trunk;
     pthread_mutex_lock(&l->lock);
-    rc = l->broken ? -EPIPE : fbr_lane_add(&l->out, iov, n);
+    rc = l->broken ? -EPIPE : fbr_lane_add_to(&l->out, stream, iov, n);
     if (rc == 0)
         rc = push(l);
     pthread_mutex_unlock(&l->lock);
@@ -322,6 +411,8 @@ size_t fbr_link_queued(struct fbr_link *l)
 {
     size_t n;
 
+    if (l->trunk)
+        l = l->trunk;
     pthread_mutex_lock(&l->lock);
     n = l->out.queued;
     pthread_mutex_unlock(&l->lock);
@@ -336,8 +427,16 @@ void fbr_link_close(struct fbr_link *l)
     if (!l)
         return;
     h = l->hub;
+    if (!l->trunk) {
+        pthread_mutex_lock(&l->lock);
+        l->broken = true; /* for branches that outlive it */
+        pthread_mutex_unlock(&l->lock);
+    }
     pthread_mutex_lock(&h->lock);
-    HASH_DELETE(hh, h->links, l);
+    if (l->trunk)
+        HASH_DELETE(hh, l->trunk->branches, l);
+    else
+        HASH_DELETE(hh, h->links, l);
     __atomic_store_n(&l->closed, true, __ATOMIC_RELEASE);
     if (l->busy && pthread_equal(pthread_self(), h->thread)) {
         l->orphan = true;
@@ -347,5 +446,5 @@ void fbr_link_close(struct fbr_link *l)
         pthread_cond_wait(&h->idle, &h->lock);
     pthread_mutex_unlock(&h->lock);
     if (mine)
-        free_link(l);
+        unref(l);
 }

@@ -34,6 +34,13 @@ void fbr_hub_close(struct fbr_hub *h);      /* all links must be closed. NULL is
 /* A new link under a random id (fbr_link_id); keys NULL: not sealed. */
 int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops,
                   void *user);
+/* A link to a process behind the peer of `trunk`, which relays: its records travel on the trunk, as
+ * this stream (lane.h); what breaks the trunk breaks it, and its own on_broken is never called.
+ * on_dry: nothing more comes of it, as its host has said; on the hub's thread. It may be closed
+ * before the trunk or after it. */
+int fbr_link_branch(struct fbr_link **l, struct fbr_link *trunk, uint64_t stream,
+                    const struct fbr_link_ops *ops, void *user, void (*on_dry)(void *user),
+                    void *dry_user);
 uint64_t fbr_link_id(const struct fbr_link *l);
 /* Seals it; before the peer is told of it. */
 int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys);

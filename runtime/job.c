@@ -19,6 +19,7 @@
 #define EXIT_AFTER_CONN_MS \
     2000                       /* the backend should know soon that a job ended which has hung up */
 #define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
+#define DRY_AFTER_EXIT_MS 5000 /* what its host, which lives, has still to pass on */
 #define EXIT_AFTER_KILL_MS 3000
 #define EXIT_OF_FAR_MS 30000 /* its work is done; a slow engine tells the end, and has its output */
 #define CANNOT_START 125
@@ -229,6 +230,33 @@ static void on_time(void *arg)
     }
 }
 
+/* Nothing more comes of its data by way of its host. */
+static bool is_dry(const struct fiber_process *p)
+{
+    return !p->link || !p->host || p->dry || p->host->state == P_ENDED;
+}
+
+/* Both witnesses have spoken: what its host has of it comes first, so that no task is taken for lost that is done. */
+static void end_when_dry(struct fiber_process *p)
+{
+    if (is_dry(p)) {
+        end(p);
+        return;
+    }
+    set_state(p, P_CLOSING);
+    set_timer(p, DRY_AFTER_EXIT_MS);
+}
+
+void fbr_job_dry(void *process)
+{
+    struct fiber_process *p = process;
+
+    p->dry = true;
+    if (p->state == P_CLOSING && p->exited && !p->conn)
+        end(p);
+    fbr_process_unref(p);
+}
+
 /* ---- The control connection ---- */
 
 static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
@@ -286,7 +314,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     p->conn = NULL;
     fbr_visits_close(&p->visits);
     if (p->exited) {
-        end(p);
+        end_when_dry(p);
     } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
         snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
         kill_it(p, reason);
@@ -364,7 +392,7 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     pthread_mutex_unlock(&p->rt->lock);
     p->exited = true;
     if (!p->conn) {
-        end(p);
+        end_when_dry(p);
         return;
     }
     set_state(p, P_CLOSING);
@@ -482,6 +510,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .memory = p->job.memory,
                           .keep_stdin = p->keep_stdin,
                           .width = p->width,
+                          .relayed = p->host && p->spec.link,
                           .process = p->id,
                           .epoch = p->epoch};
     int rc = find_backend(p, err);

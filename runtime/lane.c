@@ -16,8 +16,10 @@
 #define PIECE_HEAD 8
 #define SMALL (64 * 1024)
 #define SPARE_MAX (8u << 20)
-#define MORE 1u /* not the record's last piece */
-#define CONT 2u /* not its first */
+#define MORE 1u         /* not the record's last piece */
+#define CONT 2u         /* not its first */
+#define STREAM 4u       /* the number of its stream follows */
+#define PARTS_MAX 65536 /* long records under way at once */
 
 struct fbr_piece {
     struct fbr_piece *next;
@@ -28,6 +30,11 @@ struct fbr_piece {
 static size_t pad8(size_t n)
 {
     return (8 - n % 8) % 8;
+}
+
+static size_t piece_head(uint64_t stream)
+{
+    return PIECE_HEAD + (stream ? 8 : 0);
 }
 
 static size_t head_size(bool sealed)
@@ -52,22 +59,34 @@ int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key,
 {
     memset(l, 0, sizeof(*l));
     l->link = link;
-    l->last = &l->first;
+    l->queues.last = &l->queues.first;
     l->sealed = key != NULL;
     return key ? fbr_seal_init(&l->seal, FBR_SEAL_SEND, alg, key, &l->link, sizeof(l->link)) : 0;
 }
 
-void fbr_lane_out_fini(struct fbr_lane_out *l)
+static void queue_fini(struct fbr_lane_queue *q)
 {
-    while (l->first) {
-        struct fbr_piece *p = l->first;
+    while (q->first) {
+        struct fbr_piece *p = q->first;
 
-        l->first = p->next;
+        q->first = p->next;
         fbr_sock_free(p->msg);
         free(p);
     }
-    l->last = &l->first;
-    fbr_buf_fini(&l->small);
+    q->last = &q->first;
+    fbr_buf_fini(&q->small);
+}
+
+void fbr_lane_out_fini(struct fbr_lane_out *l)
+{
+    queue_fini(&l->queues);
+    while (l->queues.next) {
+        struct fbr_lane_queue *q = l->queues.next;
+
+        l->queues.next = q->next;
+        queue_fini(q);
+        free(q);
+    }
     if (l->sealed)
         fbr_seal_fini(&l->seal);
 }
@@ -78,7 +97,7 @@ static uint8_t *new_message(const struct fbr_lane_out *l, size_t payload, size_t
     return fbr_sock_alloc(*len);
 }
 
-static int append(struct fbr_lane_out *l, void *msg, size_t len)
+static int append(struct fbr_lane_out *l, struct fbr_lane_queue *q, void *msg, size_t len)
 {
     struct fbr_piece *p = malloc(sizeof(*p));
 
@@ -87,16 +106,18 @@ static int append(struct fbr_lane_out *l, void *msg, size_t len)
         return -ENOMEM;
     }
     *p = (struct fbr_piece){.msg = msg, .len = len};
-    *l->last = p;
-    l->last = &p->next;
+    *q->last = p;
+    q->last = &p->next;
+    l->packed += q == &l->queues;
+    q->queued += len;
     l->queued += len;
     return 0;
 }
 
 /* Packs what waits in `small` into a message. */
-static int pack_small(struct fbr_lane_out *l)
+static int pack_small(struct fbr_lane_out *l, struct fbr_lane_queue *q)
 {
-    size_t len, n = l->small.len;
+    size_t len, n = q->small.len;
     uint8_t *msg;
 
     if (!n)
@@ -104,10 +125,11 @@ static int pack_small(struct fbr_lane_out *l)
     msg = new_message(l, n, &len);
     if (!msg)
         return -ENOMEM;
-    memcpy(msg + head_size(l->sealed), l->small.data, n);
-    fbr_buf_clear(&l->small);
+    memcpy(msg + head_size(l->sealed), q->small.data, n);
+    fbr_buf_clear(&q->small);
+    q->queued -= n;
     l->queued -= n;
-    return append(l, msg, len);
+    return append(l, q, msg, len);
 }
 
 /* Walks over the parts of a record. */
@@ -134,93 +156,204 @@ static void read_source(struct source *s, uint8_t *to, size_t want)
     }
 }
 
-static int add_small(struct fbr_lane_out *l, struct source *src, size_t total)
+static int add_small(struct fbr_lane_out *l, struct fbr_lane_queue *q, uint64_t stream,
+                     struct source *src, size_t total)
 {
-    size_t pad = pad8(total), need = PIECE_HEAD + total + pad;
-    uint8_t *at = fbr_buf_extend(&l->small, need);
+    size_t pad = pad8(total), head = piece_head(stream), need = head + total + pad;
+    uint8_t *at = fbr_buf_extend(&q->small, need);
 
     if (!at) {
-        l->small.failed = false;
+        q->small.failed = false;
         return -ENOMEM;
     }
     put32(at, (uint32_t)total);
-    put32(at + 4, 0);
-    read_source(src, at + PIECE_HEAD, total);
-    memset(at + PIECE_HEAD + total, 0, pad);
+    put32(at + 4, stream ? STREAM : 0);
+    if (stream)
+        put64(at + PIECE_HEAD, stream);
+    read_source(src, at + head, total);
+    memset(at + head + total, 0, pad);
+    q->queued += need;
     l->queued += need;
     return 0;
 }
 
-static int add_piece(struct fbr_lane_out *l, struct source *src, size_t n, uint32_t flags,
-                     size_t total)
+struct long_piece {
+    uint64_t stream;
+    size_t n, total; /* of it, of its record */
+    uint32_t flags;
+};
+
+static int add_piece(struct fbr_lane_out *l, struct fbr_lane_queue *q, struct source *src,
+                     const struct long_piece *p)
 {
-    bool first = (flags & (MORE | CONT)) == MORE;
-    size_t len, pad = pad8(n);
-    uint8_t *msg = new_message(l, PIECE_HEAD + (first ? 8 : 0) + n + pad, &len), *at;
+    bool first = (p->flags & (MORE | CONT)) == MORE;
+    size_t head = piece_head(p->stream), len, pad = pad8(p->n);
+    uint8_t *msg = new_message(l, head + (first ? 8 : 0) + p->n + pad, &len), *at;
 
     if (!msg)
         return -ENOMEM;
     at = msg + head_size(l->sealed);
-    put32(at, (uint32_t)n);
-    put32(at + 4, flags);
-    at += PIECE_HEAD;
+    put32(at, (uint32_t)p->n);
+    put32(at + 4, p->flags | (p->stream ? STREAM : 0));
+    if (p->stream)
+        put64(at + PIECE_HEAD, p->stream);
+    at += head;
     if (first) {
-        put64(at, total);
+        put64(at, p->total);
         at += 8;
     }
-    read_source(src, at, n);
-    memset(at + n, 0, pad);
-    return append(l, msg, len);
+    read_source(src, at, p->n);
+    memset(at + p->n, 0, pad);
+    return append(l, q, msg, len);
 }
 
-int fbr_lane_add(struct fbr_lane_out *l, const struct iovec *iov, int n)
+static int add_long(struct fbr_lane_out *l, struct fbr_lane_queue *q, uint64_t stream,
+                    struct source *src, size_t total)
 {
+    size_t sent = 0;
+    int rc = pack_small(l, q);
+
+    while (rc == 0 && sent < total) {
+        size_t n = total - sent < FBR_LANE_MAX ? total - sent : FBR_LANE_MAX;
+        uint32_t flags = (sent + n < total ? MORE : 0) | (sent ? CONT : 0);
+
+        rc = add_piece(l, q, src, &(struct long_piece){stream, n, total, flags});
+        sent += n;
+    }
+    return rc;
+}
+
+/* The one that a stream has of its own, while a long record of it is under way; NULL: it has
+ * none. */
+static struct fbr_lane_queue *own_queue(const struct fbr_lane_out *l, uint64_t stream)
+{
+    struct fbr_lane_queue *q = l->queues.next;
+
+    while (q && q->stream != stream)
+        q = q->next;
+    return q;
+}
+
+static struct fbr_lane_queue *new_queue(struct fbr_lane_out *l, uint64_t stream)
+{
+    struct fbr_lane_queue *q = pack_small(l, &l->queues) == 0 ? calloc(1, sizeof(*q)) : NULL;
+    struct fbr_lane_queue *before = &l->queues;
+
+    if (!q)
+        return NULL;
+    q->stream = stream;
+    q->after = l->packed;
+    q->last = &q->first;
+    while (before->next)
+        before = before->next;
+    before->next = q;
+    return q;
+}
+
+int fbr_lane_add_to(struct fbr_lane_out *l, uint64_t stream, const struct iovec *iov, int n)
+{
+    struct fbr_lane_queue *q = stream ? own_queue(l, stream) : NULL;
     struct source src = {iov, n, 0};
-    size_t total = 0, sent = 0;
+    size_t total = 0;
     int rc;
 
     for (int i = 0; i < n; i++)
         total += iov[i].iov_len;
-    if (total <= SMALL) {
-        if (l->small.len + total > FBR_LANE_MAX - 64 && (rc = pack_small(l)) < 0)
-            return rc;
-        return add_small(l, &src, total);
-    }
-    rc = pack_small(l);
-    while (rc == 0 && sent < total) {
-        size_t piece = total - sent < FBR_LANE_MAX ? total - sent : FBR_LANE_MAX;
-        uint32_t flags = (sent + piece < total ? MORE : 0) | (sent ? CONT : 0);
+    if (!q)
+        q = stream && total > SMALL ? new_queue(l, stream) : &l->queues;
+    if (!q)
+        return -ENOMEM;
+    /* After -ENOMEM in the middle of a long record the peer will find the link broken. */
+    if (total > SMALL)
+        return add_long(l, q, stream, &src, total);
+    if (q->small.len + total > FBR_LANE_MAX - 64 && (rc = pack_small(l, q)) < 0)
+        return rc;
+    return add_small(l, q, stream, &src, total);
+}
 
-        rc = add_piece(l, &src, piece, flags, total);
-        sent += piece;
+int fbr_lane_add(struct fbr_lane_out *l, const struct iovec *iov, int n)
+{
+    return fbr_lane_add_to(l, 0, iov, n);
+}
+
+bool fbr_lane_crowded(const struct fbr_lane_out *l, uint64_t stream, size_t most)
+{
+    const struct fbr_lane_queue *q = own_queue(l, stream);
+
+    return (q ? q : &l->queues)->queued > most;
+}
+
+static bool queue_empty(const struct fbr_lane_queue *q)
+{
+    return !q->first && !q->small.len;
+}
+
+/* Whose turn it is: small records of all streams together have each second one, so that they wait for one piece
+ * of a long record and not for all of it. The others go round. NULL: there is nothing. */
+static struct fbr_lane_queue *next_queue(struct fbr_lane_out *l)
+{
+    struct fbr_lane_queue *q = l->queues.next;
+
+    l->own_turn = !l->own_turn;
+    if (q && l->taken >= q->after && (l->own_turn || queue_empty(&l->queues)))
+        return q;
+    return queue_empty(&l->queues) ? NULL : &l->queues;
+}
+
+/* After a message of it was taken. */
+static void end_turn(struct fbr_lane_out *l, struct fbr_lane_queue *q)
+{
+    struct fbr_lane_queue *last = q;
+
+    if (q == &l->queues || (!q->next && !queue_empty(q)))
+        return;
+    l->queues.next = q->next; /* it was the first */
+    if (queue_empty(q)) {
+        fbr_buf_fini(&q->small);
+        free(q);
+        return;
     }
-    return rc; /* after -ENOMEM in the middle of a record the peer will find the link broken */
+    while (last->next)
+        last = last->next;
+    last->next = q;
+    q->next = NULL;
+}
+
+static int take_first(struct fbr_lane_out *l, struct fbr_lane_queue *q, uint8_t **msg, size_t *len)
+{
+    struct fbr_piece *p;
+    int rc = q->first ? 0 : pack_small(l, q);
+
+    if (rc < 0)
+        return rc;
+    p = q->first;
+    *msg = p->msg;
+    *len = p->len;
+    q->first = p->next;
+    if (!q->first)
+        q->last = &q->first;
+    q->queued -= p->len;
+    l->queued -= p->len;
+    l->taken += q == &l->queues;
+    free(p);
+    end_turn(l, q);
+    return 0;
 }
 
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len)
 {
+    struct fbr_lane_queue *q = next_queue(l);
     uint8_t *m;
     int rc = 0;
 
-    if (!l->first)
-        rc = pack_small(l);
-    if (rc < 0)
-        return rc;
-    if (l->first) {
-        struct fbr_piece *p = l->first;
-
-        m = p->msg;
-        *len = p->len;
-        l->first = p->next;
-        if (!l->first)
-            l->last = &l->first;
-        l->queued -= p->len;
-        free(p);
+    if (q) {
+        rc = take_first(l, q, &m, len);
     } else {
         m = new_message(l, 0, len);
-        if (!m)
-            return -ENOMEM;
+        rc = m ? 0 : -ENOMEM;
     }
+    if (rc < 0)
+        return rc;
     put32(m, FBR_LANE_VERSION);
     put64(m + 4, l->link);
     put32(m + head_size(l->sealed) - INNER, ++l->seq);
@@ -252,10 +385,22 @@ int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
     return key ? fbr_seal_init(&l->seal, FBR_SEAL_RECEIVE, alg, key, &l->link, sizeof(l->link)) : 0;
 }
 
+struct fbr_lane_part {
+    struct fbr_lane_part *next;
+    uint64_t stream;
+    uint8_t *data;
+    size_t have, whole, cap;
+};
+
 void fbr_lane_in_fini(struct fbr_lane_in *l)
 {
-    free(l->part);
-    l->part = NULL;
+    while (l->parts) {
+        struct fbr_lane_part *p = l->parts;
+
+        l->parts = p->next;
+        free(p->data);
+        free(p);
+    }
     if (l->sealed)
         fbr_seal_fini(&l->seal);
 }
@@ -269,70 +414,104 @@ int fbr_lane_link(const void *msg, size_t len, uint64_t *link)
     return fbr_cur_ok(&c) && version == FBR_LANE_VERSION ? 0 : -EBADMSG;
 }
 
-static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c)
+static struct fbr_lane_part **find_part(struct fbr_lane_in *l, uint64_t stream)
+{
+    struct fbr_lane_part **at = &l->parts;
+
+    while (*at && (*at)->stream != stream)
+        at = &(*at)->next;
+    return at;
+}
+
+static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, struct fbr_lane_part **at)
 {
     uint64_t whole = fbr_get_u64(c);
+    struct fbr_lane_part *p;
 
-    if (!fbr_cur_ok(c) || l->part)
+    if (!fbr_cur_ok(c) || *at)
         return -EBADMSG;
-    if (whole > l->limit)
+    if (whole > l->limit || l->n_parts == PARTS_MAX)
         return -EMSGSIZE;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    p->stream = l->stream;
+    p->whole = whole;
     if (l->spare && l->spare->cap >= whole) {
-        l->part = l->spare->data;
-        l->cap = l->spare->cap;
+        p->data = l->spare->data;
+        p->cap = l->spare->cap;
         *l->spare = (struct fbr_spare){NULL, 0};
     } else {
-        l->part = malloc(whole);
-        l->cap = whole;
+        p->data = malloc(whole);
+        p->cap = whole;
     }
-    l->whole = whole;
-    l->have = 0;
-    return l->part ? 0 : -ENOMEM;
+    if (!p->data) {
+        free(p);
+        return -ENOMEM;
+    }
+    l->n_parts++;
+    *at = p;
+    return 0;
 }
 
 /* The long record was handed out. */
-static void end_long(struct fbr_lane_in *l)
+static void end_long(struct fbr_lane_in *l, struct fbr_lane_part **at)
 {
-    if (l->spare && l->cap <= SPARE_MAX && l->cap > l->spare->cap) {
+    struct fbr_lane_part *p = *at;
+
+    if (l->spare && p->cap <= SPARE_MAX && p->cap > l->spare->cap) {
         free(l->spare->data);
-        *l->spare = (struct fbr_spare){l->part, l->cap};
+        *l->spare = (struct fbr_spare){p->data, p->cap};
     } else {
-        free(l->part);
+        free(p->data);
     }
-    l->part = NULL;
+    *at = p->next;
+    l->n_parts--;
+    free(p);
+}
+
+static int long_piece(struct fbr_lane_in *l, struct fbr_lane_part **at, const void *bytes,
+                      size_t len, bool more, fbr_record_fn on_record, void *user)
+{
+    struct fbr_lane_part *p = *at;
+
+    if (!p || len > p->whole - p->have)
+        return -EBADMSG;
+    memcpy(p->data + p->have, bytes, len);
+    p->have += len;
+    if (more)
+        return 0;
+    if (p->have != p->whole)
+        return -EBADMSG;
+    on_record(user, p->data, p->whole);
+    end_long(l, at);
+    return 0;
 }
 
 static int one_piece(struct fbr_lane_in *l, struct fbr_cur *c, fbr_record_fn on_record, void *user)
 {
     size_t len = fbr_get_u32(c);
-    uint32_t flags = fbr_get_u32(c);
+    uint32_t flags = fbr_get_u32(c), place = flags & (MORE | CONT);
+    struct fbr_lane_part **at = NULL;
     const void *bytes;
     int rc;
 
-    if (flags > (MORE | CONT))
+    if (flags > (MORE | CONT | STREAM))
         return -EBADMSG;
-    if (flags == 0 && len > l->limit)
+    l->stream = flags & STREAM ? fbr_get_u64(c) : 0;
+    if (place)
+        at = find_part(l, l->stream);
+    if (!place && len > l->limit)
         return -EMSGSIZE;
-    if (flags == MORE && (rc = begin_long(l, c)) < 0)
+    if (place == MORE && (rc = begin_long(l, c, at)) < 0)
         return rc;
     bytes = fbr_get(c, len);
     fbr_get(c, pad8(len));
     if (!fbr_cur_ok(c))
         return -EBADMSG;
-    if (flags == 0) {
-        on_record(user, bytes, len);
-        return 0;
-    }
-    if (!l->part || len > l->whole - l->have)
-        return -EBADMSG;
-    memcpy(l->part + l->have, bytes, len);
-    l->have += len;
-    if (flags & MORE)
-        return 0;
-    if (l->have != l->whole)
-        return -EBADMSG;
-    on_record(user, l->part, l->whole);
-    end_long(l);
+    if (place)
+        return long_piece(l, at, bytes, len, flags & MORE, on_record, user);
+    on_record(user, bytes, len);
     return 0;
 }
 

@@ -5,10 +5,14 @@
  * a long one travels in pieces, so that no message is longer than FBR_LANE_MAX.
  *
  *     message   u32 version, u64 link, { u32 seq, u32 ack, pieces } or u64 counter and the same, sealed
- *     piece     u32 length, u32 flags, [u64 length of the whole record, on its first piece of several], bytes,
- *               zeros up to a multiple of 8
+ *     piece     u32 length, u32 flags, [u64 stream], [u64 length of the whole record, on its first piece of several],
+ *               bytes, zeros up to a multiple of 8
  *
  * so that a record in one piece lies 8-byte aligned in the message that sock.h hands out.
+ *
+ * A link may carry streams, numbered from 1: those of the workers behind one host. Records of one stream keep their
+ * order, those of different streams overtake each other: a long one holds the others up for one message at a time.
+ * Stream 0 is the link's own, whose records travel without the number.
  *
  * One lane belongs to one thread at a time; the link's lock sees to it.
  *
@@ -38,15 +42,29 @@ struct fbr_keys {
 #define FBR_LANE_SLACK (256 * 1024)
 
 struct fbr_piece; /* a message that is packed already */
+struct fbr_lane_part;
+
+/* What waits in order: messages that are packed, then small records. */
+struct fbr_lane_queue {
+    struct fbr_lane_queue *next;
+    uint64_t stream;
+    struct fbr_buf small; /* records that wait to be packed together */
+    struct fbr_piece *first, **last;
+    size_t queued;  /* bytes */
+    uint64_t after; /* so many messages of the first queue: earlier records of the stream */
+};
 
 struct fbr_lane_out {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
-    uint32_t seq;         /* of the last message taken */
-    struct fbr_buf small; /* records that wait to be packed together */
-    struct fbr_piece *first, **last;
-    size_t queued; /* bytes */
+    uint32_t seq; /* of the last message taken */
+    /* The first is of stream 0 and of the small records of all others; behind it, in turn, those of streams with a
+     * long record under way, which hold all that such a stream has from then on. */
+    struct fbr_lane_queue queues;
+    bool own_turn;          /* the last message was of one of these */
+    uint64_t packed, taken; /* messages of the first */
+    size_t queued;          /* bytes, of all */
 };
 
 int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key,
@@ -54,10 +72,14 @@ int fbr_lane_out_init(struct fbr_lane_out *l, uint64_t link, const uint8_t *key,
 void fbr_lane_out_fini(struct fbr_lane_out *l);
 /* Adds one record, copied from n parts. */
 int fbr_lane_add(struct fbr_lane_out *l, const struct iovec *iov, int n);
+int fbr_lane_add_to(struct fbr_lane_out *l, uint64_t stream, const struct iovec *iov, int n);
 static inline bool fbr_lane_empty(const struct fbr_lane_out *l)
 {
-    return !l->first && !l->small.len;
+    return l->queued == 0;
 }
+/* Whether this stream should add no more now: more than so many bytes wait of its long records, or of the short
+ * ones of all. */
+bool fbr_lane_crowded(const struct fbr_lane_out *l, uint64_t stream, size_t most);
 /* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without
  * records when the lane is empty. */
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len);
@@ -73,9 +95,10 @@ struct fbr_lane_in {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
-    uint32_t seq;  /* of the last message opened */
-    uint8_t *part; /* a long record under way */
-    size_t have, whole, cap;
+    uint32_t seq;                /* of the last message opened */
+    uint64_t stream;             /* of the record that is handed out */
+    struct fbr_lane_part *parts; /* long records under way, one of a stream at most */
+    size_t n_parts;
     struct fbr_spare *spare; /* may be NULL */
     size_t limit;            /* longest record that is taken */
 };

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -12,8 +13,9 @@
 #include "runtime/fds.h"
 #include "runtime/nested.h"
 #include "runtime/process.h"
+#include "runtime/relay.h"
 
-#define START_FDS 13 /* pipes, pidfd, ticket, and for a moment the other ends */
+#define START_FDS 15 /* pipes, pidfd, ticket, data, and for a moment the other ends */
 
 struct job {
     struct job *next, *prev;
@@ -55,6 +57,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
     send_event(n, j->process, e);
     if (e->type != FBR_JOB_EXITED)
         return;
+    if (n->rt->relay)
+        fbr_relay_end(n->rt->relay, j->process);
     DL_DELETE(n->jobs, j);
     n->ops->release(n->backend, j->handle);
     free(j);
@@ -100,6 +104,7 @@ struct order {
     struct fbr_job job;
     char name[FBR_NAME_MAX];
     char **argv, **added, **env, *workdir;
+    bool relayed;
 };
 
 static void get_order(struct order *o, struct fbr_cur *c)
@@ -116,6 +121,28 @@ static void get_order(struct order *o, struct fbr_cur *c)
     o->job.keep_stdin = fbr_get_u8(c);
     o->job.ticket = fbr_get_bytes(c, &len);
     o->job.ticket_len = len;
+    o->relayed = fbr_get_u8(c) == 1;
+}
+
+/* Its end of a pair of sockets, whose other end is the relay's. */
+static int open_line(struct fbr_nest *n, struct order *o, struct fbr_error *err)
+{
+    int rc = 0;
+
+    if (!o->relayed)
+        return 0;
+    if (!n->rt->relay)
+        rc = fbr_child_relay(n->rt->child, &n->rt->relay, err);
+    return rc < 0 ? rc : fbr_relay_add(n->rt->relay, o->job.process, &o->job.link, err);
+}
+
+static void close_line(struct fbr_nest *n, struct order *o, bool started)
+{
+    if (!o->job.link)
+        return;
+    close(o->job.link);
+    if (!started)
+        fbr_relay_end(n->rt->relay, o->job.process);
 }
 
 static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
@@ -143,7 +170,10 @@ static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
     o->job.env = o->env;
     o->job.workdir = o->workdir && o->workdir[0] ? o->workdir : NULL;
     DL_APPEND(n->jobs, j);
-    rc = n->ops->start(n->backend, &o->job, j, &j->handle, err);
+    rc = open_line(n, o, err);
+    if (rc == 0)
+        rc = n->ops->start(n->backend, &o->job, j, &j->handle, err);
+    close_line(n, o, rc == 0);
     if (rc < 0) {
         DL_DELETE(n->jobs, j);
         free(j);

@@ -56,6 +56,7 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
     fbr_put_str(&n->order, job->workdir);
     fbr_put_u8(&n->order, (uint8_t)job->keep_stdin);
     fbr_put_bytes(&n->order, job->ticket, job->ticket_len);
+    fbr_put_u8(&n->order, job->relayed != 0);
     if (n->order.failed || host->state == P_ENDED) {
         int rc = n->order.failed ? -ENOMEM : -ECHILD;
 

@@ -6,7 +6,8 @@
  * the host ends, they have ended.
  *
  *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our own program),
- *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket
+ *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket,
+ *                                  u8 1: its data goes by way of the host (relay.h), 0: it needs none
  *                     NEST_SIGNAL  u64 process, u32 signal
  *                     NEST_PAUSE   u64 process, u8 paused
  *     from the host   NEST_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text, bytes data

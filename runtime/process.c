@@ -116,7 +116,8 @@ static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
 static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec,
                     struct fbr_error *err)
 {
-    int later = (p->host ? 0 : FDS_OF_JOB) + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
+    int later =
+        (p->host ? 0 : FDS_OF_JOB) + FDS_OF_CONN + (spec->link && !p->host ? FDS_OF_LINK : 0);
     int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
 
     if (rc == 0)
@@ -186,6 +187,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->spec = *spec;
     p->host = spec->host;
     p->sentinel = -1;
+    p->dried = (struct fbr_post){.fn = fbr_job_dry, .arg = p, .own = true};
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
     p->refs = 2; /* the handle's and the job's */
     p->handle_open = true;

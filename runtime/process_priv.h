@@ -1,7 +1,8 @@
 /* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
  *
  * Life of a process. Events come from two witnesses, the control connection and the backend; death
- * needs both, or one and a time in which the other should have spoken:
+ * needs both, or one and a time in which the other should have spoken. Of one whose data its host passes on, the end of
+ * the data (dry) is waited for as well, for 5 s:
  *
  *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
  *     joined         -> JOINED      refused                     refused
@@ -9,6 +10,7 @@
  *                                                               -> ENDED if the backend has spoken
  *     conn silent    -              kill, -> CLOSING
  *     exited         -> ENDED       -> CLOSING (200 ms)          -> ENDED
+ *     dry            -              -                           -> ENDED if both have spoken
  *     start timeout  kill, CLOSING  -                           -
  *     time is over   -              -                           first kill, then -> ENDED (how: unknown)
  *
@@ -64,10 +66,12 @@ struct fiber_process {
     struct fbr_nested *nested;
     struct fbr_visits visits; /* at it, by way of us */
     bool exited, killed, paused, leaving;
-    bool disrupted;     /* its backend took it from us: eviction, preemption, a lost node */
-    bool ready;         /* it has all connections that it needs */
-    char pending[160];  /* why it does not run yet, in the backend's words */
-    char shortage[160]; /* of our descriptors, when it was seen to fail */
+    bool dry;              /* nothing more comes by way of its host */
+    struct fbr_post dried; /* tells the loop so */
+    bool disrupted;        /* its backend took it from us: eviction, preemption, a lost node */
+    bool ready;            /* it has all connections that it needs */
+    char pending[160];     /* why it does not run yet, in the backend's words */
+    char shortage[160];    /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
     enum process_state state;
@@ -87,6 +91,7 @@ void fbr_job_start(void *process);
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
 void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
+void fbr_job_dry(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */

@@ -22,6 +22,7 @@
 #include "runtime/nested.h"
 #include "runtime/output.h"
 #include "runtime/process.h"
+#include "runtime/relay.h"
 #include "runtime/work.h"
 
 #define END_AT_ONCE_MS 1000
@@ -533,6 +534,8 @@ static int close_engines(void *arg)
     fbr_pending_end(rt);
     fbr_nest_close(rt->nest);
     rt->nest = NULL;
+    fbr_relay_close(rt->relay);
+    rt->relay = NULL;
     while (rt->backends) {
         struct fbr_backend_slot *s = rt->backends;
 

@@ -32,6 +32,7 @@ enum fbr_frame {
 
 struct fbr_child;
 struct fbr_nest;
+struct fbr_relay;
 struct fbr_output;
 struct fiber_process;
 
@@ -62,6 +63,7 @@ struct fbr_runtime {
     uint64_t next_visit;     /* loop thread */
     struct fbr_child *child; /* how we reach our parent; NULL in a master */
     struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
+    struct fbr_relay *relay; /* their data; opened on the loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */

@@ -10,7 +10,7 @@
 
 #include "runtime/error.h"
 
-#define FBR_SPAWN_FDS 4
+#define FBR_SPAWN_FDS 5
 
 struct fbr_spawn {
     const char *file;    /* path; no search */

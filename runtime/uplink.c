@@ -6,11 +6,16 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "runtime/sock.h"
+#include "runtime/strand.h"
 
 struct fbr_uplink {
     struct fbr_sock *sock;
+    struct fbr_strand_in strand; /* receiving thread only */
+    int fd;               /* to our host (relay.h); -1: there is a sock, and all below is in use */
     pthread_mutex_t lock; /* all but the receiving side */
     struct fbr_lane_out out;
     void *unsent;  /* a numbered message for which there was no room */
@@ -57,6 +62,7 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
 
     if (!u)
         return fbr_fail(err, -ENOMEM, "data link: out of memory");
+    u->fd = -1;
     pthread_mutex_init(&u->lock, NULL);
     rc = fbr_lane_out_init(&u->out, link, keys ? keys->up : NULL, keys ? keys->alg : 0);
     if (rc == 0)
@@ -82,10 +88,67 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
     return 0;
 }
 
+/* ---- To our host ---- */
+
+int fbr_uplink_open_local(struct fbr_uplink **out, int fd, size_t limit, struct fbr_error *err)
+{
+    struct fbr_uplink *u = calloc(1, sizeof(*u));
+
+    if (!u)
+        return fbr_fail(err, -ENOMEM, "data link: out of memory");
+    pthread_mutex_init(&u->lock, NULL);
+    u->fd = fd;
+    u->strand.limit = limit;
+    *out = u;
+    return 0;
+}
+
+static int send_local(struct fbr_uplink *u, const struct iovec *iov, int n)
+{
+    struct fbr_strand_frame f;
+    bool sent = false;
+
+    fbr_strand_frame(&f, iov, n);
+    pthread_mutex_lock(&u->lock);
+    while (!sent && !u->broken) {
+        struct msghdr m = {.msg_iov = f.iov, .msg_iovlen = (size_t)f.n};
+        ssize_t done = sendmsg(u->fd, &m, MSG_NOSIGNAL);
+
+        if (done >= 0)
+            sent = fbr_strand_sent(&f, (size_t)done);
+        else if (errno != EINTR)
+            u->broken = true;
+    }
+    pthread_mutex_unlock(&u->lock);
+    return sent ? 0 : -EPIPE;
+}
+
+static int recv_local(struct fbr_uplink *u, fbr_record_fn fn, void *user)
+{
+    size_t room;
+    void *to = fbr_strand_room(&u->strand, &room);
+    ssize_t n = to ? recv(u->fd, to, room, MSG_DONTWAIT) : -1;
+    int rc;
+
+    if (!to)
+        return -ENOMEM;
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    rc = fbr_strand_took(&u->strand, (size_t)n, fn, user);
+    return rc < 0 ? rc : (size_t)n == room; /* less: there was no more */
+}
+
+/* ---- Both ---- */
+
 void fbr_uplink_close(struct fbr_uplink *u)
 {
     if (!u)
         return;
+    if (u->fd >= 0)
+        close(u->fd);
+    fbr_strand_in_fini(&u->strand);
     fbr_sock_close(u->sock);
     fbr_sock_free(u->unsent);
     fbr_lane_out_fini(&u->out);
@@ -99,6 +162,8 @@ int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int ti
 {
     int rc;
 
+    if (u->fd >= 0)
+        return send_local(u, iov, n);
     pthread_mutex_lock(&u->lock);
     rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
     if (rc == 0)
@@ -137,8 +202,11 @@ int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn fn, void *user)
     struct taking t = {u, fn, user};
     size_t len;
     void *msg;
-    int rc = u->never_wait ? 0 : fbr_uplink_ack(u);
+    int rc;
 
+    if (u->fd >= 0)
+        return recv_local(u, fn, user);
+    rc = u->never_wait ? 0 : fbr_uplink_ack(u);
     if (rc < 0)
         return rc;
     rc = fbr_sock_recv(u->sock, NULL, &msg, &len);
@@ -163,12 +231,12 @@ int fbr_uplink_ack(struct fbr_uplink *u)
 
 bool fbr_uplink_lost(const struct fbr_uplink *u)
 {
-    return fbr_sock_lost(u->sock);
+    return u->fd < 0 && fbr_sock_lost(u->sock);
 }
 
 int fbr_uplink_fd(const struct fbr_uplink *u)
 {
-    return fbr_sock_fd(u->sock);
+    return u->fd >= 0 ? u->fd : fbr_sock_fd(u->sock);
 }
 
 void fbr_uplink_never_wait(struct fbr_uplink *u)
@@ -201,6 +269,31 @@ int fbr_uplink_tend(struct fbr_uplink *u)
         rc = push(u, 0);
     pthread_mutex_unlock(&u->lock);
     return rc;
+}
+
+int fbr_uplink_post_to(struct fbr_uplink *u, uint64_t stream, const struct iovec *iov, int n)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : fbr_lane_add_to(&u->out, stream, iov, n);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+bool fbr_uplink_crowded(struct fbr_uplink *u, uint64_t stream, size_t most)
+{
+    bool crowded;
+
+    pthread_mutex_lock(&u->lock);
+    crowded = fbr_lane_crowded(&u->out, stream, most);
+    pthread_mutex_unlock(&u->lock);
+    return crowded;
+}
+
+uint64_t fbr_uplink_stream(const struct fbr_uplink *u)
+{
+    return u->in.stream;
 }
 
 bool fbr_uplink_owes(struct fbr_uplink *u)

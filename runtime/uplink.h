@@ -25,13 +25,18 @@ struct fbr_uplink;
  * here. */
 int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
                     const struct fbr_keys *keys, size_t limit, struct fbr_error *err);
+/* A link by way of our host, over this socket, which is the link's from then on (relay.h). Nothing
+ * is numbered, sealed or answered there, and fbr_uplink_send() waits as long as it takes;
+ * fbr_uplink_never_wait() and what follows it is not for such a one. */
+int fbr_uplink_open_local(struct fbr_uplink **u, int fd, size_t limit, struct fbr_error *err);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
 /* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and
  * the link is broken then if a part of the record was sent. -EPIPE: broken. */
 int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int timeout_ms);
 /* Takes one message if there is one: 1 and its records were handed out, 0 nothing there, negative:
- * the link is broken. */
+ * the link is broken. By way of a host it is also 0 when records were handed out and nothing
+ * else is there. */
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn on_record, void *user);
 /* Says now that the last message is held: the next one may come. Any thread. */
 int fbr_uplink_ack(struct fbr_uplink *u);
@@ -51,6 +56,12 @@ int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool m
 /* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is
  * left; negative: broken. */
 int fbr_uplink_tend(struct fbr_uplink *u);
+/* Queues a record of this stream (lane.h), for fbr_uplink_tend() to send. */
+int fbr_uplink_post_to(struct fbr_uplink *u, uint64_t stream, const struct iovec *iov, int n);
+/* fbr_lane_crowded() of what is to be sent. */
+bool fbr_uplink_crowded(struct fbr_uplink *u, uint64_t stream, size_t most);
+/* Of the record that fbr_uplink_recv() hands out. */
+uint64_t fbr_uplink_stream(const struct fbr_uplink *u);
 bool fbr_uplink_owes(struct fbr_uplink *u);         /* a message down is not answered yet */
 size_t fbr_uplink_queued(struct fbr_uplink *u);     /* bytes */
 int fbr_uplink_room_fd(const struct fbr_uplink *u); /* polls readable when there is room */

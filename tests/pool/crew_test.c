@@ -344,6 +344,63 @@ static void test_jobs_hold_several_workers(void **state)
 
 /* ---- Figures ---- */
 
+/* Squares; the first to run task STOPS stops its host, which has then not passed on all that was answered before. */
+#define STOPS 300
+
+static int stop_host(const void *in, size_t len, struct fiber_reply *reply)
+{
+    int64_t n;
+
+    memcpy(&n, in, sizeof(n));
+    if (atomic_fetch_add(&board->runs[n], 1) == 0 && n == STOPS) {
+        kill(getppid(), SIGSTOP);
+        add(&board->arrived);
+        if (wait_for(&board->gate, 1) < 0) /* it is killed */
+            return -ETIME;
+    }
+    return square(in, len, reply);
+}
+
+static int own_parent(const void *in, size_t len, struct fiber_reply *reply)
+{
+    int64_t pid = getppid();
+
+    (void)in;
+    (void)len;
+    return fiber_reply_write(reply, &pid, sizeof(pid));
+}
+
+/* With a time limit each task is a batch, whose result has left before the next one begins. */
+static void test_what_a_killed_worker_has_answered_is_not_run_again(void **state)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 1, .max = 1, .workers_per_job = 2});
+    struct fiber_map_options o = {
+        .size = sizeof(o), .retries = FIBER_RETRIES_DEFAULT, .timeout_ms = WAIT_MS};
+    int64_t in[2 * STOPS], out[2 * STOPS], worker, host;
+    struct fiber_worker_stats w[2];
+    struct fiber_result *r;
+
+    (void)state;
+    for (int i = 0; i < 2 * STOPS; i++)
+        in[i] = i;
+    assert_ok(fiber_pool_map(pool, own_parent, in, 8, &host, 8, 1, NULL));
+    assert_ok(fiber_pool_map_array(pool, stop_host, in, 8, out, 8, 2 * STOPS, &o, &r));
+    assert_int_equal(wait_for(&board->arrived, 1), 0);
+    assert_int_equal(fiber_pool_worker_stats(pool, w, 2), 1);
+    worker = w[0].pid;
+    assert_true(worker > 1 && host > 1 && host != getpid());
+    assert_int_equal(kill((pid_t)worker, SIGKILL), 0);
+    assert_int_equal(kill((pid_t)host, SIGCONT), 0);
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (int i = 0; i < 2 * STOPS; i++) {
+        assert_int_equal(out[i], (int64_t)i * i);
+        assert_int_equal(atomic_load(&board->runs[i]), i == STOPS ? 2 : 1);
+    }
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
 static void test_figures_add_up(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
@@ -462,6 +519,7 @@ int main(int argc, char **argv)
         pool_test(test_several_pools_work_at_once),
         pool_test(test_wrong_options_are_refused),
         pool_test(test_jobs_hold_several_workers),
+        pool_test(test_what_a_killed_worker_has_answered_is_not_run_again),
         pool_test(test_figures_add_up),
         pool_test(test_another_program_serves),
         pool_test(test_a_program_that_does_not_serve_is_reported),

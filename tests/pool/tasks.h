@@ -279,9 +279,12 @@ static inline int tell_pid(const void *in, size_t len, struct fiber_reply *reply
 
 static inline struct fiber_pool *open_pool_with(struct fiber_pool_options o)
 {
+    const char *per_job = getenv("TEST_WORKERS_PER_JOB"); /* where the test does not say */
     struct fiber_pool *pool = NULL;
 
     o.size = sizeof(o);
+    if (per_job && !o.workers_per_job)
+        o.workers_per_job = atoi(per_job);
     if (!o.init && !o.serve) {
         o.init = board_init;
         o.init_arg = board_path;

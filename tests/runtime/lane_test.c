@@ -27,6 +27,7 @@ struct pair {
     uint64_t sum; /* of all bytes with their positions */
     uint32_t ack;
     bool ack_had_records, unaligned;
+    uint64_t came[100]; /* of streams: 1,000,000 x the stream, and the length */
 };
 
 static void pair_open(struct pair *p, bool sealed)
@@ -277,6 +278,108 @@ static void records_above_the_limit_are_refused(bool sealed)
     free(bytes);
 }
 
+/* The records of a stream, which names its own bytes: byte i is (stream + i). */
+static void on_stream(void *user, const void *record, size_t len)
+{
+    struct pair *p = user;
+    const uint8_t *at = record;
+
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(at[i], (uint8_t)(p->in.stream + i));
+    p->unaligned |= (uintptr_t)record % 8 != 0;
+    p->came[p->records++] = 1000000 * p->in.stream + len;
+}
+
+static void add_to(struct pair *p, uint64_t stream, size_t len)
+{
+    uint8_t *bytes = malloc(len + 1);
+    struct iovec iov = {bytes, len};
+
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)(stream + i);
+    assert_int_equal(fbr_lane_add_to(&p->out, stream, &iov, 1), 0);
+    free(bytes);
+}
+
+/* One message to the other end; whether there was one. */
+static bool carry_one(struct pair *p)
+{
+    uint8_t *received;
+    size_t len;
+    void *msg;
+
+    if (fbr_lane_empty(&p->out))
+        return false;
+    msg = take(p, &len);
+    received = malloc(4 + len);
+    memcpy(received + 4, msg, len);
+    assert_int_equal(fbr_lane_open(&p->in, received + 4, len, NULL, on_stream, p), 0);
+    fbr_sock_free(msg);
+    free(received);
+    return true;
+}
+
+static void streams_keep_their_order_and_overtake_each_other(bool sealed)
+{
+    /* The first two were there before any long one; then the shorter of these is through first. */
+    static const uint64_t expected[] = {1000005, 2000006, 4000007, 2700000, 1900000, 1000001};
+    struct pair p;
+
+    pair_open(&p, sealed);
+    add_to(&p, 1, 5);
+    add_to(&p, 2, 6);
+    add_to(&p, 1, 900000); /* 4 messages */
+    add_to(&p, 2, 700000); /* 3 */
+    add_to(&p, 4, 7);
+    add_to(&p, 1, 1); /* behind its long one */
+    assert_true(fbr_lane_crowded(&p.out, 1, 800000));
+    assert_true(fbr_lane_crowded(&p.out, 2, 600000));
+    assert_false(fbr_lane_crowded(&p.out, 4, 1000));
+    while (carry_one(&p))
+        continue;
+    assert_int_equal(p.records, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(p.came[i], expected[i]);
+    assert_false(p.unaligned);
+    assert_int_equal(p.in.n_parts, 0);
+    assert_null(p.out.queues.next);
+    pair_close(&p);
+}
+
+static void a_short_record_waits_for_two_messages_of_a_long_one_at_most(bool sealed)
+{
+    struct pair p;
+    size_t before;
+
+    pair_open(&p, sealed);
+    add_to(&p, 1, LIMIT);
+    add_to(&p, 2, LIMIT);
+    while (carry_one(&p) && p.out.queued > 1000000) {
+        before = p.records;
+        add_to(&p, 3, 10);
+        for (int i = 0; i < 2; i++)
+            assert_true(carry_one(&p));
+        assert_int_equal(p.records, before + 1);
+    }
+    while (carry_one(&p))
+        continue;
+    assert_int_equal(p.out.queued, 0);
+    pair_close(&p);
+}
+
+static void a_lane_may_end_with_records_under_way(bool sealed)
+{
+    struct pair p;
+
+    pair_open(&p, sealed);
+    for (uint64_t stream = 1; stream < 20; stream++)
+        add_to(&p, stream, 300000 + stream);
+    for (int i = 0; i < 15; i++)
+        assert_true(carry_one(&p));
+    assert_int_equal(p.in.n_parts, 15);
+    pair_close(&p); /* nothing leaks: the sanitizer sees to it */
+}
+
 #define BOTH(name)                               \
     static void test_plain_##name(void **state)  \
     {                                            \
@@ -296,6 +399,9 @@ BOTH(small_and_long_records_keep_their_order)
 BOTH(an_empty_lane_carries_the_ack)
 BOTH(lost_repeated_and_swapped_messages_are_refused)
 BOTH(records_above_the_limit_are_refused)
+BOTH(streams_keep_their_order_and_overtake_each_other)
+BOTH(a_short_record_waits_for_two_messages_of_a_long_one_at_most)
+BOTH(a_lane_may_end_with_records_under_way)
 
 /* ---- Forgery and damage ---- */
 
@@ -494,6 +600,12 @@ int main(void)
         cmocka_unit_test(test_sealed_lost_repeated_and_swapped_messages_are_refused),
         cmocka_unit_test(test_plain_records_above_the_limit_are_refused),
         cmocka_unit_test(test_sealed_records_above_the_limit_are_refused),
+        cmocka_unit_test(test_plain_streams_keep_their_order_and_overtake_each_other),
+        cmocka_unit_test(test_sealed_streams_keep_their_order_and_overtake_each_other),
+        cmocka_unit_test(test_plain_a_short_record_waits_for_two_messages_of_a_long_one_at_most),
+        cmocka_unit_test(test_sealed_a_short_record_waits_for_two_messages_of_a_long_one_at_most),
+        cmocka_unit_test(test_plain_a_lane_may_end_with_records_under_way),
+        cmocka_unit_test(test_sealed_a_lane_may_end_with_records_under_way),
         cmocka_unit_test(test_a_sealed_message_with_any_bit_flipped_is_refused),
         cmocka_unit_test(test_keys_and_links_do_not_mix),
         cmocka_unit_test(test_truncated_plain_messages_are_refused_or_short),
