@@ -239,14 +239,14 @@ static const char *or_dash(const char *text)
 
 static void print_list(const struct stack *s)
 {
-    printf("%6s %-16s %8s %s %-20s %-16s %9s  %s\n",
+    printf("%6s %-24s %8s %s %-20s %-16s %9s  %s\n",
            s->run.about.kind == FBR_RUN_POOL ? "WORKER" : "RANK", "HOST", "PID", "S", "WCHAN",
            "SYSCALL", "CPU", "PROGRAM");
     for (size_t i = 0; i < s->nseen; i++) {
         const struct seen *e = &s->seen[i];
         const struct fbr_stack_thread *t = e->process.threads;
 
-        printf("%6d %-16.16s %8u %c %-20.20s %-16.16s %8.2fs  %s\n", e->who, e->host,
+        printf("%6d %-24.24s %8u %c %-20.20s %-16.16s %8.2fs  %s\n", e->who, e->host,
                e->process.pid, e->process.state, or_dash(t ? t->wchan : ""),
                or_dash(t ? t->call : ""), (double)e->process.cpu_ms / 1000, e->process.program);
     }
@@ -539,7 +539,7 @@ const struct cli_command cli_stack = {
         "It works on every backend and needs no debugger: the question goes by way of the run's "
         "launcher, and each job looks at its own processes. A thread is stopped only while its "
         "stack "
-        "is walked, which takes about a millisecond, and goes on whatever happens. Where the "
+        "is walked, which takes a few milliseconds, and goes on whatever happens. Where the "
         "kernel "
         "does not allow it, or libdw is missing there, the rest is shown, and why.",
     .examples = "fiber stack train\twhere everybody is\n"

@@ -146,8 +146,10 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
     }
     find_cures(j);
     rc = fbr_agent_job_place(j, err);
-    for (uint32_t k = 0; rc == 0 && j->pins && k < j->nlocal; k++)
+    for (uint32_t k = 0; rc == 0 && j->pins && k < j->nlocal; k++) {
         j->local[k].cpus = j->pins[k].cpus;
+        j->local[k].gpus = j->pins[k].ngpus;
+    }
     i->local = j->local;
     for (int b = 0; b < a->nbridges && rc == 0; b++) {
         rc = a->bridges[b].ops->job(a->bridges[b].bridge, i, err);

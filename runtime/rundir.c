@@ -196,8 +196,16 @@ static bool is_old(const char *shm, const struct stat *st)
            errno == ESRCH;
 }
 
-/* Whether the run of these segments is dead for certain. *fd: their file, where there is one. */
-static bool shm_is_dead(const char *shm, int *fd)
+static bool is_below(const char *root, const char *base)
+{
+    size_t n = strlen(base);
+
+    return strncmp(root, base, n) == 0 && root[n] == '/' && !strchr(root + n + 1, '/');
+}
+
+/* Whether the run of these segments is dead for certain, and had its directory in `base` (NULL:
+ * anywhere). *fd: their file, where there is one. */
+static bool shm_is_dead(const char *shm, const char *base, int *fd)
 {
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char self[FBR_MASTER_MAX];
@@ -209,9 +217,9 @@ static bool shm_is_dead(const char *shm, int *fd)
         return false;
     *fd = open_owner(shm, &o);
     if (*fd < 0)
-        return *fd == -ENOENT && is_old(shm, &st);
+        return *fd == -ENOENT && !base && is_old(shm, &st);
     fbr_master_self(self);
-    if (strcmp(o.master, self) == 0)
+    if (strcmp(o.master, self) == 0 || (base && !is_below(o.root, base)))
         return false;
     if (lstat(o.root, &st) == 0 || errno != ENOENT)
         return is_dead(o.root);
@@ -237,7 +245,7 @@ static void clear_away_shm(const char *shm, int fd)
     fbr_rundir_remove_tree(gone);
 }
 
-static void sweep_shm(bool (*found)(void *user, const char *root), void *user)
+static void sweep_shm(const char *base, bool (*found)(void *user, const char *root), void *user)
 {
     DIR *d = opendir(SHM);
     struct dirent *e;
@@ -249,7 +257,7 @@ static void sweep_shm(bool (*found)(void *user, const char *root), void *user)
         if (!is_ours(e->d_name))
             continue;
         snprintf(path, sizeof(path), SHM "/%s", e->d_name);
-        if (shm_is_dead(path, &fd) && (!found || found(user, path)))
+        if (shm_is_dead(path, base, &fd) && (!found || found(user, path)))
             clear_away_shm(path, fd);
         if (fd >= 0)
             close(fd);
@@ -405,7 +413,7 @@ void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *ro
     }
     if (d)
         closedir(d);
-    sweep_shm(found, user);
+    sweep_shm(found ? base : NULL, found, user);
 }
 
 static void sweep(const char *base)

@@ -56,8 +56,8 @@ void fbr_rundir_wreck(const char *root);
 /* The same if its master is dead; true: it was. For the directory of a master, not one that is
  * shared. */
 bool fbr_rundir_wreck_dead(const char *root);
-/* Calls found() for each directory in `base`, and for each of segments, that a dead run left, and
- * removes it unless found() answers false. */
+/* Calls found() for each directory in `base` that a dead run left, and for its segments, and removes
+ * them unless found() answers false. found NULL: removes them, and segments of dead runs anywhere. */
 void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user);
 
 #endif

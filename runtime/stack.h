@@ -102,7 +102,7 @@ void fbr_stack_list_fini(struct fbr_stack_list *l);
 
 /* ---- Serving ---- */
 
-/* Looks at this process and its own, and adds a record for each. Takes seconds at most; a thread of its own calls. */
+/* Looks at this process and its own, and adds a record for each. Takes seconds, 40 at most; for a thread of its own. */
 int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err);
 
 #endif

@@ -24,7 +24,7 @@
 #include "runtime/stack.h"
 
 #define STOP_MS 300 /* until a thread has stopped */
-#define LIMIT_S 20  /* until this program ends */
+#define LIMIT_S 45  /* until this program ends */
 
 struct walk {
     uint64_t pc[FBR_STACK_FRAMES];

@@ -211,6 +211,26 @@ ends
 nothing_left
 ok "a ring goes on after a pod was lost"
 
+# --- a ring that is looked at, and a directory to a pod of it and back
+begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --name looked "$prog" rank
+if [[ -x $TEST_BINARY_DIR/fiber/fiber-stack ]]; then
+    until does 60 "$fiber" stack looked && grep -q '^ranks 0-3: main threads of docker_prog' "$work/out"; do
+        kill -0 "$launcher" || failed "the ring has ended"
+    done
+fi
+mkdir -p "$work/tree/sub"
+head -c 300000 /dev/urandom >"$work/tree/sub/large"
+ln -s sub/large "$work/tree/link"
+does 60 "$fiber" cp "$work/tree" looked/3:/tmp
+((code == 0)) || failed "exit code 0, not $code"
+does 60 "$fiber" cp looked/2:/tmp/tree "$work/back"
+((code == 0)) || failed "exit code 0, not $code"
+diff -r --no-dereference "$work/tree" "$work/back" || failed "it is not as it was"
+kill -TERM "$launcher"
+ends
+nothing_left
+ok "stacks of pods, and a directory to one and back"
+
 # --- all or none: three of its four pods get a place, which is no use. What the template says is on each of them
 "$bed" kubectl patch node node1 --subresource=status --type=merge \
     -p '{"status": {"capacity": {"fiber.io/place": "3"}, "allocatable": {"fiber.io/place": "3"}}}' >/dev/null
