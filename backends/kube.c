@@ -9,7 +9,7 @@
  *     kube_left, kube_check                for `fiber gc` and `fiber doctor`
  *
  * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are seen by one watch.
- * Nothing but pods and Secrets is made, and no Secret is ever read.
+ * Nothing but pods and Secrets is made, and a Job for a master that is to run in the cluster; no Secret is ever read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

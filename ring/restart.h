@@ -1,8 +1,8 @@
 /* restart.h - how often something may be started again: pure counting.
  *
- * A failure of its own counts against what the user allows. What the cluster does (an eviction, a preemption, a lost node)
- * is no fault of its own and counts apart, against a bound of its own, so that a cluster which takes everything away at
- * once does not make it go on for ever.
+ * A failure of its own counts against what the user allows. What the cluster does (an eviction, a preemption, a lost
+ * node) is no fault of its own and counts apart, against a bound of its own, so that a cluster which takes everything
+ * away at once does not make it go on for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RESTART_H

@@ -479,13 +479,13 @@ static int count_or_exit(const void *in, size_t len, struct fiber_reply *reply)
     return square(in, len, reply);
 }
 
-static void test_what_was_done_before_a_worker_exits_is_not_done_again(void **state)
+static void check_exits(int workers_per_job)
 {
     struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
-    struct fiber_pool *pool = open_pool(1);
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 1, .max = 1, .workers_per_job = workers_per_job});
     int64_t in[32], out[32];
 
-    (void)state;
     o.chunk = 16;
     for (int i = 0; i < 32; i++)
         in[i] = i;
@@ -496,6 +496,15 @@ static void test_what_was_done_before_a_worker_exits_is_not_done_again(void **st
     }
     assert_int_equal(stats_of(pool).deaths, 2);
     fiber_pool_close(pool);
+}
+
+static void test_what_was_done_before_a_worker_exits_is_not_done_again(void **state)
+{
+    (void)state;
+    check_exits(1);
+    for (int i = 0; i < 32; i++)
+        atomic_store(&board->runs[i], 0);
+    check_exits(2); /* by way of the job's first process */
 }
 
 /* ---- A pool that closes ---- */

@@ -5,6 +5,7 @@
 #   torch_check.py alone DATA OUT SAVED  the same training in this process alone, compared with what the ranks saved
 #   torch_check.py store NUMBER  the launcher's store answers as the one that this torch brings itself, to the client of
 #                                that number: with libuv or without; one rank
+#   torch_check.py clients       the numbers of those that this torch has
 #
 # SPDX-License-Identifier: Apache-2.0
 import datetime
@@ -175,11 +176,7 @@ def script(store):
 
 
 def store(number):
-    known = kinds()
-    if int(number) >= len(known):
-        print("store: this torch has one kind of client", flush=True)
-        return
-    kind = known[int(number)]
+    kind = kinds()[int(number)]
     ours = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 1, False, PATIENCE,
                          wait_for_workers=False, **kind)
     theirs = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, wait_for_workers=False, **kind)
@@ -190,4 +187,8 @@ def store(number):
     print(f"store: {len(mine)} answers are those of torch's own, {kind}", flush=True)
 
 
-{"group": group, "ddp": ddp, "alone": alone, "store": store}[sys.argv[1]](*sys.argv[2:])
+def clients():
+    print(*range(len(kinds())))
+
+
+{"group": group, "ddp": ddp, "alone": alone, "store": store, "clients": clients}[sys.argv[1]](*sys.argv[2:])
