@@ -245,24 +245,28 @@ static void on_exit_of_process(struct fbr_runtime *rt)
     static const uint32_t last[2] = {FBR_LAST, 0};
     const struct iovec iov = {(void *)(uintptr_t)last, sizeof(last)};
     struct worker *w = atomic_exchange(&serving, NULL);
-    struct pollfd room;
+    struct pollfd room = {.events = POLLIN};
+    bool local;
     int rc;
 
     (void)rt;
     if (!w)
         return;
-    fbr_uplink_never_wait(w->up);
+    local = fbr_uplink_is_local(w->up); /* its host takes all that it sends, or ends it */
+    if (!local)
+        fbr_uplink_never_wait(w->up);
     pthread_mutex_lock(&w->out_lock);
     send_results(w);
-    rc = fbr_uplink_post(w->up, &iov, 1, false);
+    rc = local ? fbr_uplink_send(w->up, &iov, 1, -1) : fbr_uplink_post(w->up, &iov, 1, false);
     pthread_mutex_unlock(&w->out_lock);
-    room = (struct pollfd){.fd = fbr_uplink_room_fd(w->up), .events = POLLIN};
     while (rc >= 0 && !fbr_uplink_lost(w->up)) {
         if (rc == 0 && wait_taken(w))
             break;
-        if (rc > 0)
+        if (rc > 0) {
+            room.fd = fbr_uplink_room_fd(w->up);
             poll(&room, 1, w->beat_ms);
-        rc = fbr_uplink_tend(w->up);
+        }
+        rc = local ? 0 : fbr_uplink_tend(w->up);
     }
 }
 

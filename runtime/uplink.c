@@ -103,6 +103,11 @@ int fbr_uplink_open_local(struct fbr_uplink **out, int fd, size_t limit, struct 
     return 0;
 }
 
+bool fbr_uplink_is_local(const struct fbr_uplink *u)
+{
+    return u->fd >= 0;
+}
+
 static int send_local(struct fbr_uplink *u, const struct iovec *iov, int n)
 {
     struct fbr_strand_frame f;

@@ -29,6 +29,7 @@ int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
  * is numbered, sealed or answered there, and fbr_uplink_send() waits as long as it takes;
  * fbr_uplink_never_wait() and what follows it is not for such a one. */
 int fbr_uplink_open_local(struct fbr_uplink **u, int fd, size_t limit, struct fbr_error *err);
+bool fbr_uplink_is_local(const struct fbr_uplink *u);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
 /* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and

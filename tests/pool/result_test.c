@@ -485,6 +485,7 @@ static void check_exits(int workers_per_job)
     struct fiber_pool *pool = open_pool_with(
         (struct fiber_pool_options){.min = 1, .max = 1, .workers_per_job = workers_per_job});
     int64_t in[32], out[32];
+    struct fiber_result *r;
 
     o.chunk = 16;
     for (int i = 0; i < 32; i++)
@@ -495,6 +496,12 @@ static void check_exits(int workers_per_job)
         assert_int_equal(atomic_load(&board->runs[i]), i == 13 || i == 29 ? 2 : 1);
     }
     assert_int_equal(stats_of(pool).deaths, 2);
+    o.retries = 0; /* and it has the code that it said */
+    atomic_store(&board->runs[13], 0);
+    r = apply_later(pool, count_or_exit, 13, &o);
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(error_of(r, 0, "exited with code 0"), -EOWNERDEAD);
+    fiber_result_close(r);
     fiber_pool_close(pool);
 }
 
