@@ -50,7 +50,7 @@ expect 1 '^bad +backend docker +no answer within 10 s' 'an engine that hangs' fi
 
 # run: no image is named, so one is made of the program
 autos() { # autos: the images that were made so
-    "$bed" api GET /images/json | grep -o '"fiber-auto:[^"]*"' | sort -u | tr -d '"'
+    "$bed" api GET /images/json | sed 's/"/\n/g' | sed -n "/^fiber-auto:/p" | sort -u
 }
 autos | while read -r image; do "$bed" api DELETE "/images/$image" >/dev/null; done
 # shellcheck disable=SC2016
