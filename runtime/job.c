@@ -21,7 +21,8 @@
 #define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
 #define DRY_AFTER_EXIT_MS 5000 /* what its host, which lives, has still to pass on */
 #define EXIT_AFTER_KILL_MS 3000
-#define EXIT_OF_FAR_MS 30000 /* its work is done; a slow engine tells the end, and has its output */
+#define EXIT_OF_FAR_MS \
+    30000 /* its end is no surprise; a slow engine tells it, and has its output */
 #define CANNOT_START 125
 
 extern char **environ;
@@ -181,9 +182,14 @@ void fbr_job_signal(struct fiber_process *p, int sig)
 {
     if (p->state == P_ENDED || !p->handle)
         return;
-    if (sig == SIGKILL)
-        p->killed = true;
+    p->killed |= sig == SIGKILL;
+    p->signalled |= sig == SIGKILL || sig == SIGTERM;
     p->slot->ops->signal(p->slot->backend, p->handle, sig);
+}
+
+static bool is_far(const struct fiber_process *p)
+{
+    return p->slot->ops->reach == FBR_REACH_TCP;
 }
 
 static void kill_it(struct fiber_process *p, const char *why)
@@ -193,8 +199,7 @@ static void kill_it(struct fiber_process *p, const char *why)
     set_state(p, P_CLOSING);
     fbr_job_signal(p, SIGKILL);
     if (p->state != P_ENDED)
-        set_timer(p, p->leaving && p->slot->ops->reach == FBR_REACH_TCP ? EXIT_OF_FAR_MS
-                                                                        : EXIT_AFTER_KILL_MS);
+        set_timer(p, p->leaving && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_KILL_MS);
     fbr_process_unref(p);
 }
 
@@ -320,9 +325,11 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
         kill_it(p, reason);
     } else {
         set_state(p, P_CLOSING);
-        /* its program may have something to do at exit */
-        set_timer(p, EXIT_AFTER_CONN_MS +
-                         (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
+        if (p->signalled && is_far(p))
+            set_timer(p, EXIT_OF_FAR_MS);
+        else /* its program may have something to do at exit */
+            set_timer(p, EXIT_AFTER_CONN_MS +
+                             (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
     }
 }
 

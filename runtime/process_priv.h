@@ -64,14 +64,14 @@ struct fiber_process {
     struct fiber_process *host;      /* it is nested in this one's job; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
-    struct fbr_visits visits; /* at it, by way of us */
-    bool exited, killed, paused, leaving;
-    bool dry;              /* nothing more comes by way of its host */
-    struct fbr_post dried; /* tells the loop so */
-    bool disrupted;        /* its backend took it from us: eviction, preemption, a lost node */
-    bool ready;            /* it has all connections that it needs */
-    char pending[160];     /* why it does not run yet, in the backend's words */
-    char shortage[160];    /* of our descriptors, when it was seen to fail */
+    struct fbr_visits visits;                        /* at it, by way of us */
+    bool exited, signalled, killed, paused, leaving; /* signalled: it was told to end */
+    bool dry;                                        /* nothing more comes by way of its host */
+    struct fbr_post dried;                           /* tells the loop so */
+    bool disrupted;     /* its backend took it from us: eviction, preemption, a lost node */
+    bool ready;         /* it has all connections that it needs */
+    char pending[160];  /* why it does not run yet, in the backend's words */
+    char shortage[160]; /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
     enum process_state state;

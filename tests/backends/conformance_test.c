@@ -278,7 +278,8 @@ static void terminate_and_kill(void **state)
         p = begin_telling(b, tell_wait, &told);
         word_wait(&told, &pid, sizeof(pid));
         assert_int_equal(i ? fiber_process_kill(p) : fiber_process_terminate(p), 0);
-        assert_int_equal(ended(p), i ? -SIGKILL : -SIGTERM);
+        if (ended(p) != (i ? -SIGKILL : -SIGTERM))
+            fail_msg("ended with %d: %s", ended(p), fiber_process_report(p));
         assert_int_not_equal(strlen(fiber_process_job(p)), 0);
         assert_int_equal(fiber_process_kill(p), 0);
         fiber_process_close(p);

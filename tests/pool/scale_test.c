@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {pool_test(test_256_workers), pool_test(test_1024_workers)};
 
+    setenv("FIBER_LOG_LEVEL", "info", 0); /* should one die: why */
     assert_ok(fiber_init(&argc, &argv));
     return run_pool_tests(tests, "many workers");
 }
