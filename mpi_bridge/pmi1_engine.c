@@ -649,11 +649,14 @@ static void on_line(struct fbr_pmi1_conn *c, char *line)
 /* The next line of what has come: 1 when there was one, 0: more has to come. */
 static int read_line(struct fbr_pmi1_conn *c)
 {
-    char *line = (char *)c->in.data + c->at;
-    size_t left = c->in.len - c->at;
-    char *end = left ? memchr(line, '\n', left) : NULL;
-    size_t len = end ? (size_t)(end - line) : left;
+    size_t left = c->in.len - c->at, len;
+    char *line, *end;
 
+    if (!left)
+        return 0;
+    line = (char *)c->in.data + c->at;
+    end = memchr(line, '\n', left);
+    len = end ? (size_t)(end - line) : left;
     if (len >= FBR_PMI1_LINE_MAX) {
         fbr_pmi1_hang_up(c, "a line is too long");
         return 0;

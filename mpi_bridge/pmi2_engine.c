@@ -656,8 +656,8 @@ static long length_of(const char *text)
 int fbr_pmi2_read(struct fbr_pmi1_conn *c)
 {
     size_t left = c->in.len - c->at;
-    char *text = (char *)c->in.data + c->at;
     struct message m;
+    const char *text;
     char *copy;
     long len;
 
@@ -668,6 +668,7 @@ int fbr_pmi2_read(struct fbr_pmi1_conn *c)
     }
     if (left < LENGTH_DIGITS)
         return 0;
+    text = (const char *)c->in.data + c->at;
     len = length_of(text);
     if (len <= 0) {
         fbr_pmi1_hang_up(c, "a message does not begin with its length");
