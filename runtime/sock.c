@@ -17,6 +17,7 @@
 
 struct fbr_sock {
     int s, in_fd, out_fd;
+    uint64_t attempts;    /* calling side: connections that broke before anything was sent */
     struct fbr_route own; /* calling side: the request id that every message carries */
 };
 
@@ -201,9 +202,14 @@ int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_
     return 0;
 }
 
+void fbr_sock_met(struct fbr_sock *s)
+{
+    s->attempts = nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
+}
+
 int fbr_sock_lost(const struct fbr_sock *s)
 {
-    return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS) > 0;
+    return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS) > s->attempts;
 }
 
 int fbr_sock_fd(const struct fbr_sock *s)

@@ -45,8 +45,11 @@ void fbr_sock_free(void *msg); /* NULL is fine */
 int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms);
 /* -EAGAIN: nothing there. The caller frees *msg. */
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len);
-/* Calling side: the connection was lost once since it was made. nanomsg makes a new one by itself
- * and says nothing of what was lost with the old one. */
+/* Calling side: the first message was sent, so there is a connection. Those that broke before had
+ * nothing to lose: nanomsg gives a busy server a second to greet, and then tries again. */
+void fbr_sock_met(struct fbr_sock *s);
+/* Calling side: the connection was lost once since then. nanomsg makes a new one by itself and says
+ * nothing of what was lost with the old one. */
 int fbr_sock_lost(const struct fbr_sock *s);
 /* Polls readable when there is something to receive. */
 int fbr_sock_fd(const struct fbr_sock *s);

@@ -79,6 +79,8 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
                           GREET_MS / 1000);
         else if (rc < 0)
             fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
+        else
+            fbr_sock_met(u->sock);
     }
     if (rc < 0) {
         fbr_uplink_close(u);

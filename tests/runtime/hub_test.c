@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -357,6 +359,48 @@ static void messages_for_nobody_are_dropped(void **state)
     fbr_uplink_close(up);
 }
 
+/* Takes one connection and lets it fall, as a server does that is too busy to greet in time; then it
+ * serves. */
+struct late {
+    int fd;
+    char url[128];
+    struct fbr_hub *hub;
+};
+
+static void *serve_late(void *arg)
+{
+    struct late *l = arg;
+
+    close(accept(l->fd, NULL, NULL));
+    close(l->fd);
+    fbr_hub_open(&l->hub, l->url, LIMIT, NULL);
+    return NULL;
+}
+
+static void what_breaks_before_the_first_message_is_not_lost(void **state)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct late l = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    struct fbr_uplink *up;
+    pthread_t thread;
+
+    (void)state;
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/late", dir);
+    snprintf(l.url, sizeof(l.url), "ipc://%s/late", dir);
+    assert_int_equal(bind(l.fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(l.fd, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, serve_late, &l), 0);
+    assert_int_equal(fbr_uplink_open(&up, l.url, 12345, NULL, LIMIT, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_non_null(l.hub);
+    assert_false(fbr_uplink_lost(up));
+    fbr_hub_close(l.hub);
+    while (!fbr_uplink_lost(up))
+        sched_yield();
+    fbr_uplink_close(up);
+    unlink(at.sun_path);
+}
+
 /* Somebody who knows the id of a link, as a wire tap does. */
 static void strangers_break_only_what_is_not_sealed(void **state)
 {
@@ -496,6 +540,7 @@ int main(void)
         ON_BOTH(many_peers_and_threads),
         ON_BOTH(a_link_may_be_closed_at_any_moment),
         ON_BOTH(messages_for_nobody_are_dropped),
+        ON(ipc, what_breaks_before_the_first_message_is_not_lost),
         ON_BOTH(strangers_break_only_what_is_not_sealed),
         ON_BOTH(a_record_above_the_limit_breaks_the_link),
         ON(tcp, hostile_bytes_at_the_port),
