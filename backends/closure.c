@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "backends/closure_priv.h"
+#include "runtime/spawn.h"
 
 #define LINKS 40 /* on the way of one path, as the kernel has it */
 #define DEPTH 64 /* of folders in a directory that is added */
@@ -418,17 +419,10 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
 static int add_by_name(struct fbr_closure *c, const char *name, const char *script, int scripts,
                        struct fbr_error *err)
 {
-    const char *dirs = getenv("PATH");
     char path[PATH_MAX];
 
-    for (dirs = dirs ? dirs : "/usr/bin:/bin"; *dirs;) {
-        size_t n = strcspn(dirs, ":");
-
-        snprintf(path, sizeof(path), "%.*s/%s", (int)n, dirs, name);
-        if (n && path[0] == '/' && !access(path, X_OK))
-            return add_named(c, path, scripts, err);
-        dirs += n + (dirs[n] == ':');
-    }
+    if (fbr_spawn_find(name, path, sizeof(path)) == 0)
+        return add_named(c, path, scripts, err);
     return fbr_fail(err, -ENOENT, "%.512s is a script for %.64s, which is not in PATH", script,
                     name);
 }

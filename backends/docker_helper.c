@@ -30,21 +30,6 @@ extern char **environ;
 
 /* ---- A helper ---- */
 
-static int find(const char *command, char *path, size_t size)
-{
-    const char *at = getenv("PATH");
-
-    for (at = at ? at : "/usr/local/bin:/usr/bin:/bin"; *at;) {
-        size_t n = strcspn(at, ":");
-
-        snprintf(path, size, "%.*s/%s", (int)n, at, command);
-        if (n && access(path, X_OK) == 0)
-            return 0;
-        at += n + (at[n] == ':');
-    }
-    return -ENOENT;
-}
-
 /* A file in memory with the question. */
 static int question(const char *text)
 {
@@ -89,7 +74,7 @@ static int run(const char *command, const char *key, const atomic_bool *stop, st
 {
     char path[PATH_MAX], *argv[] = {path, (char[]){"get"}, NULL};
     int in = -1, ends[2] = {-1, -1}, pidfd = -1, status = 0;
-    int rc = find(command, path, sizeof(path));
+    int rc = fbr_spawn_find(command, path, sizeof(path));
     pid_t pid = 0;
 
     if (rc < 0)

@@ -119,25 +119,6 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
 
 /* ---- Running a plugin ---- */
 
-static int find(const char *command, char *path, size_t size)
-{
-    const char *at = getenv("PATH");
-
-    if (strchr(command, '/')) {
-        snprintf(path, size, "%s", command);
-        return access(path, X_OK) < 0 ? -errno : 0;
-    }
-    for (at = at ? at : "/usr/bin:/bin"; *at;) {
-        size_t n = strcspn(at, ":");
-
-        snprintf(path, size, "%.*s/%s", (int)n, at, command);
-        if (n && access(path, X_OK) == 0)
-            return 0;
-        at += n + (at[n] == ':');
-    }
-    return -ENOENT;
-}
-
 /* What it is told about us: KUBERNETES_EXEC_INFO. */
 static char *exec_info(const struct fbr_kube_config *c)
 {
@@ -263,7 +244,7 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
     char path[PATH_MAX];
     struct fbr_buf text;
 
-    rc = find(x->command, path, sizeof(path));
+    rc = fbr_spawn_find(x->command, path, sizeof(path));
     if (rc < 0)
         return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
                         x->hint ? "; " : "", x->hint ? x->hint : "");

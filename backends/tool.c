@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,21 +239,12 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
 
 int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *err)
 {
-    const char *dirs = getenv("PATH");
-
     if (strchr(name, '/')) {
         snprintf(path, size, "%s", name);
         return 0;
     }
-    for (dirs = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *dirs; dirs += *dirs == ':') {
-        size_t n = strcspn(dirs, ":");
-        struct stat st;
-
-        snprintf(path, size, "%.*s/%s", (int)n, dirs, name);
-        if (n && access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            return 0;
-        dirs += n;
-    }
+    if (fbr_spawn_find(name, path, size) == 0)
+        return 0;
     return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
 }
 

@@ -13,23 +13,14 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "runtime/spawn.h"
 #include "runtime/loop.h"
 
 #define PATIENCE_MS 5000
 
 int doctor_which(const char *name, char *path, size_t size)
 {
-    const char *at = getenv("PATH");
-
-    while (at && *at) {
-        int n = (int)strcspn(at, ":");
-
-        snprintf(path, size, "%.*s/%s", n, at, name);
-        if (n && access(path, X_OK) == 0)
-            return 0;
-        at += n + (at[n] == ':');
-    }
-    return -ENOENT;
+    return fbr_spawn_find(name, path, size);
 }
 
 /* Reads until the end, keeping what fits. 0 or -ETIMEDOUT. */

@@ -19,6 +19,7 @@
 
 #include "fiber.h"
 #include "runtime/config.h"
+#include "runtime/spawn.h"
 
 static const char *base_of(const char *path)
 {
@@ -41,21 +42,6 @@ static bool is_file(const char *path)
     struct stat st;
 
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-static bool in_path(const char *name, char out[PATH_MAX])
-{
-    const char *at = getenv("PATH");
-
-    for (at = at && *at ? at : "/usr/bin:/bin"; *at; at += strspn(at, ":")) {
-        int n = (int)strcspn(at, ":");
-
-        snprintf(out, PATH_MAX, "%.*s/%s", n, at, name);
-        if (out[0] == '/' && is_file(out) && access(out, X_OK) == 0)
-            return true;
-        at += n;
-    }
-    return false;
 }
 
 /* As a process that starts in workdir means it. */
@@ -114,8 +100,9 @@ int run_image_files(const char *const *command, const char *workdir, char *out, 
                     struct fbr_error *err)
 {
     char program[PATH_MAX], script[PATH_MAX] = "";
-    bool found =
-        strchr(command[0], '/') ? from(workdir, command[0], program) : in_path(command[0], program);
+    bool found = strchr(command[0], '/')
+                     ? from(workdir, command[0], program)
+                     : fbr_spawn_find(command[0], program, sizeof(program)) == 0;
 
     if (!found)
         return fbr_fail(err, -ENOENT,

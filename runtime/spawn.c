@@ -18,12 +18,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -211,4 +214,32 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     *pid_out = pid;
     *pidfd_out = pidfd;
     return 0;
+}
+
+/* ---- Which program ---- */
+
+static bool may_run(const char *path)
+{
+    struct stat st;
+
+    return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+int fbr_spawn_find(const char *name, char *path, size_t size)
+{
+    const char *at = getenv("PATH");
+
+    if (strchr(name, '/')) {
+        snprintf(path, size, "%s", name);
+        return may_run(path) ? 0 : -ENOENT;
+    }
+    for (at = at ? at : "/usr/local/bin:/usr/bin:/bin"; *at; at += *at == ':') {
+        size_t n = strcspn(at, ":");
+
+        snprintf(path, size, "%.*s/%s", (int)n, at, name);
+        if (*at == '/' && may_run(path))
+            return 0;
+        at += n;
+    }
+    return -ENOENT;
 }

@@ -31,4 +31,8 @@ struct fbr_spawn {
  * (close-on-exec) are the caller's. An exec that fails is an error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
 
+/* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that
+ * we may run; relative folders of PATH do not count. -ENOENT: there is none. Any thread. */
+int fbr_spawn_find(const char *name, char *path, size_t size);
+
 #endif
