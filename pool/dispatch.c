@@ -85,8 +85,8 @@ struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
 
 static void config_default(struct fbr_dispatch_config *c)
 {
-    c->target_ns = c->target_ns ? c->target_ns : NS_PER_MS;
-    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : 5 * NS_PER_MS;
+    c->target_ns = c->target_ns ? c->target_ns : 4 * NS_PER_MS;
+    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : 100 * NS_PER_MS;
     c->recall_ns = c->recall_ns ? c->recall_ns : NS_PER_MS;
     c->max_bytes = c->max_bytes ? c->max_bytes : 4 << 20;
     c->deaths_blame = c->deaths_blame ? c->deaths_blame : 3;
@@ -267,13 +267,12 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
 static bool takes_second(const struct fbr_dispatch *d, struct worker *w)
 {
     const struct batch *b = w->batches;
-    const struct rate *rate = b->map ? fbr_rate_find(w, b->map->id) : NULL;
     uint64_t ns;
 
-    if (b->alone || w->shy || !rate || !rate->samples)
+    if (b->alone || w->shy || !b->map)
         return false;
     ns = fbr_rate_estimate(w, b->map);
-    return ns && ns <= d->config.prefetch_ns;
+    return ns && ns <= d->config.prefetch_ns && (b->kept - b->seen - 1) * ns <= d->config.target_ns;
 }
 
 static enum place place_of(const struct fbr_dispatch *d, struct worker *w)
@@ -292,6 +291,7 @@ static void place_leave(struct fbr_dispatch *d, struct worker *w)
         d->stats.idle--;
     } else if (w->place == HALF) {
         DL_DELETE2(d->half, w, place_prev, place_next);
+        d->nhalf--;
     }
 }
 
@@ -301,6 +301,7 @@ static void place_enter(struct fbr_dispatch *d, struct worker *w)
 {
     if (w->place == HALF) {
         DL_APPEND2(d->half, w, place_prev, place_next);
+        d->nhalf++;
     } else if (w->place == IDLE) {
         d->stats.idle++;
         if (w->slowness > 2)

@@ -21,9 +21,9 @@
  *     call both again at fbr_dispatch_wake(d), or before
  *
  * What a worker has to do. It reports each position of a batch exactly once, in order, also those
- * that it skipped because they were cancelled; in as many parts as it likes (about one a
- * millisecond, the last at the end of the batch). While a task runs for long, what was finished
- * before it should be reported without it: unreported results cannot be told from tasks that are
+ * that it skipped because they were cancelled; in as many parts as it likes (about one
+ * in two milliseconds, the last at the end of the batch). While a task runs for long, what was
+ * finished before it should be reported without it: unreported results cannot be told from tasks that are
  * held up behind it, or died with it. On RECALL of a batch it keeps what it has started, forgets
  * the rest and answers fbr_dispatch_returned(), at once and whatever its task does; it need not
  * answer when it has finished the batch. (Where orders may overtake batches, it remembers those
@@ -36,14 +36,19 @@
  * index.
  *
  * To whom. Workers that hold nothing come first, of these the one that was busy last (but a slow
- * one last), so that those who are not needed are seen to be idle. A second batch goes to the
- * worker that waits for one longest, only while the task times of its running batch and of the next
- * are known and short (`prefetch_ns`), and more tasks wait than there are workers.
+ * one last), so that those who are not needed are seen to be idle. Then, so that nobody waits for
+ * the caller between two tasks, a second batch goes to the worker that waits for one longest: only
+ * while the task times of its running batch and of the next are known and not long (`prefetch_ns`;
+ * a map of higher priority would have to wait behind them), while it has less than `target_ns`
+ * ahead, and as long as there is one for each that could take one: what is left after that waits
+ * for whoever is first to have nothing.
  *
  * How many. A first batch of a map has one task for each worker (or the chunk hint); then about
  * `target_ns` of work by the measured task times of that worker on that map, at most four times its
  * largest batch so far, `max_batch` tasks and `max_bytes`, and never more than 1/(2 x workers) of
- * what waits of the map. So a slow worker gets less by as much as it is slower.
+ * what waits of the map. So a slow worker gets less by as much as it is slower. Who holds nothing
+ * gets two tasks, in one message, where a second batch might follow and there are two for each
+ * that holds nothing.
  *
  * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
  * would take longest: `recall_ns` of work or more, or silent for several times longer than usual.
@@ -87,8 +92,8 @@ struct fbr_dispatch;
 
 /* Zeros mean the defaults in brackets. */
 struct fbr_dispatch_config {
-    uint64_t target_ns;    /* work in a batch [1 ms] */
-    uint64_t prefetch_ns;  /* a second batch only while a task takes less [5 ms] */
+    uint64_t target_ns;    /* work in a batch [4 ms] */
+    uint64_t prefetch_ns;  /* nothing is prefetched behind longer tasks, nor these [100 ms] */
     uint64_t recall_ns;    /* unstarted work that is worth a recall [1 ms] */
     uint32_t max_batch;    /* tasks [FBR_DISPATCH_BATCH_MAX, and that at most] */
     uint64_t max_bytes;    /* input bytes in a batch of more than one task [4 MiB] */

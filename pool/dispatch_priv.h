@@ -153,6 +153,7 @@ struct fbr_dispatch {
     struct worker *idle, *half; /* by place: who gets the next first batch, second batch */
     struct worker *loaded;      /* with unstarted tasks that may be recalled */
     struct worker *drained;     /* to be told */
+    uint32_t nhalf;             /* how many are in `half` */
     uint32_t takers;            /* workers that are neither dead nor draining */
     struct batch *orders, *timed;
     uint64_t timeout_at; /* not after the first timeout of `timed` */

@@ -19,7 +19,7 @@ static struct worker *choose_worker(const struct fbr_dispatch *d, const struct m
         return d->idle;
     if (m->solo || m->suspects || m->mean <= 0 || m->mean > (float)d->config.prefetch_ns)
         return NULL;
-    return d->stats.waiting > d->takers ? d->half : NULL;
+    return d->stats.waiting >= d->nhalf ? d->half : NULL;
 }
 
 /* Tasks that this worker should get by the time they take. */
@@ -54,6 +54,14 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     return i;
 }
 
+/* Whether one that has nothing gets two tasks at once, in one message. */
+static bool takes_two(const struct fbr_dispatch *d, struct worker *w, const struct map *m)
+{
+    uint64_t ns = fbr_rate_estimate(w, m);
+
+    return !w->nbatches && ns && ns <= d->config.prefetch_ns && m->waiting >= 2 * d->stats.idle;
+}
+
 static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m,
                            const struct found *f)
 {
@@ -64,6 +72,8 @@ static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const
         return 1;
     n = measured_size(d, w, m);
     n = min_u64(n, (m->waiting + crowd - 1) / crowd);
+    if (n < 2 && takes_two(d, w, m))
+        n = 2;
     n = min_u64(n, d->config.max_batch);
     n = min_u64(n, f->most);
     n = min_u64(n, w->tasks_left);

@@ -28,6 +28,7 @@
 #include "runtime/process.h"
 
 #define FBR_DEATH_REPORTS 256 /* the last ones are kept, for tasks that fail by them */
+#define FBR_REPORT_NS 2000000 /* a worker sends its results at least so often, between tasks */
 
 enum fbr_worker_state {
     FBR_WORKER_STARTING,

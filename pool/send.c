@@ -9,7 +9,8 @@
 #include "runtime/log.h"
 
 #define DIRECT (16 * 1024) /* an input that is longer is sent from where it lies */
-#define ALONE_NS 10000000  /* for tasks so long nothing is prefetched (dispatch.h) */
+#define ALONE_NS 100000000 /* for tasks so long nothing is prefetched (dispatch.h) */
+#define AHEAD_NS 500000    /* for the next batch to come, before this one is done */
 #define MAX_DIRECT 300     /* such inputs in one batch, as dispatch.h limits its bytes */
 
 static const uint8_t zeros[8];
@@ -78,18 +79,31 @@ static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch
     w->sent[slot].busy_ns = 0;
 }
 
+/* Whether the worker need not say at once that it has the batch: nothing follows until it is done, or its first results
+ * say so in time. */
+static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
+{
+    uint64_t mean = fbr_dispatch_map_mean(p->dispatch, batch->map), first;
+    struct fbr_dispatch_stats stats;
+
+    fbr_dispatch_stats(p->dispatch, &stats);
+    if (stats.waiting == 0 || mean > ALONE_NS)
+        return true;
+    if (!mean)
+        return false;
+    first = (FBR_REPORT_NS + mean - 1) / mean; /* tasks until then */
+    return batch->count > first && (batch->count - first) * mean >= AHEAD_NS;
+}
+
 static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
 {
     struct fbr_pool_worker *w = batch->worker_user;
     struct fbr_link *link = fbr_process_link(w->process);
     struct gather g = {.b = &p->message};
-    struct fbr_dispatch_stats stats;
     int rc;
 
     fbr_buf_clear(&p->message);
-    fbr_dispatch_stats(p->dispatch, &stats);
-    rc = put_batch(&g, batch, batch->map_user,
-                   stats.waiting == 0 || fbr_dispatch_map_mean(p->dispatch, batch->map) > ALONE_NS);
+    rc = put_batch(&g, batch, batch->map_user, is_alone(p, batch));
     for (int i = 0; i < g.n; i++)
         if (is_offset(&g, &g.iov[i]))
             g.iov[i].iov_base = p->message.data + (uintptr_t)g.iov[i].iov_base;

@@ -31,7 +31,6 @@
 #include "runtime/log.h"
 #include "runtime/reply.h"
 
-#define REPORT_NS 1000000 /* results are sent at least so often */
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
 #define QUICK_NS \
@@ -313,7 +312,7 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     } else {
         fbr_put(&w->out, w->answer.data, len);
         fbr_put(&w->out, zeros, fbr_pad8(len));
-        if (last || w->out.len >= REPORT_BYTES || fbr_now_ns() - w->sent_at >= REPORT_NS)
+        if (last || w->out.len >= REPORT_BYTES || fbr_now_ns() - w->sent_at >= FBR_REPORT_NS)
             send_results(w);
         else if (!w->armed)
             arm_now = w->armed = true;
