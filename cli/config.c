@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 #include "runtime/config.h"
 #include "runtime/config_value.h"
 
@@ -28,7 +28,6 @@ static int show_json(const struct fbr_config *c, const char *key)
     struct fbr_json j;
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
-    char *text;
 
     fbr_json_init(&j);
     fbr_json_array(&j, NULL);
@@ -36,12 +35,7 @@ static int show_json(const struct fbr_config *c, const char *key)
         if (!key || !strcmp(key, keys[i].name))
             put_json(&j, c, &keys[i]);
     fbr_json_end_array(&j);
-    text = fbr_json_take(&j);
-    if (!text)
-        return cli_failed(1, "out of memory");
-    puts(text);
-    free(text);
-    return 0;
+    return cli_print_json(stdout, &j);
 }
 
 static int show_text(const struct fbr_config *c, const char *key)

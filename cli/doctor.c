@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 #include "runtime/text.h"
 
 enum { DOCTOR_BACKEND, DOCTOR_JSON, DOCTOR_OPTIONS };
@@ -69,7 +69,6 @@ static int run_doctor(const struct cli_args *args)
 {
     const char *no_colour = getenv("NO_COLOR"), *only = args->values[DOCTOR_BACKEND].text;
     struct doctor d;
-    char *text;
 
     memset(&d, 0, sizeof(d));
     d.is_json = args->values[DOCTOR_JSON].number > 0;
@@ -83,10 +82,9 @@ static int run_doctor(const struct cli_args *args)
     }
     doctor_backends(&d, only);
     fbr_json_end_array(&d.json);
-    text = fbr_json_take(&d.json);
-    if (d.is_json && text)
-        puts(text);
-    free(text);
+    if (d.is_json && cli_print_json(stdout, &d.json))
+        d.bad = 1;
+    fbr_json_fini(&d.json);
     return d.bad ? 1 : 0;
 }
 

@@ -10,7 +10,7 @@
 #include "cli/client.h"
 #include "cli/leftover.h"
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 #include "runtime/rundir.h"
 
 enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
@@ -213,19 +213,17 @@ static int run_gc(const struct cli_args *args)
                    .images_ms =
                        args->values[GC_IMAGES].text ? args->values[GC_IMAGES].number : 7 * DAY_MS,
                    .is_json = args->values[GC_JSON].number > 0};
-    char *text;
     int code;
 
     fbr_json_init(&g.json);
     fbr_json_array(&g.json, NULL);
     code = sweep_all(&g);
     fbr_json_end_array(&g.json);
-    text = fbr_json_take(&g.json);
-    if (g.is_json && text)
-        puts(text);
+    if (g.is_json && cli_print_json(stdout, &g.json))
+        code = 1;
     else if (!g.is_json && !g.removed && !g.kept && !g.failed && !code)
         puts("nothing is left behind");
-    free(text);
+    fbr_json_fini(&g.json);
     return g.failed ? 1 : code;
 }
 

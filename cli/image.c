@@ -15,7 +15,7 @@
 #include "cli/client.h"
 #include "cli/doctor.h"
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 #include "runtime/text.h"
 #include "runtime/loop.h"
 #include "runtime/module.h"
@@ -203,7 +203,6 @@ static int say_json(const struct made *m, bool dry)
     FILE *out = m->given_away ? stderr : stdout;
     struct fbr_image_facts f;
     struct fbr_json j;
-    char *text;
 
     m->ops->facts(m->image, &f);
     fbr_json_init(&j);
@@ -220,12 +219,7 @@ static int say_json(const struct made *m, bool dry)
     if (dry)
         put_files(&j, m);
     fbr_json_end_object(&j);
-    text = fbr_json_take(&j);
-    if (!text)
-        return cli_failed(COULD_NOT, "out of memory");
-    fprintf(out, "%s\n", text);
-    free(text);
-    return 0;
+    return cli_print_json(out, &j) ? COULD_NOT : 0;
 }
 
 /* For people; names come from file systems. */

@@ -10,7 +10,7 @@
 #include "cli/client.h"
 #include "cli/leftover.h"
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_NAMES, PS_OPTIONS };
 
@@ -211,7 +211,6 @@ static int show_engines(struct ps *p)
 
 static int show_json(struct ps *p)
 {
-    char *text;
     int code;
 
     fbr_json_init(&p->json);
@@ -221,12 +220,7 @@ static int show_json(struct ps *p)
             put_json(&p->json, &p->runs[i]);
     code = show_engines(p);
     fbr_json_end_array(&p->json);
-    text = fbr_json_take(&p->json);
-    if (!text)
-        return cli_failed(1, "out of memory");
-    puts(text);
-    free(text);
-    return code;
+    return cli_print_json(stdout, &p->json) ? 1 : code;
 }
 
 static int show_rows(struct ps *p)

@@ -13,11 +13,11 @@
 
 #include "cli/in_cluster.h"
 #include "cli/option.h"
+#include "cli/print.h"
 #include "cli/run_image.h"
 #include "cli/run_spec.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
-#include "ring/json_out.h"
 #include "ring/ring.h"
 #include "runtime/loop.h"
 
@@ -53,7 +53,6 @@ static void show_end(struct fiber_ring *ring, int code, double seconds)
 {
     struct fbr_run_facts f;
     struct fbr_json j;
-    char *text;
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(ring, &f);
@@ -66,10 +65,7 @@ static void show_end(struct fiber_ring *ring, int code, double seconds)
     fbr_json_int(&j, "restarts", f.restarts);
     fbr_json_str(&j, "report", fiber_ring_report(ring));
     fbr_json_end_object(&j);
-    text = fbr_json_take(&j);
-    if (text)
-        fprintf(stderr, "%s\n", text);
-    free(text);
+    cli_print_json(stderr, &j);
 }
 
 static int run_ring(const struct run_spec *s, const struct cli_args *args)

@@ -14,8 +14,8 @@
 
 #include "cli/client.h"
 #include "cli/option.h"
+#include "cli/print.h"
 #include "cli/stack_fold.h"
-#include "ring/json_out.h"
 #include "runtime/copy.h"
 #include "runtime/text.h"
 
@@ -379,7 +379,6 @@ static int put_all(const struct stack *s, const struct stack_fold *f)
 {
     const struct stack_group *g;
     struct fbr_json j;
-    char *text;
 
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
@@ -394,12 +393,7 @@ static int put_all(const struct stack *s, const struct stack_fold *f)
         put_process(&j, s, &s->seen[i]);
     fbr_json_end_array(&j);
     fbr_json_end_object(&j);
-    text = fbr_json_take(&j);
-    if (!text)
-        return cli_failed(1, "out of memory");
-    puts(text);
-    free(text);
-    return 0;
+    return cli_print_json(stdout, &j);
 }
 
 /* ---- The command ---- */

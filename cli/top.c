@@ -15,7 +15,7 @@
 
 #include "cli/client.h"
 #include "cli/option.h"
-#include "ring/json_out.h"
+#include "cli/print.h"
 
 enum { TOP_INTERVAL, TOP_COUNT, TOP_JSON, TOP_OPTIONS };
 
@@ -209,7 +209,7 @@ static void draw_text(const struct view *v)
 static void draw_json(const struct view *v)
 {
     struct fbr_json j;
-    char *text, state[48];
+    char state[48];
 
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
@@ -241,10 +241,7 @@ static void draw_json(const struct view *v)
     }
     fbr_json_end_array(&j);
     fbr_json_end_object(&j);
-    text = fbr_json_take(&j);
-    if (text)
-        puts(text);
-    free(text);
+    cli_print_json(stdout, &j);
     fflush(stdout);
 }
 

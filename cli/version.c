@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "cli/option.h"
+#include "cli/print.h"
 #include "fiber.h"
 #include "mpi_bridge/bridge.h"
-#include "ring/json_out.h"
 #include "runtime/backend.h"
 #include "runtime/pin.h"
 
@@ -32,7 +32,6 @@ static int print_json(const char *pin_missing)
 {
     const struct fbr_bridge_ops *const *bridges = fbr_bridges();
     struct fbr_json j;
-    char *text;
 
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
@@ -47,12 +46,7 @@ static int print_json(const char *pin_missing)
     fbr_json_end_array(&j);
     fbr_json_bool(&j, "binding", !pin_missing);
     fbr_json_end_object(&j);
-    text = fbr_json_take(&j);
-    if (!text)
-        return cli_failed(1, "out of memory");
-    puts(text);
-    free(text);
-    return 0;
+    return cli_print_json(stdout, &j);
 }
 
 static int run_version(const struct cli_args *args)
