@@ -12,139 +12,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/pmi1_engine.h"
-#include "runtime/buf.h"
-
-/* What the engine did, as text: "4<cmd=..." is sent to link 4, events are words. */
-static char did[65536];
-static int refuse;
-
-__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
-{
-    size_t len = strlen(did);
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(did + len, sizeof(did) - len, fmt, ap);
-    va_end(ap);
-}
-
-static void on_send(void *user, void *link, const void *data, size_t len)
-{
-    (void)user;
-    note("%d<%.*s", *(int *)link, (int)len, (const char *)data);
-}
-
-static void on_hang_up(void *user, void *link, const char *why)
-{
-    (void)user;
-    note("%d hung up: %s\n", *(int *)link, why);
-}
-
-static void on_met(void *user, uint32_t rank, const char *how)
-{
-    (void)user;
-    assert_string_equal(how, "PMI 1.1");
-    note("met %u\n", rank);
-}
-
-static void on_left(void *user, uint32_t rank)
-{
-    (void)user;
-    note("left %u\n", rank);
-}
-
-static void on_abort(void *user, uint32_t rank, int code, const char *text)
-{
-    (void)user;
-    note("abort %u %d [%s]\n", rank, code, text);
-}
-
-static int on_fence(void *user, const void *puts, size_t len)
-{
-    struct fbr_cur c = fbr_cur(puts, len);
-
-    (void)user;
-    note("fence");
-    while (fbr_cur_left(&c)) {
-        char text[FBR_PMI1_VALUE_MAX];
-
-        fbr_get_str(&c, text, sizeof(text));
-        note(" %s", text);
-    }
-    note("\n");
-    return refuse;
-}
-
-static int on_publish(void *user, uint32_t rank, const char *name, const char *port)
-{
-    (void)user;
-    note("publish %u %s %s\n", rank, name, port);
-    return refuse;
-}
-
-static int on_lookup(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("lookup %u %s\n", rank, name);
-    return refuse;
-}
-
-static int on_unpublish(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("unpublish %u %s\n", rank, name);
-    return refuse;
-}
-
-static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
-                    const char *preput)
-{
-    (void)user;
-    note("spawn %u:", rank);
-    for (size_t i = 0; i < napps; i++) {
-        note(" %u x", apps[i].count);
-        for (const char *const *arg = apps[i].argv; *arg; arg++)
-            note(" %s", *arg);
-        note(" in %s;", apps[i].workdir ? apps[i].workdir : "-");
-    }
-    note(" [%s]\n", preput);
-    return refuse;
-}
-
-static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,    on_left,      on_abort,
-                                        on_fence, on_publish, on_lookup, on_unpublish, on_spawn};
-
-static struct fbr_pmi1 *engine;
-static struct fbr_pmi1_conn *conns[4];
-static int links[] = {0, 1, 2, 3};
-
-/* Ranks 4 and 5 of 9, with connections 0 and 1; connection 2 has yet to say who it is. */
-static int open_two(void **state)
-{
-    struct fbr_pmi1_config config = {
-        .nspace = "ring", .size = 9, .first = 4, .count = 2, .alone = *state != NULL};
-
-    refuse = 0;
-    did[0] = 0;
-    engine = fbr_pmi1_open(&ops, NULL, &config);
-    for (int i = 0; i < 3; i++)
-        conns[i] = fbr_pmi1_attach(engine, &links[i], i < 2 ? 4 + i : -1);
-    return conns[2] ? 0 : -1;
-}
-
-static int close_two(void **state)
-{
-    (void)state;
-    fbr_pmi1_close(engine);
-    return 0;
-}
-
-static void say(int link, const char *text)
-{
-    did[0] = 0;
-    fbr_pmi1_bytes(conns[link], text, strlen(text));
-}
+#include "tests/mpi_bridge/pmi_engine_util.h"
 
 #define expect(link, text, answer)        \
     do {                                  \
@@ -156,16 +24,15 @@ static void test_the_questions_of_init(void **state)
 {
     (void)state;
     expect(0, "cmd=init pmi_version=1 pmi_subversion=1\n",
-           "0<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 4\n");
+           "0<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 4 PMI 1.1\n");
     expect(0, "cmd=get_maxes\n",
            "0<cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
     expect(0, "cmd=get_appnum\n", "0<cmd=appnum rc=0 appnum=0\n");
     expect(0, "cmd=get_universe_size\n", "0<cmd=universe_size rc=0 size=9\n");
     expect(0, "cmd=get_my_kvsname\n", "0<cmd=my_kvsname rc=0 kvsname=ring\n");
     expect(0, "cmd=finalize\n", "0<cmd=finalize_ack rc=0\nleft 4\n");
-    expect(
-        1, "cmd=init pmi_version=3 pmi_subversion=0\n",
-        "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5\n"); /* what we speak */
+    expect(1, "cmd=init pmi_version=3 pmi_subversion=0\n", /* what we speak: */
+           "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5 PMI 1.1\n");
     expect(1, "cmd=what_now\n", "1<cmd=what_now_result rc=-1 msg=unknown_command\n");
 }
 
@@ -366,7 +233,7 @@ static void test_nodes_of_one_size_are_one_block(void **state)
     assert_string_equal(out, ""); /* too long to say */
 }
 
-#define two(test) cmocka_unit_test_setup_teardown(test, open_two, close_two)
+#define two(test) cmocka_unit_test_setup_teardown(test, attach_two, close_two)
 
 int main(void)
 {
@@ -377,7 +244,7 @@ int main(void)
         two(test_an_abort_of_newer_clients),
         two(test_lines_may_come_in_pieces_and_words_in_any_order),
         two(test_a_barrier_takes_what_is_new_along),
-        cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, open_two,
+        cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, attach_two,
                                                  close_two, &alone),
         two(test_no_barrier_ends_once_a_rank_is_lost),
         two(test_a_connection_without_a_rank_says_who_it_is),

@@ -16,49 +16,19 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
-#include "tests/support/bridge_host.h"
-#include "tests/support/run.h"
-#include "tests/support/sync.h"
+#include "tests/mpi_bridge/pmi_program_util.h"
 
 #define MPICC "/usr/bin/mpicc.mpich"
 
-static char dir[64], program[80];
-
 static int compile(void **state)
 {
-    char source[512];
-    const char *argv[] = {MPICC, source, "-o", program, NULL};
-    struct ran r;
-    int code;
-
     (void)state;
-    temp_dir_make(dir);
-    if (access(MPICC, X_OK) < 0)
-        return 0;
-    snprintf(source, sizeof(source), "%s/tests/mpi_bridge/mpi_rank.c", getenv("TEST_SOURCE_DIR"));
-    snprintf(program, sizeof(program), "%s/mpi_rank", dir);
-    r = run_program(argv, NULL, NULL);
-    code = r.code;
-    if (code)
-        fprintf(stderr, "%s\n", r.err);
-    ran_free(&r);
-    return code;
-}
-
-static int forget(void **state)
-{
-    (void)state;
-    temp_dir_remove(dir);
-    return 0;
+    return compile_program(MPICC, "mpi_rank", NULL, MPICC);
 }
 
 static void need_mpich(void)
 {
-    if (!*program) {
-        print_message("MPICH's compiler is missing\n");
-        skip();
-    }
+    need_program("MPICH's compiler");
 }
 
 /* Loopback only: what other interfaces there are is not what is tested. */
@@ -137,14 +107,11 @@ static void test_mpich_takes_the_descriptor_when_there_is_a_port_too(void **stat
 static void test_an_abort_reaches_the_host(void **state)
 {
     struct bridge_host *h = host_open(1);
-    const char *const argv[] = {program, "abort", NULL};
     uint32_t id;
 
     (void)state;
     need_mpich();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){3});
-    host_start_all(h, id, argv, mpich_env);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){3}, "abort", mpich_env);
     assert_int_not_equal(host_wait(h, id), 0);
     assert_true(host_rank(h, id, 1).aborted >= 1);
     assert_int_equal(host_rank(h, id, 1).abort_code, 7);
@@ -155,14 +122,11 @@ static void test_an_abort_reaches_the_host(void **state)
 static void test_names_are_published(void **state)
 {
     struct bridge_host *h = host_open(2);
-    const char *const argv[] = {program, "name", NULL};
     uint32_t id;
 
     (void)state;
     need_mpich();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){1, 1});
-    host_start_all(h, id, argv, mpich_env);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){1, 1}, "name", mpich_env);
     assert_int_equal(host_wait(h, id), 0);
     assert_string_equal(host_output(h, id, 0),
                         "publish 0\nlookup 0 tag#0$port#1234$\nno name not found\nunpublish 0\n");
@@ -174,14 +138,11 @@ static void test_names_are_published(void **state)
 static void test_sessions_need_no_more(void **state)
 {
     struct bridge_host *h = host_open(2);
-    const char *const argv[] = {program, "session", NULL};
     uint32_t id;
 
     (void)state;
     need_mpich();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){2, 1});
-    host_start_all(h, id, argv, mpich_env);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){2, 1}, "session", mpich_env);
     assert_int_equal(host_wait(h, id), 0);
     for (uint32_t i = 0; i < 3; i++) {
         char expected[64];
@@ -450,5 +411,5 @@ int main(void)
         cmocka_unit_test(test_sessions_need_no_more),
     };
 
-    return cmocka_run_group_tests(tests, compile, forget);
+    return cmocka_run_group_tests(tests, compile, forget_program);
 }

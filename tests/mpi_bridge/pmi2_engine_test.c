@@ -12,127 +12,7 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/pmi1_engine.h"
-#include "runtime/buf.h"
-
-/* What the engine did, as text: "0<cmd=...;" is sent to link 0, events are words. */
-static char did[65536];
-static int refuse;
-
-__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
-{
-    size_t len = strlen(did);
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(did + len, sizeof(did) - len, fmt, ap);
-    va_end(ap);
-}
-
-/* One answer at a time, with its length. */
-static void on_send(void *user, void *link, const void *data, size_t len)
-{
-    const char *text = data;
-    char length[8];
-
-    (void)user;
-    if (len && text[len - 1] == ';') {
-        snprintf(length, sizeof(length), "%6zu", len - 6);
-        assert_memory_equal(text, length, 6);
-        text += 6;
-        len -= 6;
-    }
-    note("%d<%.*s\n", *(int *)link, (int)len - (text[len - 1] == '\n'), text);
-}
-
-static void on_hang_up(void *user, void *link, const char *why)
-{
-    (void)user;
-    note("%d hung up: %s\n", *(int *)link, why);
-}
-
-static void on_met(void *user, uint32_t rank, const char *how)
-{
-    (void)user;
-    note("met %u %s\n", rank, how);
-}
-
-static void on_left(void *user, uint32_t rank)
-{
-    (void)user;
-    note("left %u\n", rank);
-}
-
-static void on_abort(void *user, uint32_t rank, int code, const char *text)
-{
-    (void)user;
-    note("abort %u %d [%s]\n", rank, code, text);
-}
-
-static int on_fence(void *user, const void *puts, size_t len)
-{
-    struct fbr_cur c = fbr_cur(puts, len);
-
-    (void)user;
-    note("fence");
-    while (fbr_cur_left(&c)) {
-        char text[2048];
-
-        fbr_get_str(&c, text, sizeof(text));
-        note(" %s", text);
-    }
-    note("\n");
-    return refuse;
-}
-
-static int on_publish(void *user, uint32_t rank, const char *name, const char *port)
-{
-    (void)user;
-    note("publish %u %s %s\n", rank, name, port);
-    return refuse;
-}
-
-static int on_lookup(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("lookup %u %s\n", rank, name);
-    return refuse;
-}
-
-static int on_unpublish(void *user, uint32_t rank, const char *name)
-{
-    (void)user;
-    note("unpublish %u %s\n", rank, name);
-    return refuse;
-}
-
-static int on_spawn(void *user, uint32_t rank, const struct fbr_bridge_app *apps, size_t napps,
-                    const char *preput)
-{
-    (void)user;
-    note("spawn %u:", rank);
-    for (size_t i = 0; i < napps; i++) {
-        note(" %u x", apps[i].count);
-        for (const char *const *arg = apps[i].argv; *arg; arg++)
-            note(" %s", *arg);
-        note(" in %s;", apps[i].workdir ? apps[i].workdir : "-");
-    }
-    note(" [%s]\n", preput);
-    return refuse;
-}
-
-static const struct fbr_pmi1_ops ops = {on_send,  on_hang_up, on_met,    on_left,      on_abort,
-                                        on_fence, on_publish, on_lookup, on_unpublish, on_spawn};
-
-static struct fbr_pmi1 *engine;
-static struct fbr_pmi1_conn *conns[4];
-static int links[] = {0, 1, 2, 3};
-
-static void say(int link, const char *text)
-{
-    did[0] = 0;
-    fbr_pmi1_bytes(conns[link], text, strlen(text));
-}
+#include "tests/mpi_bridge/pmi_engine_util.h"
 
 /* With its length before it, as Slurm's client writes it. */
 static void ask(int link, const char *message)
@@ -151,29 +31,17 @@ static void ask(int link, const char *message)
 
 static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";
 
-/* Ranks 4 and 5 of 9, which have asked for PMI-2, and a connection that has yet to say who it is. */
+/* Ranks 4 and 5 have asked for PMI-2. */
 static int open_two(void **state)
 {
-    struct fbr_pmi1_config config = {
-        .nspace = "ring", .size = 9, .first = 4, .count = 2, .alone = *state != NULL};
+    int rc = attach_two(state);
 
-    refuse = 0;
-    engine = fbr_pmi1_open(&ops, NULL, &config);
-    for (int i = 0; i < 3; i++) {
-        conns[i] = fbr_pmi1_attach(engine, &links[i], i < 2 ? 4 + i : -1);
+    for (int i = 0; i < 3; i++)
         say(i, hello);
-    }
     for (int i = 0; i < 2; i++)
         ask(i, "cmd=fullinit;threaded=FALSE;");
     did[0] = 0;
-    return 0;
-}
-
-static int close_two(void **state)
-{
-    (void)state;
-    fbr_pmi1_close(engine);
-    return 0;
+    return rc;
 }
 
 static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)

@@ -12,54 +12,23 @@
 
 #include <cmocka.h>
 
-#include "mpi_bridge/bridges.h"
-#include "tests/support/bridge_host.h"
-#include "tests/support/run.h"
-#include "tests/support/sync.h"
-
-static char dir[64], program[80];
+#include "tests/mpi_bridge/pmi_program_util.h"
 
 static int compile(void **state)
 {
-    char source[512];
-    const char *argv[] = {"/usr/bin/gcc", "-w", source, "-o", program, "-lpmi2", NULL};
-    struct ran r;
-    int code;
-
     (void)state;
-    temp_dir_make(dir);
-    if (access("/usr/include/slurm/pmi2.h", R_OK) < 0 || access(argv[0], X_OK) < 0)
-        return 0;
-    snprintf(source, sizeof(source), "%s/tests/mpi_bridge/pmi2_rank.c", getenv("TEST_SOURCE_DIR"));
-    snprintf(program, sizeof(program), "%s/pmi2_rank", dir);
-    r = run_program(argv, NULL, NULL);
-    code = r.code;
-    if (code)
-        fprintf(stderr, "%s\n", r.err);
-    ran_free(&r);
-    return code;
-}
-
-static int forget(void **state)
-{
-    (void)state;
-    temp_dir_remove(dir);
-    return 0;
+    return compile_program("/usr/bin/gcc", "pmi2_rank", "-lpmi2", "/usr/include/slurm/pmi2.h");
 }
 
 static void need_client(void)
 {
-    if (!*program) {
-        print_message("libpmi2-0-dev is missing\n");
-        skip();
-    }
+    need_program("libpmi2-0-dev");
 }
 
 /* Everything, over these agents; `first` are the first ranks of each. */
 static void run_all(const uint32_t *per_agent, const char *first, const char *says, bool port)
 {
     struct bridge_host *h = host_open(HOST_AGENTS);
-    const char *const argv[] = {program, "all", NULL};
     char variable[64];
     char *env[] = {variable, port ? "FIBER_PMI=port" : NULL, NULL};
     const struct fbr_bridge_job *job;
@@ -67,10 +36,8 @@ static void run_all(const uint32_t *per_agent, const char *first, const char *sa
 
     need_client();
     snprintf(variable, sizeof(variable), "FIRST_OF_NODE=%s", first);
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, per_agent);
+    id = start_program(h, per_agent, "all", env);
     job = host_job_of(h, 0, id);
-    host_start_all(h, id, argv, env);
     host_wait(h, id);
     for (uint32_t i = 0; i < job->size; i++) {
         struct host_rank r = host_rank(h, id, i);
@@ -114,14 +81,11 @@ static void test_over_a_port(void **state)
 static void test_an_abort_reaches_the_host(void **state)
 {
     struct bridge_host *h = host_open(1);
-    const char *const argv[] = {program, "abort", NULL};
     uint32_t id;
 
     (void)state;
     need_client();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){3});
-    host_start_all(h, id, argv, NULL);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){3}, "abort", NULL);
     assert_int_not_equal(host_wait(h, id), 0);
     assert_int_equal(host_rank(h, id, 1).aborted, 1);
     assert_int_equal(host_rank(h, id, 1).abort_code, 1);
@@ -133,14 +97,11 @@ static void test_an_abort_reaches_the_host(void **state)
 static void test_one_that_ends_alone_has_left(void **state)
 {
     struct bridge_host *h = host_open(1);
-    const char *const argv[] = {program, "alone", NULL};
     uint32_t id;
 
     (void)state;
     need_client();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
-    host_start_all(h, id, argv, NULL);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){2}, "alone", NULL);
     assert_int_equal(host_wait(h, id), 0);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(host_rank(h, id, i).left, 1);
@@ -152,14 +113,11 @@ static void test_one_that_ends_alone_has_left(void **state)
 static void test_spawned_programs_know_their_job_and_what_was_left_for_them(void **state)
 {
     struct bridge_host *h = host_open(1);
-    const char *const argv[] = {program, "spawn", NULL};
     uint32_t id;
 
     (void)state;
     need_client();
-    host_use(h, &fbr_bridge_pmi1);
-    id = host_job(h, (uint32_t[HOST_AGENTS]){2});
-    host_start_all(h, id, argv, NULL);
+    id = start_program(h, (uint32_t[HOST_AGENTS]){2}, "spawn", NULL);
     assert_int_equal(host_wait(h, id), 0);
     assert_string_equal(host_output(h, id, 0), "spawned\n");
     assert_string_equal(host_output(h, id, 1), "");
@@ -183,5 +141,5 @@ int main(void)
         cmocka_unit_test(test_spawned_programs_know_their_job_and_what_was_left_for_them),
     };
 
-    return cmocka_run_group_tests(tests, compile, forget);
+    return cmocka_run_group_tests(tests, compile, forget_program);
 }

@@ -128,6 +128,17 @@ void ran_free(struct ran *r)
     free(r->err);
 }
 
+int run_shown(const char *const *argv)
+{
+    struct ran r = run_program(argv, NULL, NULL);
+    int code = r.code;
+
+    if (code)
+        fprintf(stderr, "%s\n", r.err);
+    ran_free(&r);
+    return code;
+}
+
 pid_t start_self(const char *role, const char *arg, const char *const *env, int *out)
 {
     const char *const argv[] = {"/proc/self/exe", role, arg, NULL};

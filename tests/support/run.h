@@ -19,6 +19,8 @@ struct ran run_program(const char *const *argv, const char *const *env, const ch
 /* This program with argv[1] = role and argv[2] = arg (may be NULL). */
 struct ran run_self(const char *role, const char *arg, const char *const *env);
 void ran_free(struct ran *r);
+/* For compilers: its code; what it wrote on standard error is shown unless that is 0. */
+int run_shown(const char *const *argv);
 
 /* The same without waiting: its process id; *out, unless NULL, is the end of a pipe that its stdout
  * goes to. It is our child. */
