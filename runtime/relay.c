@@ -210,7 +210,7 @@ static int read_once(struct fbr_relay *r, struct line *l)
     if (!to)
         return -ENOMEM;
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        return errno == EINTR ? 1 : errno == EAGAIN ? 0 : -errno;
     if (n == 0)
         return -EPIPE;
     r->taking = l;
@@ -229,7 +229,9 @@ static void end_line(struct fbr_relay *r, struct line *l)
     pthread_mutex_lock(&r->lock);
     HASH_DELETE(hh, r->lines, l);
     pthread_mutex_unlock(&r->lock);
-    free_line(l); /* it leaves the set of descriptors by its closing */
+    /* Closing alone would not do: a child that is being started may have a copy of it. */
+    watch(r, EPOLL_CTL_DEL, l->fd, 0, NULL);
+    free_line(l);
 }
 
 /* As much as there is room for. Negative: it does not listen any more. */

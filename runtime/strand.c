@@ -53,8 +53,14 @@ bool fbr_strand_sent(struct fbr_strand_frame *f, size_t bytes)
 
 int fbr_strand_keep(struct fbr_strand_out *out, const struct fbr_strand_frame *f)
 {
-    size_t before = out->bytes.len;
+    size_t before;
 
+    if (out->at > out->bytes.len / 2) { /* else it grows for ever where something always waits */
+        out->bytes.len -= out->at;
+        memmove(out->bytes.data, out->bytes.data + out->at, out->bytes.len);
+        out->at = 0;
+    }
+    before = out->bytes.len;
     for (int i = 0; i < f->n; i++)
         if (f->iov[i].iov_len)
             fbr_put(&out->bytes, f->iov[i].iov_base, f->iov[i].iov_len);

@@ -8,12 +8,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -309,6 +312,33 @@ static void test_what_an_ended_process_has_said_comes_before_its_end(void **stat
     free(bytes);
 }
 
+/* As one that is just being started has, until it is another program. */
+static void test_an_ended_process_whose_sockets_a_fork_has_is_forgotten(void **state)
+{
+    pid_t fork_of_us;
+
+    (void)state;
+    open_all(false);
+    fork_of_us = fork();
+    if (fork_of_us == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    fbr_relay_end(relay, 1);
+    wait_for(&processes[0].dry, 1);
+    assert_int_equal(write(fbr_uplink_fd(processes[0].up), "x", 1), 1);
+    for (unsigned n = 1; n <= 100; n++) {
+        send_up(1, "x", 1);
+        wait_for(&processes[1].came, n);
+    }
+    assert_int_equal(processes[0].came, 0);
+    assert_int_equal(processes[0].dry, 1);
+    kill(fork_of_us, SIGKILL);
+    assert_int_equal(waitpid(fork_of_us, NULL, 0), fork_of_us);
+    close_all();
+}
+
 static void test_a_record_above_the_limit_ends_its_process_alone(void **state)
 {
     const uint64_t head = LIMIT + 1;
@@ -348,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_records_pass_whole_and_in_order_on_a_sealed_link),
         cmocka_unit_test(test_a_process_that_does_not_read_holds_nobody_up),
         cmocka_unit_test(test_what_an_ended_process_has_said_comes_before_its_end),
+        cmocka_unit_test(test_an_ended_process_whose_sockets_a_fork_has_is_forgotten),
         cmocka_unit_test(test_a_record_above_the_limit_ends_its_process_alone),
         cmocka_unit_test(test_a_branch_may_outlive_its_trunk),
     };

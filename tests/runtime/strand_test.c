@@ -130,11 +130,44 @@ static void test_a_record_above_the_limit_is_refused_before_there_is_room_for_it
     }
 }
 
+static void test_what_is_never_sent_to_its_end_takes_no_more_room(void **state)
+{
+    struct fbr_strand_in in = {.limit = LIMIT};
+    struct fbr_strand_out out = {0};
+    const size_t size = 1000, framed = 8 + size;
+    uint8_t bytes[1000], got[1000];
+    struct seen s = {.bytes = got};
+
+    (void)state;
+    memset(bytes, 7, size);
+    put(&out, bytes, size, 0);
+    for (int i = 0; i < 10000; i++) {
+        const void *waiting;
+        size_t room;
+        void *to;
+
+        put(&out, bytes, size, 0);
+        assert_int_equal(fbr_strand_waiting(&out, &waiting), 2 * framed);
+        to = fbr_strand_room(&in, &room);
+        assert_true(to && room >= framed);
+        memcpy(to, waiting, framed);
+        fbr_strand_drop(&out, framed);
+        s.records = s.len = 0;
+        assert_int_equal(fbr_strand_took(&in, framed, on_record, &s), 0);
+        assert_int_equal(s.records, 1);
+        assert_memory_equal(got, bytes, size);
+    }
+    assert_true(out.bytes.cap < 100 * size);
+    fbr_strand_in_fini(&in);
+    fbr_strand_out_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_records_survive_any_cutting),
         cmocka_unit_test(test_a_record_above_the_limit_is_refused_before_there_is_room_for_it),
+        cmocka_unit_test(test_what_is_never_sent_to_its_end_takes_no_more_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
