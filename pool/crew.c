@@ -253,6 +253,8 @@ static void retarget(struct fiber_pool *p)
     fbr_dispatch_stats(p->dispatch, &s);
     busy = s.workers - s.idle;
     want = busy + s.waiting;
+    if (p->target < p->max)
+        want += fbr_dispatch_ahead(p->dispatch, fbr_now_ns());
     if (want > (uint64_t)p->max)
         want = (uint64_t)p->max;
     if ((int)want > p->target)

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "pool/dispatch_priv.h"
@@ -104,6 +105,7 @@ struct fbr_dispatch *fbr_dispatch_open(const struct fbr_dispatch_config *config)
         return NULL;
     if (config)
         d->config = *config;
+    d->lowest = INT_MAX;
     config_default(&d->config);
     d->timeout_at = FBR_DISPATCH_NEVER;
     return d;
@@ -134,6 +136,12 @@ void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats 
 
 /* ---- maps ---- */
 
+static void tasks_came(struct fbr_dispatch *d, struct map *m, uint64_t tasks)
+{
+    fbr_map_wait(d, m, (int64_t)tasks, 0);
+    d->outranked |= m->priority > d->lowest && d->loaded;
+}
+
 int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id)
 {
     struct map *m = calloc(1, sizeof(*m));
@@ -157,8 +165,10 @@ int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *
     m->size_of = map->size_of;
     m->solo = !map->retries || d->config.deaths_blame == 1;
     d->stats.maps++;
+    if (m->priority < d->lowest)
+        d->lowest = m->priority;
     if (m->total)
-        fbr_map_wait(d, m, (int64_t)m->total, 0);
+        tasks_came(d, m, m->total);
     *id = m->id;
     return 0;
 }
@@ -174,7 +184,7 @@ int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
     if (!tasks)
         return 0;
     m->total += tasks;
-    fbr_map_wait(d, m, (int64_t)tasks, 0);
+    tasks_came(d, m, tasks);
     return 0;
 }
 

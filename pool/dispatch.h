@@ -38,8 +38,8 @@
  * To whom. Workers that hold nothing come first, of these the one that was busy last (but a slow
  * one last), so that those who are not needed are seen to be idle. Then, so that nobody waits for
  * the caller between two tasks, a second batch goes to the worker that waits for one longest: only
- * while the task times of its running batch and of the next are known and not long (`prefetch_ns`;
- * a map of higher priority would have to wait behind them), while it has less than `target_ns`
+ * while the task times of its running batch and of the next are known and not long
+ * (`prefetch_ns`), not behind a batch of lower priority, while it has less than `target_ns`
  * ahead, and as long as there is one for each that could take one: what is left after that waits
  * for whoever is first to have nothing.
  *
@@ -53,6 +53,7 @@
  * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
  * would take longest: `recall_ns` of work or more, or silent for several times longer than usual.
  * They go to the front. A worker that does not answer is left to whoever watches its heartbeat.
+ * Likewise when a map of higher priority comes, from as many workers as it has tasks.
  *
  * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to
  * the front, and from then on handed out alone, to a worker that holds nothing else and gets
@@ -285,6 +286,8 @@ struct fbr_dispatch_stats {
 };
 
 void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats);
+/* Tasks that workers hold and others could have: what recalls would bring. O(workers). */
+uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now);
 
 /* Checks the invariants, for tests: NULL, or what is wrong. O(everything). */
 const char *fbr_dispatch_check(const struct fbr_dispatch *d);

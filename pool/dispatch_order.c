@@ -164,6 +164,46 @@ static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct wor
     return work > d->config.recall_ns ? work : 0;
 }
 
+/* Tasks that a recall would bring back from it, if it is worth one. */
+static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
+{
+    uint64_t tasks = 0;
+    const struct batch *b;
+
+    DL_FOREACH2(w->batches, b, worker_next)
+    tasks += b->map ? b->kept - b->seen - (b == w->batches) : 0;
+    return tasks && straggles(d, now, w) ? tasks : 0;
+}
+
+uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now)
+{
+    uint64_t tasks = 0;
+    struct worker *w;
+
+    DL_FOREACH2(d->loaded, w, loaded_next)
+    tasks += ahead_of(d, now, w);
+    return tasks;
+}
+
+/* A map of higher priority has come: as many workers as it can use get rid of what they would do before it. */
+static void make_way(struct fbr_dispatch *d, uint64_t now)
+{
+    const struct map *m = d->nready ? d->ready[0] : NULL;
+    uint64_t left = m ? m->waiting : 0;
+    struct worker *w, *next;
+
+    d->outranked = false;
+    DL_FOREACH_SAFE2(d->loaded, w, next, loaded_next)
+    {
+        if (!left)
+            break;
+        if (fbr_order_recallable(w)->map->priority < m->priority && ahead_of(d, now, w)) {
+            fbr_order_recall(d, now, w);
+            left--;
+        }
+    }
+}
+
 struct victim {
     uint64_t score;
     struct worker *worker;
@@ -215,6 +255,8 @@ int fbr_dispatch_order(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
         return drained_pop(d, out);
     if (now >= d->timeout_at && timeout_pop(d, now, out))
         return 1;
+    if (d->outranked)
+        make_way(d, now);
     if (may_recall(d) && now >= d->recall_at)
         recall_look(d, now);
     return d->orders ? order_pop(d, out) : 0;
@@ -226,5 +268,5 @@ uint64_t fbr_dispatch_wake(const struct fbr_dispatch *d)
 
     if (may_recall(d) && d->recall_at < wake)
         wake = d->recall_at;
-    return d->orders || d->drained ? 0 : wake;
+    return d->orders || d->drained || d->outranked ? 0 : wake;
 }

@@ -158,6 +158,8 @@ struct fbr_dispatch {
     struct batch *orders, *timed;
     uint64_t timeout_at; /* not after the first timeout of `timed` */
     uint64_t recall_at;  /* do not look for stragglers before */
+    int lowest;          /* priority of a map so far */
+    bool outranked;      /* tasks came that go before some that a worker holds */
 };
 
 /* dispatch.c */

@@ -11,15 +11,17 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Workers that hold nothing come first. A second batch is for short tasks, and not for the last
- * ones. */
+/* Workers that hold nothing come first. A second batch is for tasks that are not long, not for the
+ * last ones, and not behind those of a lower priority: somebody may sooner have nothing. */
 static struct worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
 {
     if (d->idle)
         return d->idle;
     if (m->solo || m->suspects || m->mean <= 0 || m->mean > (float)d->config.prefetch_ns)
         return NULL;
-    return d->stats.waiting >= d->nhalf ? d->half : NULL;
+    if (d->stats.waiting < d->nhalf || !d->half)
+        return NULL;
+    return d->half->batches->map->priority >= m->priority ? d->half : NULL;
 }
 
 /* Tasks that this worker should get by the time they take. */

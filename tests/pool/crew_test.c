@@ -236,6 +236,32 @@ static void test_autoscale_grows_with_the_backlog_and_shrinks_when_idle(void **s
     fiber_pool_close(pool);
 }
 
+/* Tasks that are expected to take no time are handed out ahead; then the one before them takes long. */
+static void test_autoscale_grows_for_what_waits_in_a_worker(void **state)
+{
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){.min = 1, .max = 4});
+    struct fiber_result *r[4];
+    uint32_t before;
+    int64_t n = 3;
+
+    (void)state;
+    open_gate();
+    for (int i = 0; i < 20; i++)
+        assert_ok(fiber_pool_apply(pool, wait_at_gate, &n, 8, NULL));
+    before = atomic_load(&board->arrived);
+    atomic_store(&board->gate, 0);
+    for (int i = 0; i < 4; i++)
+        r[i] = apply_later(pool, wait_at_gate, i, NULL);
+    assert_int_equal(wait_for(&board->arrived, before + 4), 0); /* all at once */
+    open_gate();
+    for (int i = 0; i < 4; i++) {
+        assert_ok(fiber_result_wait(r[i], WAIT_MS));
+        assert_int_equal(number_of(r[i], 0), i * i);
+        fiber_result_close(r[i]);
+    }
+    fiber_pool_close(pool);
+}
+
 static void test_a_pool_may_shrink_to_nobody_and_come_back(void **state)
 {
     struct fiber_pool *pool =
@@ -514,6 +540,7 @@ int main(int argc, char **argv)
         pool_test(test_resizing_while_a_map_runs_loses_nothing),
         pool_test(test_a_drained_worker_finishes_its_task),
         pool_test(test_autoscale_grows_with_the_backlog_and_shrinks_when_idle),
+        pool_test(test_autoscale_grows_for_what_waits_in_a_worker),
         pool_test(test_a_pool_may_shrink_to_nobody_and_come_back),
         pool_test(test_a_lazy_source_makes_a_pool_grow),
         pool_test(test_several_pools_work_at_once),

@@ -400,6 +400,42 @@ static void higher_priority_then_older_maps_go_first(void **state)
     bench_close(&b);
 }
 
+static void a_higher_priority_waits_for_running_tasks_alone(void **state)
+{
+    struct bench b = bench_open(3, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 9, .retries = 2, .expect_ns = 50 * MS};
+    struct fbr_dispatch_batch low[3], high;
+    struct fbr_dispatch_order o[2];
+    uint64_t id;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    for (int i = 0; i < 3; i++) {
+        low[i] = next(&b);
+        assert_int_equal(low[i].count, 2);
+    }
+    nothing_next(&b);
+    map.priority = 1;
+    map.tasks = 2;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &id), 0);
+    nothing_next(&b);
+    o[0] = order(&b, FBR_DISPATCH_RECALL); /* from as many as it has tasks */
+    o[1] = order(&b, FBR_DISPATCH_RECALL);
+    no_order(&b);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fbr_dispatch_returned(b.d, b.now, o[i].worker, o[i].batch, 1), 0);
+    nothing_next(&b); /* not behind what they run */
+    for (int i = 0; i < 3; i++)
+        if (low[i].worker == o[1].worker)
+            report(&b, &low[i], 0, 1, 50 * MS);
+    high = next(&b);
+    assert_int_equal(high.map, id);
+    assert_int_equal(high.worker, o[1].worker);
+    assert_int_equal(high.count, 2);
+    no_order(&b);
+    bench_close(&b);
+}
+
 static void an_open_map_takes_turns(void **state)
 {
     struct bench b = bench_open(6, 0, 0);
@@ -833,6 +869,7 @@ int main(void)
         cmocka_unit_test(who_has_nothing_gets_two_tasks_at_once),
         cmocka_unit_test(the_last_tasks_wait_for_whoever_is_first),
         cmocka_unit_test(higher_priority_then_older_maps_go_first),
+        cmocka_unit_test(a_higher_priority_waits_for_running_tasks_alone),
         cmocka_unit_test(an_open_map_takes_turns),
         cmocka_unit_test(results_come_in_parts_and_are_taken_once),
         cmocka_unit_test(a_late_result_is_taken_while_its_task_is_open),
