@@ -132,8 +132,10 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
         const char *said = (const char *)out.data;
         size_t n = strcspn(said, "\r\n");
 
-        rc = fbr_fail(err, -EACCES, "it failed with code %d: %.*s", code, (int)(n < 100 ? n : 100),
-                      said);
+        if (strchr(said, '{')) /* a login, may be: nobody is to see it */
+            n = 0;
+        rc = fbr_fail(err, -EACCES, "it failed with code %d%s%.*s", code, n ? ": " : "",
+                      (int)(n < 100 ? n : 100), said);
     }
     if (out.data)
         explicit_bzero(out.data, out.len);

@@ -142,6 +142,7 @@ int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
     struct sweep s = {.b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user};
     char *filter = fbr_http_escape("{\"reference\":[\"fiber-auto\"]}"), path[128];
     struct json_t *images;
+    int rc;
 
     snprintf(path, sizeof(path), "/images/json?filters=%s", filter ? filter : "");
     free(filter);
@@ -158,7 +159,8 @@ int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
             look_at(&s, image, fbr_json_text(tag, NULL));
         }
     }
+    rc = s.containers ? 0 : -EIO;
     fbr_json_free(images);
     fbr_json_free(s.containers);
-    return s.containers ? 0 : -EIO;
+    return rc;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -18,7 +19,6 @@
 #include <unistd.h>
 
 #include "runtime/log.h"
-#include "runtime/master.h"
 
 #define PREFIX "fiber-"
 #define SHM "/dev/shm"
@@ -158,42 +158,44 @@ static void clear_away_dead(const char *root)
 
 /* ---- Segments ---- */
 
-struct shm_owner {
-    char master[FBR_MASTER_MAX], root[FBR_DIR_MAX];
-};
+bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o)
+{
+    const char *space = memchr(text, ' ', len), *root = space ? space + 1 : NULL;
+    size_t master_len = space ? (size_t)(space - text) : 0, root_len = len - master_len - 1;
+
+    if (!master_len || master_len >= FBR_MASTER_MAX || root_len >= FBR_DIR_MAX || !root_len ||
+        root[0] != '/' || memchr(text, 0, len))
+        return false;
+    memset(o, 0, sizeof(*o));
+    memcpy(o->master, text, master_len);
+    memcpy(o->root, root, root_len);
+    return true;
+}
 
 /* The file that says whose segments these are: its descriptor, or negative. */
-static int open_owner(const char *shm, struct shm_owner *o)
+static int open_owner(const char *shm, struct fbr_rundir_owner *o)
 {
-    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2], *space;
-    ssize_t n = -1;
+    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    ssize_t n;
     int fd;
 
     snprintf(path, sizeof(path), "%s/run", shm);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0)
-        n = pread(fd, text, sizeof(text) - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    space = strchr(text, ' ');
-    if (fd >= 0 && (!space || space - text >= FBR_MASTER_MAX || strlen(space + 1) >= FBR_DIR_MAX)) {
-        close(fd);
-        fd = -1;
-        errno = ENOENT; /* somebody died while he wrote it */
-    }
     if (fd < 0)
         return -errno;
-    *space = '\0';
-    memcpy(o->master, text, (size_t)(space - text) + 1);
-    memcpy(o->root, space + 1, strlen(space + 1) + 1);
-    return fd;
+    n = pread(fd, text, sizeof(text), 0);
+    if (n > 0 && fbr_rundir_owner(text, (size_t)n, o))
+        return fd;
+    close(fd);
+    return -ENOENT; /* somebody died while he wrote it */
 }
 
 static bool is_old(const char *shm, const struct stat *st)
 {
     long pid = strtol(strrchr(shm, '/') + 1 + strlen(PREFIX), NULL, 10);
 
-    return time(NULL) - st->st_mtime > OLD_S && pid > 0 && kill((pid_t)pid, 0) < 0 &&
-           errno == ESRCH;
+    return time(NULL) - st->st_mtime > OLD_S && pid > 0 &&
+           (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
 }
 
 static bool is_below(const char *root, const char *base)
@@ -209,7 +211,7 @@ static bool shm_is_dead(const char *shm, const char *base, int *fd)
 {
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char self[FBR_MASTER_MAX];
-    struct shm_owner o;
+    struct fbr_rundir_owner o;
     struct stat st;
 
     *fd = -1;
@@ -238,11 +240,11 @@ static void clear_away_shm(const char *shm, int fd)
     if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &alone) < 0)
         return;
     snprintf(gone, sizeof(gone), SHM "/" PREFIX "%d-XXXXXX", (int)getpid());
-    if (mkdtemp(gone))
+    if (mkdtemp(gone)) {
         rename(shm, gone);
-    else
-        snprintf(gone, sizeof(gone), "%.*s", (int)sizeof(gone) - 1, shm);
-    fbr_rundir_remove_tree(gone);
+        shm = gone;
+    }
+    fbr_rundir_remove_tree(shm);
 }
 
 static void sweep_shm(const char *base, bool (*found)(void *user, const char *root), void *user)
@@ -280,7 +282,7 @@ static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
     if (d->master || d->shared)
         return 0;
     snprintf(path, sizeof(path), "%s/lock", d->root);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     n = pread(fd, out, FBR_MASTER_MAX - 1, 0);

@@ -15,8 +15,10 @@
 #define FBR_RUNDIR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "runtime/error.h"
+#include "runtime/master.h"
 
 #define FBR_DIR_MAX 72
 
@@ -28,6 +30,13 @@ struct fbr_rundir {
     int lock_fd, shm_fd;
     bool master, shared;
 };
+
+/* Whose segments these are, as their file `run` says it. */
+struct fbr_rundir_owner {
+    char master[FBR_MASTER_MAX], root[FBR_DIR_MAX]; /* "-": the master is on another host */
+};
+/* False: that is no such text, or not all of it. */
+bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o);
 
 /* Makes a run's directory in `base` ($XDG_RUNTIME_DIR or /tmp when empty), after sweeping what dead
  * runs left. */

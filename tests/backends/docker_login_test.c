@@ -283,12 +283,13 @@ static void a_helper_is_asked_through_its_input(void **state)
     (void)state;
     write_file("config.json",
                "{\"credHelpers\": {\"host:5000\": \"test\", \"other:1\": \"test\","
-               " \"bad:1\": \"test\", \"no:1\": \"missing\"}}",
+               " \"bad:1\": \"test\", \"worse:1\": \"test\", \"no:1\": \"missing\"}}",
                0600);
     write_file("docker-credential-test",
                "#!/bin/sh\n[ \"$*\" = get ] || exit 3\nregistry=$(cat)\ncase $registry in\n"
                "host:5000) echo '{\"Username\": \"helped\", \"Secret\": \"hunter2\"}' ;;\n"
                "other:1) echo credentials not found in native keychain; exit 1 ;;\n"
+               "worse:1) echo '{\"Username\": \"u\", \"Secret\": \"hunter2\"}'; exit 1 ;;\n"
                "*) echo the keychain is locked; exit 1 ;;\nesac\n",
                0700);
     assert_look("host:5000/app", "\"username\":\"helped\",\"password\":\"hunter2\"",
@@ -296,6 +297,7 @@ static void a_helper_is_asked_through_its_input(void **state)
     assert_look("other:1/app", NULL, "no login for other:1 in ");
     assert_look("bad:1/app", NULL,
                 "docker-credential-test: it failed with code 1: the keychain is locked");
+    assert_look("worse:1/app", NULL, "docker-credential-test: it failed with code 1, ");
     assert_look("no:1/app", NULL, "docker-credential-missing is not in PATH");
     remove_file("docker-credential-test");
     remove_file("config.json");

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "runtime/rundir.h"
+#include "tests/support/files.h"
 #include "tests/support/sync.h"
 
 static char base[64];
@@ -41,13 +42,7 @@ static int tear_down(void **state)
 
 static void put_file(const char *dir, const char *name)
 {
-    char path[256];
-    int fd;
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    fd = open(path, O_WRONLY | O_CREAT, 0600);
-    assert_true(fd >= 0);
-    close(fd);
+    file_make(path_in(dir, name), "", 0, 0600);
 }
 
 static void create(struct fbr_rundir *d)
@@ -58,8 +53,13 @@ static void create(struct fbr_rundir *d)
         fail_msg("%s", err.text);
 }
 
-/* A master that makes a directory with something in it, tells its name and waits to be killed. */
-static pid_t start_master(char root[FBR_DIR_MAX])
+static void shm_name(const char *root, char out[128])
+{
+    snprintf(out, 128, "/dev/shm/%s", strrchr(root, '/') + 1);
+}
+
+/* A process that has what make() gave it, tells its name and waits to be killed. */
+static pid_t start_with(int (*make)(struct fbr_rundir *d), char root[FBR_DIR_MAX])
 {
     struct gate told;
     pid_t pid;
@@ -69,10 +69,8 @@ static pid_t start_master(char root[FBR_DIR_MAX])
     if (pid == 0) {
         struct fbr_rundir d;
 
-        if (fbr_rundir_create(&d, base, NULL) < 0 || fbr_rundir_shm(&d, NULL) < 0)
+        if (make(&d) < 0 || fbr_rundir_shm(&d, NULL) < 0)
             _exit(1);
-        put_file(d.root, "c");
-        put_file(d.shm, "segment");
         gate_tell(told.path, d.root, sizeof(d.root));
         for (;;)
             pause();
@@ -82,15 +80,27 @@ static pid_t start_master(char root[FBR_DIR_MAX])
     return pid;
 }
 
+static int be_master(struct fbr_rundir *d)
+{
+    return fbr_rundir_create(d, base, NULL);
+}
+
+/* One whose directories have something in them. */
+static pid_t start_master(char root[FBR_DIR_MAX])
+{
+    pid_t pid = start_with(be_master, root);
+    char shm[128];
+
+    shm_name(root, shm);
+    put_file(root, "c");
+    put_file(shm, "segment");
+    return pid;
+}
+
 static void kill_master(pid_t pid)
 {
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-}
-
-static void shm_name(const char *root, char out[128])
-{
-    snprintf(out, 128, "/dev/shm/%s", strrchr(root, '/') + 1);
 }
 
 /* ---- Tests ---- */
@@ -454,27 +464,10 @@ static void test_segments_of_a_dead_run_are_swept_without_its_directory(void **s
     assert_int_equal(access(shm, F_OK), -1);
 }
 
-/* A process of a run whose master is elsewhere, which tells its directory and waits to be killed. */
-static pid_t start_guest(char root[FBR_DIR_MAX])
+/* Of a run whose master is elsewhere. */
+static int be_guest(struct fbr_rundir *d)
 {
-    struct gate told;
-    pid_t pid;
-
-    gate_open(&told);
-    pid = fork();
-    if (pid == 0) {
-        struct fbr_rundir d;
-
-        if (fbr_rundir_share(&d, "a run of somebody", base, NULL) < 0 ||
-            fbr_rundir_shm(&d, NULL) < 0)
-            _exit(1);
-        gate_tell(told.path, d.root, sizeof(d.root));
-        for (;;)
-            pause();
-    }
-    assert_int_equal(gate_wait(&told, root, FBR_DIR_MAX), 0);
-    gate_close(&told);
-    return pid;
+    return fbr_rundir_share(d, "a run of somebody", base, NULL);
 }
 
 static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead(void **state)
@@ -485,7 +478,7 @@ static void test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead
 
     (void)state;
     for (int i = 0; i < 2; i++)
-        guests[i] = start_guest(root);
+        guests[i] = start_with(be_guest, root);
     shm_name(root, shm);
     put_file(shm, "segment");
     fbr_rundir_remove_tree(root);
@@ -524,6 +517,99 @@ static void test_segments_of_which_nobody_can_tell_whose_they_are_stay(void **st
     fbr_rundir_remove_tree(shm);
 }
 
+/* What a copy of a dead run's would be, were it read. */
+static void save_text_of_a_dead_run(const char *path)
+{
+    char root[FBR_DIR_MAX], shm[128], from[140], text[256];
+    pid_t master = start_master(root);
+    FILE *f;
+
+    shm_name(root, shm);
+    snprintf(from, sizeof(from), "%s/run", shm);
+    f = fopen(from, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof(text), f));
+    fclose(f);
+    kill_master(master);
+    fbr_rundir_remove_tree(root);
+    fbr_rundir_remove_tree(shm);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+enum { FIFO, HUGE_FILE, UNREADABLE, LINK, DIRECTORY, OTHER_OWNER, KINDS };
+
+static void put_instead(const char *path, int kind, const char *target)
+{
+    int fd;
+
+    if (kind == FIFO)
+        assert_int_equal(mkfifo(path, 0600), 0);
+    else if (kind == LINK)
+        assert_int_equal(symlink(target, path), 0);
+    else if (kind == DIRECTORY)
+        assert_int_equal(mkdir(path, 0700), 0);
+    else {
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, kind == UNREADABLE ? 0 : 0600);
+        assert_true(fd >= 0);
+        if (kind == HUGE_FILE)
+            assert_int_equal(ftruncate(fd, (off_t)1 << 30), 0);
+        if (kind == OTHER_OWNER && geteuid() == 0)
+            assert_int_equal(fchown(fd, 1, 1), 0);
+        close(fd);
+    }
+}
+
+static void test_garbage_in_place_of_the_file_that_says_whose_segments_stops_nobody(void **state)
+{
+    struct timeval old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    char target[128], shm[64], path[80];
+    struct fbr_rundir d;
+
+    (void)state;
+    snprintf(target, sizeof(target), "%s/text", base);
+    save_text_of_a_dead_run(target);
+    for (int kind = 0; kind < KINDS; kind++) {
+        snprintf(shm, sizeof(shm), "/dev/shm/fiber-99999999-XXXXXX"); /* nobody has that number */
+        assert_non_null(mkdtemp(shm));
+        snprintf(path, sizeof(path), "%s/run", shm);
+        put_instead(path, kind, target);
+        create(&d);
+        fbr_rundir_remove(&d);
+        assert_int_equal(access(shm, F_OK), 0); /* it may be just being made */
+        assert_int_equal(utimes(shm, old), 0);
+        create(&d);
+        fbr_rundir_remove(&d);
+        if (kind == FIFO || kind == HUGE_FILE)
+            assert_int_equal(access(shm, F_OK), -1);
+        else if (kind == LINK || kind == DIRECTORY) /* not by us */
+            assert_int_equal(access(shm, F_OK), 0);
+        assert_int_equal(access(target, F_OK), 0);
+        fbr_rundir_remove_tree(shm);
+    }
+}
+
+static void test_segments_whose_name_has_a_number_of_no_process_are_swept_when_old(void **state)
+{
+    static const char *const names[] = {"/dev/shm/fiber-4294967295-XXXXXX",
+                                        "/dev/shm/fiber-99999999999999999999-XXXXXX"};
+    struct timeval old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    struct fbr_rundir d;
+    char shm[64];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(shm, sizeof(shm), "%s", names[i]);
+        assert_non_null(mkdtemp(shm));
+        assert_int_equal(utimes(shm, old), 0);
+        create(&d);
+        fbr_rundir_remove(&d);
+        assert_int_equal(access(shm, F_OK), -1);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -544,6 +630,8 @@ int main(void)
         TEST(test_segments_of_a_dead_run_are_swept_without_its_directory),
         TEST(test_segments_of_a_run_elsewhere_stay_until_its_last_process_is_dead),
         TEST(test_segments_of_which_nobody_can_tell_whose_they_are_stay),
+        TEST(test_garbage_in_place_of_the_file_that_says_whose_segments_stops_nobody),
+        TEST(test_segments_whose_name_has_a_number_of_no_process_are_swept_when_old),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
