@@ -10,31 +10,30 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "backends/closure.h"
 #include "tests/support/elf_file.h"
-
-extern char **environ;
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
 
 static char root[128]; /* of a case's files */
 
 static int make_root(void **state)
 {
-    char made[] = "/tmp/closure_test.XXXXXX", whole[PATH_MAX];
+    char made[64], whole[PATH_MAX];
 
     (void)state;
-    if (!mkdtemp(made) || !realpath(made, whole))
+    temp_dir_make(made);
+    if (!realpath(made, whole))
         return -1;
     snprintf(root, sizeof(root), "%.100s", whole);
     return 0;
@@ -42,13 +41,9 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    char *argv[] = {"rm", "-rf", root, NULL};
-    pid_t pid;
-    int status;
-
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
-           status;
+    temp_dir_remove(root);
+    return 0;
 }
 
 static const char *in_root(const char *name)
@@ -65,12 +60,8 @@ static const char *in_root(const char *name)
 static const char *ready(const char *name)
 {
     const char *path = in_root(name);
-    char folder[PATH_MAX];
 
-    for (const char *slash = path + strlen(root); (slash = strchr(slash + 1, '/'));) {
-        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-        assert_true(!mkdir(folder, 0755) || errno == EEXIST);
-    }
+    folders_make(path);
     return path;
 }
 
@@ -81,12 +72,7 @@ static void write_elf(const char *name, const struct elf_file f)
 
 static void write_text(const char *name, mode_t mode, const char *text)
 {
-    int fd = open(ready(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    assert_int_equal(fchmod(fd, mode), 0);
-    close(fd);
+    file_make(ready(name), text, strlen(text), mode);
 }
 
 static void write_link(const char *target, const char *name)

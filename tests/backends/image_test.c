@@ -7,14 +7,12 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <archive.h>
@@ -24,17 +22,17 @@
 #include "backends/image.h"
 #include "backends/json.h"
 #include "tests/support/elf_file.h"
-
-extern char **environ;
+#include "tests/support/sync.h"
 
 static char root[128];
 
 static int make_root(void **state)
 {
-    char made[] = "/tmp/image_test.XXXXXX", whole[PATH_MAX];
+    char made[64], whole[PATH_MAX];
 
     (void)state;
-    if (!mkdtemp(made) || !realpath(made, whole))
+    temp_dir_make(made);
+    if (!realpath(made, whole))
         return -1;
     snprintf(root, sizeof(root), "%.100s", whole);
     return 0;
@@ -42,13 +40,9 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    char *argv[] = {"rm", "-rf", root, NULL};
-    pid_t pid;
-    int status;
-
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
-           status;
+    temp_dir_remove(root);
+    return 0;
 }
 
 static const char *in_root(const char *name)
@@ -61,6 +55,7 @@ static const char *in_root(const char *name)
     return path[turn];
 }
 
+/* One that is there keeps its permissions. */
 static void write_text(const char *name, const char *text)
 {
     int fd = open(in_root(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

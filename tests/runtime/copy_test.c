@@ -5,63 +5,29 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/copy.h"
-#include "runtime/visitor.h"
+#include "tests/runtime/visitor_util.h"
+#include "tests/support/files.h"
 #include "tests/support/sync.h"
 
 #define LARGE 300000
 
 static char dir[64];
-static int ours;
-static pthread_t server;
-static bool serving;
-
-static void *serve(void *arg)
-{
-    fbr_visitor_serve((int)(intptr_t)arg);
-    return NULL;
-}
 
 static int set_up(void **state)
 {
     (void)state;
     temp_dir_make(dir);
-    serving = false;
-    ours = -1;
     return 0;
-}
-
-static void visit(void)
-{
-    int ends[2];
-
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    ours = ends[0];
-    assert_int_equal(pthread_create(&server, NULL, serve, (void *)(intptr_t)ends[1]), 0);
-    serving = true;
-}
-
-static void leave(void)
-{
-    if (ours >= 0)
-        close(ours);
-    ours = -1;
-    if (serving)
-        pthread_join(server, NULL);
-    serving = false;
 }
 
 static int tear_down(void **state)
@@ -74,70 +40,13 @@ static int tear_down(void **state)
 
 static const char *in_dir(const char *name)
 {
-    static char paths[4][256];
-    static int at;
-
-    at = (at + 1) % 4;
-    snprintf(paths[at], sizeof(paths[at]), "%s/%s", dir, name);
-    return paths[at];
-}
-
-static void write_file(const char *name, const char *data, size_t len, mode_t mode)
-{
-    int fd = open(in_dir(name), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, data, len), len);
-    assert_int_equal(fchmod(fd, mode), 0);
-    close(fd);
-}
-
-static void expect_file(const char *name, const char *data, size_t len, mode_t mode)
-{
-    char *found = malloc(len + 1);
-    int fd = open(in_dir(name), O_RDONLY | O_CLOEXEC);
-    struct stat st;
-
-    assert_non_null(found);
-    assert_true(fd >= 0);
-    assert_int_equal(read(fd, found, len + 1), len);
-    assert_memory_equal(found, data, len);
-    assert_int_equal(fstat(fd, &st), 0);
-    assert_int_equal(st.st_mode & 0777, mode);
-    close(fd);
-    free(found);
-}
-
-static int files_in(const char *path)
-{
-    DIR *d = opendir(path);
-    int n = 0;
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2;
-}
-
-static void ask(uint8_t op, const char *path, const char *name, uint32_t mode)
-{
-    struct fbr_copy_request r = {.op = op, .mode = mode};
-    struct fbr_buf b;
-
-    snprintf(r.path, sizeof(r.path), "%s", path);
-    snprintf(r.name, sizeof(r.name), "%s", name);
-    fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
+    return path_in(dir, name);
 }
 
 static void expect_answer(int code, const char *part)
 {
-    struct fbr_copy_answer a;
+    struct fbr_copy_answer a = answered();
 
-    assert_int_equal(fbr_copy_recv_answer(ours, &a), 0);
     assert_int_equal(a.code, code);
     assert_non_null(strstr(a.text, part));
 }
@@ -161,7 +70,7 @@ static void a_file_goes_there_with_its_permissions(void **state)
     int fd;
 
     (void)state;
-    write_file("from", data, LARGE, 0750);
+    file_make(in_dir("from"), data, LARGE, 0750);
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
     assert_true(fd >= 0);
     visit();
@@ -171,8 +80,8 @@ static void a_file_goes_there_with_its_permissions(void **state)
     expect_answer(0, "");
     close(fd);
     leave();
-    expect_file("to", data, LARGE, 0750);
-    assert_int_equal(files_in(dir), 2);
+    file_expect(in_dir("to"), data, LARGE, 0750);
+    assert_int_equal(dir_count(dir, ""), 2);
     free(data);
 }
 
@@ -183,17 +92,17 @@ static void a_file_comes_from_there(void **state)
     char *data = large();
 
     (void)state;
-    write_file("from", data, LARGE, 0604);
+    file_make(in_dir("from"), data, LARGE, 0604);
     visit();
     ask(FBR_COPY_GET, in_dir("from"), "", 0);
-    assert_int_equal(fbr_copy_recv_answer(ours, &a), 0);
+    a = answered();
     assert_int_equal(a.code, 0);
     assert_int_equal(fbr_copy_begin(&f, in_dir("to"), "x", NULL), 0);
     assert_int_equal(fbr_copy_recv_file(&f, ours, NULL), 0);
     expect_answer(0, "");
     assert_int_equal(access(in_dir("to"), F_OK), -1); /* not before it is asked for */
     assert_int_equal(fbr_copy_commit(&f, a.mode, NULL), 0);
-    expect_file("to", data, LARGE, 0604);
+    file_expect(in_dir("to"), data, LARGE, 0604);
     free(data);
 }
 
@@ -203,8 +112,8 @@ static void an_empty_file_replaces_what_is_there(void **state)
     int fd;
 
     (void)state;
-    write_file("from", "", 0, 0600);
-    write_file("to", "before", 6, 0644);
+    file_make(in_dir("from"), "", 0, 0600);
+    file_make(in_dir("to"), "before", 6, 0644);
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
     visit();
     ask(FBR_COPY_PUT, in_dir("to"), "from", mode);
@@ -212,8 +121,8 @@ static void an_empty_file_replaces_what_is_there(void **state)
     assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
     expect_answer(0, "");
     close(fd);
-    expect_file("to", "", 0, 0600);
-    assert_int_equal(files_in(dir), 2);
+    file_expect(in_dir("to"), "", 0, 0600);
+    assert_int_equal(dir_count(dir, ""), 2);
 }
 
 /* ---- What does not ---- */
@@ -232,28 +141,28 @@ static void send_piece(uint32_t len, const char *data)
 static void what_breaks_off_leaves_what_was_there(void **state)
 {
     (void)state;
-    write_file("to", "before", 6, 0644);
+    file_make(in_dir("to"), "before", 6, 0644);
     visit();
     ask(FBR_COPY_PUT, in_dir("to"), "x", 0600);
     expect_answer(0, "");
     send_piece(100, "only this");
     leave();
-    expect_file("to", "before", 6, 0644);
-    assert_int_equal(files_in(dir), 1);
+    file_expect(in_dir("to"), "before", 6, 0644);
+    assert_int_equal(dir_count(dir, ""), 1);
 }
 
 static void what_could_not_be_read_leaves_what_was_there(void **state)
 {
     (void)state;
-    write_file("to", "before", 6, 0644);
+    file_make(in_dir("to"), "before", 6, 0644);
     visit();
     ask(FBR_COPY_PUT, in_dir("to"), "x", 0600);
     expect_answer(0, "");
     send_piece(4, "some");
     send_piece(FBR_COPY_BROKEN, "");
     leave();
-    expect_file("to", "before", 6, 0644);
-    assert_int_equal(files_in(dir), 1);
+    file_expect(in_dir("to"), "before", 6, 0644);
+    assert_int_equal(dir_count(dir, ""), 1);
 }
 
 static void a_piece_that_is_none_is_refused(void **state)
@@ -265,7 +174,7 @@ static void a_piece_that_is_none_is_refused(void **state)
     send_piece(FBR_COPY_PIECE + 1, "");
     expect_answer(-EBADMSG, "broke off");
     leave();
-    assert_int_equal(files_in(dir), 0);
+    assert_int_equal(dir_count(dir, ""), 0);
 }
 
 static void what_cannot_be_is_told_before_any_byte(void **state)
@@ -291,7 +200,7 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
         expect_answer(cases[i].code, cases[i].part);
         leave();
     }
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(dir_count(dir, ""), 1);
 }
 
 static void a_request_that_is_none_is_answered(void **state)

@@ -16,41 +16,32 @@
 #include <cmocka.h>
 
 #include "runtime/limits.h"
-#include "runtime/rundir.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
 
 static char root[64];
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "/tmp/fiber-limits-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    temp_dir_make(root);
+    return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fbr_rundir_remove_tree(root);
+    temp_dir_remove(root);
     return 0;
 }
 
 /* A file below root, with the folders above it. */
 static void put(const char *path, const char *text)
 {
-    char whole[PATH_MAX];
-    FILE *f;
+    const char *whole = path_in(root, path);
 
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')); at++) {
-        *at = '\0';
-        if (mkdir(whole, 0700) < 0)
-            assert_int_equal(errno, EEXIST);
-        *at = '/';
-    }
-    f = fopen(whole, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    folders_make(whole);
+    file_make(whole, text, strlen(text), 0600);
 }
 
 static struct fbr_limits read_them(void)

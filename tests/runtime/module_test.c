@@ -23,6 +23,8 @@
 #include <cmocka.h>
 
 #include "runtime/module.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
 
 extern char **environ;
 
@@ -31,19 +33,15 @@ static char root[64]; /* of the folders that are made */
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "/tmp/module_test.XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    temp_dir_make(root);
+    return 0;
 }
 
 static int remove_root(void **state)
 {
-    char *argv[] = {"rm", "-rf", root, NULL};
-    pid_t pid;
-    int status;
-
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
-           status;
+    temp_dir_remove(root);
+    return 0;
 }
 
 static const char *in_root(const char *name)
@@ -59,14 +57,11 @@ static const char *in_root(const char *name)
 /* Folders on the way are made. */
 static void copy(const char *from, const char *to, mode_t mode)
 {
-    char folder[PATH_MAX], bytes[65536];
+    char bytes[65536];
     int in, out;
     ssize_t n;
 
-    for (const char *slash = to + strlen(root); (slash = strchr(slash + 1, '/'));) {
-        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - to), to);
-        assert_true(!mkdir(folder, 0755) || errno == EEXIST);
-    }
+    folders_make(to);
     in = open(from, O_RDONLY | O_CLOEXEC);
     out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
     assert_true(in >= 0 && out >= 0);

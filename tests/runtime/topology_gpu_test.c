@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,49 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
 #include "runtime/topology_gpu.c" /* of the module; the library does not have it */
-
-extern char **environ;
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
 
 static char root[64];
 
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "/tmp/topology_gpu_test.XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    temp_dir_make(root);
+    return 0;
 }
 
 static int remove_root(void **state)
 {
-    char *argv[] = {"rm", "-rf", root, NULL};
-    pid_t pid;
-    int status;
-
     (void)state;
-    return posix_spawnp(&pid, "rm", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
-           status;
+    temp_dir_remove(root);
+    return 0;
 }
 
 static void put(const char *name, const char *text)
 {
-    char path[PATH_MAX];
-    FILE *f;
+    const char *path = path_in(root, name);
 
-    snprintf(path, sizeof(path), "%s%s", root, name);
-    for (char *slash = path + strlen(root); (slash = strchr(slash + 1, '/'));) {
-        *slash = '\0';
-        assert_true(!mkdir(path, 0755) || errno == EEXIST);
-        *slash = '/';
-    }
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    folders_make(path);
+    file_make(path, text, strlen(text), 0600);
 }
 
 static void classes_and_vendors(void **state)

@@ -6,9 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,58 +16,40 @@
 #include <cmocka.h>
 
 #include "runtime/tree.h"
-#include "runtime/visitor.h"
+#include "tests/runtime/visitor_util.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
 
 static char dir[64];
-
-static const char *in_dir(const char *name)
-{
-    static char paths[8][PATH_MAX];
-    static int at;
-
-    at = (at + 1) % 8;
-    snprintf(paths[at], PATH_MAX, "%s/%s", dir, name);
-    return paths[at];
-}
 
 static int make_dir(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof(dir), "/tmp/fiber-tree-test-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
+    temp_dir_make(dir);
+    return 0;
 }
 
 static int remove_dir(void **state)
 {
-    char command[256];
-
     (void)state;
-    snprintf(command, sizeof(command), "chmod -R u+rwx %s && rm -r %s", dir, dir);
-    return system(command);
+    leave();
+    temp_dir_remove(dir);
+    return 0;
+}
+
+static const char *in_dir(const char *name)
+{
+    return path_in(dir, name);
 }
 
 static void make_file(const char *name, const char *text, mode_t mode)
 {
-    int fd = open(in_dir(name), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    assert_int_equal(fchmod(fd, mode), 0);
-    close(fd);
+    file_make(in_dir(name), text, strlen(text), mode);
 }
 
 static void check_file(const char *name, const char *text, mode_t mode)
 {
-    char got[256] = "";
-    struct stat st;
-    int fd = open(in_dir(name), O_RDONLY | O_CLOEXEC);
-
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    assert_int_equal(st.st_mode & 07777, mode);
-    assert_int_equal(read(fd, got, sizeof(got) - 1), strlen(text));
-    assert_string_equal(got, text);
-    close(fd);
+    file_expect(in_dir(name), text, strlen(text), mode);
 }
 
 static void check_link(const char *name, const char *target)
@@ -86,21 +65,6 @@ static bool is_there(const char *name)
     struct stat st;
 
     return lstat(in_dir(name), &st) == 0;
-}
-
-/* How many things are in our directory. */
-static int count(void)
-{
-    char command[256];
-    FILE *f;
-    int n = -1;
-
-    snprintf(command, sizeof(command), "ls -A %s | wc -l", dir);
-    f = popen(command, "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%d", &n), 1);
-    pclose(f);
-    return n;
 }
 
 /* A directory with all sorts of things in it. */
@@ -151,53 +115,6 @@ static void check_sorts(const char *name)
     }
 }
 
-/* ---- A visitor ---- */
-
-static pthread_t thread;
-static int ours;
-
-static void *serve(void *arg)
-{
-    fbr_visitor_serve((int)(intptr_t)arg);
-    return NULL;
-}
-
-static void open_visit(void)
-{
-    int ends[2];
-
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    ours = ends[0];
-    assert_int_equal(pthread_create(&thread, NULL, serve, (void *)(intptr_t)ends[1]), 0);
-}
-
-static void close_visit(void)
-{
-    close(ours);
-    pthread_join(thread, NULL);
-}
-
-static void ask(enum fbr_copy_op op, uint32_t mode, const char *path, const char *name)
-{
-    struct fbr_copy_request r = {.op = (uint8_t)op, .mode = mode};
-    struct fbr_buf b;
-
-    snprintf(r.path, sizeof(r.path), "%s", path);
-    snprintf(r.name, sizeof(r.name), "%s", name);
-    fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
-}
-
-static struct fbr_copy_answer answered(void)
-{
-    struct fbr_copy_answer a;
-
-    assert_int_equal(fbr_copy_recv_answer(ours, &a), 0);
-    return a;
-}
-
 static void say(uint8_t kind, const char *name, const char *target)
 {
     struct fbr_tree_entry e = {.kind = kind, .mode = 0644};
@@ -228,15 +145,15 @@ static void a_directory_is_put_as_it_is(void **state)
     assert_string_equal(name, "from");
     assert_int_equal(mode, 0755);
     assert_int_equal(mkdir(in_dir("to"), 0700), 0);
-    open_visit();
-    ask(FBR_COPY_PUT_TREE, mode, in_dir("to"), name);
+    visit();
+    ask(FBR_COPY_PUT_TREE, in_dir("to"), name, mode);
     assert_int_equal(answered().code, 0);
     assert_int_equal(fbr_tree_send(ours, fd, &left, NULL), 0);
     assert_int_equal(left, 1);
     a = answered();
     assert_int_equal(a.code, 0);
     assert_string_equal(a.text, "left out: 2 links that lead out of it");
-    close_visit();
+    leave();
     check_sorts("to/from");
 }
 
@@ -247,8 +164,8 @@ static void a_directory_is_got_as_it_is(void **state)
 
     (void)state;
     make_sorts("from");
-    open_visit();
-    ask(FBR_COPY_GET, FBR_COPY_IS_TREE, in_dir("from"), "");
+    visit();
+    ask(FBR_COPY_GET, in_dir("from"), "", FBR_COPY_IS_TREE);
     a = answered();
     assert_int_equal(a.code, 0);
     assert_true(a.mode & FBR_COPY_IS_TREE);
@@ -259,9 +176,9 @@ static void a_directory_is_got_as_it_is(void **state)
     a = answered();
     assert_string_equal(a.text, "left out: 1 that is neither file, directory nor link");
     assert_int_equal(fbr_tree_commit(&t, a.mode | 0750, NULL), 0);
-    close_visit();
+    leave();
     check_sorts("to");
-    assert_int_equal(count(), 2);
+    assert_int_equal(dir_count(dir, ""), 2);
 }
 
 static void who_does_not_know_directories_gets_a_sentence(void **state)
@@ -269,11 +186,11 @@ static void who_does_not_know_directories_gets_a_sentence(void **state)
     struct fbr_copy_answer a;
 
     (void)state;
-    open_visit();
-    ask(FBR_COPY_GET, 0, dir, "");
+    visit();
+    ask(FBR_COPY_GET, dir, "", 0);
     a = answered();
     assert_int_equal(a.code, -EISDIR);
-    close_visit();
+    leave();
 }
 
 static void what_is_there_stays(void **state)
@@ -294,7 +211,7 @@ static void what_is_there_stays(void **state)
     assert_non_null(strstr(t.path, "/files"));
     fbr_tree_drop(&t);
     check_file("full/x", "mine", 0600);
-    assert_int_equal(count(), 3);
+    assert_int_equal(dir_count(dir, ""), 3);
 }
 
 static void what_breaks_off_leaves_nothing(void **state)
@@ -303,23 +220,23 @@ static void what_breaks_off_leaves_nothing(void **state)
     int before;
 
     (void)state;
-    before = count();
-    open_visit();
-    ask(FBR_COPY_PUT_TREE, 0700, in_dir("to"), "from");
+    before = dir_count(dir, "");
+    visit();
+    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
     assert_int_equal(answered().code, 0);
     say(FBR_TREE_DIR, "sub", "");
     say(FBR_TREE_FILE, "a", "");
     assert_int_equal(send(ours, piece, sizeof(piece), 0), sizeof(piece));
-    close_visit();
-    assert_int_equal(count(), before);
-    open_visit();
-    ask(FBR_COPY_PUT_TREE, 0700, in_dir("to"), "from");
+    leave();
+    assert_int_equal(dir_count(dir, ""), before);
+    visit();
+    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
     assert_int_equal(answered().code, 0);
     say(FBR_TREE_DIR, "sub", "");
     say(FBR_TREE_UP, "", "");
     say(FBR_TREE_BROKEN, "", ""); /* it cannot be read there */
-    close_visit();
-    assert_int_equal(count(), before);
+    leave();
+    assert_int_equal(dir_count(dir, ""), before);
 }
 
 static void a_hostile_end_gets_nowhere(void **state)
@@ -338,30 +255,30 @@ static void a_hostile_end_gets_nowhere(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_copy_answer a;
 
-        open_visit();
-        ask(FBR_COPY_PUT_TREE, 0700, in_dir("to"), "from");
+        visit();
+        ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
         assert_int_equal(answered().code, 0);
         say(cases[i].kind, cases[i].name, cases[i].target);
         if (cases[i].second)
             say(FBR_TREE_DIR, cases[i].name, "");
         a = answered();
         assert_int_equal(a.code, cases[i].second ? -EEXIST : -EBADMSG);
-        close_visit();
-        assert_int_equal(count(), 0);
+        leave();
+        assert_int_equal(dir_count(dir, ""), 0);
     }
 }
 
 static void too_deep_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
-    open_visit();
-    ask(FBR_COPY_PUT_TREE, 0700, in_dir("to"), "from");
+    visit();
+    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
     assert_int_equal(answered().code, 0);
     for (int i = 0; i <= FBR_TREE_DEPTH; i++)
         say(FBR_TREE_DIR, "d", "");
     assert_int_equal(answered().code, -ELOOP);
-    close_visit();
-    assert_int_equal(count(), 0);
+    leave();
+    assert_int_equal(dir_count(dir, ""), 0);
 }
 
 static void only_links_that_stay_inside_are_made(void **state)

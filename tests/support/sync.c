@@ -129,6 +129,13 @@ void temp_dir_make(char path[64])
         die(path);
 }
 
+static int open_up(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)ftw;
+    return type == FTW_D ? chmod(path, 0700) : 0;
+}
+
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st;
@@ -139,6 +146,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 
 void temp_dir_remove(const char *path)
 {
+    nftw(path, open_up, 8, FTW_PHYS);
     nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
