@@ -17,7 +17,7 @@ RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 def make_store(**more):
     try:
         return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), SIZE, False,
-                             timeout=datetime.timedelta(seconds=30), **more)
+                             timeout=datetime.timedelta(seconds=500), **more)
     except RuntimeError as e:
         if "libuv" not in str(e) or more:
             raise

@@ -6,10 +6,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 pythons_with() { # pythons_with <module>: an interpreter on each line
-    local p version given seen=' '
+    local p path version given seen=' '
     IFS=: read -ra given <<<"${TEST_PYTHON:-}"
     for p in "${given[@]}" /usr/bin/python3 python3 "${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}"/fiber/beds/python/*/bin/python3; do
-        command -v "$p" >/dev/null || continue
+        path=$(command -v "$p") || continue
+        [[ $seen != *" $path "* ]] || continue # looking takes a second and more
+        seen+="$path "
         version=$("$p" -c "import $1; print(${1%%.*}.__version__)" 2>/dev/null) || continue
         [[ $seen != *" $version "* ]] || continue
         seen+="$version "

@@ -1,5 +1,5 @@
-# ring_torch_test.sh - torch.distributed in a ring, with every torch that is here: groups, DistributedDataParallel against
-# the same training in one process, the launcher's store against torch's own, and the start again.
+# ring_torch_test.sh - torch.distributed in a ring, with every torch that is here: groups, the start again,
+# DistributedDataParallel against the same training in one process, and the launcher's store against torch's own.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2154
@@ -11,25 +11,21 @@ mapfile -t pythons < <(pythons_with torch)
 check=$here/ring_python/torch_check.py
 data=$TEST_SOURCE_DIR/examples/data/digits.csv.gz
 
-test_groups_agree_on_one_host() {
-    for python in "${pythons[@]}"; do
-        fiber_run 0 --oversubscribe -n 3 "$python" "$check" group || return
-        for r in 0 1 2; do says "group: rank $r of 3, restart 0" || return; done
-    done
-}
+patience=900 # torch comes up in seconds, each rank by itself; many times that on a busy machine
 
-test_groups_agree_over_two_agents() {
+test_ranks_agree_and_train_after_a_restart() {
     for python in "${pythons[@]}"; do
-        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$python" "$check" group || return
-        for r in 0 1 2 3; do says "group: rank $r of 4, restart 0" || return; done
-    done
-}
-
-test_ranks_train_as_one_process_does() {
-    for python in "${pythons[@]}"; do
-        fiber_run 0 --oversubscribe -n 3 "$python" "$check" ddp "$data" "$work/one" || return
+        fiber_run 0 --oversubscribe -n 3 -x FAIL=1 --on-failure restart "$python" "$check" ring "$data" "$work/one" || return
+        for r in 0 1 2; do says "group: rank $r of 3, restart 1" || return; done
         says 'ddp: 3 ranks have the same weights' || return
-        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$python" "$check" ddp "$data" "$work/two" || return
+    done
+}
+
+# The weights of the test before are looked at here too: of one process all can be compared with.
+test_ranks_of_two_agents_train_as_one_process_does() {
+    for python in "${pythons[@]}"; do
+        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$python" "$check" ring "$data" "$work/two" || return
+        for r in 0 1 2 3; do says "group: rank $r of 4, restart 0" || return; done
         says 'ddp: 4 ranks have the same weights' || return
         "$python" "$check" alone "$data" "$work/one" "$work/two" >"$work/out" 2>"$work/err" ||
             fail 'the ranks do not train as one process does' || return
@@ -38,22 +34,15 @@ test_ranks_train_as_one_process_does() {
 }
 
 test_the_store_answers_as_torchs_own() {
-    local clients kind
+    local kind
     for python in "${pythons[@]}"; do
-        clients=$("$python" "$check" clients) || fail 'this torch does not say what clients it has' || return
-        for kind in $clients; do
+        for ((kind = 0; ; kind++)); do
             fiber_run 0 -n 1 "$python" "$check" store "$kind" || return
-            says 'store: ' || return
+            says "client $((kind + 1)) of " || return
+            ! grep -qF "client $((kind + 1)) of $((kind + 1))," "$work/out" || break
         done
     done
 }
 
-test_all_start_again_with_a_fresh_store() {
-    for python in "${pythons[@]}"; do
-        fiber_run 0 --oversubscribe -n 3 -x FAIL=1 --on-failure restart "$python" "$check" group || return
-        for r in 0 1 2; do says "group: rank $r of 3, restart 1" || return; done
-    done
-}
-
-run_tests test_groups_agree_on_one_host test_groups_agree_over_two_agents test_ranks_train_as_one_process_does \
-    test_the_store_answers_as_torchs_own test_all_start_again_with_a_fresh_store
+run_tests test_ranks_agree_and_train_after_a_restart test_ranks_of_two_agents_train_as_one_process_does \
+    test_the_store_answers_as_torchs_own

@@ -1,11 +1,10 @@
 # torch_check.py - what ranks of torch.distributed check under `fiber run`; they say what agreed, or exit with a sentence.
 #
-#   torch_check.py group         collectives of two groups; with FAIL=1 the last rank dies, once
-#   torch_check.py ddp DATA OUT  DistributedDataParallel on real data; rank 0 leaves weights and losses in OUT
-#   torch_check.py alone DATA OUT SAVED  the same training in this process alone, compared with what the ranks saved
-#   torch_check.py store NUMBER  the launcher's store answers as the one that this torch brings itself, to the client of
-#                                that number: with libuv or without; one rank
-#   torch_check.py clients       the numbers of those that this torch has
+#   torch_check.py ring DATA OUT  collectives of two groups; with FAIL=1 the last rank then dies, once. Then
+#                                 DistributedDataParallel on real data; rank 0 leaves weights and losses in OUT
+#   torch_check.py alone DATA OUT...  the same training in this process alone, compared with what the ranks saved
+#   torch_check.py store NUMBER   the launcher's store answers as the one that this torch brings itself, to the client of
+#                                 that number, of those that this torch has: with libuv or without; one rank
 #
 # SPDX-License-Identifier: Apache-2.0
 import datetime
@@ -20,7 +19,7 @@ import torch.distributed as dist
 
 warnings.filterwarnings("ignore")
 GENERATION = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-PATIENCE = datetime.timedelta(seconds=100)
+PATIENCE = datetime.timedelta(seconds=1000)
 
 
 def check(holds, what):
@@ -52,7 +51,6 @@ def init():
 
 
 def group():
-    init()
     rank, size = dist.get_rank(), dist.get_world_size()
     check((rank, size) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])), "the rank is another one")
     every = torch.full((1000,), float(rank + 1))
@@ -73,7 +71,6 @@ def group():
         os._exit(9)
     dist.barrier()
     print(f"group: rank {rank} of {size}, restart {GENERATION}", flush=True)
-    dist.destroy_process_group()
 
 
 def load(path):
@@ -103,7 +100,6 @@ def train(data, share, wrap):
 
 
 def ddp(data, out):
-    init()
     rank, size = dist.get_rank(), dist.get_world_size()
     weights, losses = train(data, lambda batch: batch[rank::size], torch.nn.parallel.DistributedDataParallel)
     dist.all_reduce(losses)
@@ -113,6 +109,12 @@ def ddp(data, out):
     if rank == 0:
         torch.save({"weights": weights, "losses": losses / size}, out)
         print(f"ddp: {size} ranks have the same weights", flush=True)
+
+
+def ring(data, out):
+    init()
+    group()
+    ddp(data, out)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -184,11 +186,8 @@ def store(number):
     for one, two in zip(mine, right):
         check(one == two, f"{kind}: the store answers {one}, torch's own {two}")
     check(len(mine) == len(right), "the store has other calls")
-    print(f"store: {len(mine)} answers are those of torch's own, {kind}", flush=True)
+    print(f"store: {len(mine)} answers are those of torch's own, client {int(number) + 1} of {len(kinds())}, {kind}",
+          flush=True)
 
 
-def clients():
-    print(*range(len(kinds())))
-
-
-{"group": group, "ddp": ddp, "alone": alone, "store": store, "clients": clients}[sys.argv[1]](*sys.argv[2:])
+{"ring": ring, "alone": alone, "store": store}[sys.argv[1]](*sys.argv[2:])
