@@ -329,7 +329,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                                             : 3,
                           .cpus = placed ? j->place->cpus : l->cpus,
                           .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
-                          .nodes = placed ? j->place->nodes : l->nodes};
+                          .nodes = placed ? j->place->nodes : l->nodes,
+                          .slack = l->slack};
     int rc = !env || (job->ticket && fd < 0) ? fd : fbr_spawn(&s, &j->pid, &j->pidfd, err);
 
     if (job->ticket && fd >= 0)

@@ -45,8 +45,6 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
     /* torch before 2.2 knew it without TORCH_; later ones warn of that name. */
     fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    if (local_size > 1)
-        fbr_env_default(env, "OMP_NUM_THREADS", "1");
     return 0;
 }
 

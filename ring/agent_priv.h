@@ -34,6 +34,7 @@ struct agent_rank {
     void *handle; /* of the local backend; NULL: not running */
     pid_t pid;
     uint32_t restarts; /* how often it was started again, here or by an agent before us */
+    unsigned threads; /* of OpenMP that it should have; 0: it finds out itself */
     bool met, left, paused;
     bool mpi;                /* it, or a child of it, has been seen with an MPI library */
     struct agent_feed *feed; /* its standard input, while it reads one */
@@ -53,6 +54,7 @@ struct agent_job {
     unsigned looks;
     bool served;          /* a rank has used a service of the launcher */
     struct fbr_env cures; /* what the probes found to be set */
+    unsigned long slack;  /* of its ranks' timers, in nanoseconds; 0: as ours */
 };
 
 /* A request of a bridge that the launcher has not answered. */

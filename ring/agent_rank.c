@@ -20,6 +20,8 @@
 #include "runtime/log.h"
 #include "runtime/work.h"
 
+#define THREADS_ENV "OMP_NUM_THREADS"
+
 extern char **environ;
 
 /* ---- Where ranks go ---- */
@@ -87,12 +89,15 @@ static int plan_places(struct agent_job *j, struct fbr_pin_wish *wish, char *not
     wish->count = all;
     if (all > j->nlocal)
         rc = a->pin->plan(a->machine, wish, j->pins, note, size, NULL);
-    if (rc == 0) {
-        memmove(j->pins, j->pins + before, j->nlocal * sizeof(*j->pins));
-        return 0;
+    if (rc < 0) {
+        wish->count = j->nlocal;
+        before = 0;
+        rc = a->pin->plan(a->machine, wish, j->pins, note, size, err);
     }
-    wish->count = j->nlocal;
-    return a->pin->plan(a->machine, wish, j->pins, note, size, err);
+    for (uint32_t i = 0; i < j->nlocal && rc == 0; i++)
+        j->ranks[i].threads = fbr_pin_threads(j->pins, wish->count, before + i);
+    memmove(j->pins, j->pins + before, j->nlocal * sizeof(*j->pins));
+    return rc;
 }
 
 /* Nobody has asked for a binding: is there a reason to leave it? */
@@ -117,7 +122,7 @@ static bool better_free(struct agent_job *j)
     return fbr_limits_floats(&a->limits);
 }
 
-int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
+static int find_places(struct agent_job *j, struct fbr_error *err)
 {
     struct agent *a = j->agent;
     struct fbr_pin_wish wish = a->order.wish;
@@ -140,6 +145,51 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
         rc = plan_places(j, &wish, note, sizeof(note), err);
     if (note[0] && rc == 0)
         fbr_agent_note(a, "%s: %s", a->hostname, note);
+    return rc;
+}
+
+static bool is_set(struct agent_rank *r, const char *name)
+{
+    char **more = fbr_ring_job_program(&r->job->job, r->rank)->env;
+    size_t len = strlen(name);
+
+    for (; more && *more; more++)
+        if (strncmp(*more, name, len) == 0 && (*more)[len] == '=')
+            return true;
+    return getenv(name) != NULL;
+}
+
+/* OpenMP, and what counts its threads as OpenMP does, starts one on each processor that a rank may
+ * run on: right for a rank with processors of its own, too many for ranks that share theirs. */
+static void count_threads(struct agent_job *j)
+{
+    struct agent *a = j->agent;
+    uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+    unsigned wanted = a->order.wish.cpus_per_rank, share = 0;
+    const struct agent_job *other;
+
+    DL_FOREACH(a->jobs, other) /* the ranks that spawned these are still there */
+        sharing += j->job.info.spawned && other != j ? other->nlocal : 0;
+    if (sharing > 1 || fbr_limits_floats(&a->limits))
+        share = a->cpus > sharing ? a->cpus / sharing : 1;
+    for (uint32_t i = 0; i < j->nlocal; i++) {
+        bool bound = j->pins && j->pins[i].cpus[0];
+
+        j->ranks[i].threads = wanted ? wanted : bound ? j->ranks[i].threads : share;
+    }
+    if (j->nlocal > 0 && j->ranks[0].threads && a->order.verbose &&
+        !is_set(&j->ranks[0], THREADS_ENV))
+        fbr_agent_note(a, "%s: %s: %s=%u", a->hostname,
+                       wanted ? "processors per rank" : "its share of the processors", THREADS_ENV,
+                       j->ranks[0].threads);
+}
+
+int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
+{
+    int rc = find_places(j, err);
+
+    if (rc == 0)
+        count_threads(j);
     return rc;
 }
 
@@ -279,6 +329,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     }
     if (j->pins)
         give_devices(a, &j->pins[local], e);
+    if (r->threads)
+        fbr_env_default(e, THREADS_ENV, "%u", r->threads);
     for (int i = 0; i < a->nbridges && rc == 0; i++) {
         rc = a->bridges[i].ops->rank(a->bridges[i].bridge, &j->job.info, r->rank, e, fd, err);
         if (rc < 0)
@@ -322,8 +374,12 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     else if (rc == 0)
         snprintf(r->file, sizeof(r->file), "/proc/self/exe");
     if (rc == 0) {
-        const struct fbr_job_local local = {theirs, fd, masked ? mask : NULL, (size_t)masked,
-                                            nodes};
+        const struct fbr_job_local local = {.in = theirs,
+                                            .fd = fd,
+                                            .cpus = masked ? mask : NULL,
+                                            .cpus_len = (size_t)masked,
+                                            .nodes = nodes,
+                                            .slack = r->job->slack};
         const struct fbr_job job = {.name = name,
                                     .run_uid = a->rt->run_uid,
                                     .file = r->file,

@@ -158,6 +158,16 @@ static void probe_fabric(struct fbr_probe *p, const struct fbr_probe_roots *root
         p->no_fabric[0] = '\0';
 }
 
+static void probe_gpu(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+{
+    /* NVIDIA, AMD, all with a driver of the kernel's, Windows' own, ARM's, accelerators, FPGAs */
+    static const char *const devices[] = {"nvidia", "kfd",   "dri",    "dxg",
+                                          "mali",   "accel", "xclmgmt"};
+
+    for (size_t i = 0; i < sizeof(devices) / sizeof(*devices) && !p->gpu; i++)
+        p->gpu = has_entry(roots->dev, devices[i]);
+}
+
 /* ---- Interfaces ---- */
 
 /* The interface of the default route with the lowest metric; "" when there is none. */
@@ -325,6 +335,7 @@ void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots)
     p->uid = geteuid();
     probe_memory(p, roots);
     probe_fabric(p, roots);
+    probe_gpu(p, roots);
     probe_interfaces(p, roots);
 }
 
@@ -399,6 +410,20 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *u
     cure(c, why, "NCCL_SHM_DISABLE", "1");
 }
 
+/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL, X,
+ * an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
+ * its XML without that library as well, and where there is no GPU the others have nothing to find. */
+static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
+{
+    static const char gpus[] = "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,"
+                               "hwloc_opencl.so,hwloc_rsmi.so";
+
+    if (p->gpu)
+        cure(c, "hwloc has its own", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
+    else
+        cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s", gpus);
+}
+
 /* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does
  * not matter. Between hosts all must use the interface that we know to work, not the first in a
  * list. With a fabric UCX knows better. */
@@ -436,6 +461,7 @@ void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, s
     cure_transport(p, use, &c);
     cure_memory(p, use, &c);
     cure_interfaces(p, use, &c);
+    cure_hwloc(p, &c);
     if (use->oversubscribed) {
         cure(&c, "more ranks than processors", "OMPI_MCA_mpi_yield_when_idle", "1");
         cure(&c, "more ranks than processors", "OMPI_MCA_mpi_oversubscribe", "1");

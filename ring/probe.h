@@ -40,6 +40,8 @@ struct fbr_probe {
     char fabric_name[32]; /* "mlx5_0"; without a fabric what was found but cannot be used, or "" */
     char no_fabric[96];   /* why not, when something was found */
 
+    bool gpu; /* there is a device of a GPU, of whatever make, whether we may use it or not */
+
     uid_t uid;
 };
 

@@ -30,7 +30,8 @@ struct fbr_job_local {
     int fd;           /* its descriptor 3, in place of a ticket; -1: none */
     const void *cpus; /* mask of processors; NULL: ours */
     size_t cpus_len;
-    uint64_t nodes; /* NUMA nodes of its memory, by bit; 0: ours */
+    uint64_t nodes;      /* NUMA nodes of its memory, by bit; 0: ours */
+    unsigned long slack; /* of its timers, in nanoseconds; 0: ours */
 };
 
 struct fbr_job {

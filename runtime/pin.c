@@ -125,6 +125,20 @@ int fbr_pin_mask(const char *list, void *mask, size_t size)
     return (int)used;
 }
 
+unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at)
+{
+    const char *list = pins[at].cpus;
+    unsigned first, last, cpus = 0, sharers = 0;
+
+    for (unsigned i = 0; i < count && list[0]; i++)
+        sharers += strcmp(pins[i].cpus, list) == 0;
+    if (sharers <= 1)
+        return 0;
+    while (fbr_cpulist_next(&list, &first, &last) > 0)
+        cpus += last - first + 1;
+    return cpus > sharers ? cpus / sharers : 1;
+}
+
 /* ---- What the kernel says ---- */
 
 /* Grows the mask until it is as long as the kernel's. */

@@ -139,6 +139,11 @@ const char *fbr_pin_map_name(enum fbr_pin_map map);
  * -EINVAL for what is no list or an empty one, -E2BIG. */
 int fbr_pin_mask(const char *list, void *mask, size_t size);
 
+/* How many threads process `at` of `count` should have so that nobody's processors are asked for
+ * twice: as many as its processors, divided among all that were given the same ones. 0 when they
+ * are its own alone, or when it is not bound: then nothing need be said, or the caller knows. */
+unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at);
+
 /* What the kernel says of a process. Each is "" where the kernel does not tell. */
 struct fbr_pin_seen {
     char cpus[FBR_PIN_LIST]; /* its affinity */

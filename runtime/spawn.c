@@ -151,6 +151,8 @@ IN_CHILD static int child_main(void *arg)
     rc = bind_child(s);
     if (rc < 0)
         return fail(l, rc, "binding to its processors");
+    if (s->slack)
+        syscall(SYS_prctl, PR_SET_TIMERSLACK, s->slack, 0, 0, 0);
     if (l->descriptors.rlim_cur)
         syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &l->descriptors, NULL);
     if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)

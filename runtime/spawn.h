@@ -23,7 +23,8 @@ struct fbr_spawn {
     int nfds;         /* at least 3 */
     const void *cpus; /* mask of processors to bind it to (fbr_pin_mask); NULL: ours */
     size_t cpus_len;
-    uint64_t nodes; /* NUMA nodes that its memory is bound to, by bit; 0: ours */
+    uint64_t nodes;      /* NUMA nodes that its memory is bound to, by bit; 0: ours */
+    unsigned long slack; /* by so many nanoseconds its timers may be late; 0: ours */
 };
 
 /* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It

@@ -89,7 +89,6 @@ static void test_the_variables(void **state)
         {"TORCHELASTIC_RESTART_COUNT", "0"},
         {"TORCHELASTIC_MAX_RESTARTS", "3"},
         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-        {"OMP_NUM_THREADS", "1"},
         {"NCCL_ASYNC_ERROR_HANDLING", "0"},
         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
     };
@@ -105,9 +104,6 @@ static void test_the_variables(void **state)
         assert_string_equal(fbr_env_get(&e, expected[i][0]), expected[i][1]);
     assert_string_equal(fbr_env_get(&e, "TORCHELASTIC_RUN_ID"), host_job_of(h, 0, id)->nspace);
     assert_true(atoi(fbr_env_get(&e, "MASTER_PORT")) > 0);
-    fbr_env_fini(&e);
-    assert_int_equal(host_env(h, id, 0, NULL, &e, NULL, NULL), 0);
-    assert_null(fbr_env_get(&e, "OMP_NUM_THREADS")); /* alone on its node */
     fbr_env_fini(&e);
     host_close(h);
 }

@@ -107,6 +107,18 @@ static void slingshot_is_a_fabric(void **state)
     assert_true(p.fabric);
 }
 
+static void a_device_of_a_gpu_is_seen(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "dev/null", "");
+    look(&p, *state);
+    assert_false(p.gpu);
+    put(*state, "dev/dri/renderD128", "");
+    look(&p, *state);
+    assert_true(p.gpu);
+}
+
 static void yama_forbids_copies(void **state)
 {
     struct fbr_probe p;
@@ -258,6 +270,21 @@ static void a_small_shm_is_left_alone(void **state)
     fbr_env_fini(&env);
 }
 
+static void hwloc_looks_for_gpus_where_there_are_some(void **state)
+{
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_non_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "hwloc_opencl.so"));
+    assert_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "pci"));
+    fbr_env_fini(&env);
+    p.gpu = true;
+    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    assert_env("HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
+    fbr_env_fini(&env);
+}
+
 static void too_many_ranks_yield(void **state)
 {
     (void)state;
@@ -278,6 +305,7 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     fbr_env_set(&env, "GLOO_SOCKET_IFNAME", "eth7");
     fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "eth7");
     fbr_env_set(&env, "UCX_NET_DEVICES", "eth7");
+    fbr_env_set(&env, "HWLOC_PLUGINS_BLACKLIST", "%s", "");
     fbr_probe_env(&p, &(const struct fbr_probe_use){.ranks = 1, .nodes = 1}, &env, count, &said);
     assert_int_equal(said, 0);
     assert_env("OMPI_MCA_pml", "");
@@ -309,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_fabric_that_may_not_be_used_is_none, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(slingshot_is_a_fabric, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_device_of_a_gpu_is_seen, make_root, remove_root),
         cmocka_unit_test_setup_teardown(yama_forbids_copies, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_missing_shm_is_seen, make_root, remove_root),
         cmocka_unit_test(the_way_to_a_peer_names_an_interface),
@@ -317,6 +346,7 @@ int main(void)
         cmocka_unit_test(several_hosts_use_one_interface),
         cmocka_unit_test(without_copies_vader_does_not_try_them),
         cmocka_unit_test(a_small_shm_is_left_alone),
+        cmocka_unit_test(hwloc_looks_for_gpus_where_there_are_some),
         cmocka_unit_test(too_many_ranks_yield),
         cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
     };

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/limits.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
@@ -33,7 +34,7 @@
 /* ---- Roles ---- */
 
 /* Runs argv[2] with sh in a ring; argv[3...]: -n N, -p per node, -f policy, -r restarts, -g grace,
- * -T limit, -x flags, -o directory. */
+ * -T limit, -x flags, -o directory, -b binding, -c processors per rank. */
 static int launch(int argc, char **argv)
 {
     struct fiber_ring_options o = {.size = sizeof(o)};
@@ -66,6 +67,12 @@ static int launch(int argc, char **argv)
             break;
         case 'o':
             o.output_dir = argv[i + 1];
+            break;
+        case 'b':
+            o.bind_to = argv[i + 1];
+            break;
+        case 'c':
+            o.cpus_per_rank = v;
             break;
         }
     }
@@ -305,6 +312,39 @@ static void test_an_end_without_newline_and_binary_bytes(void **state)
     assert_int_equal(ran.out_len, 5);
     assert_memory_equal(ran.out, "a\0b\377\n", 5);
     ran_free(&ran);
+}
+
+static void test_ranks_that_share_processors_share_threads_of_openmp(void **state)
+{
+    const char *say = "echo ${OMP_NUM_THREADS-unset}";
+    struct fbr_limits limits;
+    unsigned cpus, threads;
+    struct ran ran;
+
+    (void)state;
+    fbr_limits_read(&limits);
+    cpus = fbr_limits_cpus(&limits);
+    unsetenv("OMP_NUM_THREADS");
+    for (unsigned agents = 1; agents <= 2; agents++) {
+        ran = ring(say, "-n", "2", "-b", "none", "-p", agents == 1 ? "2" : "1", NULL);
+        assert_int_equal(sscanf(ran.out, "%u", &threads), 1);
+        assert_int_equal(threads, cpus > 2 ? cpus / 2 : 1);
+        ran_free(&ran);
+    }
+    ran = ring(say, "-n", "2", "-b", "none", "-c", "3", NULL);
+    assert_string_equal(ran.out, "3\n3\n");
+    ran_free(&ran);
+    ran = ring(say, "-n", "1", NULL);
+    if (fbr_limits_floats(&limits))
+        assert_int_equal(atoi(ran.out), (int)cpus);
+    else /* alone on its processors: it counts them itself */
+        assert_string_equal(ran.out, "unset\n");
+    ran_free(&ran);
+    setenv("OMP_NUM_THREADS", "5", 1);
+    ran = ring(say, "-n", "2", "-b", "none", "-c", "3", NULL);
+    assert_string_equal(ran.out, "5\n5\n"); /* what the user has set stays */
+    ran_free(&ran);
+    unsetenv("OMP_NUM_THREADS");
 }
 
 static void test_each_rank_has_its_files(void **state)
@@ -550,6 +590,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_signals_reach_every_rank),
         cmocka_unit_test(test_lines_are_whole_and_tagged),
         cmocka_unit_test(test_an_end_without_newline_and_binary_bytes),
+        cmocka_unit_test(test_ranks_that_share_processors_share_threads_of_openmp),
         cmocka_unit_test(test_each_rank_has_its_files),
         cmocka_unit_test(test_a_rank_that_closes_its_output_runs_on),
         cmocka_unit_test(test_a_signal_is_128_more_and_says_who_and_why),

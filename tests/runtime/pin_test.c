@@ -188,6 +188,20 @@ static void variables_show_a_process_its_gpus(void **state)
     assert_null(visible[FBR_GPU_INTEL]);
 }
 
+static void who_shares_processors_shares_threads(void **state)
+{
+    static const struct fbr_pin pins[] = {{.cpus = "0-7"}, {.cpus = "8-11"}, {.cpus = "0-7"},
+                                          {.cpus = ""},    {.cpus = "0-7"},  {.cpus = "12,14"},
+                                          {.cpus = ""},    {.cpus = "15"},   {.cpus = "15"}};
+    static const unsigned expected[] = {2, 0, 2, 0, 2, 0, 0, 1, 1};
+
+    (void)state;
+    for (unsigned i = 0; i < 9; i++)
+        assert_int_equal(fbr_pin_threads(pins, 9, i), expected[i]);
+    assert_int_equal(fbr_pin_threads(pins, 3, 2), 4);
+    assert_int_equal(fbr_pin_threads(pins, 1, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +209,7 @@ int main(void)
         cmocka_unit_test(lists_become_masks),
         cmocka_unit_test(a_child_is_read_back_from_the_kernel),
         cmocka_unit_test(variables_show_a_process_its_gpus),
+        cmocka_unit_test(who_shares_processors_shares_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,6 +136,36 @@ static void test_environment_group_and_signals(void **state)
     signal(SIGPIPE, SIG_DFL);
 }
 
+/* The child's timers have its slack, ours keep our own. */
+static void test_timers_have_the_slack_that_was_asked_for(void **state)
+{
+    char *argv[] = {"cat", "/proc/self/timerslack_ns", NULL};
+    struct fbr_spawn s = {.file = "/bin/cat", .argv = argv, .env = environ, .nfds = 3};
+    const unsigned long slack[] = {123456, 0};
+    int usual = prctl(PR_GET_TIMERSLACK);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char text[64] = "";
+        int pipes[2], pidfd;
+        pid_t pid;
+
+        assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+        s.fds[0] = -1;
+        s.fds[1] = pipes[1];
+        s.fds[2] = 2;
+        s.slack = slack[i];
+        assert_int_equal(fbr_spawn(&s, &pid, &pidfd, NULL), 0);
+        close(pipes[1]);
+        assert_true(read(pipes[0], text, sizeof(text) - 1) > 0);
+        assert_int_equal(atol(text), slack[i] ? (int)slack[i] : usual);
+        assert_int_equal(prctl(PR_GET_TIMERSLACK), usual);
+        close(pipes[0]);
+        close(pidfd);
+        waitpid(pid, NULL, 0);
+    }
+}
+
 static void test_the_pidfd_tells_the_end(void **state)
 {
     char *argv[] = {"sleep", "1000", NULL};
@@ -202,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_descriptors_are_those_asked_for_and_no_others),
         cmocka_unit_test(test_descriptors_that_overlap_their_targets),
         cmocka_unit_test(test_environment_group_and_signals),
+        cmocka_unit_test(test_timers_have_the_slack_that_was_asked_for),
         cmocka_unit_test(test_the_pidfd_tells_the_end),
         cmocka_unit_test(test_failures_say_what_and_why),
         cmocka_unit_test(test_many),
