@@ -1,4 +1,4 @@
-/* auth.c - random bytes, wiping and comparing; see auth.h. Tickets are made in crypto.c.
+/* auth.c - random bytes, wiping and comparing; see auth.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/auth.h"

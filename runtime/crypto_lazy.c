@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "runtime/auth.h"
 #include "runtime/log.h"
 #include "runtime/module.h"
 #include "runtime/seal.h"
@@ -41,13 +40,6 @@ static void *find(const char *name)
     if (!fn)                              \
     fn = (__typeof__(name) *)find(#name)
 
-int fbr_ticket(const uint8_t key[FBR_KEY_SIZE], const char *job_uid, uint64_t process,
-               uint32_t epoch, uint8_t out[FBR_KEY_SIZE])
-{
-    MODULE(fbr_ticket);
-    return fn ? fn(key, job_uid, process, epoch, out) : -ENOENT;
-}
-
 int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
                    struct fbr_error *err)
 {
@@ -68,12 +60,6 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
     MODULE(fbr_seal_init);
     memset(s, 0, sizeof(*s));
     return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
-}
-
-enum fbr_seal_alg fbr_seal_preferred(void)
-{
-    MODULE(fbr_seal_preferred);
-    return fn ? fn() : FBR_SEAL_AES_256_GCM;
 }
 
 /* The rest is only ever called with what the functions above have made, but for zeros, for which the

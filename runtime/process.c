@@ -166,7 +166,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
     if (rc == 0)
         rc = keep_env(p, &o->job);
     if (rc == 0)
-        rc = fbr_ticket(p->rt->key, p->rt->run_uid, p->id, p->epoch, p->secret);
+        rc = fbr_random(p->secret, sizeof(p->secret));
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc))
                   : put_start(p, spec, err);
 }

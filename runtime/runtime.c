@@ -354,8 +354,6 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
     if (rc == 0)
         rc = fbr_loop_open(&rt->loop, err);
     if (rc == 0)
-        rc = fbr_random(rt->key, sizeof(rt->key));
-    if (rc == 0)
         rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
     rt->started = rc == 0;
     if (rc == 0)
@@ -632,7 +630,6 @@ void fiber_fini(void)
     fbr_child_close(rt->child);
     fbr_rundir_remove(&rt->dir);
     fbr_loop_close(rt->loop);
-    fbr_wipe(rt->key, sizeof(rt->key));
     fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
     fbr_child_closed(rt->child);
     /* The context itself stays: handles that the program still holds may be closed. */

@@ -42,7 +42,6 @@ struct fbr_runtime {
     struct fbr_loop *loop;
     struct fbr_rundir dir;
     char run_uid[33];               /* of the whole run: the master's, in hex */
-    uint8_t key[FBR_KEY_SIZE];      /* tickets of our children derive from it */
     uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
     uint64_t self;                  /* random: tells processes of a run apart */
     pid_t pid;                      /* a forked child is not us */

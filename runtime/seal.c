@@ -12,9 +12,6 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#ifdef __aarch64__
-#include <sys/auxv.h>
-#endif
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -23,21 +20,6 @@
 #define WORDS (FBR_SEAL_WINDOW / 64 + 1)
 #define MAX_SEALED ((uint64_t)1 << 50) /* bytes, every frame counted as 64 at least */
 #define MAX_FORGED ((uint64_t)1 << 36) /* frames */
-
-enum fbr_seal_alg fbr_seal_preferred(void)
-{
-    bool fast = false;
-
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_cpu_init();
-    fast = __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
-#elif defined(__aarch64__)
-    fast = (getauxval(AT_HWCAP) & 0x18) == 0x18; /* HWCAP_AES and HWCAP_PMULL, Linux asm/hwcap.h */
-#elif defined(__powerpc64__)
-    fast = __builtin_cpu_supports("vcrypto");
-#endif
-    return fast ? FBR_SEAL_AES_256_GCM : FBR_SEAL_CHACHA20_POLY1305;
-}
 
 int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
                   const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
