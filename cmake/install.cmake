@@ -12,7 +12,8 @@ install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 install(EXPORT fiberTargets NAMESPACE fiber:: DESTINATION ${package_dir})
 if(TARGET fiber_cli)
     file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-    set_target_properties(fiber_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+    # What a build folder's own has in place of it is colons, which mean the current folder.
+    set_target_properties(fiber_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}" BUILD_WITH_INSTALL_RPATH ON)
     install(TARGETS fiber_cli)
 endif()
 

@@ -80,6 +80,7 @@ typedef void fbr_bridge_done(void *arg, int code, const void *data, size_t len);
 struct fbr_bridge_host {
     struct fbr_loop *loop;
     uint32_t agent;       /* our number, from 0 */
+    uint32_t ranks;       /* of the ring's first job, on all agents; 0: not known yet */
     const char *hostname; /* of this agent, as in fbr_bridge_job.hosts */
     const char *dir;  /* of mode 0700, for sockets and files of the bridge; removed after close() */
     bool shared_host; /* other agents of this ring run on the same machine */

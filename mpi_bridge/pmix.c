@@ -25,6 +25,7 @@
 #include "runtime/environ.h"
 
 #define SMALL_JOB 128 /* ranks */
+#define GDS "PMIX_MCA_gds"
 
 static void *init_infos(struct fbr_bridge *b)
 {
@@ -64,7 +65,12 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
         {.name = "PMIX_GDS_MODULE"},
         {.name = "PMIX_LAUNCHER_RNDZ_URI"},
         {.name = "PMIX_KEEPALIVE_PIPE"},
+        /* ranks of small jobs would not look into the shared memory, and making and removing its
+         * files takes longer than all else here */
+        {.name = GDS, .value = "hash"},
     };
+    bool large = b->host->ranks == 0 || b->host->ranks > SMALL_JOB, chosen = getenv(GDS);
+    size_t count = sizeof(settings) / sizeof(*settings) - (large || chosen); /* all but the last */
     pmix_server_module_t module = fbr_pmix_module;
     pmix_data_array_t infos = {0};
     void *list = init_infos(b);
@@ -80,10 +86,10 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
 
         snprintf(settings[2].value, sizeof(settings[2].value), "%s", path ? path : "");
     }
-    fbr_settings_apply(settings, sizeof(settings) / sizeof(*settings));
+    fbr_settings_apply(settings, count);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
-    fbr_settings_undo(settings, sizeof(settings) / sizeof(*settings));
+    fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
         return fbr_fail(err, -EIO, "PMIx %s does not start as a server: %s (see %s/pmix.log)",
@@ -304,7 +310,7 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
     /* A small job's data is soonest with a rank as messages, and libpmix 4.2's shared memory loses
      * keys that are put one after the other. With a large job messages would take minutes and
-     * gigabytes: it keeps shared memory. */
+     * gigabytes: it keeps shared memory, unless a ring that began small spawned it. */
     if (job->size <= SMALL_JOB)
         fbr_env_set(env, "PMIX_GDS_MODULE", "hash");
     if (b->host

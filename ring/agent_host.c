@@ -343,6 +343,7 @@ void fbr_agent_host_init(struct agent_bridge *b)
     b->host = (struct fbr_bridge_host){
         .loop = a->rt->loop,
         .agent = a->order.number,
+        .ranks = a->order.ranks,
         .hostname = a->hostname,
         .dir = a->dir,
         .shared_host = a->order.shared_host,

@@ -34,7 +34,7 @@ struct agent_rank {
     void *handle; /* of the local backend; NULL: not running */
     pid_t pid;
     uint32_t restarts; /* how often it was started again, here or by an agent before us */
-    unsigned threads; /* of OpenMP that it should have; 0: it finds out itself */
+    unsigned threads;  /* of OpenMP that it should have; 0: it finds out itself */
     bool met, left, paused;
     bool mpi;                /* it, or a child of it, has been seen with an MPI library */
     struct agent_feed *feed; /* its standard input, while it reads one */

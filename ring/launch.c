@@ -698,7 +698,8 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .report = r->options.flags & FIBER_RING_REPORT,
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
                                     .shared_host = r->nagents > 1,
-                                    .alone = r->nagents == 1};
+                                    .alone = r->nagents == 1,
+                                    .ranks = r->size};
     uint32_t ranks = (r->size + r->nagents - 1) / r->nagents;
     struct fbr_process_spec spec = {
         .fn = fbr_agent_main, .prefix = "agent", .options = &options, .ops = &agent_ops, .user = a};
