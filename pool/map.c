@@ -179,15 +179,6 @@ static bool is_over(const struct fiber_result *r)
     return !r->map && (!r->callbacks || fbr_pool_in_callback(r->pool));
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* A thread that sleeps is woken late, on an idle processor by tens of microseconds; a quick map may
  * be done before. */
 static void watch(const struct fiber_result *r)
@@ -196,8 +187,7 @@ static void watch(const struct fiber_result *r)
 
     while (__atomic_load_n(&r->map, __ATOMIC_ACQUIRE) && now < end) {
         if (!fbr_awake_yield(&r->pool->awake, now))
-            for (int i = 0; i < 32; i++)
-                relax();
+            return;
         now = fbr_now_ns();
     }
 }
