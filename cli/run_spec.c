@@ -453,8 +453,12 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     o->max_restarts = (int)v[RUN_MAX_RESTARTS].number;
     o->timeout_ms = (int)v[RUN_TIMEOUT].number;
     o->output_dir = v[RUN_OUTPUT].text;
-    if (v[RUN_MAX_RESTARTS].text && !o->max_restarts && o->on_failure == FIBER_RING_RESTART)
-        o->on_failure = FIBER_RING_ABORT;
+    if (v[RUN_MAX_RESTARTS].text && !o->max_restarts) { /* none; to the ring 0 is "as by default" */
+        if (o->on_failure == FIBER_RING_RESTART)
+            o->on_failure = FIBER_RING_ABORT;
+        else if (o->on_failure == FIBER_RING_REPLACE)
+            o->on_failure = FIBER_RING_SHRINK;
+    }
     if (v[RUN_BIND_TO].text)
         rc = take_bind(s, v[RUN_BIND_TO].text, err);
     if (rc == 0 && v[RUN_MAP_BY].text)

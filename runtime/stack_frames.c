@@ -1,9 +1,10 @@
 /* stack_frames.c - the program fiber-stack: walks the stacks of the processes that its arguments name; see stack.h.
  *
- * Records go to standard output, one for each process. One thread at a time is stopped: it is seized, interrupted, and
- * let go when the addresses of its frames are known; names are looked up afterwards. A thread that gets a signal in
- * between is let go with it; one that was stopped before stays stopped; one that does not stop (the kernel holds it)
- * is left to its own. The kernel undoes all of it should we end at any point, which an alarm makes sure of.
+ * Records go to standard output, one for each process. One thread at a time is stopped: it is seized,
+ * interrupted, and let go when the addresses of its frames are known; names are looked up afterwards. A
+ * thread that gets a signal in between is let go with it; one that was stopped before stays stopped. One
+ * that does not stop (the kernel holds it) is left, and let go if it does while others are looked at. The
+ * kernel undoes all of it should we end at any point, which an alarm makes sure of.
  *
  * Nothing is fetched from elsewhere (debuginfod): only what is on this host is looked at.
  *
@@ -35,20 +36,34 @@ struct walk {
 
 /* ---- One thread ---- */
 
-/* Waits for it to stop: 0 and the signal that it is to get; -ETIMEDOUT, -ESRCH. */
-static int wait_stopped(pid_t tid, int *signal)
+static void let_go(pid_t tid, int status)
+{
+    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is no signal */
+
+    ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
+}
+
+/* Threads that had not stopped in time, and have now. */
+static void let_late_go(void)
 {
     int status;
+    pid_t tid;
 
+    while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+        if (WIFSTOPPED(status))
+            let_go(tid, status);
+}
+
+/* Waits for it to stop: 0 and how; -ETIMEDOUT, -ESRCH. */
+static int wait_stopped(pid_t tid, int *status)
+{
     for (int ms = 0; ms < STOP_MS; ms++) {
-        pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+        pid_t got = waitpid(tid, status, __WALL | WNOHANG);
 
-        if (got < 0 || (got == tid && !WIFSTOPPED(status)))
+        if (got < 0 || (got == tid && !WIFSTOPPED(*status)))
             return -ESRCH;
-        if (got == tid) {
-            *signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is no signal */
+        if (got == tid)
             return 0;
-        }
         poll(NULL, 0, 1);
     }
     return -ETIMEDOUT;
@@ -73,14 +88,15 @@ static int on_frame(Dwfl_Frame *state, void *arg)
 
 static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t size)
 {
-    int signal = 0, rc;
+    int status = 0, rc;
 
+    let_late_go();
     if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
         snprintf(why, size, "%d", errno); /* who started us makes a sentence of it */
         return;
     }
     ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
-    rc = wait_stopped(tid, &signal);
+    rc = wait_stopped(tid, &status);
     if (rc < 0) {
         snprintf(why, size, "%s",
                  rc == -ESRCH ? "it ended meanwhile"
@@ -89,7 +105,7 @@ static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t
     }
     if (dwfl_getthread_frames(dwfl, tid, on_frame, w) != 0 && !w->n)
         snprintf(why, size, "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
-    ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
+    let_go(tid, status);
 }
 
 /* ---- Names ---- */

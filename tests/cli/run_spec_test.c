@@ -122,6 +122,7 @@ static void failures_are_met_as_asked_for(void **state)
         {"--max_restarts=2 --on-failure replace p", FIBER_RING_REPLACE, 2},
         {"--max-restarts 0 p", FIBER_RING_ABORT, 0},
         {"--on-failure restart --max-restarts 0 p", FIBER_RING_ABORT, 0},
+        {"--on-failure replace --max-restarts 0 p", FIBER_RING_SHRINK, 0},
     };
 
     (void)state;

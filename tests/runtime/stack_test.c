@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -266,6 +267,96 @@ static void a_stopped_one_is_seen_and_stays_stopped(void **state)
     end_child(&c);
 }
 
+/* A copy of us that no signal wakes but SIGKILL, until there is a byte at the gate; then it says so
+ * and exits with 42. */
+static pid_t start_held(const int gate[2], const int told[2])
+{
+    int ready[2];
+    pid_t pid;
+    char byte;
+
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PTRACER, (unsigned long)getppid());
+        close(gate[1]);
+        if (vfork() == 0) /* who has called it waits in the kernel for the end of this one */
+            _exit(write(ready[1], "", 1) != 1 || read(gate[0], &byte, 1) != 1);
+        _exit(write(told[1], "", 1) == 1 ? 42 : 1);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+/* fiber-stack on `first`, then on `then` for as long as anybody reads what it says. */
+static pid_t start_looking(pid_t first, pid_t then, int *out)
+{
+    enum { TIMES = 8000 };
+    static char *argv[TIMES + 3], numbers[2][16];
+    char path[PATH_MAX];
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), NULL), 0);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    snprintf(numbers[0], sizeof(numbers[0]), "%d", (int)first);
+    snprintf(numbers[1], sizeof(numbers[1]), "%d", (int)then);
+    argv[0] = path;
+    argv[1] = numbers[0];
+    for (int i = 0; i < TIMES; i++)
+        argv[2 + i] = numbers[1];
+    pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execv(path, argv);
+        _exit(127);
+    }
+    close(ends[1]);
+    *out = ends[0];
+    return pid;
+}
+
+static void a_thread_that_stops_too_late_goes_on_while_others_are_looked_at(void **state)
+{
+    int gate[2], told[2], out, status;
+    pid_t held, looking;
+    struct child other;
+    char bytes[4096];
+
+    (void)state;
+    if (!can_walk())
+        skip();
+    assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+    other = start_child(true);
+    held = start_held(gate, told);
+    looking = start_looking(held, other.pid, &out);
+    assert_true(read(out, bytes, sizeof(bytes)) > 0); /* its time was over */
+    assert_int_equal(write(gate[1], "", 1), 1);
+    for (;;) {
+        struct pollfd p[2] = {{.fd = told[0], .events = POLLIN}, {.fd = out, .events = POLLIN}};
+
+        assert_true(poll(p, 2, -1) > 0);
+        if (p[0].revents)
+            break;
+        assert_true(read(out, bytes, sizeof(bytes)) > 0); /* it looks at the other one still */
+    }
+    assert_int_equal(waitpid(held, &status, 0), held);
+    assert_int_equal(WEXITSTATUS(status), 42);
+    kill(looking, SIGKILL); /* it has not ended by itself, by which all would go on */
+    assert_int_equal(waitpid(looking, &status, 0), looking);
+    assert_true(WIFSIGNALED(status));
+    end_child(&other);
+    close(out);
+    for (int i = 0; i < 2; i++) {
+        close(gate[i]);
+        close(told[i]);
+    }
+}
+
 static void one_that_has_ended_is_told_so(void **state)
 {
     struct child c = start_child(true);
@@ -348,6 +439,7 @@ int main(void)
         cmocka_unit_test(calls_have_names),
         cmocka_unit_test(a_child_is_seen_where_it_waits),
         cmocka_unit_test(a_stopped_one_is_seen_and_stays_stopped),
+        cmocka_unit_test(a_thread_that_stops_too_late_goes_on_while_others_are_looked_at),
         cmocka_unit_test(one_that_has_ended_is_told_so),
         cmocka_unit_test(what_may_not_be_traced_is_told_why),
         cmocka_unit_test(a_visitor_is_told_of_the_visited_one),
