@@ -16,23 +16,10 @@ work=$(mktemp -d)
 trap '"$bed" thaw 2>/dev/null || :; "$bed" start; rm -rf "$work"' EXIT
 export FIBER_BACKEND=docker FIBER_GRACE=500ms FIBER_START_TIMEOUT=300s FIBER_IMAGE_ADD="$prog /bin/sh"
 unset FIBER_IMAGE
+enough=$work/enough
+# shellcheck source=tests/system/engines.sh
+. "$(dirname "$0")/engines.sh"
 
-failed() {
-    echo "FAILED: $1"
-    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
-    exit 1
-}
-ok() { echo "ok: $1"; }
-
-# does SECONDS COMMAND...: it ends in time; its exit code is in $code
-does() {
-    local seconds=$1
-    shift
-    code=0
-    timeout "$seconds" "$@" >"$work/out" 2>&1 || code=$?
-    [[ $code != 124 ]] || failed "it hangs: $*"
-}
-says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
 nothing_left() {
     "$bed" empty || failed "containers run"
     until_gone || failed "containers are left"
@@ -46,27 +33,6 @@ until_gone() {
     done
     return 1
 }
-
-# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; $launcher is its pid
-begins() {
-    local n=$1 text=$2
-    shift 2
-    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
-    : >"$work/out"
-    read -r launcher <&3
-    more "$n" "$text"
-}
-more() {  # N TEXT: waits for so many more lines
-    local n=$1 line
-    while ((n > 0)) && IFS= read -r -t 300 line <&3; do
-        echo "$line" >>"$work/out"
-        [[ $line != *$2* ]] || n=$((n - 1))
-    done
-    ((n == 0)) || failed "$n more lines with '$2' should have come"
-}
-ends() { timeout 300 cat <&3 >>"$work/out" || failed "it does not end"; exec 3<&-; }
-one_job() { "$bed" jobs | head -1; }
-enough=$work/enough
 
 # --- what becomes of a process
 does 300 "$prog" process hello
