@@ -16,12 +16,24 @@
 
 /* ---- Lines ---- */
 
+static bool is_stamp(const char *s)
+{
+    for (const char *form = "0000-00-00T00:00:00"; *form; form++, s++)
+        if (*form == '0' ? *s < '0' || *s > '9' : *s != *form)
+            return false;
+    return true;
+}
+
 /* A stamp is complete: is its line one that was told before the break? */
 static void begin_line(struct fbr_kube_lines *l)
 {
     int order;
 
     l->head[l->head_len] = '\0';
+    if (!is_stamp(l->head)) { /* the node's agent says why it has nothing */
+        l->in_text = l->dropping = l->foreign = true;
+        return;
+    }
     order = l->skip_to[0] ? strcmp(l->head, l->skip_to) : 1;
     l->in_text = true;
     l->dropping = order < 0 || (order == 0 && l->skip > 0);
@@ -74,7 +86,7 @@ void fbr_kube_lines_add(struct fbr_kube_lines *l, const void *data, size_t len,
         } else if (*at == ' ') {
             begin_line(l);
             at++;
-        } else if (l->head_len == FBR_KUBE_STAMP - 1) { /* no stamp at all: then all is text */
+        } else if (l->head_len == FBR_KUBE_STAMP - 1) { /* too long for one */
             begin_line(l);
         } else if (*at == '\n') {
             l->head_len = 0;
@@ -87,7 +99,7 @@ void fbr_kube_lines_add(struct fbr_kube_lines *l, const void *data, size_t len,
 
 bool fbr_kube_lines_resume(struct fbr_kube_lines *l)
 {
-    l->in_text = false;
+    l->in_text = l->foreign = false;
     l->head_len = l->eat = 0;
     if (!l->stamp[0])
         return false;
@@ -113,6 +125,7 @@ static void on_text(void *user, const void *data, size_t len)
 {
     struct fbr_kube_log *l = user;
 
+    l->tries = 0;
     l->o.data(l->o.user, data, len);
 }
 
@@ -120,7 +133,6 @@ static void on_bytes(void *user, const void *data, size_t len)
 {
     struct fbr_kube_log *l = user;
 
-    l->tries = 0;
     l->api->had_logs = true;
     fbr_kube_lines_add(&l->lines, data, len, on_text, l);
 }
@@ -128,9 +140,10 @@ static void on_bytes(void *user, const void *data, size_t len)
 static void on_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_log *l = user;
-    /* A server that has just been started refuses for some seconds what it later allows again. */
-    bool away = a->status == 0 || a->status == 429 || a->status >= 500 || a->status == 401 ||
-                (a->status == 403 && l->api->had_logs);
+    /* A server that has just been started refuses for some seconds what it later allows again. A node's agent that
+     * cannot read a log, because its runtime is slow to answer, says so in the log. */
+    bool away = a->status == 0 || (a->status == 200 && l->lines.foreign) || a->status == 429 ||
+                a->status >= 500 || a->status == 401 || (a->status == 403 && l->api->had_logs);
 
     l->stream = NULL;
     l->broke |= away;

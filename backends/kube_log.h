@@ -42,7 +42,9 @@ bool fbr_kube_log_is_whole(const struct fbr_kube_log *l);
 
 #define FBR_KUBE_STAMP 40
 
-/* Takes the stamps off a stream of lines "2026-11-21T16:05:00.123456789Z text". */
+/* Takes the stamps off a stream of lines "2026-11-21T16:05:00.123456789Z text". What has none is no output: the kubelet
+ * puts its own errors in the stream, whose status 200 it has sent before (kuberuntime_container.go, "unable to retrieve
+ * container logs for ..."). */
 struct fbr_kube_lines {
     char stamp[FBR_KUBE_STAMP];   /* of the last line that was told */
     unsigned same;                /* lines with it that were told */
@@ -53,6 +55,7 @@ struct fbr_kube_lines {
     char head[FBR_KUBE_STAMP];    /* a stamp that comes in pieces */
     size_t head_len;
     bool in_text, dropping;
+    bool foreign; /* a line without a stamp came: it is not the container's, and was passed over */
 };
 
 void fbr_kube_lines_add(struct fbr_kube_lines *l, const void *data, size_t len,

@@ -511,6 +511,31 @@ static void a_line_that_broke_off_is_told_to_its_end(void **state)
     }
 }
 
+static void what_has_no_stamp_is_not_output(void **state)
+{
+    static const char *const others[] = {"unable to retrieve container logs for containerd://0123",
+                                         "containerd://0123456789012345678901234567890123456789",
+                                         "2026-11-21 10:00:00 is no stamp", "no"};
+
+    (void)state;
+    for (size_t piece = 1; piece < 50; piece++) {
+        for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+            struct fbr_kube_lines l = {0};
+
+            told[0] = '\0';
+            add(&l, S1 "a\n", piece);
+            assert_false(l.foreign);
+            add(&l, others[i], piece);
+            add(&l, "\n" S2 "b\n", piece);
+            assert_string_equal(told, "a\nb\n");
+            assert_true(fbr_kube_lines_resume(&l));
+            assert_false(l.foreign);
+            add(&l, S1 "a\n" S2 "b\n" S3 "c\n", piece);
+            assert_string_equal(told, "a\nb\nc\n");
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +554,7 @@ int main(void)
         cmocka_unit_test(stamps_are_taken_off_however_the_bytes_come),
         cmocka_unit_test(after_a_break_nothing_comes_twice),
         cmocka_unit_test(a_line_that_broke_off_is_told_to_its_end),
+        cmocka_unit_test(what_has_no_stamp_is_not_output),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
