@@ -7,6 +7,9 @@
  *
  * With kind = detached the command only submits the job: command_detached.c.
  *
+ * A start is in flight until the command has read the ticket: ssh does when it has logged in. There are `starts` of
+ * them at once; further jobs are held, with copies of what they need. Jobs without a ticket are not counted.
+ *
  * When the command is killed, the job on the other host notices that its connection to us has ended, and ends too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -17,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -31,10 +35,22 @@
 #include "runtime/log.h"
 
 #define LOOK_UP_MS 1000
+#define LOOK_MS 10 /* between two looks at what starts */
+#define CANNOT_START 125
 #define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
 
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
+
+/* What a start needs, after its caller has returned. */
+struct held {
+    struct fbr_words words, env;
+    bool has_env;
+    char *name, *run;
+    uint64_t process, epoch;
+    size_t len;
+    char ticket[];
+};
 
 struct command_job {
     struct command_job *next, *prev;
@@ -42,6 +58,9 @@ struct command_job {
     void *user;
     void *process; /* the local backend's handle, or that of command_detached.c */
     struct fbr_host *host;
+    struct held *held; /* NULL: it was started */
+    int reads;         /* where it reads its ticket, while its start is in flight; else -1 */
+    int ends;          /* the signal that ended it while it was held */
     bool told, released;
 };
 
@@ -51,6 +70,8 @@ struct fbr_backend {
     struct fbr_backend *processes; /* the local backend's */
     struct fbr_detached *detached; /* NULL: the command is the job */
     struct command_job *jobs;
+    struct fbr_timer look;
+    unsigned in_flight;
 };
 
 /* ---- Events of the command ---- */
@@ -64,6 +85,30 @@ static void tell(struct command_job *j, const struct fbr_job_event *e)
 {
     if (!j->released)
         j->b->env.event(j->user, e);
+}
+
+static void free_held(struct command_job *j)
+{
+    struct held *h = j->held;
+
+    if (!h)
+        return;
+    explicit_bzero(h->ticket, h->len);
+    fbr_words_fini(&h->words);
+    fbr_words_fini(&h->env);
+    free(h->name);
+    free(h->run);
+    free(h);
+    j->held = NULL;
+}
+
+static void landed(struct command_job *j)
+{
+    if (j->reads < 0)
+        return;
+    close(j->reads);
+    j->reads = -1;
+    j->b->in_flight--;
 }
 
 static void maybe_free(struct command_job *j)
@@ -95,6 +140,8 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
 
     if (j->host)
         j->host->used--;
+    landed(j);
+    free_held(j);
     DL_DELETE(j->b->jobs, j);
     e->pid = 0;
     if (!s->detached && e->code >= 0 && e->code == s->unknown) {
@@ -154,16 +201,13 @@ static int make_words(struct fbr_backend *b, const struct fbr_job *job, const st
     return fbr_template_fill(&s->start, &f, w, err);
 }
 
-static int launch(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
-                  struct fbr_error *err)
+static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_words *w,
+                  struct command_job *j, struct fbr_error *err)
 {
     struct fbr_job_local how = {.in = -1, .fd = -1};
-    struct fbr_words w = {0};
     char file[PATH_MAX];
-    int rc = make_words(b, job, j, "fd:0", &w, err);
+    int rc = fbr_tool_find(w->at[0], file, sizeof(file), err);
 
-    if (rc == 0)
-        rc = fbr_tool_find(w.at[0], file, sizeof(file), err);
     if (rc == 0 && job->ticket) {
         how.in = fbr_deliver_ticket(b->env.loop, job->ticket, job->ticket_len, err);
         rc = how.in < 0 ? how.in : 0;
@@ -172,7 +216,7 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct comma
         const struct fbr_job command = {.name = job->name,
                                         .run_uid = job->run_uid,
                                         .file = file,
-                                        .argv = w.at,
+                                        .argv = w->at,
                                         .env = job->env,
                                         .local = &how,
                                         .process = job->process,
@@ -180,8 +224,110 @@ static int launch(struct fbr_backend *b, const struct fbr_job *job, struct comma
 
         rc = local->start(b->processes, &command, j, &j->process, err);
     }
-    if (how.in >= 0)
+    if (rc == 0 && how.in >= 0) {
+        j->reads = how.in;
+        b->in_flight++;
+        fbr_timer_start(&b->look, LOOK_MS, LOOK_MS);
+    } else if (how.in >= 0) {
         close(how.in);
+    }
+    return rc;
+}
+
+static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_job *j,
+                struct fbr_error *err)
+{
+    struct held *h = calloc(1, sizeof(*h) + job->ticket_len);
+    int rc = h ? 0 : -ENOMEM;
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "out of memory");
+    j->held = h;
+    h->words = *w;
+    *w = (struct fbr_words){0};
+    h->has_env = job->env;
+    for (char *const *v = job->env; v && *v && rc == 0; v++)
+        rc = fbr_words_add(&h->env, *v, strlen(*v));
+    h->name = strdup(job->name ? job->name : "");
+    h->run = strdup(job->run_uid ? job->run_uid : "");
+    h->process = job->process;
+    h->epoch = job->epoch;
+    h->len = job->ticket_len;
+    memcpy(h->ticket, job->ticket, h->len);
+    if (rc == 0 && h->name && h->run)
+        return 0;
+    free_held(j);
+    return fbr_fail(err, -ENOMEM, "out of memory");
+}
+
+static int launch_held(struct command_job *j, struct fbr_error *err)
+{
+    struct held *h = j->held;
+    char *none[] = {NULL};
+    const struct fbr_job job = {.name = h->name,
+                                .run_uid = h->run,
+                                .env = !h->has_env ? NULL
+                                       : h->env.n  ? h->env.at
+                                                   : none,
+                                .ticket = h->ticket,
+                                .ticket_len = h->len,
+                                .process = h->process,
+                                .epoch = h->epoch};
+    int rc = launch(j->b, &job, &h->words, j, err);
+
+    free_held(j);
+    return rc;
+}
+
+static bool is_full(const struct fbr_backend *b)
+{
+    return b->settings.starts && b->in_flight >= b->settings.starts;
+}
+
+/* The next one that is held and can be started, or need not be any more. */
+static struct command_job *next_held(struct fbr_backend *b)
+{
+    struct command_job *j;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->held && (j->ends || !is_full(b)))
+            return j;
+    return NULL;
+}
+
+static void on_look(void *arg)
+{
+    struct fbr_backend *b = arg;
+    struct command_job *j;
+    struct fbr_error err = {0, ""};
+    int left;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->reads >= 0 && (ioctl(j->reads, FIONREAD, &left) < 0 || left == 0))
+            landed(j);
+    while ((j = next_held(b))) {
+        struct fbr_job_event e = {.type = FBR_JOB_EXITED, .code = -j->ends, .text = ""};
+
+        if (!j->ends && launch_held(j, &err) == 0)
+            continue;
+        if (!j->ends) {
+            e.code = CANNOT_START;
+            e.text = err.text;
+        }
+        on_exited(j, &e);
+    }
+    if (!b->in_flight)
+        fbr_timer_stop(&b->look);
+}
+
+static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
+                          struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = make_words(b, job, j, "fd:0", &w, err);
+
+    if (rc == 0)
+        rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
     fbr_words_fini(&w);
     return rc;
 }
@@ -234,11 +380,12 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->b = b;
     j->user = user;
+    j->reads = -1;
     j->host = fbr_hosts_pick(&b->settings.hosts);
     if (j->host)
         j->host->used++;
     *handle = j;
-    rc = b->detached ? submit(b, job, j, err) : launch(b, job, j, err);
+    rc = b->detached ? submit(b, job, j, err) : launch_or_hold(b, job, j, err);
     if (rc < 0) {
         if (j->host)
             j->host->used--;
@@ -266,6 +413,12 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
         rc = fbr_detached_open(&b->detached, &inner, &b->settings, err);
     else if (rc == 0)
         rc = local->open(&b->processes, &inner, err);
+    if (rc == 0 && fbr_timer_init(&b->look, env->loop, on_look, b) < 0) {
+        fbr_detached_close(b->detached);
+        if (b->processes)
+            local->close(b->processes);
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
     if (rc < 0) {
         fbr_command_settings_fini(&b->settings);
         free(b);
@@ -281,15 +434,19 @@ static void command_close(struct fbr_backend *b)
 
     DL_FOREACH_SAFE(b->jobs, j, next) {
         j->released = true; /* the end of its process, which comes now, frees it */
-        if (!b->detached)
+        if (!b->detached && j->process)
             local->release(b->processes, j->process);
         j->process = NULL;
     }
     fbr_detached_close(b->detached);
     if (b->processes)
         local->close(b->processes);
-    DL_FOREACH_SAFE(b->jobs, j, next) /* of these it says nothing any more */
+    DL_FOREACH_SAFE(b->jobs, j, next) { /* of these it says nothing any more */
+        landed(j);
+        free_held(j);
         free(j);
+    }
+    fbr_timer_fini(&b->look);
     fbr_command_settings_fini(&b->settings);
     free(b);
 }
@@ -298,7 +455,9 @@ static int command_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct command_job *j = handle;
 
-    if (j->told)
+    if (j->held)
+        j->ends = sig; /* told at the next look */
+    if (j->told || j->held)
         return 0;
     return b->detached ? fbr_detached_signal(b->detached, j->process, sig)
                        : local->signal(b->processes, j->process, sig);
@@ -318,6 +477,8 @@ static void command_release(struct fbr_backend *b, void *handle)
 
     (void)b;
     j->released = true;
+    if (j->held)
+        j->ends = SIGKILL;
     maybe_free(j);
 }
 

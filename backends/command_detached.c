@@ -1,5 +1,6 @@
 /* command_detached.c - jobs of managers whose start command prints an id and leaves; see command_detached.h.
  *
+ *     HELD        `starts` others are STARTING; it has copies of what it needs
  *     STARTING    the start command runs; its output has the id
  *     LIVING      one status command for all of them, each poll_ms, while there are any
  *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and tells its output
@@ -31,7 +32,7 @@
 #define CLOSE_MS 5000
 #define CANNOT_START 125
 
-enum stage { STARTING, LIVING, ENDING, ENDED };
+enum stage { HELD, STARTING, LIVING, ENDING, ENDED };
 
 struct detached_job {
     struct detached_job *next, *prev;
@@ -39,7 +40,9 @@ struct detached_job {
     void *user;
     enum stage stage;
     char id[MAX_ID], ticket[PATH_MAX];
-    bool cancel, released; /* it was signalled before it had an id */
+    struct fbr_words words, env; /* while it is HELD */
+    bool has_env, released;
+    int cancel; /* the signal that it was sent before it had an id */
     int missing;
     int32_t code;
     char why[256];
@@ -52,7 +55,8 @@ struct fbr_detached {
     struct detached_job *jobs;
     struct fbr_timer tick;
     regex_t id;
-    bool looking; /* a status command runs */
+    unsigned starting; /* start commands that run */
+    bool looking;      /* a status command runs */
 };
 
 /* ---- Commands ---- */
@@ -86,8 +90,15 @@ static void tell(struct detached_job *j, const struct fbr_job_event *e)
         j->d->env.event(j->user, &copy);
 }
 
+static void free_held(struct detached_job *j)
+{
+    fbr_words_fini(&j->words);
+    fbr_words_fini(&j->env);
+}
+
 static void tell_end(struct detached_job *j)
 {
+    free_held(j);
     if (j->ticket[0])
         unlink(j->ticket);
     DL_DELETE(j->d->jobs, j);
@@ -149,26 +160,87 @@ static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
     return id[0] && id[0] != '-';
 }
 
+static void start_held(struct fbr_detached *d);
+
 static void on_submitted(void *user, const struct fbr_tool_result *r)
 {
     struct detached_job *j = user;
+    struct fbr_detached *d = j->d;
     char line[160], why[256];
 
+    d->starting--;
     fbr_tool_last_line(r->err, line, sizeof(line));
     if (r->code != 0) {
         snprintf(why, sizeof(why), "the start command ended with code %d: %s", r->code, line);
         job_ended(j, CANNOT_START, why);
-        return;
-    }
-    if (!find_id(j->d, r->out, j->id)) {
+    } else if (!find_id(d, r->out, j->id)) {
         snprintf(why, sizeof(why), "the start command printed no id: '%.100s'", r->out);
         job_ended(j, CANNOT_START, why);
-        return;
+    } else {
+        j->stage = LIVING;
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+        if (j->cancel)
+            cancel(j);
     }
-    j->stage = LIVING;
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
-    if (j->cancel)
-        cancel(j);
+    start_held(d);
+}
+
+static int submit(struct detached_job *j, const struct fbr_words *words, char *const *env,
+                  struct fbr_error *err)
+{
+    const struct fbr_tool tool = {.words = words, .env = env, .done = on_submitted, .user = j};
+    int rc = fbr_tool_run(j->d->tools, &tool, err);
+
+    if (rc < 0)
+        return rc;
+    j->stage = STARTING;
+    j->d->starting++;
+    return 0;
+}
+
+static bool is_full(const struct fbr_detached *d)
+{
+    return d->settings->starts && d->starting >= d->settings->starts;
+}
+
+/* It has its words already. */
+static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
+{
+    int rc = 0;
+
+    j->has_env = env;
+    for (char *const *v = env; v && *v && rc == 0; v++)
+        rc = fbr_words_add(&j->env, *v, strlen(*v));
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
+
+/* The next one that can be started, or need not be any more. */
+static struct detached_job *next_held(struct fbr_detached *d)
+{
+    struct detached_job *j;
+
+    DL_FOREACH(d->jobs, j)
+        if (j->stage == HELD && (j->cancel || !is_full(d)))
+            return j;
+    return NULL;
+}
+
+static void start_held(struct fbr_detached *d)
+{
+    char *none[] = {NULL};
+    struct fbr_error err = {0, ""};
+    struct detached_job *j;
+
+    while ((j = next_held(d))) {
+        char **env = j->env.n ? j->env.at : none;
+
+        if (j->cancel)
+            job_ended(j, -j->cancel, "");
+        else if (submit(j, &j->words, j->has_env ? env : NULL, &err) < 0)
+            job_ended(j, CANNOT_START, err.text);
+        else
+            free_held(j);
+    }
 }
 
 /* ---- States ---- */
@@ -236,6 +308,7 @@ static void on_tick(void *arg)
     const char **ids;
     size_t n = 0;
 
+    start_held(d); /* or ends those that were signalled */
     DL_FOREACH(d->jobs, j)
         n += j->stage == LIVING;
     if (d->looking || n == 0)
@@ -316,6 +389,7 @@ void fbr_detached_close(struct fbr_detached *d)
     DL_FOREACH_SAFE(d->jobs, j, next) {
         if (j->ticket[0])
             unlink(j->ticket);
+        free_held(j);
         free(j);
     }
     fbr_timer_fini(&d->tick);
@@ -323,7 +397,7 @@ void fbr_detached_close(struct fbr_detached *d)
     free(d);
 }
 
-int fbr_detached_start(struct fbr_detached *d, const struct fbr_words *words, char *const *env,
+int fbr_detached_start(struct fbr_detached *d, struct fbr_words *words, char *const *env,
                        const char *ticket, void *user, void **handle, struct fbr_error *err)
 {
     struct detached_job *j = calloc(1, sizeof(*j));
@@ -334,10 +408,15 @@ int fbr_detached_start(struct fbr_detached *d, const struct fbr_words *words, ch
     j->d = d;
     j->user = user;
     snprintf(j->ticket, sizeof(j->ticket), "%s", ticket ? ticket : "");
-    rc = fbr_tool_run(
-        d->tools, &(struct fbr_tool){.words = words, .env = env, .done = on_submitted, .user = j},
-        err);
+    if (is_full(d)) {
+        j->words = *words;
+        *words = (struct fbr_words){0};
+        rc = hold(j, env, err);
+    } else {
+        rc = submit(j, words, env, err);
+    }
     if (rc < 0) {
+        free_held(j);
         free(j);
         return rc;
     }
@@ -353,8 +432,8 @@ int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig)
     (void)d;
     if (sig != SIGTERM && sig != SIGKILL)
         return -ENOTSUP;
-    if (j->stage == STARTING)
-        j->cancel = true;
+    if (j->stage <= STARTING)
+        j->cancel = sig;
     else if (j->stage == LIVING)
         cancel(j);
     return 0;

@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #define MAX_HOSTS_FILE (1u << 20)
+#define UNSAID (~0u)
+#define STARTS 64
+#define SSH_STARTS 10 /* sshd refuses more who are logging in (MaxStartups 10:30:100) */
 
 /* ---- Keys of the file ---- */
 
@@ -64,6 +67,18 @@ static int take_poll(struct fbr_command_settings *s, const char *value, const ch
         return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of milliseconds (50 to 3600000)",
                         where, value);
     s->poll_ms = (unsigned)ms;
+    return 0;
+}
+
+static int take_starts(unsigned *out, const char *value, const char *where, struct fbr_error *err)
+{
+    char *end;
+    long n = strtol(value, &end, 10);
+
+    if (end == value || *end || n < 0 || n > 1000000)
+        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of starts (0: any, to 1000000)",
+                        where, value);
+    *out = (unsigned)n;
     return 0;
 }
 
@@ -120,11 +135,12 @@ static int on_detached_pair(struct fbr_command_settings *s, const char *key, con
     for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
         if (strcmp(key, state_names[i]) == 0)
             return take_states(s, i, value, where, err);
-    return fbr_fail(err, -EINVAL,
-                    "%s: unknown key '%.64s'; there are kind, start, hosts, unknown, signals, "
-                    "status, cancel, logs, id, "
-                    "ticket_dir, poll_ms, pending, running, done, failed, killed, lost",
-                    where, key);
+    return fbr_fail(
+        err, -EINVAL,
+        "%s: unknown key '%.64s'; there are kind, start, starts, hosts, unknown, signals, "
+        "status, cancel, logs, id, "
+        "ticket_dir, poll_ms, pending, running, done, failed, killed, lost",
+        where, key);
 }
 
 static int on_pair(void *user, const char *key, const char *value, const char *where,
@@ -138,6 +154,8 @@ static int on_pair(void *user, const char *key, const char *value, const char *w
         return fbr_hosts_parse(&s->hosts, where, value, err);
     if (strcmp(key, "unknown") == 0)
         return take_code(&s->unknown, value, where, err);
+    if (strcmp(key, "starts") == 0)
+        return take_starts(&s->starts, value, where, err);
     if (strcmp(key, "signals") == 0)
         return take_code(&s->signals, value, where, err);
     return on_detached_pair(s, key, value, where, err);
@@ -241,7 +259,7 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
     const char *base, *slash;
     int rc;
 
-    *s = (struct fbr_command_settings){.unknown = -1, .poll_ms = 1000};
+    *s = (struct fbr_command_settings){.unknown = -1, .starts = UNSAID, .poll_ms = 1000};
     rc = load(s, config, err);
     if (rc < 0) {
         fbr_command_settings_fini(s);
@@ -251,6 +269,8 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
     base = slash ? slash + 1 : s->start.at[0];
     if (s->unknown < 0 && strcmp(base, "ssh") == 0)
         s->unknown = 255; /* its own failures, and jobs that a signal ended */
+    if (s->starts == UNSAID)
+        s->starts = strcmp(base, "ssh") == 0 ? SSH_STARTS : STARTS;
     return 0;
 }
 

@@ -23,9 +23,10 @@ struct fbr_command_settings {
     char origin[256]; /* for messages */
     struct fbr_words start;
     struct fbr_hosts hosts;
-    char *program; /* of ours, on the hosts; NULL: the same as here */
-    int unknown;   /* exit code of the command that says nothing about the job's; -1: none */
-    int signals;   /* exit codes above it are signals; 0: none are */
+    char *program;   /* of ours, on the hosts; NULL: the same as here */
+    int unknown;     /* exit code of the command that says nothing about the job's; -1: none */
+    unsigned starts; /* commands at once that have not read their ticket yet; 0: any number */
+    int signals;     /* exit codes above it are signals; 0: none are */
 
     /* kind = detached: start only prints an id */
     bool detached;

@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <grp.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,42 @@
 static void on_again(void *arg)
 {
     fbr_docker_watch(arg);
+}
+
+/* ---- Who we are in there ---- */
+
+static char *groups(void)
+{
+    int n = getgroups(0, NULL);
+    gid_t *list = n > 0 ? calloc((size_t)n, sizeof(*list)) : NULL;
+    char *words = list ? calloc((size_t)n, 12) : NULL;
+
+    n = words ? getgroups(n, list) : 0;
+    for (int i = 0; i < n; i++)
+        snprintf(words + strlen(words), 12, "%u ", (unsigned)list[i]);
+    free(list);
+    return words;
+}
+
+/* Images that are made of a program name no user. Root is who it is; and for an engine without root, root in there is
+ * the caller out here, and every other number is somebody else. */
+static void find_caller(struct fbr_backend *b)
+{
+    struct json_t *info;
+    bool rootless = false;
+
+    if (geteuid() == 0 || b->wishes.user[0])
+        return;
+    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL);
+    if (!info)
+        return;
+    rootless = fbr_docker_has_option(info, "rootless") ||
+               fbr_json_bool(info, "Rootless", NULL); /* Podman's word for it */
+    fbr_json_free(info);
+    if (rootless)
+        return;
+    snprintf(b->caller, sizeof(b->caller), "%u:%u", (unsigned)geteuid(), (unsigned)getegid());
+    b->groups = groups();
 }
 
 /* ---- What the runtime calls ---- */
@@ -64,8 +101,10 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
                                            .mounts = fbr_config_str(env->config, "docker_mounts"),
                                            .caps = fbr_config_str(env->config, "docker_caps"),
                                            .shm = fbr_config_size(env->config, "docker_shm"),
+                                           .pids = fbr_config_int(env->config, "docker_pids"),
                                            .overlay = fbr_docker_images_overlay(b->images),
                                            .master = b->master};
+    find_caller(b);
     *out = b;
     return 0;
 }
@@ -73,6 +112,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
 static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct fbr_error *err)
 {
     struct fbr_backend *b = j->b;
+    struct fbr_docker_wishes wishes = b->wishes;
     char here[PATH_MAX], *program = b->program;
     const char *workdir = job->workdir ? job->workdir : getcwd(here, sizeof(here)) ? here : NULL;
     ssize_t n = job->own_program ? readlink("/proc/self/exe", program, sizeof(b->program) - 1) : 0;
@@ -89,7 +129,11 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     rc = fbr_docker_images_choose(b->images, job->image, j->image, sizeof(j->image), err);
     if (rc < 0)
         return rc;
-    body = fbr_docker_body(job, &b->wishes, j->image, job->own_program ? program : NULL, workdir);
+    if (b->caller[0] && fbr_docker_images_is_made(b->images, j->image)) {
+        wishes.user = b->caller;
+        wishes.groups = b->groups;
+    }
+    body = fbr_docker_body(job, &wishes, j->image, job->own_program ? program : NULL, workdir);
     j->body = body ? fbr_json_print(body, NULL) : NULL;
     if (j->body && job->own_program && !fbr_docker_images_is_own(b->images, j->image))
         j->bundled_body = fbr_docker_bundled(body);
@@ -244,6 +288,7 @@ static void docker_close(struct fbr_backend *b)
     fbr_docker_bundle_close(b->bundle);
     fbr_docker_images_close(b->images);
     fbr_docker_engine_close(&b->engine);
+    free(b->groups);
     free(b);
 }
 

@@ -48,7 +48,7 @@ static void check_engine(struct fbr_docker_engine *e, const struct telling *t)
     fbr_json_free(v);
 }
 
-static bool has_option(const struct json_t *info, const char *option)
+bool fbr_docker_has_option(const struct json_t *info, const char *option)
 {
     const struct json_t *list = fbr_json_at(info, "SecurityOptions", NULL);
 
@@ -114,8 +114,10 @@ static void check_kind(const struct json_t *info, const char *machine, const str
              (long long)fbr_json_int(info, 0, "NCPU", NULL),
              (double)fbr_json_int(info, 0, "MemTotal", NULL) / (1 << 30),
              system[0] ? system : "unknown system",
-             has_option(info, "rootless") ? "; rootless" : "",
-             has_option(info, "userns") ? "; users are mapped, mounts belong to others there" : "");
+             fbr_docker_has_option(info, "rootless") ? "; rootless" : "",
+             fbr_docker_has_option(info, "userns")
+                 ? "; users are mapped, mounts belong to others there"
+                 : "");
 }
 
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,

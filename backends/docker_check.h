@@ -12,6 +12,9 @@
 void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
                       const struct fbr_config *config, fbr_backend_say *say, void *user);
 
+/* Whether the answer of GET /info has that word among its options of security. */
+bool fbr_docker_has_option(const struct json_t *info, const char *option);
+
 /* The part that only reads what GET /info answered; `gpus`: this machine has some. Pure. */
 void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
                            fbr_backend_say *say, void *user);

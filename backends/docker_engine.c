@@ -20,10 +20,41 @@
 /* ---- Asking now ---- */
 
 struct asked {
+    const struct fbr_docker_engine *e;
     int status;
+    bool keys; /* TLS, and its files, are why there is no answer */
     struct json_t *json;
-    char why[300];
+    char why[900];
 };
+
+/* Which of the files it is, as far as the two ends say it. */
+static const char *file_that_is_wrong(const struct asked *q, const struct fbr_http_answer *a,
+                                      const char *why)
+{
+    if (a->tls == FBR_HTTP_THEIRS)
+        return "its certificate is for another name, or is not signed by ca.pem";
+    if (a->tls == FBR_HTTP_OURS)
+        return "it ends the connection when it has seen cert.pem: its CA has not signed that";
+    if (a->tls == FBR_HTTP_NO_TLS)
+        return "it speaks no TLS at that port: unset DOCKER_TLS_VERIFY, or name the other port "
+               "(usually 2376)";
+    if (!q->e->certs[0] && a->status == 400 && strstr(why, "HTTPS server"))
+        return "it speaks TLS at that port, and DOCKER_TLS_VERIFY is not set";
+    return NULL;
+}
+
+static void say_why(struct asked *q, const struct fbr_http_answer *a)
+{
+    char why[300];
+    const char *wrong;
+
+    fbr_http_say(a, why, sizeof(why));
+    wrong = file_that_is_wrong(q, a, why);
+    q->keys = wrong;
+    snprintf(q->why, sizeof(q->why), "%s%s%s%s%.250s%s", why, wrong ? " - " : "",
+             wrong ? wrong : "", wrong && q->e->certs[0] ? " (in " : "", wrong ? q->e->certs : "",
+             wrong && q->e->certs[0] ? ")" : "");
+}
 
 static void on_asked(void *user, const struct fbr_http_answer *a)
 {
@@ -32,7 +63,7 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
 
     q->status = a->status;
     if (a->status < 200 || a->status >= 300) {
-        fbr_http_say(a, q->why, sizeof(q->why));
+        say_why(q, a);
         return;
     }
     q->json = fbr_json_parse(a->body, a->len, &err);
@@ -42,7 +73,7 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
 struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path, int *status,
                                      struct fbr_error *err)
 {
-    struct asked q = {0};
+    struct asked q = {.e = e};
     char whole[600];
     const struct fbr_http_request r = {
         .method = "GET", .path = whole, .done = on_asked, .user = &q};
@@ -52,7 +83,11 @@ struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *pa
     if (status)
         *status = q.status;
     if (!q.json)
-        fbr_fail(err, q.status ? -EPROTO : -ECONNREFUSED, "%s: %s", e->name, q.why);
+        fbr_fail(err,
+                 q.keys     ? -EKEYREJECTED
+                 : q.status ? -EPROTO
+                            : -ECONNREFUSED,
+                 "%s: %s", e->name, q.why);
     return q.json;
 }
 
@@ -105,22 +140,33 @@ static int check_socket(const char *path, struct fbr_error *err)
 }
 
 /* ca.pem, cert.pem and key.pem, as the docker command has them. */
-static int load_tls(struct fbr_http_options *o, char *pem[3], struct fbr_error *err)
+static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, char *pem[3],
+                    struct fbr_error *err)
 {
     static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
     const char *dir = getenv("DOCKER_CERT_PATH"), *home = getenv("HOME");
+    struct fbr_error why = {0, ""};
     char own[PATH_MAX];
 
     snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
+    dir = dir && dir[0] ? dir : own;
     for (int i = 0; i < 3; i++) {
-        pem[i] = read_text(dir && dir[0] ? dir : own, files[i], err);
+        pem[i] = read_text(dir, files[i], &why);
         if (!pem[i])
-            return fbr_wrap(err, "TLS (DOCKER_TLS_VERIFY is set)");
+            return fbr_fail(err, -EKEYREJECTED, "TLS (DOCKER_TLS_VERIFY is set): %s", why.text);
     }
+    snprintf(e->certs, sizeof(e->certs), "%.250s", dir);
     o->ca = pem[0];
     o->cert = pem[1];
     o->key = pem[2];
     return 0;
+}
+
+/* A forwarded port is one, too: then its bridge is none of ours, as behind a forwarded socket. */
+static bool is_this_machine(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 ||
+           strcmp(host, "::1") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
 static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct fbr_http_options *o,
@@ -129,7 +175,7 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     const char *verify = getenv("DOCKER_TLS_VERIFY");
     const char *end = address[0] == '[' ? strchr(address, ']') : NULL; /* of IPv6 */
     bool tls = verify && verify[0];
-    int rc = tls ? load_tls(o, pem, err) : 0;
+    int rc = tls ? load_tls(e, o, pem, err) : 0;
 
     if (rc < 0)
         return rc;
@@ -139,8 +185,9 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
         snprintf(e->host, sizeof(e->host), "%.*s", (int)strcspn(address, ":/"), address);
     snprintf(url, 300, "%s://%.250s", tls ? "https" : "http", address);
     o->url = url;
-    if (!tls && strcmp(e->host, "127.0.0.1") != 0 && strcmp(e->host, "localhost") != 0 &&
-        strcmp(e->host, "::1") != 0)
+    if (is_this_machine(e->host)) /* its containers reach us as those of a socket do */
+        e->host[0] = '\0';
+    else if (!tls)
         fbr_warn("%s: without TLS: whoever can reach it, and whoever listens, is root there; set "
                  "DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH",
                  e->name);
@@ -226,7 +273,7 @@ int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
         version = fbr_docker_engine_get(e, "/version", NULL, err);
         rc = version ? fbr_docker_version(fbr_json_text(version, "MinAPIVersion", NULL),
                                           fbr_json_text(version, "ApiVersion", NULL), e->api, err)
-                     : -ECONNREFUSED;
+                     : (err ? err->code : -ECONNREFUSED);
         snprintf(e->version, sizeof(e->version), "%.30s", fbr_json_text(version, "Version", NULL));
         fbr_json_free(version);
     }
@@ -311,8 +358,8 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
     if (strcmp(network, "none") == 0)
         return fbr_fail(err, -ENETUNREACH,
                         "docker_network = none: containers without a network cannot reach us");
-    if (strcmp(network, "host") == 0) {
-        snprintf(out, size, "127.0.0.1");
+    if (strcmp(network, "host") == 0 && !e->host[0]) {
+        snprintf(out, size, "%s", e->own_address[0] ? e->own_address : "127.0.0.1");
         return 0;
     }
     if (e->own_address[0])

@@ -15,7 +15,8 @@
 struct fbr_docker_engine {
     struct fbr_http *http;
     char name[300];   /* for sentences: "the Docker engine at unix:///var/run/docker.sock" */
-    char host[256];   /* of tcp://; "" for a socket on this machine */
+    char host[256];   /* of tcp://; "" for a socket, or a port, of this machine */
+    char certs[256];  /* the folder with the files of TLS; "" without */
     char api[16];     /* "1.41" */
     char version[40]; /* the engine's own */
     char own[65];     /* the container that we are in, "" for none */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,9 +45,8 @@ static int question(const char *text)
 }
 
 /* All that it prints, until it closes its output. */
-static int read_all(int fd, const atomic_bool *stop, struct fbr_buf *out)
+static int read_all(int fd, uint64_t until, const atomic_bool *stop, struct fbr_buf *out)
 {
-    uint64_t until = fbr_now_ms() + HELPER_MS;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     ssize_t n;
 
@@ -65,6 +65,17 @@ static int read_all(int fd, const atomic_bool *stop, struct fbr_buf *out)
         if (n > 0)
             fbr_buf_extend(out, (size_t)n);
     }
+    return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* Until it has ended, which is what its output does first. */
+static int wait_end(int pidfd, uint64_t until, const atomic_bool *stop)
+{
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+
+    while (fbr_now_ms() < until && !atomic_load(stop))
+        if (poll(&wait, 1, LOOK_MS) > 0)
+            return 0;
     return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
 }
 
@@ -96,10 +107,12 @@ static int run(const char *command, const char *key, const atomic_bool *stop, st
     if (ends[1] >= 0)
         close(ends[1]);
     if (rc == 0) {
-        struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+        uint64_t until = fbr_now_ms() + HELPER_MS;
 
-        rc = read_all(ends[0], stop, out);
-        if (rc < 0 || poll(&wait, 1, 1000) <= 0)
+        rc = read_all(ends[0], until, stop, out);
+        if (rc == 0)
+            rc = wait_end(pidfd, until, stop);
+        if (rc < 0)
             kill(-pid, SIGKILL);
         waitpid(pid, &status, 0);
         close(pidfd);
@@ -147,21 +160,38 @@ static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bo
 
 /* ---- Files ---- */
 
+/* Opens a file, and nothing that we might wait for; its descriptor, or -errno. */
+static int open_file(const char *path, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0)
+        return fbr_fail(err, -errno, "%s", fbr_strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return fbr_fail(err, -EINVAL, "it is no regular file");
+}
+
 static struct json_t *read_file(const char *path, struct fbr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_file(path, err);
     char *text = fd < 0 ? NULL : malloc(FILE_MAX);
     ssize_t n = text ? read(fd, text, FILE_MAX) : -1;
     struct json_t *j = NULL;
 
-    if (n < 0)
+    if (fd < 0)
+        return NULL;
+    if (!text)
+        fbr_fail(err, -ENOMEM, "out of memory");
+    else if (n < 0)
         fbr_fail(err, -errno, "%s", fbr_strerror(errno));
     else
         j = fbr_json_parse(text, (size_t)n, err);
     if (n > 0)
         explicit_bzero(text, (size_t)n);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     free(text);
     return j;
 }

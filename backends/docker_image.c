@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,10 +42,12 @@ struct fetch {
     struct fbr_docker_lines lines;
     char failed[400], progress[80];
     uint64_t told_ms; /* progress, last */
-    uv_work_t work;   /* that makes it, or looks for our login */
-    int fd;           /* the archive */
-    char *header;     /* the login, until it is sent */
-    char login[400];  /* where it is from, or was looked for */
+    uv_work_t work;   /* that makes it */
+    pthread_t looks;  /* for our login, and then posts this */
+    struct fbr_post looked;
+    int fd;          /* the archive */
+    char *header;    /* the login, until it is sent */
+    char login[400]; /* where it is from, or was looked for */
     struct fbr_error err;
     bool making, at_work;
 };
@@ -116,6 +120,22 @@ static void tell_all(struct fetch *f, const char *text)
             DL_DELETE(f->waiters, told);
             free(told);
         }
+    }
+}
+
+/* That it waits: what is slow may say nothing for a while. */
+static void tell_newest(struct fetch *f)
+{
+    struct waiter *w = f->waiters->prev;
+    char text[300];
+
+    snprintf(text, sizeof(text), "image %.200s is not there, and is pulled", f->image);
+    w->busy = true;
+    w->on(w->user, text, false, false);
+    w->busy = false;
+    if (!w->on) {
+        DL_DELETE(f->waiters, w);
+        free(w);
     }
 }
 
@@ -277,25 +297,50 @@ static void pull(struct fetch *f)
         wipe_login(f);
 }
 
-/* On a thread of libuv's pool. */
-static void look_for_login(uv_work_t *work)
+/* A helper may take half a minute, and libuv has four threads, which files and names of hosts need, too: so this is one
+ * of its own. */
+static void *look_for_login(void *arg)
 {
-    struct fetch *f = work->data;
+    struct fetch *f = arg;
 
+    pthread_setname_np(pthread_self(), "fbr-login");
     f->header = fbr_docker_login_look(f->image, &f->m->stop, f->login, sizeof(f->login));
+    fbr_loop_post_own(f->m->loop, &f->looked);
+    return NULL;
 }
 
-static void on_login(uv_work_t *work, int status)
+static void on_login(void *arg)
 {
-    struct fetch *f = work->data;
+    struct fetch *f = arg;
 
-    (void)status;
+    pthread_join(f->looks, NULL);
     f->at_work = false;
     fbr_loop_release(f->m->loop);
     if (f->m->closed)
         fbr_docker_images_close(f->m);
     else
         pull(f);
+}
+
+static void begin_login(struct fetch *f)
+{
+    sigset_t all, old;
+    int rc;
+
+    f->looked = (struct fbr_post){.fn = on_login, .arg = f, .own = true};
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&f->looks, NULL, look_for_login, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0)
+        return;
+    snprintf(f->login, sizeof(f->login), "no login was looked for: no thread: %s",
+             fbr_strerror(rc));
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    pull(f);
 }
 
 static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
@@ -318,8 +363,10 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
         return;
     }
     f = wait_for(m, image, on, user, &first);
+    if (f)
+        tell_newest(f);
     if (f && first)
-        begin_work(f, look_for_login, on_login);
+        begin_login(f);
 }
 
 /* ---- Making our own ---- */
@@ -463,6 +510,11 @@ int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, cha
 bool fbr_docker_images_is_own(const struct fbr_docker_images *m, const char *image)
 {
     return strcmp(image, m->own) == 0 || strcmp(image, m->engine->own_image) == 0;
+}
+
+bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *image)
+{
+    return m->own[0] && strcmp(image, m->own) == 0;
 }
 
 /* ---- The beginning and the end ---- */

@@ -29,6 +29,8 @@ int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, cha
                              struct fbr_error *err);
 /* Whether our program is in it for certain: it was made of it, or we run in it. */
 bool fbr_docker_images_is_own(const struct fbr_docker_images *m, const char *image);
+/* Whether it is the one that is made of our program. */
+bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *image);
 /* Makes it when it is to be made; tells at once when there is nothing to do. */
 void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
                             void *user);

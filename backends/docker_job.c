@@ -567,7 +567,7 @@ static void on_image(void *user, const char *text, bool done, bool good)
     struct fbr_docker_job *j = user;
 
     if (!done)
-        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
     else if (good)
         create(j);
     else
@@ -622,7 +622,8 @@ static void create(struct fbr_docker_job *j)
 
     if (has_line(j->b))
         tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                        .text = "the engine starts others before it"});
+                                        .text = "the engine starts others before it",
+                                        .placed = 1});
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)
         body = j->bundled_body;

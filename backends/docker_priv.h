@@ -63,6 +63,9 @@ struct fbr_backend {
     struct fbr_http_call *events, *looking;
     struct fbr_timer again;
     char run[40], since[40], network[256], master[FBR_MASTER_MAX];
+    char caller
+        [32]; /* we, as uid:gid, in images that are made of our program; "": who the image says */
+    char *groups;      /* ours, as words; NULL */
     unsigned failures; /* of the stream of events, in a row */
     bool tty;          /* the overlay says that output has no frames */
 };

@@ -90,6 +90,27 @@ static struct json_t *labels(const struct fbr_job *job, const struct fbr_docker_
     return or_none(l, rc);
 }
 
+static int put_limits(struct json_t *h, const struct fbr_job *job,
+                      const struct fbr_docker_wishes *w)
+{
+    int rc = 0;
+
+    if (w->pids)
+        rc = fbr_json_set(h, "PidsLimit", fbr_json_pack("I", (long long)w->pids));
+    if (rc == 0 && job->cpus > 0)
+        rc = fbr_json_set(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
+    if (rc == 0 && job->memory) {
+        rc = fbr_json_set(h, "Memory", fbr_json_pack("I", (long long)job->memory));
+        if (rc == 0) /* or it may swap as much again */
+            rc = fbr_json_set(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
+    }
+    if (rc == 0 && job->gpus > 0)
+        rc = fbr_json_set(
+            h, "DeviceRequests",
+            fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
+    return rc;
+}
+
 static struct json_t *host_config(const struct fbr_job *job, const struct fbr_docker_wishes *w)
 {
     /* tini is process 1: it passes signals on, which process 1 would not get, and reaps. */
@@ -103,19 +124,12 @@ static struct json_t *host_config(const struct fbr_job *job, const struct fbr_do
         rc = fbr_json_set(h, "Binds", word_list(w->mounts, " "));
     if (rc == 0 && w->network && w->network[0])
         rc = fbr_json_set(h, "NetworkMode", fbr_json_string(w->network));
+    if (rc == 0 && w->groups && w->groups[0])
+        rc = fbr_json_set(h, "GroupAdd", word_list(w->groups, " "));
     if (rc == 0 && w->shm)
         rc = fbr_json_set(h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
-    if (rc == 0 && job->cpus > 0)
-        rc = fbr_json_set(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
-    if (rc == 0 && job->memory) {
-        rc = fbr_json_set(h, "Memory", fbr_json_pack("I", (long long)job->memory));
-        if (rc == 0) /* or it may swap as much again */
-            rc = fbr_json_set(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
-    }
-    if (rc == 0 && job->gpus > 0)
-        rc = fbr_json_set(
-            h, "DeviceRequests",
-            fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
+    if (rc == 0)
+        rc = put_limits(h, job, w);
     return or_none(h, rc);
 }
 

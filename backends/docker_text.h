@@ -23,7 +23,9 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX]);
 /* What the configuration says of containers. NULL or "": nothing. */
 struct fbr_docker_wishes {
     const char *network, *user, *mounts, *caps; /* mounts and caps: words; caps "none" */
+    const char *groups;                         /* more of the user's, as words */
     uint64_t shm;
+    int64_t pids; /* processes and threads; 0: as many as the engine lets there be */
     const struct json_t *overlay; /* put into the body; may be NULL */
     const char *master;           /* of the label fiber.master */
 };

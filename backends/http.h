@@ -43,8 +43,13 @@ struct fbr_http_options {
     const char *name;  /* for sentences: "the Docker engine at unix:///run/docker.sock" */
 };
 
+/* Whether TLS is why there was no answer: we do not trust their certificate; they have ended the connection when they
+ * had ours, as one does that does not trust it; they speak no TLS. */
+enum fbr_http_tls { FBR_HTTP_NO_MATTER, FBR_HTTP_THEIRS, FBR_HTTP_OURS, FBR_HTTP_NO_TLS };
+
 struct fbr_http_answer {
-    int status;       /* 0: no answer came; `why` says why */
+    int status; /* 0: no answer came; `why` says why */
+    enum fbr_http_tls tls;
     const char *body; /* NUL-terminated, never NULL. "" for a stream */
     size_t len;
     const char *why; /* a sentence about a transport failure; "" otherwise */

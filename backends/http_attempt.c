@@ -292,6 +292,27 @@ void fbr_http_free(struct fbr_http_call *c)
     free(c);
 }
 
+/* With TLS 1.3 the server looks at our certificate when we believe that all is well: its alert is an error of reading,
+ * and may be lost when the connection ends at once. */
+static enum fbr_http_tls tls_of(CURL *easy, CURLcode code, const char *why)
+{
+    curl_off_t shaken = 0;
+
+    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_ISSUER_ERROR ||
+        code == CURLE_SSL_CACERT_BADFILE)
+        return FBR_HTTP_THEIRS;
+    if (code == CURLE_SSL_CERTPROBLEM)
+        return FBR_HTTP_OURS;
+    if (code == CURLE_SSL_CONNECT_ERROR)
+        return strstr(why, "wrong version number") ? FBR_HTTP_NO_TLS
+               : strstr(why, "alert")              ? FBR_HTTP_OURS
+                                                   : FBR_HTTP_NO_MATTER;
+    if (code == CURLE_OPERATION_TIMEDOUT || code == CURLE_COULDNT_CONNECT)
+        return FBR_HTTP_NO_MATTER;
+    curl_easy_getinfo(easy, CURLINFO_APPCONNECT_TIME_T, &shaken);
+    return shaken > 0 ? FBR_HTTP_OURS : FBR_HTTP_NO_MATTER;
+}
+
 void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a)
 {
     long status = 0;
@@ -307,6 +328,8 @@ void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_ans
         a->why = c->why[0] ? c->why : curl_easy_strerror(code);
     else
         a->status = (int)status;
+    if (code != CURLE_OK)
+        a->tls = tls_of(c->easy, code, a->why);
     if (c->answer.failed)
         return;
     a->body = (const char *)c->answer.data;

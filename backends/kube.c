@@ -6,7 +6,8 @@
  *     kube_state                           the objects that come back
  *     kube_watch, kube_log                 streams
  *     kube_start, kube_flow                the life of a job
- *     kube_left, kube_check                for `fiber gc` and `fiber doctor`
+ *     kube_left, kube_check, kube_show     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
+ *     kube_anchor                          notes on this host, by which gc finds what has no pod
  *
  * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are seen by one watch.
  * Nothing but pods and Secrets is made, and a Job for a master that is to run in the cluster; no Secret is ever read.
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "backends/json.h"
+#include "backends/kube_anchor.h"
 #include "backends/kube_priv.h"
 #include "backends/kube_yaml.h"
 #include "runtime/bind.h"
@@ -114,11 +116,19 @@ static int try_it(struct fbr_backend *b, struct fbr_error *err)
 
     if (status >= 200 && status < 300)
         return 0;
-    return fbr_wrap(err, "namespace %s of %s (%s)", b->api->namespace_, b->api->config.server,
-                    b->api->config.context ? b->api->config.context : "service account");
+    fbr_wrap(err, "namespace %s of %s (%s)", b->api->namespace_, b->api->config.server,
+             b->api->config.context ? b->api->config.context : "service account");
+    return status == 403 ? -EACCES : err->code;
 }
 
-static void set_settings(struct fbr_backend *b)
+int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err)
+{
+    set_user(b->user);
+    fbr_master_self(b->master);
+    return load_overlay(b, err);
+}
+
+void fbr_kube_set_settings(struct fbr_backend *b)
 {
     const struct fbr_config *c = b->env.config;
     struct fbr_kube_settings *s = &b->settings;
@@ -145,6 +155,7 @@ static void set_settings(struct fbr_backend *b)
 static void free_backend(struct fbr_backend *b)
 {
     struct fbr_kube_secret *s, *next;
+    struct fbr_kube_dead *dead, *other;
 
     fbr_timer_fini(&b->batch);
     fbr_timer_fini(&b->create);
@@ -153,6 +164,8 @@ static void free_backend(struct fbr_backend *b)
     fbr_kube_api_close(b->api);
     DL_FOREACH_SAFE(b->secrets, s, next)
         free(s);
+    DL_FOREACH_SAFE(b->dead, dead, other)
+        free(dead);
     fbr_json_free(b->overlay);
     fbr_json_free(b->own_pod);
     fbr_json_free(b->anchor);
@@ -173,9 +186,7 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
     fbr_log_level(fbr_config_int(env->config, "log_level")); /* a module has a level of its own */
-    set_user(b->user);
-    fbr_master_self(b->master);
-    rc = load_overlay(b, err);
+    rc = fbr_kube_take_config(b, err);
     if (rc == 0)
         rc = fbr_kube_api_open(&b->api, env->loop, env->config, err);
     if (rc == 0)
@@ -190,7 +201,7 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
         free_backend(b);
         return rc;
     }
-    set_settings(b);
+    fbr_kube_set_settings(b);
     b->credit = fbr_config_int(env->config, "kubernetes_burst");
     b->credit_at = fbr_now_ms();
     *out = b;
@@ -238,6 +249,8 @@ static void end_all(struct fbr_backend *b)
     if (l.requests) {
         if (b->anchor_name[0])
             add_last(&l, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
+        else if (b->anchoring && b->secrets) /* its answer has not come; it may be there */
+            add_last(&l, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
         if (b->master_job[0])
             add_last(&l, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
         HASH_ITER(hh, b->all, j, next)
@@ -249,6 +262,8 @@ static void end_all(struct fbr_backend *b)
     }
     if (l.n)
         fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
+    if (b->anchor_name[0] && l.requests && !l.failed)
+        fbr_kube_anchor_forget(b->anchor_name);
     if (l.failed)
         fbr_warn("kubernetes: %u of %zu objects of the run %s may be left: `fiber gc` removes them",
                  l.failed, l.n, b->run);
@@ -355,4 +370,6 @@ const struct fbr_backend_ops fbr_backend_kubernetes = {
     .logs = fbr_kube_logs,
     .address = kube_address,
     .check = fbr_kube_check,
+    .show = fbr_kube_show,
+    .would = fbr_kube_would,
 };

@@ -1,15 +1,20 @@
 /* kube_check.c - what `fiber doctor` finds out about a cluster: whether each verb that is needed is allowed, by asking
- * the server for a review of our own access.
+ * the server for a review of our own access; whether it would take a pod, by a dry run; what GPUs its nodes have; and
+ * whether the address that jobs are to call can be one that a pod reaches.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/json.h"
 #include "backends/kube_priv.h"
+#include "runtime/bind.h"
 
 #define ANSWER_MS 10000
+#define NODES "500" /* of which GPUs are counted */
 
 static const struct {
     const char *resource, *sub, *verb, *what;
@@ -106,28 +111,145 @@ static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user
             "take insecure-skip-tls-verify out of the kubeconfig, put certificate-authority in");
 }
 
-static void check_image(struct fbr_backend *b, fbr_backend_say *say, void *user)
+/* ---- A pod ---- */
+
+/* Whether the server would take a job's pod, with the image, the template and the account that are set. */
+static void check_pod(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {
-    if (b->settings.image[0])
-        say(user, FBR_FINDING_GOOD, "image", b->settings.image, "");
-    else
+    static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
+    const struct fbr_job job = {.name = "doctor-1",
+                                .run_uid = "doctor",
+                                .file = "/proc/self/exe",
+                                .argv = argv,
+                                .own_program = 1,
+                                .ticket = "",
+                                .process = 1};
+
+    if (!b->settings.image[0]) {
         say(user, FBR_FINDING_BAD, "image", "none is set: jobs that name none cannot be started",
             "fiber image build, push it where nodes can pull it, and set FIBER_IMAGE");
+        return;
+    }
+    say(user, FBR_FINDING_GOOD, "image", b->settings.image, "");
+    fbr_kube_would(b, &job, say, user);
+}
+
+/* ---- GPUs ---- */
+
+/* "8", "2k": counts are written as whole numbers but by whoever wants it otherwise. */
+static unsigned long long quantity(const char *text)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+
+    return text[0] == '-' ? 0 : *end == 'k' ? n * 1000 : n;
+}
+
+struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource)
+{
+    const struct json_t *items = fbr_json_at(nodes, "items", NULL);
+    struct fbr_kube_gpus g = {.nodes = fbr_json_count(items)};
+
+    for (size_t i = 0; i < g.nodes; i++) {
+        const struct json_t *one = fbr_json_item(items, i);
+        unsigned long long n =
+            quantity(fbr_json_text(one, "status", "allocatable", resource, NULL));
+
+        g.gpus += n;
+        g.most = n > g.most ? n : g.most;
+        g.with += n > 0;
+    }
+    return g;
+}
+
+static void check_gpus(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    const char *resource = b->settings.gpu_resource;
+    struct fbr_error err = {0, ""};
+    struct json_t *nodes = NULL;
+    struct fbr_kube_gpus g;
+    char text[512];
+    bool more;
+    int status = fbr_kube_ask(b->api, "GET", strdup("/api/v1/nodes?limit=" NODES), NULL, ANSWER_MS,
+                              &nodes, &err);
+
+    if (!nodes) {
+        snprintf(text, sizeof(text), "not known: %.380s",
+                 status == 403 ? "we may not list the nodes, and need not; a pod that asks for "
+                                 "some (--gpus-per-rank) tells whether there are any"
+                               : err.text);
+        say(user, FBR_FINDING_ABSENT, "GPUs", text, "");
+        return;
+    }
+    g = fbr_kube_count_gpus(nodes, resource);
+    more = fbr_json_text(nodes, "metadata", "continue", NULL)[0] != '\0';
+    fbr_json_free(nodes);
+    if (g.gpus)
+        snprintf(text, sizeof(text), "%llu %.80s on %zu of %zu nodes, at most %llu on one", g.gpus,
+                 resource, g.with, g.nodes, g.most);
+    else
+        snprintf(text, sizeof(text), "none of %zu nodes has %.80s", g.nodes, resource);
+    if (more)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), ", of the first " NODES);
+    say(user, g.gpus ? FBR_FINDING_GOOD : FBR_FINDING_ABSENT, "GPUs", text,
+        g.gpus ? ""
+               : "the vendor's device plugin announces them; kubernetes_gpu_resource names what it "
+                 "calls them");
+}
+
+/* ---- The way back ---- */
+
+const char *fbr_kube_why_unreachable(const char *address)
+{
+    unsigned char a[16];
+
+    if (inet_pton(AF_INET, address, a) == 1) {
+        if (a[0] == 127)
+            return "is the loopback: a pod that calls it calls itself";
+        if (a[0] == 169 && a[1] == 254)
+            return "is link-local: it means something else in each network";
+        if (a[0] == 0)
+            return "is no address that can be called";
+    } else if (inet_pton(AF_INET6, address, a) == 1) {
+        if (IN6_IS_ADDR_LOOPBACK((struct in6_addr *)a))
+            return "is the loopback: a pod that calls it calls itself";
+        if (IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)a))
+            return "is link-local: it means something else in each network";
+        if (IN6_IS_ADDR_UNSPECIFIED((struct in6_addr *)a))
+            return "is no address that can be called";
+    }
+    return NULL;
 }
 
 static void check_way_back(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {
-    const char *bind = fbr_config_str(b->env.config, "bind");
+    const char *bind = fbr_config_str(b->env.config, "bind"), *why;
     struct fbr_error err = {0, ""};
-    char address[64], text[160];
+    char address[FBR_BIND_MAX] = "", text[400];
+    int rc = bind[0] ? fbr_bind_find(bind, address)
+                     : fbr_backend_kubernetes.address(b, address, sizeof(address), &err);
 
-    if (fbr_backend_kubernetes.address(b, address, sizeof(address), &err) < 0) {
-        say(user, FBR_FINDING_BAD, "way back", err.text,
+    if (rc < 0) {
+        snprintf(text, sizeof(text), "bind = %.64s: this host has no such address or interface",
+                 bind);
+        say(user, FBR_FINDING_BAD, "way back", bind[0] ? text : err.text,
             "set bind to an address of ours that pods reach");
         return;
     }
-    snprintf(text, sizeof(text), "jobs call %.64s; whether pods reach it is seen when one runs",
-             bind[0] ? bind : address);
+    why = fbr_kube_why_unreachable(address);
+    if (why) {
+        snprintf(text, sizeof(text), "jobs would call %.64s, which %s", address, why);
+        say(user, FBR_FINDING_BAD, "way back", text,
+            "export FIBER_BIND=ADDRESS, one of this host that pods reach; or fiber run "
+            "--in-cluster");
+        return;
+    }
+    snprintf(text, sizeof(text),
+             b->api->config.in_cluster
+                 ? "jobs call %.64s, this pod%.0s"
+                 : "jobs call %.64s; whether pods reach it is seen when one runs. Where the "
+                   "cluster enforces NetworkPolicy: fiber kubernetes manifest --master %.64s",
+             address, address);
     say(user, FBR_FINDING_GOOD, "way back", text, "");
 }
 
@@ -135,6 +257,7 @@ void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {
     check_server(b, say, user);
     check_verbs(b, say, user);
-    check_image(b, say, user);
+    check_pod(b, say, user);
+    check_gpus(b, say, user);
     check_way_back(b, say, user);
 }

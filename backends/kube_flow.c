@@ -12,6 +12,7 @@
 
 #include "backends/json.h"
 #include "backends/kube_priv.h"
+#include "runtime/bind.h"
 #include "runtime/log.h"
 
 #define TICK_MS 1000
@@ -45,7 +46,8 @@ void fbr_kube_pending(struct fbr_kube_job *j, const char *text)
         return;
     snprintf(j->text, sizeof(j->text), "%s", text);
     fbr_debug("kubernetes: %s: %s", j->name, j->text);
-    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text});
+    fbr_kube_tell(
+        j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .placed = j->placed});
 }
 
 void fbr_kube_job_free(struct fbr_kube_job *j)
@@ -126,16 +128,16 @@ static void on_swept(void *user, const struct fbr_http_answer *a)
 {
     (void)user;
     if (a->status >= 300 && a->status != 404)
-        fbr_debug("kubernetes: a pod that has ended stays: HTTP status %d", a->status);
+        fbr_debug("kubernetes: what is not needed any more stays: HTTP status %d", a->status);
 }
 
-static void sweep(struct fbr_backend *b, const char *name)
+void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
 {
     char *body = fbr_kube_delete_body(0, "");
 
     if (body)
-        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "pods/%s", name), body, PATIENCE_MS,
-                      on_swept, b);
+        fbr_kube_send(b->api, "DELETE", fbr_kube_path(b->api, "%s/%s", kind, name), body,
+                      PATIENCE_MS, on_swept, b);
     free(body);
 }
 
@@ -146,7 +148,7 @@ static void keep(struct fbr_kube_job *j)
     char *place = b->kept[b->kept_at++ % FBR_KUBE_KEPT];
 
     if (place[0])
-        sweep(b, place);
+        fbr_kube_sweep(b, "pods", place);
     memcpy(place, j->name, FBR_KUBE_NAME);
 }
 
@@ -277,7 +279,7 @@ static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (!j->is_deleted && !s->deleting) {
         if (s->others)
-            sweep(j->b, j->name); /* other containers of it would run on */
+            fbr_kube_sweep(j->b, "pods", j->name); /* other containers of it would run on */
         else
             keep(j);
     }
@@ -311,6 +313,7 @@ static void note_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         j->waits = s->wait;
         j->waits_since = fbr_now_ms();
     }
+    j->placed = s->placed;
     if (!j->failing)
         fbr_kube_pending(j, s->text);
     if (s->wait == FBR_KUBE_WAIT_NEVER)
@@ -330,17 +333,20 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
 
 static void note_running(struct fbr_kube_job *j)
 {
-    char text[320];
+    const char *bind = fbr_config_str(j->b->env.config, "bind"), *address = j->b->address;
+    char text[200], ours[FBR_BIND_MAX];
 
     if (j->started)
         return;
     j->started = true;
     j->waits = FBR_KUBE_WAIT_NONE;
-    /* What is said when it does not join. */
+    if (bind[0] && fbr_bind_find(bind, ours) == 0)
+        address = ours;
+    /* What is said when it does not join; not longer, since whoever tells it has little room. */
     snprintf(text, sizeof(text),
-             "its pod runs and calls %s; if pods cannot reach that, set bind or "
-             "start the master in the cluster (`fiber run --in-cluster`, `fiber kubernetes run`)",
-             j->b->address[0] ? j->b->address : "us");
+             "its pod runs and calls %.45s: if it cannot, set bind, a NetworkPolicy (`fiber "
+             "kubernetes manifest --master`) or --in-cluster",
+             address[0] ? address : "us");
     snprintf(j->text, sizeof(j->text), "%s", text);
     fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
     if (!j->log && may_follow(j->b))

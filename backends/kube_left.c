@@ -1,7 +1,8 @@
 /* kube_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose master is dead.
  *
  * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its pods, so it is told as
- * "secret/NAME" beside them, and may go when they may. So is the Job of a master that was started in the cluster.
+ * "secret/NAME" beside them, and may go when they may; of one that has no pods there is a note on the master's host
+ * (kube_anchor.h). So is the Job of a master that was started in the cluster.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,7 +11,9 @@
 #include <string.h>
 
 #include "backends/json.h"
+#include "backends/kube_anchor.h"
 #include "backends/kube_priv.h"
+#include "runtime/log.h"
 
 #define ANSWER_MS 10000
 
@@ -73,6 +76,75 @@ static void tell_pod(struct listing *l, const struct json_t *pod)
     note_owner(l, pod, &job);
 }
 
+/* ---- Those without a pod ---- */
+
+/* It is told once, and by its pods when it has some. */
+static void on_note(void *user, const struct fbr_kube_anchor *a)
+{
+    struct listing *l = user;
+    struct owner *o;
+    char id[FBR_KUBE_NAME + 8];
+
+    snprintf(id, sizeof(id), "secret/%s", a->name);
+    DL_FOREACH(l->owners, o)
+        if (!strcmp(o->id, id))
+            return;
+    l->found(l->user, &(struct fbr_leftover){.run = a->run,
+                                             .id = id,
+                                             .name = "",
+                                             .master = a->master,
+                                             .since_ms = a->since_ms,
+                                             .alive = 1});
+}
+
+struct removal {
+    struct fbr_backend *b;
+    const char *body;
+};
+
+static void on_dead_removed(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_dead *dead = user; /* freed with the backend */
+
+    if (a->status == 404 || (a->status >= 200 && a->status < 300))
+        fbr_kube_anchor_forget(dead->name);
+}
+
+static void on_other(void *user, const struct fbr_kube_anchor *a)
+{
+    struct removal *r = user;
+    struct fbr_kube_dead *dead;
+
+    if (fbr_master_state(a->master) != FBR_MASTER_DEAD || !r->body)
+        return;
+    dead = calloc(1, sizeof(*dead));
+    if (!dead)
+        return;
+    snprintf(dead->name, sizeof(dead->name), "%s", a->name);
+    DL_APPEND(r->b->dead, dead);
+    fbr_kube_send(r->b->api, "DELETE", fbr_kube_path(r->b->api, "secrets/%s", a->name), r->body,
+                  ANSWER_MS, on_dead_removed, dead);
+}
+
+void fbr_kube_note_anchor(struct fbr_backend *b, const char *name)
+{
+    char *body = b->own_pod ? NULL : fbr_kube_delete_body(0, "");
+    struct removal r = {b, body};
+    struct fbr_kube_anchor a = {0};
+
+    if (b->own_pod) /* the cluster removes it with our pod */
+        return;
+    snprintf(a.name, sizeof(a.name), "%s", name);
+    snprintf(a.space, sizeof(a.space), "%s", b->api->namespace_);
+    snprintf(a.run, sizeof(a.run), "%s", b->run);
+    snprintf(a.server, sizeof(a.server), "%s", b->api->config.server);
+    snprintf(a.master, sizeof(a.master), "%s", b->master);
+    fbr_kube_anchor_each(a.server, a.space, on_other, &r);
+    if (fbr_kube_anchor_note(&a) < 0)
+        fbr_debug("kubernetes: no note of %s: `fiber gc` finds it by its pods only", name);
+    free(body);
+}
+
 static void tell_owners(struct listing *l)
 {
     struct owner *o, *next;
@@ -126,6 +198,8 @@ int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
         free(escaped);
         fbr_json_free(page);
     } while (rc == 0 && more[0]);
+    if (rc == 0)
+        fbr_kube_anchor_each(b->api->config.server, b->api->namespace_, on_note, &l);
     tell_owners(&l);
     return rc;
 }
@@ -146,8 +220,11 @@ int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err
                              : fbr_kube_path(b->api, "%s/%s", slash ? "secrets" : "pods", name),
                          body, ANSWER_MS, NULL, err);
     free(body);
-    if (status == 404 || (status >= 200 && status < 300))
+    if (status == 404 || (status >= 200 && status < 300)) {
+        if (strncmp(id, "secret/", 7) == 0)
+            fbr_kube_anchor_forget(name);
         return 0;
+    }
     return fbr_wrap(err, "delete %.64s", id);
 }
 

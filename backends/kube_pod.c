@@ -294,12 +294,20 @@ static int give(struct json_t *pod, struct json_t *container, const struct fbr_j
 
 static struct json_t *labels_of(const struct fbr_job *job, const char *user)
 {
-    char name[FBR_KUBE_NAME], run[FBR_KUBE_NAME];
+    char name[FBR_KUBE_NAME], run[FBR_KUBE_NAME], index[16];
+    struct json_t *labels;
 
     fbr_kube_label(name, job->name);
     fbr_kube_label(run, job->run_uid);
-    return fbr_json_pack("{s:s, s:s, s:s, s:s}", FBR_KUBE_RUN_LABEL, run, FBR_KUBE_JOB_LABEL, name,
-                         FBR_KUBE_USER_LABEL, user, "app.kubernetes.io/managed-by", "fiber");
+    snprintf(index, sizeof(index), "%d", job->index - 1);
+    labels =
+        fbr_json_pack("{s:s, s:s, s:s, s:s}", FBR_KUBE_RUN_LABEL, run, FBR_KUBE_JOB_LABEL, name,
+                      FBR_KUBE_USER_LABEL, user, "app.kubernetes.io/managed-by", "fiber");
+    if (!labels || !job->index ||
+        fbr_json_set(labels, FBR_KUBE_INDEX_LABEL, fbr_json_string(index)) == 0)
+        return labels;
+    fbr_json_free(labels);
+    return NULL;
 }
 
 /* What a template may not change: who the pod is, and that it runs once. */
@@ -370,11 +378,11 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
     container = make_container(job, s, err);
     if (!container)
         return NULL;
-    pod = fbr_json_pack("{s:{}, s:{s:[O], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "metadata",
-                        "spec", "containers", container, "automountServiceAccountToken", 0,
-                        "enableServiceLinks", 0, "shareProcessNamespace", 1,
-                        "terminationGracePeriodSeconds", fbr_kube_grace(job, s), "volumes", "name",
-                        "shm", "emptyDir", "medium", "Memory");
+    pod = fbr_json_pack(
+        "{s:s, s:s, s:{}, s:{s:[O], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "apiVersion", "v1",
+        "kind", "Pod", "metadata", "spec", "containers", container, "automountServiceAccountToken",
+        0, "enableServiceLinks", 0, "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
+        fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium", "Memory");
     spec = fbr_json_at(pod, "spec", NULL);
     rc = pod ? set_security(pod, container, s) : -ENOMEM;
     if (rc == 0 && is_given(job, s))
@@ -410,11 +418,19 @@ int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item
     return fbr_json_append(fbr_json_at(object, list, NULL), item);
 }
 
+/* Whether its process can read what only root and the pod's group can. */
+static bool reads_as_root(const struct json_t *pod, const struct json_t *container)
+{
+    int64_t user = fbr_json_int(pod, -1, "spec", "securityContext", "runAsUser", NULL);
+
+    return fbr_json_at(pod, "spec", "securityContext", "fsGroup", NULL) ||
+           fbr_json_int(container, user, "securityContext", "runAsUser", NULL) == 0;
+}
+
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner)
 {
     struct json_t *container = own_container(pod);
-    bool user = fbr_json_at(pod, "spec", "securityContext", "fsGroup", NULL) != NULL;
     int rc = container ? 0 : -EINVAL;
 
     if (rc == 0 && owner)
@@ -422,11 +438,13 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                           fbr_json_pack("[O]", owner));
     if (rc < 0 || !secret)
         return rc;
-    /* Only what the pod's own user can read; who that is when the image says so, nobody knows here. */
+    /* Only the pod's own user reads it. Who that is when the image says so nobody knows here, and the file is root's:
+     * then whoever that is may read it, in a volume that this container alone has. */
     rc = fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
                          fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name",
                                        "fiber-ticket", "secret", "secretName", secret, "items",
-                                       "key", key, "path", "ticket", "mode", user ? 0400 : 0444));
+                                       "key", key, "path", "ticket", "mode",
+                                       reads_as_root(pod, container) ? 0400 : 0444));
     if (rc == 0)
         rc = fbr_kube_append(container, "volumeMounts",
                              fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",

@@ -19,8 +19,9 @@ struct json_t;
 #define FBR_KUBE_RUN_LABEL "fiber.io/run"
 #define FBR_KUBE_JOB_LABEL "fiber.io/job"
 #define FBR_KUBE_USER_LABEL "fiber.io/user"
-#define FBR_KUBE_ROLE_LABEL "fiber.io/role" /* "master": of those; others have none */
-#define FBR_KUBE_MASTER "fiber.io/master"   /* an annotation */
+#define FBR_KUBE_INDEX_LABEL "fiber.io/index" /* of a ring's pods: which of its nodes, from 0 */
+#define FBR_KUBE_ROLE_LABEL "fiber.io/role"   /* "master": of those; others have none */
+#define FBR_KUBE_MASTER "fiber.io/master"     /* an annotation */
 
 /* What all pods of a backend have in common. Texts may be "" where there is nothing to say. */
 struct fbr_kube_settings {

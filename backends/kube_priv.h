@@ -48,6 +48,7 @@ struct fbr_kube_job {
     bool is_deleted;                          /* its object is gone */
     bool disruption, theirs;                  /* theirs: somebody else has deleted it */
     bool asking;                              /* what its pod is now */
+    bool placed;                              /* its pod has a node */
     uint64_t asked_at;                        /* for its end, or what it is; 0: neither */
     uint64_t began;               /* it was asked for; since it is LIVING: the server had it */
     uint64_t waits_since, looked; /* clock of fbr_now_ms(), as the other times */
@@ -69,6 +70,12 @@ struct fbr_kube_secret {
     char name[FBR_KUBE_NAME];
     struct fbr_kube_job *jobs; /* while it is on its way */
     bool anchor;
+};
+
+/* The first Secret of a run whose master is dead. */
+struct fbr_kube_dead {
+    struct fbr_kube_dead *next, *prev;
+    char name[FBR_KUBE_NAME];
 };
 
 struct fbr_backend {
@@ -98,6 +105,7 @@ struct fbr_backend {
     unsigned kept_at;
     char address[64];
     uint64_t troubled;
+    struct fbr_kube_dead *dead; /* what is being removed of others */
 };
 
 /* kube_start.c: from a job to its pod. */
@@ -126,6 +134,8 @@ void fbr_kube_finish_soon(struct fbr_kube_job *j, int32_t code, const char *text
 void fbr_kube_gone(struct fbr_kube_job *j);
 /* Asks the cluster to end its pod. */
 void fbr_kube_delete(struct fbr_kube_job *j, int grace_s);
+/* Removes an object ("pods" or "secrets") that nobody needs; nobody is told how that went. */
+void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name);
 void fbr_kube_on_tick(void *backend);
 void fbr_kube_start_tick(struct fbr_backend *b);
 /* A request about it; done() ends with fbr_kube_answered(). Takes `path`. */
@@ -143,12 +153,34 @@ extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
 int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
                   struct fbr_error *err);
 int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err);
+/* Notes our own first Secret, and removes those of masters of this host that are dead. */
+void fbr_kube_note_anchor(struct fbr_backend *b, const char *name);
 int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
                   const struct fbr_backend_reader *reader, struct fbr_error *err);
 
 extern const struct fbr_backend_ops fbr_backend_kubernetes;
 
+/* kube.c: what is known without asking anybody. */
+int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err);
+void fbr_kube_set_settings(struct fbr_backend *b);
+
+/* kube_show.c */
+int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
+                  struct fbr_error *err);
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                   void *user);
+/* A value as YAML, for free(); NULL without memory. */
+char *fbr_kube_show_yaml(const struct json_t *value);
+
 /* kube_check.c */
+struct fbr_kube_gpus {
+    size_t nodes, with; /* with: of them those that have some */
+    unsigned long long gpus, most;
+};
+/* Of a NodeList: what pods can be given. Pure. */
+struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource);
+/* Why no pod can call us there, or NULL: nothing speaks against it. Pure. */
+const char *fbr_kube_why_unreachable(const char *address);
 void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user);
 
 #endif

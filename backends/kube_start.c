@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backends/json.h"
+#include "backends/kube_anchor.h"
 #include "backends/kube_priv.h"
 #include "runtime/log.h"
 
@@ -276,6 +277,8 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
         j->secret = NULL;
         fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
     }
+    if (s->anchor && a->status >= 400)
+        fbr_kube_anchor_forget(s->name);
     free_secret(s);
 }
 
@@ -300,6 +303,8 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         b->anchoring = false;
     if (s->anchor && a->status == 409) { /* whose uid was in the answer that did not come */
         fbr_debug("kubernetes: the anchor's answer was lost; making another");
+        fbr_kube_sweep(b, "secrets", s->name); /* nothing else would end it */
+        fbr_kube_anchor_forget(s->name);
         send_batch(b, s);
         return;
     }
@@ -371,6 +376,8 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
     fbr_json_free(secret);
     if (body) {
         b->anchoring |= s->anchor;
+        if (s->anchor)
+            fbr_kube_note_anchor(b, s->name);
         rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
                            body, PATIENCE_MS, on_secret, s);
         explicit_bzero(body, strlen(body));

@@ -122,10 +122,43 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
 
     s->code = -SIGKILL;
     snprintf(s->text, sizeof(s->text),
-             limit[0] ? "used more memory than its limit of %.40s, and was killed (OOMKilled)"
+             limit[0] ? "used more memory than its limit of %.40s, and was killed (OOMKilled); the "
+                        "cluster does not tell its peak"
                       : "was killed because its node ran out of memory%.0s (OOMKilled); ask for "
                         "memory to be put where there is enough",
              limit);
+}
+
+/* Of the container runtime's words. */
+static const char *why_no_start(const char *message)
+{
+    if (strstr(message, "permission denied"))
+        return "its program cannot be started: it is not executable";
+    if (strstr(message, "exec format error"))
+        return "its program cannot be started: it is for another kind of processor";
+    if (strstr(message, "no such file") || strstr(message, "not found"))
+        return "its program cannot be started: it is not in the image";
+    return "its program cannot be started";
+}
+
+/* What a shell, or whatever else starts a program in there, means by them. */
+static void say_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *own =
+        status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
+    const char *image = fbr_json_text(own, "image", NULL);
+
+    if (s->code == 127)
+        snprintf(s->text, sizeof(s->text),
+                 "exited with code 127: a program, or a library that it needs, is not in the image "
+                 "'%.200s'",
+                 image);
+    else if (s->code == 126)
+        snprintf(
+            s->text, sizeof(s->text),
+            "exited with code 126: a program of the image '%.200s' cannot be executed: it lacks "
+            "the permission, or is for other processors",
+            image);
 }
 
 static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
@@ -140,14 +173,14 @@ static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
         out_of_memory(s, pod);
     } else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun")) {
         s->code = strstr(message, "permission denied") ? 126 : 127;
-        say(s, "its program cannot be started", message);
+        say(s, why_no_start(message), message);
     } else if (!strcmp(reason, "ContainerStatusUnknown")) {
         s->code = FBR_EXIT_UNKNOWN;
         say(s, "its node lost track of it", message);
     } else if (!strcmp(fbr_json_text(pod, "status", "reason", NULL), "DeadlineExceeded")) {
         say(s, "its pod ran longer than its activeDeadlineSeconds", "");
-    } else if (s->code != 0) {
-        disrupted(s, pod);
+    } else if (s->code != 0 && !disrupted(s, pod)) {
+        say_shells_code(s, pod);
     }
 }
 
@@ -221,11 +254,34 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
     return false;
 }
 
+/* Who holds it back, by the name of its gate. */
+static void say_holder(const struct json_t *pod, char *out, size_t size)
+{
+    static const struct {
+        const char *gate, *who;
+    } known[] = {
+        {"kueue.x-k8s.io/", "Kueue"},         {"scheduling.volcano.sh/", "Volcano"},
+        {"volcano.sh/", "Volcano"},           {"scheduling.x-k8s.io/", "coscheduling"},
+        {"yunikorn.apache.org/", "YuniKorn"}, {"jobset.sigs.k8s.io/", "JobSet"},
+    };
+    const struct json_t *gates = fbr_json_at(pod, "spec", "schedulingGates", NULL);
+    const char *gate = fbr_json_text(fbr_json_item(gates, 0), "name", NULL);
+
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !out[0]; i++)
+        if (!strncmp(gate, known[i].gate, strlen(known[i].gate)))
+            snprintf(out, size, "waits in a queue of %s (gate %.80s)", known[i].who, gate);
+    if (!out[0])
+        snprintf(out, size, "waits in a queue of the cluster%s%.80s%s", gate[0] ? " (gate " : "",
+                 gate, gate[0] ? ")" : "");
+}
+
 static void pending(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *scheduled = condition_of(pod, "PodScheduled");
     const char *reason = fbr_json_text(scheduled, "reason", NULL);
     const char *node = fbr_json_text(pod, "spec", "nodeName", NULL);
+    char holder[160];
 
     s->phase = FBR_KUBE_PENDING;
     if (stuck(s, fbr_json_at(pod, "status", "containerStatuses", NULL)) ||
@@ -235,8 +291,8 @@ static void pending(struct fbr_kube_state *s, const struct json_t *pod)
         bool gated = !strcmp(reason, "SchedulingGated");
 
         s->wait = gated ? FBR_KUBE_WAIT_QUEUE : FBR_KUBE_WAIT_PLACE;
-        say(s, gated ? "waits in a queue of the cluster" : "no node takes it",
-            fbr_json_text(scheduled, "message", NULL));
+        say_holder(pod, holder, sizeof(holder));
+        say(s, gated ? holder : "no node takes it", fbr_json_text(scheduled, "message", NULL));
     } else if (node[0]) {
         say(s, "its pod is being set up on node", "");
         snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %.200s", node);
@@ -270,6 +326,7 @@ void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod)
     s->code = FBR_EXIT_UNKNOWN;
     s->deleting = fbr_json_text(pod, "metadata", "deletionTimestamp", NULL)[0] != '\0';
     s->others = others_run(all);
+    s->placed = fbr_json_text(pod, "spec", "nodeName", NULL)[0] != '\0';
     if (end) {
         container_ended(s, pod, end);
     } else if (!strcmp(phase, "Succeeded")) {

@@ -7,6 +7,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,6 +53,7 @@ struct fbr_backend {
     struct fbr_backend_env env;
     struct local_job *jobs;
     struct fbr_places *places; /* opened when the first job asks for one */
+    bool said_image, said_memory;
 };
 
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
@@ -309,9 +311,26 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
+/* As a shell would find it, in the PATH that it shall have: ours is the program's, whose threads may
+ * change it now. */
+static int find_program(const char *name, char *const *env, char *path, size_t size,
+                        struct fbr_error *err)
+{
+    const char *folders = NULL;
+    int rc;
+
+    for (; *env && !folders; env++)
+        folders = strncmp(*env, "PATH=", 5) == 0 ? *env + 5 : NULL;
+    rc = fbr_spawn_find_in(folders, name, path, size);
+    return rc < 0 && !strchr(name, '/')
+               ? fbr_fail(err, rc, "cannot start %s: there is no such program in PATH", name)
+               : 0; /* else exec says what is wrong */
+}
+
 static int launch(struct local_job *j, const struct fbr_job *job, const int out[2],
                   const int errp[2], struct fbr_error *err)
 {
+    char file[PATH_MAX];
     static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
     const struct fbr_job_local *l = job->local ? job->local : &nothing;
     char **env = with_ticket(job->env, job->ticket, j->place);
@@ -319,24 +338,43 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
     int fd = !env          ? fbr_fail(err, -ENOMEM, "out of memory")
              : job->ticket ? ticket_fd(job, err)
                            : l->fd;
-    struct fbr_spawn s = {.file = job->file,
+    struct fbr_spawn s = {.file = file,
                           .argv = job->argv,
                           .env = env,
                           .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd, job->link},
-                          .nfds = job->link ? 5
-                                  : fd >= 0 ? 4
-                                            : 3,
+                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd,
+                                  job->link ? job->link : -1, job->control},
+                          .nfds = job->control ? 6
+                                  : fd >= 0    ? 4
+                                               : 3,
                           .cpus = placed ? j->place->cpus : l->cpus,
                           .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
                           .nodes = placed ? j->place->nodes : l->nodes,
                           .slack = l->slack};
-    int rc = !env || (job->ticket && fd < 0) ? fd : fbr_spawn(&s, &j->pid, &j->pidfd, err);
+    int rc = !env || (job->ticket && fd < 0)
+                 ? fd
+                 : find_program(job->file, env, file, sizeof(file), err);
 
+    if (rc == 0)
+        rc = fbr_spawn(&s, &j->pid, &j->pidfd, err);
     if (job->ticket && fd >= 0)
         close(fd);
     free(env);
     return rc;
+}
+
+/* What a job asks for and has not here. */
+static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
+{
+    if (job->image && job->image[0] && !b->said_image) {
+        b->said_image = true;
+        fbr_warn("local: jobs run on this host as it is, not in image %.200s", job->image);
+    }
+    if (job->memory && !b->said_memory) {
+        b->said_memory = true;
+        fbr_warn("local: nothing holds jobs to the memory that they ask for; engines do "
+                 "(docker, kubernetes, slurm)");
+    }
 }
 
 static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
@@ -350,6 +388,7 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->b = b;
     j->user = user;
+    say_what_is_not(b, job);
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
         rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
     if (rc == 0)

@@ -12,6 +12,11 @@
  *     mute             the engine never tells of its end
  *     evicted          when it ends, the engine says that it has taken it away
  *
+ * A backend does not see tasks, so there is no death after so many of them to order here: the task
+ * functions of tests/pool/storm_test.c and tests/system/chaos_test.c count, and kill their worker.
+ *
+ * NAME: in front of it orders it for the job of that name alone: "agent-2:slow_start=500".
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
@@ -69,15 +74,20 @@ struct fbr_backend {
     struct mock_job *jobs;
 };
 
-static void order(struct mock_job *j, char *const *env)
+static void order(struct mock_job *j, const struct fbr_job *job)
 {
-    for (; *env; env++) {
+    for (char *const *env = job->env; *env; env++) {
+        const char *text = *env + 11, *colon = strchr(*env, ':');
+
         if (strncmp(*env, "FIBER_MOCK=", 11) != 0)
             continue;
+        if (colon && strncmp(text, job->name, strlen(job->name)) != 0)
+            continue;
+        text = colon ? colon + 1 : text;
         for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-            if (strncmp(*env + 11, faults[i].name, strlen(faults[i].name)) == 0) {
+            if (strncmp(text, faults[i].name, strlen(faults[i].name)) == 0) {
                 j->fault = faults[i].fault;
-                j->ms = atoi(*env + 11 + strlen(faults[i].name));
+                j->ms = atoi(text + strlen(faults[i].name));
             }
     }
 }
@@ -222,7 +232,7 @@ static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *us
     }
     j->b = b;
     j->user = user;
-    order(j, job->env);
+    order(j, job);
     if (j->fault == START_FAILS)
         rc = fbr_fail(err, -EIO, "the mock engine refuses the job, as ordered");
     else if (j->fault == SLOW_START)

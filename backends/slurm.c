@@ -387,7 +387,8 @@ static void slurm_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
     struct fbr_error err = {0, ""};
     char text[300], address[FBR_BIND_MAX];
 
-    check_answer("sinfo --version", "slurm commands", "install slurm-client", say, user);
+    check_answer("sinfo --version", "slurm commands",
+                 "install slurm-client, and give this host the cluster's slurm.conf", say, user);
     check_answer("scontrol ping", "slurm controller",
                  "is slurmctld up, and does SLURM_CONF name the right file?", say, user);
     if (b->steps)

@@ -392,7 +392,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
         j->runs = true;
         break;
     case FBR_SLURM_ENDED:
-        fbr_slurm_end(said, j->asked, &end);
+        fbr_slurm_end(said, j->asked, j->of->job.memory, &end);
         job_ended(j, &end);
         break;
     case FBR_SLURM_LEAVES:

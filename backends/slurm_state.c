@@ -123,8 +123,7 @@ static const struct state {
     {"TIMEOUT", FBR_SLURM_ENDED,
      "reached its time limit in Slurm, and was killed; slurm_time asks for more"},
     {"DEADLINE", FBR_SLURM_ENDED, "reached its deadline in Slurm, and was killed"},
-    {"OUT_OF_MEMORY", FBR_SLURM_ENDED,
-     "was killed: it needed more memory than Slurm gave it; ask for more"},
+    {"OUT_OF_MEMORY", FBR_SLURM_ENDED, "was killed: it needed more memory than Slurm gave it"},
     {"PREEMPTED", FBR_SLURM_ENDED, "was preempted in Slurm by a job of higher priority"},
     {"NODE_FAIL", FBR_SLURM_ENDED, "lost its node"},
     {"BOOT_FAIL", FBR_SLURM_ENDED, "could not be started: its node did not boot"},
@@ -160,7 +159,31 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, struct fbr_slurm_end *end)
+/* Whose limit it was. */
+static void add_limit(uint64_t memory, struct fbr_slurm_end *end)
+{
+    size_t n = strlen(end->text);
+
+    if (memory)
+        snprintf(end->text + n, sizeof(end->text) - n, ": its limit is %.0f MiB (memory sets it)",
+                 (double)memory / (1 << 20));
+    else
+        snprintf(end->text + n, sizeof(end->text) - n, "; ask for more (memory)");
+}
+
+static void tell_why(const struct fbr_slurm_job *job, const char *why, uint64_t memory,
+                     struct fbr_slurm_end *end)
+{
+    if (job->node[0] && !is(job->node, "None assigned"))
+        snprintf(end->text, sizeof(end->text), "(Slurm job %s on %s) %s", job->id, job->node, why);
+    else
+        snprintf(end->text, sizeof(end->text), "(Slurm job %s) %s", job->id, why);
+    if (is(job->state, "OUT_OF_MEMORY"))
+        add_limit(memory, end);
+}
+
+void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
+                   struct fbr_slurm_end *end)
 {
     const struct state *s = find_state(job->state);
     const char *why = s ? s->text : "";
@@ -185,12 +208,9 @@ void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, struct fbr_slurm_
     } else if (*why && end->code == 0 && !is(job->state, "COMPLETED")) {
         end->code = -SIGTERM; /* it was ended, whatever the status says */
     }
-    if (!*why)
-        end->text[0] = '\0';
-    else if (job->node[0] && !is(job->node, "None assigned"))
-        snprintf(end->text, sizeof(end->text), "(Slurm job %s on %s) %s", job->id, job->node, why);
-    else
-        snprintf(end->text, sizeof(end->text), "(Slurm job %s) %s", job->id, why);
+    end->text[0] = '\0';
+    if (*why)
+        tell_why(job, why, memory, end);
 }
 
 /* ---- Why a job waits ---- */
@@ -474,7 +494,7 @@ static int32_t step_code(const struct fbr_slurm_step *s, int32_t code)
     return code > SHELL_SIGNALS && code <= SHELL_SIGNALS + 64 ? -(code - SHELL_SIGNALS) : code;
 }
 
-void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
+void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked, uint64_t memory,
                         struct fbr_slurm_end *end)
 {
     bool task = s->coded || s->killed;
@@ -488,7 +508,8 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
     } else if (s->oom && end->code != 0) {
         end->code = -SIGKILL;
         snprintf(end->text, sizeof(end->text),
-                 "was killed: it needed more memory than Slurm gave its step; ask for more");
+                 "was killed: it needed more memory than Slurm gave its step");
+        add_limit(memory, end);
     } else if (s->why[0]) {
         end->code = end->code ? end->code : -SIGKILL;
         snprintf(end->text, sizeof(end->text), "was ended by Slurm: %s", s->why);

@@ -54,8 +54,10 @@ bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job);
 bool fbr_slurm_id(const char *text, char id[FBR_SLURM_ID]);
 
 enum fbr_slurm_phase fbr_slurm_phase(const char *state);
-/* How a job of the phase ENDED did. `asked`: the signal that we sent it, 0: none. */
-void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, struct fbr_slurm_end *end);
+/* How a job of the phase ENDED did. `asked`: the signal that we sent it, 0: none; `memory`: what it
+ * may have, in bytes, 0: as Slurm gave it. */
+void fbr_slurm_end(const struct fbr_slurm_job *job, int asked, uint64_t memory,
+                   struct fbr_slurm_end *end);
 /* Why a job that waits does: a sentence. True: it will wait for ever. */
 bool fbr_slurm_waits(const struct fbr_slurm_job *job, char *text, size_t size);
 
@@ -87,7 +89,7 @@ bool fbr_slurm_srun_maybe(const char *text, size_t len);
 /* One line of standard error, without its newline. True: srun's, about the step, not the job's. */
 bool fbr_slurm_srun_line(struct fbr_slurm_step *s, const char *line);
 /* How the step ended, of which srun ended with `code` (-N: signal N). */
-void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
+void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked, uint64_t memory,
                         struct fbr_slurm_end *end);
 
 /* ---- Lists ---- */

@@ -65,8 +65,8 @@ struct step {
     struct fbr_buf ticket;
     struct fbr_timer again;
     unsigned tries;
-    bool anywhere; /* Slurm chooses the node */
-    bool asks_memory;
+    bool anywhere;   /* Slurm chooses the node */
+    uint64_t memory; /* that it asks for; 0: none */
     bool waiting, told, released;
     int asked;                      /* signal that we sent */
     int want;                       /* signal to send when its number is known */
@@ -155,7 +155,7 @@ static bool may_be_made_elsewhere(const struct step *j)
     return j->tries < MAX_TRIES &&
            (said->unreached ||
             (j->node && strstr(said->text, "Requested node configuration is not available")) ||
-            (!j->asks_memory && strstr(said->text, "Memory required by task is not available")));
+            (!j->memory && strstr(said->text, "Memory required by task is not available")));
 }
 
 /* The step was not made, and may be the next time: Slurm did not answer, or a node that it takes
@@ -183,7 +183,7 @@ static void on_exited(struct step *j, const struct fbr_job_event *event)
     struct fbr_slurm_end end;
 
     fbr_slurm_lines_end(&j->err);
-    fbr_slurm_step_end(&j->err.said, event->code, j->asked, &end);
+    fbr_slurm_step_end(&j->err.said, event->code, j->asked, j->memory, &end);
     if (j->node) {
         j->node->used--;
         if (j->err.said.lost || (j->err.said.refused && !j->asked))
@@ -398,7 +398,7 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
     j->err = (struct fbr_slurm_lines){.bytes = on_bytes, .line_of_slurm = on_line, .user = j};
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(j->name, sizeof(j->name), "fiber-%.32s-%s.%d", job->run_uid, name, (int)getpid());
-    j->asks_memory = job->memory > 0;
+    j->memory = job->memory;
     j->anywhere = job->cpus > 0 || job->gpus > 0 || s->names.n == 0;
     *handle = j;
     rc = prepare(j, job, err);

@@ -1,6 +1,7 @@
 # suite_pool.py - the pool's figures: what each key measures, against whom, and its bar (README.md tells it in prose).
 #
 # SPDX-License-Identifier: Apache-2.0
+import ctypes
 import os
 import statistics
 import sys
@@ -13,10 +14,13 @@ PER_JOB = 64  # workers of a job that holds several
 ALWAYS = ('multiprocessing', 'concurrent.futures')  # part of Python; the other peers are slow to start
 POOL_PEERS = os.path.join(HERE, 'peers', 'pool_peers.py')
 QUEUE_PEERS = os.path.join(HERE, 'peers', 'queue_peers.py')
+PYTHONS = list(dict.fromkeys((sys.executable, '/usr/bin/python3')))  # a distribution's packages are its own python's
+PR_SET_TIMERSLACK = 29  # linux/prctl.h
+python_of = {}  # of a peer: who can import it
 
 
 def peer_command(name, workers, *operations):
-    return [sys.executable, POOL_PEERS, name, str(workers), *operations]
+    return [python_of.get(name, sys.executable), POOL_PEERS, name, str(workers), *operations]
 
 
 def bench(suite, *args, env=None):
@@ -193,7 +197,13 @@ KEYS = {key.__name__: key for key in (
 
 def prepare(suite):
     """Finds the peers and the library's version; returns them as facts."""
-    versions = execute([sys.executable, POOL_PEERS, 'list'])[0]
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)  # exact sleeps for all alike; children inherit it
+    versions = {}
+    for python in PYTHONS:
+        for name, version in execute([python, POOL_PEERS, 'list'])[0].items() if os.path.exists(python) else ():
+            if version and not versions.get(name):
+                python_of[name] = python
+            versions[name] = versions.get(name) or version
     suite.peers = [name for name, version in versions.items() if version]
     facts = {'peers': versions}
     try:

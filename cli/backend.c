@@ -96,6 +96,13 @@ static int do_check(void *arg)
     return 0;
 }
 
+static int do_would(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->would(a->b->backend, a->job, a->say, a->user);
+}
+
 static int do_start(void *arg)
 {
     struct asking *a = arg;
@@ -218,6 +225,14 @@ void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
 
     if (b->ops->check)
         fbr_loop_call(b->loop, do_check, &a);
+}
+
+int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                      void *user)
+{
+    struct asking a = {.b = b, .job = job, .say = say, .user = user};
+
+    return b->ops->would ? fbr_loop_call(b->loop, do_would, &a) : -ENOTSUP;
 }
 
 int cli_backend_start(struct cli_backend *b, const struct fbr_job *job, struct cli_job *j,

@@ -37,6 +37,10 @@ int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
 int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err);
 void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user);
 
+/* Whether its engine would take a job; -ENOTSUP: it cannot tell. */
+int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                      void *user);
+
 /* A job of ours. event() is called on the loop's thread. */
 struct cli_job {
     void (*event)(void *user, const struct fbr_job_event *event);

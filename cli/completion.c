@@ -11,6 +11,12 @@ static bool is_offered(const struct cli_option *o)
     return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
 }
 
+/* --dry-run[=server] */
+static bool may_have_word(const struct cli_option *o)
+{
+    return o->words && !o->argument;
+}
+
 /* Text between single quotes of a shell; the characters in `marks` get a backslash for what reads
  * it next. */
 static void quote(const char *text, const char *marks)
@@ -38,6 +44,8 @@ static void bash_words_of(const struct cli_command *c, bool with_argument)
                 printf(" -%c", o->letter);
         } else if (!with_argument && is_offered(o)) {
             printf(" --%s", o->name);
+            if (may_have_word(o))
+                printf(" --%s=%s", o->name, o->words);
         }
     }
 }
@@ -47,7 +55,7 @@ static void bash_values(const struct cli_command *c)
     for (size_t i = 0; i < c->count; i++) {
         const struct cli_option *o = &c->options[i];
 
-        if (!is_offered(o) || (!o->words && o->type != CLI_DIR))
+        if (!is_offered(o) || !o->argument || (!o->words && o->type != CLI_DIR))
             continue;
         if (o->letter)
             printf("        %s\\ -%c | ", c->name, o->letter);
@@ -77,6 +85,8 @@ static const char *bash_operands(const struct cli_command *c)
         return "((COMP_CWORD == 2)) && compgen -W 'build export'";
     case CLI_PROGRAM:
         return "compgen -c";
+    case CLI_FILES:
+        return "compgen -f";
     default:
         return "compgen -W ''";
     }
@@ -153,15 +163,20 @@ static void write_bash(void)
 static void zsh_option(const struct cli_option *o)
 {
     const char *repeat = o->type == CLI_LIST || o->type == CLI_PAIR ? "*" : "";
+    /* "=": the value may be the next word, or behind an equals sign; "=-": only there */
+    const char *value = may_have_word(o) ? "=-" : o->argument && o->type != CLI_PAIR ? "=" : "";
 
     if (o->letter && !*repeat)
-        printf(" \\\n            '(-%c --%s)'{-%c,--%s}'[", o->letter, o->name, o->letter, o->name);
+        printf(" \\\n            '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter,
+               o->name, value);
     else if (o->letter)
-        printf(" \\\n            '*'{-%c,--%s}'[", o->letter, o->name);
+        printf(" \\\n            '*'{-%c,--%s%s}'[", o->letter, o->name, value);
     else
-        printf(" \\\n            '%s--%s[", repeat, o->name);
+        printf(" \\\n            '%s--%s%s[", repeat, o->name, value);
     quote(o->help, "[]");
     putchar(']');
+    if (may_have_word(o))
+        printf("::%s:(%s)", o->name, o->words);
     for (int i = 0; o->argument && i < (o->type == CLI_PAIR ? 2 : 1); i++) {
         putchar(':');
         quote(o->argument, ":[]");
@@ -190,6 +205,8 @@ static const char *zsh_operands(const struct cli_command *c)
         return "'1:what:(build export)' '2:name:' '*:program:_command_names -e'";
     case CLI_PROGRAM:
         return "'1:program:_command_names -e' '*::arguments:_normal'";
+    case CLI_FILES:
+        return "'*:file:_files'";
     default:
         return "";
     }
@@ -236,13 +253,15 @@ static void write_zsh(void)
 
 /* ---- fish ---- */
 
+#define FISH_OF "complete -c fiber -n '__fish_seen_subcommand_from %s'"
+
 static void fish_option(const struct cli_command *c, const struct cli_option *o)
 {
-    printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -l %s", c->name, o->name);
+    printf(FISH_OF " -l %s", c->name, o->name);
     if (o->letter)
         printf(" -s %c", o->letter);
     if (o->words)
-        printf(" -x -a '%s'", o->words);
+        printf("%s -a '%s'", may_have_word(o) ? "" : " -x", o->words);
     else if (o->type == CLI_DIR)
         fputs(" -x -a '(__fish_complete_directories)'", stdout);
     else if (o->argument)
@@ -254,6 +273,43 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
         putchar(*p);
     }
     puts("'");
+}
+
+/* What stands behind the options, where it is no file. */
+static void fish_operands(const struct cli_command *c)
+{
+    switch (c->kind) {
+    case CLI_RUN:
+    case CLI_RUN_SIGNAL:
+        printf(FISH_OF " -a '(fiber ps --names 2>/dev/null)'\n", c->name);
+        break;
+    case CLI_COMMAND:
+        for (size_t i = 0; cli_commands[i]; i++)
+            printf(FISH_OF " -a %s -d '%s'\n", c->name, cli_commands[i]->name,
+                   cli_commands[i]->about);
+        break;
+    case CLI_SHELL:
+        printf(FISH_OF " -a 'bash zsh fish'\n", c->name);
+        break;
+    case CLI_KEY:
+        printf(FISH_OF " -a show\n", c->name);
+        break;
+    case CLI_IMAGE:
+        printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "
+               "__fish_seen_subcommand_from build export' -a 'build export'\n"
+               "complete -c fiber -n '__fish_seen_subcommand_from %s; and "
+               "__fish_seen_subcommand_from build export' -F\n",
+               c->name, c->name);
+        break;
+    case CLI_PROGRAM:
+        printf(FISH_OF " -F -a '(__fish_complete_command)'\n", c->name);
+        break;
+    case CLI_FILES:
+        printf(FISH_OF " -F\n", c->name);
+        break;
+    default:
+        break;
+    }
 }
 
 static void write_fish(void)
@@ -269,25 +325,8 @@ static void write_fish(void)
         for (size_t o = 0; o < c->count; o++)
             if (is_offered(&c->options[o]))
                 fish_option(c, &c->options[o]);
-        printf(
-            "complete -c fiber -n '__fish_seen_subcommand_from %s' -l help -d 'shows its help'\n",
-            c->name);
-        if (c->kind == CLI_RUN || c->kind == CLI_RUN_SIGNAL)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a '(fiber ps --names "
-                   "2>/dev/null)'\n",
-                   c->name);
-        else if (c->kind == CLI_PROGRAM)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -F -a "
-                   "'(__fish_complete_command)'\n",
-                   c->name);
-        else if (c->kind == CLI_SHELL)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a 'bash zsh fish'\n",
-                   c->name);
-        else if (c->kind == CLI_KEY)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -a show\n", c->name);
-        else if (c->kind == CLI_IMAGE)
-            printf("complete -c fiber -n '__fish_seen_subcommand_from %s' -F -a 'build export'\n",
-                   c->name);
+        printf(FISH_OF " -l help -d 'shows its help'\n", c->name);
+        fish_operands(c);
     }
 }
 

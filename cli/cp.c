@@ -13,6 +13,7 @@
 
 #include "cli/client.h"
 #include "cli/cp.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 #include "runtime/copy.h"
 #include "runtime/text.h"
@@ -232,7 +233,7 @@ static int job_number(const struct cp *c, struct fbr_error *err)
 
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = client_find(c->there.run, &c->run, err), job;
+    int rc = engine_run_here(c->there.run, "cp", &c->run, err), job;
 
     if (rc < 0)
         return rc;
@@ -275,6 +276,7 @@ static int run_cp(const struct cli_args *args)
 const struct cli_command cli_cp = {
     .name = "cp",
     .operands = "SRC DST",
+    .kind = CLI_FILES,
     .about = "Copies a file or a directory to a job of a run, or from it",
     .text =
         "One of SRC and DST is a file or a directory of this host, the other RUN/JOB:PATH. RUN is "
@@ -290,8 +292,8 @@ const struct cli_command cli_cp = {
         "Symbolic links are copied as links, and none is followed; one that leads out of the "
         "directory "
         "is left out, as are devices, sockets and FIFOs, and you are told. While a directory comes "
-        "it is "
-        "called .fiber-cp-XXXXXX; who is killed then leaves it behind.",
+        "it is called .fiber-cp-BOOT-XXXXXX; who is killed then leaves it behind, and what comes "
+        "next into that folder removes it.",
     .examples = "fiber cp train.cfg train/3:/tmp/\tto where rank 3 is\n"
                 "fiber cp train:out/loss.csv .\tfrom rank 0, or the only worker\n"
                 "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool\n"

@@ -32,19 +32,28 @@ struct finding {
 
 struct place {
     const char *name, *absent, *bad; /* the lines that mend it */
+    const char *keys;                /* when what proves who we are, or they are, is wrong */
+    const char *may;                 /* when we are known, and may not look */
 };
 
 static const struct place places[] = {
-    {"local", "", ""},
+    {"local", "", "", NULL, NULL},
     {"docker",
      "apt install docker.io, or set DOCKER_HOST; in a container: -v "
      "/var/run/docker.sock:/var/run/docker.sock",
-     "systemctl start docker; and usermod -aG docker $USER for the permission"},
+     "systemctl start docker; and usermod -aG docker $USER for the permission",
+     "put that engine's ca.pem, and a cert.pem and key.pem that it takes, into a folder DIR; then "
+     "export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=DIR",
+     NULL},
     {"kubernetes", "set KUBECONFIG to the file that your cluster's owner gave you",
-     "kubectl cluster-info, with the same KUBECONFIG"},
-    {"slurm", "apt install slurm-client, on a host that the cluster knows", "sinfo, scontrol ping"},
+     "kubectl cluster-info, with the same KUBECONFIG", NULL,
+     "in a Role:  - apiGroups: [\"\"]\n              resources: [\"pods\"]\n"
+     "              verbs: [\"list\"]"},
+    {"slurm", "apt install slurm-client, on a host that the cluster knows", "sinfo, scontrol ping",
+     NULL, NULL},
     {"command", "set command_start, e.g. \"ssh {host}\", or command_file",
-     "correct command_file or command_start; fiber config show tells where they are set"},
+     "correct command_file or command_start; fiber config show tells where they are set", NULL,
+     NULL},
 };
 
 /* ---- In the process that looks ---- */
@@ -95,7 +104,10 @@ static void look(const struct place *p, int fd)
         bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);
 
         send_finding(fd, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "", err.text,
-                     absent ? p->absent : p->bad);
+                     absent                           ? p->absent
+                     : rc == -EKEYREJECTED && p->keys ? p->keys
+                     : rc == -EACCES && p->may        ? p->may
+                                                      : p->bad);
         return;
     }
     rc = b.ops->reach == FBR_REACH_HOST ? -ENOTSUP : way_back(&b, address, &err);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NAMES_SHOWN 8
 
@@ -126,6 +127,67 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
     if (rc < 0)
         *err = why;
     return rc < 0 ? rc : -ENOENT;
+}
+
+/* ---- What only its master can be asked ---- */
+
+/* The pod that a run's master is in, or NULL. Of a launcher's run that is its only job; else the master's name begins
+ * with that of its host, as far as there is room. */
+static const char *master_pod(const struct engine_jobs *at)
+{
+    const char *host = at->jobs->master;
+    size_t len = strcspn(host, ":");
+
+    for (size_t i = 0; i < at->count; i++)
+        if (!strcmp(at->jobs[i].name, "master") && !strchr(at->jobs[i].id, '/'))
+            return at->jobs[i].id;
+    for (size_t i = 0; i < at->all.count; i++)
+        if (len && !strncmp(at->all.jobs[i].id, host, len))
+            return at->all.jobs[i].id;
+    return NULL;
+}
+
+int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err)
+{
+    const bool pods = !strcmp(at->jobs->backend, "kubernetes");
+    const char *pod = pods ? master_pod(at) : NULL, *run = at->jobs->run;
+    const char *space =
+        at->backend.config ? fbr_config_str(at->backend.config, "kubernetes_namespace") : "";
+    char master[40], exec[400], self[256] = "fiber";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (n > 0)
+        self[n] = '\0';
+    leftover_master(at->jobs, master);
+    snprintf(exec, sizeof(exec), "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "",
+             space, pod ? pod : "", self);
+    if (pod)
+        return fbr_fail(err, -EHOSTUNREACH,
+                        "run %.12s: only its master can be asked for that, which is a pod. What "
+                        "runs there: %s ps; then, with the id or name of that: %s %s",
+                        run, exec, exec, verb);
+    if (at->jobs->verdict == LEFTOVER_DEAD)
+        return fbr_fail(err, -ESRCH,
+                        "run %.12s: only its master could be asked for that, and it is gone; "
+                        "`fiber gc` removes what it left",
+                        run);
+    return fbr_fail(err, -EHOSTUNREACH,
+                    "run %.12s: only its master can be asked for that, which is not on this host "
+                    "(%s): `fiber ps` and `fiber %s` there",
+                    run, master[0] ? master : "nobody knows where", verb);
+}
+
+int engine_run_here(const char *typed, const char *verb, struct client_run *run,
+                    struct fbr_error *err)
+{
+    struct engine_run e;
+    int rc = engine_run_find(typed, NULL, run, &e, err);
+
+    if (rc <= 0)
+        return rc;
+    rc = engine_run_elsewhere(&e.at[0], verb, err);
+    engine_run_free(&e);
+    return rc;
 }
 
 void engine_run_free(struct engine_run *e)

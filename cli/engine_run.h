@@ -1,4 +1,5 @@
-/* engine_run.h - a run that only engines know: its master is dead, or on another host; for logs and kill.
+/* engine_run.h - a run that only engines know: its master is dead, or on another host; for logs and kill; what
+ * others cannot do with it they say.
  *
  * Of such a run there is no door. What its jobs are labelled with is all that is known: its id, their names, its
  * master.
@@ -39,6 +40,13 @@ int engine_run_choose(const struct leftovers *l, const char *typed, const struct
 int engine_run_find(const char *typed, const char *only, struct client_run *run,
                     struct engine_run *e, struct fbr_error *err);
 void engine_run_free(struct engine_run *e);
+
+/* A run of this host, for what only its master can be asked (top, scale, cp, stack: `verb`): 0 and *run. Of one that
+ * only engines know the sentence says how its master is asked. */
+int engine_run_here(const char *typed, const char *verb, struct client_run *run,
+                    struct fbr_error *err);
+/* That sentence: an error. For tests. */
+int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);
 
 /* Whether a job is meant: by its name, or by its id there, or `name` is NULL. What is no job is not. */
 bool engine_run_wants(const struct leftover *job, const char *name);

@@ -122,8 +122,10 @@ static void help_option(FILE *out, const struct cli_option *o, int width)
 
     if (o->argument)
         snprintf(left + n, sizeof(left) - (size_t)n, " %s", o->argument);
+    else if (o->words)
+        snprintf(left + n, sizeof(left) - (size_t)n, "[=%s]", o->words);
     n = snprintf(text, sizeof(text), "%s\t%s", left, o->help);
-    if (o->words && n < (int)sizeof(text))
+    if (o->words && o->argument && n < (int)sizeof(text))
         put_words(text + n, sizeof(text) - (size_t)n, o->words);
     columns(out, text, COLUMN, width);
 }
@@ -257,10 +259,14 @@ static void man_option(FILE *out, const struct cli_option *o)
         fputs(" \\fI", out);
         roff_str(out, o->argument);
         fputs("\\fR", out);
+    } else if (o->words) {
+        fputs("[=\\fI", out);
+        roff_str(out, o->words);
+        fputs("\\fR]", out);
     }
     fputc('\n', out);
     roff_str(out, o->help);
-    if (o->words) {
+    if (o->words && o->argument) {
         char words[512];
 
         put_words(words, sizeof(words), o->words);

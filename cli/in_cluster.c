@@ -87,9 +87,9 @@ static char **take(struct words *w)
 /* Where it runs, and variables, which are told otherwise. */
 static bool stays_here(size_t option)
 {
-    static const size_t list[] = {RUN_IN_CLUSTER, RUN_BACKEND,  RUN_NAMESPACE,
-                                  RUN_ENV,        RUN_ENV_FILE, RUN_MCA,
-                                  RUN_GENV,       RUN_NOTHING,  RUN_NOTHING_ARGUMENT};
+    static const size_t list[] = {RUN_IN_CLUSTER,       RUN_BACKEND, RUN_NAMESPACE, RUN_ENV,
+                                  RUN_ENV_FILE,         RUN_MCA,     RUN_GENV,      RUN_NOTHING,
+                                  RUN_NOTHING_ARGUMENT, RUN_DRY_RUN};
 
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
         if (list[i] == option)
@@ -401,6 +401,61 @@ int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
                           args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
     in_cluster_words_free(words);
     return code;
+}
+
+/* ---- What it would be ---- */
+
+struct draft {
+    struct fbr_job job;
+    char **words, **env;
+};
+
+static int draft(struct draft *d, const struct run_spec *spec, const struct cli_args *args,
+                 const struct fbr_config *config, struct fbr_error *err)
+{
+    d->words = in_cluster_words(spec, args);
+    d->env = environment(config, spec->env, spec->nenv);
+    d->job = (struct fbr_job){.name = "master",
+                              .run_uid = "dry-run",
+                              .image = spec->ring.job.image,
+                              .file = "/proc/self/exe",
+                              .argv = d->words,
+                              .added_env = d->env,
+                              .own_program = 1,
+                              .is_master = 1};
+    return d->words && d->env ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+}
+
+static void draft_free(struct draft *d)
+{
+    in_cluster_words_free(d->words);
+    in_cluster_words_free(d->env);
+}
+
+int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
+                    const struct fbr_config *config, int json, char **text, struct fbr_error *err)
+{
+    const struct fbr_backend_ops *ops = fbr_backend_find("kubernetes", err);
+    struct draft d = {0};
+    int rc = ops ? draft(&d, spec, args, config, err) : -ENOENT;
+
+    if (rc == 0)
+        rc = ops->show(config, &d.job, json, text, err);
+    draft_free(&d);
+    return rc;
+}
+
+int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
+                     struct cli_backend *b, fbr_backend_say *say, void *user)
+{
+    struct fbr_error err = {0, ""};
+    struct draft d = {0};
+    int rc = draft(&d, spec, args, b->config, &err);
+
+    if (rc == 0)
+        rc = cli_backend_would(b, &d.job, say, user);
+    draft_free(&d);
+    return rc;
 }
 
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)

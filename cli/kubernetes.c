@@ -99,6 +99,12 @@ static void put_role(const char *name, const char *namespace)
            name, name, namespace ? ", namespace: " : "", namespace ? namespace : "");
 }
 
+void kubernetes_put_rights(const char *name, const char *namespace)
+{
+    put_accounts(name, namespace);
+    put_role(name, namespace);
+}
+
 static void put_network(const char *name, const char *namespace, const char *master)
 {
     puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
@@ -185,8 +191,7 @@ static int manifest(const struct cli_args *args)
         return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
     printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
            namespace ? ", " : "", namespace ? namespace : "");
-    put_accounts(name, namespace);
-    put_role(name, namespace);
+    kubernetes_put_rights(name, namespace);
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])

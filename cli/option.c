@@ -198,6 +198,18 @@ static int take_word(const struct cli_option *o, const char *said, const char *t
     return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is none of: %s", said, text, o->words);
 }
 
+/* --dry-run=server: `number` stays the count. */
+static int take_flag_word(const struct cli_option *o, const char *said, const char *text,
+                          struct cli_value *v, struct fbr_error *err)
+{
+    struct cli_value word = {0};
+    int rc = take_word(o, said, text, &word, err);
+
+    if (rc == 0)
+        v->text = text;
+    return rc;
+}
+
 static int list_add(struct cli_value *v, const char *text, struct fbr_error *err)
 {
     const char **list = realloc(v->list, (v->count + 1) * sizeof(*list));
@@ -250,11 +262,13 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
     if (o->type == CLI_REFUSED)
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
     if (!o->argument) {
+        v->number++;
+        v->text = "";
+        if (glued && o->words)
+            return take_flag_word(o, said, glued, v, r->err);
         if (glued)
             return fbr_fail(r->err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said,
                             glued);
-        v->text = "";
-        v->number++;
         return 0;
     }
     for (int i = 0; i < more && rc == 0; i++) {

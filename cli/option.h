@@ -21,7 +21,8 @@
 #include "runtime/error.h"
 
 enum cli_type {
-    CLI_FLAG,    /* no argument; `number` counts how often it was given */
+    /* no argument; `number` counts how often it was given. With `words`: one of them may stand behind =, in `text` */
+    CLI_FLAG,
     CLI_INT,     /* min to max */
     CLI_MS,      /* a duration: 5s, 2m; a bare number is seconds. In ms */
     CLI_SIZE,    /* 512Mi, 8Gi; in bytes */
@@ -39,7 +40,7 @@ struct cli_option {
     char letter;      /* 'n', or 0 */
     enum cli_type type;
     const char *argument;     /* "N", for people; NULL when it takes none */
-    const char *words;        /* of CLI_WORD, separated by single spaces */
+    const char *words;        /* of CLI_WORD and CLI_FLAG, separated by single spaces */
     const char *hidden_words; /* that are taken too, but not shown: as others spell them */
     const char *help;         /* a sentence or two, without a period at the end */
     /* the configuration's key that it sets, or NULL: flag, environment, files in this order */
@@ -77,7 +78,8 @@ enum cli_operand {
     CLI_COMMAND,
     CLI_SHELL,
     CLI_KEY,
-    CLI_IMAGE /* build|export, a name, programs */
+    CLI_IMAGE, /* build|export, a name, programs */
+    CLI_FILES
 };
 
 struct cli_command {

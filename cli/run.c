@@ -15,6 +15,7 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "cli/run_image.h"
+#include "cli/run_plan.h"
 #include "cli/run_spec.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
@@ -22,20 +23,6 @@
 #include "runtime/loop.h"
 
 #define COULD_NOT_START 125
-
-static int show_plan(const struct run_spec *s, const struct cli_args *args)
-{
-    char *text = args->values[RUN_JSON].number ? fbr_ring_plan_json(s->size, &s->ring)
-                                               : fbr_ring_plan_text(s->size, &s->ring, 1);
-    size_t len;
-
-    if (!text)
-        return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
-    len = strlen(text);
-    printf("%s%s", text, len && text[len - 1] != '\n' ? "\n" : "");
-    free(text);
-    return 0;
-}
 
 /* Before the start, for people: on standard error. */
 static int show_map(const struct run_spec *s)
@@ -128,7 +115,7 @@ static int run_run(const struct cli_args *args)
     if (spec.note[0] && !args->values[RUN_QUIET].number)
         cli_failed(0, "%s", spec.note);
     if (args->values[RUN_DRY_RUN].number)
-        code = show_plan(&spec, args);
+        code = run_plan_show(&spec, args);
     else if (args->values[RUN_IN_CLUSTER].number)
         code = in_cluster_run(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
@@ -171,7 +158,8 @@ const struct cli_command cli_run = {
         "fiber run -n 4 -b docker ./train\tfour ranks in a container\n"
         "fiber run --in-cluster --image reg/x:1 -n 8 ./train\tfrom a laptop: the master is a pod\n"
         "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
-        "fiber run -n 16 --dry-run ./train\tshow the plan only",
+        "fiber run -n 16 --dry-run ./train\tshow the plan only\n"
+        "fiber run -n 16 --dry-run=server -b kubernetes ./train\task the cluster, start nothing",
     .exit = "0\tevery rank ended well\n"
             "1-255\tof the first rank that failed; 128 + N when signal N ended it\n"
             "2\tthe options or the configuration are wrong\n"

@@ -72,11 +72,13 @@ const struct cli_option run_options[RUN_OPTIONS] = {
         {"on-failure", 0, CLI_WORD, "WHAT", .words = "abort restart shrink replace",
          .help =
              "what a failed rank means to the others: they are ended, all start again, they go on "
-             "without it, or it is started anew"},
+             "without it, or it is started anew, which an MPI program has to be made for"},
     [RUN_MAX_RESTARTS] =
         {"max-restarts", 0, CLI_INT, "K", .min = 0, .max = 1000000, .also = "max_restarts",
-         .help = "how often at most; default 3. Without --on-failure it means restart. What the "
-                 "cluster takes away (evicted, preempted, a lost node) counts apart: 100 times"},
+         .help =
+             "how often at most; default 3. 0 turns restart into abort, and replace into shrink. "
+             "Without --on-failure it means restart. What the cluster takes away (evicted, "
+             "preempted, a lost node) counts apart: 100 times"},
     [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
                      .help = "ends the run after this time, such as 90s or 2h: code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
@@ -94,8 +96,11 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                     .help = "shows where each rank was bound, as the kernel says"},
     [RUN_MAP] = {"display-map", 0, CLI_FLAG, .also = "display-allocation display-topo",
                  .help = "shows the machine with the ranks in it before the start"},
-    [RUN_DRY_RUN] = {"dry-run", 0, CLI_FLAG, .also = "do-not-launch",
-                     .help = "shows what would be started where, and starts nothing"},
+    [RUN_DRY_RUN] =
+        {"dry-run", 0, CLI_FLAG, .words = "server", .hidden_words = "client",
+         .also = "do-not-launch",
+         .help = "shows what would be started where, with kubernetes the pod's manifest, and "
+                 "starts nothing; =server also asks the cluster whether it would take it"},
     [RUN_JSON] = {"json", 0, CLI_FLAG,
                   .help =
                       "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "

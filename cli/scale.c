@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cli/client.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 
 #define WORKERS_MAX (1 << 20)
@@ -28,7 +28,7 @@ static int run_scale(const struct cli_args *args)
 
     if (workers < 0)
         return cli_usage(args->command, &err);
-    if (client_find(args->operands[0], &run, &err) < 0)
+    if (engine_run_here(args->operands[0], "scale", &run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (run.state >= CLIENT_ENDED)
         rc = fbr_fail(&err, -ESRCH, "run %.16s has ended already", run.about.uid);

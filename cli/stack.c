@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 #include "cli/print.h"
 #include "cli/stack_fold.h"
@@ -484,14 +484,14 @@ static int run_stack(const struct cli_args *args)
     struct stack s = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .changed = PTHREAD_COND_INITIALIZER,
                       .list = args->values[STACK_LIST].number > 0};
-    const char *slash = strchr(args->operands[0], '/');
+    const char *typed = args->operands[0], *slash = strchr(typed, '/');
+    char *name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
     struct fbr_error err = {0, ""};
-    char name[64];
-    int code;
+    int code = name ? engine_run_here(name, "stack", &s.run, &err)
+                    : fbr_fail(&err, -ENOMEM, "out of memory");
 
-    snprintf(name, sizeof(name), "%.*s",
-             slash ? (int)(slash - args->operands[0]) : (int)sizeof(name), args->operands[0]);
-    if (client_find(name, &s.run, &err) < 0)
+    free(name);
+    if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (s.run.state >= CLIENT_ENDED)
         code = cli_failed(1, "run %.16s has ended: it is nowhere", s.run.about.uid);

@@ -13,7 +13,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/client.h"
+#include "cli/engine_run.h"
 #include "cli/option.h"
 #include "cli/print.h"
 
@@ -31,6 +31,7 @@ struct view {
     bool screen; /* a terminal to draw on */
     bool json;
     int width, height;
+    int line; /* drawn next; the last one of the screen stays empty: behind it, it scrolls */
 };
 
 /* ---- The terminal ---- */
@@ -151,14 +152,16 @@ static void remember_cpu(struct view *v)
     }
 }
 
-static void put_line(const struct view *v, char *line)
+static void put_line(struct view *v, char *line)
 {
+    if (v->screen && v->line++ >= v->height - 1)
+        return;
     if (v->screen && strlen(line) > (size_t)v->width)
         line[v->width] = '\0';
     printf("%s%s\n", line, v->screen ? "\033[K" : "");
 }
 
-static void put_rank(const struct view *v, const struct fiber_rank_stats *s)
+static void put_rank(struct view *v, const struct fiber_rank_stats *s)
 {
     char line[512], state[48], memory[32], cpu[16] = "-";
     double share = cpu_share(v, s);
@@ -172,14 +175,16 @@ static void put_rank(const struct view *v, const struct fiber_rank_stats *s)
     put_line(v, line);
 }
 
-static void draw_text(const struct view *v)
+static void draw_text(struct view *v)
 {
     const struct client_run *r = &v->run;
-    int room = v->screen ? v->height - 4 : r->nranks;
+    int room = v->screen ? v->height - 4 : r->nranks; /* for ranks: what is not title or empty */
     bool is_pool = r->about.kind == FBR_RUN_POOL;
     char line[512], age[32];
 
     client_age(age, client_now() - r->about.started_ms);
+    room -= room < r->nranks; /* how many there are besides */
+    v->line = 0;
     if (v->screen)
         fputs("\033[H", stdout);
     snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restarts  %s",
@@ -198,7 +203,7 @@ static void draw_text(const struct view *v)
     for (int i = 0; i < r->nranks && i < room; i++)
         put_rank(v, &r->ranks[i]);
     if (v->screen && r->nranks > room) {
-        snprintf(line, sizeof(line), "and %d more; q quits", r->nranks - room);
+        snprintf(line, sizeof(line), "and %d more; q quits", r->nranks - (room > 0 ? room : 0));
         put_line(v, line);
     }
     if (v->screen)
@@ -277,9 +282,11 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
             struct winsize w;
 
             v->width = cli_width(STDOUT_FILENO);
-            v->height = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row > 6 ? w.ws_row : 24;
-            if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
-                v->width = w.ws_col;
+            v->height = 24;
+            if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0) {
+                v->height = w.ws_row > 0 ? w.ws_row : v->height;
+                v->width = w.ws_col > 0 ? w.ws_col : v->width;
+            }
         }
         if (v->json)
             draw_json(v);
@@ -303,7 +310,7 @@ static int run_top(const struct cli_args *args)
 
     memset(&v, 0, sizeof(v));
     v.json = args->values[TOP_JSON].number > 0;
-    if (client_find(args->operands[0], &v.run, &err) < 0)
+    if (engine_run_here(args->operands[0], "top", &v.run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (v.run.state >= CLIENT_ENDED) {
         client_free(&v.run);

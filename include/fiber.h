@@ -20,7 +20,11 @@
  *  - may be called from any thread, except from a callback that says what it may call;
  *  - sizes are in bytes; inputs are copied before the call returns unless it says that they must stay valid;
  *  - memory that a call hands over in a `struct fiber_bytes` is the caller's: fiber_bytes_free() it;
- *  - after fork() without exec the child may not use Fiber: every call fails there with -EPERM.
+ *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails there with -EPERM, and
+ *    one that returns nothing does nothing. Only these still answer, from memory, what was true at the fork:
+ *    fiber_process_name(), _self(), _is_child() and _work(), fiber_result_count() and _done(), fiber_shared_data(),
+ *    _len() and _built(); and reports and names of jobs are "". What is a thread's or the caller's own goes on to
+ *    work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close() and the calls on a fiber_reply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FIBER_H
@@ -58,8 +62,8 @@ FIBER_API int fiber_init(int *argc, char ***argv);
 /* Ends everything that this process started: kills its processes, waits for them, removes its
  * sockets and segments. Work of pools that are still open fails with -ESHUTDOWN, who waits for it
  * returns, and no callback comes after that. Called by exit() by itself. Handles that are still
- * open only may be closed afterwards. In a callback it does not wait: it kills what was started,
- * and the program shall end. */
+ * open only may be closed afterwards. Of several threads that call it at once all return when that
+ * is done. In a callback it does not wait: it kills what was started, and the program shall end. */
 FIBER_API void fiber_fini(void);
 
 /* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins
@@ -92,11 +96,12 @@ typedef int (*fiber_process_fn)(const void *arg, size_t len);
 /* What a job asks its backend for. Zero means the backend's default. */
 struct fiber_jobspec {
     const char *name;  /* shown in listings and logs; default process-N */
-    const char *image; /* container image; default the parent's own */
+    const char *image; /* container image; default the parent's own. Local jobs have none */
     double cpus; /* processors, e.g. 0.5 or 8. Local jobs are bound to whole ones of their own */
     int gpus;    /* local jobs see the nearest free ones, by CUDA_VISIBLE_DEVICES and its like */
-    uint64_t memory; /* bytes */
-    /* NULL-terminated argv of another program that links libfiber; default: this one */
+    uint64_t memory; /* bytes; local jobs are not held to it */
+    /* NULL-terminated argv of another program that links libfiber, which is looked for in the PATH
+     * that the job has when it has no slash; default: this one */
     const char *const *command;
     const char *const *env; /* NULL-terminated NAME=VALUE, added to the child's environment */
     const char *workdir;    /* default: the parent's */
@@ -524,7 +529,7 @@ struct fiber_worker_stats {
     int64_t pid;
     uint64_t tasks; /* done */
     double busy;    /* seconds in the task function */
-    double rtt;     /* seconds, of the last heartbeat; 0 before the first */
+    double rtt;     /* seconds, of its job's last heartbeat; 0 before the first */
     int state;      /* 0 starting, 1 idle, 2 busy, 3 draining */
 };
 

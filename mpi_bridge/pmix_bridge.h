@@ -27,7 +27,8 @@ enum fbr_pmix_state { FBR_PMIX_NEW, FBR_PMIX_STARTED, FBR_PMIX_MET, FBR_PMIX_LEF
 
 struct fbr_pmix_rank {
     enum fbr_pmix_state state;
-    int code; /* when it has ended */
+    int code;        /* when it has ended */
+    char missed[64]; /* the name that it has looked for last, and that was not there */
 };
 
 struct fbr_pmix_job {
@@ -64,6 +65,7 @@ enum fbr_pmix_answer {
 struct fbr_pmix_found { /* what one key of a lookup led to */
     struct fbr_pmix_request *request;
     bool there;
+    bool early; /* a port of a job that we have not heard of: looked for without waiting, first */
     struct fbr_buf data; /* u32 job, u32 rank, then what was published */
 };
 
@@ -102,6 +104,7 @@ struct fbr_pmix_request {
     char **keys; /* owned */
     struct fbr_pmix_found *found;
     size_t nkeys, wanted, nfound;
+    int wait_ms; /* of a lookup */
 };
 
 /* ---- pmix_request.c ---- */
@@ -174,6 +177,8 @@ extern const char fbr_pmix_relayed[]; /* the key of an info: this event came fro
 void fbr_pmix_start_publish(struct fbr_pmix_request *r);
 void fbr_pmix_start_lookup(struct fbr_pmix_request *r);
 void fbr_pmix_start_unpublish(struct fbr_pmix_request *r);
+/* A rank aborts: if it looked in vain for a name before, tells it where names are seen. */
+void fbr_pmix_tell_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank);
 
 /* ---- pmix_control.c ---- */
 void fbr_pmix_start_spawn(struct fbr_pmix_request *r);

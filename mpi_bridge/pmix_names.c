@@ -6,10 +6,18 @@
  * (MPI_Comm_accept uses a name again and again). Ranges are not told apart: every rank of the ring
  * sees every name.
  *
+ * Names of other runs are not seen, and MPI_Comm_connect to a port of theirs would wait for ever.
+ * Open MPI looks for "JOB.RANK:NUMBER:accept" then, and JOB is a number that it makes of the job's
+ * name; so one that is of none of our jobs is told at once. Not before the launcher was asked: when
+ * it has answered we know every job that there was.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <utlist.h>
 
 #include "mpi_bridge/pmix_bridge.h"
 
@@ -124,6 +132,88 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
     step_done(r);
 }
 
+/* ---- Ports and names of nobody ---- */
+
+#define ONE_RUN                                                                                  \
+    "Names and ports of other runs are not seen here: start both programs in one run (a script " \
+    "that "                                                                                      \
+    "looks at FIBER_RANK), or one from the other (MPI_Comm_spawn)"
+
+static void say(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank, const char *text)
+{
+    b->host->print(b->host->user, j->job->id, rank, 2, text, strlen(text));
+}
+
+/* Bob Jenkins' one-at-a-time hash, which Open MPI makes numbers of names with. */
+static uint32_t hash_of(const char *name)
+{
+    uint32_t h = 0;
+
+    for (; *name; name++) {
+        h += (uint32_t)(int32_t)*name;
+        h += h << 10;
+        h ^= h >> 6;
+    }
+    h += h << 3;
+    h ^= h >> 11;
+    return h + (h << 15);
+}
+
+/* What Open MPI looks for in MPI_Comm_connect and MPI_Comm_accept, and of no job that we know.
+ * Before version 5 its number of a job was the hash without one bit; now it is both halves,
+ * folded. */
+static bool is_port_of_nobody(struct fbr_bridge *b, const char *key)
+{
+    const char *end = strrchr(key, ':');
+    uint32_t job = 0, rank, number;
+    struct fbr_pmix_job *j;
+    int n = 0;
+
+    if (!end || (strcmp(end, ":accept") != 0 && strcmp(end, ":connect") != 0) ||
+        sscanf(key, "%10u.%10u:%10u%n", &job, &rank, &number, &n) != 3 || key + n != end)
+        return false;
+    DL_FOREACH(b->jobs, j) {
+        uint32_t h = hash_of(j->job->nspace);
+
+        if (job == (h & ~0x8000u) || job == ((h >> 16 ^ h) & 0xffff) << 16)
+            return false;
+    }
+    return true;
+}
+
+static void tell_port(struct fbr_pmix_request *r, const char *key)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(r->bridge, r->who.nspace);
+    char text[512];
+
+    snprintf(text, sizeof(text), "MPI: no rank of this run has the port \"%.*s\". " ONE_RUN "\n",
+             (int)strcspn(key, ":"), key);
+    if (j)
+        say(r->bridge, j, r->who.rank, text);
+}
+
+/* The name that the rank has just looked for in vain; NULL: it was there. */
+static void note_missed(struct fbr_pmix_request *r, const char *key)
+{
+    struct fbr_pmix_job *j = fbr_pmix_job_named(r->bridge, r->who.nspace);
+    struct fbr_pmix_rank *rank = j ? fbr_pmix_local(j, r->who.rank) : NULL;
+
+    if (rank)
+        snprintf(rank->missed, sizeof(rank->missed), "%.60s", key ? key : "");
+}
+
+void fbr_pmix_tell_missed(struct fbr_bridge *b, struct fbr_pmix_job *j, uint32_t rank)
+{
+    struct fbr_pmix_rank *local = fbr_pmix_local(j, rank);
+    char text[512];
+
+    if (!local || !local->missed[0])
+        return;
+    snprintf(text, sizeof(text), "MPI: no rank of this run has published \"%s\". " ONE_RUN "\n",
+             local->missed);
+    say(b, j, rank, text);
+}
+
 /* ---- Lookup ---- */
 
 static bool unpack(struct fbr_bridge *b, struct fbr_pmix_found *f, const char *key,
@@ -163,6 +253,7 @@ static void finish_lookup(struct fbr_pmix_request *r)
         if (r->found[i].there && unpack(r->bridge, &r->found[i], r->keys[i], &list[n]))
             n++;
     }
+    note_missed(r, n == 0 && r->nkeys && r->wait_ms == 0 ? r->keys[0] : NULL);
     if (n > 0) {
         r->call.lookup(PMIX_SUCCESS, list, n, r->call_data);
         r->call.lookup = NULL;
@@ -198,7 +289,15 @@ static void looked_up(void *arg, int code, const void *data, size_t len)
     struct fbr_cur c = fbr_cur(data, len);
     uint32_t job = fbr_get_u32(&c), rank = fbr_get_u32(&c);
     uint8_t lasts = fbr_get_u8(&c);
+    const char *key = r->keys[f - r->found];
 
+    if (f->early && code == -ENOENT && !r->answered) {
+        f->early = false;
+        if (is_port_of_nobody(r->bridge, key))
+            tell_port(r, key);
+        else if (host->lookup(host->user, key, r->wait_ms, looked_up, f) == 0)
+            return; /* its job has begun meanwhile */
+    }
     if (code < 0 || !fbr_cur_ok(&c) || r->answered) {
         if (code < 0 && code != -ENOENT)
             note(r, code);
@@ -208,7 +307,7 @@ static void looked_up(void *arg, int code, const void *data, size_t len)
     fbr_put(&f->data, data, len);
     f->there = !f->data.failed;
     if (lasts == PMIX_PERSIST_FIRST_READ &&
-        host->unpublish(host->user, job, rank, r->keys[f - r->found], taken_back, f) == 0)
+        host->unpublish(host->user, job, rank, key, taken_back, f) == 0)
         return;
     r->nfound++;
     lookup_step(r);
@@ -235,12 +334,15 @@ void fbr_pmix_start_lookup(struct fbr_pmix_request *r)
     }
     if (wait_ms < 0 && timeout > 0)
         wait_ms = timeout > INT32_MAX / 1000 ? INT32_MAX : timeout * 1000;
+    r->wait_ms = wait_ms;
     begin(r);
     for (size_t i = 0; i < r->nkeys; i++) {
         int rc;
 
         r->open++;
-        rc = host->lookup(host->user, r->keys[i], wait_ms, looked_up, &r->found[i]);
+        r->found[i].early = wait_ms != 0 && is_port_of_nobody(r->bridge, r->keys[i]);
+        rc = host->lookup(host->user, r->keys[i], r->found[i].early ? 0 : wait_ms, looked_up,
+                          &r->found[i]);
         if (rc < 0)
             r->open--;
         note(r, rc);

@@ -15,10 +15,10 @@
 
 #include <utlist.h>
 
+#include "pool/demand.h"
 #include "pool/pool.h"
 #include "runtime/log.h"
 
-#define TICK_MS 100    /* autoscale looks at the backlog */
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
 #define FAILED_STARTS_MAX 4  /* in a row, with nobody at work: the pool is broken */
@@ -243,35 +243,28 @@ static int staying(struct fiber_pool *p)
     return n;
 }
 
+static struct fbr_demand demand_of(const struct fiber_pool *p)
+{
+    return (struct fbr_demand){.min = p->min,
+                               .max = p->max,
+                               .target = p->target,
+                               .idle_ns = (uint64_t)p->idle_ms * 1000000u};
+}
+
 /* Autoscale: as many as the backlog can use, at once; one less for each that idles for long. */
 static void retarget(struct fiber_pool *p)
 {
-    struct fbr_dispatch_stats s;
+    struct fbr_demand demand = demand_of(p);
     struct fbr_pool_worker *w;
-    uint64_t busy, want;
 
-    fbr_dispatch_stats(p->dispatch, &s);
-    busy = s.workers - s.idle;
-    want = busy + s.waiting;
-    if (p->target < p->max)
-        want += fbr_dispatch_ahead(p->dispatch, fbr_now_ns());
-    if (want > (uint64_t)p->max)
-        want = (uint64_t)p->max;
-    if ((int)want > p->target)
-        p->target = (int)want;
-    if (s.waiting || p->target <= p->min)
-        return;
-    DL_FOREACH(p->workers, w) {
-        struct fbr_dispatch_worker info;
-
+    p->target = demand.target = fbr_demand_target(&demand, p->dispatch, fbr_now_ns());
+    DL_FOREACH(p->workers, w)
         if (w->state == FBR_WORKER_READY &&
-            fbr_dispatch_worker_get(p->dispatch, w->id, &info) == 0 && info.batches == 0 &&
-            fbr_now_ns() - info.idle_since > (uint64_t)p->idle_ms * 1000000u) {
+            fbr_demand_spares(&demand, p->dispatch, fbr_now_ns(), w->id)) {
             p->target--;
             drain_one(p, w);
             return;
         }
-    }
 }
 
 void fbr_crew_adjust(struct fiber_pool *p)
@@ -357,18 +350,20 @@ static void arm(void *arg)
 
 void fbr_crew_arm(struct fiber_pool *p)
 {
-    uint64_t wake = fbr_dispatch_wake(p->dispatch), at = UINT64_MAX, now = fbr_now_ms();
+    uint64_t wake = fbr_dispatch_wake(p->dispatch), at = UINT64_MAX, now = fbr_now_ms(), look;
+    struct fbr_demand demand = demand_of(p);
 
     if (p->closing)
         return;
     if (wake != FBR_DISPATCH_NEVER)
         at = wake / 1000000 + 1;
-    if (p->min < p->max && (p->undone || p->target > p->min) && now + TICK_MS < at)
-        at = now + TICK_MS;
+    look = fbr_demand_next_ms(&demand, now, p->undone);
+    if (look < at)
+        at = look;
     if (p->not_before_ms > now && p->not_before_ms < at)
         at = p->not_before_ms;
-    if (p->short_of_memory && now + TICK_MS < at)
-        at = now + TICK_MS;
+    if (p->short_of_memory && now + FBR_DEMAND_TICK_MS < at)
+        at = now + FBR_DEMAND_TICK_MS;
     if (at >= p->timer_at_ms)
         return;
     p->timer_at_ms = at;
@@ -463,12 +458,11 @@ void fbr_crew_close(struct fiber_pool *p)
 {
     pthread_mutex_lock(&p->lock);
     dismiss_all(p);
-    wait_gone(p, CLOSE_BUSY_MS);
+    wait_dwindle(p, CLOSE_BUSY_MS);
     kill_all(p, true);
     wait_gone(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
     kill_all(p, false);
-    if (p->n_workers)
-        wait_gone(p, CLOSE_KILLED_MS);
+    wait_dwindle(p, CLOSE_KILLED_MS);
     if (p->n_workers)
         fbr_pool_host_kill_all(p);
     wait_dwindle(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));

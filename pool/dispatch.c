@@ -87,7 +87,7 @@ struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
 static void config_default(struct fbr_dispatch_config *c)
 {
     c->target_ns = c->target_ns ? c->target_ns : 4 * NS_PER_MS;
-    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : 100 * NS_PER_MS;
+    c->prefetch_ns = c->prefetch_ns ? c->prefetch_ns : FBR_DISPATCH_PREFETCH_NS;
     c->recall_ns = c->recall_ns ? c->recall_ns : NS_PER_MS;
     c->max_bytes = c->max_bytes ? c->max_bytes : 4 << 20;
     c->deaths_blame = c->deaths_blame ? c->deaths_blame : 3;
@@ -376,7 +376,7 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
         d->takers--;
     w->draining = true;
     DL_FOREACH2(w->batches, b, worker_next)
-    if (b->map && !b->recalled && (b != w->batches || b->kept - b->seen > 1)) {
+    if (b->map && !b->recalled && !b->begun && (b != w->batches || b->kept - b->seen > 1)) {
         b->recalled = true;
         fbr_order_push(d, b, FBR_DISPATCH_RECALL);
     }

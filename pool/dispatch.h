@@ -51,9 +51,12 @@
  * that holds nothing.
  *
  * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
- * would take longest: `recall_ns` of work or more, or silent for several times longer than usual.
- * They go to the front. A worker that does not answer is left to whoever watches its heartbeat.
- * Likewise when a map of higher priority comes, from as many workers as it has tasks.
+ * would take longest: that would begin them later, by the usual times, than it takes to have them
+ * back and hand them out (twice the usual lag, and `recall_ns`); or that should have begun them
+ * longer ago than results usually lag, or are silent for several times longer than usual. Who has
+ * answered has begun all that it kept, and is not asked again. They go to the front. A worker that
+ * does not answer is left to whoever watches its heartbeat. Likewise when a map of higher priority
+ * comes, from as many workers as it has tasks.
  *
  * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to
  * the front, and from then on handed out alone, to a worker that holds nothing else and gets
@@ -87,8 +90,9 @@
 
 struct fbr_dispatch;
 
-#define FBR_DISPATCH_BATCH_MAX 1024 /* tasks in a batch */
-#define FBR_DISPATCH_REPORTS 4      /* death reports kept for a task */
+#define FBR_DISPATCH_BATCH_MAX 1024                  /* tasks in a batch */
+#define FBR_DISPATCH_PREFETCH_NS UINT64_C(100000000) /* the default below */
+#define FBR_DISPATCH_REPORTS 4                       /* death reports kept for a task */
 #define FBR_DISPATCH_NEVER UINT64_MAX
 
 /* Zeros mean the defaults in brackets. */

@@ -130,8 +130,8 @@ struct batch *fbr_order_recallable(const struct worker *w)
     if (b->recalled)
         return NULL;
     if (last != first && last->map)
-        return last;
-    return first && first->map && first->kept - first->seen > 1 ? first : NULL;
+        return last->begun ? NULL : last;
+    return first && first->map && !first->begun && first->kept - first->seen > 1 ? first : NULL;
 }
 
 void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
@@ -145,23 +145,32 @@ void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
     fbr_dispatch_place(d, now, w);
 }
 
-/* For how long (ns) others would wait for what this worker has not started; 0: not worth a
- * recall. */
+/* How many of its tasks are not known to be started. */
+static uint64_t unstarted(const struct worker *w, const struct batch *b)
+{
+    return b->begun ? 0 : b->kept - b->seen - (b == w->batches);
+}
+
+/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall. By the usual times
+ * it begins the last of it after `work`, of which a part is over. Then it has most likely begun it, and its results are
+ * on the way: until they are later than usual, a recall would bring nothing. */
 static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
 {
-    uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns;
+    uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns, late;
+    uint64_t costs = d->config.recall_ns + 2 * d->lag; /* it comes back, and goes to another one */
     const struct batch *b;
 
     DL_FOREACH2(w->batches, b, worker_next)
     {
         ns = b->map ? fbr_rate_estimate(w, b->map) : 0;
-        work += ns * (b->kept - b->seen - (b == w->batches));
+        work += ns * unstarted(w, b);
         if (b == w->batches && ns > usual)
             usual = ns;
     }
-    if (silent > SILENCE * usual)
+    late = work + costs > SILENCE * NS_PER_MS ? work + costs : SILENCE * NS_PER_MS;
+    if (silent > SILENCE * usual || silent > late)
         return work + silent;
-    return work > d->config.recall_ns ? work : 0;
+    return work > silent + costs ? work - silent : 0;
 }
 
 /* Tasks that a recall would bring back from it, if it is worth one. */
@@ -171,7 +180,7 @@ static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct work
     const struct batch *b;
 
     DL_FOREACH2(w->batches, b, worker_next)
-    tasks += b->map ? b->kept - b->seen - (b == w->batches) : 0;
+    tasks += b->map ? unstarted(w, b) : 0;
     return tasks && straggles(d, now, w) ? tasks : 0;
 }
 

@@ -81,6 +81,7 @@ struct batch {
         seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
     bool alone; /* nothing else may be with its worker */
     bool recalled; /* and not answered */
+    bool begun;    /* it has answered: all that it holds of it was started */
     bool listed;   /* in d->orders */
     enum fbr_dispatch_order_kind order;
     uint64_t start; /* when it became its worker's first; 0: not yet. Of batches in d->timed */
@@ -158,6 +159,7 @@ struct fbr_dispatch {
     struct batch *orders, *timed;
     uint64_t timeout_at; /* not after the first timeout of `timed` */
     uint64_t recall_at;  /* do not look for stragglers before */
+    uint64_t lag;        /* ns that results come later than their tasks' times say; a mean */
     int lowest;          /* priority of a map so far */
     bool outranked;      /* tasks came that go before some that a worker holds */
 };

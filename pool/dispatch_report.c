@@ -11,6 +11,7 @@
     8 /* samples after which a mean is trusted, and the weight of a new one stays at 1/SETTLED */
 #define LONGEST 1e15f /* ns; clamps what is measured, so that sums cannot overflow */
 #define SLOWNESS_MAX 64.0
+#define LAG_WEIGHT 16 /* of all that was measured before, less one */
 
 /* ---- times ---- */
 
@@ -71,6 +72,16 @@ static void learn(struct worker *w, struct map *m, uint32_t n, uint64_t busy_ns)
     mean_add(&m->mean, &m->samples, sample);
 }
 
+/* How long what a worker says is on its way, there and back: what it was silent for without being busy. */
+static void learn_lag(struct fbr_dispatch *d, uint64_t silent, uint64_t busy_ns)
+{
+    uint64_t sample = silent > busy_ns ? silent - busy_ns : 0;
+
+    if (sample > d->config.prefetch_ns) /* it was stopped */
+        sample = d->config.prefetch_ns;
+    d->lag = (d->lag * (LAG_WEIGHT - 1) + sample) / LAG_WEIGHT;
+}
+
 /* ---- results ---- */
 
 /* Marks which of the next n results of b are taken; returns how many. */
@@ -125,6 +136,8 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
     d->stats.dropped += n - out->taken;
     d->stats.late += w->dead ? out->taken : 0;
     b->seen += n;
+    if (b == w->batches && n && !w->dead)
+        learn_lag(d, now - w->heard, busy_ns);
     w->heard = now;
     w->done += n;
     w->busy_ns += busy_ns;
@@ -153,8 +166,10 @@ int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
         return -EPROTO;
     had = b->kept;
     b->kept = kept;
+    b->begun = b->recalled;
     b->recalled = false; /* says nothing about its task: `heard` stays */
-    d->recall_at = now;
+    if (kept < had)
+        d->recall_at = now;
     if (b->map)
         d->stats.returned += fbr_batch_requeue(d, b, kept, had, 0);
     if (b->seen == b->kept)

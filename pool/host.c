@@ -106,8 +106,7 @@ static void maybe_free(struct fbr_pool_host *h)
     free(h);
 }
 
-/* A worker with a connection of its own may end later: the job of the host can be gone before the
- * news of it. */
+/* A worker may end later: one that was about to be started in there finds it gone. */
 static void on_gone(void *user, struct fiber_process *process)
 {
     struct fbr_pool_host *h = user;

@@ -256,10 +256,12 @@ static int array_get(const struct fiber_result *r, size_t i, const void **data, 
 int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t *len)
 {
     struct fiber_pool *p = r->pool;
-    int rc;
+    int rc = fbr_pool_check(p);
 
     *data = NULL;
     *len = 0;
+    if (rc < 0)
+        return rc;
     if (i >= r->n)
         return fbr_keep(-ENOENT, "there is no task %zu", i);
     pthread_mutex_lock(&p->lock);
@@ -287,6 +289,8 @@ size_t fiber_result_done(struct fiber_result *r)
 {
     size_t n;
 
+    if (fbr_pool_check(r->pool) < 0) /* as it was at the fork: who holds the lock may not be here */
+        return r->done;
     pthread_mutex_lock(&r->pool->lock);
     n = r->done;
     pthread_mutex_unlock(&r->pool->lock);
@@ -295,8 +299,10 @@ size_t fiber_result_done(struct fiber_result *r)
 
 int fiber_result_error(struct fiber_result *r, size_t *index)
 {
-    int code;
+    int code = fbr_pool_check(r->pool);
 
+    if (code < 0)
+        return code;
     pthread_mutex_lock(&r->pool->lock);
     code = r->first_code;
     if (index)

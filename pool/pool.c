@@ -222,14 +222,12 @@ static void close_pools(struct fbr_runtime *rt)
 static int enlist(struct fiber_pool *p, struct fbr_error *err)
 {
     struct fbr_runtime *rt = p->rt;
-    bool ending;
+    bool ending = fbr_rt_at_end(rt, &rt->close_pools, close_pools) < 0;
 
     pthread_mutex_lock(&list_lock);
-    ending = rt->ending;
-    if (!ending) {
-        rt->close_pools = close_pools;
+    ending |= rt->ending;
+    if (!ending)
         DL_APPEND(rt->pools, p);
-    }
     pthread_mutex_unlock(&list_lock);
     return ending ? fbr_fail(err, -ESHUTDOWN,
                              "pool: the program ends: fiber_fini() or exit() was called")

@@ -2,6 +2,7 @@
  *
  *     pool.c      opening, closing, the options
  *     crew.c      the workers: started, watched, drained, replaced; how many there shall be
+ *     demand.c    how many workers an autoscaled pool asks for
  *     host.c      jobs that hold several workers
  *     send.c      batches to workers (decisions of dispatch.h carried out)
  *     take.c      what workers say: results, returned tasks
@@ -57,6 +58,8 @@ struct fbr_pool_worker {
     enum fbr_worker_state state;
     bool disrupted; /* we end it for a reason that no task is to blame for */
     bool was_ready;
+    bool disowned;  /* it was killed for what it said */
+    bool let_go;    /* it was told that all it sent is taken. Hub's thread */
     uint64_t tasks; /* done */
     uint64_t busy_ns;
     struct {

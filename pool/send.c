@@ -9,7 +9,6 @@
 #include "runtime/log.h"
 
 #define DIRECT (16 * 1024) /* an input that is longer is sent from where it lies */
-#define ALONE_NS 100000000 /* for tasks so long nothing is prefetched (dispatch.h) */
 #define AHEAD_NS 500000    /* for the next batch to come, before this one is done */
 #define MAX_DIRECT 300     /* such inputs in one batch, as dispatch.h limits its bytes */
 
@@ -87,7 +86,7 @@ static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batc
     struct fbr_dispatch_stats stats;
 
     fbr_dispatch_stats(p->dispatch, &stats);
-    if (stats.waiting == 0 || mean > ALONE_NS)
+    if (stats.waiting == 0 || mean > FBR_DISPATCH_PREFETCH_NS)
         return true;
     if (!mean)
         return false;

@@ -71,12 +71,13 @@ int fiber_pool_worker_stats(struct fiber_pool *p, struct fiber_worker_stats *out
 int fiber_pool_worker_kill(struct fiber_pool *p, const char *name)
 {
     struct fbr_pool_worker *w;
-    int rc = fbr_pool_check(p);
+    int rc;
 
+    if (!p || !name)
+        return fbr_keep(-EINVAL, "fiber_pool_worker_kill: needs a pool, and the name of a worker");
+    rc = fbr_pool_check(p);
     if (rc < 0)
         return rc;
-    if (!name)
-        return fbr_keep(-EINVAL, "a worker is killed by its name");
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w)
         if (strcmp(fiber_process_name(w->process), name) == 0)

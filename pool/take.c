@@ -96,11 +96,29 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
     return 0;
 }
 
-/* It exits, and waits for our word that its results are here: records come in order. */
+/* What it says makes no sense: its tasks are done by others, and no task is to blame. Under the pool's lock. */
+static void disown(struct fbr_pool_worker *w, const char *why)
+{
+    if (w->disowned)
+        return;
+    w->disowned = true;
+    w->disrupted = true;
+    fbr_process_give_up(w->process, why);
+}
+
+/* It exits, and waits for our word that its results are here: records come in order. Once: each answer costs us a
+ * message. */
 static void let_go(struct fbr_pool_worker *w)
 {
     struct fbr_buf none;
 
+    if (w->let_go) {
+        pthread_mutex_lock(&w->pool->lock);
+        disown(w, "said more than once that it exits; killed");
+        pthread_mutex_unlock(&w->pool->lock);
+        return;
+    }
+    w->let_go = true;
     fbr_buf_init(&none);
     if (fbr_process_send(w->process, FBR_POOL_TAKEN, &none) < 0)
         fbr_process_give_up(w->process, "exited, and could not be told that its results are taken");
@@ -112,7 +130,6 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     struct fiber_pool *p = w->pool;
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t kind;
-    int rc;
 
     (void)link;
     kind = fbr_get_u32(&c);
@@ -121,11 +138,8 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     if (kind != FBR_RESULTS)
         return;
     pthread_mutex_lock(&p->lock);
-    rc = take_results(w, &c);
-    if (rc < 0)
-        w->disrupted = true;
-    if (rc < 0)
-        fbr_process_give_up(w->process, "sent results that make no sense; killed");
+    if (take_results(w, &c) < 0)
+        disown(w, "sent results that make no sense; killed");
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);

@@ -542,6 +542,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
         close(w->wake);
         return fbr_keep_error(&err);
     }
+    fbr_uplink_no_streams(w->up);
     return 0;
 }
 
@@ -646,8 +647,9 @@ static int prepare(struct worker *w, fiber_task_fn fn, const void *arg, size_t l
 
 static int work(fiber_task_fn fn, const void *arg, size_t len)
 {
+    struct fbr_runtime *rt = fbr_rt();
     struct worker w;
-    int rc = prepare(&w, fn, arg, len);
+    int rc = rt ? prepare(&w, fn, arg, len) : fbr_kept();
     struct fbr_buf none;
 
     if (rc != 0)
@@ -656,7 +658,7 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_buf_init(&none);
     if (fbr_child_send(w.child, FBR_FRAME_READY, &none) < 0)
         fbr_child_exit(w.child, 1, "ran out of memory");
-    fbr_rt()->exit_worker = on_exit_of_process;
+    fbr_rt_at_end(rt, &rt->exit_worker, on_exit_of_process);
     atomic_store(&serving, &w);
     serve(&w);
     while (!atomic_exchange(&serving, NULL))
@@ -683,6 +685,8 @@ int fiber_serve(fiber_task_fn fn)
     size_t len;
     struct fbr_cur c;
 
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
     if (!fn)
         return fbr_keep(-EINVAL, "fiber_serve: needs a function");
     if (fiber_process_work(&arg, &len) < 0)

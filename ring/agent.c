@@ -19,8 +19,7 @@
 #include "runtime/child.h"
 #include "runtime/log.h"
 
-#define USUAL_SLACK 50000    /* ns; the kernel's: nobody has chosen another */
-#define CROWDED_SLACK 500000 /* ns */
+#define USUAL_SLACK 50000 /* ns; the kernel's: nobody has chosen another */
 
 /* ---- Small things ---- */
 
@@ -97,6 +96,7 @@ static void free_job(struct agent_job *j)
 {
     fbr_timer_fini(&j->look);
     fbr_env_fini(&j->cures);
+    fbr_env_fini(&j->given);
     fbr_ring_job_fini(&j->job);
     free(j->ranks);
     free(j->pins);
@@ -124,11 +124,15 @@ static void find_cures(struct agent_job *j)
 
     fbr_env_init(&j->cures);
     fbr_probe_env(&a->probe, &use, &j->cures, on_cure, a);
-    /* While it waits for the others, a rank of Open MPI sleeps 100 us at a time, and 32 of them take
-     * more than a processor from those that they wait for. */
-    if (use.oversubscribed && prctl(PR_GET_TIMERSLACK) == USUAL_SLACK) {
-        j->slack = CROWDED_SLACK;
-        on_cure(a, "more ranks than processors: their timers may be half a millisecond late");
+    if (prctl(PR_GET_TIMERSLACK) == USUAL_SLACK)
+        j->slack = fbr_probe_slack(sharing, a->cpus);
+    if (j->slack) {
+        char text[96];
+
+        snprintf(text, sizeof(text),
+                 "more ranks than processors: their timers may be %g ms late (timer slack)",
+                 (double)j->slack / 1e6);
+        on_cure(a, text);
     }
 }
 

@@ -136,6 +136,25 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     return finish(a, FBR_RING_UNPUBLISH, &b);
 }
 
+/* What its agent gave the parent is not for ranks of other agents, who give theirs what is right
+ * for them: ranks of two agents that share a host would write into the same files. */
+static void put_env(struct fbr_buf *b, const struct agent_job *parent, const char *const *env)
+{
+    size_t count = parent ? parent->given.count : 0, n = 0;
+    struct fbr_env kept;
+
+    fbr_env_init(&kept);
+    for (; env && *env; env++) {
+        for (n = 0; n < count && strcmp(parent->given.list[n], *env) != 0;)
+            n++;
+        if (n == count)
+            fbr_env_put(&kept, *env);
+    }
+    b->failed |= kept.failed;
+    fbr_put_list(b, kept.list);
+    fbr_env_fini(&kept);
+}
+
 static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_done *done,
                       void *arg)
 {
@@ -150,7 +169,7 @@ static int host_spawn(void *user, const struct fbr_bridge_spawn *s, fbr_bridge_d
     fbr_put_u32(&b, (uint32_t)s->napps);
     for (size_t i = 0; i < s->napps; i++) {
         fbr_put_list(&b, (char *const *)(uintptr_t)s->apps[i].argv);
-        fbr_put_list(&b, (char *const *)(uintptr_t)s->apps[i].env);
+        put_env(&b, fbr_agent_job_find(a, s->parent), s->apps[i].env);
         fbr_put_str(&b, s->apps[i].workdir);
         fbr_put_u32(&b, s->apps[i].count);
     }

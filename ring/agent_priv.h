@@ -54,6 +54,7 @@ struct agent_job {
     unsigned looks;
     bool served;          /* a rank has used a service of the launcher */
     struct fbr_env cures; /* what the probes found to be set */
+    struct fbr_env given; /* settings of MPI that its ranks got here, not from the user */
     unsigned long slack;  /* of its ranks' timers, in nanoseconds; 0: as ours */
 };
 

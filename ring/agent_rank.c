@@ -17,6 +17,7 @@
 #include "ring/agent_priv.h"
 #include "runtime/elf.h"
 #include "runtime/environ.h"
+#include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/work.h"
 
@@ -295,6 +296,19 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
     return 0;
 }
 
+/* Open MPI hands them on to what a rank spawns, wherever that starts: see host_spawn(). */
+static void note_given(struct agent_rank *r, const struct fbr_env *e)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        const char *pair = e->list[i];
+        char name[128];
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(pair, "="), pair);
+        if ((!strncmp(name, "OMPI_MCA_", 9) || !strncmp(name, "PMIX_MCA_", 9)) && !is_set(r, name))
+            fbr_env_put(&r->job->given, pair);
+    }
+}
+
 static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr_error *err)
 {
     struct agent_job *j = r->job;
@@ -336,6 +350,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
         if (rc < 0)
             fbr_wrap(err, "%s", a->bridges[i].ops->name);
     }
+    note_given(r, e);
     if (r->restarts > 0)
         fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);
     if (rc == 0 && !p->argv[0]) {
@@ -495,16 +510,10 @@ void fbr_agent_on_credit(struct agent *a, uint64_t bytes)
 /* How often the kernel has killed for want of memory; 0 where it does not say. */
 uint64_t fbr_agent_oom_kills(void)
 {
-    unsigned long long n = 0;
-    char line[128];
-    FILE *f = fopen("/proc/vmstat", "re");
+    struct fbr_limits l;
 
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "oom_kill %llu", &n) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return n;
+    fbr_limits_read(&l);
+    return l.oom_kills;
 }
 
 /* What the kernel knows of its death that its code does not say. */

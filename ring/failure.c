@@ -5,7 +5,9 @@
  *     ABORT     told (SIGTERM), after grace killed
  *     RESTART   the same, then all again, up to max_restarts
  *     SHRINK    survivors are told by their bridge, and go on; the ring fails when none is left
- *     REPLACE   the same, and the rank is started anew, up to max_restarts each
+ *     REPLACE   the same, and the rank is started anew, up to max_restarts each; not one that PMI
+ *               has let in, which lets nobody in a second time: then as ABORT. One that had not come
+ *               as far is not missed by the others, who are told nothing
  *
  * What the cluster takes away counts apart (restart.h).
  *
@@ -193,6 +195,31 @@ static bool is_taken(const struct ring_job *j, uint32_t rank)
     return a->process && fbr_process_disrupted(a->process);
 }
 
+static const char no_place[] = "PMI (MPICH) lets no new process take the place of one that it "
+                               "knew, so this run can not replace "
+                               "it. Try --on-failure restart, which starts all ranks again.";
+
+/* The others wait for it in its place, which a new process could not take. */
+static bool is_known_to_pmi(struct ring_job *j, uint32_t rank)
+{
+    const struct ring_rank *k = &j->ranks[rank];
+
+    return (k->flags & FBR_RANK_MET) && strncmp(k->how, "PMI ", 4) == 0;
+}
+
+/* Open MPI's server would take it back; the MPI_Init of the others is over. Said once. */
+static void warn_of_init(struct ring_job *j, uint32_t rank)
+{
+    struct fiber_ring *r = j->ring;
+
+    if (!(j->ranks[rank].flags & FBR_RANK_MET) || r->warned)
+        return;
+    r->warned = true;
+    fbr_ring_say(r,
+                 "if it calls MPI_Init it waits for ever, unless all others call it, too: MPI lets "
+                 "nobody in later. --on-failure restart starts all ranks again");
+}
+
 /* Goes on without it; true: it is started anew. */
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
@@ -205,7 +232,8 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     char count[60];
     struct fbr_buf b;
 
-    tell_lost(j, rank, code);
+    if (!again || (j->ranks[rank].flags & FBR_RANK_MET))
+        tell_lost(j, rank, code);
     if (!again) {
         r->lost_ranks++;
         fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r),
@@ -214,6 +242,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     }
     fbr_ring_say(r, "%s; it is replaced (%s)", text,
                  fbr_restart_say(n, max, taken, count, sizeof(count)));
+    warn_of_init(j, rank);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
     fbr_put_u32(&b, rank);
@@ -264,7 +293,9 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
         return;
     decode(j, rank, code, kernel, text, sizeof(text), &hint);
     alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* and would be again */
-    if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
+    if (r->options.on_failure == FIBER_RING_REPLACE && is_known_to_pmi(j, rank)) {
+        hint = code ? no_place : hint;
+    } else if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
         if (go_on(j, rank, code, text) || count_running(r) > 0 || any_ended_well(r))
             return;
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
@@ -297,6 +328,15 @@ static bool tell_lost_rank(struct ring_job *j, uint32_t rank)
     return false;
 }
 
+static bool tell_missed_rank(struct ring_job *j, uint32_t rank)
+{
+    if (j->ranks[rank].flags & FBR_RANK_MET) {
+        tell_lost(j, rank, -SIGKILL);
+        warn_of_init(j, rank);
+    }
+    return false;
+}
+
 static bool ended_well(struct ring_job *j, uint32_t rank)
 {
     return j->ranks[rank].code == 0;
@@ -306,6 +346,7 @@ static bool expect_again(struct ring_job *j, uint32_t rank)
 {
     fbr_ring_job_restarted(&j->job, rank); /* the new agent is told; without memory, not so */
     j->ranks[rank].state = RANK_STARTING;
+    j->ranks[rank].flags = 0;
     j->ended--;
     j->started--;
     return false;
@@ -335,7 +376,7 @@ static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
         return false;
     fbr_ring_say(r, "%s; they are replaced (%s)", text,
                  fbr_restart_say(&a->again, max, taken, count, sizeof(count)));
-    each_rank(a, tell_lost_rank);
+    each_rank(a, tell_missed_rank);
     each_rank(a, expect_again);
     each_rank(a, taken ? count_taken : count_failed);
     return true;
@@ -361,6 +402,7 @@ static bool ask_again(struct ring_agent *a, const char *text)
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 {
     struct fiber_ring *r = a->ring;
+    const char *hint = "";
     char text[1024];
 
     if (!r->next_job)
@@ -372,14 +414,16 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
         return;
     if (taken && ask_again(a, text))
         return;
-    if (r->state == R_RUNNING && replace_agent(a, text, taken))
+    if (r->options.on_failure == FIBER_RING_REPLACE && each_rank(a, is_known_to_pmi))
+        hint = no_place;
+    else if (r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
-    if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
+    else if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {
         fbr_ring_say(r, "%s; the others go on", text);
         each_rank(a, tell_lost_rank);
         return;
     }
-    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, "", text);
+    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint, text);
     if (r->next_job)
         plan_restart(r, text, taken);
     end_ranks(r);

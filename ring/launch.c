@@ -224,6 +224,7 @@ static void start_first_job(struct fiber_ring *r)
     int rc = p && p->argv && p->env && p->workdir ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
 
     r->state = R_RUNNING;
+    fbr_ring_gang_end(r);
     if (rc == 0)
         rc = fbr_ring_job_start(r, r->size, p, 1, NULL, 0, &j, &err);
     if (rc == 0) {
@@ -278,6 +279,7 @@ static void finish(struct fiber_ring *r)
     r->state = R_ENDED;
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
+    fbr_timer_fini(&r->gang);
     fbr_ring_serve_close(r);
     fbr_ring_input_close(r->input);
     r->input = NULL;
@@ -313,6 +315,8 @@ static void try_again(struct fiber_ring *r)
     }
     if (all && r->state == R_WAITING)
         start_first_job(r);
+    else
+        fbr_ring_gang_wait(r);
 }
 
 void fbr_ring_check(struct fiber_ring *r)
@@ -379,8 +383,10 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     if (r->state != R_WAITING)
         return;
     for (uint32_t i = 0; i < r->nagents; i++)
-        if (!r->agents[i].ready)
+        if (!r->agents[i].ready) {
+            fbr_ring_gang_wait(r);
             return;
+        }
     start_first_job(r);
 }
 
@@ -706,6 +712,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     struct fbr_buf b;
     int rc;
 
+    spec.index = (int)a->number + 1;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
         spec.width = (int)ranks;
     /* Where GPUs are given to jobs, those of all its ranks. */
@@ -747,6 +754,8 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r);
     if (rc == 0)
         rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r);
+    if (rc == 0)
+        rc = fbr_ring_gang_init(r);
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     for (int i = 1; i <= 2; i++)

@@ -82,7 +82,7 @@ uint64_t fbr_probe_shm_need(unsigned ranks)
     return 8 * MIB + ranks * MIB;
 }
 
-/* ---- Fabric ---- */
+/* ---- Devices ---- */
 
 static bool has_entry(const char *dir, const char *prefix)
 {
@@ -119,7 +119,7 @@ static bool port_is_up(const char *device)
 }
 
 /* InfiniBand, RoCE, EFA and Omni-Path all show as devices of the class "infiniband". */
-static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots, bool omnipath)
 {
     char path[FBR_PROBE_PATH], nodes[FBR_PROBE_PATH];
     DIR *d;
@@ -127,7 +127,7 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
     bool usable;
 
     snprintf(nodes, sizeof(nodes), "%s/infiniband", roots->dev);
-    usable = has_entry(nodes, "uverbs") || has_entry(roots->dev, "hfi1_");
+    usable = omnipath || has_entry(nodes, "uverbs");
     snprintf(path, sizeof(path), "%s/class/infiniband", roots->sys);
     d = opendir(path);
     while (d && !p->fabric && (e = readdir(d))) {
@@ -147,10 +147,39 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
         closedir(d);
 }
 
-static void probe_fabric(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+static bool begins(const char *name, const char *prefix)
 {
-    probe_verbs(p, roots);
-    if (!p->fabric && has_entry(roots->dev, "cxi")) { /* Slingshot */
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_gpu(const char *name)
+{
+    /* NVIDIA, AMD, all with a driver of the kernel's, Windows' own, ARM's, accelerators, FPGAs */
+    static const char *const devices[] = {"nvidia", "kfd",   "dri",    "dxg",
+                                          "mali",   "accel", "xclmgmt"};
+    size_t i = 0;
+
+    while (i < sizeof(devices) / sizeof(*devices) && !begins(name, devices[i]))
+        i++;
+    return i < sizeof(devices) / sizeof(*devices);
+}
+
+/* /dev is long on most hosts, and every agent looks: once, for all that it tells. */
+static void probe_devices(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+{
+    bool omnipath = false, slingshot = false;
+    DIR *d = opendir(roots->dev);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        omnipath |= begins(e->d_name, "hfi1_");
+        slingshot |= begins(e->d_name, "cxi");
+        p->gpu |= is_gpu(e->d_name);
+    }
+    if (d)
+        closedir(d);
+    probe_verbs(p, roots, omnipath);
+    if (!p->fabric && slingshot) {
         p->fabric = true;
         snprintf(p->fabric_name, sizeof(p->fabric_name), "cxi");
     }
@@ -158,14 +187,13 @@ static void probe_fabric(struct fbr_probe *p, const struct fbr_probe_roots *root
         p->no_fabric[0] = '\0';
 }
 
-static void probe_gpu(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+static void probe_processors(struct fbr_probe *p, const struct fbr_probe_roots *roots)
 {
-    /* NVIDIA, AMD, all with a driver of the kernel's, Windows' own, ARM's, accelerators, FPGAs */
-    static const char *const devices[] = {"nvidia", "kfd",   "dri",    "dxg",
-                                          "mali",   "accel", "xclmgmt"};
+    char path[FBR_PROBE_PATH];
 
-    for (size_t i = 0; i < sizeof(devices) / sizeof(*devices) && !p->gpu; i++)
-        p->gpu = has_entry(roots->dev, devices[i]);
+    snprintf(path, sizeof(path), "%s/devices/system/cpu/cpu0/cache/index0/shared_cpu_map",
+             roots->sys);
+    p->caches = access(path, R_OK) == 0;
 }
 
 /* ---- Interfaces ---- */
@@ -334,8 +362,8 @@ void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots)
     memset(p, 0, sizeof(*p));
     p->uid = geteuid();
     probe_memory(p, roots);
-    probe_fabric(p, roots);
-    probe_gpu(p, roots);
+    probe_devices(p, roots);
+    probe_processors(p, roots);
     probe_interfaces(p, roots);
 }
 
@@ -345,6 +373,18 @@ void fbr_probe_run(struct fbr_probe *p)
 }
 
 /* ---- Cures ---- */
+
+/* While it waits for the others, a rank of Open MPI sleeps 100 us at a time, and those that wait
+ * take the processors from those that they wait for: the more, the more of them there are. */
+unsigned long fbr_probe_slack(uint32_t ranks, uint32_t cpus)
+{
+    const unsigned long least = 500000, most = 2000000, each = 125000; /* ns */
+    unsigned long wanted = cpus ? ranks / cpus * each : most;
+
+    if (ranks <= cpus)
+        return 0;
+    return wanted < least ? least : wanted > most ? most : wanted;
+}
 
 /* Where the variables go, and who is told. */
 struct cure {
@@ -378,8 +418,12 @@ static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use
 {
     if (!p->fabric)
         cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
-    if (!p->fabric && use->nodes > 1) /* Open MPI 4.1's windows fail there: "invalid window" */
-        cure(c, "TCP between hosts", "OMPI_MCA_osc", "^rdma");
+    /* Open MPI 4.1's windows fail there with osc/rdma ("invalid window"), which in version 5 may be
+     * all that there is: so it comes last, as far as osc/monitoring does not choose it. */
+    if (!p->fabric && use->nodes > 1) {
+        cure(c, "TCP between hosts", "OMPI_MCA_osc", "^monitoring");
+        cure(c, "TCP between hosts", "OMPI_MCA_osc_rdma_priority", "0");
+    }
     if (!p->cma && !p->xpmem) {
         cure(c, p->no_cma, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
         cure(c, p->no_cma, "OMPI_MCA_smsc", "^cma"); /* Open MPI 5 */
@@ -412,16 +456,27 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *u
 
 /* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL, X,
  * an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
- * its XML without that library as well, and where there is no GPU the others have nothing to find. */
+ * its XML without that library as well, and where there is no GPU the others have nothing to find.
+ *
+ * Then it reads the configuration of each PCI device, to know which processors are near to it: in a
+ * virtual machine each word of that goes to the hypervisor, 8 ms for six devices. Without a GPU and
+ * a fabric nobody asks. And it runs on each processor in turn, to ask it for the caches that the
+ * kernel has told of already. */
 static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
 {
     static const char gpus[] = "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,"
                                "hwloc_opencl.so,hwloc_rsmi.so";
+    bool near = p->gpu || p->fabric;
+    const char *pci = near ? "" : "-pci,-linux:pci", *x86 = p->caches ? "-x86" : "";
 
     if (p->gpu)
         cure(c, "hwloc has its own", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
     else
-        cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s", gpus);
+        cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s%s", gpus,
+             near ? "" : ",hwloc_pci.so");
+    if (!near || p->caches)
+        cure(c, near ? "the kernel knows the processors" : "no GPU and no fabric",
+             "HWLOC_COMPONENTS", "%s%s%s", pci, *pci && *x86 ? "," : "", x86);
 }
 
 /* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does

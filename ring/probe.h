@@ -40,7 +40,8 @@ struct fbr_probe {
     char fabric_name[32]; /* "mlx5_0"; without a fabric what was found but cannot be used, or "" */
     char no_fabric[96];   /* why not, when something was found */
 
-    bool gpu; /* there is a device of a GPU, of whatever make, whether we may use it or not */
+    bool gpu;    /* there is a device of a GPU, of whatever make, whether we may use it or not */
+    bool caches; /* the kernel tells which processors share a cache */
 
     uid_t uid;
 };
@@ -66,6 +67,10 @@ struct fbr_probe_use {
 /* Adds the variables, and tells say() (may be NULL) one sentence for each that was not there. */
 void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, struct fbr_env *env,
                    void (*say)(void *user, const char *text), void *user);
+
+/* How late the timers of so many ranks may be on so many processors, in nanoseconds; 0: there is one
+ * for each, and they keep what they have. */
+unsigned long fbr_probe_slack(uint32_t ranks, uint32_t cpus);
 
 /* What Open MPI wants of /dev/shm for so many ranks, in bytes; measured: 64 MiB hold 32 ranks and
  * an alltoall. */

@@ -241,6 +241,7 @@ static void on_room(struct fbr_runtime *rt)
 struct begin_call {
     struct fiber_ring *r;
     struct fbr_error *err;
+    bool begun;
 };
 
 static int begin(void *arg)
@@ -249,8 +250,10 @@ static int begin(void *arg)
     struct fiber_ring *r = c->r;
     struct fbr_runtime *rt = r->rt;
 
+    if (fbr_rt_at_end(rt, &rt->close_rings, fbr_ring_end_all) < 0)
+        return -ESHUTDOWN;
+    c->begun = r->listed = true;
     DL_APPEND(rt->rings, r);
-    rt->close_rings = fbr_ring_end_all;
     rt->output_room = on_room;
     return fbr_ring_begin(r, c->err);
 }
@@ -261,6 +264,9 @@ static int tear_down(void *arg)
     struct fiber_ring *r = arg;
     struct ring_note *n, *next;
 
+    if (!r->listed)
+        return 0;
+    r->listed = false;
     DL_DELETE(r->rt->rings, r);
     fbr_control_close(r->control);
     r->control = NULL;
@@ -317,8 +323,12 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
         destroy(r);
         return err.code ? fbr_keep_error(&err) : rc;
     }
-    c = (struct begin_call){r, &err};
+    c = (struct begin_call){r, &err, false};
     rc = fbr_loop_call(r->rt->loop, begin, &c);
+    if (rc < 0 && !c.begun) {
+        destroy(r);
+        return fbr_keep(rc, "ring: the program ends: fiber_fini() or exit() was called");
+    }
     if (rc < 0) { /* some agents may run */
         fbr_loop_call(r->rt->loop, kill_it, r);
         fiber_ring_wait(r, -1);
@@ -468,23 +478,52 @@ void fiber_ring_close(struct fiber_ring *r)
 {
     if (!r || fbr_rt_check(r->rt) < 0)
         return;
-    if (fbr_rt_peek() == r->rt && !r->rt->finished) {
+    if (fbr_rt_peek() == r->rt && !fbr_rt_finished(r->rt)) {
         fbr_loop_call(r->rt->loop, kill_it, r);
         fiber_ring_wait(r, -1);
         fbr_loop_call(r->rt->loop, tear_down, r);
     }
+    pthread_mutex_lock(&r->lock);
+    while (r->held)
+        fbr_cond_wait(&r->changed, &r->lock, UINT64_MAX);
+    pthread_mutex_unlock(&r->lock);
     destroy(r);
+}
+
+static void hold(struct fiber_ring *r, bool held)
+{
+    pthread_mutex_lock(&r->lock);
+    r->held = held;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+struct next_call {
+    struct fbr_runtime *rt;
+    struct fiber_ring *r;
+};
+
+/* Whoever closes it now waits for us, behind its tear_down(). */
+static int kill_next(void *arg)
+{
+    struct next_call *c = arg;
+
+    c->r = c->rt->rings;
+    if (!c->r)
+        return 0;
+    hold(c->r, true);
+    return kill_it(c->r);
 }
 
 /* At the end of the process: what is open ends; the handles may still be closed. */
 void fbr_ring_end_all(struct fbr_runtime *rt)
 {
-    struct fiber_ring *r;
+    struct next_call c = {.rt = rt};
 
-    while ((r = rt->rings)) {
-        fbr_loop_call(rt->loop, kill_it, r);
-        fiber_ring_wait(r, -1);
-        fbr_loop_call(rt->loop, tear_down, r);
+    while (fbr_loop_call(rt->loop, kill_next, &c) == 0 && c.r) {
+        fiber_ring_wait(c.r, -1);
+        fbr_loop_call(rt->loop, tear_down, c.r);
+        hold(c.r, false);
     }
 }
 

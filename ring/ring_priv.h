@@ -2,6 +2,7 @@
  *
  *     ring.c      the calls of fiber.h, and the options
  *     launch.c    agents and jobs: start, news of them, end
+ *     gang.c      all places or none
  *     failure.c   what a failure means, and how it is told
  *     serve.c     what bridges ask for: fences, names, spawns, streams
  *     print.c     what ranks print
@@ -132,11 +133,14 @@ struct fiber_ring {
     struct ring_note *notes;
     struct ring_stream *streams;
     uint64_t next_stream;
-    struct fbr_timer grace, limit, tick;
+    struct fbr_timer grace, limit, tick, gang;
     struct ring_failure failure;
+    bool listed;          /* in rt->rings */
     bool stopped, killed; /* fiber_ring_stop; SIGKILL was sent */
+    bool gang_waits;      /* that timer runs */
     bool restart;         /* R_STOPPING leads to another try */
     uint32_t lost_ranks;  /* that the ring goes on without */
+    bool warned;          /* of what MPI_Init does in a rank that was started anew */
     char last_failure[512];
     int terminal[3]; /* whether our descriptor 1, 2 is one */
     bool output_full;
@@ -150,9 +154,16 @@ struct fiber_ring {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool ended;
+    bool held; /* by fbr_ring_end_all() */
     int code, sentinel;
     char *report;
 };
+
+/* gang.c: no ring keeps places for ever that it cannot use. */
+int fbr_ring_gang_init(struct fiber_ring *r);
+/* Some of its agents have joined, and others are waited for. */
+void fbr_ring_gang_wait(struct fiber_ring *r);
+void fbr_ring_gang_end(struct fiber_ring *r); /* it has all of them */
 
 /* launch.c */
 int fbr_ring_start_agent(struct ring_agent *a);

@@ -55,8 +55,10 @@ struct fbr_job {
     size_t ticket_len;
     const struct fbr_job_local *local; /* NULL: nothing of it. Only with ticket NULL */
     int relayed;                       /* nonzero: its host passes its data on (relay.h) */
-    int link; /* local backend, beside a ticket: its descriptor 4; 0: none. Stays the caller's */
+    /* Local backend, beside a ticket: its descriptors 4 and 5 (relay.h, nested.h); 0: none. They stay the caller's */
+    int link, control;
     uint64_t process, epoch; /* who it is, also for deterministic names */
+    int index;               /* 1 + which of its ring's nodes it is; 0: of no ring */
 };
 
 enum fbr_job_event_type {
@@ -77,6 +79,7 @@ struct fbr_job_event {
     size_t len;
     uint64_t peak; /* resident bytes at most, 0 if unknown */
     int runs;      /* PENDING: it does run now; the text is for when it does not join */
+    int placed;    /* PENDING: it has its place, where an image or a volume is still on its way */
     /* EXITED: it was evicted, preempted or lost its node; no fault of its own. PENDING: it is about to be */
     int disrupted;
 };
@@ -164,6 +167,14 @@ struct fbr_backend_ops {
     /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. May
      * take some seconds. NULL: there is nothing to say. */
     void (*check)(struct fbr_backend *b, fbr_backend_say *say, void *user);
+    /* What start() would hand to its engine, as text for people or, with `json`, as one JSON value; for free(). Nobody
+     * is asked for it, and no secret is in it. NULL: there is nothing to show. */
+    int (*show)(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
+                struct fbr_error *err);
+    /* Asks the engine whether it would take that, and makes nothing: a finding for each object. 0, or -EPERM when one
+     * was refused. May take some seconds. NULL: the engine cannot tell. */
+    int (*would)(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                 void *user);
 };
 
 /* The registry: one array, NULL at its end (backends/backends.c). */

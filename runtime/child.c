@@ -116,6 +116,8 @@ static bool die_with_parent(int instead, int sig)
 
 static bool may_retry(const struct fbr_child *c, int why)
 {
+    if (c->join.by_host)
+        return false;
     switch (why) {
     case -EAGAIN: /* the parent's queue of callers is full */
     case -ECONNREFUSED:
@@ -149,12 +151,12 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Once we have joined; until then the limit is that of the start. A parent on this host that is
+/* Once we have joined; until then the limit is that of the start. A parent on this host, or our host, that is
  * stopped by a debugger is not dead: its end shows as the end of the connection. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
-    bool far = strncmp(c->join.url, "unix:", 5) != 0;
+    bool far = !c->join.by_host && strncmp(c->join.url, "unix:", 5) != 0;
 
     fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
                        far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
@@ -295,11 +297,27 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
 
+/* Our host has made a connection for us, and this is our end of it. */
+static void join_by_host(struct fbr_child *c)
+{
+    struct fbr_error err = {0, ""};
+
+    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
+    if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
+        fail(c, err.code, err.text);
+    else
+        fbr_conn_send(c->conn, FBR_FRAME_JOIN, NULL, 0);
+}
+
 static void dial(void *arg)
 {
     struct fbr_child *c = arg;
     struct fbr_error err = {0, ""};
 
+    if (c->join.by_host) {
+        join_by_host(c);
+        return;
+    }
     if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c,
                       &err) < 0) {
         fail(c, err.code, err.text);

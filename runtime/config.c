@@ -55,6 +55,9 @@ static const struct fbr_config_key keys[] = {
      "missing heartbeats after which a process is taken for lost"},
     {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
      "time until a job has joined, from when its backend has a place for it"},
+    {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * HOUR, NULL,
+     "how long the nodes of a ring that have joined wait for those that have no place yet; then "
+     "all of them are given back. 0: for ever"},
     {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
      "time that a new connection has to prove who it is"},
     {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,
@@ -87,13 +90,17 @@ static const struct fbr_config_key keys[] = {
     {"docker_network", "FIBER_DOCKER_NETWORK", FBR_CONFIG_STR, "", 0, 250, NULL,
      "network of containers; empty: ours when we are in one, else the engine's default"},
     {"docker_user", "FIBER_DOCKER_USER", FBR_CONFIG_STR, "", 0, 64, NULL,
-     "user in containers, as uid:gid or a name of the image; empty: the image's"},
+     "user in containers, as uid:gid or a name of the image; empty: the image's, or who starts "
+     "them "
+     "where the image is made of the program"},
     {"docker_mounts", "FIBER_DOCKER_MOUNTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "what containers see of the host, e.g. \"/data:/data:ro /scratch:/scratch\""},
     {"docker_caps", "FIBER_DOCKER_CAPS", FBR_CONFIG_STR, "SYS_PTRACE", 0, 256, NULL,
      "capabilities of containers, or none; the rest is dropped. SYS_PTRACE: ranks copy directly"},
     {"docker_shm", "FIBER_DOCKER_SHM", FBR_CONFIG_SIZE, "1Gi", 64 * KIB, 1024 * GIB, NULL,
      "size of /dev/shm in containers, through which ranks of one host speak"},
+    {"docker_pids", "FIBER_DOCKER_PIDS", FBR_CONFIG_INT, "32768", 0, 4194304, NULL,
+     "processes and threads of a container; 0: as many as the engine lets there be"},
     {"docker_template", "FIBER_DOCKER_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "JSON file merged into the body that creates a container (RFC 7396): whatever else it knows"},
     {"slurm_mode", "FIBER_SLURM_MODE", FBR_CONFIG_ENUM, "auto", 0, 0, "auto step batch",

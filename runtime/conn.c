@@ -7,6 +7,8 @@
  *     OPEN     frames flow                      -> GONE
  *     GONE     uv_close was called; freed by its callback
  *
+ * One that is carried is OPEN from the first, and has no handle.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/conn.h"
 
@@ -74,7 +76,9 @@ static void drop(struct fbr_conn *c)
     fbr_listener_forget(c);
     if (c->lingers)
         fbr_loop_release(c->loop);
-    if (!c->looking_up) /* else its answer, which cannot be called off, closes the handle */
+    if (c->by)
+        free(c);
+    else if (!c->looking_up) /* else its answer, which cannot be called off, closes the handle */
         uv_close(&c->h.handle, on_freed);
 }
 
@@ -111,6 +115,8 @@ static int break_off(struct fbr_conn *c, int why)
 {
     int fd;
 
+    if (c->by)
+        return break_off(c->by, why);
     if (uv_fileno(&c->h.handle, &fd) == 0)
         shutdown(fd, SHUT_RDWR);
     return why;
@@ -164,6 +170,20 @@ int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len)
     return rc < 0 ? rc : fbr_conn_flush_tls(c);
 }
 
+static int send_carried(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    fbr_put_u64(&out, c->id);
+    fbr_put_u8(&out, type);
+    fbr_put(&out, body, len);
+    rc = fbr_conn_send_buf(c->by, c->wrap, &out);
+    fbr_buf_fini(&out);
+    return rc;
+}
+
 int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
 {
     struct fbr_buf out;
@@ -173,6 +193,8 @@ int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len
         return -EPIPE;
     if (len > FBR_FRAME_MAX)
         return -EMSGSIZE;
+    if (c->by)
+        return send_carried(c, type, body, len);
     fbr_buf_init(&out);
     fbr_put_u32(&out, (uint32_t)len);
     fbr_put_u8(&out, type);
@@ -196,7 +218,7 @@ int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *bo
 
 size_t fbr_conn_queued(const struct fbr_conn *c)
 {
-    return uv_stream_get_write_queue_size(&c->h.stream);
+    return uv_stream_get_write_queue_size(c->by ? &c->by->h.stream : &c->h.stream);
 }
 
 /* ---- Frames ---- */
@@ -432,6 +454,8 @@ int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
 
 void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misses)
 {
+    if (c->by)
+        return;
     c->beat_ms = interval_ms;
     c->misses = misses;
     c->heard_ms = c->beat_at = fbr_now_ms();
@@ -442,12 +466,13 @@ void fbr_conn_silent(struct fbr_conn *c, bool silent)
 {
     uint8_t body = silent;
 
-    fbr_conn_send(c, FRAME_SILENT, &body, 1);
+    if (!c->by)
+        fbr_conn_send(c, FRAME_SILENT, &body, 1);
 }
 
 uint64_t fbr_conn_rtt_ns(const struct fbr_conn *c)
 {
-    return c->rtt_ns;
+    return c->by ? c->by->rtt_ns : c->rtt_ns;
 }
 
 static void on_shut(uv_shutdown_t *req, int status)
@@ -463,7 +488,9 @@ void fbr_conn_close(struct fbr_conn *c)
     if (!c || c->state == CONN_GONE || c->closing)
         return;
     c->closing = true;
-    if (c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
+    if (c->by)
+        send_carried(c, 0, NULL, 0);
+    if (c->by || c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
         drop(c);
         return;
     }
@@ -474,6 +501,46 @@ void fbr_conn_close(struct fbr_conn *c)
     if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 ||
         uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
         drop(c);
+}
+
+int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
+{
+    struct fbr_conn *c = fbr_conn_new(loop, false);
+    int rc = c ? uv_pipe_open(&c->h.pipe, fd) : -ENOMEM;
+
+    if (rc < 0)
+        close(fd);
+    if (rc == 0)
+        rc = fbr_conn_start_reading(c);
+    if (rc < 0) {
+        fbr_conn_close(c);
+        return fbr_fail(err, rc, "no control channel: %s", fbr_strerror(rc));
+    }
+    fbr_conn_opened(c);
+    fbr_conn_adopt(c, ops, user);
+    *out = c;
+    return 0;
+}
+
+struct fbr_conn *fbr_conn_carried(struct fbr_conn *by, uint8_t wrap, uint64_t id)
+{
+    struct fbr_conn *c = calloc(1, sizeof(*c));
+
+    if (c) {
+        c->loop = by->loop;
+        c->by = by;
+        c->wrap = wrap;
+        c->id = id;
+        c->state = CONN_OPEN;
+    }
+    return c;
+}
+
+void fbr_conn_came(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
+{
+    if (type >= FBR_FRAME_USER)
+        c->ops->on_frame(c->user, c, type, body);
 }
 
 void fbr_conn_adopt(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *user)

@@ -7,7 +7,8 @@
  * further callers wait in the kernel's queue, and then the oldest call has FBR_DOOR_BUSY_MS.
  *
  * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own
- * (heartbeats). All functions are for the loop thread.
+ * (heartbeats). Frames of several processes may share a connection: each has one of its own to us, which
+ * is carried by another (nested.h). All functions are for the loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONN_H
@@ -75,6 +76,20 @@ void fbr_listener_close(struct fbr_listener *l); /* half-open calls are dropped;
 int fbr_conn_dial(struct fbr_conn **conn, struct fbr_loop *loop, const char *url,
                   const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
+
+/* One of two sockets that were made for these two ends: nobody else can have it, so nobody is to be
+ * authenticated. Open at once. The descriptor is taken over, also on failure. */
+int fbr_conn_open(struct fbr_conn **conn, struct fbr_loop *loop, int fd,
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
+
+/* Carried by another one: a frame is sent there as one of type `wrap`, u64 id, u8 type, body; the end
+ * as type 0. It is open until it is closed or lost; `by` must be closed after it, and has the
+ * heartbeats. NULL: out of memory. */
+struct fbr_conn *fbr_conn_carried(struct fbr_conn *by, uint8_t wrap, uint64_t id);
+/* A frame for it has come. */
+void fbr_conn_came(struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
+/* The other end of it has gone: ends with on_close. Also of any other conn. */
+void fbr_conn_lost(struct fbr_conn *conn, int why, const char *text);
 
 void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);

@@ -24,6 +24,9 @@ struct fbr_conn {
         uv_tcp_t tcp;
     } h;
     struct fbr_loop *loop;
+    struct fbr_conn *by; /* it is carried by that one, and has no socket of its own; NULL */
+    uint64_t id;         /* its name there */
+    uint8_t wrap;
     enum conn_state state;
     bool tcp, connected, closing, looking_up, lingers;
     bool silent; /* the peer has told that it is stopped */
@@ -47,7 +50,6 @@ struct fbr_conn {
 
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp);
 void fbr_conn_refuse(struct fbr_conn *c, int why);
-void fbr_conn_lost(struct fbr_conn *c, int why, const char *text);
 int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
 int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/beside.h"
+
 /* ---- Messages ---- */
 
 void fbr_copy_put_request(struct fbr_buf *b, const struct fbr_copy_request *r)
@@ -254,7 +256,6 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
                    struct fbr_error *err)
 {
     struct stat st;
-    char *slash;
 
     memset(f, 0, sizeof(*f));
     f->fd = -1;
@@ -268,19 +269,12 @@ int fbr_copy_begin(struct fbr_copy_file *f, const char *path, const char *name,
         snprintf(f->path, sizeof(f->path), "%s", path);
     if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
         return fbr_fail(err, -EEXIST, "%.300s is there, and is no regular file", f->path);
-    snprintf(f->beside, sizeof(f->beside), "%s", f->path);
-    slash = strrchr(f->beside, '/');
-    if (slash)
-        slash[slash == f->beside] = '\0';
-    else
-        snprintf(f->beside, sizeof(f->beside), ".");
-    f->fd = open(f->beside, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    snprintf(f->beside, sizeof(f->beside), "%s.fiber-XXXXXX", f->path);
-    if (f->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-        f->fd = mkostemp(f->beside, O_CLOEXEC);
+    f->fd = fbr_beside_nameless(f->path);
+    if (f->fd == -EOPNOTSUPP) {
+        f->fd = fbr_beside_file(f->path, f->beside, sizeof(f->beside));
         f->named = f->fd >= 0;
     }
-    return f->fd < 0 ? fail(f, -errno, err) : 0;
+    return f->fd < 0 ? fail(f, f->fd, err) : 0;
 }
 
 static int write_all(int fd, const char *data, size_t len)
@@ -319,28 +313,12 @@ int fbr_copy_recv_file(struct fbr_copy_file *f, int sock, struct fbr_error *err)
     return fbr_fail(err, cut, "%.300s: it broke off: %s", f->path, fbr_strerror(cut));
 }
 
-/* A name of its own first: only a rename replaces what is there. */
-static int give_name(struct fbr_copy_file *f)
-{
-    char self[32];
-
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
-    for (int i = 0; i < 100; i++) {
-        snprintf(f->beside, sizeof(f->beside), "%s.fiber-%d-%d", f->path, (int)getpid(), i);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, f->beside, AT_SYMLINK_FOLLOW) == 0)
-            return 0;
-        if (errno != EEXIST)
-            break;
-    }
-    return -errno;
-}
-
 int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *err)
 {
     int rc = fchmod(f->fd, mode & 0777) < 0 ? -errno : 0;
 
-    if (rc == 0 && !f->named) {
-        rc = give_name(f);
+    if (rc == 0 && !f->named) { /* a name of its own first: only a rename replaces what is there */
+        rc = fbr_beside_name(f->fd, f->path, f->beside, sizeof(f->beside));
         f->named = rc == 0;
     }
     if (rc == 0 && rename(f->beside, f->path) < 0)
@@ -355,10 +333,10 @@ int fbr_copy_commit(struct fbr_copy_file *f, uint32_t mode, struct fbr_error *er
 
 void fbr_copy_drop(struct fbr_copy_file *f)
 {
-    if (f->fd >= 0)
-        close(f->fd);
     if (f->named)
         unlink(f->beside);
+    if (f->fd >= 0)
+        close(f->fd);
     f->fd = -1;
     f->named = false;
 }

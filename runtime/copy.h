@@ -12,8 +12,8 @@
  *     STACK     request; answer, its text the host's name; after a 0 the records of stack.h as data; answer
  *
  * Data is pieces: u32 length, 1 to FBR_COPY_PIECE, and the bytes; 0: that was the whole file; FBR_COPY_BROKEN: it was
- * not, and an answer says why. A file is written beside its place, without a name where the file system can, and gets
- * the name when all of it is there: what is cut off leaves nothing, and what was there before stays.
+ * not, and an answer says why. A file is written beside its place (beside.h), without a name where the file system can,
+ * and gets the name when all of it is there: what is cut off leaves nothing, and what was there before stays.
  *
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/beside.h"
 #include "runtime/buf.h"
 #include "runtime/error.h"
 
@@ -87,7 +88,8 @@ int fbr_copy_send_file(int sock, int fd, struct fbr_error *err);
 struct fbr_copy_file {
     int fd;
     bool named; /* beside its place: it must be removed */
-    char path[FBR_COPY_PATH + FBR_COPY_NAME], beside[FBR_COPY_PATH + FBR_COPY_NAME + 32];
+    char path[FBR_COPY_PATH + FBR_COPY_NAME],
+        beside[FBR_COPY_PATH + FBR_COPY_NAME + FBR_BESIDE_ROOM];
 };
 
 /* path may be a directory, "" this one; then the file gets `name` in it. */

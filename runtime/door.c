@@ -30,7 +30,7 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
     DL_FOREACH(rt->processes, p)
         if (p->id == who->id)
             break;
-    if (p && (p->epoch != who->epoch || p->state != P_STARTING || p->conn))
+    if (p && (p->epoch != who->epoch || p->state != P_STARTING || p->conn || p->host))
         p = NULL;
     pthread_mutex_unlock(&rt->lock);
     return p;
@@ -107,11 +107,16 @@ static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
 {
     struct fiber_process *p = find(rt, who);
+
+    return p ? fbr_process_let_in(p, conn) : -EACCES;
+}
+
+int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
+{
+    const struct fbr_config *config = p->rt->config;
     struct fbr_error err = {0, ""};
     int rc = 0;
 
-    if (!p)
-        return -EACCES;
     if (p->spec.link && p->host) {
         rc = add_branch(p, &err);
     } else if (p->spec.link) {
@@ -129,14 +134,14 @@ int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, stru
     fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
     p->conn = conn;
     fbr_conn_adopt(conn, &fbr_job_conn_ops, p);
-    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),
-                       (unsigned)fbr_config_int(rt->config, "heartbeat_misses"));
+    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       (unsigned)fbr_config_int(config, "heartbeat_misses"));
     fbr_timer_stop(&p->timer);
     fbr_process_fds_release(p, FDS_OF_CONN);
     p->ready = !p->spec.link;
-    pthread_mutex_lock(&rt->lock);
+    pthread_mutex_lock(&p->rt->lock);
     p->state = P_JOINED;
-    pthread_mutex_unlock(&rt->lock);
+    pthread_mutex_unlock(&p->rt->lock);
     fbr_nested_host_joined(p);
     if (p->spec.ops && p->spec.ops->on_joined)
         p->spec.ops->on_joined(p->spec.user, p);

@@ -35,6 +35,8 @@ struct fbr_link {
     bool met, broken;
     int failed;            /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
+    uint64_t streams;      /* the highest of its branches, ever. Under the hub's lock */
+    bool pruned;           /* branches were closed since its last message. Under the hub's lock */
     bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
     bool
         /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
@@ -134,6 +136,16 @@ static void give_branch(struct fbr_link *trunk, const void *record, size_t len)
     end_call(h, b);
 }
 
+static bool has_branch(void *user, uint64_t stream)
+{
+    struct fbr_link *trunk = user, *b;
+
+    pthread_mutex_lock(&trunk->hub->lock);
+    HASH_FIND(hh, trunk->branches, &stream, sizeof(stream), b);
+    pthread_mutex_unlock(&trunk->hub->lock);
+    return b;
+}
+
 static void on_record(void *user, const void *record, size_t len)
 {
     struct fbr_link *l = ((struct arrival *)user)->link;
@@ -151,7 +163,10 @@ static void break_link(struct fbr_link *l, int why)
     pthread_mutex_lock(&l->lock);
     l->broken = true;
     pthread_mutex_unlock(&l->lock);
-    fbr_info("data link %016llx is broken: %s", (unsigned long long)l->id, fbr_strerror(why));
+    if (l->in.fault)
+        fbr_warn("data link %016llx is broken: %s", (unsigned long long)l->id, l->in.fault);
+    else
+        fbr_info("data link %016llx is broken: %s", (unsigned long long)l->id, fbr_strerror(why));
     if (!__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
         l->ops->on_broken(l->user, l, why);
 }
@@ -203,18 +218,26 @@ static void unref(struct fbr_link *l)
 static void take_message(struct fbr_hub *h, const struct fbr_route *route, void *msg, size_t len)
 {
     struct arrival a = {.route = route};
-    uint64_t id;
+    uint64_t id, streams = 0;
+    bool pruned = false;
     int rc;
 
     if (fbr_lane_link(msg, len, &id) < 0)
         return;
     pthread_mutex_lock(&h->lock);
     HASH_FIND(hh, h->links, &id, sizeof(id), a.link);
-    if (a.link)
+    if (a.link) {
         a.link->busy = true;
+        streams = a.link->streams;
+        pruned = a.link->pruned;
+        a.link->pruned = false;
+    }
     pthread_mutex_unlock(&h->lock);
     if (!a.link)
         return;
+    a.link->in.streams = streams;
+    if (pruned)
+        fbr_lane_forget(&a.link->in);
     rc = is_broken(a.link) ? 0 : fbr_lane_open(&a.link->in, msg, len, on_ack, on_record, &a);
     /* Bytes that are not authentic may come from anybody who reached the port: they break
      * nothing. */
@@ -304,6 +327,19 @@ void fbr_hub_close(struct fbr_hub *h)
     free(h);
 }
 
+static int init_lanes(struct fbr_link *l, const struct fbr_keys *keys)
+{
+    enum fbr_seal_alg alg = keys ? keys->alg : 0;
+    int rc = fbr_lane_out_init(&l->out, l->id, keys ? keys->down : NULL, alg);
+
+    if (rc == 0)
+        rc = fbr_lane_in_init(&l->in, l->id, keys ? keys->up : NULL, alg, l->hub->limit);
+    l->in.spare = &l->hub->spare;
+    l->in.is_open = has_branch;
+    l->in.user = l;
+    return rc;
+}
+
 int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops,
                   void *user)
 {
@@ -322,10 +358,7 @@ int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_lin
     l->ops = ops;
     l->user = user;
     pthread_mutex_init(&l->lock, NULL);
-    rc = fbr_lane_out_init(&l->out, l->id, NULL, 0);
-    if (rc == 0)
-        rc = fbr_lane_in_init(&l->in, l->id, NULL, 0, h->limit);
-    l->in.spare = &h->spare;
+    rc = init_lanes(l, NULL);
     pthread_mutex_lock(&h->lock);
     HASH_ADD(hh, h->links, id, sizeof(l->id), l);
     if (rc == 0 && !l->hh.tbl)
@@ -363,6 +396,8 @@ int fbr_link_branch(struct fbr_link **out, struct fbr_link *trunk, uint64_t stre
     HASH_ADD(hh, trunk->branches, id, sizeof(l->id), l);
     added = l->hh.tbl != NULL;
     trunk->refs += added;
+    if (added && stream > trunk->streams)
+        trunk->streams = stream;
     pthread_mutex_unlock(&h->lock);
     if (!added) {
         free_link(l);
@@ -379,10 +414,7 @@ int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
     pthread_mutex_lock(&l->lock);
     fbr_lane_out_fini(&l->out);
     fbr_lane_in_fini(&l->in);
-    rc = fbr_lane_out_init(&l->out, l->id, keys->down, keys->alg);
-    if (rc == 0)
-        rc = fbr_lane_in_init(&l->in, l->id, keys->up, keys->alg, l->hub->limit);
-    l->in.spare = &l->hub->spare;
+    rc = init_lanes(l, keys);
     pthread_mutex_unlock(&l->lock);
     return rc;
 }
@@ -433,10 +465,12 @@ void fbr_link_close(struct fbr_link *l)
         pthread_mutex_unlock(&l->lock);
     }
     pthread_mutex_lock(&h->lock);
-    if (l->trunk)
+    if (l->trunk) {
         HASH_DELETE(hh, l->trunk->branches, l);
-    else
+        l->trunk->pruned = true;
+    } else {
         HASH_DELETE(hh, h->links, l);
+    }
     __atomic_store_n(&l->closed, true, __ATOMIC_RELEASE);
     if (l->busy && pthread_equal(pthread_self(), h->thread)) {
         l->orphan = true;

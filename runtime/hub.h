@@ -21,8 +21,8 @@ struct fbr_link;
 struct fbr_link_ops {
     /* One record, valid during the call. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
-    /* The link is broken (a forged, damaged or missing message, a record above the limit): nothing
-     * more comes from it. */
+    /* The link is broken (a forged, damaged or missing message, a record above the limit, a long
+     * one of a stream that never had a branch): nothing more comes from it. */
     void (*on_broken)(void *user, struct fbr_link *link, int why);
 };
 
@@ -37,7 +37,7 @@ int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_
 /* A link to a process behind the peer of `trunk`, which relays: its records travel on the trunk, as
  * this stream (lane.h); what breaks the trunk breaks it, and its own on_broken is never called.
  * on_dry: nothing more comes of it, as its host has said; on the hub's thread. It may be closed
- * before the trunk or after it. */
+ * before the trunk or after it, and what comes for it then is not kept. */
 int fbr_link_branch(struct fbr_link **l, struct fbr_link *trunk, uint64_t stream,
                     const struct fbr_link_ops *ops, void *user, void (*on_dry)(void *user),
                     void *dry_user);

@@ -134,7 +134,6 @@ static void end(struct fiber_process *p)
     fbr_process_fds_release(p, p->fds);
     p->conn = NULL;
     fbr_visits_close(&p->visits);
-    fbr_conn_close(conn);
     if (p->handle)
         p->slot->ops->release(p->slot->backend, p->handle);
     p->handle = NULL;
@@ -156,6 +155,7 @@ static void end(struct fiber_process *p)
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
     fbr_nested_host_ended(p, p->report ? p->report : p->name);
+    fbr_conn_close(conn); /* after those that it carried */
     fbr_link_close(p->link);
     p->link = NULL;
     if (p->spec.ops && p->spec.ops->on_gone)
@@ -299,6 +299,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         on_exit_frame(p, body);
     else if (type == FBR_NEST_EVENT)
         fbr_nested_on_event(p, body);
+    else if (type == FBR_NEST_CARRIED)
+        fbr_nested_on_carried(p, body);
     else if (fbr_visit_takes(type))
         fbr_visits_on_frame(&p->visits, type, body);
     else if (p->spec.ops && p->spec.ops->on_frame)
@@ -318,6 +320,7 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     note_shortage(p);
     p->conn = NULL;
     fbr_visits_close(&p->visits);
+    fbr_nested_host_lost(p, why, text);
     if (p->exited) {
         end_when_dry(p);
     } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
@@ -417,7 +420,10 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
             set_why(p, e->text);
             break;
         }
+        if (!p->pending[0])
+            p->pending_ms = fbr_now_ms();
         snprintf(p->pending, sizeof(p->pending), "%s", e->text);
+        p->placed = e->placed || e->runs;
         if (p->waits_in_line && p->state == P_STARTING && e->runs)
             set_timer(p, (uint64_t)p->start_timeout_ms);
         else if (p->waits_in_line && p->state == P_STARTING)
@@ -459,7 +465,9 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     snprintf(j.name, sizeof(j.name), "%s", p->name);
     if ((p->host ? p->host : p)->slot->ops->reach == FBR_REACH_HOST)
         snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
-    memcpy(j.secret, p->secret, sizeof(j.secret));
+    j.by_host = p->host != NULL;
+    if (!j.by_host) /* else nobody asks for it */
+        memcpy(j.secret, p->secret, sizeof(j.secret));
     fbr_join_put(&j, rt->config, ticket);
     fbr_wipe(&j, sizeof(j));
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
@@ -519,7 +527,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .width = p->width,
                           .relayed = p->host && p->spec.link,
                           .process = p->id,
-                          .epoch = p->epoch};
+                          .epoch = p->epoch,
+                          .index = p->spec.index};
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+
 #include "runtime/sock.h"
 
 #define HEAD 12 /* version, link */
@@ -19,7 +22,7 @@
 #define MORE 1u         /* not the record's last piece */
 #define CONT 2u         /* not its first */
 #define STREAM 4u       /* the number of its stream follows */
-#define PARTS_MAX 65536 /* long records under way at once */
+#define PARTS_MAX 65536 /* long records under way at once, where no stream is ever closed */
 
 struct fbr_piece {
     struct fbr_piece *next;
@@ -119,6 +122,7 @@ static int pack_small(struct fbr_lane_out *l, struct fbr_lane_queue *q)
 {
     size_t len, n = q->small.len;
     uint8_t *msg;
+    int rc;
 
     if (!n)
         return 0;
@@ -126,10 +130,13 @@ static int pack_small(struct fbr_lane_out *l, struct fbr_lane_queue *q)
     if (!msg)
         return -ENOMEM;
     memcpy(msg + head_size(l->sealed), q->small.data, n);
+    rc = append(l, q, msg, len);
+    if (rc < 0) /* they wait on */
+        return rc;
     fbr_buf_clear(&q->small);
     q->queued -= n;
     l->queued -= n;
-    return append(l, q, msg, len);
+    return 0;
 }
 
 /* Walks over the parts of a record. */
@@ -386,21 +393,40 @@ int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
 }
 
 struct fbr_lane_part {
-    struct fbr_lane_part *next;
     uint64_t stream;
     uint8_t *data;
     size_t have, whole, cap;
+    UT_hash_handle hh;
 };
+
+static void drop(struct fbr_lane_in *l, struct fbr_lane_part *p)
+{
+    HASH_DELETE(hh, l->parts, p);
+    l->n_parts--;
+    free(p->data);
+    free(p);
+}
+
+static bool is_open(const struct fbr_lane_in *l, uint64_t stream)
+{
+    return !stream || !l->is_open || l->is_open(l->user, stream);
+}
+
+void fbr_lane_forget(struct fbr_lane_in *l)
+{
+    struct fbr_lane_part *p, *next;
+
+    HASH_ITER(hh, l->parts, p, next)
+        if (!is_open(l, p->stream))
+            drop(l, p);
+}
 
 void fbr_lane_in_fini(struct fbr_lane_in *l)
 {
-    while (l->parts) {
-        struct fbr_lane_part *p = l->parts;
+    struct fbr_lane_part *p, *next;
 
-        l->parts = p->next;
-        free(p->data);
-        free(p);
-    }
+    HASH_ITER(hh, l->parts, p, next)
+        drop(l, p);
     if (l->sealed)
         fbr_seal_fini(&l->seal);
 }
@@ -414,25 +440,24 @@ int fbr_lane_link(const void *msg, size_t len, uint64_t *link)
     return fbr_cur_ok(&c) && version == FBR_LANE_VERSION ? 0 : -EBADMSG;
 }
 
-static struct fbr_lane_part **find_part(struct fbr_lane_in *l, uint64_t stream)
+static struct fbr_lane_part *find_part(const struct fbr_lane_in *l, uint64_t stream)
 {
-    struct fbr_lane_part **at = &l->parts;
-
-    while (*at && (*at)->stream != stream)
-        at = &(*at)->next;
-    return at;
-}
-
-static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, struct fbr_lane_part **at)
-{
-    uint64_t whole = fbr_get_u64(c);
     struct fbr_lane_part *p;
 
-    if (!fbr_cur_ok(c) || *at)
-        return -EBADMSG;
-    if (whole > l->limit || l->n_parts == PARTS_MAX)
-        return -EMSGSIZE;
-    p = calloc(1, sizeof(*p));
+    HASH_FIND(hh, l->parts, &stream, sizeof(stream), p);
+    return p;
+}
+
+static int refuse(struct fbr_lane_in *l, int code, const char *why)
+{
+    l->fault = why;
+    return code;
+}
+
+static int new_part(struct fbr_lane_in *l, uint64_t whole)
+{
+    struct fbr_lane_part *p = calloc(1, sizeof(*p));
+
     if (!p)
         return -ENOMEM;
     p->stream = l->stream;
@@ -445,46 +470,61 @@ static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, struct fbr_lane_
         p->data = malloc(whole);
         p->cap = whole;
     }
-    if (!p->data) {
+    if (p->data)
+        HASH_ADD(hh, l->parts, stream, sizeof(p->stream), p);
+    if (!p->data || !p->hh.tbl) {
+        free(p->data);
         free(p);
         return -ENOMEM;
     }
     l->n_parts++;
-    *at = p;
     return 0;
 }
 
-/* The long record was handed out. */
-static void end_long(struct fbr_lane_in *l, struct fbr_lane_part **at)
+/* The first piece of a long record: its length. */
+static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, bool wanted)
 {
-    struct fbr_lane_part *p = *at;
+    uint64_t whole = fbr_get_u64(c);
 
+    if (!fbr_cur_ok(c))
+        return refuse(l, -EPROTO, "a piece of a record runs over the end of its message");
+    if (whole > l->limit)
+        return refuse(l, -EMSGSIZE, "a record is longer than max_message");
+    if (!wanted)
+        return 0;
+    if (find_part(l, l->stream))
+        return refuse(l, -EPROTO, "a second long record began inside the first of its stream");
+    if (l->n_parts == PARTS_MAX)
+        return refuse(l, -EMSGSIZE, "too many long records are under way at once");
+    return new_part(l, whole);
+}
+
+/* The long record was handed out. */
+static void end_long(struct fbr_lane_in *l, struct fbr_lane_part *p)
+{
     if (l->spare && p->cap <= SPARE_MAX && p->cap > l->spare->cap) {
         free(l->spare->data);
         *l->spare = (struct fbr_spare){p->data, p->cap};
-    } else {
-        free(p->data);
+        p->data = NULL;
     }
-    *at = p->next;
-    l->n_parts--;
-    free(p);
+    drop(l, p);
 }
 
-static int long_piece(struct fbr_lane_in *l, struct fbr_lane_part **at, const void *bytes,
-                      size_t len, bool more, fbr_record_fn on_record, void *user)
+static int long_piece(struct fbr_lane_in *l, const void *bytes, size_t len, bool more,
+                      fbr_record_fn on_record, void *user)
 {
-    struct fbr_lane_part *p = *at;
+    struct fbr_lane_part *p = find_part(l, l->stream);
 
-    if (!p || len > p->whole - p->have)
-        return -EBADMSG;
+    if (!p)
+        return refuse(l, -EPROTO, "a piece continues no record");
+    if (len > p->whole - p->have || (!more && len < p->whole - p->have))
+        return refuse(l, -EPROTO, "the pieces of a record are not as long as it");
     memcpy(p->data + p->have, bytes, len);
     p->have += len;
     if (more)
         return 0;
-    if (p->have != p->whole)
-        return -EBADMSG;
     on_record(user, p->data, p->whole);
-    end_long(l, at);
+    end_long(l, p);
     return 0;
 }
 
@@ -492,26 +532,28 @@ static int one_piece(struct fbr_lane_in *l, struct fbr_cur *c, fbr_record_fn on_
 {
     size_t len = fbr_get_u32(c);
     uint32_t flags = fbr_get_u32(c), place = flags & (MORE | CONT);
-    struct fbr_lane_part **at = NULL;
+    bool wanted;
     const void *bytes;
     int rc;
 
     if (flags > (MORE | CONT | STREAM))
-        return -EBADMSG;
+        return refuse(l, -EPROTO, "a record has flags that there are not");
     l->stream = flags & STREAM ? fbr_get_u64(c) : 0;
-    if (place)
-        at = find_part(l, l->stream);
+    if (place && l->stream > l->streams)
+        return refuse(l, -EPROTO, "a long record is of a stream that was never opened");
+    wanted = !place || is_open(l, l->stream);
     if (!place && len > l->limit)
-        return -EMSGSIZE;
-    if (place == MORE && (rc = begin_long(l, c, at)) < 0)
+        return refuse(l, -EMSGSIZE, "a record is longer than max_message");
+    if (place == MORE && (rc = begin_long(l, c, wanted)) < 0)
         return rc;
     bytes = fbr_get(c, len);
     fbr_get(c, pad8(len));
     if (!fbr_cur_ok(c))
-        return -EBADMSG;
-    if (place)
-        return long_piece(l, at, bytes, len, flags & MORE, on_record, user);
-    on_record(user, bytes, len);
+        return refuse(l, -EPROTO, "a piece of a record runs over the end of its message");
+    if (place && wanted)
+        return long_piece(l, bytes, len, flags & MORE, on_record, user);
+    if (!place)
+        on_record(user, bytes, len);
     return 0;
 }
 
@@ -538,6 +580,7 @@ int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
     uint32_t seq, ack;
     int rc = 0;
 
+    l->fault = NULL;
     fbr_get(&c, HEAD);
     if (!fbr_cur_ok(&c))
         return -EBADMSG;
@@ -548,7 +591,7 @@ int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
     if (!fbr_cur_ok(&c))
         return -EBADMSG;
     if (seq != l->seq + 1)
-        return -EILSEQ;
+        return refuse(l, -EILSEQ, "a message is missing");
     l->seq = seq;
     if (on_ack)
         on_ack(user, ack, fbr_cur_left(&c) > 0);

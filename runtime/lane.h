@@ -14,6 +14,10 @@
  * order, those of different streams overtake each other: a long one holds the others up for one message at a time.
  * Stream 0 is the link's own, whose records travel without the number.
  *
+ * A receiver keeps of long records only what was begun and is not finished: one of the link's own, and one of each
+ * stream that is open, each of at most `limit` bytes, and in memory as they come. So several workers behind a host
+ * may send long results at the same time, and nobody makes us keep more than they could on links of their own.
+ *
  * One lane belongs to one thread at a time; the link's lock sees to it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -101,11 +105,19 @@ struct fbr_lane_in {
     size_t n_parts;
     struct fbr_spare *spare; /* may be NULL */
     size_t limit;            /* longest record that is taken */
+    uint64_t streams;        /* the highest that may have long records; 0, as at first: none */
+    /* Whether a stream is open; long records of one that is not are passed over. NULL: all are. */
+    bool (*is_open)(void *user, uint64_t stream);
+    void *user;
+    const char *fault; /* what was wrong with a message that was refused; NULL: its code says it */
 };
 
 int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
                      enum fbr_seal_alg alg, size_t limit);
 void fbr_lane_in_fini(struct fbr_lane_in *l);
+
+/* Streams were closed since: forgets what was begun of them. */
+void fbr_lane_forget(struct fbr_lane_in *l);
 
 /* The link that a message claims to belong to; -EBADMSG: not a message. */
 int fbr_lane_link(const void *msg, size_t len, uint64_t *link);
@@ -113,9 +125,10 @@ int fbr_lane_link(const void *msg, size_t len, uint64_t *link);
 typedef void (*fbr_record_fn)(void *user, const void *record, size_t len);
 
 /* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and
- * hands out the records that it completes (valid during the call). -EBADMSG: forged, damaged or
- * malformed; -EILSEQ: a message is missing; -EMSGSIZE: a record above the limit; -ENOMEM. All of
- * them end the link. `ack` is set before the records are handed out. */
+ * hands out the records that it completes (valid during the call). -EBADMSG: no message, forged or
+ * damaged; -EPROTO: authentic and makes no sense; -EILSEQ: a message is missing; -EMSGSIZE: a record
+ * above the limit; -ENOMEM. All of them end the link. `ack` is set before the records are handed
+ * out. */
 int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
                   void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record,
                   void *user);

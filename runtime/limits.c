@@ -40,6 +40,36 @@ static void take_memory(struct fbr_limits *l, const char *text)
         l->memory = bytes;
 }
 
+/* The line "oom_kill N". */
+static bool read_kills(const char *path, uint64_t *out)
+{
+    FILE *f = fopen(path, "re");
+    unsigned long long n = 0;
+    bool found = false;
+    char line[128];
+
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = sscanf(line, "oom_kill %llu", &n) == 1;
+    if (f)
+        fclose(f);
+    if (found)
+        *out = n;
+    return found;
+}
+
+/* Those of the group itself: others may die of what limits us both. */
+static void take_kills(struct fbr_limits *l, const char *dir)
+{
+    char path[2 * PATH_MAX + 64];
+
+    snprintf(path, sizeof(path), "%s/memory.events", dir);
+    l->oom_known = read_kills(path, &l->oom_kills);
+    if (l->oom_known)
+        return;
+    snprintf(path, sizeof(path), "%s/memory.oom_control", dir);
+    l->oom_known = read_kills(path, &l->oom_kills);
+}
+
 static void look_in(struct fbr_limits *l, const char *dir)
 {
     char path[2 * PATH_MAX + 64], text[128], period[64];
@@ -60,6 +90,8 @@ static void look_in(struct fbr_limits *l, const char *dir)
     snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", dir);
     if (read_file(path, text, sizeof(text)) == 0)
         take_memory(l, text);
+    if (!l->oom_known)
+        take_kills(l, dir);
 }
 
 /* A group and those above it, each of which limits it. In a container the hierarchy may begin with its own group, while
@@ -136,10 +168,12 @@ void fbr_limits_read_at(struct fbr_limits *l, const char *root)
     l->machine = mix(0xcbf29ce484222325u, text, strlen(text));
     count_processors(l);
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    if (read_file(path, text, sizeof(text)) < 0)
-        return;
+    read_file(path, text, sizeof(text));
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         look_at(l, root, line, strlen(line));
+    snprintf(path, sizeof(path), "%s/proc/vmstat", root);
+    if (!l->oom_known)
+        read_kills(path, &l->oom_kills);
 }
 
 void fbr_limits_read(struct fbr_limits *l)

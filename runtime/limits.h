@@ -16,6 +16,10 @@ struct fbr_limits {
     double quota;     /* processors' worth of time, of all of us together; 0: as much as there is */
     uint64_t memory;  /* bytes; 0: as much as there is */
     uint64_t machine; /* the same for all who may run on the same processors of the same machine */
+    /* how often the kernel has killed for want of memory: in our group, or on the whole machine
+     * where no group says */
+    uint64_t oom_kills;
+    bool oom_known; /* by a group */
 };
 
 /* Asks the kernel; what it does not say is no limit. Any thread. */

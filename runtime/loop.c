@@ -17,10 +17,12 @@ struct fbr_loop {
     pthread_t thread;
     pthread_mutex_t lock;
     struct fbr_post *first, **last; /* under lock */
-    bool closing;                   /* under lock: nothing more is taken */
+    bool closing;                   /* under lock: nothing more is taken, as nobody holds it */
     void *scratch;
+    struct fbr_post stop;
     int held; /* loop thread, as stopping */
     bool stopping;
+    bool gone; /* atomic: its thread has ended, and another one may have the same name */
 };
 
 uint64_t fbr_now_ns(void)
@@ -149,8 +151,12 @@ static void stop(void *arg)
     struct fbr_loop *l = arg;
 
     l->stopping = true;
-    if (!l->held)
-        uv_stop(&l->uv);
+    if (l->held) /* whoever holds it may have to post, to let go */
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_mutex_unlock(&l->lock);
+    uv_stop(&l->uv);
 }
 
 void fbr_loop_hold(struct fbr_loop *l)
@@ -165,16 +171,20 @@ void fbr_loop_release(struct fbr_loop *l)
         stop(l);
 }
 
+void fbr_loop_stop(struct fbr_loop *l)
+{
+    l->stop = (struct fbr_post){.fn = stop, .arg = l, .own = true};
+    fbr_loop_post_own(l, &l->stop);
+    pthread_join(l->thread, NULL);
+    __atomic_store_n(&l->gone, true, __ATOMIC_SEQ_CST);
+    uv_loop_close(&l->uv);
+}
+
 void fbr_loop_close(struct fbr_loop *l)
 {
     if (!l)
         return;
-    fbr_loop_post(l, stop, l);
-    pthread_mutex_lock(&l->lock);
-    l->closing = true;
-    pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
-    uv_loop_close(&l->uv);
+    fbr_loop_stop(l);
     pthread_mutex_destroy(&l->lock);
     free(l->scratch);
     free(l);
@@ -192,7 +202,7 @@ uv_loop_t *fbr_loop_uv(struct fbr_loop *l)
 
 bool fbr_loop_here(const struct fbr_loop *l)
 {
-    return pthread_equal(l->thread, pthread_self());
+    return !__atomic_load_n(&l->gone, __ATOMIC_SEQ_CST) && pthread_equal(l->thread, pthread_self());
 }
 
 /* 1, or 0 if it is queued already. */

@@ -22,8 +22,11 @@ int fbr_loop_open(struct fbr_loop **l, struct fbr_error *err);
 /* Runs what was posted before, then stops; handles must be closed by then. Not from the loop
  * thread. */
 void fbr_loop_close(struct fbr_loop *l);
+/* The same, but that it may be posted to still: -ESHUTDOWN. It is never freed. */
+void fbr_loop_stop(struct fbr_loop *l);
 
-/* Loop thread: fbr_loop_close waits until all who hold it have released it. */
+/* Loop thread: fbr_loop_close waits until all who hold it have released it. Until then it takes
+ * posts. */
 void fbr_loop_hold(struct fbr_loop *l);
 void fbr_loop_release(struct fbr_loop *l);
 

@@ -58,10 +58,16 @@ static bool trusted(const struct search *s, const struct stat *st)
 /* True when that ends the search. */
 static bool try_folder(struct search *s, const char *folder)
 {
-    char path[PATH_MAX + NAME_MAX];
+    char path[PATH_MAX];
     struct stat dir, file;
+    int n = snprintf(path, sizeof(path), "%s/%s%s", folder, s->name, s->program ? "" : ".so");
 
-    snprintf(path, sizeof(path), "%s/%s%s", folder, s->name, s->program ? "" : ".so");
+    if ((size_t)n >= sizeof(path) || (s->program && (size_t)n >= s->size)) {
+        if (!s->why[0])
+            snprintf(s->why, sizeof(s->why), "the path of %s is too long: it is in %.60s... below",
+                     s->name, folder);
+        return false;
+    }
     if (stat(folder, &dir) || stat(path, &file) || !S_ISREG(file.st_mode))
         return false;
     if (!trusted(s, &dir) || !trusted(s, &file)) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -15,13 +16,15 @@
 #include "runtime/process.h"
 #include "runtime/relay.h"
 
-#define START_FDS 15 /* pipes, pidfd, ticket, data, and for a moment the other ends */
+#define START_FDS 17 /* pipes, pidfd, ticket, data, control, and for a moment the other ends */
 
 struct job {
     struct job *next, *prev;
     struct fbr_nest *nest;
     uint64_t process;
-    void *handle;
+    void *handle;          /* NULL: it does not run */
+    struct fbr_conn *conn; /* to it; may end before the process does, or after it. NULL: ended */
+    bool joined;           /* then the parent closes it, if nothing else does */
 };
 
 struct fbr_nest {
@@ -49,6 +52,14 @@ static void send_event(struct fbr_nest *n, uint64_t process, const struct fbr_jo
     fbr_buf_fini(&b);
 }
 
+static void maybe_free(struct job *j)
+{
+    if (j->handle || j->conn)
+        return;
+    DL_DELETE(j->nest->jobs, j);
+    free(j);
+}
+
 static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct job *j = user;
@@ -59,10 +70,83 @@ static void on_event(void *user, const struct fbr_job_event *e)
         return;
     if (n->rt->relay)
         fbr_relay_end(n->rt->relay, j->process);
-    DL_DELETE(n->jobs, j);
     n->ops->release(n->backend, j->handle);
-    free(j);
+    j->handle = NULL;
+    if (!j->joined) { /* and what it has started may have the other end still */
+        fbr_conn_close(j->conn);
+        j->conn = NULL;
+    }
+    maybe_free(j);
 }
+
+/* ---- Its frames ---- */
+
+static void carry(struct job *j, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, j->process);
+    fbr_put_u8(&b, type);
+    fbr_put(&b, body, len);
+    fbr_child_send(j->nest->rt->child, FBR_NEST_CARRIED, &b);
+    fbr_buf_fini(&b);
+}
+
+/* It has joined, and is looked after from now on. */
+static void on_join(struct job *j)
+{
+    const struct fbr_config *config = j->nest->rt->config;
+
+    j->joined = true;
+    fbr_conn_heartbeat(j->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       (unsigned)fbr_config_int(config, "heartbeat_misses"));
+}
+
+static void on_own_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct job *j = user;
+
+    (void)conn;
+    carry(j, type, body->at, fbr_cur_left(body));
+    if (type == FBR_FRAME_JOIN)
+        on_join(j);
+}
+
+static void on_own_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct job *j = user;
+    struct fbr_buf b;
+
+    (void)conn;
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)why);
+    fbr_put_str(&b, text);
+    carry(j, 0, b.data, b.len);
+    fbr_buf_fini(&b);
+    j->conn = NULL;
+    maybe_free(j);
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_own_frame, .on_close = on_own_close};
+
+/* What the parent says to it. */
+static void on_carried(struct job *j, struct fbr_cur *body)
+{
+    uint8_t type = fbr_get_u8(body);
+
+    if (!fbr_cur_ok(body) || !j->conn)
+        return;
+    if (type >= FBR_FRAME_USER) {
+        fbr_conn_send(j->conn, type, body->at, fbr_cur_left(body));
+    } else if (type == 0) {
+        fbr_conn_close(j->conn);
+        j->conn = NULL;
+        maybe_free(j);
+    }
+}
+
+/* ---- Starting ---- */
 
 static int open_nest(struct fbr_runtime *rt, struct fbr_error *err)
 {
@@ -124,7 +208,7 @@ static void get_order(struct order *o, struct fbr_cur *c)
     o->relayed = fbr_get_u8(c) == 1;
 }
 
-/* Its end of a pair of sockets, whose other end is the relay's. */
+/* Its data: its end of a pair of sockets, whose other end is the relay's. */
 static int open_line(struct fbr_nest *n, struct order *o, struct fbr_error *err)
 {
     int rc = 0;
@@ -138,11 +222,28 @@ static int open_line(struct fbr_nest *n, struct order *o, struct fbr_error *err)
 
 static void close_line(struct fbr_nest *n, struct order *o, bool started)
 {
+    if (o->job.control)
+        close(o->job.control);
     if (!o->job.link)
         return;
     close(o->job.link);
     if (!started)
         fbr_relay_end(n->rt->relay, o->job.process);
+}
+
+static int open_control(struct job *j, int *end, struct fbr_error *err)
+{
+    int pair[2], rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return fbr_fail(err, -errno, "no sockets for its control channel: %s",
+                        fbr_strerror(-errno));
+    rc = fbr_conn_open(&j->conn, j->nest->rt->loop, pair[0], &conn_ops, j, err);
+    if (rc < 0)
+        close(pair[1]);
+    else
+        *end = pair[1];
+    return rc;
 }
 
 static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
@@ -172,9 +273,12 @@ static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
     DL_APPEND(n->jobs, j);
     rc = open_line(n, o, err);
     if (rc == 0)
+        rc = open_control(j, &o->job.control, err);
+    if (rc == 0)
         rc = n->ops->start(n->backend, &o->job, j, &j->handle, err);
     close_line(n, o, rc == 0);
     if (rc < 0) {
+        fbr_conn_close(j->conn);
         DL_DELETE(n->jobs, j);
         free(j);
     }
@@ -218,7 +322,7 @@ static struct job *find(struct fbr_nest *n, uint64_t process)
 
 bool fbr_nest_takes(uint8_t type)
 {
-    return type >= FBR_NEST_START && type <= FBR_NEST_PAUSE;
+    return type >= FBR_NEST_START && type <= FBR_NEST_CARRIED && type != FBR_NEST_EVENT;
 }
 
 void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body)
@@ -234,6 +338,12 @@ void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *bod
     j = n ? find(n, fbr_get_u64(body)) : NULL;
     if (!j)
         return; /* it has ended, and its event is on the way */
+    if (type == FBR_NEST_CARRIED) {
+        on_carried(j, body);
+        return;
+    }
+    if (!j->handle)
+        return;
     arg = type == FBR_NEST_SIGNAL ? fbr_get_u32(body) : fbr_get_u8(body);
     if (!fbr_cur_ok(body))
         return;
@@ -251,6 +361,7 @@ void fbr_nest_close(struct fbr_nest *n)
     while (n->jobs) {
         struct job *j = n->jobs;
 
+        fbr_conn_close(j->conn);
         DL_DELETE(n->jobs, j);
         free(j);
     }

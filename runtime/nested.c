@@ -119,11 +119,70 @@ void fbr_nested_on_event(struct fiber_process *host, struct fbr_cur *body)
         tell(n, &e);
 }
 
+/* Its first word: it is there. */
+static void let_in(struct fiber_process *host, struct fiber_process *p)
+{
+    struct fbr_conn *conn = fbr_conn_carried(host->conn, FBR_NEST_CARRIED, p->id);
+
+    if (!conn)
+        fbr_job_refuse(p, "could not be let in: out of memory");
+    else if (fbr_process_let_in(p, conn) < 0)
+        fbr_conn_close(conn);
+}
+
+/* How its connection to the host ended. */
+static void lose(struct fiber_process *p, struct fbr_cur *body)
+{
+    int32_t why = (int32_t)fbr_get_u32(body);
+    char text[FBR_ERROR_TEXT];
+
+    fbr_get_str(body, text, sizeof(text));
+    if (!fbr_cur_ok(body) || why >= 0 || why < -4095)
+        fbr_conn_lost(p->conn, -EPROTO, "its host says nothing that could be read");
+    else
+        fbr_conn_lost(p->conn, why, text);
+}
+
+void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body)
+{
+    struct fbr_nested *n = find(host, fbr_get_u64(body));
+    uint8_t type = fbr_get_u8(body);
+    struct fiber_process *p = n ? n->user : NULL;
+
+    if (!fbr_cur_ok(body) || !p || !host->conn)
+        return;
+    /* Who was killed may be gone from its host, which has said so on the data link already: nobody was there to hear
+     * that nothing more comes of it, and its end would wait for that. */
+    if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING && !p->killed)
+        let_in(host, p);
+    else if (p->conn && type == 0)
+        lose(p, body);
+    else if (p->conn)
+        fbr_conn_came(p->conn, type, body);
+}
+
+/* Its connection is gone, and with it all that it carried. */
+void fbr_nested_host_lost(struct fiber_process *host, int why, const char *text)
+{
+    struct fiber_process *p;
+    struct fbr_nested *n;
+
+    do {
+        p = NULL;
+        DL_FOREACH(host->nested, n)
+            if (((struct fiber_process *)n->user)->conn)
+                p = n->user;
+        if (p) /* it may be released by this */
+            fbr_conn_lost(p->conn, why, text);
+    } while (p);
+}
+
 void fbr_nested_host_ended(struct fiber_process *host, const char *report)
 {
     struct fbr_nested *n, *next;
     char text[256];
 
+    fbr_nested_host_lost(host, -EPIPE, "its host has ended");
     snprintf(text, sizeof(text), "ended with its host: %.200s", report);
     DL_FOREACH_SAFE(host->nested, n, next)
         tell(n, &(struct fbr_job_event){
@@ -138,8 +197,9 @@ static int order_signal(struct fbr_backend *b, void *handle, int sig)
 
     if (n->ended)
         return 0;
-    if (!host->conn) { /* never started: now it never will be */
-        tell(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
+    if (!host->conn) {
+        if (n->order.len) /* never started: now it never will be. Else its host's end is its own */
+            tell(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
         return 0;
     }
     fbr_buf_init(&out);

@@ -157,12 +157,10 @@ static bool moves(struct fbr_output *o)
     return now != before;
 }
 
-void fbr_output_close(struct fbr_output *o)
+bool fbr_output_stop(struct fbr_output *o)
 {
     bool stuck;
 
-    if (!o)
-        return;
     pthread_mutex_lock(&o->lock);
     o->stop = true;
     pthread_cond_signal(&o->work);
@@ -171,11 +169,17 @@ void fbr_output_close(struct fbr_output *o)
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
     /* a reader that does not read may not hold our exit; the thread ends with the process */
-    if (stuck) {
+    if (stuck)
         pthread_detach(o->thread);
+    else
+        pthread_join(o->thread, NULL);
+    return !stuck;
+}
+
+void fbr_output_close(struct fbr_output *o)
+{
+    if (!o || !fbr_output_stop(o))
         return;
-    }
-    pthread_join(o->thread, NULL);
     pthread_mutex_destroy(&o->lock);
     free(o);
 }

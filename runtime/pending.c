@@ -11,8 +11,9 @@
 #include "runtime/process.h"
 
 #define PATIENCE_MS 2000 /* that long nothing is said, and so often we look */
-#define CHANGED_MS 5000  /* then it is said again if something has changed */
-#define AGAIN_MS 30000   /* and if nothing has */
+#define SHORT_MS 1000   /* of one that has waited for less nothing is said: the others run by now */
+#define CHANGED_MS 5000 /* then it is said again if something has changed */
+#define AGAIN_MS 30000  /* and if nothing has */
 
 void fbr_pending_add(struct fbr_pending *p, const char *text)
 {
@@ -22,6 +23,13 @@ void fbr_pending_add(struct fbr_pending *p, const char *text)
     if (!p->pending++)
         snprintf(p->text, sizeof(p->text), "%s", text);
     p->same += !fbr_pending_differ(p->text, text);
+}
+
+void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since)
+{
+    fbr_pending_add(p, text);
+    if (text && (!p->since || since < p->since))
+        p->since = since;
 }
 
 void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size)
@@ -57,7 +65,7 @@ static void look(void *arg)
     struct fbr_runtime *rt = arg;
     struct fbr_pending_watch *w = &rt->pending;
     struct fbr_pending now = {0};
-    uint64_t ms = fbr_now_ms();
+    uint64_t ms = fbr_now_ms(), waited;
     char text[sizeof(w->last)];
 
     fbr_process_pending_all(rt, &now);
@@ -68,9 +76,12 @@ static void look(void *arg)
         w->last[0] = '\0';
         return;
     }
+    waited = ms - now.since;
+    if (waited < SHORT_MS)
+        return;
     if (w->last[0] && ms - w->said < (strcmp(text, w->last) != 0 ? CHANGED_MS : AGAIN_MS))
         return;
-    fbr_warn("waiting for %llu s: %s", (unsigned long long)((ms - w->since) / 1000), text);
+    fbr_warn("waiting for %llu s: %s", (unsigned long long)(waited / 1000), text);
     w->said = ms;
     memcpy(w->last, text, sizeof(text));
 }
@@ -82,7 +93,6 @@ void fbr_pending_begin(struct fbr_runtime *rt)
     if (w->on || w->quiet || (!w->timer.uv && fbr_timer_init(&w->timer, rt->loop, look, rt) < 0))
         return;
     w->on = true;
-    w->since = fbr_now_ms();
     fbr_timer_start(&w->timer, PATIENCE_MS, PATIENCE_MS);
 }
 

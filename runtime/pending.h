@@ -15,11 +15,15 @@ struct fbr_runtime;
 struct fbr_pending {
     int jobs, pending,
         same; /* same: of the pending ones, those that wait for what the first does */
+    uint64_t
+        since; /* fbr_now_ms() when the one that has waited longest began; 0: nobody has said */
     char text[160];
 };
 
 /* text: why it does not run yet, in its backend's words; NULL: it does. Pure. */
 void fbr_pending_add(struct fbr_pending *p, const char *text);
+/* The same, of one that has waited since then. Pure. */
+void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
 /* "" when none is pending. Pure. */
 void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size);
 /* Whether they say something else, not only with other numbers. Pure. */
@@ -29,9 +33,9 @@ bool fbr_pending_differ(const char *a, const char *b);
  * itself. */
 struct fbr_pending_watch {
     struct fbr_timer timer;
-    bool on;    /* the timer runs */
-    bool quiet; /* somebody else tells, as `fiber run` does. Set before any job is started */
-    uint64_t since, said; /* fbr_now_ms() */
+    bool on;       /* the timer runs */
+    bool quiet;    /* somebody else tells, as `fiber run` does. Set before any job is started */
+    uint64_t said; /* fbr_now_ms() */
     char last[224];
 };
 

@@ -116,8 +116,7 @@ static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
 static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec,
                     struct fbr_error *err)
 {
-    int later =
-        (p->host ? 0 : FDS_OF_JOB) + FDS_OF_CONN + (spec->link && !p->host ? FDS_OF_LINK : 0);
+    int later = p->host ? 0 : FDS_OF_JOB + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
     int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
 
     if (rc == 0)
@@ -202,12 +201,18 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
         return rc;
     }
     pthread_mutex_lock(&rt->lock);
-    DL_APPEND(rt->processes, p);
-    if (p->host)
-        p->host->refs++;
+    if (rt->finished) { /* since we looked */
+        rc = fbr_fail(err, -ESHUTDOWN, "%s: fiber_fini() was called", p->name);
+    } else {
+        DL_APPEND(rt->processes, p);
+        if (p->host)
+            p->host->refs++;
+        *out = p;
+    }
     pthread_mutex_unlock(&rt->lock);
-    *out = p;
-    return 0;
+    if (rc < 0)
+        destroy(p);
+    return rc;
 }
 
 int fbr_process_start(struct fiber_process **out, const struct fbr_process_spec *spec)
@@ -513,6 +518,11 @@ const char *fbr_process_pending(const struct fiber_process *p)
     return p->state == P_STARTING && p->pending[0] ? p->pending : NULL;
 }
 
+bool fbr_process_wants_place(const struct fiber_process *p)
+{
+    return fbr_process_pending(p) && !p->placed;
+}
+
 void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out)
 {
     struct fiber_process *p;
@@ -520,7 +530,7 @@ void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out)
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p)
         if (p->state != P_ENDED && !p->host)
-            fbr_pending_add(out, fbr_process_pending(p));
+            fbr_pending_add_since(out, fbr_process_pending(p), p->pending_ms);
     pthread_mutex_unlock(&rt->lock);
 }
 
@@ -529,7 +539,7 @@ double fbr_process_rtt(struct fiber_process *p)
     double rtt;
 
     pthread_mutex_lock(&p->rt->lock);
-    rtt = p->rtt;
+    rtt = p->host ? p->host->rtt : p->rtt;
     pthread_mutex_unlock(&p->rt->lock);
     return rtt;
 }

@@ -26,6 +26,7 @@ struct fbr_process_spec {
     const struct fbr_process_ops *ops;
     void *user;
     int width; /* processes that it will start in its job; 0: nobody knows */
+    int index; /* 1 + which of its ring's nodes it is; 0: of no ring */
     struct fiber_process *
         host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
     const struct fbr_link_ops
@@ -46,6 +47,8 @@ struct fbr_link *fbr_process_link(
 const char *fbr_process_pending(const struct fiber_process *p);
 /* The same of all that are starting or run. */
 void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out);
+/* Whether it does not run because it has no place yet. Loop thread. */
+bool fbr_process_wants_place(const struct fiber_process *p);
 double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbeat. Any thread */
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */

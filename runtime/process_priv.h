@@ -68,10 +68,12 @@ struct fiber_process {
     bool exited, signalled, killed, paused, leaving; /* signalled: it was told to end */
     bool dry;                                        /* nothing more comes by way of its host */
     struct fbr_post dried;                           /* tells the loop so */
-    bool disrupted;     /* its backend took it from us: eviction, preemption, a lost node */
-    bool ready;         /* it has all connections that it needs */
-    char pending[160];  /* why it does not run yet, in the backend's words */
-    char shortage[160]; /* of our descriptors, when it was seen to fail */
+    bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
+    bool ready;          /* it has all connections that it needs */
+    char pending[160];   /* why it does not run yet, in the backend's words */
+    uint64_t pending_ms; /* fbr_now_ms() when that began */
+    bool placed;         /* what it waits for is no place to run at */
+    char shortage[160];  /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
     enum process_state state;
@@ -93,6 +95,9 @@ void fbr_job_refuse(struct fiber_process *p, const char *why);
 void fbr_job_signal(struct fiber_process *p, int sig);
 void fbr_job_dry(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
+
+/* door.c: it is who it should be; sends its START. Negative: it is told to go. */
+int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
 

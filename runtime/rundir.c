@@ -73,8 +73,8 @@ static bool is_ours(const char *name)
 
 /* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks
  * do not share it, and to look does not take it. A directory without a lock is just being made,
- * unless it is old. */
-static bool is_dead(const char *dir)
+ * unless it is old, or was `made` before we heard of it: then somebody is removing it. */
+static bool is_without_master(const char *dir, bool made)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[FBR_DIR_MAX + 300];
@@ -87,10 +87,15 @@ static bool is_dead(const char *dir)
     snprintf(path, sizeof(path), "%s/lock", dir);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ENOENT && time(NULL) - st.st_mtime > OLD_S;
+        return errno == ENOENT && (made || time(NULL) - st.st_mtime > OLD_S);
     dead = fcntl(fd, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
     close(fd);
     return dead;
+}
+
+static bool is_dead(const char *dir)
+{
+    return is_without_master(dir, false);
 }
 
 /* Holds the lock of a directory that nobody holds, so that nobody can come into it. False: somebody
@@ -136,13 +141,14 @@ static void clear_away(const char *root)
     fbr_rundir_wreck(gone);
 }
 
-/* Several may do so at once: nobody will take up a master's name again. */
+/* Several may do so at once: nobody will take up a master's name again. One that makes its own
+ * directory in there meanwhile has it stay, without a lock. */
 bool fbr_rundir_wreck_dead(const char *root)
 {
-    if (!root[0] || !is_dead(root))
+    if (!root[0] || !is_without_master(root, true))
         return false;
     fbr_rundir_wreck(root);
-    return true;
+    return access(root, F_OK) < 0;
 }
 
 static void clear_away_dead(const char *root)

@@ -62,8 +62,8 @@ void fbr_rundir_remove(struct fbr_rundir *d);
 void fbr_rundir_remove_tree(const char *path);
 /* Removes the whole run's. */
 void fbr_rundir_wreck(const char *root);
-/* The same if its master is dead; true: it was. For the directory of a master, not one that is
- * shared. */
+/* The same if its master is dead; true: it is gone. For the directory of a master, who said its
+ * name, not one that is shared. */
 bool fbr_rundir_wreck_dead(const char *root);
 /* Calls found() for each directory in `base` that a dead run left, and for its segments, and removes
  * them unless found() answers false. found NULL: removes them, and segments of dead runs anywhere. */

@@ -26,7 +26,8 @@
 #include "runtime/work.h"
 
 #define END_AT_ONCE_MS 1000
-#define START_FDS 12 /* directory, lock, loop */
+#define END_OF_OTHER_MS 60000 /* only a thread that the end waits for comes to wait so long */
+#define START_FDS 12          /* directory, lock, loop */
 #define POD_TOKEN "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 static struct fbr_runtime *the_runtime;
@@ -214,7 +215,8 @@ static int free_port(const char *address)
     return port;
 }
 
-static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_error *err)
+static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **hub,
+                    struct fbr_error *err)
 {
     size_t limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK;
     char *url = rt->hub_url[reach], address[FBR_BIND_MAX];
@@ -223,7 +225,7 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
     if (reach == FBR_REACH_HOST) {
         rc = fbr_rundir_own(&rt->dir, err);
         snprintf(url, FBR_URL_MAX, "ipc://%s/d", rt->dir.own);
-        return rc < 0 ? rc : fbr_hub_open(&rt->hub[reach], url, limit, err);
+        return rc < 0 ? rc : fbr_hub_open(hub, url, limit, err);
     }
     rc = bind_address(rt, address, err);
     if (rc == 0)
@@ -235,7 +237,7 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
             return fbr_fail(err, port, "data channel: no port at %s: %s", address,
                             fbr_strerror(port));
         snprintf(url, FBR_URL_MAX, "tcp://%s:%d", address, port);
-        rc = fbr_hub_open(&rt->hub[reach], url, limit, err);
+        rc = fbr_hub_open(hub, url, limit, err);
     }
     return rc;
 }
@@ -243,9 +245,12 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_err
 int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
                struct fbr_error *err)
 {
-    int rc = rt->hub[reach] ? 0 : open_hub(rt, reach, err);
+    struct fbr_hub *hub = rt->hub[reach];
+    int rc = hub ? 0 : open_hub(rt, reach, &hub, err);
 
-    *h = rt->hub[reach];
+    pthread_mutex_lock(&rt->lock);
+    rt->hub[reach] = *h = hub;
+    pthread_mutex_unlock(&rt->lock);
     *url = rt->hub_url[reach];
     return rc;
 }
@@ -373,6 +378,7 @@ static int new_runtime(struct fbr_error *err)
     if (!rt)
         return fbr_fail(err, -ENOMEM, "out of memory");
     pthread_mutex_init(&rt->lock, NULL);
+    fbr_cond_init(&rt->changed);
     rt->pid = getpid();
     rc = fbr_random(uid, sizeof(uid));
     if (rc == 0)
@@ -461,7 +467,25 @@ int fbr_rt_check(const struct fbr_runtime *rt)
 
 struct fbr_runtime *fbr_rt_peek(void)
 {
-    return the_runtime && the_runtime->started && the_runtime->pid == getpid() ? the_runtime : NULL;
+    struct fbr_runtime *rt = the_runtime;
+    bool started = false;
+
+    if (rt && rt->pid == getpid()) {
+        pthread_mutex_lock(&rt->lock);
+        started = rt->started;
+        pthread_mutex_unlock(&rt->lock);
+    }
+    return started ? rt : NULL;
+}
+
+bool fbr_rt_finished(struct fbr_runtime *rt)
+{
+    bool finished;
+
+    pthread_mutex_lock(&rt->lock);
+    finished = rt->finished;
+    pthread_mutex_unlock(&rt->lock);
+    return finished;
 }
 
 struct fbr_runtime *fbr_rt(void)
@@ -589,48 +613,123 @@ static void end_at_once(struct fbr_runtime *rt)
     fbr_rundir_remove(&rt->dir);
 }
 
-static bool on_our_thread(const struct fbr_runtime *rt)
+static bool on_our_thread(struct fbr_runtime *rt)
 {
-    return fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) || fbr_hub_here(rt->hub[1]);
+    bool ours;
+
+    pthread_mutex_lock(&rt->lock);
+    ours = rt->started &&
+           (fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) || fbr_hub_here(rt->hub[1]));
+    pthread_mutex_unlock(&rt->lock);
+    return ours;
+}
+
+/* Whether it is on us to end everything. When another thread does it already, waits for that: the program may be gone
+ * as soon as we return. */
+static bool begin_end(struct fbr_runtime *rt)
+{
+    uint64_t deadline = fbr_now_ms() + END_OF_OTHER_MS;
+    pthread_t self = pthread_self();
+    bool mine = false;
+    int rc = 0;
+
+    pthread_mutex_lock(&rt->lock);
+    if (rt->ends) {
+        while (!rt->over && !pthread_equal(rt->ender, self) && rc == 0)
+            rc = fbr_cond_wait(&rt->changed, &rt->lock, deadline);
+    } else if (!rt->started) {
+        rt->finished = true;
+    } else if (!rt->finished) {
+        rt->ends = mine = true;
+        rt->ender = self;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    return mine;
+}
+
+static void finish(struct fbr_runtime *rt)
+{
+    pthread_mutex_lock(&rt->lock);
+    rt->finished = true; /* nothing is started any more */
+    pthread_mutex_unlock(&rt->lock);
+}
+
+static void nothing_more(struct fbr_runtime *rt)
+{
+    (void)rt;
+}
+
+int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
+                  void (*fn)(struct fbr_runtime *rt))
+{
+    bool past;
+
+    pthread_mutex_lock(&rt->lock);
+    past = *hook == nothing_more;
+    if (!past)
+        *hook = fn;
+    pthread_mutex_unlock(&rt->lock);
+    return past ? -ESHUTDOWN : 0;
+}
+
+static void last_call(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt))
+{
+    void (*fn)(struct fbr_runtime * rt);
+
+    pthread_mutex_lock(&rt->lock);
+    fn = *hook;
+    *hook = nothing_more;
+    pthread_mutex_unlock(&rt->lock);
+    if (fn)
+        fn(rt);
+}
+
+static void close_hubs(struct fbr_runtime *rt)
+{
+    struct fbr_hub *hub[2];
+
+    pthread_mutex_lock(&rt->lock);
+    memcpy(hub, rt->hub, sizeof(hub));
+    memset(rt->hub, 0, sizeof(rt->hub));
+    pthread_mutex_unlock(&rt->lock);
+    for (int i = 0; i < 2; i++)
+        fbr_hub_close(hub[i]);
 }
 
 void fiber_fini(void)
 {
     struct fbr_runtime *rt = the_runtime;
 
-    if (!rt || rt->pid != getpid() || rt->finished)
+    if (!rt || rt->pid != getpid())
         return;
-    if (!rt->started) {
-        rt->finished = true;
-        return;
-    }
     if (on_our_thread(rt)) {
-        pthread_mutex_lock(&rt->lock);
-        rt->finished = true;
-        pthread_mutex_unlock(&rt->lock);
-        end_at_once(rt);
+        bool finished = fbr_rt_finished(rt);
+
+        finish(rt);
+        if (!finished)
+            end_at_once(rt);
         return;
     }
-    if (rt->exit_worker)
-        rt->exit_worker(rt);
-    if (rt->close_rings)
-        rt->close_rings(rt);
-    if (rt->close_pools)
-        rt->close_pools(rt);
-    if (rt->close_share)
-        rt->close_share(rt);
-    pthread_mutex_lock(&rt->lock);
-    rt->finished = true; /* nothing is started any more */
-    pthread_mutex_unlock(&rt->lock);
+    if (!begin_end(rt))
+        return;
+    last_call(rt, &rt->exit_worker);
+    last_call(rt, &rt->close_rings);
+    last_call(rt, &rt->close_pools);
+    last_call(rt, &rt->close_share);
+    finish(rt);
     fbr_process_end_all(rt);
     fbr_loop_call(rt->loop, close_engines, rt);
-    fbr_output_close(rt->output);
-    for (int i = 0; i < 2; i++)
-        fbr_hub_close(rt->hub[i]);
+    if (rt->output)
+        fbr_output_stop(rt->output);
+    close_hubs(rt);
     fbr_child_close(rt->child);
     fbr_rundir_remove(&rt->dir);
-    fbr_loop_close(rt->loop);
+    fbr_loop_stop(rt->loop); /* it and the output stay: calls that began before may come to them */
     fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
+    pthread_mutex_lock(&rt->lock);
+    rt->over = true;
+    pthread_cond_broadcast(&rt->changed);
+    pthread_mutex_unlock(&rt->lock);
     fbr_child_closed(rt->child);
     /* The context itself stays: handles that the program still holds may be closed. */
 }

@@ -23,6 +23,7 @@ enum fbr_frame {
     FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: what to run */
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
+    FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
     FBR_FRAME_POOL = 32,              /* pool/wire.h */
     FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
@@ -37,7 +38,7 @@ struct fbr_output;
 struct fiber_process;
 
 struct fbr_runtime {
-    pthread_mutex_t lock; /* processes, started */
+    pthread_mutex_t lock; /* processes, started to ender, hub, what is called at the end */
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
@@ -46,9 +47,12 @@ struct fbr_runtime {
     uint64_t self;                  /* random: tells processes of a run apart */
     pid_t pid;                      /* a forked child is not us */
     bool started, finished;
+    bool ends, over; /* fiber_fini() was called; it is about to return */
+    pthread_t ender; /* by this thread */
+    pthread_cond_t changed;
     bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
     struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
-    struct fbr_hub *hub[2];
+    struct fbr_hub *hub[2];           /* set on the loop thread */
     char hub_url[2][FBR_URL_MAX];
     struct fbr_output *output;
     struct fbr_pending_watch pending; /* loop thread */
@@ -65,6 +69,7 @@ struct fbr_runtime {
     struct fbr_relay *relay; /* their data; opened on the loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+    /* By fbr_rt_at_end(). */
     void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
     void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called after close_rings */
     struct fiber_pool *pools;                    /* that are open; under their own lock (pool.c) */
@@ -86,8 +91,14 @@ struct fbr_runtime *fbr_rt(void);
 /* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its
  * threads are not here. */
 int fbr_rt_check(const struct fbr_runtime *rt);
+/* Sets what is called at the end; it may be set again. -ESHUTDOWN: the end is past that. Any thread. */
+int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
+                  void (*fn)(struct fbr_runtime *rt));
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
+
+/* fiber_fini() ends it: nothing new is started. */
+bool fbr_rt_finished(struct fbr_runtime *rt);
 
 /* How processes of this reach call us and our data channel; opened when first asked for. Loop
  * thread. */

@@ -3,11 +3,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sock.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <nanomsg/nn.h>
 #include <nanomsg/reqrep.h>
@@ -24,6 +29,9 @@ struct fbr_sock {
 #define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(struct fbr_route)))
 #define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
+#define BACKLOG 4096
+#define AGAIN_MS 10      /* a call that failed is made again, */
+#define AGAIN_MAX_MS 160 /* after twice as long each time */
 
 /* An SP header travels as ancillary data: a size_t with its length, then its bytes
  * (nn_sendmsg(3)). */
@@ -96,7 +104,8 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     if (rc == 0)
         rc = get_fd(s->s, NN_RCVFD, &s->in_fd);
     if (rc == 0 && protocol == NN_REQ) {
-        set_int(s->s, NN_RECONNECT_IVL, 10);
+        set_int(s->s, NN_RECONNECT_IVL, AGAIN_MS);
+        set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
         rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
     }
     if (rc == 0) { /* off by default; small messages would wait for acknowledgements */
@@ -114,9 +123,54 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     return 0;
 }
 
+static bool listens_at(int fd, const char *url)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_un un;
+        struct sockaddr_in in;
+    } a;
+    socklen_t len = sizeof(a), one = sizeof(int);
+    char own[sizeof(a.un.sun_path) + 8], address[INET_ADDRSTRLEN] = "";
+    int listens = 0;
+
+    memset(&a, 0, sizeof(a));
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &one) < 0 || !listens ||
+        getsockname(fd, &a.any, &len) < 0)
+        return false;
+    inet_ntop(AF_INET, &a.in.sin_addr, address, sizeof(address));
+    if (a.any.sa_family == AF_UNIX)
+        snprintf(own, sizeof(own), "ipc://%.*s", (int)sizeof(a.un.sun_path), a.un.sun_path);
+    else
+        snprintf(own, sizeof(own), "tcp://%s:%d", address, ntohs(a.in.sin_port));
+    return strcmp(own, url) == 0;
+}
+
+/* nanomsg has the kernel keep 10 callers for it (100 of TCP). Each of the others makes a new socket every few
+ * milliseconds and calls again, and a thousand workers that start together take the processors from each other for
+ * nothing. It does not tell its descriptor, so we look for it. */
+static void widen(const char *url)
+{
+    DIR *all = opendir("/proc/self/fd");
+    struct dirent *e;
+
+    while (all && (e = readdir(all)) != NULL) {
+        int fd = atoi(e->d_name);
+
+        if (listens_at(fd, url))
+            listen(fd, BACKLOG);
+    }
+    if (all)
+        closedir(all);
+}
+
 int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err)
 {
-    return sock_open(s, NN_REP, url, nn_bind, err);
+    int rc = sock_open(s, NN_REP, url, nn_bind, err);
+
+    if (rc == 0)
+        widen(url);
+    return rc;
 }
 
 int fbr_sock_connect(struct fbr_sock **s, const char *url, struct fbr_error *err)

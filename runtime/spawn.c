@@ -227,21 +227,26 @@ static bool may_run(const char *path)
     return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-int fbr_spawn_find(const char *name, char *path, size_t size)
+int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size)
 {
-    const char *at = getenv("PATH");
+    const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin";
 
     if (strchr(name, '/')) {
         snprintf(path, size, "%s", name);
         return may_run(path) ? 0 : -ENOENT;
     }
-    for (at = at ? at : "/usr/local/bin:/usr/bin:/bin"; *at; at += *at == ':') {
+    for (; *at; at += *at == ':') {
         size_t n = strcspn(at, ":");
+        int len = snprintf(path, size, "%.*s/%s", (int)n, at, name);
 
-        snprintf(path, size, "%.*s/%s", (int)n, at, name);
-        if (*at == '/' && may_run(path))
+        if (*at == '/' && (size_t)len < size && may_run(path))
             return 0;
         at += n;
     }
     return -ENOENT;
+}
+
+int fbr_spawn_find(const char *name, char *path, size_t size)
+{
+    return fbr_spawn_find_in(getenv("PATH"), name, path, size);
 }

@@ -10,7 +10,7 @@
 
 #include "runtime/error.h"
 
-#define FBR_SPAWN_FDS 5
+#define FBR_SPAWN_FDS 6
 
 struct fbr_spawn {
     const char *file;    /* path; no search */
@@ -35,5 +35,7 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_erro
 /* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that
  * we may run; relative folders of PATH do not count. -ENOENT: there is none. Any thread. */
 int fbr_spawn_find(const char *name, char *path, size_t size);
+/* The same in another PATH; NULL: none is set. */
+int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size);
 
 #endif

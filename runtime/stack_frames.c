@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,8 +25,9 @@
 
 #include "runtime/stack.h"
 
-#define STOP_MS 300 /* until a thread has stopped */
-#define LIMIT_S 45  /* until this program ends */
+#define STOP_MS 300      /* until a thread has stopped that may wait for a device for ever */
+#define STOP_MAX_MS 5000 /* and one that needs no more than a processor */
+#define LIMIT_S 45       /* until this program ends */
 
 struct walk {
     uint64_t pc[FBR_STACK_FRAMES];
@@ -54,12 +56,30 @@ static void let_late_go(void)
             let_go(tid, status);
 }
 
+/* It waits in the kernel for what no signal ends. */
+static bool waits_for_device(pid_t tid)
+{
+    char path[32], text[512] = "", *behind;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) < 0)
+        text[0] = '\0';
+    if (fd >= 0)
+        close(fd);
+    behind = strrchr(text, ')'); /* of its name */
+    return !behind || !strncmp(behind, ") D", 3);
+}
+
 /* Waits for it to stop: 0 and how; -ETIMEDOUT, -ESRCH. */
 static int wait_stopped(pid_t tid, int *status)
 {
-    for (int ms = 0; ms < STOP_MS; ms++) {
+    for (int ms = 0; ms < STOP_MAX_MS; ms++) {
         pid_t got = waitpid(tid, status, __WALL | WNOHANG);
 
+        if (got == 0 && ms && ms % STOP_MS == 0 && waits_for_device(tid))
+            break;
         if (got < 0 || (got == tid && !WIFSTOPPED(*status)))
             return -ESRCH;
         if (got == tid)

@@ -40,6 +40,11 @@ static int yama_scope(void)
     return scope;
 }
 
+static bool is_refusal(const char *why)
+{
+    return strtol(why, NULL, 10) == EPERM || strtol(why, NULL, 10) == EACCES;
+}
+
 /* A number that fiber-stack told, as a sentence. */
 static void explain(char *why, size_t size)
 {
@@ -233,6 +238,14 @@ static void forget_us(struct fbr_stack_process *p)
         }
 }
 
+/* What Fiber has started lets its parent look, and all that descend from that (spawn.c): so us, too. What was started
+ * by others (a container's first process) has let nobody yet, nor can one ask whether it has; so that is changed only
+ * where it was of no use. */
+static bool may_not_see(const struct fbr_stack_process *us)
+{
+    return is_refusal(us->why) || (us->nthreads && is_refusal(us->threads[0].why));
+}
+
 int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err)
 {
     struct fbr_stack_list l;
@@ -240,11 +253,11 @@ int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err)
 
     if (rc < 0)
         return rc;
-    /* What nobody has started (a container's first process) has not said yet who may look at it. */
-    if (yama_scope() == 1)
-        prctl(PR_SET_PTRACER, (unsigned long)getpid(), 0, 0, 0);
     forget_us(&l.all[0]);
     add_frames(&l);
+    if (may_not_see(&l.all[0]) && yama_scope() == 1 &&
+        prctl(PR_SET_PTRACER, (unsigned long)getpid(), 0, 0, 0) == 0)
+        add_frames(&l);
     for (size_t i = 0; i < l.count && !out->failed && out->len < FBR_STACK_MAX; i++) {
         explain_all(&l.all[i]);
         fbr_stack_put(out, &l.all[i]);

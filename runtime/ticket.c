@@ -21,6 +21,7 @@ void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, str
     fbr_put_str(b, j->run_uid);
     fbr_put_str(b, j->name);
     fbr_put_str(b, j->root);
+    fbr_put_u8(b, j->by_host);
     fbr_put_u8(b, j->me.kind);
     fbr_put_u64(b, j->me.id);
     fbr_put_u32(b, j->me.epoch);
@@ -41,6 +42,7 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
     fbr_get_str(&c, j->run_uid, sizeof(j->run_uid));
     fbr_get_str(&c, j->name, sizeof(j->name));
     fbr_get_str(&c, j->root, sizeof(j->root));
+    j->by_host = fbr_get_u8(&c) == 1;
     j->me.kind = fbr_get_u8(&c);
     j->me.id = fbr_get_u64(&c);
     j->me.epoch = fbr_get_u32(&c);

@@ -233,7 +233,7 @@ static int send_dir(struct sending *s, int fd, unsigned depth)
             break;
         }
         if (fbr_tree_is_name(e->d_name) &&
-            strncmp(e->d_name, FBR_TREE_BESIDE, sizeof(FBR_TREE_BESIDE) - 1) != 0)
+            strncmp(e->d_name, FBR_BESIDE, sizeof(FBR_BESIDE) - 1) != 0)
             rc = send_one(s, fd, e->d_name, depth);
     }
     closedir(d);
@@ -258,34 +258,6 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
 
 /* ---- One that comes ---- */
 
-/* What is in it, too; what cannot be removed stays. */
-static void remove_below(int at, const char *name, unsigned depth)
-{
-    struct dirent *e;
-    struct stat st;
-    DIR *d;
-    int fd;
-
-    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
-        return;
-    fchmodat(at, name, 0700, 0); /* it may have come with less */
-    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    while ((e = readdir(d))) {
-        if (!fbr_tree_is_name(e->d_name))
-            continue;
-        if (unlinkat(fd, e->d_name, 0) < 0 && depth <= FBR_TREE_DEPTH)
-            remove_below(fd, e->d_name, depth + 1);
-    }
-    closedir(d);
-    unlinkat(at, name, AT_REMOVEDIR);
-}
-
 static int give_up(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
 {
     fbr_fail(err, rc, "%.300s%s%.200s: %s", t->path, what[0] ? ": " : "", what, fbr_strerror(rc));
@@ -297,9 +269,9 @@ void fbr_tree_drop(struct fbr_tree *t)
 {
     if (t->fd < 0)
         return;
+    fbr_beside_remove(t->beside);
     close(t->fd);
     t->fd = -1;
-    remove_below(AT_FDCWD, t->beside, 0);
 }
 
 static bool is_empty(const char *path)
@@ -315,33 +287,10 @@ static bool is_empty(const char *path)
     return empty;
 }
 
-/* Its folder, and a new one in there. */
-static int make_beside(struct fbr_tree *t)
-{
-    char folder[sizeof(t->path)];
-    char *slash;
-
-    snprintf(folder, sizeof(folder), "%s", t->path);
-    slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = '\0';
-    else
-        snprintf(folder, sizeof(folder), ".");
-    snprintf(t->beside, sizeof(t->beside), "%s/" FBR_TREE_BESIDE "XXXXXX", folder);
-    if (!mkdtemp(t->beside))
-        return -errno;
-    t->fd = open(t->beside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (t->fd >= 0)
-        return 0;
-    rmdir(t->beside);
-    return -EIO;
-}
-
 int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struct fbr_error *err)
 {
     struct stat st;
     size_t n;
-    int rc;
 
     memset(t, 0, sizeof(*t));
     t->fd = -1;
@@ -358,8 +307,8 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struc
             err, -EEXIST,
             "%.300s is there, and a directory replaces nothing: remove it, or name another place",
             t->path);
-    rc = make_beside(t);
-    return rc < 0 ? give_up(t, rc, "", err) : 0;
+    t->fd = fbr_beside_dir(t->path, t->beside, sizeof(t->beside));
+    return t->fd < 0 ? give_up(t, t->fd, "", err) : 0;
 }
 
 struct receiving {

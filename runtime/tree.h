@@ -12,10 +12,10 @@
  *     BROKEN  it cannot be read on
  *
  * Names have no slash and are not "." or "..", so no path of the other end is ever followed here: each directory is
- * one that the receiver has just made, in a new one beside the place, which gets its name at the end. Links are made as
- * they are, and never followed; one that leads out of the directory, or might, is left out by the receiver. What is
- * neither file, directory nor link the sender leaves out. Permissions are kept (0777), owners and times are not; files
- * with several names become several files.
+ * one that the receiver has just made, in a new one beside the place (beside.h), which gets its name at the end. Links
+ * are made as they are, and never followed; one that leads out of the directory, or might, is left out by the receiver.
+ * What is neither file, directory nor link the sender leaves out. Permissions are kept (0777), owners and times are
+ * not; files with several names become several files.
  *
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
@@ -26,8 +26,6 @@
 #include "runtime/copy.h"
 
 #define FBR_TREE_DEPTH 64 /* of directories in each other, one descriptor each */
-#define FBR_TREE_BESIDE \
-    ".fiber-cp-" /* begins the names of unfinished ones, which are no part of any */
 
 enum fbr_tree_kind {
     FBR_TREE_DIR = 1,
@@ -67,7 +65,8 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err);
 struct fbr_tree {
     int fd;
     unsigned links; /* left out */
-    char path[FBR_COPY_PATH + FBR_COPY_NAME], beside[FBR_COPY_PATH + FBR_COPY_NAME + 64];
+    char path[FBR_COPY_PATH + FBR_COPY_NAME],
+        beside[FBR_COPY_PATH + FBR_COPY_NAME + FBR_BESIDE_ROOM];
 };
 
 /* path may be a directory, "" this one; then it becomes `name` in it. -EEXIST: something is there. */

@@ -68,6 +68,7 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
     if (rc == 0)
         rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, keys ? keys->alg : 0, limit);
     u->in.spare = &u->spare;
+    u->in.streams = UINT64_MAX;
     if (rc == 0)
         rc = fbr_sock_connect(&u->sock, url, err);
     if (rc == 0) {
@@ -179,6 +180,11 @@ int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int ti
     return rc;
 }
 
+void fbr_uplink_no_streams(struct fbr_uplink *u)
+{
+    u->in.streams = 0;
+}
+
 struct taking {
     struct fbr_uplink *u;
     fbr_record_fn on_record;
@@ -259,7 +265,9 @@ int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool m
 
     pthread_mutex_lock(&u->lock);
     rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
-    if (rc == 0 && !more)
+    if (rc < 0)
+        u->broken = true; /* a record is missing */
+    else if (!more)
         rc = push(u, 0);
     pthread_mutex_unlock(&u->lock);
     return rc;

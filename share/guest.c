@@ -353,8 +353,15 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
     while (g->lanes[lane].leaving)
         fbr_cond_wait(&g->lanes[lane].room, &g->lock, UINT64_MAX);
     if (g->lanes[lane].putters++ == 0 && g->pipe)
-        fbr_guest_tell(&g->lanes[lane], FBR_CH_ATTACH, NULL, 0);
+        rc = fbr_guest_tell(&g->lanes[lane], FBR_CH_ATTACH, NULL, 0);
+    /* Once the host has heard of it, it sees the end of whoever holds this one. */
+    if (rc == 0 && g->pipe)
+        rc = ask_size(&g->lanes[lane], UINT64_MAX);
     pthread_mutex_unlock(&g->lock);
+    if (rc < 0) { /* the end has not moved */
+        fbr_guest_close(g, lane);
+        return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
+    }
     *out = g;
     return 0;
 }

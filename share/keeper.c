@@ -10,10 +10,6 @@
 #include "runtime/child.h"
 #include "runtime/process.h"
 
-/* A connection may end before the backend says that the process did, and one that hangs up and lives
- * is killed 2 s later. */
-#define REPORT_MS 3000
-
 struct fbr_keeper {
     struct fiber_process *process;
     struct fbr_runtime *rt;
@@ -132,20 +128,6 @@ int fbr_keeper_start(struct fbr_keeper **out, fiber_process_fn fn, const void *a
     return 0;
 }
 
-const char *fbr_keeper_report(struct fbr_keeper *k)
-{
-    uint64_t deadline = fbr_now_ms() + REPORT_MS;
-    bool ended;
-    int rc = 0;
-
-    pthread_mutex_lock(&k->lock);
-    while (!k->ended && rc == 0)
-        rc = fbr_cond_wait(&k->changed, &k->lock, deadline);
-    ended = k->ended;
-    pthread_mutex_unlock(&k->lock);
-    return ended ? fiber_process_report(k->process) : "";
-}
-
 /* Waits until the process has ended. After fiber_fini() nobody would say so. */
 static bool wait_end(struct fbr_keeper *k, uint64_t ms)
 {
@@ -161,6 +143,15 @@ static bool wait_end(struct fbr_keeper *k, uint64_t ms)
     return ended;
 }
 
+/* A connection may end long before its process is known to have ended: that is asked of the backend, and whoever hangs
+ * up and lives is killed first. */
+const char *fbr_keeper_report(struct fbr_keeper *k)
+{
+    uint64_t linger = (uint64_t)fbr_config_ms(k->rt->config, "linger");
+
+    return wait_end(k, linger) ? fiber_process_report(k->process) : "";
+}
+
 int fbr_keeper_grace(struct fbr_keeper *k)
 {
     return fbr_config_ms(k->rt->config, "grace");
@@ -169,14 +160,10 @@ int fbr_keeper_grace(struct fbr_keeper *k)
 void fbr_keeper_end(struct fbr_keeper *k)
 {
     struct fbr_buf none;
-    bool finished;
 
     if (!k)
         return;
-    pthread_mutex_lock(&k->rt->lock);
-    finished = k->rt->finished;
-    pthread_mutex_unlock(&k->rt->lock);
-    if (!finished && !wait_end(k, 0)) {
+    if (!fbr_rt_finished(k->rt) && !wait_end(k, 0)) {
         fbr_buf_init(&none);
         fbr_process_send(k->process, FBR_FRAME_CLOSE, &none);
         if (!wait_end(k, (uint64_t)fbr_keeper_grace(k))) {

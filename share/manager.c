@@ -103,8 +103,11 @@ int fiber_manager_start(struct fiber_manager **out, const struct fiber_class *cl
 
 int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address)
 {
-    *address = m->address;
-    return 0;
+    int rc = fbr_rpc_usable();
+
+    if (rc == 0)
+        *address = m->address;
+    return rc;
 }
 
 int fiber_manager_connect(struct fiber_manager **out, const struct fiber_address *address)

@@ -369,10 +369,18 @@ static int drop_peers(void *arg)
     return 0;
 }
 
+static int do_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
 static void close_share(struct fbr_runtime *rt)
 {
-    struct fbr_share *s = rt->share;
+    struct fbr_share *s;
 
+    fbr_loop_call(rt->loop, do_nothing, NULL); /* open_share() is over */
+    s = rt->share;
     fbr_remote_close_all(s); /* sets `ended` */
     fbr_loop_call(rt->loop, drop_peers, s);
 }
@@ -404,12 +412,16 @@ static int open_share(void *arg)
         free(s);
         return -ENOMEM;
     }
+    if (fbr_rt_at_end(rt, &rt->close_share, close_share) < 0) {
+        munmap(s->ours, (size_t)sysconf(_SC_PAGESIZE));
+        free(s);
+        return -ESHUTDOWN;
+    }
     s->rt = rt;
     s->next_peer = 1; /* 0 and 1 are the owner's own (channel.c) */
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
     rt->admit_peer = admit;
-    rt->close_share = close_share;
     __atomic_store_n(&rt->share, s, __ATOMIC_RELEASE);
     return 0;
 }

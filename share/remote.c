@@ -58,6 +58,7 @@ struct fbr_remote {
     /* Under share's lock. */
     int refs;
     bool destroying, cut;
+    bool failing; /* its link is broken: its thread will find it so, and nobody new takes it */
     enum remote_state state;
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
@@ -459,6 +460,7 @@ static int bring_up(struct fbr_remote *r)
                              fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK, &err);
     if (rc == 0) {
         fbr_uplink_never_wait(r->up);
+        fbr_uplink_no_streams(r->up);
         rc = start_thread(r);
     }
     pthread_mutex_lock(&s->lock);
@@ -496,7 +498,7 @@ static struct fbr_remote *find_remote(struct fbr_share *s, const struct fbr_addr
     struct fbr_remote *r;
 
     DL_FOREACH(s->remotes, r)
-        if (r->owner == a->owner && r->state != R_DEAD &&
+        if (r->owner == a->owner && r->state != R_DEAD && !r->failing &&
             memcmp(r->key, a->key, sizeof(r->key)) == 0 && strcmp(r->url, a->url) == 0)
             break;
     return r;
@@ -613,6 +615,11 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
         return -EPIPE;
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     rc = fbr_uplink_post(r->up, all, n + 1, more);
+    if (rc < 0) {
+        pthread_mutex_lock(&r->share->lock);
+        r->failing = true;
+        pthread_mutex_unlock(&r->share->lock);
+    }
     if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
         wake(r); /* to send the rest, or to find the link broken */
     return rc < 0 ? -EPIPE : 0;
@@ -659,6 +666,11 @@ void fbr_proxy_calm(struct fbr_proxy *p)
 bool fbr_proxy_owes(struct fbr_proxy *p)
 {
     return fbr_uplink_owes(p->remote->up);
+}
+
+bool fbr_proxy_fails(const struct fbr_proxy *p)
+{
+    return p->remote->failing || p->remote->state == R_DEAD;
 }
 
 size_t fbr_proxy_queued(struct fbr_proxy *p)

@@ -214,7 +214,8 @@ static struct fbr_rpc *find_or_make(struct fbr_share *s, const struct fbr_addres
 
     do {
         DL_FOREACH(s->rpcs, r)
-            if (r->owner == a->owner && r->object == a->object && r->state != RPC_DEAD)
+            if (r->owner == a->owner && r->object == a->object && r->state != RPC_DEAD &&
+                !(r->state == RPC_OPEN && r->proxy && fbr_proxy_fails(r->proxy)))
                 break;
         if (r && r->state != RPC_OPEN)
             pthread_cond_wait(&s->idle, &s->lock);

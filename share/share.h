@@ -122,6 +122,9 @@ bool fbr_proxy_later(struct fbr_proxy *p);
 void fbr_proxy_calm(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
 bool fbr_proxy_owes(struct fbr_proxy *p);
+/* Its connection is broken, or about to be found so: a new proxy gets another one. Under share's
+ * lock. */
+bool fbr_proxy_fails(const struct fbr_proxy *p);
 /* Bytes that the owner has not read, of all its objects. */
 size_t fbr_proxy_queued(struct fbr_proxy *p);
 /* For ops->flush: when it shall give up, one time for all that goes to this owner; later, when the

@@ -61,8 +61,11 @@ int fiber_store_start(struct fiber_store **out, const struct fiber_process_optio
 
 int fiber_store_address(struct fiber_store *s, struct fiber_address *address)
 {
-    *address = s->address;
-    return 0;
+    int rc = fbr_rpc_usable();
+
+    if (rc == 0)
+        *address = s->address;
+    return rc;
 }
 
 int fiber_store_connect(struct fiber_store **out, const struct fiber_address *address)

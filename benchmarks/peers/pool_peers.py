@@ -57,10 +57,10 @@ def open_futures(n):
 
 
 def open_mpi4py(n):
-    """Starts itself again under mpiexec, which spawns the workers (as root Open MPI wants OMPI_ALLOW_RUN_AS_ROOT=1 and
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 for that)."""
+    """Starts itself again under mpiexec, which spawns the workers."""
     if shutil.which('mpiexec') and 'POOL_PEERS_MPI' not in os.environ:
-        os.environ.update(POOL_PEERS_MPI='1', OMPI_MCA_rmaps_base_oversubscribe='1',
+        os.environ.update(POOL_PEERS_MPI='1', OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
+                          OMPI_MCA_rmaps_base_oversubscribe='1',
                           PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe')
         os.execvp('mpiexec', ['mpiexec', '-n', '1', sys.executable, *sys.argv])
     from mpi4py.futures import MPIPoolExecutor

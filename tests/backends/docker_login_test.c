@@ -317,6 +317,21 @@ static void a_helper_that_hangs_ends_when_it_is_told(void **state)
     remove_file("config.json");
 }
 
+/* Nobody waits for the other end of a FIFO, nor reads a device to its end. */
+static void what_is_no_regular_file_is_not_read(void **state)
+{
+    char path[200];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/config.json", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_look("host:5000/app", NULL, "/config.json: it is no regular file");
+    remove_file("config.json");
+    assert_int_equal(symlink("/dev/zero", path), 0);
+    assert_look("host:5000/app", NULL, "/config.json: it is no regular file");
+    remove_file("config.json");
+}
+
 static int make_folder(void **state)
 {
     char path[300];
@@ -363,6 +378,7 @@ int main(void)
         cmocka_unit_test(files_are_looked_for_where_docker_and_podman_keep_them),
         cmocka_unit_test(a_helper_is_asked_through_its_input),
         cmocka_unit_test(a_helper_that_hangs_ends_when_it_is_told),
+        cmocka_unit_test(what_is_no_regular_file_is_not_read),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

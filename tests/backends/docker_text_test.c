@@ -91,7 +91,7 @@ static void test_a_body_drops_what_is_not_asked_for(void **state)
     assert_true(fbr_json_bool(h, "Init", NULL));
     for (const char *const *key =
              (const char *const[]){"CapAdd", "Binds", "NetworkMode", "NanoCpus", "Memory",
-                                   "DeviceRequests", "ShmSize", NULL};
+                                   "DeviceRequests", "ShmSize", "PidsLimit", "GroupAdd", NULL};
          *key; key++)
         assert_null(fbr_json_at(h, *key, NULL));
     assert_null(fbr_json_at(b, "User", NULL));
@@ -104,7 +104,9 @@ static void test_a_body_has_what_is_asked_for(void **state)
                                         .user = "1000:100",
                                         .mounts = "/a:/a:ro,z  /b:/c",
                                         .caps = "SYS_PTRACE,NET_RAW IPC_LOCK",
+                                        .groups = "7 44 ",
                                         .shm = 1 << 30,
+                                        .pids = 4096,
                                         .master = "host:1"};
     struct fbr_job job = plain;
     struct json_t *b, *h;
@@ -131,6 +133,8 @@ static void test_a_body_has_what_is_asked_for(void **state)
     assert_int_equal(fbr_json_int(h, 0, "Memory", NULL), 1 << 20);
     assert_int_equal(fbr_json_int(h, 0, "MemorySwap", NULL), 1 << 20);
     assert_int_equal(fbr_json_int(h, 0, "ShmSize", NULL), 1 << 30);
+    assert_int_equal(fbr_json_int(h, 0, "PidsLimit", NULL), 4096);
+    assert_list(fbr_json_at(h, "GroupAdd", NULL), "\"7\" \"44\" ");
     assert_null(fbr_json_at(b, "WorkingDir", NULL));
     fbr_json_free(b);
 }

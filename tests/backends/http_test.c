@@ -172,6 +172,49 @@ static void test_what_fails_for_now_is_repeated(void **state)
         repeats_after(*state, busy[i], "");
 }
 
+static const char *const broken[] = {
+    "HTTP/1.1 2",
+    "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\nhalf of a chunk",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\nhalf\r\n",
+};
+
+/* It is no answer, whatever part of it has come. */
+static void test_an_answer_that_breaks_off_is_asked_for_again(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->stage.reset = b->o.ca; /* or it ends properly */
+    for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+        b->stage.raw = broken[i];
+        b->stage.fails = http_server_asked(b->server) + 1;
+        got_init(&g, b, "GET", "/breaks");
+        got_ask(&g);
+        if (g.status)
+            fail_msg("status %d of: %s", g.status, broken[i]);
+        assert_true(g.why[0] != '\0');
+        b->stage.fails = http_server_asked(b->server) + 2;
+        got_init(&g, b, "GET", "/breaks");
+        g.r.patience_ms = 60000;
+        got_ask(&g);
+        assert_int_equal(g.status, 200);
+        assert_string_equal(g.body, "at last");
+    }
+}
+
+static void test_an_answer_that_is_reset_is_asked_for_again(void **state)
+{
+    struct bench *b = *state;
+
+    b->o.ca = http_server_ca(b->server);
+    b->o.server_name = "engine.test";
+    bench_reopen(b);
+    test_an_answer_that_breaks_off_is_asked_for_again(state);
+}
+
 static void test_the_server_says_when(void **state)
 {
     uint64_t start = fbr_now_ms();
@@ -421,6 +464,8 @@ int main(void)
         PLAIN(test_no_server_is_a_sentence),
         PLAIN(test_silence_ends_with_the_time),
         PLAIN(test_what_fails_for_now_is_repeated),
+        PLAIN(test_an_answer_that_breaks_off_is_asked_for_again),
+        TLS(test_an_answer_that_is_reset_is_asked_for_again),
         PLAIN(test_the_server_says_when),
         PLAIN(test_a_last_word_is_not_repeated),
         PLAIN(test_patience_ends),

@@ -327,15 +327,31 @@ static void an_image_that_lacks_the_program_is_given_it(void **state)
 
 static void a_ticket_is_seen_by_its_pod_alone(void **state)
 {
-    static const char *const users[] = {"image", "1000"};
-    struct json_t *owner = fbr_kube_owner("Secret", "s", "u"), *pod;
+    /* who runs in it, by the settings or the template, and who may read it then */
+    static const struct {
+        int64_t run_as;
+        const char *template;
+        int mode;
+    } cases[] = {
+        {-1, NULL, 0444},
+        {1000, NULL, 0400},
+        {-1, "spec: {securityContext: {runAsUser: 0}}", 0400},
+        {-1, "spec: {securityContext: {runAsUser: 7}}", 0444},
+        {-1, "spec: {securityContext: {runAsUser: 7, fsGroup: 7}}", 0400},
+        {-1, "spec: {containers: [{securityContext: {runAsUser: 0}}]}", 0400},
+        {-1,
+         "spec: {securityContext: {runAsUser: 0}, containers: [{securityContext: {runAsUser: 7}}]}",
+         0444},
+    };
+    struct json_t *owner = fbr_kube_owner("Secret", "s", "u"), *pod, *over;
     struct fbr_job job = job_named("w", 1);
     struct fbr_kube_settings s = plain;
     const struct json_t *volume, *item;
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        s.run_as = strcmp(users[i], "image") ? 1000 : -1;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        s.run_as = cases[i].run_as;
+        s.overlay = over = cases[i].template ? yaml(cases[i].template) : NULL;
         pod = fbr_kube_pod(&job, &s, NULL);
         assert_non_null(pod);
         assert_int_equal(fbr_kube_pod_bind(pod, "secret-1", "key-1", owner), 0);
@@ -343,12 +359,13 @@ static void a_ticket_is_seen_by_its_pod_alone(void **state)
         item = fbr_json_item(fbr_json_at(volume, "secret", "items", NULL), 0);
         assert_int_equal(fbr_json_count(fbr_json_at(volume, "secret", "items", NULL)), 1);
         assert_string_equal(fbr_json_text(item, "key", NULL), "key-1");
-        assert_int_equal(fbr_json_int(item, 0, "mode", NULL), i ? 0400 : 0444);
+        assert_int_equal(fbr_json_int(item, 0, "mode", NULL), cases[i].mode);
         assert_string_equal(
             fbr_json_text(fbr_json_item(fbr_json_at(pod, "metadata", "ownerReferences", NULL), 0),
                           "uid", NULL),
             "u");
         fbr_json_free(pod);
+        fbr_json_free(over);
     }
     fbr_json_free(owner);
 }

@@ -85,11 +85,33 @@ static const struct example examples[] = {
     {"\"status\":{\"phase\":\"Failed\"," ENDED(99999, "Error") "}", FBR_KUBE_ENDED,
      FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, NULL},
     {LIMITED "\"status\":{\"phase\":\"Failed\"," ENDED(137, "OOMKilled") "}", FBR_KUBE_ENDED,
-     FBR_KUBE_WAIT_NONE, -9, 0, "its limit of 64Mi"},
+     FBR_KUBE_WAIT_NONE, -9, 0,
+     "its limit of 64Mi, and was killed (OOMKilled); the cluster does not tell its peak"},
     {"\"status\":{\"phase\":\"Failed\"," ENDED(137, "OOMKilled") "}", FBR_KUBE_ENDED,
      FBR_KUBE_WAIT_NONE, -9, 0, "its node ran out of memory"},
     {"\"status\":{\"phase\":\"Failed\"," ENDED(128, "StartError") "}", FBR_KUBE_ENDED,
      FBR_KUBE_WAIT_NONE, 127, 0, "cannot be started: why"},
+    {"\"spec\":{\"containers\":[{\"name\":\"fiber\",\"image\":\"reg/x:1\"}]},"
+     "\"status\":{\"phase\":\"Failed\"," ENDED(127, "Error") "}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 127, 0,
+     "code 127: a program, or a library that it needs, is not in the image 'reg/x:1'"},
+    {"\"status\":{\"phase\":\"Failed\"," ENDED(126, "Error") "}", FBR_KUBE_ENDED,
+     FBR_KUBE_WAIT_NONE, 126, 0, "cannot be executed"},
+    {"\"status\":{\"phase\":\"Failed\",\"containerStatuses\":[{\"name\":\"fiber\",\"state\":{"
+     "\"terminated\":{\"exitCode\":128,\"reason\":\"StartError\",\"message\":\"exec: \\\"x\\\": "
+     "stat x: no such file or directory\"}}}]}",
+     FBR_KUBE_ENDED, FBR_KUBE_WAIT_NONE, 127, 0, "it is not in the image: exec: "},
+    {"\"spec\":{\"schedulingGates\":[{\"name\":\"kueue.x-k8s.io/admission\"}]},"
+     "\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+     "\"False\","
+     "\"reason\":\"SchedulingGated\",\"message\":\"m\"}]}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_QUEUE, 0, 0,
+     "queue of Kueue (gate kueue.x-k8s.io/admission): m"},
+    {"\"spec\":{\"schedulingGates\":[{\"name\":\"our/gate\"}]},"
+     "\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+     "\"False\","
+     "\"reason\":\"SchedulingGated\",\"message\":\"m\"}]}",
+     FBR_KUBE_PENDING, FBR_KUBE_WAIT_QUEUE, 0, 0, "queue of the cluster (gate our/gate): m"},
     {"\"status\":{\"phase\":\"Failed\"," ENDED(137, "ContainerStatusUnknown") "}", FBR_KUBE_ENDED,
      FBR_KUBE_WAIT_NONE, FBR_EXIT_UNKNOWN, 0, "lost track"},
     {"\"status\":{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"low on memory\"}",
@@ -198,9 +220,37 @@ static void the_newest_warning_is_taken_of_events(void **state)
     assert_string_equal(out, "");
 }
 
+/* gang_timeout is for those that have none: what is set up on its node is not counted. */
+static void a_pod_has_its_place_when_it_has_a_node(void **state)
+{
+    static const struct {
+        const char *pod;
+        bool placed;
+    } cases[] = {
+        {"{}", false},
+        {"{\"spec\":{\"nodeName\":\"\"},\"status\":{\"phase\":\"Pending\"}}", false},
+        {"{\"spec\":{\"nodeName\":\"n\"},\"status\":{\"phase\":\"Pending\"}}", true},
+        {"{\"spec\":{\"nodeName\":\"n\"},\"status\":{\"phase\":\"Pending\"," WAITS("ErrImagePull",
+                                                                                   "m") "}}",
+         true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_t *pod = fbr_json_parse(cases[i].pod, strlen(cases[i].pod), NULL);
+        struct fbr_kube_state s;
+
+        assert_non_null(pod);
+        fbr_kube_state(&s, pod);
+        assert_int_equal(s.placed, cases[i].placed);
+        fbr_json_free(pod);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pod_has_its_place_when_it_has_a_node),
         cmocka_unit_test(pods_are_told_in_words),
         cmocka_unit_test(a_deleted_pod_and_its_other_containers_are_seen),
         cmocka_unit_test(why_a_running_pod_is_to_end_is_told),

@@ -197,6 +197,20 @@ static void pages_that_are_too_old_begin_again(void **state)
     play(steps, "L+aL+al");
 }
 
+static void a_list_that_is_too_old_or_refused_for_now_is_asked_for_again(void **state)
+{
+    static const struct step steps[] = {
+        {"limit=", 429, "{}"},
+        {"limit=", 410, "{}"},
+        {"limit=", 200, "{\"items\": [{\"meta"},
+        {"limit=", 200, LIST(POD("a", "1"), "20", "")},
+        {"resourceVersion=20", 0, ""},
+    };
+
+    (void)state;
+    play(steps, "LLTL+al");
+}
+
 static void streams_that_end_at_once_are_listed_again(void **state)
 {
     static const struct step steps[] = {
@@ -242,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_list_comes_in_pages),
         cmocka_unit_test(a_version_that_is_too_old_is_listed_again),
         cmocka_unit_test(pages_that_are_too_old_begin_again),
+        cmocka_unit_test(a_list_that_is_too_old_or_refused_for_now_is_asked_for_again),
         cmocka_unit_test(streams_that_end_at_once_are_listed_again),
         cmocka_unit_test(what_is_no_event_is_passed_over),
         cmocka_unit_test(a_refusal_is_told_and_tried_again),

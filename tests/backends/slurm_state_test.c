@@ -104,7 +104,7 @@ static void ends_are_codes_and_sentences(void **state)
         struct fbr_slurm_end end;
 
         assert_int_equal(fbr_slurm_phase(job.state), FBR_SLURM_ENDED);
-        fbr_slurm_end(&job, cases[i].asked, &end);
+        fbr_slurm_end(&job, cases[i].asked, 0, &end);
         assert_int_equal(end.code, cases[i].code);
         assert_int_equal(end.disrupted, cases[i].disrupted);
         if (cases[i].part[0])
@@ -259,7 +259,7 @@ static void ends_of_srun_are_codes_and_sentences(void **state)
         fbr_slurm_lines_add(&l, cases[i].err, strlen(cases[i].err));
         fbr_slurm_lines_end(&l);
         assert_string_equal(left, "");
-        fbr_slurm_step_end(&l.said, cases[i].srun, cases[i].asked, &end);
+        fbr_slurm_step_end(&l.said, cases[i].srun, cases[i].asked, 0, &end);
         assert_int_equal(end.code, cases[i].code);
         assert_int_equal(end.disrupted, cases[i].disrupted);
         if (cases[i].part[0])

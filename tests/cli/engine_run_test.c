@@ -110,6 +110,46 @@ static void a_job_is_named_or_the_names_are_told(void **state)
     assert_non_null(strstr(err.text, "has no job worker-3; it has worker-1, worker-2"));
 }
 
+/* What is said of `run`, whose jobs are those of the list from the first of that run on. */
+static const char *elsewhere(const char *run)
+{
+    static struct fbr_error err;
+    struct engine_jobs at = {.all = l};
+
+    err = (struct fbr_error){0, ""};
+    for (size_t i = 0; i < l.count && !at.jobs; i++)
+        if (!strcmp(l.jobs[i].run, run)) {
+            at.jobs = &l.jobs[i];
+            at.count = leftovers_same_run(&l, i);
+        }
+    assert_true(engine_run_elsewhere(&at, "top", &err) < 0);
+    assert_int_not_equal(err.code, 0);
+    return err.text;
+}
+
+static void the_master_of_another_host_is_asked_there(void **state)
+{
+    static const char pod[] = "kubectl exec fiber-aaaaaaaa-master-0-x7kqp -- /";
+
+    (void)state;
+    add("bbbb", "fiber-bbbb-agent-1", "agent-1", "fiber-aaaaaaaa-master-0-:7:0123456789abcdef.1");
+    add("aaaa", "fiber-aaaaaaaa-master-0-x7kqp", "master", "here:8:0123456789abcdef.1");
+    add("aaaa", "job/fiber-aaaaaaaa-master-0", "", "here:8:0123456789abcdef.1");
+    add("cccc", "fiber-cccc-agent-1", "agent-1", "there:9:0123456789abcdef.1");
+    add("dddd", "fiber-dddd-agent-1", "agent-1", dead);
+    for (size_t i = 0; i < l.count; i++)
+        l.jobs[i].backend = "kubernetes";
+    leftovers_judge(&l);
+    assert_non_null(strstr(elsewhere("aaaa"), pod));
+    assert_non_null(strstr(elsewhere("bbbb"), pod));
+    assert_non_null(strstr(elsewhere("bbbb"), " top"));
+    assert_non_null(strstr(elsewhere("cccc"), "not on this host (there:9): `fiber ps`"));
+    assert_non_null(strstr(elsewhere("dddd"), "it is gone; `fiber gc`"));
+    for (size_t i = 0; i < l.count; i++) /* where masters are in no pods */
+        l.jobs[i].backend = "docker";
+    assert_non_null(strstr(elsewhere("bbbb"), "not on this host"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +159,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_run_has_the_jobs_of_its_dead_master, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_job_is_named_or_the_names_are_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_master_of_another_host_is_asked_there, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

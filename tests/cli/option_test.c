@@ -21,6 +21,7 @@ enum {
     A_PAIR,
     A_FLAG,
     A_VERBOSE,
+    A_MODE,
     A_NOTHING,
     A_SKIP,
     A_HOST,
@@ -48,6 +49,7 @@ static const struct cli_option options[A_OPTIONS] = {
     [A_PAIR] = {.name = "mca", .letter = 0, .type = CLI_PAIR, .argument = "K V"},
     [A_FLAG] = {.name = "tag", .letter = 'l', .type = CLI_FLAG, .also = "tag-output"},
     [A_VERBOSE] = {.name = "verbose", .letter = 'v', .type = CLI_FLAG},
+    [A_MODE] = {.name = "dry-run", .type = CLI_FLAG, .words = "server", .hidden_words = "client"},
     [A_NOTHING] = {.name = "allow-run-as-root", .letter = 0, .type = CLI_NOTHING},
     [A_SKIP] = {.name = "mpi", .letter = 0, .type = CLI_NOTHING, .argument = "X"},
     [A_HOST] = {.name = "host",
@@ -211,6 +213,31 @@ static void what_means_nothing_is_passed_over(void **state)
     cli_args_fini(&args);
 }
 
+static void a_flag_may_have_a_word_behind_it(void **state)
+{
+    static const struct {
+        const char *line, *text;
+    } cases[] = {{"--dry-run p", ""},
+                 {"--dry-run=server p", "server"},
+                 {"-dry-run=client p", "client"},
+                 {"--dry-run server", ""}}; /* a program of that name */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cli_args args;
+        struct fbr_error err;
+
+        assert_int_equal(parse(&stops, cases[i].line, &args, &err), 0);
+        assert_int_equal(args.values[A_MODE].number, 1);
+        assert_string_equal(args.values[A_MODE].text, cases[i].text);
+        cli_args_fini(&args);
+    }
+    refused(&stops, "--dry-run=serve p",
+            "--dry-run: \"serve\" is none of: server; did you mean server?");
+    refused(&stops, "--dry-run= p", "--dry-run: \"\" is none of: server");
+    refused(&stops, "--tag=x p", "--tag takes no value, but was given \"x\"");
+}
+
 static void help_ends_the_checks(void **state)
 {
     static const char *const ways[] = {"--help", "-h", "-help", "-n 3 --help", "-lh"};
@@ -274,6 +301,7 @@ int main(void)
         cmocka_unit_test(what_follows_the_program_is_the_programs),
         cmocka_unit_test(other_commands_take_options_anywhere),
         cmocka_unit_test(what_means_nothing_is_passed_over),
+        cmocka_unit_test(a_flag_may_have_a_word_behind_it),
         cmocka_unit_test(help_ends_the_checks),
         cmocka_unit_test(mistakes_are_told_with_what_to_try),
         cmocka_unit_test(numbers_out_of_bounds_are_refused),

@@ -42,6 +42,13 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 0 '.*' '^' run --dry-run -n 4 ./no-such-program
     check 0 '\{.*\} ' '^' run --dry-run --json -n 4 ./no-such-program
 }
+if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; none is asked
+    check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
+    check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
+    check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
+fi
+check 2 '' 'asks the API server of Kubernetes, and the backend here is local' run --dry-run=server -b local -n 2 ./x
+check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
 check 2 '' 'the program is missing' run -n 2
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true

@@ -19,6 +19,7 @@
 #include "ring/plan.h"
 #include "ring/wire.h"
 #include "runtime/conn_priv.h"
+#include "runtime/control_wire.h"
 #include "runtime/fnref.h"
 #include "runtime/nested.h"
 #include "runtime/sock.h"
@@ -191,6 +192,22 @@ static void test_records_have_the_numbers_of_the_page(void **state)
     expect_numbers(rows, COUNT(rows));
 }
 
+static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
+{
+    static const struct row rows[] = {
+        {FBR_CONTROL_STATUS, "STATUS |"}, {FBR_CONTROL_FOLLOW, "FOLLOW |"},
+        {FBR_CONTROL_SIGNAL, "SIGNAL |"}, {FBR_CONTROL_STOP, "STOP | as"},
+        {FBR_CONTROL_SCALE, "SCALE |"},   {FBR_CONTROL_VISIT, "VISIT |"},
+        {FBR_CONTROL_RUN, "RUN |"},       {FBR_CONTROL_RANK, "RANK |"},
+        {FBR_CONTROL_LINE, "LINE |"},     {FBR_CONTROL_DONE, "DONE |"},
+    };
+
+    (void)state;
+    expect_numbers(rows, COUNT(rows));
+    assert_int_equal(FBR_RUN_RING, 0);
+    assert_int_equal(FBR_RUN_POOL, 1);
+}
+
 static void test_requests_of_a_store_have_the_numbers_of_the_page(void **state)
 {
     static const char *const names[] = {
@@ -214,17 +231,39 @@ static void test_limits_have_the_values_of_the_page(void **state)
     {                            \
         (long long)(name), #name \
     }
-    static const struct row rows[] = {
-        LIMIT(FBR_DOOR_HALF_OPEN),     LIMIT(FBR_DOOR_MS),          LIMIT(FBR_DOOR_BUSY_MS),
-        LIMIT(FBR_FRAME_MAX),          LIMIT(FBR_URL_MAX),          LIMIT(FBR_KEY_SIZE),
-        LIMIT(FBR_HELLO_SIZE),         LIMIT(FBR_TLS_IDENTITY_MAX), LIMIT(FBR_TLS_HANDSHAKE_MAX),
-        LIMIT(FBR_TICKET_MAX),         LIMIT(FBR_NAME_MAX),         LIMIT(FBR_DIR_MAX),
-        LIMIT(FBR_FNREF_ID_MAX),       LIMIT(FBR_LANE_VERSION),     LIMIT(FBR_LANE_MAX),
-        LIMIT(FBR_SOCK_MAX),           LIMIT(FBR_SEAL_TAG),         LIMIT(FBR_SEAL_WINDOW),
-        LIMIT(FBR_DISPATCH_BATCH_MAX), LIMIT(FBR_CH_BATCH_MAX),     LIMIT(FBR_STORE_NAME_MAX),
-        LIMIT(FBR_PLAN_RANKS),         LIMIT(FBR_RING_WINDOW),      LIMIT(FBR_RING_STDIN_WINDOW),
-        LIMIT(FBR_VISIT_WINDOW),       LIMIT(FBR_VISITS_MAX),       LIMIT(FBR_STACK_FRAMES),
-        LIMIT(FBR_STACK_THREADS),      LIMIT(FBR_TREE_DEPTH)};
+    static const struct row rows[] = {LIMIT(FBR_DOOR_HALF_OPEN),
+                                      LIMIT(FBR_DOOR_MS),
+                                      LIMIT(FBR_DOOR_BUSY_MS),
+                                      LIMIT(FBR_FRAME_MAX),
+                                      LIMIT(FBR_URL_MAX),
+                                      LIMIT(FBR_KEY_SIZE),
+                                      LIMIT(FBR_HELLO_SIZE),
+                                      LIMIT(FBR_TLS_IDENTITY_MAX),
+                                      LIMIT(FBR_TLS_HANDSHAKE_MAX),
+                                      LIMIT(FBR_TICKET_MAX),
+                                      LIMIT(FBR_NAME_MAX),
+                                      LIMIT(FBR_DIR_MAX),
+                                      LIMIT(FBR_FNREF_ID_MAX),
+                                      LIMIT(FBR_LANE_VERSION),
+                                      LIMIT(FBR_LANE_MAX),
+                                      LIMIT(FBR_SOCK_MAX),
+                                      LIMIT(FBR_SEAL_TAG),
+                                      LIMIT(FBR_SEAL_WINDOW),
+                                      LIMIT(FBR_DISPATCH_BATCH_MAX),
+                                      LIMIT(FBR_CH_BATCH_MAX),
+                                      LIMIT(FBR_STORE_NAME_MAX),
+                                      LIMIT(FBR_PLAN_RANKS),
+                                      LIMIT(FBR_RING_WINDOW),
+                                      LIMIT(FBR_RING_STDIN_WINDOW),
+                                      LIMIT(FBR_VISIT_WINDOW),
+                                      LIMIT(FBR_VISITS_MAX),
+                                      LIMIT(FBR_STACK_FRAMES),
+                                      LIMIT(FBR_STACK_THREADS),
+                                      LIMIT(FBR_TREE_DEPTH),
+                                      LIMIT(FBR_CONTROL_VERSION),
+                                      LIMIT(FBR_CONTROL_REQUEST_MAX),
+                                      LIMIT(FBR_CONTROL_ANSWER_MAX),
+                                      LIMIT(FBR_CONTROL_PART)};
 
     (void)state;
     expect_constants(rows, COUNT(rows));
@@ -251,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_frames_have_the_numbers_of_the_page),
         cmocka_unit_test(test_rings_have_the_numbers_of_the_page),
         cmocka_unit_test(test_records_have_the_numbers_of_the_page),
+        cmocka_unit_test(test_the_door_of_a_run_has_the_numbers_of_the_page),
         cmocka_unit_test(test_requests_of_a_store_have_the_numbers_of_the_page),
         cmocka_unit_test(test_limits_have_the_values_of_the_page),
         cmocka_unit_test(test_magic_numbers_are_those_of_the_page),

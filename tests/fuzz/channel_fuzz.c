@@ -100,6 +100,19 @@ static void hear_next(void)
     hear(what, fbr_get(&f.input, len), len);
 }
 
+/* A guest that just opens its end is let in. */
+static void hear_of_size(void)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, FBR_CH_SIZE_IS);
+    fbr_put_u32(&b, 0);
+    fbr_put_u64(&b, 0);
+    f.proxy.ops->on_record(f.proxy.user, b.data, b.len);
+    fbr_buf_fini(&b);
+}
+
 /* ---- In place of runtime.c, peer.c and remote.c ---- */
 
 struct fbr_runtime *fbr_rt(void)
@@ -119,12 +132,14 @@ void fbr_cond_init(pthread_cond_t *cond)
 
 int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
 {
-    bool more = more_input();
+    bool opens = !f.guest && !f.host, more = opens || more_input();
 
     (void)cond;
     (void)deadline;
     pthread_mutex_unlock(lock);
-    if (more)
+    if (opens)
+        hear_of_size();
+    else if (more)
         hear_next();
     else
         other_side_is_gone();

@@ -3,7 +3,8 @@
  * The input is u8 mode, then messages: u16 length (of which the highest bit asks for the right
  * number to be put in), so many bytes. With mode 1 it is records instead, u16 length in units of 5
  * bytes, u8 content: they go into a lane, come out as messages, and are read again. With mode 2 each
- * record is of the stream `content % 5`, and each stream must get its own in order.
+ * record is of the stream `content % 5`, and each stream must get its own in order. Mode 3 is
+ * messages again, to a receiver that knows of 8 streams, each closed after as many messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
@@ -18,6 +19,7 @@
 #define HEAD 12      /* of a message, before its number */
 
 #define STREAMS 5
+#define CLOSING 8
 
 static struct {
     size_t records, bytes;
@@ -58,6 +60,13 @@ static void on_record(void *user, const void *record, size_t len)
         f.sum[f.in->stream] = sum_of(f.sum[f.in->stream], record, len);
 }
 
+static bool is_open(void *user, uint64_t stream)
+{
+    const struct fbr_lane_in *in = user;
+
+    return stream > in->seq;
+}
+
 static int open_message(struct fbr_lane_in *in, void *msg, size_t len)
 {
     uint64_t link;
@@ -67,13 +76,16 @@ static int open_message(struct fbr_lane_in *in, void *msg, size_t len)
     return rc < 0 ? rc : fbr_lane_open(in, msg, len, on_ack, on_record, NULL);
 }
 
-static void hear(struct fbr_cur *c, size_t size)
+static void hear(struct fbr_cur *c, size_t size, bool closing)
 {
     struct fbr_spare spare = {NULL, 0};
     struct fbr_lane_in in;
     int rc = fbr_lane_in_init(&in, LINK, NULL, 0, LIMIT);
 
     in.spare = &spare;
+    in.streams = closing ? CLOSING : UINT64_MAX;
+    in.is_open = closing ? is_open : NULL;
+    in.user = &in;
     f.in = &in;
     while (rc == 0 && fbr_cur_ok(c) && fbr_cur_left(c)) {
         size_t len = fbr_get_u16(c);
@@ -88,8 +100,14 @@ static void hear(struct fbr_cur *c, size_t size)
             memcpy(msg, fbr_get(c, len), len);
         if (mend && len >= HEAD + sizeof(seq))
             memcpy(msg + HEAD, &seq, sizeof(seq));
+        if (closing)
+            fbr_lane_forget(&in);
         rc = open_message(&in, msg, len);
-        require(in.n_parts <= size);
+        require(in.n_parts <= (closing ? CLOSING + 1 : size));
+        if (closing) {
+            fbr_lane_forget(&in);
+            require(in.n_parts <= (in.seq < CLOSING ? CLOSING - in.seq : 0) + 1);
+        }
         free(msg);
     }
     fbr_lane_in_fini(&in);
@@ -118,6 +136,7 @@ static void say_and_hear(struct fbr_cur *c, bool streams)
     f.in = &in;
     require(fbr_lane_out_init(&out, LINK, NULL, 0) == 0);
     require(fbr_lane_in_init(&in, LINK, NULL, 0, LIMIT) == 0);
+    in.streams = STREAMS;
     while (fbr_cur_ok(c) && fbr_cur_left(c) && bytes < LIMIT) {
         size_t len = (size_t)fbr_get_u16(c) * 5 % LIMIT;
         uint8_t seed = fbr_get_u8(c), *data = new_record(len, seed);
@@ -154,6 +173,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mode == 1 || mode == 2)
         say_and_hear(&c, mode == 2);
     else
-        hear(&c, size);
+        hear(&c, size, mode == 3);
     return 0;
 }

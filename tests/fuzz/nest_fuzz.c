@@ -1,8 +1,9 @@
-/* nest_fuzz.c - hostile orders to a host of several processes: starts, signals, pauses.
+/* nest_fuzz.c - hostile orders to a host of several processes: starts, signals, pauses, frames.
  *
  * The input is frames: u8 type, u16 length, so many bytes of body. The backend is one of ours that
  * starts nothing: it reads all that it is given, and says at once or by the next frame that the
- * process has ended. Each START must be answered by exactly one EXITED.
+ * process has ended. Each START must be answered by exactly one EXITED. Its control connection is
+ * one of ours, too: what is sent there comes back, and it may end before the process or after it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -23,9 +25,16 @@ struct started {
     void *user;
 };
 
+struct fbr_conn {
+    struct fbr_conn *next, *prev;
+    const struct fbr_conn_ops *ops;
+    void *user;
+};
+
 static struct {
     void (*event)(void *job_user, const struct fbr_job_event *event);
     struct started *jobs;
+    struct fbr_conn *conns;
     int orders, exits;
     volatile size_t read; /* bytes, so that each of them is looked at */
 } f;
@@ -69,7 +78,7 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
 
     (void)b;
     f.read += strlen(job->name) + strlen(job->file) + (job->workdir ? strlen(job->workdir) : 0);
-    require((job->link > 2 || job->link == 0) && job->argv[0] != NULL &&
+    require((job->link > 2 || job->link == 0) && job->control > 2 && job->argv[0] != NULL &&
             strlen(job->name) < FBR_NAME_MAX);
     read_all(job->argv);
     read_all(job->env);
@@ -158,8 +167,14 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
     struct fbr_cur b = fbr_cur(body->data, body->len);
 
     (void)c;
-    require(type == FBR_NEST_EVENT && !body->failed);
+    require((type == FBR_NEST_EVENT || type == FBR_NEST_CARRIED) && !body->failed);
     fbr_get_u64(&b);
+    if (type == FBR_NEST_CARRIED) {
+        uint8_t inner = fbr_get_u8(&b);
+
+        require(fbr_cur_ok(&b) && (inner == 0 || inner >= FBR_FRAME_USER));
+        return 0;
+    }
     f.exits += fbr_get_u8(&b) == FBR_JOB_EXITED;
     require(fbr_cur_ok(&b) && f.exits <= f.orders);
     return 0;
@@ -189,6 +204,65 @@ void fbr_relay_end(struct fbr_relay *r, uint64_t process)
     require(r == (struct fbr_relay *)(void *)&f);
 }
 
+int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
+{
+    struct fbr_conn *c = calloc(1, sizeof(*c));
+
+    (void)loop;
+    (void)err;
+    require(c != NULL && fd > 2 && close(fd) == 0);
+    c->ops = ops;
+    c->user = user;
+    DL_APPEND(f.conns, c);
+    *out = c;
+    return 0;
+}
+
+/* The process says the same. */
+int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_cur cur = fbr_cur(body, len);
+
+    require(type >= FBR_FRAME_USER);
+    c->ops->on_frame(c->user, c, type, &cur);
+    return 0;
+}
+
+void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misses)
+{
+    (void)interval_ms;
+    (void)misses;
+    require(c->user != NULL);
+}
+
+void fbr_conn_close(struct fbr_conn *c)
+{
+    if (!c)
+        return;
+    DL_DELETE(f.conns, c);
+    free(c);
+}
+
+int fbr_config_ms(const struct fbr_config *config, const char *key)
+{
+    (void)config;
+    return key[0];
+}
+
+int fbr_config_int(const struct fbr_config *config, const char *key)
+{
+    (void)config;
+    return key[0];
+}
+
+static void hang_up(struct fbr_conn *c)
+{
+    DL_DELETE(f.conns, c);
+    c->ops->on_close(c->user, c, -EPIPE, "it hung up");
+    free(c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct fbr_job_event ended = {.type = FBR_JOB_EXITED, .text = "it has ended"};
@@ -207,7 +281,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         body = fbr_cur(fbr_get(&c, len), len);
         if (type & 0x80 && f.jobs)
             f.event(f.jobs->user, &ended);
-        type &= 0x7f;
+        if (type & 0x40 && f.conns)
+            hang_up(f.conns);
+        type &= 0x3f;
         if (!fbr_nest_takes(type))
             continue;
         f.orders += type == FBR_NEST_START;
@@ -217,5 +293,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         left++;
     require(f.orders == f.exits + left);
     fbr_nest_close(rt.nest);
+    require(f.conns == NULL);
     return 0;
 }

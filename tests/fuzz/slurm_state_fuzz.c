@@ -23,7 +23,7 @@ static void try_job(const struct fbr_slurm_job *job)
     fbr_slurm_waits(job, text, sizeof(text));
     require(text[0] || !job->reason[0]);
     if (fbr_slurm_phase(job->state) == FBR_SLURM_ENDED) {
-        fbr_slurm_end(job, 0, &end);
+        fbr_slurm_end(job, 0, 0, &end);
         require(end.code == FBR_EXIT_UNKNOWN || (end.code >= -127 && end.code <= 255));
     }
 }
@@ -78,7 +78,7 @@ static void try_stderr(const uint8_t *data, size_t size, size_t step)
         fbr_slurm_lines_add(&l, (const char *)data + at, size - at < step ? size - at : step);
     fbr_slurm_lines_end(&l);
     require(passed + taken <= size && (taken || passed == size));
-    fbr_slurm_step_end(&l.said, 1, 0, &end);
+    fbr_slurm_step_end(&l.said, 1, 0, 0, &end);
     require(end.code != 0 || l.said.coded);
 }
 

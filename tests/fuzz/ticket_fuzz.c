@@ -27,6 +27,7 @@ static void check_round_trip(const struct fbr_join *j, const struct fbr_config *
     require(!b.failed && fbr_join_get(&back, &other, b.data, b.len, &err) == 0);
     require(strcmp(back.url, j->url) == 0 && strcmp(back.run_uid, j->run_uid) == 0);
     require(strcmp(back.name, j->name) == 0 && strcmp(back.root, j->root) == 0);
+    require(back.by_host == j->by_host);
     require(back.me.kind == j->me.kind && back.me.id == j->me.id);
     require(back.me.epoch == j->me.epoch);
     require(memcmp(back.secret, j->secret, sizeof(j->secret)) == 0);

@@ -162,6 +162,59 @@ static void test_a_killed_worker_is_replaced_and_its_task_runs_again(void **stat
     assert_ok(fiber_config_set("heartbeat", "5s"));
 }
 
+/* By its name, as `fiber kill` does; its heart would be missed far too late. */
+static void kill_a_busy_worker(int per_job)
+{
+    struct fiber_worker_stats w[2];
+    struct fiber_pool *pool;
+    struct fiber_result *r;
+    int busy;
+
+    assert_ok(fiber_config_set("heartbeat", "1h"));
+    pool =
+        open_pool_with((struct fiber_pool_options){.min = 2, .max = 2, .workers_per_job = per_job});
+    meet(pool, 2);
+    r = apply_later(pool, wait_at_gate, 7, NULL);
+    assert_int_equal(wait_for(&board->arrived, 3), 0);
+    assert_int_equal(fiber_pool_worker_stats(pool, w, 2), 2);
+    busy = w[0].state == 2 ? 0 : 1;
+    assert_int_equal(w[busy].state, 2);
+    assert_int_equal(w[!busy].state, 1);
+    assert_ok(fiber_pool_worker_kill(pool, w[busy].name));
+    assert_int_equal(wait_for(&board->arrived, 4), 0); /* somebody else has it */
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(number_of(r, 0), 49);
+    fiber_result_close(r);
+    meet(pool, 2);
+    assert_int_equal(stats_of(pool).deaths, 1);
+    assert_int_equal(stats_of(pool).restarts, 1);
+    assert_int_equal(stats_of(pool).requeued, 1);
+    assert_int_equal(fiber_pool_worker_kill(pool, w[busy].name), -ESRCH); /* not its successor */
+    assert_contains(fiber_last_error(), w[busy].name);
+    assert_int_equal(fiber_pool_worker_kill(pool, "nobody"), -ESRCH);
+    assert_contains(fiber_last_error(), "nobody");
+    assert_int_equal(fiber_pool_worker_kill(pool, NULL), -EINVAL);
+    assert_int_equal(fiber_pool_worker_kill(NULL, w[!busy].name), -EINVAL);
+    assert_contains(fiber_last_error(), "needs a pool");
+    meet(pool, 2);
+    assert_int_equal(stats_of(pool).deaths, 1);
+    fiber_pool_close(pool);
+    assert_ok(fiber_config_set("heartbeat", "5s"));
+}
+
+static void test_a_worker_is_killed_by_its_name_and_its_task_runs_again(void **state)
+{
+    (void)state;
+    kill_a_busy_worker(1);
+}
+
+static void test_a_worker_that_shares_its_job_is_killed_alone(void **state)
+{
+    (void)state;
+    kill_a_busy_worker(2);
+}
+
 /* ---- How many ---- */
 
 static void test_resizing_while_a_map_runs_loses_nothing(void **state)
@@ -537,6 +590,8 @@ int main(int argc, char **argv)
         pool_test(test_a_large_pool_waits_for_all_that_are_on_their_way),
         pool_test(test_workers_are_replaced_after_their_share_of_tasks),
         pool_test(test_a_killed_worker_is_replaced_and_its_task_runs_again),
+        pool_test(test_a_worker_is_killed_by_its_name_and_its_task_runs_again),
+        pool_test(test_a_worker_that_shares_its_job_is_killed_alone),
         pool_test(test_resizing_while_a_map_runs_loses_nothing),
         pool_test(test_a_drained_worker_finishes_its_task),
         pool_test(test_autoscale_grows_with_the_backlog_and_shrinks_when_idle),

@@ -14,24 +14,6 @@
 
 /* ---- how long tasks take ---- */
 
-static uint64_t takes_1ms(uint64_t index)
-{
-    (void)index;
-    return MS;
-}
-
-static uint64_t takes_10ms(uint64_t index)
-{
-    (void)index;
-    return 10 * MS;
-}
-
-static uint64_t takes_50ms(uint64_t index)
-{
-    (void)index;
-    return 50 * MS;
-}
-
 static uint64_t takes_100ms(uint64_t index)
 {
     (void)index;

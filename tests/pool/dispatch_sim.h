@@ -25,6 +25,26 @@
 #define REPORT_EVERY (2 * MS)
 #define MAX_MAPS 8
 
+/* ---- how long tasks take ---- */
+
+static inline uint64_t takes_1ms(uint64_t index)
+{
+    (void)index;
+    return MS;
+}
+
+static inline uint64_t takes_10ms(uint64_t index)
+{
+    (void)index;
+    return 10 * MS;
+}
+
+static inline uint64_t takes_50ms(uint64_t index)
+{
+    (void)index;
+    return 50 * MS;
+}
+
 /* ---- the simulation ---- */
 
 enum event_kind {

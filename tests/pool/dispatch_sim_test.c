@@ -18,24 +18,6 @@ static uint64_t takes_20us(uint64_t index)
     return 20 * US;
 }
 
-static uint64_t takes_1ms(uint64_t index)
-{
-    (void)index;
-    return MS;
-}
-
-static uint64_t takes_10ms(uint64_t index)
-{
-    (void)index;
-    return 10 * MS;
-}
-
-static uint64_t takes_50ms(uint64_t index)
-{
-    (void)index;
-    return 50 * MS;
-}
-
 static uint64_t takes_2s_at_first(uint64_t index)
 {
     return index == 0 ? 2 * SECOND : 50 * MS;

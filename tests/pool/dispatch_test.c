@@ -802,6 +802,76 @@ static void a_silent_worker_is_asked_for_what_it_has_not_started(void **state)
     bench_close(&b);
 }
 
+/* A worker holds the last two tasks of a map, of 50 ms each; another one is idle. */
+static struct fbr_dispatch_batch hold_two(struct bench *b, uint64_t tasks, uint64_t late)
+{
+    struct fbr_dispatch_map map = {.user = b, .tasks = tasks, .retries = 2, .expect_ns = 50 * MS};
+    struct fbr_dispatch_batch batch;
+
+    assert_int_equal(fbr_dispatch_map_add(b->d, &map, &b->map), 0);
+    batch = next(b);
+    for (; tasks > 2; tasks -= 2) {
+        assert_int_equal(batch.count, 2);
+        b->now += late;
+        finish(b, &batch, 50 * MS);
+        batch = next(b);
+    }
+    assert_int_equal(batch.count, 2);
+    add_worker(b);
+    return batch;
+}
+
+static void what_begins_soon_is_not_recalled(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_batch batch = hold_two(&b, 2, 0);
+
+    (void)state;
+    b.now += 49 * MS + 500 * US;
+    no_order(&b);
+    b.now += MS; /* it has begun it, and its first result is on the way */
+    no_order(&b);
+    b.now += 2 * MS; /* or its first task takes longer than usual */
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 1), 0);
+    assert_int_equal(next(&b).first, batch.first + 1);
+    bench_close(&b);
+}
+
+static void a_recall_takes_no_longer_than_it_saves(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_batch batch = hold_two(&b, 202, 20 * MS); /* on its way, there and back */
+
+    (void)state;
+    b.now += 15 * MS; /* in 35 ms it begins its second task here, in 40 elsewhere */
+    no_order(&b);
+    b.now += 60 * MS; /* what comes as late as usual is not late */
+    no_order(&b);
+    b.now += 20 * MS;
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
+    bench_close(&b);
+}
+
+static void a_worker_that_has_begun_all_is_asked_once(void **state)
+{
+    struct bench b = bench_open(1, 0, 0);
+    struct fbr_dispatch_batch batch = hold_two(&b, 2, 0);
+
+    (void)state;
+    assert_int_equal(order(&b, FBR_DISPATCH_RECALL).batch, batch.id);
+    assert_int_equal(fbr_dispatch_returned(b.d, b.now, batch.worker, batch.id, 2), 0);
+    check(&b);
+    no_order(&b);
+    b.now += 1000 * MS;
+    no_order(&b);
+    fbr_dispatch_worker_drain(b.d, batch.worker);
+    no_order(&b);
+    assert_int_equal(report(&b, &batch, 0, 2, 50 * MS), 2);
+    assert_int_equal(order(&b, FBR_DISPATCH_DRAINED).worker, batch.worker);
+    bench_close(&b);
+}
+
 /* ---- memory that runs short ---- */
 
 #ifdef SHORT_OF_MEMORY
@@ -884,6 +954,9 @@ int main(void)
         cmocka_unit_test(a_worker_is_drained_after_its_last_task),
         cmocka_unit_test(a_task_that_runs_too_long_is_failed),
         cmocka_unit_test(unstarted_tasks_are_recalled_for_an_idle_worker),
+        cmocka_unit_test(what_begins_soon_is_not_recalled),
+        cmocka_unit_test(a_recall_takes_no_longer_than_it_saves),
+        cmocka_unit_test(a_worker_that_has_begun_all_is_asked_once),
         cmocka_unit_test(a_silent_worker_is_asked_for_what_it_has_not_started),
         cmocka_unit_test(short_memory_is_an_error_and_nothing_else),
     };

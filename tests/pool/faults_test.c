@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "tests/pool/tasks.h"
 
@@ -164,6 +165,66 @@ static void test_a_stopped_host_is_replaced_with_its_workers(void **state)
 {
     (void)state;
     survive(2, 2, freeze_host_and_kill_worker);
+}
+
+/* Its host, which alone talks to it, finds that it says nothing. */
+static void freeze_worker(struct fiber_pool *pool)
+{
+    assert_int_equal(kill((pid_t)worker_of(pool, 1), SIGSTOP), 0);
+}
+
+static void test_a_stopped_worker_is_replaced(void **state)
+{
+    (void)state;
+    survive(3, 3, freeze_worker);
+}
+
+/* Whether it is a worker of the pool, or a host of one. */
+static bool is_of(struct fiber_pool *pool, int workers, pid_t pid)
+{
+    for (int i = 0; i < workers; i++)
+        if (pid == worker_of(pool, i) || pid == host_of(pool, i))
+            return true;
+    return false;
+}
+
+/* Those with processes of the pool: `fiber ps` of somebody else may have one, too. */
+static int connections(struct fiber_pool *pool, int workers)
+{
+    DIR *d = opendir("/proc/self/fd");
+    struct dirent *e;
+    int n = 0;
+
+    while (d && (e = readdir(d))) {
+        struct ucred peer;
+        socklen_t len = sizeof(peer);
+
+        n += getsockopt(atoi(e->d_name), SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+             is_of(pool, workers, peer.pid);
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int connections_of(int workers, int per_job)
+{
+    struct fiber_pool *pool = open_hosted(workers, per_job);
+    int n;
+
+    meet(pool, workers);
+    n = connections(pool, workers);
+    fiber_pool_close(pool);
+    return n;
+}
+
+static void test_a_job_costs_the_same_connections_whatever_it_holds(void **state)
+{
+    int of_few = connections_of(4, 2);
+
+    (void)state;
+    assert_int_equal(of_few, 4); /* control and data, of two hosts */
+    assert_int_equal(connections_of(12, 6), of_few);
 }
 
 static void test_a_pool_closes_while_its_hosts_die(void **state)
@@ -373,6 +434,8 @@ int main(int argc, char **argv)
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
         pool_test(test_a_host_and_a_worker_are_killed_in_either_order),
         pool_test(test_a_stopped_host_is_replaced_with_its_workers),
+        pool_test(test_a_stopped_worker_is_replaced),
+        pool_test(test_a_job_costs_the_same_connections_whatever_it_holds),
         pool_test(test_a_pool_closes_while_its_hosts_die),
         pool_test(test_hosts_that_were_not_needed_after_all_go),
         pool_test(test_a_worker_that_lost_its_host_ends_whatever_it_does_at_exit),

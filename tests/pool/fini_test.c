@@ -133,6 +133,29 @@ static int fini_hosts(void)
     return 7;
 }
 
+static void *end_it(void *arg)
+{
+    (void)arg;
+    fiber_fini();
+    check(fiber_active_children(NULL, 0) == 0);
+    return NULL;
+}
+
+/* Whoever comes second waits for the first. */
+static int fini_in_threads(void)
+{
+    pthread_t enders[3];
+
+    begin_work(2);
+    for (int i = 0; i < 3; i++)
+        check(pthread_create(&enders[i], NULL, end_it, NULL) == 0);
+    end_it(NULL);
+    for (int i = 0; i < 3; i++)
+        check(pthread_join(enders[i], NULL) == 0);
+    end_work();
+    return 7;
+}
+
 /* Registered before fiber_init() was called, so it runs after Fiber's own. */
 static void at_exit(void)
 {
@@ -324,6 +347,7 @@ static const struct role {
 } roles[] = {
     {"fini", fini, false},
     {"fini_hosts", fini_hosts, false},
+    {"fini_in_threads", fini_in_threads, false},
     {"fini_stopped_host", fini_stopped_host, false},
     {"exit", leave, false},
     {"unclosed", leave_unclosed, false},
@@ -373,6 +397,13 @@ static void test_fini_ends_pools_with_several_workers_in_a_job(void **state)
 {
     (void)state;
     expect("fini_hosts");
+}
+
+static void test_several_threads_may_call_fini_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        expect("fini_in_threads");
 }
 
 static void test_fini_does_not_wait_for_a_stopped_host(void **state)
@@ -441,6 +472,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         fini_test(test_fini_ends_open_pools_and_their_waiters),
         fini_test(test_fini_ends_pools_with_several_workers_in_a_job),
+        fini_test(test_several_threads_may_call_fini_at_once),
         fini_test(test_fini_does_not_wait_for_a_stopped_host),
         fini_test(test_exit_does_the_same),
         fini_test(test_pools_that_nobody_closed_are_no_leak),

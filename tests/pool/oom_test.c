@@ -7,42 +7,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pool/tasks.h"
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *s);
-
-static __thread unsigned refuse_at, asked; /* 0: none is refused */
-
-static bool refuse(void)
-{
-    return refuse_at && ++asked == refuse_at;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return refuse() ? NULL : __real_strdup(s);
-}
+#include "tests/support/refuse.h"
 
 /* Runs `call`, an expression of a return code, with request k refused; goes on until there is no
  * request k. */
@@ -50,8 +15,7 @@ char *__wrap_strdup(const char *s)
     do {                                                                        \
         for (unsigned k = 1;; k++) {                                            \
             int got_;                                                           \
-            asked = 0;                                                          \
-            refuse_at = k;                                                      \
+            begin_refusing(k);                                                  \
             got_ = (call);                                                      \
             refuse_at = 0;                                                      \
             if (got_ < 0 && got_ != -ENOMEM)                                    \

@@ -90,24 +90,13 @@ static bool is_pattern(const struct head *h, const void *bytes, size_t n)
 
 /* ---- In the workers ---- */
 
-static int map_history(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return history == MAP_FAILED ? -errno : 0;
-}
-
 /* The argument: the paths of the board and of the history. */
 static int init_worker(const void *arg, size_t len)
 {
     const char *board_of = arg;
     int rc = board_init(board_of, len);
 
-    return rc ? rc : map_history(board_of + strlen(board_of) + 1);
+    return rc ? rc : map_shared(board_of + strlen(board_of) + 1, sizeof(*history), &history);
 }
 
 static int answer(const struct head *h, struct fiber_reply *reply)
@@ -412,16 +401,14 @@ static void test_a_storm(void **state)
 
 static int make_history(void **state)
 {
-    int fd;
-
     if (warm_up(state) < 0)
         return -1;
     snprintf(history_path, sizeof(history_path), "/tmp/fiber-test-history-XXXXXX");
-    fd = mkostemp(history_path, O_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, sizeof(struct history)) < 0)
+    if (make_shared(history_path, sizeof(struct history)) < 0)
         return -1;
-    close(fd);
-    return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -1 : map_history(history_path);
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0
+               ? -1
+               : map_shared(history_path, sizeof(*history), &history);
 }
 
 /* Workers whose host was killed have become our children; nothing else is left of them. */

@@ -104,15 +104,36 @@ static inline void nap_us(int64_t us)
 
 /* ---- The board ---- */
 
-static inline int board_map(const char *path)
+/* A file that the test and its workers map. */
+static inline int map_shared(const char *path, size_t size, void *to)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at;
 
     if (fd < 0)
         return -errno;
-    board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    return board == MAP_FAILED ? -errno : 0;
+    if (at == MAP_FAILED)
+        return -errno;
+    memcpy(to, &at, sizeof(at));
+    return 0;
+}
+
+/* Makes one of zeros, at a path that ends in XXXXXX. */
+static inline int make_shared(char *path, size_t size)
+{
+    int fd = mkostemp(path, O_CLOEXEC);
+    int rc = fd < 0 || ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static inline int board_map(const char *path)
+{
+    return map_shared(path, sizeof(*board), &board);
 }
 
 /* The initializer: maps the board whose path is the argument. */
@@ -127,13 +148,8 @@ static inline int board_init(const void *arg, size_t len)
 
 static inline void board_make(void)
 {
-    int fd;
-
     snprintf(board_path, sizeof(board_path), "/tmp/fiber-test-board-XXXXXX");
-    fd = mkostemp(board_path, O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, sizeof(struct board)), 0);
-    close(fd);
+    assert_int_equal(make_shared(board_path, sizeof(struct board)), 0);
     assert_int_equal(board_map(board_path), 0);
 }
 

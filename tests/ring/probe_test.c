@@ -107,6 +107,19 @@ static void slingshot_is_a_fabric(void **state)
     assert_true(p.fabric);
 }
 
+static void omni_path_needs_no_verbs(void **state)
+{
+    struct fbr_probe p;
+
+    put(*state, "sys/class/infiniband/hfi1_0/ports/1/state", "4: ACTIVE\n");
+    look(&p, *state);
+    assert_false(p.fabric);
+    put(*state, "dev/hfi1_0", "");
+    look(&p, *state);
+    assert_true(p.fabric);
+    assert_string_equal(p.fabric_name, "hfi1_0");
+}
+
 static void a_device_of_a_gpu_is_seen(void **state)
 {
     struct fbr_probe p;
@@ -285,12 +298,66 @@ static void hwloc_looks_for_gpus_where_there_are_some(void **state)
     fbr_env_fini(&env);
 }
 
+static void hwloc_looks_at_pci_devices_where_one_of_them_matters(void **state)
+{
+    const struct fbr_probe_use use = {.ranks = 2, .nodes = 1};
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    p.fabric = p.gpu = p.caches = false;
+    cures(&p, &use);
+    assert_env("HWLOC_COMPONENTS", "-pci,-linux:pci");
+    assert_non_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "hwloc_pci.so"));
+    fbr_env_fini(&env);
+    p.gpu = true;
+    cures(&p, &use);
+    assert_unset("HWLOC_COMPONENTS");
+    fbr_env_fini(&env);
+    p.gpu = false;
+    p.fabric = true;
+    cures(&p, &use);
+    assert_unset("HWLOC_COMPONENTS");
+    fbr_env_fini(&env);
+}
+
+static void hwloc_asks_no_processor_for_what_the_kernel_tells(void **state)
+{
+    const struct fbr_probe_use use = {.ranks = 2, .nodes = 1};
+    struct fbr_probe p = healthy;
+
+    look(&p, *state);
+    assert_false(p.caches);
+    put(*state, "sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_map", "1\n");
+    look(&p, *state);
+    assert_true(p.caches);
+    cures(&p, &use);
+    assert_env("HWLOC_COMPONENTS", "-pci,-linux:pci,-x86");
+    fbr_env_fini(&env);
+    p.fabric = true;
+    cures(&p, &use);
+    assert_env("HWLOC_COMPONENTS", "-x86");
+    fbr_env_fini(&env);
+}
+
 static void too_many_ranks_yield(void **state)
 {
     (void)state;
     cures(&healthy, &(const struct fbr_probe_use){.ranks = 64, .nodes = 1, .oversubscribed = true});
     assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
     fbr_env_fini(&env);
+}
+
+static void timers_are_the_later_the_more_ranks_share_a_processor(void **state)
+{
+    (void)state;
+    assert_int_equal(fbr_probe_slack(1, 1), 0);
+    assert_int_equal(fbr_probe_slack(2, 2), 0);
+    assert_int_equal(fbr_probe_slack(3, 2), 500000);
+    assert_int_equal(fbr_probe_slack(8, 2), 500000);
+    assert_int_equal(fbr_probe_slack(16, 2), 1000000);
+    assert_int_equal(fbr_probe_slack(32, 2), 2000000);
+    assert_int_equal(fbr_probe_slack(65536, 2), 2000000);
+    assert_int_equal(fbr_probe_slack(1, 0), 2000000); /* nobody knows how many there are */
 }
 
 static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
@@ -306,6 +373,7 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "eth7");
     fbr_env_set(&env, "UCX_NET_DEVICES", "eth7");
     fbr_env_set(&env, "HWLOC_PLUGINS_BLACKLIST", "%s", "");
+    fbr_env_set(&env, "HWLOC_COMPONENTS", "%s", "");
     fbr_probe_env(&p, &(const struct fbr_probe_use){.ranks = 1, .nodes = 1}, &env, count, &said);
     assert_int_equal(said, 0);
     assert_env("OMPI_MCA_pml", "");
@@ -337,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_fabric_that_may_not_be_used_is_none, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(slingshot_is_a_fabric, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(omni_path_needs_no_verbs, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_device_of_a_gpu_is_seen, make_root, remove_root),
         cmocka_unit_test_setup_teardown(yama_forbids_copies, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_missing_shm_is_seen, make_root, remove_root),
@@ -347,7 +416,11 @@ int main(void)
         cmocka_unit_test(without_copies_vader_does_not_try_them),
         cmocka_unit_test(a_small_shm_is_left_alone),
         cmocka_unit_test(hwloc_looks_for_gpus_where_there_are_some),
+        cmocka_unit_test(hwloc_looks_at_pci_devices_where_one_of_them_matters),
+        cmocka_unit_test_setup_teardown(hwloc_asks_no_processor_for_what_the_kernel_tells,
+                                        make_root, remove_root),
         cmocka_unit_test(too_many_ranks_yield),
+        cmocka_unit_test(timers_are_the_later_the_more_ranks_share_a_processor),
         cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
     };
 

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -267,6 +268,46 @@ static void test_signals_reach_every_rank(void **state)
     gate_close(&g);
 }
 
+/* The others have a handler for it that would end the ring with another code. */
+static void test_a_signal_to_one_rank_reaches_no_other(void **state)
+{
+    struct fiber_rank_stats s[3];
+    struct fiber_ring *r;
+    struct gate g, next;
+    char script[500], byte;
+    int code;
+
+    (void)state;
+    gate_open(&g);
+    gate_open(&next);
+    snprintf(script, sizeof(script),
+             "trap 'printf $FIBER_RANK >%s; exit $((FIBER_RANK == 1 ? 0 : 7))' USR1; "
+             "trap 'exit 0' USR2; printf x >%s; while :; do sleep 0.05; done",
+             next.path, g.path);
+    assert_int_equal(
+        fiber_ring_start(&r, 3, NULL, NULL, 0,
+                         RING(.job.command = SH(script), .flags = FIBER_RING_OVERSUBSCRIBE)),
+        0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gate_wait(&g, &byte, 1), 0);
+    stats_of_running(r, s, 3);
+    assert_int_equal(fiber_ring_signal_rank(r, 3, SIGUSR1), -ESRCH);
+    assert_true(has(fiber_last_error(), "no rank 3", NULL));
+    assert_int_equal(fiber_ring_signal_rank(r, -1, SIGUSR1), -ESRCH); /* -1 is not all */
+    assert_int_equal(fiber_ring_signal_rank(r, 1, 0), -EINVAL);
+    assert_int_equal(fiber_ring_signal_rank(r, 1, SIGUSR1), 0);
+    assert_int_equal(gate_wait(&next, &byte, 1), 0);
+    assert_int_equal(byte, '1');
+    assert_int_equal(fiber_ring_signal(r, SIGUSR2), 0);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    assert_int_equal(code, 0);
+    assert_int_equal(fiber_ring_signal_rank(r, 0, SIGUSR1), -ESRCH);
+    fiber_ring_close(r);
+    gate_close(&next);
+    gate_close(&g);
+}
+
 /* ---- Output ---- */
 
 static int count(const char *text, const char *word)
@@ -480,6 +521,26 @@ static void test_what_the_cluster_takes_away_counts_apart(void **state)
     ran_free(&ran);
 }
 
+/* One of two nodes has its place, the other one gets none: two such rings would wait for each other for ever. */
+static void test_half_a_ring_gives_its_places_back(void **state)
+{
+    struct ran ran;
+
+    (void)state;
+    setenv("FIBER_BACKEND", "mock", 1);
+    setenv("FIBER_MOCK", "agent-2:slow_start=86400000", 1);
+    setenv("FIBER_GANG_TIMEOUT", "200ms", 1);
+    ran = ring("echo ran", "-n", "2", "-p", "1", NULL);
+    unsetenv("FIBER_BACKEND");
+    unsetenv("FIBER_MOCK");
+    unsetenv("FIBER_GANG_TIMEOUT");
+    assert_int_equal(ran.code, 125);
+    assert_int_equal(count(ran.out, "ran"), 0);
+    assert_true(has(ran.err, "1 of the ring's 2 nodes have joined, and 1 got no place within 0.2 s",
+                    "all are given back: ", NULL));
+    ran_free(&ran);
+}
+
 /* The others end once their agent has seen the death of rank 1: nobody has its number any more. */
 static void test_shrink_goes_on_without(void **state)
 {
@@ -542,6 +603,51 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
     ran_free(&ran);
 }
 
+/* One ring after the other, until the program ends. */
+static void *run_rings(void *command)
+{
+    struct fiber_ring_options *o = RING(.job.command = SH(command), .flags = FIBER_RING_QUIET);
+    int rc;
+
+    do
+        rc = fiber_ring_run(2, NULL, NULL, 0, o);
+    while (rc != -ESHUTDOWN);
+    return NULL;
+}
+
+/* Ends it while two threads run rings, wait for them and close them. */
+static int end_among_rings(void)
+{
+    char command[160], told[4];
+    pthread_t threads[2];
+    struct gate gate;
+
+    gate_open(&gate);
+    snprintf(command, sizeof(command), "echo 1 >%s; exec sleep 1000", gate.path);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, run_rings, command) != 0)
+            return 1;
+    if (gate_wait(&gate, told, sizeof(told)) < 0) /* two ranks run */
+        return 2;
+    fiber_fini();
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    gate_close(&gate);
+    return fiber_active_children(NULL, 0) == 0 ? 7 : 3;
+}
+
+static void test_the_program_may_end_while_threads_run_rings(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct ran ran = run_self("end", NULL, NULL);
+
+        if (ran.code != 7)
+            fail_msg("ended with %d:\n%s%s", ran.code, ran.out, ran.err);
+        ran_free(&ran);
+    }
+}
+
 static void test_wrong_options_say_what_is_wrong(void **state)
 {
     struct fiber_ring *r;
@@ -588,6 +694,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_stats_and_the_sentinel),
         cmocka_unit_test(test_close_ends_what_runs),
         cmocka_unit_test(test_signals_reach_every_rank),
+        cmocka_unit_test(test_a_signal_to_one_rank_reaches_no_other),
         cmocka_unit_test(test_lines_are_whole_and_tagged),
         cmocka_unit_test(test_an_end_without_newline_and_binary_bytes),
         cmocka_unit_test(test_ranks_that_share_processors_share_threads_of_openmp),
@@ -600,10 +707,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
         cmocka_unit_test(test_restarts_come_to_an_end),
         cmocka_unit_test(test_what_the_cluster_takes_away_counts_apart),
+        cmocka_unit_test(test_half_a_ring_gives_its_places_back),
         cmocka_unit_test(test_shrink_goes_on_without),
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
         cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
+        cmocka_unit_test(test_the_program_may_end_while_threads_run_rings),
         cmocka_unit_test(test_wrong_options_say_what_is_wrong),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
     };
@@ -614,5 +723,7 @@ int main(int argc, char **argv)
     }
     if (argc > 2 && strcmp(argv[1], "launch") == 0)
         return launch(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "end") == 0)
+        return end_among_rings();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

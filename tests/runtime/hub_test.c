@@ -435,6 +435,95 @@ static void a_record_above_the_limit_breaks_the_link(void **state)
     free(bytes);
 }
 
+static void post_to(struct line *l, uint64_t stream, const void *bytes, size_t len)
+{
+    const struct iovec iov = {(void *)(uintptr_t)bytes, len};
+    struct pollfd room = {.fd = fbr_uplink_room_fd(l->up), .events = POLLIN};
+    int rc = fbr_uplink_post_to(l->up, stream, &iov, 1);
+
+    fbr_uplink_never_wait(l->up);
+    while (rc == 0 && (rc = fbr_uplink_tend(l->up)) > 0)
+        rc = poll(&room, 1, TEST_LONG_MS) == 1 ? 0 : -ETIMEDOUT;
+    assert_int_equal(rc, 0);
+}
+
+static void on_dry(void *user)
+{
+    (void)user;
+}
+
+static void a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link(void **state)
+{
+    uint8_t *bytes = calloc(1, 300000);
+
+    (void)state;
+    line_open(&lines[0]);
+    post_to(&lines[0], 3, bytes, 1); /* as when it ended before anybody heard of it */
+    post_to(&lines[0], 0, "x", 1);
+    wait_for(&lines[0].from_below, 1);
+    wait_for(&lines[0].breaks, 0);
+    post_to(&lines[0], 3, bytes, 300000);
+    wait_for(&lines[0].breaks, 1);
+    assert_int_equal(lines[0].why, -EPROTO);
+    assert_int_equal(lines[0].from_below, 1);
+    free(bytes);
+}
+
+static void long_records_of_several_branches_come_at_the_same_time(void **state)
+{
+    enum { LONG = 700000, BRANCHES = PEERS - 1 };
+    uint8_t *bytes = calloc(1, LONG);
+    struct fbr_link *branch[BRANCHES];
+    struct line *l = &lines[0];
+
+    (void)state;
+    line_open(l);
+    for (uint64_t i = 0; i < BRANCHES; i++) {
+        const struct iovec iov = {bytes, LONG};
+
+        assert_int_equal(
+            fbr_link_branch(&branch[i], l->link, i + 1, &ops, &lines[i + 1], on_dry, NULL), 0);
+        assert_int_equal(fbr_uplink_post_to(l->up, i + 1, &iov, 1), 0);
+    }
+    /* What comes for one that is closed goes nowhere, and the others get theirs. */
+    fbr_link_close(branch[1]);
+    post_to(l, 0, "x", 1);
+    for (int i = 0; i < BRANCHES; i++)
+        if (i != 1)
+            wait_for(&lines[i + 1].from_below, 1);
+    wait_for(&l->from_below, 1);
+    wait_for(&lines[2].from_below, 0);
+    wait_for(&l->breaks, 0);
+    for (int i = 0; i < BRANCHES; i++)
+        if (i != 1)
+            fbr_link_close(branch[i]);
+    free(bytes);
+}
+
+static void who_is_no_host_takes_no_long_records_of_streams(void **state)
+{
+    uint8_t *bytes = calloc(1, 300000);
+    const struct iovec iov = {bytes, 300000};
+    struct pollfd p;
+    struct fbr_link *branch;
+    int rc = 0;
+
+    (void)state;
+    line_open(&lines[0]);
+    fbr_uplink_no_streams(lines[0].up);
+    assert_int_equal(fbr_link_branch(&branch, lines[0].link, 1, &ops, NULL, on_dry, NULL), 0);
+    assert_int_equal(fbr_link_send(branch, &iov, 1), 0);
+    p = (struct pollfd){.fd = fbr_uplink_fd(lines[0].up), .events = POLLIN};
+    while (rc == 0) {
+        assert_int_equal(poll(&p, 1, TEST_LONG_MS), 1);
+        rc = fbr_uplink_recv(lines[0].up, on_record_down, &lines[0]);
+    }
+    assert_int_equal(rc, -EPROTO);
+    assert_int_equal(lines[0].from_above, 0);
+    fbr_link_close(branch);
+    free(bytes);
+}
+
 /* ---- Strangers at the port: nanomsg's own protocol, and worse ---- */
 
 static int stranger(void)
@@ -509,6 +598,25 @@ static void hostile_bytes_at_the_port(void **state)
     wait_for(&lines[1].from_below, 2);
 }
 
+/* As fast as one thread can call, whether or not those before were accepted. */
+static void callers_that_come_at_once_find_room(void **state)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fds[100];
+
+    (void)state;
+    snprintf(at.sun_path, sizeof(at.sun_path), "%.100s", url + strlen("ipc://"));
+    for (int i = 0; i < 100; i++)
+        fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&at, sizeof(at)), 0);
+    for (int i = 0; i < 100; i++)
+        close(fds[i]);
+    line_open(&lines[0]);
+    send_up(&lines[0], "x", 1);
+    wait_for(&lines[0].from_below, 1);
+}
+
 static void addresses_that_cannot_be_served(void **state)
 {
     static const char *const bad[] = {"", "ipc:///nowhere/at/all/d", "tcp://127.0.0.1:99999",
@@ -543,7 +651,11 @@ int main(void)
         ON(ipc, what_breaks_before_the_first_message_is_not_lost),
         ON_BOTH(strangers_break_only_what_is_not_sealed),
         ON_BOTH(a_record_above_the_limit_breaks_the_link),
+        ON_BOTH(a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link),
+        ON_BOTH(long_records_of_several_branches_come_at_the_same_time),
+        ON_BOTH(who_is_no_host_takes_no_long_records_of_streams),
         ON(tcp, hostile_bytes_at_the_port),
+        ON(ipc, callers_that_come_at_once_find_room),
         ON_BOTH(addresses_that_cannot_be_served),
     };
 

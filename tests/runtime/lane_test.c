@@ -18,6 +18,7 @@
 
 #define LINK 0x1122334455667788u
 #define LIMIT (8u << 20)
+#define STREAMS 100
 
 /* Both ends of a lane, and what came out of it. */
 struct pair {
@@ -39,6 +40,7 @@ static void pair_open(struct pair *p, bool sealed)
                      0);
     assert_int_equal(
         fbr_lane_in_init(&p->in, LINK, sealed ? key : NULL, FBR_SEAL_AES_256_GCM, LIMIT), 0);
+    p->in.streams = STREAMS;
 }
 
 static void pair_close(struct pair *p)
@@ -380,6 +382,87 @@ static void a_lane_may_end_with_records_under_way(bool sealed)
     pair_close(&p); /* nothing leaks: the sanitizer sees to it */
 }
 
+static bool is_even(void *user, uint64_t stream)
+{
+    (void)user;
+    return stream % 2 == 0;
+}
+
+static bool is_none(void *user, uint64_t stream)
+{
+    (void)user;
+    (void)stream;
+    return false;
+}
+
+static void long_records_of_closed_streams_are_passed_over(bool sealed)
+{
+    struct pair p;
+    uint64_t came = 0;
+
+    pair_open(&p, sealed);
+    p.in.is_open = is_even;
+    for (uint64_t stream = 0; stream <= 9; stream++)
+        add_to(&p, stream, 300000);
+    add_to(&p, 3, 5);
+    while (carry_one(&p))
+        assert_true(p.in.n_parts <= 5); /* of 0, 2, 4, 6 and 8 */
+    assert_int_equal(p.in.n_parts, 0);
+    assert_int_equal(p.records, 6);
+    for (size_t i = 0; i < p.records; i++)
+        came += p.came[i];
+    assert_int_equal(came, (2 + 4 + 6 + 8 + 3) * 1000000 + 5 * 300000 + 5);
+    pair_close(&p);
+}
+
+static void what_was_begun_of_a_closed_stream_is_forgotten(bool sealed)
+{
+    struct pair p;
+
+    pair_open(&p, sealed);
+    for (uint64_t stream = 1; stream <= 10; stream++)
+        add_to(&p, stream, 600000);
+    while (p.in.n_parts < 10)
+        assert_true(carry_one(&p));
+    p.in.is_open = is_even;
+    fbr_lane_forget(&p.in);
+    assert_int_equal(p.in.n_parts, 5);
+    while (carry_one(&p))
+        continue;
+    assert_int_equal(p.records, 5);
+    add_to(&p, 2, 600000);
+    assert_true(carry_one(&p));
+    p.in.is_open = is_none;
+    fbr_lane_forget(&p.in);
+    assert_int_equal(p.in.n_parts, 0);
+    pair_close(&p);
+}
+
+/* As if another program had dealt with streams of its own making. A short one is not kept, so it may be: of a
+ * process that has ended before anybody heard of it. */
+static void long_records_of_a_stream_that_never_was_are_refused(bool sealed)
+{
+    struct pair p;
+    size_t len;
+    void *msg;
+
+    pair_open(&p, sealed);
+    p.in.streams = 7;
+    add_to(&p, 7, 300000);
+    add_to(&p, 8, 3);
+    while (carry_one(&p))
+        continue;
+    assert_int_equal(p.records, 2);
+    add_to(&p, 8, 300000);
+    msg = take(&p, &len);
+    assert_int_equal(give(&p, msg, len), -EPROTO);
+    assert_non_null(p.in.fault);
+    assert_non_null(strstr(p.in.fault, "never opened"));
+    assert_int_equal(p.in.n_parts, 0);
+    fbr_sock_free(msg);
+    pair_close(&p);
+}
+
 #define BOTH(name)                               \
     static void test_plain_##name(void **state)  \
     {                                            \
@@ -402,6 +485,9 @@ BOTH(records_above_the_limit_are_refused)
 BOTH(streams_keep_their_order_and_overtake_each_other)
 BOTH(a_short_record_waits_for_two_messages_of_a_long_one_at_most)
 BOTH(a_lane_may_end_with_records_under_way)
+BOTH(long_records_of_closed_streams_are_passed_over)
+BOTH(what_was_begun_of_a_closed_stream_is_forgotten)
+BOTH(long_records_of_a_stream_that_never_was_are_refused)
 
 /* ---- Forgery and damage ---- */
 
@@ -606,6 +692,12 @@ int main(void)
         cmocka_unit_test(test_sealed_a_short_record_waits_for_two_messages_of_a_long_one_at_most),
         cmocka_unit_test(test_plain_a_lane_may_end_with_records_under_way),
         cmocka_unit_test(test_sealed_a_lane_may_end_with_records_under_way),
+        cmocka_unit_test(test_plain_long_records_of_closed_streams_are_passed_over),
+        cmocka_unit_test(test_sealed_long_records_of_closed_streams_are_passed_over),
+        cmocka_unit_test(test_plain_what_was_begun_of_a_closed_stream_is_forgotten),
+        cmocka_unit_test(test_sealed_what_was_begun_of_a_closed_stream_is_forgotten),
+        cmocka_unit_test(test_plain_long_records_of_a_stream_that_never_was_are_refused),
+        cmocka_unit_test(test_sealed_long_records_of_a_stream_that_never_was_are_refused),
         cmocka_unit_test(test_a_sealed_message_with_any_bit_flipped_is_refused),
         cmocka_unit_test(test_keys_and_links_do_not_mix),
         cmocka_unit_test(test_truncated_plain_messages_are_refused_or_short),

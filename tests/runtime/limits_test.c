@@ -52,6 +52,25 @@ static struct fbr_limits read_them(void)
     return l;
 }
 
+static void test_deaths_for_want_of_memory_are_those_of_our_own_group(void **state)
+{
+    (void)state;
+    assert_int_equal(read_them().oom_kills, 0);
+    put("/proc/vmstat", "nr_free_pages 7\noom_kill 134\nthp_split 1\n");
+    assert_int_equal(read_them().oom_kills, 134); /* no group says */
+    put("/proc/self/cgroup", "3:memory:/pod\n1:name=systemd:/pod\n");
+    put("/sys/fs/cgroup/memory/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+    assert_int_equal(read_them().oom_kills, 5); /* in a container, which does not see its group */
+    put("/sys/fs/cgroup/memory/pod/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+    assert_int_equal(read_them().oom_kills, 0);
+    put("/proc/self/cgroup", "0::/jobs/one\n");
+    put("/sys/fs/cgroup/jobs/memory.events", "oom 4\noom_kill 3\noom_group_kill 0\n");
+    put("/sys/fs/cgroup/jobs/one/memory.events", "oom 4\noom_kill 2\noom_group_kill 0\n");
+    assert_int_equal(read_them().oom_kills, 2);
+}
+
 static void test_nothing_is_no_limit(void **state)
 {
     struct fbr_limits l = read_them();
@@ -128,8 +147,9 @@ static void test_no_quota_and_nonsense_are_no_limits(void **state)
 
 static void test_a_part_of_a_processor_is_of_use(void **state)
 {
-    const struct fbr_limits half = {.affinity = 8, .quota = 0.5}, more = {8, 2.5, 0, 0},
-                            all = {8, 64, 0, 0}, two = {8, 2, 0, 0};
+    const struct fbr_limits half = {.affinity = 8, .quota = 0.5},
+                            more = {.affinity = 8, .quota = 2.5},
+                            all = {.affinity = 8, .quota = 64}, two = {.affinity = 8, .quota = 2};
 
     (void)state;
     assert_int_equal(fbr_limits_cpus(&half), 1);
@@ -163,6 +183,7 @@ int main(void)
         EACH(test_no_quota_and_nonsense_are_no_limits),
         EACH(test_a_part_of_a_processor_is_of_use),
         EACH(test_a_machine_is_known_by_its_boot),
+        EACH(test_deaths_for_want_of_memory_are_those_of_our_own_group),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,6 +236,61 @@ static void test_close_waits_for_those_who_hold_it(void **state)
     assert_int_equal(fbr_loop_open(&loop, NULL), 0);
 }
 
+/* Lets go by a post from another thread, as one that has waited for something. */
+struct helper {
+    struct alarm alarm;
+    struct fbr_post post;
+    pthread_t thread;
+    int posted;
+};
+
+static void let_go(void *arg)
+{
+    struct helper *h = arg;
+
+    pthread_join(h->thread, NULL);
+    h->alarm.times++;
+    fbr_loop_release(loop);
+}
+
+static void *post_let_go(void *arg)
+{
+    struct helper *h = arg;
+
+    h->posted = fbr_loop_post_own(loop, &h->post);
+    return NULL;
+}
+
+static void begin_thread(void *arg)
+{
+    struct helper *h = arg;
+
+    fbr_timer_fini(&h->alarm.timer);
+    assert_int_equal(pthread_create(&h->thread, NULL, post_let_go, h), 0);
+}
+
+static int hold_by_thread(void *arg)
+{
+    struct helper *h = arg;
+    int rc = fbr_timer_init(&h->alarm.timer, loop, begin_thread, h);
+
+    fbr_loop_hold(loop);
+    fbr_timer_start(&h->alarm.timer, 50, 0);
+    return rc;
+}
+
+static void test_who_holds_it_may_post_until_it_lets_go(void **state)
+{
+    struct helper h = {.post = {.fn = let_go, .arg = &h, .own = true}};
+
+    (void)state;
+    assert_int_equal(fbr_loop_call(loop, hold_by_thread, &h), 0);
+    fbr_loop_close(loop);
+    assert_int_equal(h.posted, 1);
+    assert_int_equal(h.alarm.times, 1);
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+}
+
 static void test_what_was_posted_before_the_close_has_run(void **state)
 {
     struct counter c = {0};
@@ -290,6 +345,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_an_ended_timer_does_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_close_waits_for_those_who_hold_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_who_holds_it_may_post_until_it_lets_go, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_what_was_posted_before_the_close_has_run, set_up,
                                         tear_down),
         cmocka_unit_test(test_the_first_three_descriptors_are_never_the_loops),

@@ -246,11 +246,24 @@ static int print_module(const char *name)
     return 0;
 }
 
+/* Built without libdw there is none, but none was looked for where it would not fit. */
+static void a_path_that_does_not_fit_is_no_path(void **state)
+{
+    struct fbr_error err = {0};
+    char path[16];
+
+    (void)state;
+    assert_int_equal(fbr_module_program("fiber-stack", path, sizeof(path), &err), -ENOENT);
+    assert_string_equal(path, "");
+    assert_non_null(strstr(err.text, "too long"));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_names_are_refused),
         cmocka_unit_test(what_is_not_there_is_said),
+        cmocka_unit_test(a_path_that_does_not_fit_is_no_path),
         cmocka_unit_test(threads_get_the_same_module),
         cmocka_unit_test(modules_are_found_beside_and_above_a_program),
         cmocka_unit_test(what_others_could_have_put_there_is_passed_over),

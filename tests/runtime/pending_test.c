@@ -57,6 +57,24 @@ static void long_texts_are_cut(void **state)
     assert_int_equal(strlen(out), sizeof(out) - 1);
 }
 
+static void the_time_is_that_of_who_has_waited_longest(void **state)
+{
+    struct fbr_pending p = {0};
+
+    (void)state;
+    fbr_pending_add_since(&p, NULL, 100); /* it runs by now */
+    assert_int_equal(p.since, 0);
+    fbr_pending_add_since(&p, "no node", 5000);
+    assert_int_equal(p.since, 5000);
+    fbr_pending_add_since(&p, "no node", 3000);
+    fbr_pending_add_since(&p, "quota", 4000);
+    fbr_pending_add_since(&p, NULL, 100);
+    assert_int_equal(p.since, 3000);
+    assert_int_equal(p.jobs, 5);
+    assert_int_equal(p.pending, 3);
+    assert_int_equal(p.same, 2);
+}
+
 static void texts_differ_by_more_than_their_numbers(void **state)
 {
     (void)state;
@@ -73,6 +91,7 @@ int main(void)
         cmocka_unit_test(jobs_are_counted),
         cmocka_unit_test(other_reasons_are_counted_and_other_numbers_are_none),
         cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(the_time_is_that_of_who_has_waited_longest),
         cmocka_unit_test(texts_differ_by_more_than_their_numbers),
     };
 

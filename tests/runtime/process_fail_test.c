@@ -324,7 +324,7 @@ static void fork_in(struct fiber_process *p, int by_exit)
     assert_int_equal(status, 0);
 }
 
-static void test_every_call_fails_in_a_fork_child(void **state)
+static void test_what_acts_on_a_process_fails_in_a_fork_child(void **state)
 {
     struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
 
@@ -467,7 +467,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_frozen_process_is_killed),
         cmocka_unit_test(test_a_parent_that_was_stopped_kills_nobody),
         cmocka_unit_test(test_death_in_the_middle_leaves_the_run_whole),
-        cmocka_unit_test(test_every_call_fails_in_a_fork_child),
+        cmocka_unit_test(test_what_acts_on_a_process_fails_in_a_fork_child),
         cmocka_unit_test(test_calls_before_init_and_after_fini),
         cmocka_unit_test(test_configuration_errors_name_file_and_line),
     };

@@ -414,6 +414,25 @@ static void test_a_program_of_its_own(void **state)
     assert_int_equal(finish(p), 7);
 }
 
+static void test_a_program_is_looked_for_in_PATH(void **state)
+{
+    const char *const argv[] = {"process_prog", "one", "two", NULL};
+    const char *const nobody[] = {"no-such-program", NULL};
+    char *before = strdup(getenv("PATH"));
+    struct fiber_process *p;
+
+    (void)state;
+    setenv("PATH", "/nowhere:" TEST_PROGRAM_DIR, 1);
+    assert_int_equal(fiber_process_start_work(&p, "seven", 5, OPTIONS(.job.command = argv)), 0);
+    assert_int_equal(finish(p), 7);
+    assert_int_equal(fiber_process_start_work(&p, "", 0, OPTIONS(.job.command = nobody)), 0);
+    assert_int_equal(fiber_process_join(p, TEST_LONG_MS), 0);
+    assert_non_null(strstr(fiber_process_report(p), "no such program in PATH"));
+    fiber_process_close(p);
+    setenv("PATH", before, 1);
+    free(before);
+}
+
 /* ---- Many ---- */
 
 static void *start_and_join(void *arg)
@@ -536,6 +555,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_standard_input),
         cmocka_unit_test(test_what_a_process_forks_ends_with_it),
         cmocka_unit_test(test_a_program_of_its_own),
+        cmocka_unit_test(test_a_program_is_looked_for_in_PATH),
         cmocka_unit_test(test_eight_threads_start_and_join),
         cmocka_unit_test(test_many_threads_join_one),
         cmocka_unit_test(test_sixty_four_at_once),

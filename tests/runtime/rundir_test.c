@@ -288,6 +288,21 @@ static void test_a_process_that_the_master_forked_does_not_keep_it_alive(void **
     gate_close(&told);
 }
 
+static void test_what_is_made_while_others_remove_a_dead_run_goes_too(void **state)
+{
+    char root[FBR_DIR_MAX], lock[FBR_DIR_MAX + 8];
+    struct fbr_rundir child;
+
+    (void)state;
+    kill_master(start_master(root));
+    assert_int_equal(fbr_rundir_join(&child, root, base, NULL), 0);
+    snprintf(lock, sizeof(lock), "%s/lock", root);
+    assert_int_equal(unlink(lock), 0); /* by another child, which comes no further */
+    assert_int_equal(fbr_rundir_own(&child, NULL), 0);
+    assert_true(fbr_rundir_wreck_dead(root));
+    assert_int_equal(access(root, F_OK), -1);
+}
+
 static void make(const char *name, mode_t mode, const char *file)
 {
     char path[128];
@@ -621,6 +636,7 @@ int main(void)
         TEST(test_processes_come_and_go_all_the_time),
         TEST(test_the_next_run_sweeps_what_a_dead_one_left),
         TEST(test_a_process_that_the_master_forked_does_not_keep_it_alive),
+        TEST(test_what_is_made_while_others_remove_a_dead_run_goes_too),
         TEST(test_nothing_else_is_swept),
         TEST(test_one_that_was_never_finished_is_swept_when_it_is_old),
         TEST(test_many_masters_start_at_once),

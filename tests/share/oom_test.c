@@ -20,51 +20,11 @@
 #include <cmocka.h>
 
 #include "fiber.h"
+#include "tests/support/refuse.h"
 
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *s);
-
-static __thread unsigned refuse_at, asked; /* 0: none is refused */
-
-static bool refuse(void)
-{
-    return refuse_at && ++asked == refuse_at;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return refuse() ? NULL : __real_strdup(s);
-}
-
-static void begin_refusing(unsigned k)
-{
-    asked = 0;
-    refuse_at = k;
-}
-
-/* Ends it; true while there may be a next request to refuse. */
-static bool end_refusing(unsigned k, int rc)
+/* As end_refusing(), where a connection may go in the round after the one that broke it; true while
+ * there may be a next request to refuse. */
+static bool end_round(unsigned k, int rc)
 {
     refuse_at = 0;
     if (rc < 0 && rc != -ENOMEM && rc != -EPIPE)
@@ -99,7 +59,7 @@ static void test_a_manager_starts_and_ends(void **state)
 
         begin_refusing(k);
         rc = fiber_manager_start(&m, &echoes, NULL, 0, NULL);
-        more = end_refusing(k, rc);
+        more = end_round(k, rc);
         if (rc == 0) {
             assert_int_equal(fiber_manager_call(m, "echo", "x", 1, NULL, -1), 0);
             fiber_manager_close(m);
@@ -129,7 +89,7 @@ static void test_a_manager_is_called(void **state)
             rc = fiber_future_get(f, &b, -1);
             fiber_future_close(f);
         }
-        more = end_refusing(k, rc);
+        more = end_round(k, rc);
         if (rc == 0)
             assert_memory_equal(b.data, "some words", 10);
         fiber_bytes_free(&b);
@@ -184,7 +144,7 @@ static void test_a_store_is_used(void **state)
             rc = use_store(again, &count);
             fiber_store_close(again);
         }
-        more = end_refusing(k, rc);
+        more = end_round(k, rc);
     }
     assert_int_equal(fiber_store_connect(&s2, &a), 0);
     assert_int_equal(fiber_store_add(s2, "count", 0, &n), 0);
@@ -211,7 +171,7 @@ static void test_shared_memory_is_opened(void **state)
 
         begin_refusing(k);
         rc = fiber_shared_open(&s, "shared", 1000, fill, NULL);
-        more = end_refusing(k, rc);
+        more = end_round(k, rc);
         if (rc == 0)
             fiber_shared_close(s);
     }

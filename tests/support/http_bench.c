@@ -62,6 +62,14 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
             return http_say(p, 200, "", "at last");
         return s->status && http_say(p, s->status, s->headers, "{\"message\":\"not now\"}");
     }
+    if (strcmp(q->path, "/breaks") == 0) {
+        if (q->number > s->fails)
+            return http_say(p, 200, "", "at last");
+        http_write(p, s->raw, strlen(s->raw));
+        if (s->reset)
+            http_reset(p);
+        return false;
+    }
     if (strcmp(q->path, "/token") == 0)
         return http_say(p, q->number < 2 ? 503 : 200, "", q->authorization);
     if (strcmp(q->path, "/held") == 0) {

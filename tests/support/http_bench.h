@@ -3,6 +3,7 @@
  *
  *   /echo        method, type, length and body
  *   /fails       `status` and `headers` for the first requests, or the end of the connection when it is 0; then 200
+ *   /breaks      `raw` for the first requests, and the end of the connection, or its reset; then 200
  *   /token       503 once, then what the header Authorization said
  *   /held        says that it came, and answers when it is let go
  *   /hangs       says that it came, and never answers; and says when the client has gone
@@ -27,9 +28,10 @@
 /* What a test and its server tell each other. */
 struct stage {
     sem_t go, come; /* the test: go on; the server: I am there */
-    int fails;      /* answer so many with `status`, or with none when it is 0 */
+    int fails;      /* answer so many with `status`, or with none when it is 0; break so many */
     int status, held;
-    const char *headers;
+    const char *headers, *raw;
+    bool reset;
 };
 
 struct got {

@@ -101,6 +101,11 @@ bool http_say(struct http_peer *p, int status, const char *headers, const char *
     return http_write(p, head, strlen(head)) && http_write(p, body, strlen(body));
 }
 
+void http_reset(struct http_peer *p)
+{
+    connect(p->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+}
+
 void http_wait_for_end(struct http_peer *p)
 {
     char rest[64];

@@ -40,6 +40,8 @@ const char *http_server_key(const struct http_server *s);
 bool http_say(struct http_peer *p, int status, const char *headers, const char *body);
 /* Bytes as they are; false: the client is gone. */
 bool http_write(struct http_peer *p, const void *data, size_t len);
+/* Ends the connection, which must be over TCP, by a reset; what the client has not read is lost. */
+void http_reset(struct http_peer *p);
 /* Blocks until the client or the server has closed. */
 void http_wait_for_end(struct http_peer *p);
 

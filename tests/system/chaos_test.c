@@ -64,20 +64,9 @@ static void record(enum event_kind kind, uint32_t task, uint32_t execution)
     atomic_store_explicit(&history->events[at].kind, kind, memory_order_release);
 }
 
-static int map_history(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    history = mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return history == MAP_FAILED ? -errno : 0;
-}
-
 static int worker_init(const void *arg, size_t len)
 {
-    return len ? map_history(arg) : -EINVAL;
+    return len ? map_shared(arg, sizeof(*history), &history) : -EINVAL;
 }
 
 struct tally {
@@ -613,16 +602,12 @@ static void test_a_lazy_source_stays_within_its_window(void **state)
 
 static int make_history(void **state)
 {
-    int fd;
-
     if (warm_up(state) < 0)
         return -1;
     snprintf(history_path, sizeof(history_path), "/tmp/fiber-test-history-XXXXXX");
-    fd = mkostemp(history_path, O_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, sizeof(struct history)) < 0)
+    if (make_shared(history_path, sizeof(struct history)) < 0)
         return -1;
-    close(fd);
-    return map_history(history_path);
+    return map_shared(history_path, sizeof(*history), &history);
 }
 
 static int drop_history(void **state)

@@ -1,11 +1,85 @@
 # docker_faults_test.sh - Docker's backend with an engine that refuses, answers late, wrongly or not at all.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck source=tests/system/faults.sh
+# shellcheck source=tests/system/faults.sh disable=SC2030,SC2031
 . "$(dirname "$0")/faults.sh"
 
+prog=$TEST_BINARY_DIR/tests/system/docker_prog
+[[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
 on docker
-begin_proxy --listen "$work/sock" --unix "${DOCKER_HOST#unix://}"
+socket=${DOCKER_HOST#unix://}
+failed() {
+    echo "FAILED: $1"
+    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
+    exit 1
+}
+
+# --- what takes its time goes on beside the others, each behind a proxy of its own
+besides=()
+# beside FUNCTION: what it says is in $work/FUNCTION.said
+beside() {
+    (
+        work=$work/$1
+        mkdir "$work"
+        begin_proxy --listen "$work/sock" --unix "$socket"
+        export DOCKER_HOST=unix://$work/sock FIBER_BACKEND=docker FIBER_GRACE=500ms
+        "$1"
+    ) >"$work/$1.said" 2>&1 &
+    besides+=($!)
+}
+# begins TEXT COMMAND...: starts it, and waits until it says that; its output is on $out, its pid in $launcher
+begins() {
+    local line='' text=$1
+    shift
+    exec {out}< <(echo "$BASHPID" && exec "$@" 2>&1)
+    read -r launcher <&"$out"
+    : >"$work/out"
+    until [[ $line == *$text* ]]; do
+        IFS= read -r -t 300 line <&"$out" || failed "it should say '$text'"
+        echo "$line" >>"$work/out"
+    done
+}
+ends() { timeout 300 cat <&"$out" >>"$work/out" || failed "it does not end"; }
+
+# A worker dies meanwhile. Another one takes its place when the engine is back, and not before; nothing else is taken for dead.
+a_minute_away() {
+    FIBER_START_TIMEOUT=300s begins begun "$prog" jobs 2 1 200 "$work/enough"
+    kill -KILL "$proxy"
+    touch "$work/enough"
+    read -rt 60 <> <(:) || : # it is away for so long
+    kill -0 "$launcher" || failed "it did not wait for the engine"
+    rm "$work/sock"
+    begin_proxy --listen "$work/sock" --unix "$socket"
+    ends
+    for line in 'right 200 of 200' 'deaths 1'; do
+        grep -qx "$line" "$work/out" || failed "it should say '$line'"
+    done
+    echo "ok: the engine is away for a minute while a pool maps"
+}
+
+# Nothing comes of a pull. What is waited for is told, and told again when more than the time to start in is over.
+a_slow_pull() {
+    echo '{"rules": [{"path": "/images/create", "action": "stall"}]}' >"$work/rules"
+    FIBER_START_TIMEOUT=30s begins 'waiting for 3' "$prog" process -i slow:1 exit 0
+    grep -qE 'waiting for 3[0-9] s: 1 of 1 job pending: image slow:1 is not there, and is pulled' "$work/out" ||
+        failed "it should say that it is pulled"
+    kill "$launcher"
+    ends
+    echo "ok: a pull that takes longer than a job may take to start"
+}
+
+# The time of one request is over; the next attempt is answered.
+a_create_without_answer() {
+    echo '{"rules": [{"method": "POST", "path": "/containers/create", "times": 1, "action": "stall"}]}' >"$work/rules"
+    FIBER_START_TIMEOUT=300s begins 'code 7: ' "$prog" process exit 7
+    ends
+    (($(faults_met) == 1)) || failed "never met"
+    echo "ok: create is never answered"
+}
+for what in a_minute_away a_slow_pull a_create_without_answer; do beside "$what"; done
+
+# --- faults one after the other
+begin_proxy --listen "$work/sock" --unix "$socket"
 export DOCKER_HOST=unix://$work/sock
 
 create='"method": "POST", "path": "/containers/create"'
@@ -14,6 +88,10 @@ ticket='"method": "PUT", "path": "/archive"'
 output='"method": "POST", "path": "/attach"'
 events='"method": "GET", "path": "/events"'
 list='"method": "GET", "path": "/containers/json"'
+version='"method": "GET", "path": "/version"'
+pull='"method": "POST", "path": "/images/create"'
+taken='"status": 409, "body": "{\"message\":\"that name is in use\"}"'
+none='"status": 404, "body": "{\"message\":\"No such image\"}"'
 signal='"method": "POST", "path": "/kill"'
 image='"method": "GET", "path": "/images/"'
 
@@ -42,6 +120,45 @@ under "a signal's answer is lost" "{$signal, \"times\": 1, \"action\": \"lost\"}
 under "a signal is refused once" "{$signal, \"times\": 1, \"action\": \"status\", \"status\": 503}" "terminate and kill"
 under "images cannot be asked for" "{$image, \"times\": 1, \"action\": \"status\", \"status\": 503}" "exit codes"
 
+under "create says that the image is gone" "{$create, \"times\": 1, \"action\": \"status\", $none}" "exit codes"
+under "the list is garbage" "{$list, \"times\": 1, \"action\": \"garbage\"}, {$events, \"action\": \"end\", \"events\": 3}" \
+    "exit codes" "death by its own signal"
+under "the list is cut short" "{$list, \"times\": 1, \"action\": \"truncate\", \"bytes\": 10}, {$events, \"action\": \"end\", \"events\": 3}" \
+    "exit codes" "death by its own signal"
+under "the output is cut short" "{$output, \"times\": 1, \"action\": \"close\"}" "last lines in the report"
+
+# refuses TITLE RULE TEXT [OPTION...]: the process is not started, and says why; nothing is left of it
+refuses() {
+    local title=$1 rule=$2 text=$3
+    shift 3
+    echo "{\"rules\": [$rule]}" >"$work/new"
+    mv "$work/new" "$work/rules"
+    timeout 300 env FIBER_BACKEND=docker FIBER_START_TIMEOUT=300s "$prog" process "$@" exit 0 >"$work/out" 2>&1 || :
+    if ! grep -qE -- "$text" "$work/out"; then
+        bad=1
+        echo "FAILED: it should say '$text': $title"
+        cut -c 1-300 "$work/out" | sed 's/^/    /' | tail -20
+    else
+        echo "ok: $title"
+    fi
+}
+cannot='^code 125: .*could not be started by the Docker engine: '
+refuses "create answers 500" "{$create, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
+refuses "create is garbage" "{$create, \"action\": \"garbage\", \"status\": 201}" "${cannot}HTTP status 201: "
+refuses "create is no HTTP" "{$create, \"action\": \"noise\"}" "${cannot}.*HTTP"
+refuses "the name is in use, and then it is not" "{$create, \"action\": \"status\", $taken}" "${cannot}No such container: "
+refuses "start answers 500" "{$begin, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
+refuses "the ticket answers 404" "{$ticket, \"action\": \"status\", \"status\": 404}" "${cannot}a fault that was ordered"
+refuses "the output answers 500" "{$output, \"action\": \"status\", \"status\": 500}" "${cannot}a fault that was ordered"
+refuses "a pull answers 500" "{$pull, \"action\": \"status\", \"status\": 500}" "${cannot}image slow:1 is not there, and cannot be pulled: " -i slow:1
+refuses "a pull is closed" "{$pull, \"action\": \"close\"}" "${cannot}image slow:1 is not there, and cannot be pulled: " -i slow:1
+refuses "the version answers 500" "{$version, \"action\": \"status\", \"status\": 500}" 'the Docker engine at .*: a fault that was ordered'
+refuses "the version is garbage" "{$version, \"action\": \"garbage\"}" 'the Docker engine at .*JSON'
+refuses "the version is cut short" "{$version, \"action\": \"truncate\", \"bytes\": 10}" 'the Docker engine at .*sock: '
+refuses "the version is never answered" "{$version, \"action\": \"stall\"}" 'the Docker engine at .*: no answer in time'
+
+for i in "${!besides[@]}"; do wait "${besides[i]}" || bad=1; done
+cat "$work"/*.said
 echo '{}' >"$work/rules"
 "$TEST_BED" empty all || { echo "FAILED: containers are left"; bad=1; }
 exit $bad

@@ -16,7 +16,7 @@ image='' registry='' drain=''
 
 clean() {
     [[ -z $image ]] || "$bed" api DELETE "/images/$image?force=1" >/dev/null 2>&1 || :
-    [[ -z $registry ]] || kill "$registry" 2>/dev/null || :
+    [[ -z $registry ]] || { kill "$registry" && kill -CONT "$registry"; } 2>/dev/null || :
     [[ -z $drain ]] || wait "$drain" || :
     rm -rf "$work"
 }
@@ -112,5 +112,24 @@ END
 chmod +x "$work/bin/docker-credential-test"
 echo "{\"auths\": {\"$host\": {}}, \"credHelpers\": {\"$host\": \"test\"}}" >"$DOCKER_CONFIG/config.json"
 PATH=$work/bin:$PATH pulls "a helper"
+
+# --- a registry that takes its time: it goes on when it was said what is waited for
+rm "$DOCKER_CONFIG/config.json"
+echo "{\"auths\": {\"$host\": {\"auth\": \"$auth\"}}}" >"$DOCKER_CONFIG/config.json"
+kill -STOP "$registry"
+exec {lines}< <(code=0; timeout 300 "$fiber" run --image "$image" -n 1 /bin/sh -c 'echo "rank $FIBER_RANK is there"' 2>&1 || code=$?
+    echo "code $code")
+: >"$work/out"
+while IFS= read -r -t 300 line <&"$lines"; do
+    echo "$line" >>"$work/out"
+    [[ $line != *"waiting for "*": 1 of 1 job pending: image $image is not there, and is pulled"* ]] || kill -CONT "$registry"
+    [[ $line != "code "* ]] || break
+done
+kill -CONT "$registry"
+says '1 of 1 job pending: image '
+says '^rank 0 is there$'
+says '^code 0$'
+forget_image
+ok "a registry that takes its time: what is waited for"
 image=''
 "$bed" empty all || { echo "FAILED: containers are left"; exit 1; }

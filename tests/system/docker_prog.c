@@ -1,16 +1,21 @@
-/* docker_prog.c - a program for the tests on the Docker engine, run by the configured backend.
+/* docker_prog.c - a program for the tests on engines, run by the configured backend.
  *
  *   docker_prog pool WORKERS TASKS MS [FILE [DEATHS]]
  *                                       maps TASKS of MS milliseconds; says "begun" when a tenth is done, and at the
  *                                       end how many are right and how many workers died. With FILE it is "begun" when
  *                                       all workers have joined, too, and goes on at least until there is that file
  *                                       and so many have died
+ *   docker_prog jobs JOBS WORKERS TASKS FILE
+ *                                       maps by so many jobs with so many workers in each; says "begun" when all have
+ *                                       joined, and when there is FILE maps TASKS, in the middle of which one worker
+ *                                       is killed; says how many are right and how many died
  *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] ORDER
  *                                       one process; says its exit code and how it ended. ORDER is one of: exit CODE,
  *                                       signal N, eat MiB, hello, wait, program PATH
  *   docker_prog output LINES [FIFO]     a process that writes so many lines to each of its streams; half of them when
  *                                       somebody has written to FIFO, which it makes where it runs
- *   docker_prog many N                  N processes at once
+ *   docker_prog many N [FIFO]           N processes at once; when all have ended it waits until somebody writes to
+ *                                       FIFO, which it makes
  *   docker_prog nested                  a process that starts processes
  *   docker_prog cpus                    a process that says which processors it may use
  *   docker_prog rank                    a rank that says who it is, then waits
@@ -105,6 +110,93 @@ static int play_pool(int workers, int n, int ms, const char *file, int deaths)
         right += out[i] == i * i;
     printf("right %d of %d\ndeaths %d\n", right, n, (int)stats_of(pool).deaths);
     fflush(stdout); /* it may take a while to close */
+    fiber_pool_close(pool);
+    free(in);
+    free(out);
+    return right != n;
+}
+
+/* ---- Several workers in a job ---- */
+
+#define NAME 64
+
+struct worker {
+    char host[NAME];
+    int pid;
+};
+
+struct visit {
+    int n, end;           /* end: this visit kills the worker, if it is that one */
+    struct worker victim; /* pid 0: none */
+};
+
+struct visited {
+    int square;
+    struct worker by;
+};
+
+static int visit(const void *in, size_t len, struct fiber_reply *reply)
+{
+    const struct visit *v = in;
+    const struct timespec nap = {.tv_nsec = 20 * 1000000L};
+    struct visited *out = fiber_reply_alloc(reply, sizeof(*out));
+
+    (void)len;
+    nanosleep(&nap, NULL); /* the work of the task */
+    if (!out)
+        return -1;
+    *out = (struct visited){.square = v->n * v->n, .by.pid = getpid()};
+    snprintf(out->by.host, NAME, "%s", host());
+    if (v->end && memcmp(&out->by, &v->victim, sizeof(out->by)) == 0)
+        kill(getpid(), SIGKILL);
+    return 0;
+}
+
+/* The first n; returns how many are right. */
+static int visit_all(struct fiber_pool *pool, struct visit *in, struct visited *out, int n)
+{
+    int right = 0;
+
+    memset(out, 255, (size_t)n * sizeof(*out));
+    if (fiber_pool_map(pool, visit, in, sizeof(*in), out, sizeof(*out), (size_t)n, NULL) < 0)
+        return -1;
+    for (int i = 0; i < n; i++)
+        right += out[i].square == i * i;
+    return right;
+}
+
+static int play_jobs(int jobs, int per_job, int n, const char *file)
+{
+    int workers = jobs * per_job, tenth = n / 10, right;
+    struct fiber_pool_options o = {
+        .size = sizeof(o), .min = workers, .max = workers, .workers_per_job = per_job};
+    struct visit *in = calloc((size_t)n, sizeof(*in));
+    struct visited *out = calloc((size_t)n, sizeof(*out));
+    struct fiber_pool *pool;
+
+    for (int i = 0; i < n; i++)
+        in[i].n = i;
+    if (fiber_pool_open(&pool, &o) < 0)
+        return fail("pool");
+    do
+        right = visit_all(pool, in, out, tenth);
+    while (right == tenth && stats_of(pool).workers < workers);
+    printf("begun\n");
+    fflush(stdout);
+    while (right == tenth && access(file, F_OK) < 0)
+        right = visit_all(pool, in, out, tenth);
+    if (right != tenth)
+        return fail("map");
+    for (int i = 0; i < n; i++) {
+        in[i].victim = out[0].by;
+        in[i].end = i >= n / 2;
+    }
+    do
+        right = visit_all(pool, in, out, n);
+    while (right == n && stats_of(pool).deaths == 0); /* it may have had none of those */
+    while (right == n && stats_of(pool).workers < workers)
+        right = visit_all(pool, in, out, n); /* until another is there in its place */
+    printf("right %d of %d\ndeaths %d\n", right, n, (int)stats_of(pool).deaths);
     fiber_pool_close(pool);
     free(in);
     free(out);
@@ -287,11 +379,14 @@ static int idle(const void *arg, size_t len)
     return 0;
 }
 
-static int play_many(int n)
+static int play_many(int n, const char *fifo)
 {
     int rc = n > MANY ? 2 : start_and_join(n, idle, NULL, 0);
 
     printf("%d ended well\n", rc ? -1 : n);
+    fflush(stdout);
+    if (fifo)
+        wait_for_writer(fifo);
     return rc;
 }
 
@@ -314,12 +409,14 @@ int main(int argc, char **argv)
     if (strcmp(role, "pool") == 0 && argc >= 5)
         return play_pool(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argc > 5 ? argv[5] : NULL,
                          argc > 6 ? atoi(argv[6]) : 0);
+    if (strcmp(role, "jobs") == 0 && argc == 6)
+        return play_jobs(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5]);
     if (strcmp(role, "process") == 0 && argc > 2)
         return play_process(argv + 2);
     if (strcmp(role, "output") == 0 && argc >= 3)
         return play_output(atoi(argv[2]), argv[3]);
-    if (strcmp(role, "many") == 0 && argc == 3)
-        return play_many(atoi(argv[2]));
+    if (strcmp(role, "many") == 0 && argc >= 3)
+        return play_many(atoi(argv[2]), argv[3]);
     if (strcmp(role, "nested") == 0)
         return start_and_join(1, branch, NULL, 0);
     if (strcmp(role, "cpus") == 0)

@@ -2,36 +2,21 @@
 # they print, and what cannot be started. The engine is the bed's (tests/beds/docker).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2016
-set -euo pipefail
-
-bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/docker/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
-fiber=$TEST_BINARY_DIR/cli/fiber
-
-[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
-"$bed" try
-eval "$("$bed" env)"
-work=$(mktemp -d)
-trap '"$bed" thaw 2>/dev/null || :; "$bed" start; rm -rf "$work"' EXIT
+# shellcheck shell=bash source=tests/system/engines.sh disable=SC2016
+clean() { "$bed" thaw 2>/dev/null || :; "$bed" start; }
+engine=docker
+. "$(dirname "$0")/engines.sh"
 export FIBER_BACKEND=docker FIBER_GRACE=500ms FIBER_START_TIMEOUT=300s FIBER_IMAGE_ADD="$prog /bin/sh"
 unset FIBER_IMAGE
 enough=$work/enough
-# shellcheck source=tests/system/engines.sh
-. "$(dirname "$0")/engines.sh"
 
+empty() {
+    local list
+    list=$("$bed" jobs all) && [[ ! $list ]]
+}
 nothing_left() {
     "$bed" empty || failed "containers run"
-    until_gone || failed "containers are left"
-}
-until_gone() {
-    local list
-    for _ in {1..1200}; do
-        list=$("$bed" jobs all)
-        [[ $list ]] || return 0
-        read -rt 0.1 <> <(:) || :
-    done
-    return 1
+    wait_for "containers are left" empty
 }
 
 # --- what becomes of a process
@@ -66,12 +51,27 @@ ok "nested processes"
 
 # Nothing of Fiber in it: the program is put in, with the libraries of this machine.
 "$bed" has bare:1 || "$bed" image bare:1 /bin/sh >/dev/null
-# shellcheck disable=SC2016 # the rank's shell has them
-does 300 "$fiber" run --image bare:1 -n 2 -N 1 /bin/sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE"'
-[[ $code == 0 ]] || failed "a ring in an image without Fiber ended with $code"
+gives 0 "$fiber" run --image bare:1 -n 2 -N 1 /bin/sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE"'
 says '^rank 0 of 2$'
 says '^rank 1 of 2$'
 ok "an image without our program"
+
+# A master that is in a container itself: its jobs have its image and its network, and reach it there.
+if command -v docker >/dev/null; then
+    "$fiber" image build fiber-inside:1 "$prog" --cluster -q
+    socket=${DOCKER_HOST#unix://}
+    "$bed" api GET /networks/fiber-inside >/dev/null 2>&1 || docker network create fiber-inside >/dev/null
+    for network in bridge fiber-inside host; do
+        does 300 docker run --rm --network $network -v "$socket:/var/run/docker.sock" -e FIBER_BACKEND=docker \
+            -e FIBER_START_TIMEOUT=300s fiber-inside:1 "$prog" pool 2 50 5
+        says '^right 50 of 50$'
+        says '^deaths 0$'
+    done
+    docker network rm fiber-inside >/dev/null
+    docker rmi -f fiber-inside:1 >/dev/null
+    nothing_left
+    ok "a master in a container"
+fi
 
 # --- the template has the last word, and what is started knows its limits
 echo '{"HostConfig":{"CpusetCpus":"0"},"Labels":{"mine":"yes"}}' >"$work/template"
@@ -111,6 +111,17 @@ says '^deaths 2$'
 rm "$enough"
 nothing_left
 ok "a pool survives a container that is killed and one that vanishes"
+
+# --- several workers in each container, one of which is killed
+begins 1 begun "$prog" jobs 2 3 300 "$enough"
+(($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two containers"
+touch "$enough"
+ends
+says '^right 300 of 300$'
+says '^deaths 1$'
+rm "$enough"
+nothing_left
+ok "a pool of two containers with three workers each"
 
 # --- an engine that dies, or hangs, and comes back
 begins 1 begun "$prog" pool 2 400 20 "$enough"
@@ -154,14 +165,11 @@ nothing_left
 ok "many at once"
 
 # --- rings
-# shellcheck disable=SC2016 # the rank's shell has them
-does 300 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
-((code == 5)) || failed "exit code 5, not $code"
+gives 5 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 says '^3 of 4$' # the others may have been ended before they spoke
 hello=$TEST_BINARY_DIR/examples/mpi/mpi_hello
 if [[ -x $hello ]]; then
-    does 300 "$fiber" run --oversubscribe -n 8 -N 2 "$hello"
-    ((code == 0)) || failed "an MPI program on 4 nodes: exit code $code"
+    gives 0 "$fiber" run --oversubscribe -n 8 -N 2 "$hello"
     says 'rank 7 of 8'
     ok "an MPI program in 4 containers"
 fi

@@ -102,8 +102,8 @@ import json, sys
 counts = json.load(open(sys.argv[1]))
 assert counts["ask for the version"]["requests"] == 3, counts
 assert counts["ask for the version"]["received"] > 300, counts
-assert counts["GET /v1.41/_ping"] == {"requests": 4, "sent": 0, "received": 4, "faults": 2} or \
-    counts["GET /v1.41/_ping"]["requests"] == 4, counts
+assert counts["ask for the version"]["ended"] == 3, counts
+assert counts["GET /v1.41/_ping"]["requests"] == 4, counts
 assert counts["POST /v1.41/images/create"]["sent"] > 1000000, counts
 END
 [[ ! -e $work/sock ]] || failed "the socket is left"

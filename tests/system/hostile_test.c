@@ -1,5 +1,6 @@
-/* hostile_test.c - every port of a working master gets silence, garbage, hostile lengths and
- * crowds; its results stay right.
+/* hostile_test.c - every port of a working master, and of a child that serves, gets silence,
+ * garbage, hostile lengths and crowds, with some hundred silent callers held all the while; the
+ * results stay right.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -29,6 +30,7 @@
 #define TASKS 400
 #define PORTS_MAX 16
 #define CROWD 500
+#define SILENT 100 /* callers of each port who say nothing and stay */
 
 /* ---- Which ports ---- */
 
@@ -38,19 +40,22 @@ struct port {
     unsigned long inode;
 };
 
-/* Whether one of our descriptors is this socket. */
-static bool is_ours(unsigned long inode)
+/* Whether one of that process's descriptors is this socket. */
+static bool is_of(pid_t pid, unsigned long inode)
 {
-    DIR *d = opendir("/proc/self/fd");
     char name[64], path[300], target[64];
     struct dirent *e;
     bool found = false;
+    DIR *d;
 
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    d = opendir(path);
+    assert_non_null(d);
     snprintf(name, sizeof(name), "socket:[%lu]", inode);
     while (!found && (e = readdir(d))) {
         ssize_t n;
 
-        snprintf(path, sizeof(path), "/proc/self/fd/%s", e->d_name);
+        snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid, e->d_name);
         n = readlink(path, target, sizeof(target) - 1);
         target[n > 0 ? n : 0] = '\0';
         found = strcmp(target, name) == 0;
@@ -59,12 +64,11 @@ static bool is_ours(unsigned long inode)
     return found;
 }
 
-/* The TCP ports on which this process listens (proc(5)); fails the test when one of them is
- * IPv6. */
-static int get_ports(struct port ports[PORTS_MAX])
+/* Appends to n others the TCP ports on which a process listens (proc(5)); returns how many they are
+ * then. Fails the test when one of them is IPv6. */
+static int get_ports(pid_t pid, struct port ports[PORTS_MAX], int n)
 {
     static const char *const tables[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
-    int n = 0;
 
     for (int v6 = 0; v6 < 2; v6++) {
         FILE *f = fopen(tables[v6], "r");
@@ -77,7 +81,7 @@ static int get_ports(struct port ports[PORTS_MAX])
 
             if (sscanf(line, " %*d: %39[0-9A-F]:%x %*s %x %*s %*s %*s %*s %*s %lu", address,
                        &p.number, &state, &p.inode) != 4 ||
-                state != 0x0a || !is_ours(p.inode))
+                state != 0x0a || !is_of(pid, p.inode))
                 continue;
             assert_false(v6);
             assert_true(n < PORTS_MAX);
@@ -97,7 +101,7 @@ static int n_ports;
 static atomic_bool attack_over;
 static atomic_int attacks;
 
-static int dial(const struct port *p)
+static int dial_attacked(const struct port *p)
 {
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)p->number),
@@ -114,7 +118,7 @@ static int dial(const struct port *p)
 static void send_all(const struct port *p, const void *bytes, size_t len, bool reset)
 {
     const struct linger now = {.l_onoff = 1};
-    int fd = dial(p);
+    int fd = dial_attacked(p);
 
     if (fd < 0)
         return;
@@ -175,7 +179,7 @@ static void crowd(const struct port *p)
     int fds[CROWD];
 
     for (int i = 0; i < CROWD; i++) {
-        fds[i] = dial(p);
+        fds[i] = dial_attacked(p);
         if (fds[i] >= 0 && i % 2) /* half of them say a little, and then nothing */
             send(fds[i], "\x16\x03\x01", 3, MSG_NOSIGNAL);
     }
@@ -187,7 +191,14 @@ static void crowd(const struct port *p)
 
 static void *attack(void *arg)
 {
+    static int silent[PORTS_MAX * SILENT];
+    int n = 0;
+
     (void)arg;
+    for (int i = 0; i < n_ports; i++)
+        for (int j = 0; j < SILENT; j++)
+            silent[n++] = dial_attacked(&ports[i]);
+    atomic_fetch_add(&attacks, n);
     for (int i = 0; i < n_ports; i++) {
         send_garbage(&ports[i]);
         send_nanomsg(&ports[i]);
@@ -195,6 +206,9 @@ static void *attack(void *arg)
         crowd(&ports[i]);
     }
     atomic_store(&attack_over, true);
+    while (n-- > 0) /* they were there to the end */
+        if (silent[n] >= 0)
+            close(silent[n]);
     return NULL;
 }
 
@@ -257,6 +271,69 @@ static int take_numbers(struct fiber_queue *q)
     return 0;
 }
 
+/* A child that serves: a manager, which has a queue of its own, too. */
+struct served {
+    pid_t pid;
+    struct fiber_address queue;
+};
+
+static int open_served(void **state, const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    return fiber_queue_open((struct fiber_queue **)state, 0);
+}
+
+static int serve(void *state, const char *method, const void *in, size_t len,
+                 struct fiber_reply *reply)
+{
+    struct served s = {.pid = getpid()};
+
+    (void)method;
+    if (len)
+        return square(in, len, reply);
+    return fiber_queue_address(state, &s.queue) < 0 ? -EIO
+                                                    : fiber_reply_write(reply, &s, sizeof(s));
+}
+
+static void close_served(void *state)
+{
+    fiber_queue_close(state);
+}
+
+static const struct fiber_class served = {
+    .size = sizeof(served), .open = open_served, .call = serve, .close = close_served};
+
+static struct served begin_served(struct fiber_manager **m)
+{
+    struct fiber_bytes b;
+    struct served s;
+
+    assert_int_equal(fiber_manager_start(m, &served, NULL, 0, NULL), 0);
+    assert_int_equal(fiber_manager_call(*m, "who", NULL, 0, &b, TEST_LONG_MS), 0);
+    assert_int_equal(b.len, sizeof(s));
+    memcpy(&s, b.data, sizeof(s));
+    fiber_bytes_free(&b);
+    return s;
+}
+
+/* One call of it, and a message by its queue and back. */
+static void use_served(struct fiber_manager *m, struct fiber_queue *q, uint64_t x)
+{
+    const uint64_t wanted[2] = {x * x, x};
+    struct fiber_bytes b;
+
+    assert_int_equal(fiber_queue_put(q, &x, sizeof(x), TEST_LONG_MS), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(i ? fiber_queue_get(q, &b, TEST_LONG_MS)
+                           : fiber_manager_call(m, "square", &x, sizeof(x), &b, TEST_LONG_MS),
+                         0);
+        assert_int_equal(b.len, sizeof(x));
+        assert_memory_equal(b.data, &wanted[i], sizeof(x));
+        fiber_bytes_free(&b);
+    }
+}
+
 static void open_all(struct fiber_pool **pool, struct fiber_queue **q,
                      struct fiber_address *address)
 {
@@ -275,20 +352,27 @@ static void open_all(struct fiber_pool **pool, struct fiber_queue **q,
 static void test_attacks_on_every_port_while_a_map_runs(void **state)
 {
     struct fiber_address address;
+    struct fiber_manager *manager;
     struct fiber_pool *pool;
-    struct fiber_queue *q;
+    struct fiber_queue *q, *its;
+    struct served child;
     pthread_t attacker;
-    int rounds = 0;
+    int rounds = 0, ours;
 
     (void)state;
     open_all(&pool, &q, &address);
-    n_ports = get_ports(ports);
-    assert_true(n_ports >= 2); /* control and data */
+    child = begin_served(&manager);
+    assert_int_equal(fiber_queue_connect(&its, &child.queue), 0);
+    ours = get_ports(getpid(), ports, 0);
+    assert_true(ours >= 2); /* control and data */
+    n_ports = get_ports(child.pid, ports, ours);
+    assert_true(n_ports >= ours + 2); /* the child's own */
     for (int i = 0; i < n_ports; i++)
         assert_int_equal(ports[i].address, htonl(INADDR_LOOPBACK));
     assert_int_equal(pthread_create(&attacker, NULL, attack, NULL), 0);
     while (!atomic_load(&attack_over)) {
         assert_int_equal(map_once(pool), 0);
+        use_served(manager, its, (uint64_t)rounds);
         if (rounds++ % 20 == 0) { /* new processes find their way through the crowd */
             struct fiber_process *p = begin(put_numbers, &address, sizeof(address), NULL);
 
@@ -297,8 +381,11 @@ static void test_attacks_on_every_port_while_a_map_runs(void **state)
         }
     }
     pthread_join(attacker, NULL);
-    printf("           %d attacks, %d maps\n", atomic_load(&attacks), rounds);
+    printf("           %d attacks on %d ports, %d maps\n", atomic_load(&attacks), n_ports, rounds);
     assert_int_equal(map_once(pool), 0);
+    use_served(manager, its, 1u << 20);
+    fiber_queue_close(its);
+    fiber_manager_close(manager);
     fiber_pool_close(pool);
     fiber_queue_close(q);
 }
@@ -312,7 +399,7 @@ static int play_local(const char *arg)
 
     (void)arg;
     open_all(&pool, &q, &address);
-    return get_ports(found);
+    return get_ports(getpid(), found, 0);
 }
 
 static void test_without_need_there_is_no_port(void **state)

@@ -15,6 +15,7 @@ says "rank 0 of 8 on h1" "rank 1 of 8 on h1" "rank 2 of 8 on h2" "rank 3 of 8 on
     "rank 4 of 8 on h3" "rank 5 of 8 on h3" "rank 6 of 8 on h4" "rank 7 of 8 on h4"
 
 tests=$TEST_SOURCE_DIR/tests
+tells() { grep -qxF -- "$1" "$work/out" || failed "it should have said: $1"; } # beside what UCX says
 if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then
     mpicc.openmpi -o "$work/ranks" "$tests/mpi_bridge/ranks_mpi.c"
     holds "Open MPI over two hosts" "$prog" ring 4 2 "$work/ranks" hello
@@ -23,8 +24,41 @@ if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]
     says "rank 0: sum is right" "rank 1: sum is right" "rank 2: sum is right" "rank 3: sum is right"
     holds "MPI_Comm_spawn over two hosts" "$prog" ring 2 2 "$work/ranks" spawn
     says "child 0: together 4" "child 1: together 4" "parent 0: together 4" "parent 1: together 4"
+    mpicc.openmpi -O1 -o "$work/check" "$tests/system/ring_mpi/check.c"
+    holds "eight ranks of Open MPI on two hosts" "$prog" ring 8 2 "$work/check" collectives
+    says "collectives: 8 ranks agree"
+    for n in 2 4; do
+        holds "windows of $n ranks on two hosts" "$prog" ring $n 2 "$work/check" window
+        tells "window: $n ranks agree"
+    done
+    holds "eight that spawn four" "$prog" ring 8 2 "$work/check" spawn
+    says "merged 12" "spawn: 8 ranks agree"
 else
     echo "skip: Open MPI (needs mpicc.openmpi and the PMIx module)"
+fi
+
+# Another release, in a root tree (ring_foreign_test.sh): its ranks come with libpmix 5.
+root=${TEST_FOREIGN:-${TEST_BED_DATA:-/var/lib/fiber-beds}/foreign}
+inside=(chroot "$root")
+cp "$tests/system/ring_mpi/check.c" "$work"
+if "$bed" exec h1 test -d "$root/proc/self" && [[ -d $root$work && -e $TEST_BINARY_DIR/fiber/pmix.so ]] &&
+    "${inside[@]}" mpicc.openmpi -O1 -o "$work/foreign" "$work/check.c" 2>/dev/null; then
+    for host in h1 h2; do
+        "$bed" exec $host mount --bind /dev/shm "$root/dev/shm" # the host's own, as for its agent
+    done
+    for n in 2 8; do
+        holds "$n ranks of an Open MPI of another release on two hosts" "$prog" ring $n 2 "${inside[@]}" "$work/foreign" collectives
+        says "collectives: $n ranks agree"
+        holds "their windows" "$prog" ring $n 2 "${inside[@]}" "$work/foreign" window
+        tells "window: $n ranks agree"
+        holds "they spawn four" "$prog" ring $n 2 "${inside[@]}" "$work/foreign" spawn "${inside[@]}" "$work/foreign"
+        says "merged $((n + 4))" "spawn: $n ranks agree"
+    done
+    for host in h1 h2; do
+        "$bed" exec $host umount "$root/dev/shm"
+    done
+else
+    echo "skip: an MPI of another release (needs a tree that TEST_FOREIGN names)"
 fi
 
 # MPICH 4.0 with UCX can hang in MPI_Finalize when ranks on two hosts have talked to each other, under its own mpiexec too:

@@ -62,6 +62,26 @@ if [ -x "$mpi" ]; then
     in_image 'the ranks add up to 1' -u 4321:4321 fiber-image-test-mpi:1 fiber run -n 2 --bind-to none "$mpi"
 fi
 
+# Another MPI in the image than here, where Open MPI is: its ranks are started by the same launcher and agents. In two
+# containers they send nothing: MPICH 4.0 on UCX may hang in MPI_Finalize then (hosts_ring_test.sh).
+if command -v mpicc.mpich >/dev/null && [ -x "$mpi" ]; then
+    mpicc.mpich -O1 -o hello_mpich "$TEST_SOURCE_DIR/examples/mpi/mpi_hello.c"
+    mpicc.mpich -O1 -o meet_mpich "$TEST_SOURCE_DIR/tests/system/hosts_mpi.c"
+    ldd hello_mpich | grep -q libmpich || complain "that is not MPICH"
+    build fiber-image-test-mpich:1 "$work/hello_mpich" "$work/meet_mpich"
+    build fiber-image-test-mpich:bare "$work/hello_mpich" "$work/meet_mpich" --bare --bare # the agent is put in
+    in_image 'the ranks add up to 6' --cap-add SYS_PTRACE fiber-image-test-mpich:1 fiber run -n 4 --bind-to none "$work/hello_mpich"
+    ranks() { # ranks <image> <ranks in each container> <text> <program>
+        FIBER_BACKEND=docker FIBER_START_TIMEOUT=300s timeout 300 "$fiber" run --image "fiber-image-test-$1" -n 4 --per-node "$2" \
+            --oversubscribe --bind-to none "$4" >said 2>&1 || complain "fiber run in $1, $2 in each: code $?"
+        [[ $(<said) == *"$3"* ]] || { complain "fiber run in $1, $2 in each, said:"; head -50 said; }
+    }
+    for image in mpich:1 mpich:bare; do
+        ranks $image 4 'the ranks add up to 6' "$work/hello_mpich"
+        ranks $image 2 'MPI rank 3 of 4' "$work/meet_mpich"
+    done
+fi
+
 # a script, its interpreter, its data, its variables and where it stands
 # shellcheck disable=SC2016
 printf '#!/usr/bin/env -S sh -u\nread -r text <data\necho "$text $WORD $PWD"\n' >script

@@ -4,141 +4,139 @@
 # What is promised: no task is lost or done wrong; what the cluster does is no worker's and no task's fault ("deaths 0"); a
 # server that is away harms nobody; nothing outlives its master.
 #
+# A cluster takes its time. What leaves the node and the API server alone goes on at the same time, each case in a namespace
+# of its own.
+#
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2016
-set -euo pipefail
-
-bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
-fiber=$TEST_BINARY_DIR/cli/fiber
-space="fiber-cluster"
+# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016,SC2030,SC2031
 away_s=${KUBERNETES_AWAY_S:-60} # that long the API server is away
-
-[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
-"$bed" try
-eval "$("$bed" env)"
-work=$(mktemp -d)
 clean() {
     "$bed" start 2>/dev/null || :
     "$bed" start kubelet 2>/dev/null || :
     "$bed" kubectl delete node -l type=kwok >/dev/null 2>&1 || :
     "$bed" kubectl delete priorityclass fiber-low fiber-high --ignore-not-found >/dev/null 2>&1 || :
-    "$bed" kubectl -n fiber delete pod intruder --ignore-not-found --wait=false >/dev/null 2>&1 || :
-    "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :
-    rm -rf "$work"
+    "$bed" kubectl delete namespace -l fiber-test=cluster --wait=false >/dev/null 2>&1 || :
 }
-trap clean EXIT
-"$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh /bin/sleep >/dev/null
-export FIBER_BACKEND=kubernetes FIBER_GRACE=1s FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never
+space=fiber # each case has one of its own
+. "$(dirname "$0")/kubernetes.sh"
+"$bed" kubectl delete namespace -l fiber-test=cluster >/dev/null # of a run before, which may be going yet
 
-failed() {
-    echo "FAILED: $1"
-    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
-    exit 1
-}
-ok() { echo "ok: $1"; }
-says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
-nothing_left() { "$bed" empty all || failed "pods are left"; }
-# wait_for SECONDS WHAT COMMAND...: asks again until it holds
-wait_for() {
-    local end=$((SECONDS + $1)) what=$2
-    shift 2
-    until "$@"; do
-        ((SECONDS < end)) || failed "$what"
-        read -rt 0.2 <> <(:) || :
-    done
-}
-
-# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; its output is on $out, its pid is $launcher
-begins() {
-    local n=$1 text=$2
-    shift 2
-    exec {out}< <(echo "$BASHPID" && exec "$@" 2>&1)
-    : >"$work/out"
-    read -r launcher <&"$out"
-    more "$n" "$text"
-}
-more() {  # N TEXT: waits for so many more lines
-    local n=$1 line
-    while ((n > 0)); do
-        IFS= read -r -t 120 line <&"$out" || failed "$n more lines with '$2' should have come"
-        echo "$line" >>"$work/out"
-        [[ $line != *$2* ]] || n=$((n - 1))
-    done
-}
 # leave NAME: it goes on; take NAME: it is the one again that is spoken of
 declare -A left
-leave() { left[$1]="$out $launcher"; cp "$work/out" "$work/said-$1"; }
-take() { read -r out launcher <<<"${left[$1]}"; cp "$work/said-$1" "$work/out"; }
-# maps: a pool of two that maps until `finish`
+leave() {
+    left[$1]="$out $launcher"
+    launcher=
+    cp "$work/out" "$work/said-$1"
+}
+take() {
+    read -r out launcher <<<"${left[$1]}"
+    unset "left[$1]"
+    cp "$work/said-$1" "$work/out"
+}
+pods() { in_space get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
+is_gone() {
+    local list
+    list=$(in_space get pod "$1" --ignore-not-found -o name) && [[ ! $list ]]
+}
+has_two() { (($(pods | wc -l) >= 2)); }
+# maps: a pool of two that maps until `finish`. What the cluster says of its pods comes later than their own word.
 maps() {
     rm -f "$work/go"
     begins 1 begun "$prog" pool 2 200 20 "$work/go" 0
+    wait_for "both workers should run" has_two
 }
-ends() { timeout 180 cat <&"$out" >>"$work/out" || failed "it does not end"; exec {out}<&-; }
 finish() {
     touch "$work/go"
     ends
     says '^right 200 of 200$'
     says '^deaths 0$'
 }
-pods() { "$bed" kubectl -n fiber get pods -l fiber.io/run --field-selector status.phase=Running -o name | cut -d/ -f2; }
-one_job() { "$bed" jobs | head -1; }
-is_gone() { ! "$bed" kubectl -n fiber get pod "$1" >/dev/null 2>&1; }
-has_two() { (($(pods | wc -l) >= 2)); }
+
+# beside CASE...: these functions at the same time, each in a new namespace
+beside() {
+    local name pid bad=0
+    local -A named
+    for name in "${@//_/-}"; do
+        printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: fiber-%s, labels: {fiber-test: cluster}}\n---\n' "$name"
+        manifest "fiber-$name"
+        echo ---
+    done | "$bed" kubectl apply -f - >/dev/null
+    for name; do
+        mkdir "$work/$name"
+        (
+            work=$work/$name space=fiber-${name//_/-}
+            trap 'kill $launcher "${left[@]##* }" 2>/dev/null || :' EXIT
+            : >"$work/out"
+            wait_for "its Role should hold" may_begin
+            export FIBER_KUBERNETES_NAMESPACE=$space
+            "$name"
+        ) &
+        named[$!]=$name
+    done
+    for pid in "${!named[@]}"; do
+        wait "$pid" || { echo "FAILED: ${named[$pid]}"; bad=1; }
+    done
+    [[ $bad == 0 ]] || exit 1
+}
 
 # --- evicted, as `kubectl drain` does
 evict() {  # POD
-    printf '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "%s", "namespace": "fiber"}}' "$1" |
-        "$bed" kubectl create --raw "/api/v1/namespaces/fiber/pods/$1/eviction" -f - >/dev/null
+    printf '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "%s", "namespace": "%s"}}' "$1" "$space" |
+        "$bed" kubectl create --raw "/api/v1/namespaces/$space/pods/$1/eviction" -f - >/dev/null
 }
-maps
-pod=$(one_job)
-evict "$pod"
-wait_for 60 "the evicted pod should go" is_gone "$pod"
-wait_for 60 "another worker should come" has_two
-finish
-nothing_left
-ok "an evicted pod"
+evicted() {
+    local pod
+    maps
+    pod=$(pods | head -1)
+    evict "$pod"
+    wait_for "the evicted pod should go" is_gone "$pod"
+    wait_for "another worker should come" has_two
+    finish
+    nothing_left
+    ok "an evicted pod"
+}
 
 # A ring that may fail once is evicted twice, and then fails.
 staying() {  # the pods that are not about to end
-    "$bed" kubectl -n fiber get pods -l fiber.io/run --field-selector status.phase=Running --no-headers \
+    in_space get pods -l fiber.io/run --field-selector status.phase=Running --no-headers \
         -o custom-columns=name:.metadata.name,until:.metadata.deletionTimestamp | awk '$2 == "<none>" { print $1 }'
 }
 one_stays() { (($(staying | wc -l) == 1)); }
-for policy in restart replace; do
-    begins 1 'of 1 on' "$fiber" run -n 1 --on-failure $policy --max-restarts 1 "$prog" rank
+evicted_ring() {
+    local policy=$1 time
+    begins 1 'of 1 on' "$fiber" run -n 1 --on-failure "$policy" --max-restarts 1 "$prog" rank
     for time in 1 2; do
-        wait_for 60 "its pod should run" one_stays
+        wait_for "its pod should run" one_stays
         evict "$(staying)"
         more 1 "($time of 100 for what the cluster does)"
         more 1 'of 1 on'
     done
-    wait_for 60 "its pod should run" one_stays
-    "$bed" kubectl -n fiber exec "$(staying)" -- sh -c 'kill -9 -1' >/dev/null 2>&1 || :
+    wait_for "its pod should run" one_stays
+    in_space exec "$(staying)" -- sh -c 'kill -9 -1' >/dev/null 2>&1 || :
     more 1 '(1 of 1)'
     more 1 'of 1 on'
     kill -TERM "$launcher"
     ends
     nothing_left
     ok "evictions are not what a ring may fail: $policy"
-done
+}
+restarting() { evicted_ring restart; }
+replacing() { evicted_ring replace; }
 
 # --- preempted by one of a higher class: the node has two places, and the pool both
-for class in low:1 high:1000; do
-    "$bed" kubectl create priorityclass "fiber-${class%:*}" --value "${class#*:}" >/dev/null
-done
-node=$("$bed" kubectl get nodes -l 'type!=kwok' -o name)
-"$bed" kubectl patch "$node" --subresource=status --type=merge \
-    -p '{"status": {"capacity": {"fiber.io/place": "2"}, "allocatable": {"fiber.io/place": "2"}}}' >/dev/null
-place='resources: {limits: {fiber.io/place: "1"}, requests: {fiber.io/place: "1"}}'
-printf 'spec:\n  priorityClassName: fiber-low\n  containers: [{%s}]\n' "$place" >"$work/template"
-export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
-maps
-unset FIBER_KUBERNETES_POD_TEMPLATE
-wait_for 60 "both workers should run" has_two
-"$bed" kubectl -n fiber apply -f - >/dev/null <<END
+runs() { [[ $(in_space get pod intruder -o 'jsonpath={.status.phase}') == Running ]]; }
+preempted() {
+    local class node place
+    for class in low:1 high:1000; do
+        "$bed" kubectl create priorityclass "fiber-${class%:*}" --value "${class#*:}" >/dev/null
+    done
+    node=$("$bed" kubectl get nodes -l 'type!=kwok' -o name)
+    "$bed" kubectl patch "$node" --subresource=status --type=merge \
+        -p '{"status": {"capacity": {"fiber.io/place": "2"}, "allocatable": {"fiber.io/place": "2"}}}' >/dev/null
+    place='resources: {limits: {fiber.io/place: "1"}, requests: {fiber.io/place: "1"}}'
+    printf 'spec:\n  priorityClassName: fiber-low\n  containers: [{%s}]\n' "$place" >"$work/template"
+    FIBER_KUBERNETES_POD_TEMPLATE=$work/template maps
+    in_space apply -f - >/dev/null <<END
 apiVersion: v1
 kind: Pod
 metadata: {name: intruder}
@@ -147,109 +145,19 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: fiber-system:1, imagePullPolicy: Never, command: [$prog, rank], $place}]
 END
-runs() { [[ $("$bed" kubectl -n fiber get pod intruder -o 'jsonpath={.status.phase}') == Running ]]; }
-wait_for 90 "the intruder should run" runs
-(($(pods | wc -l) == 1)) || failed "one worker should have been preempted"
-"$bed" kubectl -n fiber delete pod intruder --wait=false >/dev/null
-wait_for 90 "the worker should come back" has_two
-finish
-nothing_left
-ok "a preempted pod"
-
-# --- a node that is lost for a while: its pods are to go, and are asked again when it is back
-# Where all nodes are lost, a cluster suspects itself and ends no pod: two others stay.
-"$bed" up --fake-nodes 2 >/dev/null
-printf 'spec:\n  tolerations:\n' >"$work/template"
-for taint in not-ready unreachable; do
-    printf '    - {key: node.kubernetes.io/%s, operator: Exists, effect: NoExecute, tolerationSeconds: 1}\n' $taint >>"$work/template"
-done
-export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
-maps
-unset FIBER_KUBERNETES_POD_TEMPLATE
-wait_for 60 "both workers should run" has_two
-"$bed" stop kubelet
-first=$(pods | head -1)
-marked() { [[ -n $("$bed" kubectl -n fiber get pod "$first" -o 'jsonpath={.metadata.deletionTimestamp}') ]]; }
-wait_for 180 "the pods of the lost node should be marked" marked
-"$bed" start kubelet
-wait_for 180 "they should go" is_gone "$first"
-wait_for 120 "others should come" has_two
-finish
-nothing_left
-"$bed" kubectl delete node -l type=kwok >/dev/null
-ok "a lost node"
-
-# --- no API server for a minute, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
-# ends meanwhile, which are seen afterwards
-maps
-leave map
-steps='i=0; while :; do echo "rank $FIBER_RANK step $i"; i=$((i + 1)); sleep 1; done'
-begins 2 'step 1' "$fiber" run -n 2 -N 1 sh -c "$steps"
-leave ring
-mpi=
-if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then
-    mpi=$work/adds
-    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/system/kubernetes_mpi.c"
-    "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$work/mpi.tar"
-    "$bed" import fiber-mpi:1 "$work/mpi.tar" >/dev/null
-    rm "$work/mpi.tar"
-    mkfifo "$work/in"
-    exec {in}<>"$work/in"
-    begins 1 'step 0' env FIBER_IMAGE=fiber-mpi:1 sh -c '"$@" <"$0"; echo "exit code $?"' "$work/in" \
-        "$fiber" run -n 2 -N 1 "$mpi"
-    leave mpi
-fi
-"$bed" stop
-read -rt "$away_s" <> <(:) || :
-take map
-touch "$work/go"
-more 1 'right 200 of 200'
-leave map
-if [[ $mpi ]]; then
-    take mpi
-    echo end >&"$in"
-    more 2 'all sums were right'
-    leave mpi
-fi
-"$bed" start
-take ring
-last="step $((away_s / 2))" # it was written while the server was away
-while IFS= read -r -t 120 line <&"$out" && echo "$line" >>"$work/out" && [[ $line != *"$last" ]]; do :; done
-kill -TERM "$launcher"
-ends
-says 'was stopped'
-for rank in 0 1; do
-    awk -v rank=$rank '$1 == "rank" && $2 == rank { if ($4 != n++) bad = 1 } END { exit bad || !n }' "$work/out" ||
-        failed "lines of rank $rank are missing or come twice"
-done
-says "$last"
-! grep -qE 'is gone|lost|exited with' "$work/out" || failed "no rank should have ended"
-take map
-finish
-if [[ $mpi ]]; then
-    take mpi
-    ends
-    says '^exit code 0$'
-    says '^rank 1 of 2: all sums were right$'
-    exec {in}>&-
-fi
-nothing_left
-ok "no API server for $away_s s"
-[[ $mpi ]] || echo "skip: MPI (needs mpicc.openmpi and the PMIx module)"
+    wait_for "the intruder should run" runs
+    (($(pods | wc -l) == 1)) || failed "one worker should have been preempted"
+    in_space delete pod intruder --wait=false >/dev/null
+    wait_for "the worker should come back" has_two
+    finish
+    nothing_left
+    ok "a preempted pod"
+}
 
 # --- two pods that cannot reach each other: a master in the cluster and one of its workers
-"$bed" kubectl delete namespace $space --ignore-not-found >/dev/null # of a run before, which may be going yet
-"$bed" kubectl create namespace $space >/dev/null
-"$fiber" kubernetes manifest -N $space |
-    sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}' | "$bed" kubectl apply -f - >/dev/null
-allowed() { "$bed" kubectl auth can-i create pods -n $space --as system:serviceaccount:fiber:fiber >/dev/null; }
-wait_for 60 "the Role should hold" allowed
-export FIBER_KUBERNETES_NAMESPACE=$space
-in_space() { "$bed" kubectl -n $space "$@"; }
 workers() { in_space get pods -l 'fiber.io/role!=master' --field-selector status.phase=Running -o name | cut -d/ -f2; }
 master() { in_space get pods -l fiber.io/role=master -o name | cut -d/ -f2; }
 both_work() { (($(workers | wc -l) >= 2)); }
-empty() { [[ -z $(in_space get pods,secrets -l fiber.io/run -o name) ]]; }
 # port POD: its end of the bridge; isolated ports do not reach each other, but all others
 port() {
     local ip mac
@@ -258,30 +166,134 @@ port() {
     mac=$("$bed" enter ip neigh show "$ip" | grep -oE '([0-9a-f]{2}:){5}[0-9a-f]{2}')
     "$bed" enter bridge fdb show br cni0 | awk -v mac="$mac" '$1 == mac && !/self/ { print $3; exit }'
 }
-FIBER_HEARTBEAT=2s begins 1 begun "$fiber" kubernetes run -- sh -c "exec $prog pool 2 200 20 /tmp/go 1"
-wait_for 60 "both workers should run" both_work
-cut=$(workers | head -1)
-one=$(port "$(master)") two=$(port "$cut")
-[[ -n $one && -n $two ]] || failed "no ports: '$one' '$two'"
-for port in "$one" "$two"; do "$bed" enter bridge link set dev "$port" isolated on; done
-# It may end by itself before it is deleted; what has ended may stay for a look, as long as its master does.
-is_replaced() { ! workers | grep -qx "$cut" && both_work; }
-(wait_for 120 "a worker that is cut off should be replaced" is_replaced) || {
-    "$bed" enter bridge -d link show | grep -A3 -E "$one|$two" || :
-    in_space get pods -o wide
-    for pod in "$cut" "$(master)"; do in_space logs "$pod" | tail -n 20; done
-    exit 1
+apart() {
+    local cut one two port
+    FIBER_HEARTBEAT=5s begins 1 begun "$fiber" kubernetes run -- sh -c "exec $prog pool 2 200 20 /tmp/go 1"
+    wait_for "both workers should run" both_work
+    cut=$(workers | head -1)
+    one=$(port "$(master)") two=$(port "$cut")
+    [[ -n $one && -n $two ]] || failed "no ports: '$one' '$two'"
+    for port in "$one" "$two"; do "$bed" enter bridge link set dev "$port" isolated on; done
+    # It may end by itself before it is deleted; what has ended may stay for a look, as long as its master does.
+    is_replaced() {
+        local list
+        list=$(workers) && ! grep -qx "$cut" <<<"$list" && (($(wc -l <<<"$list") >= 2))
+    }
+    (wait_for "a worker that is cut off should be replaced" is_replaced) || {
+        "$bed" enter bridge -d link show | grep -A3 -E "$one|$two" || :
+        in_space get pods -o wide
+        for pod in "$cut" "$(master)"; do in_space logs "$pod" | tail -n 20; done
+        exit 1
+    }
+    in_space exec "$(master)" -- sh -c ': >/tmp/go'
+    ends
+    says '^right 200 of 200$'
+    says '^deaths [1-9]' # this nobody can tell from a fault of its own
+    nothing_left
+    ok "two pods that cannot reach each other"
 }
-in_space exec "$(master)" -- sh -c ': >/tmp/go'
-ends
-says '^right 200 of 200$'
-says '^deaths [1-9]' # this nobody can tell from a fault of its own
-wait_for 60 "nothing should be left" empty
-ok "two pods that cannot reach each other"
 
 # --- the master's object is deleted at once, without a word to its process
-begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
-in_space delete pod "$(master)" --grace-period=0 --force >/dev/null 2>&1
-ends
-wait_for 60 "nothing should be left" empty
-ok "a master's pod that vanishes takes all with it"
+no_master() {
+    begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+    in_space delete pod "$(master)" --grace-period=0 --force >/dev/null 2>&1
+    ends
+    nothing_left
+    ok "a master's pod that vanishes takes all with it"
+}
+
+# The image of the ranks that add up by MPI.
+mpi=
+if command -v mpicc.openmpi >/dev/null && [[ -e $TEST_BINARY_DIR/fiber/pmix.so ]]; then mpi=$work/adds; fi
+image_of_mpi() {
+    [[ $mpi ]] || return 0
+    mpicc.openmpi -o "$mpi" "$TEST_SOURCE_DIR/tests/system/kubernetes_mpi.c"
+    "$fiber" image export fiber-mpi:1 "$mpi" -q -o "$mpi.tar"
+    "$bed" import fiber-mpi:1 "$mpi.tar" >/dev/null
+    rm "$mpi.tar"
+}
+
+# --- a node that is lost for a while: its pods are to go, and are asked again when it is back
+# Where all nodes are lost, a cluster suspects itself and ends no pod: two others stay.
+lost_node() {
+    local taint first
+    "$bed" up --fake-nodes 2 >/dev/null
+    printf 'spec:\n  tolerations:\n' >"$work/template"
+    for taint in not-ready unreachable; do
+        printf '    - {key: node.kubernetes.io/%s, operator: Exists, effect: NoExecute, tolerationSeconds: 1}\n' $taint >>"$work/template"
+    done
+    FIBER_KUBERNETES_POD_TEMPLATE=$work/template maps
+    first=$(pods | head -1)
+    "$bed" stop kubelet
+    # What the cluster's controllers say of it by themselves, when they have not heard of it for 50 s.
+    "$bed" kubectl patch node node1 --subresource=status -p \
+        '{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}' >/dev/null
+    marked() { [[ -n $(in_space get pod "$first" -o 'jsonpath={.metadata.deletionTimestamp}') ]]; }
+    wait_for "the pods of the lost node should be marked" marked
+    "$bed" start kubelet
+    wait_for "they should go" is_gone "$first"
+    wait_for "others should come" has_two
+    finish
+    nothing_left
+    "$bed" kubectl delete node -l type=kwok >/dev/null
+    ok "a lost node"
+}
+
+# --- no API server for a minute, while a map, a ring, and a ring that adds up by MPI are at work; map and MPI come to their
+# ends meanwhile, which are seen afterwards
+no_server() {
+    local steps last rank in
+    maps
+    leave map
+    steps='i=0; while :; do echo "rank $FIBER_RANK step $i"; i=$((i + 1)); sleep 1; done'
+    begins 2 'step 1' "$fiber" run -n 2 -N 1 sh -c "$steps"
+    leave ring
+    if [[ $mpi ]]; then
+        mkfifo "$work/in"
+        exec {in}<>"$work/in"
+        begins 1 'step 0' env FIBER_IMAGE=fiber-mpi:1 sh -c '"$@" <"$0"; echo "exit code $?"' "$work/in" \
+            "$fiber" run -n 2 -N 1 "$mpi"
+        leave mpi
+    fi
+    "$bed" stop
+    read -rt "$away_s" <> <(:) || :
+    take map
+    touch "$work/go"
+    more 1 'right 200 of 200'
+    leave map
+    if [[ $mpi ]]; then
+        take mpi
+        echo end >&"$in"
+        more 2 'all sums were right'
+        leave mpi
+    fi
+    "$bed" start
+    take ring
+    last="step $((away_s / 2))" # it was written while the server was away
+    while IFS= read -r -t 300 line <&"$out" && echo "$line" >>"$work/out" && [[ $line != *"$last" ]]; do :; done
+    kill -TERM "$launcher"
+    ends
+    says 'was stopped'
+    for rank in 0 1; do
+        awk -v rank=$rank '$1 == "rank" && $2 == rank { if ($4 != n++) bad = 1 } END { exit bad || !n }' "$work/out" ||
+            failed "lines of rank $rank are missing or come twice"
+    done
+    says "$last"
+    ! grep -qE 'is gone|lost|exited with' "$work/out" || failed "no rank should have ended"
+    take map
+    finish
+    if [[ $mpi ]]; then
+        take mpi
+        ends
+        says '^exit code 0$'
+        says '^rank 1 of 2: all sums were right$'
+        exec {in}>&-
+    fi
+    nothing_left
+    ok "no API server for $away_s s"
+    [[ $mpi ]] || echo "skip: MPI (needs mpicc.openmpi and the PMIx module)"
+}
+
+beside evicted restarting replacing preempted apart no_master image_of_mpi
+beside lost_node
+beside no_server

@@ -2,136 +2,85 @@
 # run`. Their output, exit codes and interrupts; what is said when something is missing there; that nothing is left.
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2016
-set -euo pipefail
-
-bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
-fiber=$TEST_BINARY_DIR/cli/fiber
+# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
 space="fiber-master"
-
-[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
-"$bed" try
-eval "$("$bed" env)"
-work=$(mktemp -d)
-trap '"$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; rm -rf "$work"' EXIT
-"$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh >/dev/null
+clean() { "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; }
+. "$(dirname "$0")/kubernetes.sh"
+unset FIBER_BACKEND # they say it themselves
+export FIBER_KUBERNETES_NAMESPACE=$space
 "$bed" image fiber-none:1 "$prog" /bin/sh >/dev/null
-export FIBER_GRACE=1s FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never FIBER_KUBERNETES_NAMESPACE=$space
-
-failed() {
-    echo "FAILED: $1"
-    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
-    exit 1
-}
-ok() { echo "ok: $1"; }
-# does CODE COMMAND...: it ends with that exit code
-does() {
-    local want=$1 code=0
-    shift
-    timeout 120 "$@" >"$work/out" 2>"$work/err" || code=$?
-    cat "$work/err" >>"$work/out"
-    ((code == want)) || failed "exit code $code, not $want: $*"
-}
-says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
-# none: no object of a run is left
-none() { [[ -z $("$bed" kubectl -n $space get jobs,pods,secrets -l fiber.io/run -o name) ]]; }
-nothing_left() {
-    for ((i = 0; i < 600; i++)); do
-        ! none || return 0
-        read -rt 0.1 <> <(:) || :
-    done
-    "$bed" kubectl -n $space get jobs,pods,secrets -l fiber.io/run >"$work/out"
-    failed "objects are left"
-}
 
 # A namespace with what the manifest has; our own account may start masters there.
 "$bed" kubectl delete namespace $space --ignore-not-found >/dev/null # of a run before, which may be going yet
 "$bed" kubectl create namespace $space >/dev/null
 "$bed" kubectl label namespace $space pod-security.kubernetes.io/enforce=baseline >/dev/null
-"$fiber" kubernetes manifest -N $space |
-    sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}' |
-    "$bed" kubectl apply -f - >/dev/null
-until "$bed" kubectl auth can-i create pods -n $space --as system:serviceaccount:fiber:fiber >/dev/null; do
-    read -rt 0.1 <> <(:) || :
-done
+manifest $space | "$bed" kubectl apply -f - >/dev/null
+wait_for "its Role should hold" may_begin
 
 # --- rings and masters
-does 3 "$fiber" run --in-cluster -n 4 -N 2 -x A=b sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE, $A"; [ "$FIBER_RANK" != 2 ] || exit 3'
+gives 3 "$fiber" run --in-cluster -n 4 -N 2 -x A=b sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE, $A"; [ "$FIBER_RANK" != 2 ] || exit 3'
 says '^rank 2 of 4, b$'
 says 'the master is pod fiber-[0-9a-f]*-master-0-[a-z0-9]*$'
-does 0 "$fiber" run -q --in-cluster -n 2 sh -c 'echo "rank $FIBER_RANK"'
+gives 0 "$fiber" run -q --in-cluster -n 2 sh -c 'echo "rank $FIBER_RANK"'
 [[ $(sort "$work/out") == "$(printf 'rank 0\nrank 1')" ]] || failed "it should say what its ranks do, and no more"
 nothing_left
 ok "a ring whose master is in the cluster"
 # A template that is longer than a setting may be: it goes along as a file.
 printf 'metadata: {labels: {team: red}, annotations: {long: "%05000d"}}\n' 0 >"$work/template"
-A='$(HOME) $x' FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 0 "$fiber" kubernetes run -x A -- "$prog" pool 2 40 20
+A='$(HOME) $x' FIBER_KUBERNETES_POD_TEMPLATE=$work/template gives 0 "$fiber" kubernetes run -x A -- "$prog" pool 2 40 20
 says '^right 40 of 40$'
-FIBER_KUBERNETES_POD_TEMPLATE=$work/template does 0 "$fiber" kubernetes run -q -- \
+FIBER_KUBERNETES_POD_TEMPLATE=$work/template gives 0 "$fiber" kubernetes run -q -- \
     sh -c 'read -r x <"$FIBER_KUBERNETES_POD_TEMPLATE"; echo "${#x} characters"'
 says '^5[0-9]{3} characters$'
-does 5 "$fiber" kubernetes run -N $space -i fiber-system:1 -- sh -c 'echo "$A"; exit 5'
-does 137 "$fiber" kubernetes run -q -- sh -c 'kill -KILL $$'
+gives 5 "$fiber" kubernetes run -N $space -i fiber-system:1 -- sh -c 'echo "$A"; exit 5'
+gives 137 "$fiber" kubernetes run -q -- sh -c 'kill -KILL $$'
 nothing_left
 ok "a program that is a master"
-A='$(HOME) $x' does 0 "$fiber" kubernetes run -q -x A -x B=1=2 -- sh -c 'echo "$A $B"'
+A='$(HOME) $x' gives 0 "$fiber" kubernetes run -q -x A -x B=1=2 -- sh -c 'echo "$A $B"'
 [[ $(cat "$work/out") == '$(HOME) $x 1=2' ]] || failed "its variables"
 ok "variables as they are"
 
 # --- what is missing
-does 125 env FIBER_KUBERNETES_MASTER_ACCOUNT=nobody "$fiber" run --in-cluster -n 2 "$prog" rank
+gives 125 env FIBER_KUBERNETES_MASTER_ACCOUNT=nobody "$fiber" run --in-cluster -n 2 "$prog" rank
 says "serviceaccount \"nobody\" not found; .fiber kubernetes manifest -N $space \| kubectl apply"
-does 125 env FIBER_KUBERNETES_MASTER_ACCOUNT=fiber-worker FIBER_KUBERNETES_SERVICE_ACCOUNT=fiber-worker \
+gives 125 env FIBER_KUBERNETES_MASTER_ACCOUNT=fiber-worker FIBER_KUBERNETES_SERVICE_ACCOUNT=fiber-worker \
     "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'cannot list resource "pods"; .fiber kubernetes manifest. prints the Role'
-"$bed" kubectl -n $space get role fiber -o json | jq '.rules |= map(select(.apiGroups != ["batch"]))' |
+in_space get role fiber -o json | jq '.rules |= map(select(.apiGroups != ["batch"]))' |
     "$bed" kubectl apply -f - >/dev/null 2>&1
-does 125 "$fiber" run --in-cluster -n 2 "$prog" rank
+gives 125 "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'its Job cannot be created: .*cannot create resource "jobs"; .fiber kubernetes manifest. prints the Role'
-"$fiber" kubernetes manifest -N $space |
-    sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}' | "$bed" kubectl apply -f - >/dev/null
-does 125 env FIBER_IMAGE= "$fiber" run --in-cluster -n 2 "$prog" rank
+manifest $space | "$bed" kubectl apply -f - >/dev/null
+gives 125 env FIBER_IMAGE= "$fiber" run --in-cluster -n 2 "$prog" rank
 says 'which image\?'
-does 125 "$fiber" run --in-cluster --image no-such-image:1 -n 2 "$prog" rank
+gives 125 "$fiber" run --in-cluster --image no-such-image:1 -n 2 "$prog" rank
 says "image 'no-such-image:1' is not on the node"
-does 127 "$fiber" run --in-cluster --image fiber-none:1 -n 2 "$prog" rank
+gives 127 "$fiber" run --in-cluster --image fiber-none:1 -n 2 "$prog" rank
 says 'the image fiber-none:1 must have the command fiber'
-does 125 "$fiber" run --in-cluster -n 2 /no/such/program
+gives 125 "$fiber" run --in-cluster -n 2 /no/such/program
 says 'cannot start /no/such/program'
 says 'programs and files are those of the image fiber-system:1'
-does 127 "$fiber" kubernetes run -- /no/such/program
+gives 127 "$fiber" kubernetes run -- /no/such/program
 says 'programs and files are those of the image fiber-system:1'
-does 2 "$fiber" run --in-cluster -b docker -n 2 "$prog" rank
+gives 2 "$fiber" run --in-cluster -b docker -n 2 "$prog" rank
 says 'in-cluster is for --backend kubernetes, not docker'
 nothing_left
 ok "what is missing is told"
 
 # --- an image without Fiber, into which another brings it
 "$bed" image fiber-agent:1 "$fiber" "$TEST_BINARY_DIR/fiber" >/dev/null
-does 0 env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run -q --in-cluster --image fiber-none:1 -n 2 -N 1 \
+gives 0 env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run -q --in-cluster --image fiber-none:1 -n 2 -N 1 \
     sh -c 'echo "rank $FIBER_RANK"'
 [[ $(sort "$work/out") == "$(printf 'rank 0\nrank 1')" ]] || failed "both ranks"
 ok "an image without Fiber"
 
 # --- interrupts: the ranks hear of it, and nothing is left
-# begins COMMAND...: until both ranks say that they are there; $launcher is its pid
-begins() {
-    local line n=0
-    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
-    read -r launcher <&3
-    while ((n < 2)); do
-        IFS= read -r -t 120 line <&3 || failed "both ranks should be there"
-        [[ $line != rank\ * ]] || n=$((n + 1))
-    done
-}
-ends() { timeout 120 cat <&3 >"$work/out" || failed "it does not end"; exec 3<&-; }
-begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
 kill -INT "$launcher"
 ends
 nothing_left
 ok "an interrupt ends all of it"
-begins "$fiber" run --in-cluster -n 2 -N 1 sh -c 'trap "" TERM; echo "rank $FIBER_RANK"; while :; do read -r x </dev/zero; done'
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 sh -c 'trap "" TERM; echo "rank $FIBER_RANK"; while :; do read -r x </dev/zero; done'
 kill -INT "$launcher"
 kill -INT "$launcher"
 ends
@@ -139,24 +88,24 @@ nothing_left
 ok "two interrupts kill"
 
 # --- the master's pod, or the launcher, is no longer there
-begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
-"$bed" kubectl -n $space delete pod --wait=false -l fiber.io/role=master >/dev/null
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+in_space delete pod --wait=false -l fiber.io/role=master >/dev/null
 ends
 says 'the master fiber-.*: .*deleted by somebody else'
 nothing_left
 ok "a master's pod that is deleted takes all with it"
-begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
-[[ $("$bed" kubectl -n $space get jobs -o 'jsonpath={.items[*].spec.ttlSecondsAfterFinished} {.items[*].spec.backoffLimit}') == "3600 0" ]] ||
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+[[ $(in_space get jobs -o 'jsonpath={.items[*].spec.ttlSecondsAfterFinished} {.items[*].spec.backoffLimit}') == "3600 0" ]] ||
     failed "its Job should go by itself, and not try again"
-"$bed" kubectl -n $space delete job --wait=false -l fiber.io/role=master >/dev/null
+in_space delete job --wait=false -l fiber.io/role=master >/dev/null
 ends
 says 'the master fiber-.*: .*deleted by somebody else'
 nothing_left
 ok "a master's Job that is deleted takes all with it"
-begins "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
+begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
 kill -KILL "$launcher"
 ends
-[[ -n $("$bed" kubectl -n $space get pods -l fiber.io/role=master --field-selector status.phase=Running -o name) ]] ||
+[[ -n $(in_space get pods -l fiber.io/role=master --field-selector status.phase=Running -o name) ]] ||
     failed "the master should go on without us"
 "$fiber" gc -b kubernetes >"$work/out" 2>&1 || failed "fiber gc"
 nothing_left

@@ -2,65 +2,18 @@
 # they print, what cannot be started, and masters within. The cluster is the bed's (tests/beds/kubernetes).
 #
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2016
-set -euo pipefail
-
-bed=${TEST_BED:-${TEST_SOURCE_DIR:?}/tests/beds/kubernetes/bed}
-prog=${TEST_BINARY_DIR:?}/tests/system/docker_prog
-fiber=$TEST_BINARY_DIR/cli/fiber
-
-[[ -x $prog && -x $fiber ]] || { echo "$prog or $fiber is not built"; exit 77; }
-"$bed" try
-eval "$("$bed" env)"
-work=$(mktemp -d)
-# What a test that failed may have left; a namespace of our own for the manifest.
+# shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
+# A namespace of our own for the manifest; and what a test that failed may have left.
 clean() {
     "$bed" thaw 2>/dev/null || :
     "$bed" start 2>/dev/null || :
     "$bed" kubectl delete namespace fiber-manifest --ignore-not-found --wait=false >/dev/null 2>&1 || :
-    rm -rf "$work"
 }
-trap clean EXIT
-"$bed" image fiber-system:1 "$prog" "$fiber" "$TEST_BINARY_DIR/fiber" /bin/sh >/dev/null
-export FIBER_BACKEND=kubernetes FIBER_GRACE=1s FIBER_IMAGE=fiber-system:1 FIBER_KUBERNETES_PULL_POLICY=Never
-
-failed() {
-    echo "FAILED: $1"
-    tail -n 30 "$work/out" | cut -c 1-300 | sed 's/^/    /'
-    exit 1
-}
-ok() { echo "ok: $1"; }
-
-# does SECONDS COMMAND...: it ends in time; its exit code is in $code
-does() {
-    local seconds=$1
-    shift
-    code=0
-    timeout "$seconds" "$@" >"$work/out" 2>&1 || code=$?
-    [[ $code != 124 ]] || failed "it hangs: $*"
-}
-says() { grep -qE -- "$1" "$work/out" || failed "it should say '$1'"; }
-nothing_left() { "$bed" empty all || failed "pods are left"; }
-
-# begins N TEXT COMMAND...: starts it, and waits for N lines with TEXT; $launcher is its pid
-begins() {
-    local n=$1 text=$2
-    shift 2
-    exec 3< <(echo "$BASHPID" && exec "$@" 2>&1)
-    : >"$work/out"
-    read -r launcher <&3
-    more "$n" "$text"
-}
-more() {  # N TEXT: waits for so many more lines
-    local n=$1 line
-    while ((n > 0)) && IFS= read -r -t 300 line <&3; do
-        echo "$line" >>"$work/out"
-        [[ $line != *$2* ]] || n=$((n - 1))
-    done
-    ((n == 0)) || failed "$n more lines with '$2' should have come"
-}
-ends() { timeout 300 cat <&3 >>"$work/out" || failed "it does not end"; exec 3<&-; }
-one_job() { "$bed" jobs | head -1; }
+space=fiber
+. "$(dirname "$0")/kubernetes.sh"
+"$bed" kubectl delete namespace fiber-manifest --ignore-not-found >/dev/null # of a run before, which may be going yet
+"$fiber" gc -b kubernetes >/dev/null 2>&1 # of masters that other tests killed
+nothing_left() { "$bed" empty all || failed "pods are left"; } # what belonged to them the cluster takes away later
 
 # --- what becomes of a process
 does 300 "$prog" process hello
@@ -117,11 +70,11 @@ ok "nested processes"
 
 # --- output: whole lines of both streams, in order, also over a break
 begins 1 'out 0000050 ' "$prog" output 10500 /tmp/go
-cat <&3 >>"$work/out" & # all the time: what nobody reads for a second may be lost at its end
+cat <&"$out" >>"$work/out" & # all the time: what nobody reads for a second may be lost at its end
 reader=$!
 "$bed" stop
 "$bed" start
-until "$bed" kubectl -n fiber exec "$(one_job)" -- sh -c ': >/tmp/go' 2>/dev/null; do read -rt 0.2 <> <(:) || :; done
+until in_space exec "$(one_job)" -- sh -c ': >/tmp/go' 2>/dev/null; do read -rt 0.2 <> <(:) || :; done
 wait $reader
 ends
 for stream in out err; do
@@ -134,7 +87,7 @@ ok "1 MiB of each stream, although the API server dies"
 enough=$work/enough
 begins 1 begun "$prog" pool 4 400 20 "$enough"
 jobs=$("$bed" jobs)
-"$bed" kubectl -n fiber delete pod --wait=false "$(sed -n 1p <<<"$jobs")" >/dev/null
+in_space delete pod --wait=false "$(sed -n 1p <<<"$jobs")" >/dev/null
 "$bed" vanish "$(sed -n 2p <<<"$jobs")"
 touch "$enough"
 ends
@@ -142,6 +95,17 @@ says '^right 400 of 400$'
 says '^deaths 0$' # it is no fault of theirs
 nothing_left
 ok "a pool survives a pod that is deleted and one that vanishes"
+
+# --- several workers in each pod, one of which is killed
+rm "$enough"
+begins 1 begun "$prog" jobs 2 3 300 "$enough"
+(($("$bed" jobs | wc -l) == 2)) || failed "six workers should be in two pods"
+touch "$enough"
+ends
+says '^right 300 of 300$'
+says '^deaths 1$'
+nothing_left
+ok "a pool of two pods with three workers each"
 
 # --- an API server that dies, or hangs, and comes back
 rm "$enough"
@@ -157,7 +121,7 @@ ok "the API server dies and comes back while a pool maps"
 begins 1 'waits in' "$prog" process wait
 "$bed" stop
 "$bed" start
-"$bed" kubectl -n fiber delete pod --wait=false "$(one_job)" >/dev/null
+in_space delete pod --wait=false "$(one_job)" >/dev/null
 ends
 says '^code -15: '
 nothing_left
@@ -200,8 +164,7 @@ says '^right 40 of 40$'
 ok "a master in the cluster, with the least permissions"
 
 # --- rings
-does 300 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
-((code == 5)) || failed "exit code 5, not $code"
+gives 5 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 says '^3 of 4$' # the others may have been ended before they spoke
 begins 4 'of 4 on' "$fiber" run -n 4 -N 2 --on-failure restart "$prog" rank
 "$bed" vanish "$(one_job)"
@@ -221,10 +184,8 @@ fi
 mkdir -p "$work/tree/sub"
 head -c 300000 /dev/urandom >"$work/tree/sub/large"
 ln -s sub/large "$work/tree/link"
-does 60 "$fiber" cp "$work/tree" looked/3:/tmp
-((code == 0)) || failed "exit code 0, not $code"
-does 60 "$fiber" cp looked/2:/tmp/tree "$work/back"
-((code == 0)) || failed "exit code 0, not $code"
+gives 0 "$fiber" cp "$work/tree" looked/3:/tmp
+gives 0 "$fiber" cp looked/2:/tmp/tree "$work/back"
 diff -r --no-dereference "$work/tree" "$work/back" || failed "it is not as it was"
 kill -TERM "$launcher"
 ends
@@ -245,15 +206,28 @@ END
 export FIBER_KUBERNETES_POD_TEMPLATE=$work/template
 begins 1 '1 Insufficient fiber.io/place' "$fiber" run -n 4 -N 1 "$prog" rank # it waits, and says for what
 marks='{.metadata.labels.kueue\.x-k8s\.io/queue-name} {.metadata.labels.scheduling\.x-k8s\.io/pod-group} {.metadata.annotations.scheduling\.k8s\.io/group-name}'
-"$bed" kubectl -n fiber get pods -l fiber.io/run -o "jsonpath={range .items[*]}$marks{\"\n\"}{end}" >"$work/marks"
+in_space get pods -l fiber.io/run -o "jsonpath={range .items[*]}$marks{\"\n\"}{end}" >"$work/marks"
 [[ $(grep -cx 'team train-7 train-7' "$work/marks") == 4 ]] || failed "pods lack what the template says"
 kill -TERM "$launcher"
 ends
 nothing_left
-FIBER_KUBERNETES_PENDING_TIMEOUT=5s does 300 "$fiber" run -n 4 -N 1 "$prog" rank
+FIBER_GANG_TIMEOUT=2s gives 125 "$fiber" run -n 4 -N 1 "$prog" rank
+says 'of the ring.s 4 nodes have joined, and [123] got no place within 2 s \(gang_timeout\), so all are given back'
+nothing_left
+FIBER_KUBERNETES_PENDING_TIMEOUT=5s gives 125 "$fiber" run -n 4 -N 1 "$prog" rank
 unset FIBER_KUBERNETES_POD_TEMPLATE
-((code == 125)) || failed "exit code 125, not $code"
 says 'an agent could not be started: .*no node takes it: .*Insufficient fiber.io/place.*given up after kubernetes_pending_timeout'
 ! grep -q 'of 4 on' "$work/out" || failed "no rank should have begun"
 nothing_left
 ok "a ring begins with all of its pods or none"
+
+# --- the cluster is asked before anything is started
+gives 0 "$fiber" run --dry-run=server -n 4 -N 2 "$prog" rank
+says '^kind: "Pod"'
+says '^# pod: the server would take it'
+says '^# Secret: the server would take it'
+FIBER_KUBERNETES_SERVICE_ACCOUNT=nobody gives 125 "$fiber" run --dry-run=server -n 4 -N 2 "$prog" rank
+says 'pod: refused by the server: .*serviceaccount "nobody" not found'
+nothing_left
+ok "a dry run asks the server"
+wait_for "nothing should be left" empty

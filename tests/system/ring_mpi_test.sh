@@ -57,9 +57,55 @@ test_names_are_found_until_they_are_taken_back() { # MPICH 4.0 has none, under i
 test_spawned_ranks_merge() { # the same of MPICH 4.0 on UCX
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     fiber_run 0 --oversubscribe -n 2 "$work/check.openmpi" spawn || return
-    says 'merged 4' || return
+    says 'merged 6' || return
     fiber_run 0 --oversubscribe -n 2 --per-node 1 "$work/check.openmpi" spawn || return
-    says 'merged 4'
+    says 'merged 6'
+}
+
+test_groups_of_a_run_meet_at_a_port() { # the same of MPICH 4.0 on UCX
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    fiber_run 0 --oversubscribe -n 4 "$work/check.openmpi" groups || return
+    [ "$(grep -c '^merged 4' "$work/out")" = 2 ] || fail 'they have not met twice' || return
+    fiber_run 0 --oversubscribe -n 4 --per-node 2 "$work/check.openmpi" groups || return
+    [ "$(grep -c '^merged 4' "$work/out")" = 2 ] || fail 'they have not met twice' || return
+}
+
+test_a_port_or_name_of_another_run_is_refused_at_once() {
+    local where
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    fiber_run 0 -n 1 "$work/check.openmpi" port || return
+    port=$(sed -n 's/^port //p' "$work/out")
+    for where in --oversubscribe --per-node=1; do
+        fiber_run 5 --oversubscribe "$where" -n 2 "$work/check.openmpi" abroad "$port" || return
+        says "no rank of this run has the port \"${port%%:*}\"" || return
+        says 'no rank of this run has published "fiber abroad"' || return
+    done
+}
+
+test_a_rank_that_pmi_knew_is_not_replaced() {
+    local where how
+    [[ ${compilers[*]} == *mpich* ]] || return 0
+    for where in --oversubscribe --per-node=1; do
+        for how in kill orphan; do
+            [ "$how $where" != "orphan --oversubscribe" ] || continue # the only agent: nobody could go on
+            fiber_run 137 --oversubscribe "$where" -n 2 --on-failure replace "$work/check.mpich" "$how" || return
+            says 'PMI (MPICH) lets no new process take the place' || return
+        done
+    done
+}
+
+test_a_rank_that_dies_before_mpi_init_is_replaced() {
+    local where
+    for mpi in "${compilers[@]}"; do
+        for where in --oversubscribe --per-node=2; do
+            # shellcheck disable=SC2016
+            fiber_run 0 --oversubscribe "$where" -n 4 --on-failure replace sh -c \
+                '[ "$FIBER_RANK" != 1 ] || [ -n "$FIBER_RANK_RESTARTS" ] || kill -9 $$; exec "$0" window' \
+                "$work/check.$mpi" || return
+            says 'it is replaced (1 of 3)' || return
+            says 'window: 4 ranks agree' || return
+        done
+    done
 }
 
 test_the_code_of_an_abort_is_the_runs() {
@@ -99,13 +145,20 @@ test_mpich_meets_its_server_by_port() {
     says 'window: 2 ranks agree'
 }
 
+installed_modules() { # where this build looks for modules besides
+    local prefix libdir
+    prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$TEST_BINARY_DIR/CMakeCache.txt")
+    libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:PATH=//p' "$TEST_BINARY_DIR/CMakeCache.txt")
+    echo "$prefix/$libdir/fiber"
+}
+
 test_who_runs_alone_fails_the_run_and_is_told_why() {
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     mkdir -p "$work/alone/bin" "$work/alone/fiber" # without the module of PMIx
     cp "$TEST_BINARY_DIR/fiber/crypto.so" "$work/alone/fiber"
     cp "$fiber" "$work/alone/bin"
     local fiber=$work/alone/bin/fiber
-    if ldd "$fiber" | grep -q libpmix; then
+    if ldd "$fiber" | grep -q libpmix || [ -e "$(installed_modules)/pmix.so" ]; then
         return 0
     fi
     fiber_run 1 -n 2 "$work/check.openmpi" window || return
@@ -115,7 +168,9 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
 
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
-    test_spawned_ranks_merge test_the_code_of_an_abort_is_the_runs \
+    test_spawned_ranks_merge test_groups_of_a_run_meet_at_a_port \
+    test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
+    test_a_rank_that_dies_before_mpi_init_is_replaced test_the_code_of_an_abort_is_the_runs \
     test_a_rank_that_leaves_without_finalize_fails_the_run test_a_crash_fails_the_run \
     test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
     test_who_runs_alone_fails_the_run_and_is_told_why

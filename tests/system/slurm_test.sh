@@ -6,7 +6,7 @@ set -euo pipefail
 bed=${TEST_SOURCE_DIR:?}/tests/beds/slurm/bed
 prog=${TEST_BINARY_DIR:?}/tests/system/hosts_prog
 fiber=${TEST_FIBER:-$TEST_BINARY_DIR/cli/fiber}
-[[ -x $prog ]] || { echo "$prog is not built"; exit 77; }
+[[ -x $prog && -x ${prog%/*}/docker_prog ]] || { echo "$prog or docker_prog is not built"; exit 77; }
 "$bed" try 3
 eval "$("$bed" env)"
 
@@ -87,7 +87,7 @@ FIBER_SLURM_OPTIONS="--no-such-option" fails "an option that sbatch does not kno
 FIBER_SLURM_DIR=relative fails "a folder that is no whole path" "slurm_dir" "$prog" nested
 FIBER_SLURM_MODE=step fails "steps without an allocation" "allocation" "$prog" nested
 
-# begins COMMAND...: starts it, and waits until it says that a tenth is done; $master is its pid
+# begins COMMAND...: starts it, and waits until it says that a tenth is done, or that it has begun; $master is its pid
 begins() {
     local line
     rm -f "$work/enough"
@@ -96,7 +96,7 @@ begins() {
     : >"$work/out"
     while IFS= read -r -t 300 line <&3; do
         echo "$line" >>"$work/out"
-        [[ $line != *"a tenth is done"* ]] || return 0
+        [[ $line != *"a tenth is done"* && $line != begun ]] || return 0
     done
     failed "it did not begin"
 }
@@ -109,6 +109,15 @@ scancel "$(a_job)"
 enough
 tasks 600
 echo "ok: a worker that somebody cancels"
+
+begins "${prog%/*}/docker_prog" jobs 2 3 300 "$work/enough"
+[[ $(squeue -h -t running -o %j | grep -c '^fiber-') == 2 ]] || failed "six workers should be in two jobs: $(squeue)"
+enough
+for line in 'right 300 of 300' 'deaths 1'; do
+    grep -qx "$line" "$work/out" || failed "it should say '$line'"
+done
+nothing_left
+echo "ok: jobs with three workers each, one of which is killed"
 
 begins "$prog" pool 3 600 until "$work/enough"
 node=$(squeue -h -t running -o '%N %j' | awk '/ fiber-/ {print $1; exit}')
@@ -127,7 +136,7 @@ enough
 tasks 600
 echo "ok: a controller that is started again"
 
-# A squeue that hangs: it says so when it begins, and waits until it is told to go on.
+# A squeue that hangs: it says so when it begins, and waits until it is told to go on. Or it has forgotten a job.
 real=$(command -v squeue)
 mkdir "$work/bin"
 mkfifo "$work/hangs" "$work/goes"
@@ -137,6 +146,7 @@ if [[ -e $work/hang ]]; then
     echo hangs >"$work/hangs"
     read -r <"$work/goes"
 fi
+[[ ! -e $work/forgets ]] || exec $real "\$@" > >(grep -v "^\$(<"$work/forgets")|")
 exec $real "\$@"
 END
 chmod +x "$work/bin/squeue"
@@ -160,6 +170,16 @@ tasks 600
 nothing_left
 exec 4<&- 5<&-
 echo "ok: a squeue that hangs to the end"
+PATH=$work/bin:$PATH begins "${prog%/*}/docker_prog" pool 2 400 20 "$work/enough" 1 # goes on until one has died
+a_job >"$work/forgotten"
+mv "$work/forgotten" "$work/forgets"
+enough
+rm "$work/forgets"
+for line in 'right 400 of 400' 'deaths 1'; do
+    grep -qx "$line" "$work/out" || failed "it should say '$line'"
+done
+nothing_left
+echo "ok: a job that Slurm does not know any more"
 
 begins "$prog" pool 3 600 until "$work/never"
 kill -KILL "$master"

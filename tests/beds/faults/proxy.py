@@ -21,6 +21,7 @@ HEAD_MAX = 1 << 20
 PIECE = 1 << 16
 GONE = (b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",'
         b'"message":"too old resource version","reason":"Expired","code":410}}\n')
+COUNTED = ("requests", "sent", "received", "faults", "ended")
 ACTIONS = {"status", "close", "lost", "delay", "truncate", "garbage", "noise", "stall", "end", "gone"}
 
 
@@ -176,7 +177,7 @@ class Table:
 class Proxy:
     def __init__(self, options):
         self.options, self.table, self.over = options, Table(options.rules), threading.Event()
-        self.counts = collections.defaultdict(lambda: {"requests": 0, "sent": 0, "received": 0, "faults": 0})
+        self.counts = collections.defaultdict(lambda: dict.fromkeys(COUNTED, 0))
         self.lock, self.streams = threading.Lock(), {}
         self.connect, self.host, self.authorization = upstream(options)
 
@@ -297,10 +298,9 @@ class Proxy:
         try:
             if action in ("end", "gone") and events == 0:
                 return self.finish(client, action, answer)
-            for data in body_of(server, answer, True):
-                self.count(names, received=len(data))
+            for data in self.counted(names, body_of(server, answer, True)):
                 if action in ("truncate", "stall") and len(data) >= left:
-                    client.send(framed(data[:left])[:-2] if answer.chunked() else data[:left])
+                    client.send(framed(data)[:-2 - len(data) + left] if answer.chunked() else data[:left])
                     if action == "stall":
                         self.over.wait()
                     raise Ended
@@ -319,6 +319,17 @@ class Proxy:
                 self.streams[path].remove(ends)
                 if not self.streams[path]:
                     del self.streams[path]
+
+    def counted(self, names, pieces):
+        """What the engine answers; and that it was the engine that ended it, not the client."""
+        try:
+            for data in pieces:
+                self.count(names, received=len(data))
+                yield data
+        except Ended:
+            self.count(names, ended=1)
+            raise
+        self.count(names, ended=1)
 
     def finish(self, client, action, answer):
         if action == "gone":

@@ -1,8 +1,9 @@
 /* check.c - an ordinary MPI program that checks what it gets: each kind of collective, windows, names, spawned ranks;
  * and ways to end badly. Compiled by the tests with every mpicc that is there.
  *
- *     check collectives | window | names | spawn | spawned     end well
- *     check abort CODE | leave | segv | work                   do not
+ *     check collectives | window | names | groups | session | port        end well
+ *     check spawn [COMMAND...] | spawned                                  COMMAND... starts this program
+ *     check abort CODE | leave | segv | kill | orphan | work | abroad PORT   do not
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <mpi.h>
@@ -231,14 +232,20 @@ static void sum_of_all(MPI_Comm inter, int high)
     MPI_Comm_disconnect(&inter);
 }
 
-static void check_spawn(char *self)
+/* Four, so that each of two agents has two that share memory. */
+static void check_spawn(int argc, char **command)
 {
-    char *argv[] = {(char *)"spawned", NULL};
-    int codes[2] = {-1, -1};
+    char *argv[16] = {NULL};
+    int codes[4] = {-1, -1, -1, -1}, n = 0;
     MPI_Comm inter;
 
-    MPI_Comm_spawn(self, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
-    for (int i = 0; i < 2; i++)
+    while (n + 1 < argc && n < 14) {
+        argv[n] = command[n + 1];
+        n++;
+    }
+    argv[n] = (char *)"spawned";
+    MPI_Comm_spawn(command[0], argv, 4, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
+    for (int i = 0; i < 4; i++)
         if (codes[i] != MPI_SUCCESS)
             wrong("spawn", i);
     sum_of_all(inter, 0);
@@ -251,7 +258,90 @@ static void be_spawned(void)
     MPI_Comm_get_parent(&parent);
     if (parent == MPI_COMM_NULL)
         wrong("the parent", 0);
+    check_ring(1 << 20);
+    check_moves(1 << 16);
     sum_of_all(parent, 1);
+}
+
+/* The even ranks and the odd ones meet at a port, twice. */
+static void check_groups(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm half, inter;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    for (int i = 0; i < 2; i++) {
+        if (rank == 0)
+            MPI_Open_port(MPI_INFO_NULL, port);
+        MPI_Bcast(port, sizeof(port), MPI_BYTE, 0, MPI_COMM_WORLD);
+        if (rank % 2 == 0)
+            MPI_Comm_accept(port, MPI_INFO_NULL, 0, half, &inter);
+        else
+            MPI_Comm_connect(port, MPI_INFO_NULL, 0, half, &inter);
+        sum_of_all(inter, rank % 2);
+        if (rank == 0)
+            MPI_Close_port(port);
+    }
+    MPI_Comm_free(&half);
+}
+
+static void tell_port(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "";
+
+    if (rank == 0) {
+        MPI_Open_port(MPI_INFO_NULL, port);
+        printf("port %s\n", port);
+        fflush(stdout);
+    }
+}
+
+/* At the port of a run that is over, and by a name that nobody has published: both fail. */
+static void go_abroad(char *port)
+{
+    char found[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm inter;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter) == MPI_SUCCESS)
+        wrong("connect", 0);
+    if (MPI_Lookup_name("fiber abroad", MPI_INFO_NULL, found) == MPI_SUCCESS)
+        wrong("lookup", 0);
+    if (rank == 0)
+        MPI_Abort(MPI_COMM_WORLD, 5);
+    for (;;)
+        pause();
+}
+
+/* A communicator without MPI_Init: of all ranks, and of each alone. */
+static int check_session(void)
+{
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+    static const char *const sets[] = {"mpi://WORLD", "mpi://SELF"};
+    MPI_Session session;
+
+    if (MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) != MPI_SUCCESS)
+        return 3;
+    for (int i = 0; i < 2; i++) {
+        int one = 1, sum = 0, all = 0, rc;
+        MPI_Group group;
+        MPI_Comm comm;
+
+        rc = MPI_Group_from_session_pset(session, sets[i], &group);
+        if (rc == MPI_SUCCESS)
+            rc =
+                MPI_Comm_create_from_group(group, sets[i], MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm);
+        if (rc != MPI_SUCCESS)
+            return 3;
+        MPI_Comm_size(comm, &all);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+        printf("%s: %d of %d\n", sets[i], sum, all);
+        MPI_Group_free(&group);
+        MPI_Comm_free(&comm);
+    }
+    MPI_Session_finalize(&session);
+#endif
+    return 0;
 }
 
 static void work_for_ever(void)
@@ -280,6 +370,10 @@ static void end_badly(const char *how, const char *code)
             MPI_Abort(MPI_COMM_WORLD, atoi(code));
         else if (strcmp(how, "leave") == 0)
             _exit(0);
+        else if (strcmp(how, "kill") == 0)
+            raise(SIGKILL);
+        else if (strcmp(how, "orphan") == 0)
+            kill(getppid(), SIGKILL);
         else
             raise(SIGSEGV);
     }
@@ -290,6 +384,8 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
 
+    if (strcmp(what, "session") == 0)
+        return check_session();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -300,7 +396,13 @@ int main(int argc, char **argv)
     else if (strcmp(what, "names") == 0)
         check_names();
     else if (strcmp(what, "spawn") == 0)
-        check_spawn(argv[0]);
+        check_spawn(argc > 2 ? argc - 2 : 1, argc > 2 ? argv + 2 : argv);
+    else if (strcmp(what, "groups") == 0)
+        check_groups();
+    else if (strcmp(what, "port") == 0)
+        tell_port();
+    else if (strcmp(what, "abroad") == 0)
+        go_abroad(argv[2]);
     else if (strcmp(what, "spawned") == 0)
         be_spawned();
     else if (strcmp(what, "work") == 0)

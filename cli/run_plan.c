@@ -1,0 +1,222 @@
+/* run_plan.c - shows a run that is not started; see run_plan.h.
+ *
+ * The plan is the ring's own. Behind it stands what a backend would send to its engine for one of the ring's agents,
+ * made as the start makes it, of the same job: the others differ in their names, and in their index in the ring. A
+ * ticket there is none. Of a master that is to run in the cluster its Job and its rights follow.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/backend.h"
+#include "cli/in_cluster.h"
+#include "ring/json_out.h"
+#include "ring/plan.h"
+#include "ring/ring.h"
+#include "runtime/runtime.h"
+
+#define COULD_NOT_START 125
+
+struct plan {
+    const struct cli_args *args;
+    const struct fbr_backend_ops *ops;
+    struct fbr_job job; /* of one agent */
+    uint32_t agents;
+    bool json, server;
+    bool inside;                /* the master is to be there, too */
+    const struct run_spec *run; /* then: what it runs */
+    char *master;               /* then: its Job */
+    struct fbr_json *findings;
+};
+
+/* The agent's job, as ring/launch.c starts it. */
+static int make_job(struct plan *p, const struct run_spec *s, struct fbr_error *err)
+{
+    static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
+    struct fbr_plan plan = {0};
+    int rc = fbr_plan_make(&plan, (uint32_t)s->size, (uint32_t)s->ring.per_node,
+                           (uint32_t)s->ring.nodes, err);
+
+    if (rc < 0)
+        return rc;
+    p->agents = plan.nodes;
+    fbr_plan_fini(&plan);
+    p->job = (struct fbr_job){.name = "agent-1",
+                              .run_uid = "dry-run",
+                              .image = s->ring.job.image,
+                              .file = "/proc/self/exe",
+                              .argv = argv,
+                              .own_program = 1,
+                              .cpus = s->ring.job.cpus,
+                              .gpus = s->ring.job.gpus,
+                              .memory = s->ring.job.memory,
+                              .ticket = "",
+                              .process = 1,
+                              .index = 1};
+    if (p->job.gpus == 0)
+        p->job.gpus =
+            s->ring.gpus_per_rank * (int)(((uint32_t)s->size + p->agents - 1) / p->agents);
+    return 0;
+}
+
+static void on_finding(void *user, enum fbr_finding finding, const char *what, const char *text,
+                       const char *mend)
+{
+    struct plan *p = user;
+    bool good = finding == FBR_FINDING_GOOD;
+
+    if (p->findings) {
+        fbr_json_object(p->findings, NULL);
+        fbr_json_str(p->findings, "object", what);
+        fbr_json_bool(p->findings, "accepted", good);
+        fbr_json_str(p->findings, "text", text);
+        fbr_json_end_object(p->findings);
+    } else if (good) {
+        printf("# %s: %s\n", what, text);
+    }
+    if (!good) {
+        fflush(stdout);
+        cli_failed(0, "%s: %s%s%s", what, text, mend[0] ? "; try: " : "", mend);
+    }
+}
+
+static int ask_server(struct plan *p)
+{
+    struct fbr_error err = {0, ""};
+    struct cli_backend b;
+    int rc = cli_backend_open_with(&b, p->ops->name, p->args, &err);
+
+    if (rc < 0)
+        return cli_failed(COULD_NOT_START, "%s", err.text);
+    rc = cli_backend_would(&b, &p->job, on_finding, p);
+    if (p->inside && in_cluster_would(p->run, p->args, &b, on_finding, p) < 0)
+        rc = -EPERM;
+    cli_backend_close(&b);
+    return rc < 0 ? COULD_NOT_START : 0;
+}
+
+/* ---- As text, and as JSON ---- */
+
+/* The master's Job, and what it and its ring need. */
+static void show_master(const struct plan *p)
+{
+    const struct fbr_config *c = fbr_rt()->config;
+    const char *space = fbr_config_str(c, "kubernetes_namespace");
+
+    printf("\n# the master\n---\n%s\n# what it needs there: fiber kubernetes manifest\n",
+           p->master);
+    kubernetes_put_rights(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
+}
+
+static int show_text(struct plan *p, const char *plan, const char *manifest)
+{
+    size_t len = strlen(plan);
+
+    printf("%s%s", plan, len && plan[len - 1] != '\n' ? "\n" : "");
+    if (manifest)
+        printf("\n# one of %u pod%s%s\n%s", p->agents, p->agents == 1 ? "" : "s",
+               p->agents == 1 ? "" : ", which differ in their names and index", manifest);
+    if (p->master)
+        show_master(p);
+    return p->server ? ask_server(p) : 0;
+}
+
+/* The plan is one JSON object: its last brace makes room. */
+static int show_json(struct plan *p, const char *plan, const char *manifest)
+{
+    struct fbr_json findings;
+    char *text = NULL;
+    int code = 0;
+
+    fbr_json_init(&findings);
+    fbr_json_array(&findings, NULL);
+    p->findings = &findings;
+    if (p->server)
+        code = ask_server(p);
+    fbr_json_end_array(&findings);
+    text = fbr_json_take(&findings);
+    if (!text)
+        return cli_failed(COULD_NOT_START, "out of memory");
+    printf("%.*s", (int)(strlen(plan) - (manifest != NULL)), plan);
+    if (manifest)
+        printf(",\"manifest\":%s%s%s%s%s}", manifest, p->master ? ",\"master\":" : "",
+               p->master ? p->master : "", p->server ? ",\"server\":" : "", p->server ? text : "");
+    putchar('\n');
+    free(text);
+    return code;
+}
+
+/* Its engine's part of the plan: NULL where there is none to be shown, and 0. */
+static int make_manifest(struct plan *p, const struct run_spec *s, const struct fbr_config *config,
+                         char **manifest, struct fbr_error *err)
+{
+    int rc = make_job(p, s, err);
+
+    if (rc == 0 && p->ops->show)
+        rc = p->ops->show(config, &p->job, p->json, manifest, err);
+    if (rc == 0 && p->inside)
+        rc = in_cluster_show(s, p->args, config, p->json, &p->master, err);
+    return rc;
+}
+
+/* Only a backend that has something to show is loaded. */
+static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
+{
+    if (!p->server && strcmp(name, "kubernetes") != 0)
+        return 0;
+    p->ops = fbr_backend_find(name, err);
+    if (!p->ops)
+        return -ENOENT;
+    return p->server && !p->ops->would
+               ? fbr_fail(err, -EINVAL,
+                          "--dry-run=server asks the API server of Kubernetes, and the backend "
+                          "here is %s: leave =server out, or add --backend kubernetes",
+                          name)
+               : 0;
+}
+
+static int show(struct plan *p, const struct run_spec *s, const char *plan)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_error err = {0, ""};
+    char *manifest = NULL;
+    const char *backend = p->args->values[RUN_BACKEND].text;
+    int rc, code;
+
+    if (p->inside && backend && strcmp(backend, "kubernetes") != 0 && strcmp(backend, "auto") != 0)
+        return cli_failed(2, "--in-cluster is for --backend kubernetes, not %s", backend);
+    rc = find_backend(p, p->inside ? "kubernetes" : fbr_rt_backend_name(rt, NULL), &err);
+
+    if (rc == -EINVAL)
+        return cli_failed(2, "%s", err.text);
+    if (rc == 0 && p->ops)
+        rc = make_manifest(p, s, rt->config, &manifest, &err);
+    p->server &= rc == 0;
+    code = p->json ? show_json(p, plan, manifest) : show_text(p, plan, manifest);
+    free(manifest);
+    free(p->master);
+    return rc < 0 ? cli_failed(COULD_NOT_START, "%s", err.text) : code;
+}
+
+int run_plan_show(const struct run_spec *s, const struct cli_args *args)
+{
+    struct plan p = {.args = args,
+                     .json = args->values[RUN_JSON].number > 0,
+                     .inside = args->values[RUN_IN_CLUSTER].number > 0,
+                     .run = s,
+                     .server = !strcmp(args->values[RUN_DRY_RUN].text, "server")};
+    struct fiber_ring_options ring = s->ring;
+    char *plan;
+    int code;
+
+    if (p.inside)
+        ring.backend = "kubernetes";
+    plan = p.json ? fbr_ring_plan_json(s->size, &ring) : fbr_ring_plan_text(s->size, &ring, 1);
+    code = plan ? show(&p, s, plan) : cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+
+    free(plan);
+    return code;
+}

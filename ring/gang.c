@@ -1,0 +1,77 @@
+/* gang.c - all or none: a ring that has some of its places, and cannot have the others, gives back what it has.
+ *
+ * Two rings may each hold half of a cluster and wait for the other half, for ever. So nodes that have joined wait for
+ * those that have no place yet for `gang_timeout` and no longer. What has its place and waits there for its image is
+ * the backend's to give up, what runs and has not joined is start_timeout's, and a ring that has no place at all keeps
+ * nobody from anything: it may wait.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "ring/ring_priv.h"
+#include "runtime/log.h"
+
+static void start(struct fiber_ring *r)
+{
+    int64_t ms = fbr_config_ms(r->rt->config, "gang_timeout");
+
+    r->gang_waits = ms > 0;
+    if (ms > 0)
+        fbr_timer_start(&r->gang, (uint64_t)ms, 0);
+}
+
+static void on_time(void *arg)
+{
+    struct fiber_ring *r = arg;
+    struct fbr_pending waiting = {0};
+    uint32_t ready = 0, pending = 0;
+
+    r->gang_waits = false;
+    if (r->state != R_WAITING)
+        return;
+    for (uint32_t i = 0; i < r->nagents; i++) {
+        struct ring_agent *a = &r->agents[i];
+        bool wants = a->process && !a->ready && fbr_process_wants_place(a->process);
+
+        ready += a->ready;
+        pending += wants;
+        if (wants)
+            fbr_pending_add(&waiting, fbr_process_pending(a->process));
+    }
+    for (size_t n = strlen(waiting.text); n > 0 && waiting.text[n - 1] == '.'; n--)
+        waiting.text[n - 1] = '\0'; /* the sentence ends behind it */
+    if (ready && pending)
+        fbr_ring_fail(r, NULL, 0, 125,
+                      "Ask for less (-n, --nodes, --mem, --gpus-per-rank), let a queue or a gang "
+                      "scheduler place all at once, or set gang_timeout (0: for ever).",
+                      "%u of the ring's %u nodes have joined, and %u got no place within %g s "
+                      "(gang_timeout), so all are given back: %s",
+                      ready, r->nagents, pending,
+                      (double)fbr_config_ms(r->rt->config, "gang_timeout") / 1e3, waiting.text);
+    else if (ready) {
+        fbr_info("ring: gang_timeout is over, and all nodes have their places; those that are not "
+                 "ready are waited for");
+        start(r);
+    }
+}
+
+int fbr_ring_gang_init(struct fiber_ring *r)
+{
+    return fbr_timer_init(&r->gang, r->rt->loop, on_time, r);
+}
+
+void fbr_ring_gang_end(struct fiber_ring *r)
+{
+    fbr_timer_stop(&r->gang);
+    r->gang_waits = false;
+}
+
+void fbr_ring_gang_wait(struct fiber_ring *r)
+{
+    bool ready = false;
+
+    for (uint32_t i = 0; i < r->nagents && !ready; i++)
+        ready = r->agents[i].ready;
+    if (ready && r->state == R_WAITING && !r->gang_waits)
+        start(r);
+}

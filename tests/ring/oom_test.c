@@ -1,0 +1,85 @@
+/* oom_test.c - memory that is short while a ring is started: it starts, or fails with -ENOMEM, and
+ * the next one runs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fiber.h"
+#include "tests/support/refuse.h"
+#include "tests/support/sync.h"
+
+#define CODE 7
+
+static int end_with(int rank, int size, const void *arg, size_t len)
+{
+    return rank == 0 && size == 1 && len == sizeof(int) ? *(const int *)arg : 99;
+}
+
+static void test_a_ring_is_started(void **state)
+{
+    const char *const env[] = {"A=1", "B=2", NULL};
+    struct fiber_ring_options o = {
+        .size = sizeof(o), .job.env = env, .flags = FIBER_RING_OVERSUBSCRIBE | FIBER_RING_QUIET};
+    const int code = CODE;
+    bool more = true;
+
+    (void)state;
+    for (unsigned k = 1; more; k++) {
+        struct fiber_ring *ring = NULL;
+        int rc, ended = -1;
+
+        begin_refusing(k);
+        rc = fiber_ring_start(&ring, 1, end_with, &code, sizeof(code), &o);
+        more = end_refusing(k, rc);
+        assert_true((rc == 0) == (ring != NULL));
+        if (rc == 0) {
+            assert_int_equal(fiber_ring_wait(ring, TEST_LONG_MS), 0);
+            assert_int_equal(fiber_ring_exitcode(ring, &ended), 0);
+            if (ended != CODE)
+                fail_msg("with request %u refused: %d: %s", k, ended, fiber_ring_report(ring));
+            fiber_ring_close(ring);
+        }
+    }
+}
+
+/* A ring that is closed at once, while it starts. */
+static void test_a_ring_is_closed(void **state)
+{
+    struct fiber_ring_options o = {.size = sizeof(o),
+                                   .flags = FIBER_RING_OVERSUBSCRIBE | FIBER_RING_QUIET};
+    const int code = CODE;
+    bool more = true;
+
+    (void)state;
+    for (unsigned k = 1; more; k++) {
+        struct fiber_ring *ring;
+
+        assert_int_equal(fiber_ring_start(&ring, 1, end_with, &code, sizeof(code), &o), 0);
+        begin_refusing(k);
+        fiber_ring_close(ring);
+        more = end_refusing(k, 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_ring_is_started),
+        cmocka_unit_test(test_a_ring_is_closed),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    return cmocka_run_group_tests_name("rings short of memory", tests, NULL, NULL);
+}
