@@ -5,10 +5,11 @@
  *              dead
  *     replace  the same with FIBER_RING_REPLACE, until the new rank runs
  *     shrink   the same with FIBER_RING_SHRINK, until each of the others has been told by PMIx; all
- *              of them go on and end well. PROGRAM is pmix/pmix_rank
+ *              of them go on and end well. PROGRAM is ranks/pmix_rank
  *     agents   COUNT agents of one rank each that runs /bin/true, from fiber_ring_start() to the end
- *     fence    AGENTS agents of one rank each that runs PROGRAM: a PMIx fence, from when the last
- *              rank came to it until the last one has left it; the median of 20, and the longest
+ *     fence    AGENTS agents of one rank each that runs PROGRAM: a fence, from when the last
+ *              rank came to it until the last one has left it; the median of 20, and the longest.
+ *              PROGRAM is ranks/pmix_rank or ranks/pmi_rank
  *
  * Output: one JSON object, milliseconds.
  *
@@ -17,7 +18,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fiber.h"
@@ -132,9 +132,7 @@ static void make_rows(int n)
 
     if (fd < 0 || atexit(remove_rows) != 0 || ftruncate(fd, (off_t)len) < 0)
         bench_check(-errno, rows_path);
-    rows = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (rows == MAP_FAILED)
-        bench_check(-errno, rows_path);
+    rows = rank_times_map(rows_path);
     close(fd);
 }
 

@@ -29,7 +29,7 @@ FOREIGN = {
     "hwloc/*": ["runtime/topology*.c", "runtime/topology.h"],
     "curl/*": ["backends/http_attempt.c", "backends/http_priv.h"],
     "elfutils/*": ["runtime/stack_frames.c"],
-    "pmix*": ["mpi_bridge/pmix*.[ch]", "benchmarks/pmix/*.c"],
+    "pmix*": ["mpi_bridge/pmix*.[ch]", "benchmarks/ranks/pmix*.c"],
     "jansson.h": ["backends/json.c"],
     "yaml.h": ["backends/kube_yaml.c"],
     "archive*.h": ["backends/image.c"],

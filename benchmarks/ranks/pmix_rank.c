@@ -5,21 +5,15 @@
  *     lose     says that it is ready, and waits until it is told of a rank that has died: the time
  *              of that
  *
- * FILE is mapped by all ranks of a host and by who started them: a row for each rank
- * (rank_times.h), seconds of CLOCK_MONOTONIC.
+ * Each rank writes into its own row of FILE (rank_times.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pmix.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "../bench.h"
 #include "../rank_times.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,22 +33,6 @@ static void fence(void)
 
     if (rc != PMIX_SUCCESS)
         fail("PMIx_Fence", rc);
-}
-
-static struct rank_times *map_row(const char *path, uint32_t rank)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct rank_times *rows = MAP_FAILED;
-    struct stat st;
-
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        rows = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (rows == MAP_FAILED) {
-        perror(path);
-        exit(1);
-    }
-    close(fd);
-    return rows + rank;
 }
 
 /* ---- A death ---- */
@@ -128,7 +106,7 @@ int main(int argc, char **argv)
     rc = PMIx_Init(&self, NULL, 0);
     if (rc != PMIX_SUCCESS)
         fail("PMIx_Init", rc);
-    row = map_row(argv[1], self.rank);
+    row = rank_times_map(argv[1]) + self.rank;
     if (strcmp(argv[2], "lose") == 0)
         lose(row);
     else
