@@ -10,15 +10,6 @@
 
 #define TASKS 200
 
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *s);
-
 static _Atomic uint32_t one_in, refused; /* 0: none is refused */
 static _Atomic uint64_t random_state;
 static __thread bool spared;
@@ -42,25 +33,7 @@ static bool refuse(void)
     return true;
 }
 
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return refuse() ? NULL : __real_strdup(s);
-}
+#include "tests/support/wrapped_malloc.h"
 
 static void check_works(struct fiber_pool *pool)
 {

@@ -230,6 +230,17 @@ static void test_a_queue_of_this_process(void **state)
     }
 }
 
+/* By another connection; then its owner closes it. */
+static void check_at(const struct fiber_address *a, struct ledger *l)
+{
+    struct fiber_queue *q;
+
+    must(fiber_queue_connect(&q, a));
+    check_queue(q, l);
+    fiber_queue_close(q);
+    ask("close", NULL, 0);
+}
+
 static void test_a_queue_of_another_process(void **state)
 {
     bool more = true;
@@ -249,10 +260,7 @@ static void test_a_queue_of_another_process(void **state)
         fiber_queue_close(q);
         l.lost = true; /* maybe at its close */
         more = end_refusing(k, rc);
-        must(fiber_queue_connect(&q, &a));
-        check_queue(q, &l);
-        fiber_queue_close(q);
-        ask("close", NULL, 0);
+        check_at(&a, &l);
     }
 }
 
@@ -275,10 +283,7 @@ static void test_a_queue_is_put_to_and_closed_at_once(void **state)
         more = end_refusing(k, rc);
         l.put[MESSAGES - 1] = l.flushed = rc == 0;
         fiber_queue_close(q);
-        must(fiber_queue_connect(&q, &a));
-        check_queue(q, &l);
-        fiber_queue_close(q);
-        ask("close", NULL, 0);
+        check_at(&a, &l);
     }
 }
 

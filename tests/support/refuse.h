@@ -11,20 +11,10 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "fiber.h"
 
 #define REFUSALS_MAX 5000 /* no call asks that often: it would go on for ever */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *s);
 
 static __thread unsigned refuse_at, asked; /* 0: none is refused */
 
@@ -33,25 +23,7 @@ static bool refuse(void)
     return refuse_at && ++asked == refuse_at;
 }
 
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return refuse() ? NULL : __real_strdup(s);
-}
+#include "tests/support/wrapped_malloc.h"
 
 static inline void begin_refusing(unsigned k)
 {
