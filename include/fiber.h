@@ -61,9 +61,10 @@ FIBER_API int fiber_init(int *argc, char ***argv);
 
 /* Ends everything that this process started: kills its processes, waits for them, removes its
  * sockets and segments. Work of pools that are still open fails with -ESHUTDOWN, who waits for it
- * returns, and no callback comes after that. Called by exit() by itself. Handles that are still
- * open only may be closed afterwards. Of several threads that call it at once all return when that
- * is done. In a callback it does not wait: it kills what was started, and the program shall end. */
+ * returns, and no callback comes after that; who waits at a queue or a pipe gets -EPIPE. Called by
+ * exit() by itself. Handles that are still open only may be closed afterwards. Of several threads
+ * that call it at once all return when that is done. In a callback it does not wait: it kills what
+ * was started, and the program shall end. */
 FIBER_API void fiber_fini(void);
 
 /* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins
@@ -103,8 +104,10 @@ struct fiber_jobspec {
     /* NULL-terminated argv of another program that links libfiber, which is looked for in the PATH
      * that the job has when it has no slash; default: this one */
     const char *const *command;
-    const char *const *env; /* NULL-terminated NAME=VALUE, added to the child's environment */
-    const char *workdir;    /* default: the parent's */
+    /* NULL-terminated NAME=VALUE, added to the child's environment: the parent's own, as it is when
+     * the process is started, or the pool is opened that starts it */
+    const char *const *env;
+    const char *workdir; /* default: the parent's */
 };
 
 struct fiber_process_options {
@@ -490,7 +493,8 @@ fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is
 #define FIBER_IMAP_UNORDERED 1
 
 /* The next input: 1 and its bytes in *in (copied before the next call), 0 at the end, negative: an
- * error that ends the iteration. Called from fiber_imap_next() in its caller's thread. */
+ * error that ends the iteration, as an input that is too long does. Called from fiber_imap_next()
+ * in its caller's thread. */
 typedef int (*fiber_source_fn)(void *user, struct fiber_bytes *in);
 
 /* fn over a lazy source with at most `window` tasks taken from it and not yet handed out (0: four

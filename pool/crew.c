@@ -171,6 +171,7 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
                                     .len = p->work.len,
                                     .prefix = "worker",
                                     .options = &p->start,
+                                    .env = p->env,
                                     .ops = &process_ops,
                                     .user = w,
                                     .link = &fbr_pool_link_ops};

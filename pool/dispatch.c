@@ -325,6 +325,7 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
 {
     enum place place = place_of(d, w);
     bool loaded = !w->dead && fbr_order_recallable(w);
+    bool full = !w->dead && !w->draining && w->nbatches > 1;
 
     if (place != w->place) {
         place_leave(d, w);
@@ -338,6 +339,9 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
     else if (!loaded && w->loaded)
         DL_DELETE2(d->loaded, w, loaded_prev, loaded_next);
     w->loaded = loaded;
+    d->nfull += full;
+    d->nfull -= w->full;
+    w->full = full;
     if (w->draining && !w->dead && !w->nbatches && !w->told) {
         w->told = true;
         DL_APPEND2(d->drained, w, drained_prev, drained_next);

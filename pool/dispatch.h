@@ -46,9 +46,9 @@
  * How many. A first batch of a map has one task for each worker (or the chunk hint); then about
  * `target_ns` of work by the measured task times of that worker on that map, at most four times its
  * largest batch so far, `max_batch` tasks and `max_bytes`, and never more than 1/(2 x workers) of
- * what waits of the map. So a slow worker gets less by as much as it is slower. Who holds nothing
- * gets two tasks, in one message, where a second batch might follow and there are two for each
- * that holds nothing.
+ * what waits of the map. So a slow worker gets less by as much as it is slower. Where that is one
+ * task, of `prefetch_ns` at most, two go in one message, if there are two for each that could take
+ * as many: each that holds nothing, or, when a second batch is handed out, each that has none yet.
  *
  * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
  * would take longest: that would begin them later, by the usual times, than it takes to have them

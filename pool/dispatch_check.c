@@ -136,7 +136,7 @@ static const char *check_worker(const struct worker *w)
 
 static const char *check_workers(const struct fbr_dispatch *d)
 {
-    uint32_t alive = 0, takers = 0, idle = 0, listed = 0;
+    uint32_t alive = 0, takers = 0, idle = 0, listed = 0, full = 0;
     const struct worker *w;
     const char *wrong;
 
@@ -149,11 +149,13 @@ static const char *check_workers(const struct fbr_dispatch *d)
         alive += !w->dead;
         takers += !w->dead && !w->draining;
         idle += w->place == IDLE;
+        full += !w->dead && !w->draining && w->nbatches > 1;
     }
     DL_FOREACH2(d->idle, w, place_next)
     listed++;
     CHECK(alive == d->stats.workers && takers == d->takers, "workers are counted wrongly");
     CHECK(idle == d->stats.idle && idle == listed, "idle workers are counted wrongly");
+    CHECK(full == d->nfull, "workers with two batches are counted wrongly");
     return NULL;
 }
 

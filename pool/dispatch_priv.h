@@ -133,6 +133,7 @@ struct worker {
     bool draining, dead;
     bool loaded; /* in d->loaded */
     bool told;   /* an order DRAINED is in d->drained, or was pulled */
+    bool full;   /* counted in d->nfull */
     bool shy;    /* was asked to return tasks: gets no second batch until it finished one */
     enum place place;
     uint64_t tasks_left, done, busy_ns, idle_since;
@@ -156,6 +157,7 @@ struct fbr_dispatch {
     struct worker *drained;     /* to be told */
     uint32_t nhalf;             /* how many are in `half` */
     uint32_t takers;            /* workers that are neither dead nor draining */
+    uint32_t nfull;             /* of them, how many hold two batches */
     struct batch *orders, *timed;
     uint64_t timeout_at; /* not after the first timeout of `timed` */
     uint64_t recall_at;  /* do not look for stragglers before */

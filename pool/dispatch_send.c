@@ -56,12 +56,13 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     return i;
 }
 
-/* Whether one that has nothing gets two tasks at once, in one message. */
+/* Whether it gets two tasks at once, in one message: there are two for each that could take as much. */
 static bool takes_two(const struct fbr_dispatch *d, struct worker *w, const struct map *m)
 {
     uint64_t ns = fbr_rate_estimate(w, m);
+    uint64_t others = w->nbatches ? d->takers - d->nfull : d->stats.idle;
 
-    return !w->nbatches && ns && ns <= d->config.prefetch_ns && m->waiting >= 2 * d->stats.idle;
+    return ns && ns <= d->config.prefetch_ns && m->waiting >= 2 * others;
 }
 
 static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m,

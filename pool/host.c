@@ -153,6 +153,7 @@ struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
                                     .len = p->host_work.len,
                                     .prefix = "host",
                                     .options = &p->start,
+                                    .env = p->env,
                                     .ops = &ops,
                                     .link = &link_ops};
     struct fbr_pool_host *h;

@@ -64,8 +64,11 @@ static int pull(struct fiber_imap *it, struct fbr_item **out)
 
     if (rc <= 0)
         return rc;
-    if (in.len > UINT32_MAX - 64)
-        return -EMSGSIZE;
+    if (in.len && !in.data)
+        return -EINVAL;
+    rc = fbr_pool_check_length(it->r->pool, in.len);
+    if (rc < 0)
+        return rc;
     item = calloc(1, sizeof(*item));
     if (item)
         item->in.data = malloc(in.len ? in.len : 1);

@@ -11,7 +11,7 @@
 #define WATCH_NS 150000
 #define LONGEST (UINT32_MAX - 64)
 
-static int check_length(const struct fiber_pool *p, size_t len)
+int fbr_pool_check_length(const struct fiber_pool *p, size_t len)
 {
     if (len <= LONGEST && len <= fbr_config_size(p->rt->config, "max_message"))
         return 0;
@@ -30,7 +30,7 @@ int fiber_pool_map_array(struct fiber_pool *p, fiber_task_fn fn, const void *in,
     if (!p || !result || (n && ((!in && in_size) || (!out && out_size))))
         return fbr_keep(
             -EINVAL, "pool: a map needs a pool, arrays for its sizes, and a place for the result");
-    if (check_length(p, in_size) < 0)
+    if (fbr_pool_check_length(p, in_size) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
     if (rc < 0)
@@ -98,7 +98,7 @@ int fiber_pool_map_async(struct fiber_pool *p, fiber_task_fn fn, const struct fi
     if (!p || !result || (!in && n))
         return fbr_keep(-EINVAL, "pool: a map needs a pool, an array, and a place for the result");
     for (size_t i = 0; i < n; i++) {
-        if (check_length(p, in[i].len) < 0)
+        if (fbr_pool_check_length(p, in[i].len) < 0)
             return -EMSGSIZE;
         if (!in[i].data && in[i].len)
             return fbr_keep(-EINVAL, "pool: input %zu has a length and no data", i);
@@ -147,7 +147,7 @@ int fiber_pool_apply_async(struct fiber_pool *p, fiber_task_fn fn, const void *i
     if (!p || !result || (!in && len))
         return fbr_keep(
             -EINVAL, "pool: a task needs a pool, bytes for its length, and a place for the result");
-    if (check_length(p, len) < 0)
+    if (fbr_pool_check_length(p, len) < 0)
         return -EMSGSIZE;
     rc = fbr_result_new(p, fn, opts, &r);
     if (rc < 0)

@@ -30,6 +30,7 @@ static void destroy(struct fiber_pool *p)
         free(p->reports[i]);
     fbr_buf_fini(&p->message);
     fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->env_strings);
     fbr_buf_fini(&p->work);
     fbr_buf_fini(&p->host_work);
     pthread_cond_destroy(&p->changed);
@@ -128,6 +129,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
         p->start.backend = p->backend;
     }
     rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job);
+    if (rc == 0)
+        rc = fbr_env_keep(&p->env, &p->env_strings, o->job.env);
     if (rc < 0)
         return fbr_fail(err, rc, "pool: out of memory");
     p->start.job.name = NULL; /* each worker has a name of its own */

@@ -102,6 +102,8 @@ struct fiber_pool {
     /* How to start one; strings are owned. */
     struct fiber_process_options start;
     struct fbr_buf strings;
+    const char *const *env; /* of all its processes: as it was when the pool was opened */
+    struct fbr_buf env_strings;
     struct fbr_buf work;      /* what a worker is started with */
     struct fbr_buf host_work; /* what a host is; its workers get it from there */
     char backend[32];
@@ -240,6 +242,9 @@ void fbr_pool_pump(struct fiber_pool *p);
 extern const struct fbr_link_ops fbr_pool_link_ops;
 void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
                        struct fbr_cur *body); /* takes the lock itself */
+
+/* map.c: an input of that many bytes can be sent: 0, or -EMSGSIZE, kept */
+int fbr_pool_check_length(const struct fiber_pool *p, size_t len);
 
 /* result.c */
 void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, const void *data,

@@ -570,10 +570,12 @@ static void call_back(struct fiber_pool *p, struct fbr_callback *c)
     if (it.progress)
         c->waits = false;
     pthread_mutex_unlock(&p->lock);
+    fbr_rt_callback(true);
     if (it.progress)
         r->opts.on_progress(r->opts.user, it.index, it.len);
     else
         r->opts.on_done(r->opts.user, it.index, it.code, it.data, it.len);
+    fbr_rt_callback(false);
     pthread_mutex_lock(&p->lock);
     if (!it.progress)
         c->waits = false;

@@ -44,6 +44,7 @@ struct note {
 };
 
 struct worker {
+    struct fbr_runtime *rt; /* fbr_rt() has none any more once another thread ends the program */
     struct fbr_child *child;
     struct fbr_uplink *up;
     fiber_task_fn serve; /* of fiber_serve(); NULL: functions come with the tasks */
@@ -320,7 +321,7 @@ static void keep_answer(struct worker *w, int code, uint64_t busy, bool last)
     if (!w->out_count)
         w->sent_at = fbr_now_ns();
     pthread_mutex_unlock(&w->out_lock);
-    if (arm_now && fbr_loop_post(fbr_rt()->loop, arm, w) < 0) {
+    if (arm_now && fbr_loop_post(w->rt->loop, arm, w) < 0) {
         pthread_mutex_lock(&w->out_lock);
         w->armed = false; /* for want of memory; the next answer tries again */
         pthread_mutex_unlock(&w->out_lock);
@@ -507,7 +508,7 @@ static int open_timer(void *arg)
 {
     struct worker *w = arg;
 
-    return fbr_timer_init(&w->timer, fbr_rt()->loop, on_flush, w);
+    return fbr_timer_init(&w->timer, w->rt->loop, on_flush, w);
 }
 
 static int close_timer(void *arg)
@@ -526,6 +527,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
     memset(w, 0, sizeof(*w));
     if (!rt || !rt->child)
         return fbr_keep(-EPERM, "this process is not a pool's worker");
+    w->rt = rt;
     w->child = rt->child;
     w->serve = fn;
     w->beat_ms = fbr_config_ms(rt->config, "heartbeat");
@@ -548,7 +550,7 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
 
 static void close_worker(struct worker *w)
 {
-    fbr_loop_call(fbr_rt()->loop, close_timer, w);
+    fbr_loop_call(w->rt->loop, close_timer, w);
     fbr_uplink_close(w->up);
     close(w->wake);
     fbr_buf_fini(&w->out);
@@ -674,7 +676,7 @@ int fbr_pool_worker_main(const void *arg, size_t len)
 
     if (work(NULL, arg, len) != 0) {
         snprintf(why, sizeof(why), "gave up: %.240s", fiber_last_error());
-        fbr_child_exit(fbr_rt()->child, 1, why);
+        fbr_child_exit(fbr_rt_peek()->child, 1, why);
     }
     return 0;
 }

@@ -94,6 +94,7 @@ struct fbr_leftover {
     const char *master; /* of its run, as fbr_master_self() named it (runtime/master.h) */
     int64_t since_ms;   /* made at, since the epoch; 0: unknown */
     int alive;          /* it has not ended */
+    const char *fiber;  /* of a master: how Fiber's command is called beside it; NULL: unknown */
 };
 typedef void fbr_backend_found(void *user, const struct fbr_leftover *job);
 
@@ -164,8 +165,9 @@ struct fbr_backend_ops {
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
      * NULL: 127.0.0.1. May take a second, once, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
-    /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. May
-     * take some seconds. NULL: there is nothing to say. */
+    /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. What
+     * is said of "", the backend itself, is why it cannot be used. May take some seconds. NULL: there is nothing to
+     * say. */
     void (*check)(struct fbr_backend *b, fbr_backend_say *say, void *user);
     /* What start() would hand to its engine, as text for people or, with `json`, as one JSON value; for free(). Nobody
      * is asked for it, and no secret is in it. NULL: there is nothing to show. */

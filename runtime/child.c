@@ -486,7 +486,8 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
         rc = fbr_loop_call(c->rt->loop, get_keys, &call);
     if (rc < 0)
         return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
-    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit, err);
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit,
+                         fbr_config_ms(c->rt->config, "start_timeout"), err);
     fbr_wipe(&keys, sizeof(keys));
     return rc;
 }

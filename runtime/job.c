@@ -15,6 +15,7 @@
 #include "runtime/log.h"
 #include "runtime/nested.h"
 #include "runtime/process_priv.h"
+#include "runtime/strings.h"
 
 #define EXIT_AFTER_CONN_MS \
     2000                       /* the backend should know soon that a job ended which has hung up */
@@ -176,6 +177,15 @@ void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
 bool fbr_process_disrupted(const struct fiber_process *p)
 {
     return p->disrupted || (p->host && p->host->disrupted);
+}
+
+/* A number is not given again while a group has it. */
+void fbr_process_sweep(const struct fiber_process *p, int64_t pid)
+{
+    while (p->host)
+        p = p->host;
+    if (pid > 1 && p->slot && p->slot->ops->reach == FBR_REACH_HOST)
+        kill(-(pid_t)pid, SIGKILL);
 }
 
 void fbr_job_signal(struct fiber_process *p, int sig)
@@ -479,7 +489,7 @@ char **fbr_env_with(const char *const *more)
     size_t n = 0, m = 0, k = 0;
     char **env;
 
-    while (environ[n])
+    while (environ && environ[n])
         n++;
     while (more && more[m])
         m++;
@@ -498,6 +508,18 @@ char **fbr_env_with(const char *const *more)
     for (size_t j = 0; env && j < m; j++)
         env[k++] = (char *)(uintptr_t)more[j];
     return env;
+}
+
+int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more)
+{
+    char **now = fbr_env_with(more);
+    struct fiber_jobspec all = {.env = (const char *const *)now};
+    int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
+
+    free(now);
+    if (rc == 0)
+        *env = all.env;
+    return rc;
 }
 
 static int find_backend(struct fiber_process *p, struct fbr_error *err)

@@ -1,8 +1,8 @@
 /* log.c - levelled lines on stderr; see log.h.
  *
  * No lock and no buffer that outlives a call, so a line can be written at any time, also between
- * fork and exec. The level and the name are the process's, like stderr itself: they are the only
- * mutable variables here.
+ * fork and exec. The level, the name and whether a line of status stands there are the process's,
+ * like stderr itself: they are the only mutable variables here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/log.h"
@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 atomic_int fbr_log_threshold = FBR_LOG_WARN;
 static const char *_Atomic log_name = "fiber";
+static atomic_bool status_stands;
 
 static const struct {
     const char *name, *colour;
@@ -46,12 +48,13 @@ void fbr_log_name(const char *name)
 /* Asked for each line: stderr may be redirected at any time. */
 static bool use_colour(void)
 {
-    const char *no;
+    const char *no, *kind;
 
     if (!isatty(STDERR_FILENO))
         return false;
     no = getenv("NO_COLOR");
-    return !no || !*no;
+    kind = getenv("TERM");
+    return (!no || !*no) && !(kind && strcmp(kind, "dumb") == 0);
 }
 
 static void neutralise(char *s)
@@ -97,6 +100,39 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
         line[(size_t)head + --len] = '\0';
     neutralise(line + head);
     line[(size_t)head + len] = '\n';
+    fbr_log_status_end();
     write_line(line, (size_t)head + len + 1);
     errno = saved;
+}
+
+/* What is in the last column of some terminals stays when the line is taken away, so that one is not used. */
+bool fbr_log_status(const char *text)
+{
+    const char *kind = getenv("TERM");
+    struct winsize size = {0};
+    char line[512];
+    size_t len;
+    int room;
+
+    if (!text[0]) {
+        fbr_log_status_end();
+        return true;
+    }
+    if (tcgetpgrp(STDERR_FILENO) != getpgrp() || (kind && strcmp(kind, "dumb") == 0))
+        return false;
+    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    room = size.ws_col > 1 ? size.ws_col - 1 : 79;
+    snprintf(line, sizeof(line), "\r%.*s", room < 480 ? room : 480, text);
+    neutralise(line + 1);
+    len = strlen(line);
+    memcpy(line + len, "\033[K", 4);
+    atomic_store(&status_stands, true);
+    write_line(line, len + 3);
+    return true;
+}
+
+void fbr_log_status_end(void)
+{
+    if (atomic_exchange(&status_stands, false))
+        write_line("\r\033[K", 4);
 }

@@ -48,4 +48,10 @@ static inline bool fbr_log_on(enum fbr_log_level level)
 void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A line of a terminal that says what goes on, and is written again in its place; cut at its right edge. "" takes it
+ * away. False: stderr is no terminal that we have in the foreground, and nothing is written. */
+bool fbr_log_status(const char *text);
+/* The same as "", for whoever is about to write to a terminal by himself. */
+void fbr_log_status_end(void);
+
 #endif

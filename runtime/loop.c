@@ -22,7 +22,7 @@ struct fbr_loop {
     struct fbr_post stop;
     int held; /* loop thread, as stopping */
     bool stopping;
-    bool gone; /* atomic: its thread has ended, and another one may have the same name */
+    bool gone; /* atomic: its thread ends, and another one may get the same name */
 };
 
 uint64_t fbr_now_ns(void)
@@ -82,6 +82,7 @@ static void *loop_main(void *arg)
     run_posts(l);
     uv_walk(&l->uv, close_any, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
+    __atomic_store_n(&l->gone, true, __ATOMIC_SEQ_CST);
     return NULL;
 }
 
@@ -176,7 +177,6 @@ void fbr_loop_stop(struct fbr_loop *l)
     l->stop = (struct fbr_post){.fn = stop, .arg = l, .own = true};
     fbr_loop_post_own(l, &l->stop);
     pthread_join(l->thread, NULL);
-    __atomic_store_n(&l->gone, true, __ATOMIC_SEQ_CST);
     uv_loop_close(&l->uv);
 }
 

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/log.h"
+
 #define FULL (4u << 20)
 #define LINE_MAX_HELD (64u << 20) /* a line that is longer than this is passed on in parts */
 #define CLOSE_MS 1000
@@ -21,6 +23,7 @@
 struct chunk {
     struct chunk *next;
     int fd;
+    bool last; /* nothing of it: the descriptor is done with */
     size_t len;
     char data[];
 };
@@ -43,6 +46,8 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
 {
     size_t at = 0;
 
+    if (c->fd <= 2)
+        fbr_log_status_end();
     while (at < c->len) {
         size_t left = c->len - at;
         ssize_t n = write(c->fd, c->data + at, left < WRITE_MAX ? left : WRITE_MAX);
@@ -91,6 +96,8 @@ static void *writer_main(void *arg)
         o->writing = true;
         pthread_mutex_unlock(&o->lock);
         write_chunk(o, c);
+        if (c->last)
+            close(c->fd);
         pthread_mutex_lock(&o->lock);
         o->writing = false;
         o->queued -= c->len;
@@ -209,6 +216,17 @@ bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len)
     *c = (struct chunk){.fd = fd, .len = len};
     memcpy(c->data, data, len);
     return enqueue(o, c);
+}
+
+bool fbr_output_finish(struct fbr_output *o, int fd)
+{
+    struct chunk *c = malloc(sizeof(*c));
+
+    if (!c)
+        return false;
+    *c = (struct chunk){.fd = fd, .last = true};
+    enqueue(o, c);
+    return true;
 }
 
 void fbr_output_drain(struct fbr_output *o)

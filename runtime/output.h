@@ -29,6 +29,9 @@ bool fbr_output_stop(struct fbr_output *o);
 /* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue
  * is full. */
 bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
+/* Closes a file of the caller's once all that was added for it is written. False: no memory, it is
+ * still the caller's. Loop thread. */
+bool fbr_output_finish(struct fbr_output *o, int fd);
 /* Waits until what was added has been written, unless nobody reads it for a second. Not on the loop
  * thread. */
 void fbr_output_drain(struct fbr_output *o);

@@ -1,4 +1,4 @@
-/* pending.h - jobs that do not run yet, in one line: "2 of 8 jobs pending: image x: Downloading 12 %".
+/* pending.h - jobs that do not run yet, in one line: "2 of 8 jobs pending: image x: pulled 12.0 of 345.0 MB".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PENDING_H

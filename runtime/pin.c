@@ -188,6 +188,34 @@ static size_t read_proc(int pid, const char *name, char *out, size_t size)
     return len;
 }
 
+static bool is_gpu_list(const char *pair)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
+                                        "HIP_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK="};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(pair, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* As it was started: what a driver goes by. The kernel itself knows nothing of it. */
+static void read_gpus(int pid, char *out, size_t size)
+{
+    char path[64], *pair = NULL;
+    size_t room = 0, len = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), pid ? "/proc/%d/environ" : "/proc/self/environ", pid);
+    f = fopen(path, "re");
+    while (f && len < size && getdelim(&pair, &room, '\0', f) > 0)
+        if (is_gpu_list(pair))
+            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? " " : "", pair);
+    free(pair);
+    if (f)
+        fclose(f);
+}
+
 static void copy_word(char *out, size_t size, const char *from)
 {
     size_t len = strcspn(from, " \t\n");
@@ -214,6 +242,7 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
      * the process's. */
     if (read_proc(pid, "numa_maps", text, 512) && (at = strchr(text, ' ')))
         copy_word(seen->policy, sizeof(seen->policy), at + 1);
+    read_gpus(pid, seen->gpus, sizeof(seen->gpus));
     return 0;
 }
 

@@ -149,6 +149,7 @@ struct fbr_pin_seen {
     char cpus[FBR_PIN_LIST]; /* its affinity */
     char mems[256];          /* NUMA nodes that it may use at all */
     char policy[64];         /* of its memory: "default", "bind:0" */
+    char gpus[256];          /* the devices that it was shown: "CUDA_VISIBLE_DEVICES=0,1" */
 };
 /* pid 0: this thread. -ESRCH when there is no such process. */
 int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err);

@@ -102,13 +102,15 @@ static bool name_is_good(const char *name)
 }
 
 /* In the caller's thread: it may change its environment as soon as its call has returned. */
-static int keep_env(struct fiber_process *p, const struct fiber_jobspec *job)
+static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec,
+                    const struct fiber_jobspec *job)
 {
-    char **env = fbr_env_with(job->env);
-    struct fiber_jobspec all = {.env = (const char *const *)env};
-    int rc = env ? fbr_jobspec_copy(&all, &p->env_strings, &all) : -ENOMEM;
+    struct fiber_jobspec all = {.env = spec->env};
+    int rc;
 
-    free(env);
+    if (!spec->env)
+        return fbr_env_keep(&p->env, &p->env_strings, job->env);
+    rc = fbr_jobspec_copy(&all, &p->env_strings, &all);
     p->env = all.env;
     return rc;
 }
@@ -163,7 +165,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
     rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
     p->job.name = p->name;
     if (rc == 0)
-        rc = keep_env(p, &o->job);
+        rc = keep_env(p, spec, &o->job);
     if (rc == 0)
         rc = fbr_random(p->secret, sizeof(p->secret));
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc))

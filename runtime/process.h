@@ -23,6 +23,8 @@ struct fbr_process_spec {
     size_t len;
     const char *prefix; /* names without a name of their own: "worker" gives worker-7 */
     const struct fiber_process_options *options;
+    const char *const
+        *env; /* its whole environment; NULL: ours as it is now, and what options add */
     const struct fbr_process_ops *ops;
     void *user;
     int width; /* processes that it will start in its job; 0: nobody knows */
@@ -53,6 +55,10 @@ double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbe
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */
 bool fbr_process_disrupted(const struct fiber_process *p);
+/* It has ended, and the kernel has killed what it had started, but not what those have forked: here
+ * that goes too, with the group of `pid`, which was one of its own. Nothing where it ran on another
+ * host, whose numbers mean nothing here. Loop thread. */
+void fbr_process_sweep(const struct fiber_process *p, int64_t pid);
 /* Passes the caller at this socket on to it (visit.h); takes the socket over on success. -EAGAIN: it has not joined, or
  * has ended. Loop thread. */
 int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err);
@@ -61,6 +67,9 @@ int fbr_process_give_up(struct fiber_process *p, const char *why);
 /* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free,
  * not its strings. */
 char **fbr_env_with(const char *const *more);
+/* A copy of that, whose strings are in `strings`. For whoever starts processes later, on the loop thread: the program
+ * may change its environment meanwhile. */
+int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more);
 /* What backends call with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);
 /* Loop thread: more output may be read. */

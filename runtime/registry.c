@@ -257,7 +257,8 @@ static void sweep_run(const char *dir)
         fbr_registry_drop(dir);
 }
 
-/* A connected socket, or -errno; -ECONNREFUSED: the run is dead. */
+/* A connected socket, or -errno; -ECONNREFUSED: the run is dead; -EAGAIN: it lives, and has more callers waiting than
+ * it takes: it is stopped, say. */
 static int call(const char *dir)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -300,11 +301,11 @@ static void visit(const char *dir,
 
     if (fd == -ECONNREFUSED)
         sweep_run(dir);
-    if (fd < 0)
+    if (fd < 0 && fd != -EAGAIN)
         return;
     if (read_about(dir, &about, &facts))
-        found(user, fd, &about);
-    else
+        found(user, fd < 0 ? -1 : fd, &about);
+    else if (fd >= 0)
         close(fd);
 }
 

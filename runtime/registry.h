@@ -29,11 +29,11 @@ void fbr_registry_drop(const char *dir);
 void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
                       const struct fbr_run_facts *facts, int code, const char *report);
 
-/* A socket that is connected to that run's door, or -errno. */
+/* A socket that is connected to that run's door, or -errno; -EAGAIN: it lives, and takes no more callers now. */
 int fbr_registry_call(const char *uid);
 
-/* Calls found() for each run that is there: a connected socket, which is found()'s to close, and
- * what was known at its start. Dead ones are swept. */
+/* Calls found() for each run that is there: a connected socket, which is found()'s to close (-1: it takes no more
+ * callers now), and what was known at its start. Dead ones are swept. */
 int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about),
                       void *user, struct fbr_error *err);
 /* The same for those that have ended, oldest first. code FBR_REGISTRY_LOST: its launcher was

@@ -31,6 +31,7 @@
 #define POD_TOKEN "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 static struct fbr_runtime *the_runtime;
+static _Thread_local int callbacks; /* that are under way on this thread, in each other */
 
 /* ---- Small things that everybody needs ---- */
 
@@ -613,13 +614,19 @@ static void end_at_once(struct fbr_runtime *rt)
     fbr_rundir_remove(&rt->dir);
 }
 
+void fbr_rt_callback(bool begins)
+{
+    callbacks += begins ? 1 : -1;
+}
+
+/* Somebody may wait for what this thread does. */
 static bool on_our_thread(struct fbr_runtime *rt)
 {
     bool ours;
 
     pthread_mutex_lock(&rt->lock);
-    ours = rt->started &&
-           (fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) || fbr_hub_here(rt->hub[1]));
+    ours = rt->started && (callbacks || fbr_loop_here(rt->loop) || fbr_hub_here(rt->hub[0]) ||
+                           fbr_hub_here(rt->hub[1]));
     pthread_mutex_unlock(&rt->lock);
     return ours;
 }

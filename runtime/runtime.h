@@ -97,6 +97,9 @@ int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 
+/* Around a call of the program's function that fiber_fini() waits for: it does not wait on this thread meanwhile. */
+void fbr_rt_callback(bool begins);
+
 /* fiber_fini() ends it: nothing new is started. */
 bool fbr_rt_finished(struct fbr_runtime *rt);
 

@@ -158,6 +158,7 @@ IN_CHILD static int child_main(void *arg)
     if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)
         return fail(l, -errno, "working directory");
     syscall(SYS_rt_sigaction, SIGPIPE, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigaction, SIGCHLD, zeros, NULL, sizeof(uint64_t));
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, zeros, NULL, sizeof(uint64_t));
     syscall(SYS_execve, s->file, s->argv, s->env);
     return fail(l, -errno, "exec");
@@ -188,6 +189,26 @@ static pid_t run_child(struct launch *l, int *pidfd)
     return pid;
 }
 
+/* What the kernel means, for who typed the name. */
+static const char *exec_hint(const struct fbr_spawn *s, int code)
+{
+    char path[4096];
+    struct stat st;
+    int n;
+
+    if (code == -ENOEXEC)
+        return " (no program of this machine, and no script that begins with #!)";
+    n = snprintf(path, sizeof(path), "%s%s%s", s->file[0] != '/' && s->workdir ? s->workdir : "",
+                 s->file[0] != '/' && s->workdir ? "/" : "", s->file);
+    if (n >= (int)sizeof(path) || stat(path, &st) < 0)
+        return "";
+    if (S_ISDIR(st.st_mode))
+        return " (it is a directory)";
+    if (code == -EACCES && !(st.st_mode & 0111))
+        return " (chmod +x lets it run)";
+    return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
+}
+
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
 {
     struct launch l = {.s = s, .parent = getpid()};
@@ -210,8 +231,8 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     if (l.code) {
         waitpid(pid, NULL, 0);
         close(pidfd);
-        return fbr_fail(err, l.code, "cannot start %s: %s: %s", s->file, l.step,
-                        fbr_strerror(l.code));
+        return fbr_fail(err, l.code, "cannot start %s: %s: %s%s", s->file, l.step,
+                        fbr_strerror(l.code), strcmp(l.step, "exec") ? "" : exec_hint(s, l.code));
     }
     *pid_out = pid;
     *pidfd_out = pidfd;

@@ -26,8 +26,6 @@ struct fbr_uplink {
     struct fbr_spare spare;
 };
 
-#define GREET_MS 10000
-
 /* Sends everything in the lane, and a message without records if there is nothing. Under the
  * lock. */
 static int push(struct fbr_uplink *u, int timeout_ms)
@@ -55,7 +53,8 @@ static int push(struct fbr_uplink *u, int timeout_ms)
 }
 
 int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
-                    const struct fbr_keys *keys, size_t limit, struct fbr_error *err)
+                    const struct fbr_keys *keys, size_t limit, int timeout_ms,
+                    struct fbr_error *err)
 {
     struct fbr_uplink *u = calloc(1, sizeof(*u));
     int rc;
@@ -73,11 +72,11 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
         rc = fbr_sock_connect(&u->sock, url, err);
     if (rc == 0) {
         pthread_mutex_lock(&u->lock);
-        rc = push(u, GREET_MS);
+        rc = push(u, timeout_ms);
         pthread_mutex_unlock(&u->lock);
         if (rc == -EAGAIN)
-            rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %d s", url,
-                          GREET_MS / 1000);
+            rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
+                          timeout_ms / 1e3);
         else if (rc < 0)
             fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
         else

@@ -21,10 +21,11 @@
 
 struct fbr_uplink;
 
-/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent
- * here. */
+/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here:
+ * -ETIMEDOUT when nobody has answered for timeout_ms. */
 int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
-                    const struct fbr_keys *keys, size_t limit, struct fbr_error *err);
+                    const struct fbr_keys *keys, size_t limit, int timeout_ms,
+                    struct fbr_error *err);
 /* A link by way of our host, over this socket, which is the link's from then on (relay.h). Nothing
  * is numbered, sealed or answered there, and fbr_uplink_send() waits as long as it takes;
  * fbr_uplink_never_wait() and what follows it is not for such a one. */

@@ -69,7 +69,8 @@ struct fbr_host {
     struct end ends[2];
     int attached[2]; /* handles of this process */
     uint64_t next_call;
-    bool closed;
+    bool closed; /* it has no object any more, or soon */
+    bool over;   /* nobody of ours puts or gets any more: closed, or the program ends */
 };
 
 /* ---- Decisions of the engine, under the lock ---- */
@@ -405,7 +406,7 @@ static bool both_ended(struct fbr_host *h)
 {
     if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
         return false;
-    h->closed = true;
+    h->closed = h->over = true;
     return true;
 }
 
@@ -475,8 +476,27 @@ static void on_time(void *user)
     pthread_mutex_unlock(&h->lock);
 }
 
+/* Under the lock: whoever waits looks again. */
+static void wake_all(struct fbr_host *h)
+{
+    for (int i = 0; i < h->n_lanes; i++) {
+        pthread_cond_broadcast(&h->lanes[i].arrived);
+        pthread_cond_broadcast(&h->lanes[i].room);
+    }
+}
+
+static void on_end(void *user)
+{
+    struct fbr_host *h = user;
+
+    pthread_mutex_lock(&h->lock);
+    h->over = true;
+    wake_all(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
 static const struct fbr_object_ops object_ops = {
-    .on_record = on_peer_record, .on_gone = on_peer_gone, .on_time = on_time};
+    .on_record = on_peer_record, .on_gone = on_peer_gone, .on_time = on_time, .on_end = on_end};
 
 /* ---- Life ---- */
 
@@ -571,11 +591,8 @@ int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *ad
 void fbr_host_close(struct fbr_host *h)
 {
     pthread_mutex_lock(&h->lock);
-    h->closed = true;
-    for (int i = 0; i < h->n_lanes; i++) {
-        pthread_cond_broadcast(&h->lanes[i].arrived);
-        pthread_cond_broadcast(&h->lanes[i].room);
-    }
+    h->closed = h->over = true;
+    wake_all(h);
     pthread_mutex_unlock(&h->lock);
     fbr_object_close(h->object);
     fbr_host_release(h);
@@ -635,10 +652,10 @@ static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
 
     DL_APPEND(l->puts, &put);
     remind(l);
-    while (!put.done && rc == 0 && !h->closed)
+    while (!put.done && rc == 0 && !h->over)
         rc = fbr_cond_wait(&l->room, &h->lock, deadline);
     if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
-        put.code = h->closed ? -EPIPE : -ETIMEDOUT;
+        put.code = h->over ? -EPIPE : -ETIMEDOUT;
     DL_DELETE(l->puts, &put);
     return put.code;
 }
@@ -659,7 +676,7 @@ int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int
         memcpy(copy, data, len);
     pthread_mutex_lock(&h->lock);
     call = ++h->next_call;
-    rc = h->closed ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
+    rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
     if (rc < 0)
         free(copy);
     if (rc == 1)
@@ -671,7 +688,7 @@ int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int
 /* Under the lock; out NULL: only looks. */
 static int try_get(struct lane *l, struct fiber_bytes *out)
 {
-    if (l->host->closed)
+    if (l->host->over)
         return -EPIPE;
     return out ? fbr_queue_engine_get(l->engine, &out->data, &out->len)
                : fbr_queue_engine_look(l->engine);

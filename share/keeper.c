@@ -223,5 +223,5 @@ int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_clo
 
 void fbr_keeper_exit(int code, const char *why)
 {
-    fbr_child_exit(fbr_rt()->child, code, why);
+    fbr_child_exit(fbr_rt_peek()->child, code, why);
 }

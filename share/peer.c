@@ -355,6 +355,18 @@ void fbr_object_remind(struct fbr_object *o)
 
 /* ---- Share itself ---- */
 
+static void end_objects(struct fbr_share *s)
+{
+    struct fbr_object *o = grab_next(s, NULL), *next;
+
+    for (; o; o = next) {
+        if (o->ops->on_end)
+            o->ops->on_end(o->user);
+        next = grab_next(s, o);
+        let_go(o);
+    }
+}
+
 static int drop_peers(void *arg)
 {
     struct fbr_share *s = arg;
@@ -383,6 +395,7 @@ static void close_share(struct fbr_runtime *rt)
     s = rt->share;
     fbr_remote_close_all(s); /* sets `ended` */
     fbr_loop_call(rt->loop, drop_peers, s);
+    end_objects(s);
 }
 
 /* A fork() child finds false there. */

@@ -24,7 +24,7 @@
 #include "share/share.h"
 #include "share/share_priv.h"
 
-#define CONNECT_MS 30000
+#define CONNECT_MS 30000 /* until both of its connections are there */
 #define LATER_NS 500000
 #define QUEUED_MAX (16u << 20) /* bytes for an owner that does not read; fbr_proxy_send() waits */
 #define BUCKETS 256            /* of objects, whose numbers are given out in a row */
@@ -447,7 +447,7 @@ static int bring_up(struct fbr_remote *r)
     struct fbr_share *s = r->share;
     uint64_t deadline = fbr_now_ms() + CONNECT_MS;
     struct fbr_error err = {0, ""};
-    int rc = fbr_loop_call(s->rt->loop, dial, r);
+    int rc = fbr_loop_call(s->rt->loop, dial, r), left;
 
     pthread_mutex_lock(&s->lock);
     while (rc == 0 && r->state == R_CALLING)
@@ -455,9 +455,11 @@ static int bring_up(struct fbr_remote *r)
     if (r->state == R_DEAD && rc == 0)
         rc = r->err.code ? r->err.code : -EPIPE;
     pthread_mutex_unlock(&s->lock);
+    left = (int)(deadline - fbr_now_ms());
     if (rc == 0)
         rc = fbr_uplink_open(&r->up, r->hub_url, r->link, r->alg ? &r->keys : NULL,
-                             fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK, &err);
+                             fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK,
+                             left > 0 ? left : 0, &err);
     if (rc == 0) {
         fbr_uplink_never_wait(r->up);
         fbr_uplink_no_streams(r->up);

@@ -47,6 +47,9 @@ struct fbr_object_ops {
     void (*on_gone)(void *user, uint64_t peer);
     /* What fbr_object_remind() asked for. NULL if nobody does. Loop thread. */
     void (*on_time)(void *user);
+    /* fiber_fini() was called, and no peer is left: whoever waits for one shall not. NULL: nobody does. The ending
+     * thread. */
+    void (*on_end)(void *user);
 };
 
 struct fbr_object;

@@ -131,6 +131,40 @@ static void test_workers_are_replaced_after_their_share_of_tasks(void **state)
     fiber_pool_close(pool);
 }
 
+static int tell_setting(const void *in, size_t len, struct fiber_reply *reply)
+{
+    const char *value = getenv("TEST_SETTING");
+
+    (void)in;
+    (void)len;
+    return value ? fiber_reply_write(reply, value, 2) : -ENOENT;
+}
+
+/* Who replaces others is started by a thread of ours, and the program changes its environment when it likes. */
+static void test_workers_have_the_environment_that_was_there_when_the_pool_was_opened(void **state)
+{
+    struct fiber_pool *pools[2];
+
+    (void)state;
+    setenv("TEST_SETTING", "1", 1);
+    for (int i = 0; i < 2; i++)
+        pools[i] = open_pool_with((struct fiber_pool_options){
+            .min = 1, .max = 1, .tasks_per_child = 1, .workers_per_job = 1 + i});
+    for (int i = 0; i < 20; i++) {
+        struct fiber_bytes value;
+        char name[32];
+
+        snprintf(name, sizeof(name), "TEST_OTHER_%d", i);
+        setenv(name, "more", 1);
+        setenv("TEST_SETTING", "2", 1);
+        assert_ok(fiber_pool_apply(pools[i % 2], tell_setting, NULL, 0, &value));
+        assert_string_equal(value.data, "1");
+        fiber_bytes_free(&value);
+    }
+    for (int i = 0; i < 2; i++)
+        fiber_pool_close(pools[i]);
+}
+
 /* Not by its silence: its end is seen. */
 static void test_a_killed_worker_is_replaced_and_its_task_runs_again(void **state)
 {
@@ -589,6 +623,7 @@ int main(int argc, char **argv)
         pool_test(test_a_worker_that_does_not_start_is_tried_again),
         pool_test(test_a_large_pool_waits_for_all_that_are_on_their_way),
         pool_test(test_workers_are_replaced_after_their_share_of_tasks),
+        pool_test(test_workers_have_the_environment_that_was_there_when_the_pool_was_opened),
         pool_test(test_a_killed_worker_is_replaced_and_its_task_runs_again),
         pool_test(test_a_worker_is_killed_by_its_name_and_its_task_runs_again),
         pool_test(test_a_worker_that_shares_its_job_is_killed_alone),

@@ -364,6 +364,29 @@ static void who_has_nothing_gets_two_tasks_at_once(void **state)
     bench_close(&b);
 }
 
+static void the_next_two_tasks_come_together_while_there_are_two_for_everybody(void **state)
+{
+    struct bench b = bench_open(2, 0, 0);
+    struct fbr_dispatch_map map = {.user = &b, .tasks = 8, .retries = 2, .expect_ns = 50 * MS};
+    struct fbr_dispatch_batch first, second, third, fourth;
+
+    (void)state;
+    assert_int_equal(fbr_dispatch_map_add(b.d, &map, &b.map), 0);
+    first = next(&b);
+    second = next(&b);
+    report(&b, &first, 0, 1, 50 * MS);
+    third = next(&b); /* 4 are left for two workers */
+    assert_int_equal(third.worker, first.worker);
+    assert_int_equal(third.count, 2);
+    nothing_next(&b);
+    report(&b, &second, 0, 1, 50 * MS);
+    fourth = next(&b); /* 2 for the one that has no second batch */
+    assert_int_equal(fourth.worker, second.worker);
+    assert_int_equal(fourth.count, 2);
+    nothing_next(&b);
+    bench_close(&b);
+}
+
 static void the_last_tasks_wait_for_whoever_is_first(void **state)
 {
     struct bench b = bench_open(4, 0, 0);
@@ -937,6 +960,7 @@ int main(void)
         cmocka_unit_test(a_second_batch_follows_short_tasks),
         cmocka_unit_test(nothing_waits_behind_long_tasks),
         cmocka_unit_test(who_has_nothing_gets_two_tasks_at_once),
+        cmocka_unit_test(the_next_two_tasks_come_together_while_there_are_two_for_everybody),
         cmocka_unit_test(the_last_tasks_wait_for_whoever_is_first),
         cmocka_unit_test(higher_priority_then_older_maps_go_first),
         cmocka_unit_test(a_higher_priority_waits_for_running_tasks_alone),

@@ -241,6 +241,44 @@ static int leave_in_callback_of_close(void)
     return 1;
 }
 
+static _Atomic int in_callback;
+
+/* Another thread ends everything, and waits for us. */
+static void leave_late(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct fiber_result *r;
+    int64_t n = 1;
+
+    atomic_store(&in_callback, 1);
+    assert_comes(fiber_pool_apply_async(the_pool, square, &n, 8, NULL, &r) < 0 ||
+                 (fiber_result_close(r), false));
+    the_pool = NULL; /* at_exit() has nothing to look at */
+    leave_now(user, index, code, data, len);
+}
+
+static void *cancel_it(void *arg)
+{
+    fiber_result_cancel(arg);
+    return NULL;
+}
+
+static int leave_in_callback_while_fini_waits(void)
+{
+    struct fiber_map_options o = {.size = sizeof(o), .on_done = leave_late};
+    struct fiber_result *r;
+    int64_t n = 0;
+
+    alarm(45); /* less than a thread waits for another one's fiber_fini() */
+    the_pool = open_pool(WORKERS);
+    check(fiber_pool_apply_async(the_pool, wait_at_gate, &n, 8, &o, &r) == 0);
+    check(wait_for(&board->arrived, 1) == 0);
+    check(pthread_create(&waiters[0], NULL, cancel_it, r) == 0);
+    assert_comes(atomic_load(&in_callback));
+    fiber_fini();
+    pause();
+    return 1;
+}
+
 static void *close_it(void *arg)
 {
     fiber_pool_close(arg);
@@ -358,6 +396,7 @@ static const struct role {
     {"callback_of_death", leave_in_callback_of_death, true},
     {"callback_of_cancel", leave_in_callback_of_cancel, true},
     {"callback_of_close", leave_in_callback_of_close, true},
+    {"callback_and_fini", leave_in_callback_while_fini_waits, true},
 };
 
 static int play(const char *name)
@@ -449,6 +488,7 @@ static void test_exit_in_a_callback_ends_the_program(void **state)
     expect("callback_of_death");
     expect("callback_of_cancel");
     expect("callback_of_close");
+    expect("callback_and_fini");
 }
 
 static int make_board(void **state)

@@ -356,6 +356,41 @@ static void test_callbacks_see_a_result_that_the_program_has_freed(void **state)
     fiber_pool_close(pool);
 }
 
+/* Bytes of that many; none when the place for them is missing. */
+struct given {
+    void *data;
+    size_t len;
+};
+
+static int give(void *user, struct fiber_bytes *in)
+{
+    const struct given *g = user;
+
+    *in = (struct fiber_bytes){g->data, g->len};
+    return 1;
+}
+
+static void test_an_input_that_cannot_be_sent_ends_the_iteration(void **state)
+{
+    char *mebibytes = calloc(2, 1 << 20);
+    struct given given[] = {{mebibytes, 2 << 20}, {NULL, 5}};
+    struct fiber_pool *pool = open_pool(1);
+    struct fiber_bytes out;
+    struct fiber_imap *it;
+
+    (void)state;
+    assert_ok(fiber_config_set("max_message", "1Mi"));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(fiber_pool_imap(pool, square, give, &given[i], 0, 0, NULL, &it));
+        assert_int_equal(fiber_imap_next(it, NULL, &out, -1), i ? -EINVAL : -EMSGSIZE);
+        fiber_imap_close(it);
+    }
+    assert_ok(fiber_config_set("max_message", "4Gi"));
+    assert_int_equal(stats_of(pool).submitted, 0);
+    fiber_pool_close(pool);
+    free(mebibytes);
+}
+
 static void test_wrong_arguments_are_refused(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
@@ -384,6 +419,7 @@ int main(int argc, char **argv)
         pool_test(test_a_pool_that_closes_ends_the_iteration),
         pool_test(test_a_killer_in_a_stream_is_blamed_and_the_rest_comes),
         pool_test(test_callbacks_see_a_result_that_the_program_has_freed),
+        pool_test(test_an_input_that_cannot_be_sent_ends_the_iteration),
         pool_test(test_wrong_arguments_are_refused),
     };
 

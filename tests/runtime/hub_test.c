@@ -160,9 +160,9 @@ static void line_open(struct line *l)
         assert_int_equal(fbr_random(l->keys.down, FBR_KEY_SIZE), 0);
         assert_int_equal(fbr_link_seal(l->link, &l->keys), 0);
     }
-    assert_int_equal(
-        fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL, LIMIT, NULL),
-        0);
+    assert_int_equal(fbr_uplink_open(&l->up, url, fbr_link_id(l->link), sealed ? &l->keys : NULL,
+                                     LIMIT, TEST_LONG_MS, NULL),
+                     0);
     pthread_mutex_unlock(&lock);
 }
 
@@ -352,7 +352,7 @@ static void messages_for_nobody_are_dropped(void **state)
     struct fbr_uplink *up;
 
     (void)state;
-    assert_int_equal(fbr_uplink_open(&up, url, 12345, NULL, LIMIT, NULL), 0);
+    assert_int_equal(fbr_uplink_open(&up, url, 12345, NULL, LIMIT, TEST_LONG_MS, NULL), 0);
     line_open(&lines[0]);
     send_up(&lines[0], "x", 1);
     wait_for(&lines[0].from_below, 1);
@@ -390,7 +390,7 @@ static void what_breaks_before_the_first_message_is_not_lost(void **state)
     assert_int_equal(bind(l.fd, (struct sockaddr *)&at, sizeof(at)), 0);
     assert_int_equal(listen(l.fd, 1), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve_late, &l), 0);
-    assert_int_equal(fbr_uplink_open(&up, l.url, 12345, NULL, LIMIT, NULL), 0);
+    assert_int_equal(fbr_uplink_open(&up, l.url, 12345, NULL, LIMIT, TEST_LONG_MS, NULL), 0);
     pthread_join(thread, NULL);
     assert_non_null(l.hub);
     assert_false(fbr_uplink_lost(up));
@@ -398,6 +398,27 @@ static void what_breaks_before_the_first_message_is_not_lost(void **state)
     while (!fbr_uplink_lost(up))
         sched_yield();
     fbr_uplink_close(up);
+    unlink(at.sun_path);
+}
+
+/* The kernel lets it in, and nobody comes to greet it. */
+static void who_does_not_answer_is_not_waited_for(void **state)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct fbr_error err = {0, ""};
+    struct fbr_uplink *up = NULL;
+    char deaf[128];
+
+    (void)state;
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/deaf", dir);
+    snprintf(deaf, sizeof(deaf), "ipc://%s/deaf", dir);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(fbr_uplink_open(&up, deaf, 12345, NULL, LIMIT, 200, &err), -ETIMEDOUT);
+    assert_null(up);
+    assert_non_null(strstr(err.text, "/deaf for 0.2 s"));
+    close(fd);
     unlink(at.sun_path);
 }
 
@@ -410,7 +431,8 @@ static void strangers_break_only_what_is_not_sealed(void **state)
     line_open(&lines[0]);
     send_up(&lines[0], "x", 1);
     wait_for(&lines[0].from_below, 1);
-    assert_int_equal(fbr_uplink_open(&up, url, fbr_link_id(lines[0].link), NULL, LIMIT, NULL), 0);
+    assert_int_equal(
+        fbr_uplink_open(&up, url, fbr_link_id(lines[0].link), NULL, LIMIT, TEST_LONG_MS, NULL), 0);
     if (sealed) {
         send_up(&lines[0], "x", 1);
         wait_for(&lines[0].from_below, 2);
@@ -649,6 +671,7 @@ int main(void)
         ON_BOTH(a_link_may_be_closed_at_any_moment),
         ON_BOTH(messages_for_nobody_are_dropped),
         ON(ipc, what_breaks_before_the_first_message_is_not_lost),
+        ON(ipc, who_does_not_answer_is_not_waited_for),
         ON_BOTH(strangers_break_only_what_is_not_sealed),
         ON_BOTH(a_record_above_the_limit_breaks_the_link),
         ON_BOTH(a_long_record_of_a_stream_that_never_had_a_branch_breaks_the_link),

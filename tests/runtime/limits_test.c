@@ -132,6 +132,77 @@ static void test_a_container_sees_its_own_group_at_the_top(void **state)
     assert_true(l.memory == 32u << 20);
 }
 
+/* As Docker 28 and containerd write them on a host of version 2, where a container has a name space of its own. */
+static void test_a_container_of_version_2_is_its_own_top(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma misc\n");
+    put("/sys/fs/cgroup/cpu.max", "250000 100000\n");
+    put("/sys/fs/cgroup/memory.max", "536870912\n");
+    put("/sys/fs/cgroup/memory.high", "max\n");
+    put("/sys/fs/cgroup/cpuset.cpus.effective", "0-1\n");
+    put("/sys/fs/cgroup/memory.events",
+        "low 0\nhigh 0\nmax 41\noom 2\noom_kill 1\noom_group_kill 0\n");
+    l = read_them();
+    assert_true(l.quota > 2.49 && l.quota < 2.51);
+    assert_true(l.memory == 512u << 20);
+    assert_true(l.oom_known);
+    assert_int_equal(l.oom_kills, 1);
+}
+
+/* And without one (`--cgroupns host`, or runc run by hand): the path is the host's, its folders are not there. */
+static void test_the_path_of_version_2_may_be_of_outside(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "0::/system.slice/docker-4a5b6c.scope\n");
+    put("/sys/fs/cgroup/cpu.max", "max 100000\n");
+    put("/sys/fs/cgroup/memory.max", "33554432\n");
+    l = read_them();
+    assert_true(l.quota == 0);
+    assert_true(l.memory == 32u << 20);
+}
+
+/* Slurm's and systemd's trees: the limit of a step may be in any folder above it. */
+static void test_a_limit_of_version_2_is_inherited(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n");
+    put("/sys/fs/cgroup/system.slice/memory.max", "max\n");
+    put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/memory.max", "1073741824\n");
+    put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/memory.events", "oom 3\noom_kill 3\n");
+    put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/memory.max", "max\n");
+    put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/memory.events",
+        "oom 0\noom_kill 0\n");
+    put("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/cpu.max", "100000 100000\n");
+    l = read_them();
+    assert_true(l.memory == 1u << 30);
+    assert_true(l.quota > 0.99 && l.quota < 1.01);
+    assert_int_equal(l.oom_kills, 0); /* ours, not the job's */
+}
+
+/* Both at once (systemd's "hybrid"): version 2 has no controllers, and the limits are in version 1's trees. */
+static void test_limits_of_version_1_count_beside_version_2(void **state)
+{
+    struct fbr_limits l;
+
+    (void)state;
+    put("/proc/self/cgroup", "3:memory:/job\n2:cpu,cpuacct:/job\n0::/job\n");
+    put("/sys/fs/cgroup/unified/job/cgroup.procs", "");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "67108864\n");
+    l = read_them();
+    assert_true(l.quota > 0.49 && l.quota < 0.51);
+    assert_true(l.memory == 64u << 20);
+}
+
 static void test_no_quota_and_nonsense_are_no_limits(void **state)
 {
     struct fbr_limits l;
@@ -180,6 +251,10 @@ int main(void)
         EACH(test_the_tightest_group_of_version_2_counts),
         EACH(test_version_1_has_a_tree_for_each_controller),
         EACH(test_a_container_sees_its_own_group_at_the_top),
+        EACH(test_a_container_of_version_2_is_its_own_top),
+        EACH(test_the_path_of_version_2_may_be_of_outside),
+        EACH(test_a_limit_of_version_2_is_inherited),
+        EACH(test_limits_of_version_1_count_beside_version_2),
         EACH(test_no_quota_and_nonsense_are_no_limits),
         EACH(test_a_part_of_a_processor_is_of_use),
         EACH(test_a_machine_is_known_by_its_boot),

@@ -59,6 +59,33 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
     gate_close(&gate);
 }
 
+/* The kernel kills a program with its host, but not what that has forked. */
+static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **state)
+{
+    const char *forks[] = {"/bin/sh", "-c", "sleep 1000 & printf %08d $! >\"$1\"; wait",
+                           "sh",      NULL, NULL};
+    struct fiber_process *host, *p;
+    struct gate gate;
+    char text[9] = "";
+    pid_t pid;
+    int watched;
+
+    (void)state;
+    gate_open(&gate);
+    forks[4] = gate.path;
+    host = begin(child_tell_wait, gate.path, strlen(gate.path) + 1, NULL);
+    assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
+    p = begin_in(host, NULL, NULL, forks);
+    assert_int_equal(gate_wait(&gate, text, 8), 0);
+    watched = pid_open(atoi(text));
+    assert_int_equal(kill((pid_t)fiber_process_pid(host), SIGKILL), 0);
+    assert_int_equal(finish(host), -SIGKILL);
+    assert_int_equal(pids_gone(&watched, 1, TEST_LONG_MS), 0);
+    assert_int_equal(ended(p), 125);
+    fiber_process_close(p);
+    gate_close(&gate);
+}
+
 /* Descriptors of the host while it has one more process, which has joined: all that it did for others before is done
  * then. */
 static int descriptors_of(struct fiber_process *host, struct gate *gate)
@@ -188,6 +215,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes_of_a_silent_host_end_with_it),
+        cmocka_unit_test(test_what_programs_of_a_killed_host_forked_goes_with_them),
         cmocka_unit_test(test_programs_that_never_join_leave_no_descriptor_at_their_host),
         cmocka_unit_test(test_who_was_killed_before_it_joined_does_not_join),
     };

@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,6 +125,36 @@ static void a_child_is_read_back_from_the_kernel(void **state)
     assert_non_null(strstr(error.text, "cannot read the affinity of process"));
 }
 
+static void the_devices_that_a_child_was_shown_are_read_back(void **state)
+{
+    char *const env[] = {(char *)"A=b", (char *)"CUDA_VISIBLE_DEVICES=2,3",
+                         (char *)"MY_ROCR_VISIBLE_DEVICES=1", NULL};
+    char *const argv[] = {(char *)"cat", NULL};
+    struct fbr_pin_seen seen;
+    int in[2], ran[2], status;
+    char byte;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(in) | pipe2(ran, O_CLOEXEC), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        dup2(in[0], 0);
+        close(in[1]);
+        execve("/bin/cat", argv, env);
+        _exit(1);
+    }
+    close(ran[1]);
+    assert_int_equal(read(ran[0], &byte, 1), 0); /* it has its program */
+    assert_int_equal(fbr_pin_read(pid, &seen, &error), 0);
+    close(in[0]);
+    close(in[1]);
+    close(ran[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_string_equal(seen.gpus, "CUDA_VISIBLE_DEVICES=2,3");
+}
+
 /* An environment: name, value, ..., NULL. What is set is added to `out`. */
 struct environment {
     const char *const *vars;
@@ -208,6 +239,7 @@ int main(void)
         cmocka_unit_test(names_and_back),
         cmocka_unit_test(lists_become_masks),
         cmocka_unit_test(a_child_is_read_back_from_the_kernel),
+        cmocka_unit_test(the_devices_that_a_child_was_shown_are_read_back),
         cmocka_unit_test(variables_show_a_process_its_gpus),
         cmocka_unit_test(who_shares_processors_shares_threads),
     };

@@ -351,6 +351,19 @@ static void test_environment_and_directory(void **state)
                      0);
 }
 
+/* As clearenv() leaves it. */
+static void test_a_program_without_an_environment_starts_processes(void **state)
+{
+    char **all = environ;
+    int code = 7;
+
+    (void)state;
+    environ = NULL;
+    code = finish(begin(child_return, &code, sizeof(code), NULL));
+    environ = all;
+    assert_int_equal(code, 7);
+}
+
 static void test_the_environment_is_as_it_was_at_the_call(void **state)
 {
     struct fiber_process *p[20];
@@ -551,6 +564,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_closed_process_goes_on),
         cmocka_unit_test(test_processes_start_processes),
         cmocka_unit_test(test_environment_and_directory),
+        cmocka_unit_test(test_a_program_without_an_environment_starts_processes),
         cmocka_unit_test(test_the_environment_is_as_it_was_at_the_call),
         cmocka_unit_test(test_standard_input),
         cmocka_unit_test(test_what_a_process_forks_ends_with_it),

@@ -141,8 +141,9 @@ static void open_all(bool sealed)
     assert_int_equal(fbr_link_open(&trunk, hub, &ops, NULL), 0);
     if (sealed)
         assert_int_equal(fbr_link_seal(trunk, &keys), 0);
-    assert_int_equal(
-        fbr_uplink_open(&host_up, url, fbr_link_id(trunk), sealed ? &keys : NULL, LIMIT, &err), 0);
+    assert_int_equal(fbr_uplink_open(&host_up, url, fbr_link_id(trunk), sealed ? &keys : NULL,
+                                     LIMIT, TEST_LONG_MS, &err),
+                     0);
     assert_int_equal(fbr_relay_open(&relay, first, sizeof(first), LIMIT, &err), 0);
     for (int i = 0; i < PROCESSES; i++)
         add_process(i);
