@@ -37,12 +37,14 @@ struct fbr_bridge_rank {
     uint32_t rank;
     const char *cpus; /* where it is bound, as a list: "0-3,8"; "" when it is not */
     unsigned gpus;    /* that it was given: it sees no others, and they have the numbers from 0 */
+    uint32_t app;     /* which of the programs that were spawned together it runs (MPI_APPNUM) */
 };
 
 /* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1.
  * The strings and arrays live until job_end(). */
 struct fbr_bridge_job {
     uint32_t id;              /* within the ring, from 0; never used again */
+    const char *run;          /* the ring's name: random, the same after a restart */
     const char *nspace;       /* its name in PMIx and elsewhere: long, random, never used again */
     uint32_t size;            /* ranks */
     uint32_t nodes;           /* that have ranks of it */

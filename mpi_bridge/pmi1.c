@@ -390,12 +390,17 @@ static int engine_open(struct job *j)
     struct fbr_pmi1_config config = {
         .nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
     char mapping[FBR_PMI1_VALUE_MAX];
+    uint32_t *apps;
 
     if (job->spawned)
         config.parent = parent ? parent->job->nspace : "unknown";
     config.first = job->first[job->node];
     config.count = job->first[job->node + 1] - config.first;
-    j->engine = fbr_pmi1_open(&engine_ops, j, &config);
+    config.apps = apps = calloc((size_t)config.count + 1, sizeof(*apps));
+    for (uint32_t i = 0; apps && i < config.count; i++)
+        apps[i] = job->local[i].app;
+    j->engine = apps ? fbr_pmi1_open(&engine_ops, j, &config) : NULL;
+    free(apps);
     if (!j->engine)
         return -ENOMEM;
     fbr_pmi1_mapping(mapping, job->first, job->nodes);

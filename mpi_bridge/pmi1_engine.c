@@ -291,7 +291,7 @@ static void on_maxes(struct fbr_pmi1_conn *c, char *line)
 static void on_appnum(struct fbr_pmi1_conn *c, char *line)
 {
     (void)line;
-    say(c, "cmd=appnum rc=0 appnum=0\n");
+    say(c, "cmd=appnum rc=0 appnum=%u\n", fbr_pmi1_slot(c->e, c->rank)->app);
 }
 
 static void on_universe(struct fbr_pmi1_conn *c, char *line)
@@ -736,6 +736,9 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
         fbr_pmi1_close(e);
         return NULL;
     }
+    for (uint32_t i = 0; config->apps && i < config->count; i++)
+        e->slots[i].app = config->apps[i];
+    e->config.apps = NULL;
     return e;
 }
 

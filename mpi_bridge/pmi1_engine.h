@@ -38,6 +38,7 @@ struct fbr_pmi1_config {
     const char *parent;    /* of the job whose rank has spawned this one; NULL; copied */
     uint32_t size;         /* of the job */
     uint32_t first, count; /* our ranks */
+    const uint32_t *apps;  /* [count]: the application number of each; NULL: 0; copied */
     bool alone;            /* no other agent has ranks of it: no fence is asked for */
 };
 

@@ -41,7 +41,8 @@ struct fbr_pmi1_slot {
     bool taken;                 /* has ever been: it can not be taken again */
     enum fbr_pmi1_wait wait;
     bool left;
-    char *attr; /* that NODE_ATTR waits for */
+    uint32_t app; /* which of the programs that were spawned together it runs */
+    char *attr;   /* that NODE_ATTR waits for */
 };
 
 struct fbr_pmi1_conn {

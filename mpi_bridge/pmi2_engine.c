@@ -277,7 +277,8 @@ static void on_fullinit(struct fbr_pmi1_conn *c, const struct message *m)
     put_pair(&b, "rank", number);
     snprintf(number, sizeof(number), "%u", c->e->config.size);
     put_pair(&b, "size", number);
-    put_pair(&b, "appnum", "0");
+    snprintf(number, sizeof(number), "%u", fbr_pmi1_slot(c->e, c->rank)->app);
+    put_pair(&b, "appnum", number);
     if (c->e->config.parent)
         put_pair(&b, "spawner-jobid", c->e->config.parent);
     put_pair(&b, "debugged", "FALSE");

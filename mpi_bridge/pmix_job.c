@@ -127,6 +127,7 @@ static pmix_status_t add_rank(const struct fbr_bridge_job *job, uint16_t local, 
     PMIx_Info_list_add(about, PMIX_RANK, &number, PMIX_PROC_RANK);
     PMIx_Info_list_add(about, PMIX_LOCAL_RANK, &local, PMIX_UINT16);
     PMIx_Info_list_add(about, PMIX_NODE_RANK, &local, PMIX_UINT16);
+    PMIx_Info_list_add(about, PMIX_APPNUM, &rank->app, PMIX_UINT32);
     if (job->spawned) {
         bool yes = true;
 
@@ -152,14 +153,12 @@ static uint32_t local_count(const struct fbr_bridge_job *job)
 static void add_facts(struct fbr_bridge *b, const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_pmix_job *parent = job->spawned ? fbr_pmix_job_numbered(b, job->parent) : NULL;
-    uint32_t zero = 0;
     bool yes = true;
 
     PMIx_Info_list_add(list, PMIX_UNIV_SIZE, &job->size, PMIX_UINT32);
     PMIx_Info_list_add(list, PMIX_JOB_SIZE, &job->size, PMIX_UINT32);
     PMIx_Info_list_add(list, PMIX_MAX_PROCS, &job->size, PMIX_UINT32);
     PMIx_Info_list_add(list, PMIX_NUM_NODES, &job->nodes, PMIX_UINT32);
-    PMIx_Info_list_add(list, PMIX_APPNUM, &zero, PMIX_UINT32);
     PMIx_Info_list_add(list, PMIX_JOBID, job->nspace, PMIX_STRING);
     PMIx_Info_list_add(list, PMIX_TMPDIR, b->host->dir, PMIX_STRING);
     PMIx_Info_list_add(list, PMIX_NSDIR, job->dir, PMIX_STRING);

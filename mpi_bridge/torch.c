@@ -41,7 +41,7 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "ROLE_NAME", "default");
     fbr_env_set(env, "TORCHELASTIC_RESTART_COUNT", "%u", job->epoch);
     fbr_env_set(env, "TORCHELASTIC_MAX_RESTARTS", "%u", job->max_restarts);
-    fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->nspace);
+    fbr_env_set(env, "TORCHELASTIC_RUN_ID", "%s", job->run);
     fbr_env_set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
     /* torch before 2.2 knew it without TORCH_; later ones warn of that name. */
     fbr_env_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

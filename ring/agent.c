@@ -17,7 +17,13 @@
 
 #include "ring/agent_priv.h"
 #include "runtime/child.h"
+#include "runtime/fds.h"
 #include "runtime/log.h"
+
+/* Of ours, for a rank: output, errors, pidfd, and its connections by PMI, PMIx and to a store. libpmix
+ * does not say that it cannot take one, and the rank waits. */
+#define RANK_FDS 6
+#define JOB_FDS 8 /* listeners, and what is open for a moment */
 
 #define USUAL_SLACK 50000 /* ns; the kernel's: nobody has chosen another */
 
@@ -158,10 +164,14 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
     for (uint32_t k = 0; k < j->nlocal; k++) {
         j->ranks[k] = (struct agent_rank){.job = j, .rank = i->first[i->node] + k};
         j->ranks[k].restarts = fbr_ring_job_restarts(&j->job, j->ranks[k].rank);
-        j->local[k] = (struct fbr_bridge_rank){.rank = i->first[i->node] + k, .cpus = ""};
+        j->local[k] = (struct fbr_bridge_rank){.rank = j->ranks[k].rank, .cpus = ""};
+        j->local[k].app =
+            (uint32_t)(fbr_ring_job_program(&j->job, j->ranks[k].rank) - j->job.programs);
     }
     find_cures(j);
-    rc = fbr_agent_job_place(j, err);
+    rc = fbr_fds_need(j->nlocal ? (int)j->nlocal * RANK_FDS + JOB_FDS : 0, "the ranks here", err);
+    if (rc == 0)
+        rc = fbr_agent_job_place(j, err);
     for (uint32_t k = 0; rc == 0 && j->pins && k < j->nlocal; k++) {
         j->local[k].cpus = j->pins[k].cpus;
         j->local[k].gpus = j->pins[k].ngpus;

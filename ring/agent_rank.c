@@ -111,8 +111,8 @@ static bool better_free(struct agent_job *j)
         return true;
     if (all > a->cpus && !a->order.oversubscribe)
         fbr_agent_note(
-            a, "%s: %u ranks share %u processors; they are not bound, and yield when they wait",
-            a->hostname, all, a->cpus);
+            a, "%s: %u ranks share %u processor%s; they are not bound, and yield when they wait",
+            a->hostname, all, a->cpus, a->cpus == 1 ? "" : "s");
     if (all > a->cpus)
         return true;
     if (fbr_limits_floats(&a->limits))
@@ -415,12 +415,14 @@ static void tell_started(struct agent_rank *r)
 {
     struct agent_job *j = r->job;
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
-    struct fbr_pin_seen seen = {"", "", ""};
+    struct fbr_pin_seen seen = {"", "", "", ""};
     struct fbr_buf b;
     char text[512] = "";
 
     if (j->agent->order.report && fbr_pin_read(r->pid, &seen, NULL) == 0) {
-        int n = snprintf(text, sizeof(text), "cpus %s, memory %s", seen.cpus, seen.policy);
+        int n = snprintf(text, sizeof(text), "cpus %s%s%s%s%s", seen.cpus,
+                         seen.policy[0] ? ", memory " : "", seen.policy, /* "": it has ended */
+                         seen.gpus[0] ? ", " : "", seen.gpus);
 
         for (unsigned i = 0; pin && i < pin->ngpus && n < (int)sizeof(text); i++)
             n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%u (%s)", i ? ", " : ", GPU ",

@@ -236,8 +236,11 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
         tell_lost(j, rank, code);
     if (!again) {
         r->lost_ranks++;
-        fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r),
-                     j->job.info.size);
+        if (count_running(r) > 0)
+            fbr_ring_say(r, "%s; the others go on (%u of %u)", text, count_running(r),
+                         j->job.info.size);
+        else if (any_ended_well(r))
+            fbr_ring_say(r, "%s; the others had ended well before", text);
         return false;
     }
     fbr_ring_say(r, "%s; it is replaced (%s)", text,

@@ -13,6 +13,7 @@
 #include "ring/ring_priv.h"
 
 #define PIECE 65536
+#define FOREGROUND_MS 100 /* how often a terminal that is not ours is looked at */
 
 struct ring_input {
     struct fiber_ring *ring; /* loop thread; NULL once it is closed */
@@ -64,6 +65,23 @@ static void send_piece(void *arg)
     free(p);
 }
 
+/* A terminal on which others have the foreground is no place to read from: as SIGTTIN is blocked
+ * here, it is an error. It may be ours again (fg); one that hung is nobody's. */
+static bool in_background(int error)
+{
+    pid_t front = error == EIO ? tcgetpgrp(0) : -1;
+
+    return front >= 0 && front != getpgrp();
+}
+
+/* False: the end. */
+static bool wait_for_foreground(struct ring_input *i)
+{
+    struct pollfd p = {.fd = i->stop, .events = POLLIN};
+
+    return poll(&p, 1, FOREGROUND_MS) <= 0;
+}
+
 /* Under no lock; false: the end. */
 static bool wait_for_input(struct ring_input *i)
 {
@@ -92,7 +110,7 @@ static void *input_main(void *arg)
             break;
         do
             n = read(0, p->data, PIECE);
-        while (n < 0 && errno == EINTR);
+        while (n < 0 && (errno == EINTR || (in_background(errno) && wait_for_foreground(i))));
         p->input = i;
         p->len = n > 0 ? (size_t)n : 0; /* an error is the end, too */
         pthread_mutex_lock(&i->lock);

@@ -86,6 +86,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
     const struct fbr_bridge_job *i = &j->info;
 
     fbr_put_u32(b, i->id);
+    fbr_put_str(b, i->run);
     fbr_put_str(b, i->nspace);
     fbr_put_u32(b, i->size);
     fbr_put_u32(b, i->nodes);
@@ -197,6 +198,7 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
 
     memset(j, 0, sizeof(*j));
     i->id = fbr_get_u32(c);
+    i->run = fbr_get_strdup(c, 200);
     i->nspace = fbr_get_strdup(c, 200);
     i->size = fbr_get_u32(c);
     i->nodes = fbr_get_u32(c);
@@ -231,6 +233,7 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
 {
     struct fbr_bridge_job *i = &j->info;
 
+    free((char *)(uintptr_t)i->run);
     free((char *)(uintptr_t)i->nspace);
     free((uint32_t *)(uintptr_t)i->first);
     free((uint32_t *)(uintptr_t)i->agents);

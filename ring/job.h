@@ -1,7 +1,7 @@
 /* job.h - the description of a job as it travels to agents: who runs where, and what.
  *
- *     u32 id, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent), u32 epoch,
- *     u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
+ *     u32 id, str run, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent),
+ *     u32 epoch, u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
  *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir), u8 stdin, bytes work,
  *     u32 n, n x (u32 rank, u32 how often it was started again)
  *

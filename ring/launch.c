@@ -153,6 +153,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     i->size = size;
     i->epoch = r->epoch;
     i->max_restarts = (uint32_t)r->max_restarts;
+    i->run = strdup(r->uid);
     i->nspace = new_nspace();
     if (parent) {
         i->spawned = true;
@@ -160,9 +161,9 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
         i->parent_rank = parent_rank;
     }
     j->ranks = calloc(size, sizeof(*j->ranks));
-    rc = j->ranks && i->nspace ? fbr_ring_place(r, j, parent != NULL, err)
-                               : fbr_fail(err, -ENOMEM, "out of memory");
-    for (uint32_t k = 0; rc == 0 && k < size; k++)
+    rc = j->ranks && i->run && i->nspace ? fbr_ring_place(r, j, parent != NULL, err)
+                                         : fbr_fail(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; j->ranks && k < size; k++)
         j->ranks[k].files[0] = j->ranks[k].files[1] = -1;
     if (rc < 0) {
         fbr_ring_free_job(j);
@@ -193,7 +194,9 @@ static char *make_pair(const char *name, const char *value)
     return asprintf(&pair, "%s=%s", name, value) < 0 ? NULL : pair;
 }
 
-/* The ring's own program, with what the failure before has to tell. */
+/* The ring's own program, with what the failure before has to tell. Open MPI's collectives by
+ * host (coll/han) do not hear of a communicator that was revoked before 5.0.10: over several hosts
+ * survivors of a death wait for ever, or go on with a wrong sum. */
 static struct fbr_program *own_program(struct fiber_ring *r)
 {
     struct fbr_program *p = calloc(1, sizeof(*p));
@@ -205,10 +208,12 @@ static struct fbr_program *own_program(struct fiber_ring *r)
     while (r->job.env && r->job.env[n])
         n++;
     p->argv = fbr_list_copy(r->job.command);
-    p->env = calloc(n + 3, sizeof(*p->env));
+    p->env = calloc(n + 4, sizeof(*p->env));
     p->workdir = strdup(r->job.workdir ? r->job.workdir : "");
     if (p->env && survive && !getenv("OMPI_MCA_mpi_ft_enable")) /* what mpirun --with-ft does */
         p->env[k++] = make_pair("OMPI_MCA_mpi_ft_enable", "1");
+    if (p->env && survive && !getenv("OMPI_MCA_coll_han_priority"))
+        p->env[k++] = make_pair("OMPI_MCA_coll_han_priority", "0");
     for (size_t i = 0; p->env && i < n; i++) /* the last one of a name counts */
         p->env[k++] = strdup(r->job.env[i]);
     if (p->env && r->last_failure[0])
@@ -250,6 +255,7 @@ static void end_job(struct fiber_ring *r, struct ring_job *j)
     if (j->over)
         return;
     j->over = true;
+    fbr_ring_print_over(j);
     fbr_ring_serve_job_end(j);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);
@@ -671,8 +677,11 @@ static void on_end(void *user, struct fiber_process *p)
             for (uint32_t k = 0; k < j->job.info.nodes; k++) {
                 if (j->job.info.agents[k] != a->number)
                     continue;
-                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++)
+                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++) {
+                    if (j->ranks[m].state == RANK_RUNNING)
+                        fbr_process_sweep(p, j->ranks[m].pid);
                     rank_ended(j, m, -SIGKILL);
+                }
                 if (j->spawn)
                     refuse_spawn(j, -ECONNABORTED);
             }
@@ -722,6 +731,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     options.job.command = NULL;
     options.job.workdir = NULL;
     options.job.env = NULL;
+    spec.env = r->env;
     fbr_buf_init(&b);
     fbr_agent_order_put(&order, &b);
     spec.arg = b.data;

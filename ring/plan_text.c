@@ -13,21 +13,44 @@
 #include "ring/plan.h"
 #include "ring/ring.h"
 #include "runtime/buf.h"
+#include "runtime/limits.h"
 #include "runtime/pin.h"
 #include "runtime/runtime.h"
+
+/* The agents of one machine place their ranks together (agent_rank.c). Of more than these only the
+ * first agent's are shown: they share processors anyway. */
+#define TOGETHER_MAX 4096
 
 struct picture {
     const struct fiber_ring_options *options;
     struct fbr_plan plan;
-    struct fbr_pin *
-        /* of the ranks of the first node, when that is this machine; NULL: not bound, or not known
-         */
-        pins;
+    struct fbr_pin *pins; /* of the first ranks, when their node is this machine; NULL: not bound,
+                             or not known */
+    uint32_t placed;      /* how many these are */
     const struct fbr_pin_ops *ops;
     struct fbr_topology *machine;
     char note[256];
     char backend[32];
 };
+
+/* Nobody has asked for a binding, and none of the processors is ours for long: see better_free() of
+ * agent_rank.c. */
+static bool floats(struct picture *p, const struct fbr_pin_wish *wish)
+{
+    struct fbr_topology_facts facts;
+    struct fbr_limits limits;
+
+    p->ops->facts(p->machine, &facts);
+    fbr_limits_read(&limits);
+    if (wish->bind != FBR_BIND_DEFAULT || wish->gpus_per_rank || wish->cpus_per_rank ||
+        !facts.this_machine || !fbr_limits_floats(&limits))
+        return false;
+    snprintf(p->note, sizeof(p->note),
+             "ranks are not bound: they have the time of %g of %u processors (a limit of the "
+             "container; --bind-to core binds)",
+             limits.quota, limits.affinity);
+    return true;
+}
 
 static int place(struct picture *p, struct fbr_error *err)
 {
@@ -36,7 +59,6 @@ static int place(struct picture *p, struct fbr_error *err)
     int map = o->map_by ? fbr_pin_map_named(o->map_by, err) : FBR_MAP_DEFAULT;
     struct fbr_pin_wish wish = {.bind = (enum fbr_pin_bind)bind,
                                 .map = (enum fbr_pin_map)map,
-                                .count = p->plan.first[1],
                                 .cpus_per_rank = (unsigned)o->cpus_per_rank,
                                 .gpus_per_rank = (unsigned)o->gpus_per_rank,
                                 .bind_memory = true};
@@ -53,12 +75,15 @@ static int place(struct picture *p, struct fbr_error *err)
     if (!p->ops)
         return err->code;
     rc = p->ops->open(&p->machine, NULL, wish.gpus_per_rank ? FBR_TOPOLOGY_DEVICES : 0, err);
-    if (rc == 0)
-        p->pins = calloc(wish.count, sizeof(*p->pins));
-    if (rc == 0)
-        rc = p->pins ? p->ops->plan(p->machine, &wish, p->pins, p->note, sizeof(p->note), err)
-                     : fbr_fail(err, -ENOMEM, "out of memory");
-    return rc;
+    if (rc < 0 || floats(p, &wish))
+        return rc;
+    if (wish.gpus_per_rank)
+        fbr_pin_gpu_outer(fbr_pin_getenv, NULL, wish.visible);
+    p->placed = p->plan.size <= TOGETHER_MAX ? p->plan.size : p->plan.first[1];
+    wish.count = p->placed;
+    p->pins = calloc(wish.count, sizeof(*p->pins));
+    return p->pins ? p->ops->plan(p->machine, &wish, p->pins, p->note, sizeof(p->note), err)
+                   : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
 static int draw_up(struct picture *p, int size, const struct fiber_ring_options *o)
@@ -131,14 +156,14 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_
     put(&b, "\nbackend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
         put(&b, "node %u: ranks %u to %u\n", k, p.plan.first[k], p.plan.first[k + 1] - 1);
-        for (uint32_t i = 0; k == 0 && p.pins && i < p.plan.first[1]; i++)
+        for (uint32_t i = p.plan.first[k]; i < p.placed && i < p.plan.first[k + 1]; i++)
             put(&b, "  rank %u: %s%s%s\n", i, p.pins[i].where[0] ? p.pins[i].where : "not bound",
                 p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);
     }
     if (p.note[0])
         put(&b, "%s\n", p.note);
     if (with_map && p.pins)
-        map = p.ops->draw(p.machine, p.pins, p.plan.first[1], label, NULL);
+        map = p.ops->draw(p.machine, p.pins, p.placed, label, NULL);
     if (map)
         fbr_put(&b, map, strlen(map));
     free(map);
@@ -147,9 +172,9 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_
     return (char *)b.data;
 }
 
-static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t node, uint32_t rank)
+static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t rank)
 {
-    const struct fbr_pin *pin = node == 0 && p->pins ? &p->pins[rank] : NULL;
+    const struct fbr_pin *pin = rank < p->placed ? &p->pins[rank] : NULL;
 
     fbr_json_object(j, NULL);
     fbr_json_int(j, "rank", rank);
@@ -185,7 +210,7 @@ char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
         fbr_json_int(&j, "node", k);
         fbr_json_array(&j, "ranks");
         for (uint32_t r = p.plan.first[k]; r < p.plan.first[k + 1]; r++)
-            put_rank(&j, &p, k, r);
+            put_rank(&j, &p, r);
         fbr_json_end_array(&j);
         fbr_json_end_object(&j);
     }

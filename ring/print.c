@@ -58,6 +58,8 @@ static int file_of(struct ring_job *j, uint32_t rank, int stream)
                  stream == 1 ? "out" : "err");
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (r->epoch ? 0 : O_TRUNC), 0666);
     if (*fd < 0) {
+        if (!r->file_error)
+            r->file_error = errno;
         fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(errno));
         *fd = -2;
     }
@@ -112,6 +114,18 @@ void fbr_ring_print_end(struct ring_job *j, uint32_t rank)
                      r->terminal[stream], &r->block);
         put_out(j, rank, stream);
     }
+}
+
+/* Restarts and spawns would use up our descriptors. */
+void fbr_ring_print_over(struct ring_job *j)
+{
+    for (uint32_t i = 0; j->ring->options.output_dir && i < j->job.info.size; i++)
+        for (int k = 0; k < 2; k++) {
+            int *fd = &j->ranks[i].files[k];
+
+            if (*fd >= 0 && fbr_output_finish(j->ring->rt->output, *fd))
+                *fd = -2;
+        }
 }
 
 /* Credit for what was taken, unless our own reader is behind. */

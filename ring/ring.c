@@ -128,6 +128,9 @@ static int copy_strings(struct fiber_ring *r)
                            (const char **)&r->options.output_dir};
     int rc = fbr_jobspec_copy(&r->job, &r->strings, &o->job);
 
+    if (rc == 0)
+        rc = fbr_env_keep(&r->env, &r->env_strings, NULL);
+
     r->options.bind_to = r->options.map_by = NULL; /* they are in the wish */
     for (size_t i = 0; i < 2 && rc == 0; i++) {
         if (!*from[i])
@@ -220,6 +223,7 @@ static void destroy(struct fiber_ring *r)
     free((char *)(uintptr_t)r->options.backend);
     free((char *)(uintptr_t)r->options.output_dir);
     fbr_buf_fini(&r->strings);
+    fbr_buf_fini(&r->env_strings);
     fbr_buf_fini(&r->block);
     free(r->work);
     free(r->agents);
@@ -345,10 +349,12 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
 static void check_output(struct fiber_ring *r)
 {
     int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
-    bool lost = (out && out != EPIPE && out != EBADF) || (file && r->options.output_dir);
     char *report = NULL;
+    bool lost;
 
     pthread_mutex_lock(&r->lock);
+    file = r->file_error ? r->file_error : file; /* it has ended: nobody writes it any more */
+    lost = (out && out != EPIPE && out != EBADF) || (file && r->options.output_dir);
     if (lost && r->code == 0) {
         bool full = out && out != EPIPE && out != EBADF;
 

@@ -114,6 +114,8 @@ struct fiber_ring {
     struct fiber_ring_options options; /* its strings point into `strings` */
     struct fiber_jobspec job;
     struct fbr_buf strings;
+    const char *const *env; /* of agents: as it was when the ring was started */
+    struct fbr_buf env_strings;
     struct fbr_pin_wish wish;
     uint8_t *work;
     size_t work_len;
@@ -144,6 +146,7 @@ struct fiber_ring {
     char last_failure[512];
     int terminal[3]; /* whether our descriptor 1, 2 is one */
     bool output_full;
+    int file_error;       /* of the first file of output_dir that could not be opened; an errno */
     struct fbr_buf block; /* lines on their way out */
     void (*follow)(void *user, int rank, int stream, const void *data, size_t len);
     void *follow_user;
@@ -215,6 +218,7 @@ void fbr_ring_serve_spawned(struct ring_job *j, int code);
 /* print.c */
 void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len);
 void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
+void fbr_ring_print_over(struct ring_job *j); /* nothing more comes of any rank of it */
 void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fbr_ring_room(struct fiber_ring *r);
 

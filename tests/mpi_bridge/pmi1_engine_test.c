@@ -33,6 +33,7 @@ static void test_the_questions_of_init(void **state)
     expect(0, "cmd=finalize\n", "0<cmd=finalize_ack rc=0\nleft 4\n");
     expect(1, "cmd=init pmi_version=3 pmi_subversion=0\n", /* what we speak: */
            "1<cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\nmet 5 PMI 1.1\n");
+    expect(1, "cmd=get_appnum\n", "1<cmd=appnum rc=0 appnum=3\n"); /* as it was spawned */
     expect(1, "cmd=what_now\n", "1<cmd=what_now_result rc=-1 msg=unknown_command\n");
 }
 

@@ -46,8 +46,9 @@ static int open_two(void **state)
 
 static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
 {
+    static const uint32_t apps[] = {0, 1};
     struct fbr_pmi1_config config = {
-        .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .alone = true};
+        .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .apps = apps, .alone = true};
     struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
 
     (void)state;
@@ -62,7 +63,7 @@ static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
            "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 0 PMI 2.0\n");
     say(1, hello);
     expect(1, "cmd=fullinit;srcid=1;threaded=TRUE;",
-           "1<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=0;"
+           "1<cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=1;"
            "spawner-jobid=mother;debugged=FALSE;pmiverbose=FALSE;\nmet 1 PMI 2.0\n");
     say(2, hello);
     expect(2, "cmd=fullinit;pmirank=1;", "2 hung up: its rank has another connection already\n");

@@ -88,6 +88,7 @@ static void test_the_variables(void **state)
         {"ROLE_NAME", "default"},
         {"TORCHELASTIC_RESTART_COUNT", "0"},
         {"TORCHELASTIC_MAX_RESTARTS", "3"},
+        {"TORCHELASTIC_RUN_ID", "fbrtest"},
         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
         {"NCCL_ASYNC_ERROR_HANDLING", "0"},
         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
@@ -102,7 +103,6 @@ static void test_the_variables(void **state)
     assert_int_equal(host_env(h, id, 2, given, &e, NULL, NULL), 0);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         assert_string_equal(fbr_env_get(&e, expected[i][0]), expected[i][1]);
-    assert_string_equal(fbr_env_get(&e, "TORCHELASTIC_RUN_ID"), host_job_of(h, 0, id)->nspace);
     assert_true(atoi(fbr_env_get(&e, "MASTER_PORT")) > 0);
     fbr_env_fini(&e);
     host_close(h);

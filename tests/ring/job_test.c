@@ -30,6 +30,7 @@ static void put(struct fbr_buf *b)
         .programs = programs, .nprograms = 2, .has_stdin = true, .restarts = restarts};
 
     j.info = (struct fbr_bridge_job){.id = 7,
+                                     .run = "a-run",
                                      .nspace = "fiber-x",
                                      .size = 5,
                                      .nodes = 2,
@@ -60,6 +61,7 @@ static void test_there_and_back(void **state)
     assert_int_equal(fbr_ring_job_get(&j, &c), 0);
     assert_int_equal(fbr_cur_left(&c), 0);
     assert_int_equal(j.info.id, 7);
+    assert_string_equal(j.info.run, "a-run");
     assert_string_equal(j.info.nspace, "fiber-x");
     assert_string_equal(j.info.hosts[1], "n0");
     assert_int_equal(j.info.first[1], 3);

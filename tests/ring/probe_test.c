@@ -136,12 +136,23 @@ static void yama_forbids_copies(void **state)
 {
     struct fbr_probe p;
 
-    put(*state, "proc/sys/kernel/yama/ptrace_scope", "3\n");
-    look(&p, *state);
-    assert_int_equal(p.cma, geteuid() == 0);
     put(*state, "proc/sys/kernel/yama/ptrace_scope", "1\n");
     look(&p, *state);
     assert_true(p.cma);
+    put(*state, "proc/sys/kernel/yama/ptrace_scope", "2\n");
+    look(&p, *state);
+    assert_false(p.cma);
+    assert_string_equal(p.no_cma, "kernel.yama.ptrace_scope is 2, and we lack SYS_PTRACE");
+    put(*state, "proc/self/status",
+        "Name:\tfiber\nCapEff:\t00000000a80425fb\nCapBnd:\t00000000a80c25fb\n");
+    look(&p, *state);
+    assert_false(p.cma); /* root of a container */
+    put(*state, "proc/self/status", "Name:\tfiber\nCapEff:\t0000000000080000\n");
+    look(&p, *state);
+    assert_true(p.cma);
+    put(*state, "proc/sys/kernel/yama/ptrace_scope", "3\n");
+    look(&p, *state);
+    assert_false(p.cma);
 }
 
 static void a_missing_shm_is_seen(void **state)

@@ -486,6 +486,20 @@ static void test_restart_begins_a_new_epoch_and_tells_what_was(void **state)
     ran_free(&ran);
 }
 
+static void test_a_restart_keeps_the_name_of_the_run_and_not_that_of_the_job(void **state)
+{
+    struct ran ran = ring("echo $TORCHELASTIC_RUN_ID $FIBER_JOB; exit $((9 - 9 * FIBER_EPOCH))",
+                          "-n", "1", "-f", "1", NULL);
+    char run[2][64], job[2][64];
+
+    (void)state;
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(sscanf(ran.out, "%63s %63s %63s %63s", run[0], job[0], run[1], job[1]), 4);
+    assert_string_equal(run[0], run[1]);
+    assert_string_not_equal(job[0], job[1]);
+    ran_free(&ran);
+}
+
 static void test_restarts_come_to_an_end(void **state)
 {
     struct ran ran = ring("exit 3", "-n", "2", "-f", "1", "-r", "2", NULL);
@@ -568,6 +582,8 @@ static void test_shrink_to_nothing_is_a_failure(void **state)
 
     (void)state;
     assert_int_equal(ran.code, 6);
+    assert_true(has(ran.err, "the others go on (1 of 3)", "it was the last one", NULL));
+    assert_int_equal(count(ran.err, "(0 of 3)"), 0); /* no others go on when there are none */
     ran_free(&ran);
 }
 
@@ -705,6 +721,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_program_that_is_not_there),
         cmocka_unit_test(test_the_time_limit),
         cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
+        cmocka_unit_test(test_a_restart_keeps_the_name_of_the_run_and_not_that_of_the_job),
         cmocka_unit_test(test_restarts_come_to_an_end),
         cmocka_unit_test(test_what_the_cluster_takes_away_counts_apart),
         cmocka_unit_test(test_half_a_ring_gives_its_places_back),

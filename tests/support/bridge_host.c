@@ -136,6 +136,7 @@ static uint32_t job_now(struct bridge_host *h, const uint32_t *per_agent, bool s
         struct fbr_error err = {0};
 
         j->of[k] = (struct fbr_bridge_job){.id = id,
+                                           .run = "fbrtest",
                                            .nspace = j->nspace,
                                            .size = j->first[nodes],
                                            .nodes = nodes,

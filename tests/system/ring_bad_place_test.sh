@@ -73,6 +73,26 @@ test_no_shared_memory_at_all() {
     return "$code"
 }
 
+test_too_few_descriptors_are_told() { # libpmix does not: ranks would wait for ever
+    local code=0
+    place few "ulimit -n 64; exec $real \"\$@\""
+    fiber_run 125 --oversubscribe -n 32 true || code=1
+    says 'raise the limit (ulimit -n)' || code=1
+    agree || code=1
+    fiber=$real
+    return "$code"
+}
+
+test_who_has_started_us_ignores_the_end_of_children() {
+    local code=0
+    place careless "exec env --ignore-signal=CHLD $real \"\$@\""
+    fiber_run 7 -n 2 sh -c 'exit $((7 * FIBER_RANK))' || code=1
+    fiber_run 0 -n 2 python3 -c 'import signal; exit(signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL)' || code=1
+    agree || code=1
+    fiber=$real
+    return "$code"
+}
+
 test_a_full_run_directory_is_told() {
     mkdir -p "$work/full"
     mount -t tmpfs -o size=4k,nr_inodes=3 tmpfs "$work/full"
@@ -85,4 +105,5 @@ test_a_full_run_directory_is_told() {
 }
 
 run_tests test_nobody_runs_a_ring test_a_host_without_loopback test_a_tiny_shared_memory test_no_shared_memory_at_all \
+    test_too_few_descriptors_are_told test_who_has_started_us_ignores_the_end_of_children \
     test_a_full_run_directory_is_told

@@ -15,8 +15,8 @@ done
 # What ranks read from that wait for a signal, in bash: nothing ever comes. They do it as `nap SECONDS`.
 nap='exec 7<> <(:); nap() { read -rt "$1" -u 7; }; '
 
-# Ranks that go on for ever: they say "up", and have a child each.
-forever='tail -f /dev/null & echo up; tail -f /dev/null; wait'
+# Ranks that go on for ever: they say "up", and have a child each, which would not notice that nobody reads its output.
+forever='tail -f /dev/null >/dev/null & echo up; tail -f /dev/null >/dev/null; wait'
 
 all_up() { # all_up <count>
     [ "$(grep -c '^up$' "$work/out")" = "$1" ]
@@ -68,6 +68,22 @@ test_killed_agent_fails_the_run() {
     kill -KILL "$first"
     ends 137 || return
     says 'the agent on ' || return
+    leaves_nothing
+}
+
+test_killed_agent_takes_what_its_ranks_forked_along() { # and the others' children stay
+    local agent child
+    start -n 2 --oversubscribe --per-node 1 --on-failure shrink bash -c "$nap"'tail -f /dev/null >/dev/null & echo "child $!"
+        until [ -e "$RING_TEST_MARK/go" ]; do nap 0.1; done; kill -0 $! && echo "has it"'
+    wait_for "$patience" eval '[ "$(grep -c "^child " "$work/out")" = 2 ]' || fail 'the ranks do not come up' || return
+    agent=$(agents | head -1)
+    child=$(pgrep -P "$(pgrep -P "$agent")")
+    kill -KILL "$agent"
+    wait_for "$patience" gone "$child" || fail "process $child is left" || return
+    touch "$work/go"
+    ends 0 || return
+    [ "$(grep -c '^has it$' "$work/out")" = 1 ] || fail 'the child of another rank is gone' || return
+    rm "$work/go"
     leaves_nothing
 }
 
@@ -239,6 +255,7 @@ test_suspended_run_is_not_given_up_by_far_agents() {
 
 run_tests test_killed_launcher_leaves_nothing test_killed_launcher_of_mpi_ranks_leaves_nothing \
     test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing test_killed_agent_fails_the_run \
+    test_killed_agent_takes_what_its_ranks_forked_along \
     test_frozen_agent_is_given_up test_frozen_rank_is_ended_with_the_others test_what_a_rank_forked_goes_with_the_run \
     test_rank_that_ignores_the_notice_is_killed_after_grace test_rank_that_closes_its_output_goes_on \
     test_two_runs_at_once_do_not_meet test_32_oversubscribed_mpi_ranks test_one_interrupt_ends_the_run \

@@ -59,6 +59,17 @@ test_spawned_ranks_merge() { # not those of MPICH on UCX
     done
 }
 
+test_a_ring_that_lost_a_rank_goes_on_and_grows_again() { # where the MPI has ULFM
+    local where program=("${inside[@]}" "$work/check.openmpi")
+    [[ ${compilers[*]} == *openmpi* ]] && grep -q MPIX_Comm_shrink "$root"/usr/lib/*/libmpi.so.40 || return 0
+    for where in 4 2; do
+        fiber_run 0 --oversubscribe -n 4 --per-node "$where" --on-failure shrink \
+            "${program[@]}" regrow "${program[@]}" || return
+        says 'merged 4' || return
+        says 'regrow: 4 ranks agree' || return
+    done
+}
+
 test_groups_meet_at_a_port_of_their_run_only() {
     local where
     [[ ${compilers[*]} == *openmpi* ]] || return 0
@@ -98,5 +109,5 @@ test_bad_ends_are_told() {
 }
 
 run_tests test_collectives_agree_on_one_agent_and_two test_spawned_ranks_merge \
-    test_groups_meet_at_a_port_of_their_run_only test_a_session_makes_a_communicator_or_says_why_not \
-    test_bad_ends_are_told
+    test_a_ring_that_lost_a_rank_goes_on_and_grows_again test_groups_meet_at_a_port_of_their_run_only \
+    test_a_session_makes_a_communicator_or_says_why_not test_bad_ends_are_told

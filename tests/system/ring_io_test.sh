@@ -109,6 +109,35 @@ test_full_disk_fails_the_run() {
     leaves_nothing
 }
 
+test_lost_file_fails_the_run() {
+    local code=0
+    mkdir -p "$work/taken/0.out"
+    timeout "$patience" "$fiber" run -n 2 -o "$work/taken" echo hello >"$work/out" 2>"$work/err" </dev/null || code=$?
+    [ "$code" = 1 ] || fail "exit code $code though a file is lost" || return
+    says "some of what the ranks printed is lost: $work/taken: Is a directory" || return
+    [ "$(cat "$work/taken/1.out")" = hello ] || fail 'the other file is not whole' || return
+    leaves_nothing
+}
+
+test_files_of_many_restarts_are_whole() {
+    local code=0
+    (
+        ulimit -n 100
+        timeout "$patience" "$fiber" run -n 2 -o "$work/again" --on-failure restart --max-restarts 40 \
+            sh -c 'echo out; echo err >&2; [ "$FIBER_RANK" = 1 ] && exec tail -f /dev/null; exit 3' >"$work/out" 2>"$work/err" </dev/null
+    ) || code=$?
+    [ "$code" = 3 ] || fail "exit code $code" || return
+    [ "$(grep -c '^out$' "$work/again/0.out")" = 41 ] || fail "$(wc -l "$work/again/0.out"), not 41 lines" || return
+    [ "$(grep -c '^err$' "$work/again/0.err")" = 41 ] || fail "$(wc -l "$work/again/0.err"), not 41 lines" || return
+    leaves_nothing
+}
+
+# In the background of a terminal it does not read, as SIGTTIN would have it, and takes no end of input for granted.
+test_terminal_is_read_in_the_foreground() {
+    timeout "$patience" python3 "$here/ring_terminal.py" "$fiber" >"$work/out" 2>"$work/err" || fail 'see above' || return
+    leaves_nothing
+}
+
 test_lines_of_32_ranks_are_whole() {
     fiber_run 0 --oversubscribe -n 32 python3 -c 'import os
 for i in range(200): os.write(1, b"<%s>" % (b"z" * (i * 37 % 5000))); os.write(1, b"\n")' || return
@@ -117,4 +146,5 @@ for i in range(200): os.write(1, b"<%s>" % (b"z" * (i * 37 % 5000))); os.write(1
 
 run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
-    test_full_disk_fails_the_run test_lines_of_32_ranks_are_whole
+    test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole \
+    test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole

@@ -62,6 +62,14 @@ test_spawned_ranks_merge() { # the same of MPICH 4.0 on UCX
     says 'merged 6'
 }
 
+test_programs_spawned_together_are_told_apart() { # the same of MPICH 4.0 on UCX
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    fiber_run 0 --oversubscribe -n 2 "$work/check.openmpi" programs || return
+    says 'merged 6' || return
+    fiber_run 0 --oversubscribe -n 2 --per-node 1 "$work/check.openmpi" programs || return
+    says 'merged 6'
+}
+
 test_groups_of_a_run_meet_at_a_port() { # the same of MPICH 4.0 on UCX
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     fiber_run 0 --oversubscribe -n 4 "$work/check.openmpi" groups || return
@@ -168,7 +176,7 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
 
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
-    test_spawned_ranks_merge test_groups_of_a_run_meet_at_a_port \
+    test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
     test_a_rank_that_dies_before_mpi_init_is_replaced test_the_code_of_an_abort_is_the_runs \
     test_a_rank_that_leaves_without_finalize_fails_the_run test_a_crash_fails_the_run \

@@ -3,6 +3,8 @@
  *
  *     check collectives | window | names | groups | session | port        end well
  *     check spawn [COMMAND...] | spawned                                  COMMAND... starts this program
+ *     check regrow [COMMAND...]                                           the same after a death (ULFM)
+ *     check programs | program NUMBER                                     two, spawned together
  *     check abort CODE | leave | segv | kill | orphan | work | abroad PORT   do not
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,6 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #define LARGE (4 << 20)
 
@@ -232,8 +238,7 @@ static void sum_of_all(MPI_Comm inter, int high)
     MPI_Comm_disconnect(&inter);
 }
 
-/* Four, so that each of two agents has two that share memory. */
-static void check_spawn(int argc, char **command)
+static void spawn(int argc, char **command, int count, MPI_Comm comm)
 {
     char *argv[16] = {NULL};
     int codes[4] = {-1, -1, -1, -1}, n = 0;
@@ -244,11 +249,48 @@ static void check_spawn(int argc, char **command)
         n++;
     }
     argv[n] = (char *)"spawned";
-    MPI_Comm_spawn(command[0], argv, 4, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
-    for (int i = 0; i < 4; i++)
+    MPI_Comm_spawn(command[0], argv, count, MPI_INFO_NULL, 0, comm, &inter, codes);
+    for (int i = 0; i < count; i++)
         if (codes[i] != MPI_SUCCESS)
             wrong("spawn", i);
     sum_of_all(inter, 0);
+}
+
+/* Four, so that each of two agents has two that share memory. */
+static void check_spawn(int argc, char **command)
+{
+    spawn(argc, command, 4, MPI_COMM_WORLD);
+}
+
+/* A rank dies in the middle of collectives: the others go on, and are as many as before. */
+static int check_regrow(int argc, char **command)
+{
+#ifdef OMPI_HAVE_MPI_EXT_FTMPI
+    MPI_Comm comm = MPI_COMM_WORLD, rest;
+    int sum, left, one = 1;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1)
+        raise(SIGKILL);
+    while (MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS) {
+        MPIX_Comm_revoke(comm);
+        MPIX_Comm_shrink(comm, &rest);
+        comm = rest;
+    }
+    MPI_Comm_size(comm, &left);
+    if (left != size - 1 || sum != left)
+        wrong("what is left", left);
+    spawn(argc, command, 1, comm);
+    if (rank == 0)
+        printf("regrow: %d ranks agree\n", size);
+    MPI_Finalize();
+    return 0;
+#else
+    (void)argc;
+    (void)command;
+    return 3;
+#endif
 }
 
 static void be_spawned(void)
@@ -260,6 +302,32 @@ static void be_spawned(void)
         wrong("the parent", 0);
     check_ring(1 << 20);
     check_moves(1 << 16);
+    sum_of_all(parent, 1);
+}
+
+/* One rank of the first, three of the second: each is told which one it runs. */
+static void check_programs(char *self)
+{
+    char *commands[] = {self, self}, *first[] = {(char *)"program", (char *)"0", NULL},
+         *second[] = {(char *)"program", (char *)"1", NULL}, **arguments[] = {first, second};
+    MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    int counts[] = {1, 3};
+    MPI_Comm inter;
+
+    MPI_Comm_spawn_multiple(2, commands, arguments, counts, infos, 0, MPI_COMM_WORLD, &inter,
+                            MPI_ERRCODES_IGNORE);
+    sum_of_all(inter, 0);
+}
+
+static void be_program(int which)
+{
+    int *number, there;
+    MPI_Comm parent;
+
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &there);
+    if (!there || *number != which || which != (rank > 0))
+        wrong("the number of the program", there ? *number : -1);
+    MPI_Comm_get_parent(&parent);
     sum_of_all(parent, 1);
 }
 
@@ -380,37 +448,54 @@ static void end_badly(const char *how, const char *code)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+typedef void check_fn(void);
+
+static check_fn *plain_check(const char *what)
+{
+    static const struct {
+        const char *name;
+        check_fn *run;
+    } list[] = {{"collectives", check_collectives},
+                {"window", check_window},
+                {"names", check_names},
+                {"groups", check_groups},
+                {"port", tell_port},
+                {"spawned", be_spawned},
+                {"work", work_for_ever}};
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+        if (strcmp(what, list[i].name) == 0)
+            return list[i].run;
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    int more = argc > 2 ? argc - 2 : 1;
+    char **command = argc > 2 ? argv + 2 : argv;
 
     if (strcmp(what, "session") == 0)
         return check_session();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (strcmp(what, "collectives") == 0)
-        check_collectives();
-    else if (strcmp(what, "window") == 0)
-        check_window();
-    else if (strcmp(what, "names") == 0)
-        check_names();
+    if (plain_check(what))
+        plain_check(what)();
     else if (strcmp(what, "spawn") == 0)
-        check_spawn(argc > 2 ? argc - 2 : 1, argc > 2 ? argv + 2 : argv);
-    else if (strcmp(what, "groups") == 0)
-        check_groups();
-    else if (strcmp(what, "port") == 0)
-        tell_port();
+        check_spawn(more, command);
+    else if (strcmp(what, "regrow") == 0)
+        return check_regrow(more, command);
+    else if (strcmp(what, "programs") == 0)
+        check_programs(argv[0]);
+    else if (strcmp(what, "program") == 0)
+        be_program(atoi(argv[2]));
     else if (strcmp(what, "abroad") == 0)
         go_abroad(argv[2]);
-    else if (strcmp(what, "spawned") == 0)
-        be_spawned();
-    else if (strcmp(what, "work") == 0)
-        work_for_ever();
     else
         end_badly(what, argc > 2 ? argv[2] : "1");
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0 && strcmp(what, "spawned") != 0)
+    if (rank == 0 && strcmp(what, "spawned") != 0 && strcmp(what, "program") != 0)
         printf("%s: %d ranks agree\n", what, size);
     MPI_Finalize();
     return 0;
