@@ -33,8 +33,10 @@
 #include "runtime/bind.h"
 #include "runtime/buf.h"
 #include "runtime/log.h"
+#include "runtime/master.h"
 
 #define LOOK_UP_MS 1000
+#define ASK_MS 10000
 #define LOOK_MS 10 /* between two looks at what starts */
 #define CANNOT_START 125
 #define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
@@ -72,6 +74,7 @@ struct fbr_backend {
     struct command_job *jobs;
     struct fbr_timer look;
     unsigned in_flight;
+    char master[FBR_MASTER_MAX];
 };
 
 /* ---- Events of the command ---- */
@@ -178,16 +181,18 @@ static int make_words(struct fbr_backend *b, const struct fbr_job *job, const st
                       const char *ticket, struct fbr_words *w, struct fbr_error *err)
 {
     const struct fbr_command_settings *s = &b->settings;
-    char path[PATH_MAX], here[PATH_MAX] = "";
+    char path[PATH_MAX], here[PATH_MAX] = "", label[FBR_LABEL_MAX];
     struct fbr_fill f = {.host = j->host ? j->host->name : "",
                          .name = job->name,
                          .run = job->run_uid,
                          .workdir = job->workdir,
+                         .label = label,
                          .ticket = job->ticket ? ticket : NULL,
                          .env = job->added_env,
                          .program = job->file,
                          .argv = job->argv && job->argv[0] ? job->argv + 1 : NULL};
 
+    fbr_label(label, job->run_uid, b->master, job->name);
     if (job->own_program) {
         int rc =
             s->program ? 0 : fbr_tool_own_program(path, sizeof(path), "set command_program", err);
@@ -408,6 +413,7 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
+    fbr_master_self(b->master);
     rc = fbr_command_settings_load(&b->settings, env->config, err);
     if (rc == 0 && b->settings.detached)
         rc = fbr_detached_open(&b->detached, &inner, &b->settings, err);
@@ -500,6 +506,81 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
     return 0;
 }
 
+/* ---- Jobs of dead masters ---- */
+
+/* Runs a template and waits: 0 and what it printed, with NUL at its end. */
+static int ask(struct fbr_backend *b, const struct fbr_words *template, const char *key,
+               const char *id, struct fbr_buf *out, struct fbr_error *err)
+{
+    const char *const ids[] = {id, NULL};
+    const struct fbr_fill f = {.id = id, .ids = ids};
+    struct fbr_words w = {0};
+    char line[200] = "";
+    struct fbr_buf said;
+    int32_t code = 0;
+    int rc;
+
+    if (template->n == 0)
+        return fbr_fail(err, -ENOTSUP, "%s has no line %s = ..., the command for that",
+                        b->settings.origin, key);
+    fbr_buf_init(&said);
+    rc = fbr_template_fill(template, &f, &w, err);
+    if (rc == 0)
+        rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err);
+    if (rc == 0 && code != 0) {
+        fbr_tool_last_line((const char *)said.data, line, sizeof(line));
+        rc = fbr_fail(err, -EIO, "%s ended with code %d%s%s", key, code, line[0] ? ": " : "", line);
+    }
+    fbr_buf_fini(&said);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+static int command_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                        struct fbr_error *err)
+{
+    char *rest = NULL;
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    rc = ask(b, &b->settings.list, "list", NULL, &out, err);
+    for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        struct fbr_labelled l;
+
+        if (fbr_label_line(line, &l))
+            found(user,
+                  &(struct fbr_leftover){
+                      .id = l.id, .run = l.run, .name = l.name, .master = l.master, .alive = 1});
+    }
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+static int command_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    return ask(b, &b->settings.cancel, "cancel", id, NULL, err);
+}
+
+static int command_logs(struct fbr_backend *b, const char *id, int follow,
+                        const struct fbr_backend_reader *r, struct fbr_error *err)
+{
+    struct fbr_buf out;
+    int rc;
+
+    if (follow)
+        return fbr_fail(err, -ENOTSUP, "templates tell what a job wrote, and cannot follow it");
+    fbr_buf_init(&out);
+    rc = ask(b, &b->settings.logs, "logs", id, &out, err);
+    if (rc == 0) {
+        r->out(r->user, 1, out.data, out.len - 1);
+        r->done(r->user, "");
+    }
+    fbr_buf_fini(&out);
+    return rc;
+}
+
 const struct fbr_backend_ops fbr_backend_command = {
     .name = "command",
     .reach = FBR_REACH_TCP,
@@ -509,5 +590,8 @@ const struct fbr_backend_ops fbr_backend_command = {
     .signal = command_signal,
     .pause_output = command_pause_output,
     .release = command_release,
+    .list = command_list,
+    .remove = command_remove,
+    .logs = command_logs,
     .address = command_address,
 };

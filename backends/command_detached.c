@@ -373,7 +373,7 @@ static void cancel_all(struct fbr_detached *d)
         if (j->stage != LIVING || now >= until)
             continue;
         if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0)
-            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, &code, NULL);
+            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, NULL, &code, NULL);
         fbr_words_fini(&w);
     }
 }

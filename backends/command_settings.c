@@ -120,6 +120,8 @@ static int on_detached_pair(struct fbr_command_settings *s, const char *key, con
 {
     if (strcmp(key, "kind") == 0)
         return take_kind(s, value, where, err);
+    if (strcmp(key, "list") == 0)
+        return take_template(&s->list, value, where, err);
     if (strcmp(key, "status") == 0)
         return take_template(&s->status, value, where, err);
     if (strcmp(key, "cancel") == 0)
@@ -138,7 +140,7 @@ static int on_detached_pair(struct fbr_command_settings *s, const char *key, con
     return fbr_fail(
         err, -EINVAL,
         "%s: unknown key '%.64s'; there are kind, start, starts, hosts, unknown, signals, "
-        "status, cancel, logs, id, "
+        "list, status, cancel, logs, id, "
         "ticket_dir, poll_ms, pending, running, done, failed, killed, lost",
         where, key);
 }
@@ -278,6 +280,7 @@ void fbr_command_settings_fini(struct fbr_command_settings *s)
 {
     fbr_words_fini(&s->start);
     fbr_hosts_fini(&s->hosts);
+    fbr_words_fini(&s->list);
     fbr_words_fini(&s->status);
     fbr_words_fini(&s->cancel);
     fbr_words_fini(&s->logs);

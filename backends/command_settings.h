@@ -21,7 +21,8 @@ struct fbr_state_word {
 
 struct fbr_command_settings {
     char origin[256]; /* for messages */
-    struct fbr_words start;
+    struct fbr_words start,
+        list; /* list: prints a line with the id and label of each job; may be missing */
     struct fbr_hosts hosts;
     char *program;   /* of ours, on the hosts; NULL: the same as here */
     int unknown;     /* exit code of the command that says nothing about the job's; -1: none */

@@ -79,6 +79,7 @@ enum place {
     P_ID,
     P_WORKDIR,
     P_PROGRAM,
+    P_LABEL,
     P_ARGV,
     P_COMMAND,
     P_SHELL,
@@ -86,9 +87,9 @@ enum place {
     PLACES
 };
 
-static const char *const places[PLACES] = {"{host}",          "{name}",    "{run}",  "{id}",
-                                           "{workdir}",       "{program}", "{argv}", "{command}",
-                                           "{shell_command}", "{ids}"};
+static const char *const places[PLACES] = {"{host}",    "{name}",          "{run}",   "{id}",
+                                           "{workdir}", "{program}",       "{label}", "{argv}",
+                                           "{command}", "{shell_command}", "{ids}"};
 
 /* The placeholder that begins here, or PLACES. */
 static enum place place_at(const char *text)
@@ -122,7 +123,7 @@ int fbr_template_check(const struct fbr_words *t, struct fbr_error *err)
                 return fbr_fail(
                     err, -EINVAL,
                     "unknown placeholder in '%.100s'; there are {host} {name} {run} {id} {workdir} "
-                    "{program} {argv} {command} {shell_command} {ids}, and {{ is a brace",
+                    "{program} {label} {argv} {command} {shell_command} {ids}, and {{ is a brace",
                     t->at[i]);
             if (whole_word_only(p) && strcmp(t->at[i], places[p]) != 0)
                 return fbr_fail(
@@ -225,7 +226,7 @@ static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
 
 static void put_text(struct fbr_buf *b, enum place p, const struct fbr_fill *f)
 {
-    const char *const texts[] = {f->host, f->name, f->run, f->id, f->workdir, f->program};
+    const char *const texts[] = {f->host, f->name, f->run, f->id, f->workdir, f->program, f->label};
 
     if (p == P_SHELL) {
         put_shell(b, f);
@@ -283,6 +284,49 @@ int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struc
     if (rc < 0)
         fbr_words_fini(out);
     return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
+
+/* ---- Labels ---- */
+
+#define LABEL "fiber:"
+
+void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name)
+{
+    int n = snprintf(out, FBR_LABEL_MAX, LABEL "%.32s:%.63s:", run, master);
+
+    for (; *name && n < FBR_LABEL_MAX - 1; name++)
+        out[n++] = isalnum((unsigned char)*name) || strchr("._-", *name) ? *name : '_';
+    out[n] = '\0';
+}
+
+/* Behind the next colon, which ends what was before. */
+static char *next_part(char *at)
+{
+    char *colon = at ? strchr(at, ':') : NULL;
+
+    if (colon)
+        *colon++ = '\0';
+    return colon;
+}
+
+bool fbr_label_line(char *line, struct fbr_labelled *job)
+{
+    char *id = line + strspn(line, BLANKS "|"), *label = strstr(line, LABEL), *run, *host, *at;
+
+    if (!label || label == id)
+        return false;
+    run = label + strlen(LABEL);
+    host = next_part(run);
+    at = host; /* HOST:PID:MARK.START:NAME */
+    for (int colons = 0; at && colons < 2; colons++)
+        at = (at = strchr(at, ':')) ? at + 1 : NULL;
+    at = next_part(at);
+    if (!at || !*run || strspn(run, "0123456789abcdef") != strlen(run))
+        return false;
+    at[strcspn(at, BLANKS "|")] = '\0';
+    id[strcspn(id, BLANKS "|")] = '\0';
+    *job = (struct fbr_labelled){.id = id, .run = run, .master = host, .name = at};
+    return id[0] && id[0] != '-';
 }
 
 /* ---- Hosts ---- */

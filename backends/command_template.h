@@ -4,6 +4,7 @@
  * shell, and nothing else of a shell is known: there are no variables, no globs, no pipes. In its words stand
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
+ *     {label}            the same: fiber:RUN:MASTER:NAME, by which a list of jobs says whose they are
  *     {argv}             a word of its own: the program's arguments, one word each
  *     {command}          a word of its own: env -C WORKDIR FIBER_TICKET=... NAME=VALUE... PROGRAM ARGUMENT...
  *     {shell_command}    the same as one word, quoted for a POSIX shell, for what joins its words as ssh does
@@ -31,6 +32,7 @@ void fbr_words_fini(struct fbr_words *w);
 
 struct fbr_fill {
     const char *host, *name, *run, *id, *workdir;
+    const char *label;
     const char *ticket;     /* what FIBER_TICKET says; NULL: it gets none */
     char *const *env;       /* added; may be NULL */
     const char *program;    /* NULL: there is none to start */
@@ -46,6 +48,16 @@ bool fbr_template_has(const struct fbr_words *t, const char *placeholder);
 int fbr_template_complete(struct fbr_words *t);
 int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
                       struct fbr_error *err);
+
+#define FBR_LABEL_MAX 256
+
+/* A job's label; what is no letter of a name becomes '_'. */
+void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name);
+/* Of a line "ID ... LABEL", which is cut up. False: there is no label in it. */
+struct fbr_labelled {
+    const char *id, *run, *master, *name;
+};
+bool fbr_label_line(char *line, struct fbr_labelled *job);
 
 struct fbr_host {
     char *name;

@@ -130,8 +130,7 @@ static int check_socket(const char *path, struct fbr_error *err)
         return 0;
     if (errno == EACCES)
         return fbr_fail(err, -EACCES,
-                        "%s is not ours to use: ask to be added to its group (usually `usermod -aG "
-                        "docker USER`, then log in again)",
+                        "%s is not ours to use: ask to be added to its group (usually docker)",
                         path);
     return fbr_fail(err, -errno,
                     "there is no Docker engine at %s (%s): start it, or set docker_host or "

@@ -40,7 +40,8 @@ struct fetch {
     struct waiter *waiters;
     struct fbr_http_call *call;
     struct fbr_docker_lines lines;
-    char failed[400], progress[80];
+    char failed[400];
+    struct fbr_docker_pull progress;
     uint64_t told_ms; /* progress, last */
     uv_work_t work;   /* that makes it */
     pthread_t looks;  /* for our login, and then posts this */
@@ -191,29 +192,23 @@ void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
 
 /* ---- Pulling ---- */
 
-/* {"status":"Downloading","progressDetail":{"current":1,"total":9},"id":"a3ed"} or {"error":"..."} */
+/* A line of progress, or {"error":"..."} */
 static void on_line(void *user, const struct json_t *j)
 {
     struct fetch *f = user;
-    const char *error = fbr_json_text(j, "error", NULL), *id = fbr_json_text(j, "id", NULL);
-    int64_t now = fbr_json_int(j, 0, "progressDetail", "current", NULL),
-            all = fbr_json_int(j, 0, "progressDetail", "total", NULL);
-    char text[480];
+    const char *error = fbr_json_text(j, "error", NULL);
+    char text[480], say[100];
 
     if (error[0])
         snprintf(f->failed, sizeof(f->failed), "%.390s", error);
     if (error[0] || f->making)
         return;
-    if (strncmp(f->progress, fbr_json_text(j, "status", NULL), sizeof(f->progress) - 1) == 0 &&
-        fbr_now_ms() - f->told_ms < PROGRESS_MS)
+    fbr_docker_pull_add(&f->progress, j);
+    if (fbr_now_ms() - f->told_ms < PROGRESS_MS)
         return; /* thousands of them come */
     f->told_ms = fbr_now_ms();
-    snprintf(f->progress, sizeof(f->progress), "%s", fbr_json_text(j, "status", NULL));
-    snprintf(text, sizeof(text), "image %.200s: %.60s%s%.40s", f->image, f->progress,
-             id[0] ? " " : "", id);
-    if (all > 0)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), " %d %%",
-                 (int)(100 * now / all));
+    fbr_docker_pull_say(&f->progress, say, sizeof(say));
+    snprintf(text, sizeof(text), "image %.200s: %s", f->image, say);
     tell_all(f, text);
 }
 

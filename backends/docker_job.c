@@ -62,7 +62,8 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
     j->call = j->output = NULL;
     fbr_docker_job_wipe(j);
     DL_DELETE(j->b->jobs, j);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = code, .text = why});
+    tell(j, &(struct fbr_job_event){
+                .type = FBR_JOB_EXITED, .code = code, .text = why, .disrupted = j->unseen});
     j->told = true;
     if (j->released)
         free(j);
@@ -208,6 +209,10 @@ void fbr_docker_job_died(struct fbr_docker_job *j, int32_t code)
         return;
     j->died = true;
     j->gone = false;
+    if (code == -SIGKILL || code == -SIGTERM) /* as an engine ends them */
+        j->unseen |= j->b->away;
+    else
+        j->unseen = false;
     j->code = code;
     end_soon(j);
 }
@@ -217,6 +222,7 @@ void fbr_docker_job_gone(struct fbr_docker_job *j)
     if (j->stage < STARTING || j->died)
         return;
     j->died = j->gone = true;
+    j->unseen = j->b->away;
     j->code = FBR_EXIT_UNKNOWN;
     end_soon(j);
 }
@@ -321,6 +327,11 @@ void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
     if (j->stage == ENDED || j->died)
         return;
     if (j->stage == RUNNING) {
+        if (sig == SIGKILL && j->b->away) /* has it hung up? It may have ended with the engine */
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                            .text = "ended while the engine was away",
+                                            .runs = 1,
+                                            .disrupted = 1});
         send_signal(j, sig);
         return;
     }

@@ -41,6 +41,7 @@ struct fbr_docker_job {
     char first[200];  /* of what it wrote to standard error */
     bool bundled, sent_bundle, sent_ticket;
     bool pulled, died, gone, oom, killed, told, released, asked, seen, paused;
+    bool unseen; /* it has ended while the engine was away: with it, or of itself, nobody knows */
 };
 
 /* A container that never ran and has to go. */
@@ -67,6 +68,7 @@ struct fbr_backend {
         [32]; /* we, as uid:gid, in images that are made of our program; "": who the image says */
     char *groups;      /* ours, as words; NULL */
     unsigned failures; /* of the stream of events, in a row */
+    bool away;         /* it has ended, and no list has told since what is left */
     bool tty;          /* the overlay says that output has no frames */
 };
 

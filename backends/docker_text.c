@@ -273,6 +273,74 @@ void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
     }
 }
 
+/* ---- How far a pull is ---- */
+
+static struct fbr_docker_layer *layer_of(struct fbr_docker_pull *p, const char *id)
+{
+    struct fbr_docker_layer *l;
+
+    for (int i = 0; i < p->count; i++)
+        if (strncmp(p->layers[i].id, id, sizeof(p->layers[i].id) - 1) == 0)
+            return &p->layers[i];
+    if (!id[0] || p->count == FBR_DOCKER_LAYERS)
+        return NULL;
+    l = &p->layers[p->count++];
+    snprintf(l->id, sizeof(l->id), "%s", id);
+    return l;
+}
+
+void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line)
+{
+    const char *status = fbr_json_text(line, "status", NULL);
+    int64_t now = fbr_json_int(line, 0, "progressDetail", "current", NULL),
+            all = fbr_json_int(line, 0, "progressDetail", "total", NULL);
+    struct fbr_docker_layer *l;
+
+    snprintf(p->status, sizeof(p->status), "%s", status);
+    l = strncmp(status, "Pulling from ", 13) == 0 ? NULL /* its id is the tag */
+                                                  : layer_of(p, fbr_json_text(line, "id", NULL));
+    if (!l)
+        return;
+    if (all > 0 && all < INT64_MAX / FBR_DOCKER_LAYERS)
+        l->all = all;
+    now = now < 0 ? 0 : now > l->all ? l->all : now;
+    if (strcmp(status, "Downloading") == 0) {
+        l->pulled = now;
+    } else if (strcmp(status, "Extracting") == 0) {
+        l->pulled = l->all;
+        l->unpacked = now;
+    } else if (strcmp(status, "Verifying Checksum") == 0 ||
+               strcmp(status, "Download complete") == 0) {
+        l->here = true;
+        l->pulled = l->all;
+    } else if (strcmp(status, "Pull complete") == 0 || strcmp(status, "Already exists") == 0) {
+        l->here = true;
+        l->pulled = l->unpacked = l->all;
+    }
+}
+
+void fbr_docker_pull_say(const struct fbr_docker_pull *p, char *out, size_t size)
+{
+    int64_t all = 0, pulled = 0, unpacked = 0;
+    int more = 0;
+
+    for (int i = 0; i < p->count; i++) {
+        all += p->layers[i].all;
+        pulled += p->layers[i].pulled;
+        unpacked += p->layers[i].unpacked;
+        more += !p->layers[i].all && !p->layers[i].here;
+    }
+    if (all == 0)
+        snprintf(out, size, "%s", p->status);
+    else if (pulled == all && more == 0)
+        snprintf(out, size, "unpacked %.1f of %.1f MB", (double)unpacked / 1e6, (double)all / 1e6);
+    else if (more == 0)
+        snprintf(out, size, "pulled %.1f of %.1f MB", (double)pulled / 1e6, (double)all / 1e6);
+    else
+        snprintf(out, size, "pulled %.1f of %.1f MB, and %d layer%s more", (double)pulled / 1e6,
+                 (double)all / 1e6, more, more == 1 ? "" : "s");
+}
+
 /* ---- Small ones ---- */
 
 int32_t fbr_docker_code(int64_t status)

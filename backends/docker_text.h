@@ -66,6 +66,22 @@ struct fbr_docker_lines {
 void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
                       void (*each)(void *user, const struct json_t *j), void *user);
 
+/* How far a pull is, by its lines: {"status":"Downloading","progressDetail":{"current":1,"total":9},"id":"a3ed"}. The
+ * engine tells how large a layer is when it begins with it. Begins as zeros; of more layers nothing is told. */
+#define FBR_DOCKER_LAYERS 128
+struct fbr_docker_pull {
+    struct fbr_docker_layer {
+        char id[16];
+        int64_t all, pulled, unpacked; /* bytes; all is 0: not known yet */
+        bool here;                     /* complete */
+    } layers[FBR_DOCKER_LAYERS];
+    int count;
+    char status[64]; /* the last one */
+};
+void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line);
+/* "pulled 1.2 of 34.5 MB, and 2 layers more" */
+void fbr_docker_pull_say(const struct fbr_docker_pull *p, char *out, size_t size);
+
 /* The exit code of a container as a job has it: 128 + N of signal N is -N. */
 int32_t fbr_docker_code(int64_t status);
 

@@ -84,6 +84,7 @@ static void on_events_end(void *user, const struct fbr_http_answer *a)
 
     b->events = NULL;
     b->failures++;
+    b->away = true;
     fbr_buf_fini(&b->lines.line);
     b->lines.skip = false;
     fbr_debug("docker: the events ended: %s", fbr_http_say(a, say, sizeof(say)));
@@ -145,6 +146,8 @@ static void on_list(void *user, const struct fbr_http_answer *a)
         DL_FOREACH(b->jobs, j)
             if (j->asked && !j->seen)
                 fbr_docker_job_gone(j); /* ends later, so the list stays as it is */
+    if (fbr_json_is_array(list) && b->failures == 0)
+        b->away = false;
     fbr_json_free(list);
 }
 

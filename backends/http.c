@@ -112,6 +112,8 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
         end(c, &a);
         return;
     }
+    if (c->repeats)
+        c->repeats(c->user, &a);
     c->not_before = fbr_now_ms() + pause_of(c);
     if (c->not_before > c->until)
         c->not_before = c->until; /* once more at the very end */

@@ -72,6 +72,8 @@ struct fbr_http_request {
      * told by `done` as usual. A stream is not repeated. */
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user); /* of a stream: the server has said 2xx; may be NULL */
+    /* It is repeated after this answer; may be NULL. May not send or cancel requests. */
+    void (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
 };

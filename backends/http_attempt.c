@@ -29,6 +29,7 @@ struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_re
     c->until = fbr_now_ms() + r->patience_ms;
     c->data = r->data;
     c->opened = r->opened;
+    c->repeats = r->repeats;
     c->done = r->done;
     c->user = r->user;
     snprintf(c->method, sizeof(c->method), "%s", r->method);
@@ -71,14 +72,17 @@ static size_t on_bytes(char *data, size_t one, size_t n, void *user)
     return c->answer.failed ? CURL_WRITEFUNC_ERROR : n;
 }
 
-/* The empty line after the last of them. */
+/* The empty line after the last of them: libcurl takes what ends before it for whole, too. Trailers come here later. */
 static size_t on_header(char *data, size_t one, size_t n, void *user)
 {
-    const struct fbr_http_call *c = user;
+    struct fbr_http_call *c = user;
+    bool last = data[0] == '\n' || (n == 2 && data[0] == '\r');
     long status = 0;
 
     (void)one;
-    if (n != 2 || data[0] != '\r' || c->state == FBR_HTTP_ENDED)
+    if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0)) /* 100 Continue has another behind it */
+        c->headed = last;
+    if (!c->opened || !last || c->state == FBR_HTTP_ENDED)
         return n;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status >= 200 && status < 300)
@@ -202,10 +206,8 @@ static void set_request(struct fbr_http_call *c)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)c->timeout_ms);
-    if (c->opened) {
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-        curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
-    }
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
     if (!c->data)
         curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
     if (c->body_fd > 0) {
@@ -233,7 +235,7 @@ int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
 {
     fbr_buf_fini(&c->answer);
     c->why[0] = '\0';
-    c->too_long = false;
+    c->too_long = c->headed = false;
     c->easy = curl_easy_init();
     if (!c->easy)
         return -ENOMEM;
@@ -326,6 +328,8 @@ void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_ans
         a->why = "out of memory";
     else if (code != CURLE_OK)
         a->why = c->why[0] ? c->why : curl_easy_strerror(code);
+    else if (!c->headed)
+        a->why = "the answer ended within its headers";
     else
         a->status = (int)status;
     if (code != CURLE_OK)

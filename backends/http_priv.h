@@ -30,11 +30,13 @@ struct fbr_http_call {
     unsigned attempts;
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user);
+    void (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
     struct fbr_buf answer;
     char why[CURL_ERROR_SIZE];
     bool paused, resume, too_long;
+    bool headed; /* all headers of this attempt's answer have come */
 };
 
 struct fbr_http {

@@ -210,19 +210,25 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
 
 /* ---- Closing ---- */
 
-static void on_closed(void *user, const struct fbr_http_answer *a)
-{
-    unsigned *failed = user;
-
-    *failed += a->status != 404 && (a->status < 200 || a->status >= 300);
-}
-
 /* What is sent at the end, all at once. */
 struct last {
     struct fbr_http_request *requests;
     size_t n;
-    unsigned failed;
+    unsigned failed, refused; /* refused: of them for our credentials */
+    char why[200];            /* the last of them failed */
 };
+
+static void on_closed(void *user, const struct fbr_http_answer *a)
+{
+    struct last *l = user;
+    char text[512];
+
+    if (a->status == 404 || (a->status >= 200 && a->status < 300))
+        return;
+    l->failed++;
+    l->refused += a->status == 401;
+    snprintf(l->why, sizeof(l->why), "%s", fbr_http_say(a, text, sizeof(text)));
+}
 
 /* Takes `path`. */
 static void add_last(struct last *l, char *path, const char *body)
@@ -233,7 +239,7 @@ static void add_last(struct last *l, char *path, const char *body)
                                                         .body = body,
                                                         .len = strlen(body),
                                                         .done = on_closed,
-                                                        .user = &l->failed};
+                                                        .user = l};
     else
         free(path);
 }
@@ -262,11 +268,18 @@ static void end_all(struct fbr_backend *b)
     }
     if (l.n)
         fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
+    /* Once more for a server that is there: with other credentials, or over another connection. */
+    if ((l.refused && fbr_kube_creds_renew(b->api->creds, CLOSE_MS)) ||
+        (l.failed && l.failed < l.n)) {
+        l.failed = 0;
+        fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
+    }
     if (b->anchor_name[0] && l.requests && !l.failed)
         fbr_kube_anchor_forget(b->anchor_name);
     if (l.failed)
-        fbr_warn("kubernetes: %u of %zu objects of the run %s may be left: `fiber gc` removes them",
-                 l.failed, l.n, b->run);
+        fbr_warn("kubernetes: %u of %zu objects of the run %s may be left (%s): `fiber gc` removes "
+                 "them",
+                 l.failed, l.n, b->run, l.why);
     for (size_t i = 0; i < l.n; i++)
         free((char *)(uintptr_t)l.requests[i].path);
     free(l.requests);

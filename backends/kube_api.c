@@ -97,10 +97,20 @@ static bool try_again(struct fbr_kube_request *r, const struct fbr_http_answer *
     return true;
 }
 
+static void on_repeat(void *user, const struct fbr_http_answer *answer)
+{
+    struct fbr_kube_request *r = user;
+
+    if (answer->status)
+        fbr_http_say(answer, r->a->refused, sizeof(r->a->refused));
+}
+
 static void on_answer(void *user, const struct fbr_http_answer *answer)
 {
     struct fbr_kube_request *r = user;
 
+    if (answer->status >= 200 && answer->status < 300)
+        r->a->refused[0] = '\0';
     if (try_again(r, answer))
         return;
     r->done(r->user, answer);
@@ -115,6 +125,7 @@ static int send_request(struct fbr_kube_request *r)
                                           .len = r->body ? strlen(r->body) : 0,
                                           .timeout_ms = ATTEMPT_MS,
                                           .patience_ms = r->patience_ms,
+                                          .repeats = on_repeat,
                                           .done = on_answer,
                                           .user = r};
 
@@ -197,6 +208,8 @@ int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const c
         if (try)
             poll(NULL, 0, try * TRY_MS);
         fbr_http_now(a->calls, &r, 1, ms);
+        if (got.status == 401 && fbr_kube_creds_renew(a->creds, ms))
+            fbr_http_now(a->calls, &r, 1, ms);
     }
     free(path);
     if (got.status < 200 || got.status >= 300)

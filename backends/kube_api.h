@@ -26,7 +26,8 @@ struct fbr_kube_api {
     bool no_logs;                      /* that we may not read them was told */
     bool had_logs;                     /* so it may */
     char *namespace_;
-    char host[256]; /* of the server, without port and brackets */
+    char host[256];    /* of the server, without port and brackets */
+    char refused[400]; /* in what words it put a request off last; "": it has taken one since */
 };
 
 /* From `config` and the environment. */

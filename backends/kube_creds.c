@@ -29,6 +29,7 @@
 #define MAX_OUTPUT (1u << 20)
 #define TOKEN_FILE_MS 60000
 #define EARLY_S 60
+#define LOOK_MS 20
 #define AGAIN_MS 5000 /* between two runs of a plugin */
 
 extern char **environ;
@@ -361,6 +362,17 @@ bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
     else if (c->config->token_file)
         c->read_at = 0;
     return c->config->exec.command || c->config->token_file;
+}
+
+bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms)
+{
+    uint64_t end = fbr_now_ms() + ms;
+
+    if (!fbr_kube_creds_refused(c))
+        return false;
+    for (take_fresh(c); c->running && fbr_now_ms() < end; take_fresh(c))
+        poll(NULL, 0, LOOK_MS);
+    return true;
 }
 
 /* ---- All ---- */

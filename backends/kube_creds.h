@@ -25,6 +25,8 @@ void fbr_kube_creds_close(struct fbr_kube_creds *c);
 const char *fbr_kube_creds_token(void *creds);
 /* The server has refused us: gets new ones, if that is possible. True: a repetition in a moment is worth it. */
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c);
+/* The same, and waits for them. */
+bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms);
 
 /* ---- Of which that is made ---- */
 

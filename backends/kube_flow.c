@@ -27,6 +27,7 @@
 #define LOG_AGAIN_MS 5000
 #define ASK_AFTER_MS 15000
 #define PATIENCE_MS 600000
+#define GIVEN_UP " (given up after kubernetes_pending_timeout)"
 #define DELETED_BY_OTHERS "its pod was deleted by somebody else"
 
 /* ---- Words to the runtime ---- */
@@ -517,7 +518,7 @@ static void check_waiting(struct fbr_kube_job *j, uint64_t now, unsigned *looks)
         (j->waits == FBR_KUBE_WAIT_CONFIG && now >= j->waits_since + CONFIG_MS)) {
         give_up(j, text);
     } else if (pending && now >= j->began + pending) {
-        snprintf(text, sizeof(text), "%.400s (given up after kubernetes_pending_timeout)", j->text);
+        snprintf(text, sizeof(text), "%.400s" GIVEN_UP, j->text);
         give_up(j, text);
     } else if (*looks < LOOKS && look(j, now)) {
         ++*looks;
@@ -560,26 +561,47 @@ static void check_silence(struct fbr_kube_job *j, uint64_t now)
         fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
+/* It is not there yet: a quota has no room, or the server has not answered. */
+static void check_absent(struct fbr_kube_job *j, uint64_t now)
+{
+    struct fbr_backend *b = j->b;
+    uint64_t pending = (uint64_t)fbr_config_ms(b->env.config, "kubernetes_pending_timeout");
+    const char *why = b->api->refused;
+    char text[512];
+
+    if (j->waits == FBR_KUBE_WAIT_QUEUE) {
+        if (pending && now >= j->waits_since + pending &&
+            (j->stage == QUEUED || j->stage == WAITING)) {
+            fbr_kube_leave_line(j);
+            snprintf(text, sizeof(text), "%.400s" GIVEN_UP, j->text);
+            fbr_kube_finish_soon(j, FBR_EXIT_UNKNOWN, text);
+        }
+    } else if (now > j->began + AWAY_MS && (j->job_made || why[0] || !j->text[0])) {
+        snprintf(text, sizeof(text),
+                 j->job_made ? "its Job has no pod yet (%.100s)"
+                             : "the API server %.100s has not taken it yet",
+                 j->job_made ? b->master_job : b->api->config.server);
+        if (!j->job_made && why[0])
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.380s", why);
+        fbr_kube_pending(j, text);
+    }
+}
+
 void fbr_kube_on_tick(void *backend)
 {
     struct fbr_backend *b = backend;
     uint64_t now = fbr_now_ms();
     struct fbr_kube_job *j, *next;
     unsigned looks = 0;
-    char text[256];
 
+    fbr_kube_creds_token(b->api->creds); /* a new one in time, also while nothing is asked */
     HASH_ITER(hh, b->all, j, next) {
         if (j->stage == LIVING && (j->started || j->asked_at))
             check_silence(j, now);
         else if (j->stage == LIVING)
             check_waiting(j, now, &looks);
-        else if (j->stage < LIVING && now > j->began + AWAY_MS && !j->text[0]) {
-            snprintf(text, sizeof(text),
-                     j->job_made ? "its Job has no pod yet (%.100s)"
-                                 : "the API server %.100s has not taken it yet",
-                     j->job_made ? b->master_job : b->api->config.server);
-            fbr_kube_pending(j, text);
-        }
+        else if (j->stage < LIVING)
+            check_absent(j, now);
     }
     if (!b->all) {
         b->ticking = false;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/bundle.h"
 #include "backends/json.h"
 #include "backends/kube_anchor.h"
 #include "backends/kube_priv.h"
@@ -59,6 +60,25 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
     o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
 }
 
+/* How Fiber's command is called in a master's pod: it was put there, or is a program of the image. */
+static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
+{
+    const struct json_t *c = fbr_kube_own_container(pod), *env = fbr_json_at(c, "env", NULL);
+    const struct json_t *command = fbr_json_at(c, "command", NULL);
+
+    if (strcmp(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_ROLE_LABEL, NULL), "master") != 0)
+        return NULL;
+    if (!strcmp(fbr_json_text(fbr_json_item(command, 0), NULL), fbr_bundle_command[0])) {
+        snprintf(out, size, "%s %s %s " FBR_BUNDLE_PROGRAM, fbr_bundle_command[0],
+                 fbr_bundle_command[1], fbr_bundle_command[2]);
+        return out;
+    }
+    for (size_t i = 0; i < fbr_json_count(env); i++)
+        if (!strcmp(fbr_json_text(fbr_json_item(env, i), "name", NULL), "FIBER_KUBERNETES_PROGRAM"))
+            return fbr_json_text(fbr_json_item(env, i), "value", NULL);
+    return NULL;
+}
+
 static void tell_pod(struct listing *l, const struct json_t *pod)
 {
     int64_t since = fbr_kube_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
@@ -69,9 +89,11 @@ static void tell_pod(struct listing *l, const struct json_t *pod)
         .master = fbr_json_text(pod, "metadata", "annotations", FBR_KUBE_MASTER, NULL),
         .since_ms = since > 0 ? since * 1000 : 0};
     struct fbr_kube_state s;
+    char fiber[128];
 
     fbr_kube_state(&s, pod);
     job.alive = s.phase != FBR_KUBE_ENDED;
+    job.fiber = fiber_in(pod, fiber, sizeof(fiber));
     l->found(l->user, &job);
     note_owner(l, pod, &job);
 }

@@ -348,7 +348,7 @@ static int add_pull_secrets(struct json_t *spec, const char *text)
     return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
 }
 
-static struct json_t *own_container(const struct json_t *pod)
+struct json_t *fbr_kube_own_container(const struct json_t *pod)
 {
     const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
 
@@ -365,7 +365,7 @@ static int make_master(struct json_t *pod, const struct fbr_job *job,
     int rc = job->own_program ? find_program(job, s, program, err) : 0;
 
     return rc < 0 ? rc
-                  : fbr_kube_pod_master(pod, own_container(pod),
+                  : fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
                                         job->own_program ? program : s->program, s, err);
 }
 
@@ -398,7 +398,7 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
         rc = set_identity(pod, job, s);
     if (rc < 0)
         fbr_fail(err, rc, "out of memory");
-    else if (!fbr_json_text(own_container(pod), "image", NULL)[0])
+    else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])
         fbr_fail(
             err, -EINVAL,
             "which image? Set the job's image, FIBER_IMAGE or `image` in the configuration: it "
@@ -430,7 +430,7 @@ static bool reads_as_root(const struct json_t *pod, const struct json_t *contain
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner)
 {
-    struct json_t *container = own_container(pod);
+    struct json_t *container = fbr_kube_own_container(pod);
     int rc = container ? 0 : -EINVAL;
 
     if (rc == 0 && owner)

@@ -25,6 +25,7 @@
 #define BATCH_BYTES (600u << 10) /* before base64; a Secret has 1 MiB at most */
 #define PATIENCE_MS 600000
 #define QUOTA_MS 5000
+#define CONFLICT_MS 500
 #define CREATE_MS 20
 
 static void create_more(struct fbr_backend *b);
@@ -78,21 +79,40 @@ static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
     fbr_kube_update(j, pod, false);
 }
 
+/* After how long there may be room in the namespace's quota; 0: that is not why it was refused. A quota that is new has
+ * not been counted yet, and of many that come at once some are told that another was faster. */
+static uint64_t quota_ms(const struct fbr_http_answer *a)
+{
+    if (a->status == 409 && strstr(a->body, "on resourcequotas"))
+        return CONFLICT_MS;
+    return a->status == 403 && (strstr(a->body, "exceeded quota") ||
+                                strstr(a->body, "status unknown for quota"))
+               ? QUOTA_MS
+               : 0;
+}
+
+static void wait_for_room(struct fbr_kube_job *j, const char *text)
+{
+    if (j->waits != FBR_KUBE_WAIT_QUEUE)
+        j->waits_since = fbr_now_ms();
+    j->waits = FBR_KUBE_WAIT_QUEUE;
+    fbr_kube_pending(j, text);
+}
+
 static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *a)
 {
+    uint64_t ms = quota_ms(a);
     char text[512];
 
     fbr_kube_say(j->b->api, a,
                  j->b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
                  text, sizeof(text));
-    if (a->status == 403 && strstr(a->body, "exceeded quota")) {
-        fbr_kube_pending(j, text);
-        if (!j->asked) {
-            queue_again(j, QUOTA_MS);
-            return;
-        }
-    }
-    fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+    if (ms && !j->asked)
+        wait_for_room(j, text); /* who hears that may ask for its end */
+    if (ms && !j->asked)
+        queue_again(j, ms);
+    else
+        fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
 }
 
 /* A pod of that name was there. */
@@ -126,7 +146,7 @@ static void on_created(void *user, const struct fbr_http_answer *a)
         take_pod(j, pod);
     else if (j->stage != CREATING)
         ; /* the watch has told */
-    else if ((made || a->status == 409) &&
+    else if ((made || (a->status == 409 && !quota_ms(a))) &&
              fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL,
                            on_found) == 0)
         ; /* is it ours? */
@@ -169,7 +189,8 @@ static void on_job(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
 
-    j->job_made = a->status == 200 || a->status == 201 || a->status == 202 || a->status == 409;
+    j->job_made = a->status == 200 || a->status == 201 || a->status == 202 ||
+                  (a->status == 409 && !quota_ms(a));
     if (j->stage != CREATING)
         ; /* its pod was faster */
     else if (!j->job_made)
@@ -267,15 +288,27 @@ static void free_secret(struct fbr_kube_secret *s)
 
 static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a)
 {
+    struct fbr_backend *b = s->b;
+    uint64_t ms = quota_ms(a);
     struct fbr_kube_job *j;
     char text[512];
 
-    fbr_kube_say(s->b->api, a, "its ticket cannot be handed over (create secrets)", text,
+    fbr_kube_say(b->api, a, "its ticket cannot be handed over (create secrets)", text,
                  sizeof(text));
     while ((j = s->jobs)) {
         DL_DELETE(s->jobs, j);
         j->secret = NULL;
-        fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+        if (ms) { /* who was asked to end meanwhile is not here */
+            j->stage = QUEUED;
+            DL_APPEND(b->queue, j);
+            wait_for_room(j, text);
+        } else {
+            fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+        }
+    }
+    if (ms && b->queue) {
+        b->batching = true;
+        fbr_timer_start(&b->batch, ms, 0);
     }
     if (s->anchor && a->status >= 400)
         fbr_kube_anchor_forget(s->name);
@@ -301,7 +334,8 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
 
     if (s->anchor)
         b->anchoring = false;
-    if (s->anchor && a->status == 409) { /* whose uid was in the answer that did not come */
+    /* Its uid was in the answer that did not come. */
+    if (s->anchor && a->status == 409 && !quota_ms(a)) {
         fbr_debug("kubernetes: the anchor's answer was lost; making another");
         fbr_kube_sweep(b, "secrets", s->name); /* nothing else would end it */
         fbr_kube_anchor_forget(s->name);
@@ -311,7 +345,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
     if (made && s->anchor)
         set_anchor(s, made);
     fbr_json_free(made);
-    if (a->status != 409 && (!made || (s->anchor && !b->anchor))) {
+    if (quota_ms(a) || (a->status != 409 && (!made || (s->anchor && !b->anchor)))) {
         on_secret_failed(s, a);
     } else {
         while ((j = s->jobs)) {
@@ -324,7 +358,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         }
         create_more(b);
     }
-    if (b->queue)
+    if (b->queue && !b->batching)
         fbr_kube_on_batch(b);
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/slurm_ask.h"
 #include "backends/slurm_batch.h"
 #include "backends/slurm_state.h"
 #include "backends/slurm_steps.h"
@@ -24,8 +25,6 @@
 #define ASK_MS 10000
 #define LOOK_UP_MS 1000
 #define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
-
-extern char **environ;
 
 struct fbr_backend {
     struct fbr_backend_env env;
@@ -129,16 +128,7 @@ static void slurm_release(struct fbr_backend *b, void *handle)
 
 static int ask(const struct fbr_words *w, struct fbr_buf *out, struct fbr_error *err)
 {
-    static const char *const times[] = {"SLURM_TIME_FORMAT=%s", NULL}; /* since the epoch */
-    char **env = fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, times);
-    int32_t code = 0;
-    int rc = env ? fbr_tool_wait(w, env, ASK_MS, out, &code, err)
-                 : fbr_fail(err, -ENOMEM, "out of memory");
-
-    if (rc == 0 && code != 0)
-        rc = fbr_fail(err, -EIO, "%.50s ended with code %d", w->at[0], code);
-    free(env);
-    return rc;
+    return fbr_slurm_ask(w, ASK_MS, out, err);
 }
 
 /* In "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step): the run and the name. */
@@ -352,55 +342,13 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
 
 /* ---- fiber doctor ---- */
 
-static void first_line(const struct fbr_buf *b, char *out, size_t size)
-{
-    const char *text = b->data ? (const char *)b->data : "";
-
-    snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
-}
-
-/* Asks, and says the first line of the answer, or why there is none. */
-static void check_answer(const char *command, const char *what, const char *mend,
-                         fbr_backend_say *say, void *user)
-{
-    struct fbr_error err = {0, ""};
-    struct fbr_words w = {0};
-    struct fbr_buf out;
-    char line[200];
-    int rc = fbr_words_split(&w, command, &err);
-
-    fbr_buf_init(&out);
-    if (rc == 0)
-        rc = ask(&w, &out, &err);
-    first_line(&out, line, sizeof(line));
-    if (rc < 0)
-        say(user, FBR_FINDING_BAD, what, line[0] ? line : err.text, mend);
-    else
-        say(user, line[0] ? FBR_FINDING_GOOD : FBR_FINDING_BAD, what, line[0] ? line : "none",
-            line[0] ? "" : mend);
-    fbr_buf_fini(&out);
-    fbr_words_fini(&w);
-}
-
 static void slurm_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {
     struct fbr_error err = {0, ""};
-    char text[300], address[FBR_BIND_MAX];
+    char address[FBR_BIND_MAX];
 
-    check_answer("sinfo --version", "slurm commands",
-                 "install slurm-client, and give this host the cluster's slurm.conf", say, user);
-    check_answer("scontrol ping", "slurm controller",
-                 "is slurmctld up, and does SLURM_CONF name the right file?", say, user);
-    if (b->steps)
-        snprintf(text, sizeof(text), "allocation %.40s on %.200s: jobs are steps, by srun",
-                 getenv("SLURM_JOB_ID"),
-                 getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
-    else
-        snprintf(text, sizeof(text), "no allocation: jobs are queued, by sbatch");
-    say(user, FBR_FINDING_GOOD, "slurm jobs", text, "");
-    check_answer("sinfo --noheader --format=\"%D nodes of %R, %T, %c cpus, %m MB, %G\"",
-                 "slurm nodes", "set slurm_partition to one that has nodes (sinfo shows them)", say,
-                 user);
+    if (!fbr_slurm_check(&b->settings, b->steps, say, user))
+        return;
     if (slurm_address(b, address, sizeof(address), &err) == 0)
         say(user, FBR_FINDING_GOOD, "way back", address, "");
     else

@@ -695,7 +695,7 @@ static void cancel_all(struct fbr_slurm_batch *b)
                 fbr_slurm_add(&w, named ? "--name=%s" : "%s", named ? s->name : s->id);
         for (size_t i = 0; !named && i < b->doomed.n; i++)
             fbr_slurm_add(&w, "%s", b->doomed.at[i]);
-        if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, &code, &err) < 0)
+        if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
             fbr_warn("slurm: jobs may be left: %s", err.text);
         fbr_words_fini(&w);
         free(env);

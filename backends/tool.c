@@ -166,58 +166,76 @@ void fbr_tools_close(struct fbr_tools *t)
 
 /* ---- Without a loop ---- */
 
-/* Reads until the end of the output and of the command. */
-static int collect(struct pollfd fds[2], unsigned ms, struct fbr_buf *out)
+/* What is there to be read; true: it was the last. */
+static bool read_some(int fd, struct fbr_buf *b)
+{
+    char data[4096];
+    ssize_t n = read(fd, data, sizeof(data));
+
+    if (n > 0 && b && b->len < MAX_OUTPUT)
+        fbr_put(b, data, (size_t)n);
+    return n <= 0;
+}
+
+/* Reads until the end of the output and of the command: the first of fds is that. */
+static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2])
 {
     uint64_t until = fbr_now_ms() + ms;
-    char data[4096];
 
-    while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    while (fds[0].fd >= 0 || fds[1].fd >= 0 || fds[2].fd >= 0) {
         uint64_t now = fbr_now_ms();
-        ssize_t n = 0;
 
         if (now >= until)
             return -ETIMEDOUT;
-        if (poll(fds, 2, (int)(until - now)) < 0 && errno != EINTR)
-            return -errno;
-        if (fds[1].revents)
-            n = read(fds[1].fd, data, sizeof(data));
-        if (fds[1].revents && n > 0 && out && out->len < MAX_OUTPUT)
-            fbr_put(out, data, (size_t)n);
-        if (fds[1].revents && n <= 0)
-            fds[1].fd = -1;
-        /* Ended, and nothing more to read: what it left behind may hold the pipe open. */
-        if (fds[0].revents && !fds[1].revents)
+        if (poll(fds, 3, (int)(until - now)) < 0) {
+            if (errno != EINTR)
+                return -errno;
+            continue;
+        }
+        for (int i = 1; i < 3; i++)
+            if (fds[i].revents && read_some(fds[i].fd, to[i - 1]))
+                fds[i].fd = -1;
+        /* Ended, and nothing more to read: what it left behind may hold the pipes open. */
+        if (fds[0].revents && !fds[1].revents && !fds[2].revents)
             break;
     }
     return 0;
 }
 
+static void close_if(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
 int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
-                  int32_t *code, struct fbr_error *err)
+                  struct fbr_buf *said, int32_t *code, struct fbr_error *err)
 {
     char file[PATH_MAX];
-    int ends[2] = {-1, -1}, pidfd = -1, status = 0;
+    int ends[2] = {-1, -1}, errs[2] = {-1, -1}, pidfd = -1, status = 0;
     struct fbr_spawn s = {.env = env ? env : environ,
                           .file = file,
                           .argv = words->at,
                           .fds = {-1, -1, -1},
                           .nfds = 3};
-    struct pollfd fds[2];
+    struct pollfd fds[3];
+    struct fbr_buf *const to[] = {out, said};
     pid_t pid = 0;
     int rc = fbr_tool_find(words->at[0], file, sizeof(file), err);
 
-    if (rc == 0 && pipe2(ends, O_CLOEXEC) < 0)
+    if (rc == 0 && (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)))
         rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
     s.fds[1] = ends[1];
+    s.fds[2] = errs[1];
     if (rc == 0)
         rc = fbr_spawn(&s, &pid, &pidfd, err);
-    if (ends[1] >= 0)
-        close(ends[1]);
+    close_if(ends[1]);
+    close_if(errs[1]);
     if (rc == 0) {
         fds[0] = (struct pollfd){.fd = pidfd, .events = POLLIN};
         fds[1] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-        rc = collect(fds, ms, out);
+        fds[2] = (struct pollfd){.fd = errs[0], .events = POLLIN};
+        rc = collect(fds, ms, to);
         if (rc < 0) {
             fbr_fail(err, rc, "%.100s did not end within %.1f s", words->at[0], ms / 1e3);
             kill(pid, SIGKILL);
@@ -225,11 +243,12 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
         waitpid(pid, &status, 0);
         close(pidfd);
     }
-    if (ends[0] >= 0)
-        close(ends[0]);
-    if (out)
-        fbr_put_u8(out, 0);
-    if (rc == 0 && out && out->failed)
+    close_if(ends[0]);
+    close_if(errs[0]);
+    for (int i = 0; i < 2; i++)
+        if (to[i])
+            fbr_put_u8(to[i], 0);
+    if (rc == 0 && ((out && out->failed) || (said && said->failed)))
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     *code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
     return rc;

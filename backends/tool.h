@@ -39,10 +39,10 @@ void fbr_tools_close(struct fbr_tools *t);
 int fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_error *err);
 
 /* Runs a command and waits for its end: 0 and *code as above. What it wrote on standard output
- * goes into `out`, with NUL at its end (NULL: nowhere). -ETIMEDOUT: it took longer than `ms`,
- * and was killed. */
+ * goes into `out`, and what on standard error into `said`, with NUL at their ends (NULL: nowhere).
+ * -ETIMEDOUT: it took longer than `ms`, and was killed. */
 int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
-                  int32_t *code, struct fbr_error *err);
+                  struct fbr_buf *said, int32_t *code, struct fbr_error *err);
 
 /* The file of a command, looked for in PATH when it is a bare name: a spawn does not look. */
 int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *err);

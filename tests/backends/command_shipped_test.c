@@ -41,6 +41,7 @@ static void filled(const struct fbr_words *t, char *text, size_t size)
                                .run = "beef",
                                .id = "7",
                                .workdir = "/data",
+                               .label = "fiber:beef:h:1:a.2:worker-1",
                                .ticket = "fd:0",
                                .program = "/bin/prog",
                                .argv = argv,
@@ -70,6 +71,8 @@ static void starts_with(const struct fbr_command_settings *s, const char *word)
     assert_true(strstr(text, "7,8") || strstr(text, "7 8"));
     filled(&s->cancel, text, sizeof(text));
     assert_non_null(strstr(text, "7"));
+    filled(&s->start, text, sizeof(text)); /* a list finds what the start has labelled */
+    assert_int_equal(s->list.n > 0, strstr(text, "fiber:beef:") != NULL);
     assert_true(fbr_command_state(s, "RUNNING") == JOB_RUNNING);
     assert_non_null(s->id);
 }

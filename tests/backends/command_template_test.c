@@ -184,6 +184,39 @@ static void hosts_take_turns_as_far_as_their_slots_go(void **state)
     fbr_hosts_fini(&h);
 }
 
+static void labels_are_found_in_what_managers_list(void **state)
+{
+    static const char *const none[] = {"",
+                                       "7",
+                                       "7 other:job",
+                                       "fiber:beef:h:1:a.2:w",
+                                       "7 fiber:beef",
+                                       "7 fiber:beef:h:1:a.2",
+                                       "7 fiber:../x:h:1:a.2:w",
+                                       "-x fiber:beef:h:1:a.2:w"};
+    char label[FBR_LABEL_MAX], line[600], odd[300];
+    struct fbr_labelled l;
+
+    (void)state;
+    fbr_label(label, "beef", "my-host:12:0a1b.77", "a b'c\n:|");
+    assert_string_equal(label, "fiber:beef:my-host:12:0a1b.77:a_b_c___");
+    snprintf(line, sizeof(line), "  7_2 | PD | %s | more", label);
+    assert_true(fbr_label_line(line, &l));
+    assert_string_equal(l.id, "7_2");
+    assert_string_equal(l.run, "beef");
+    assert_string_equal(l.master, "my-host:12:0a1b.77");
+    assert_string_equal(l.name, "a_b_c___");
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        snprintf(line, sizeof(line), "%s", none[i]);
+        if (fbr_label_line(line, &l))
+            fail_msg("'%s' was taken", none[i]);
+    }
+    memset(odd, 'x', sizeof(odd) - 1); /* one that is too long is cut */
+    odd[sizeof(odd) - 1] = '\0';
+    fbr_label(label, "beef", "h:1:a.2", odd);
+    assert_int_equal(strlen(label), FBR_LABEL_MAX - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +224,7 @@ int main(void)
         cmocka_unit_test(an_open_quote_is_told),
         cmocka_unit_test(placeholders_are_checked),
         cmocka_unit_test(templates_are_filled),
+        cmocka_unit_test(labels_are_found_in_what_managers_list),
         cmocka_unit_test(hosts_are_read),
         cmocka_unit_test(hosts_take_turns_as_far_as_their_slots_go),
     };

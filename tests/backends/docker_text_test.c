@@ -367,6 +367,68 @@ static void test_images_have_a_tag(void **state)
     }
 }
 
+/* ---- How far a pull is ---- */
+
+static const char *pull_says(struct fbr_docker_pull *p, const char *line)
+{
+    struct json_t *j = fbr_json_parse(line, strlen(line), NULL);
+    static char text[100];
+
+    assert_non_null(j);
+    fbr_docker_pull_add(p, j);
+    fbr_json_free(j);
+    fbr_docker_pull_say(p, text, sizeof(text));
+    return text;
+}
+
+#define PROGRESS(id, status, now, all)                                                    \
+    "{\"status\":\"" status "\",\"progressDetail\":{\"current\":" #now ",\"total\":" #all \
+    "},\"id\":\"" id "\"}"
+#define STATUS(id, status) "{\"status\":\"" status "\",\"progressDetail\":{},\"id\":\"" id "\"}"
+
+static void test_a_pull_is_told_in_bytes_of_all_layers(void **state)
+{
+    struct fbr_docker_pull p = {.count = 0};
+
+    (void)state;
+    assert_string_equal(pull_says(&p, STATUS("12", "Pulling from library/debian")),
+                        "Pulling from library/debian");
+    assert_string_equal(pull_says(&p, STATUS("aaa", "Pulling fs layer")), "Pulling fs layer");
+    pull_says(&p, STATUS("bbb", "Pulling fs layer"));
+    pull_says(&p, STATUS("ccc", "Already exists"));
+    assert_string_equal(pull_says(&p, PROGRESS("aaa", "Downloading", 1500000, 20000000)),
+                        "pulled 1.5 of 20.0 MB, and 1 layer more");
+    assert_string_equal(pull_says(&p, PROGRESS("bbb", "Downloading", 500000, 4000000)),
+                        "pulled 2.0 of 24.0 MB");
+    pull_says(&p, STATUS("bbb", "Verifying Checksum"));
+    assert_string_equal(pull_says(&p, STATUS("bbb", "Download complete")), "pulled 5.5 of 24.0 MB");
+    assert_string_equal(pull_says(&p, STATUS("aaa", "Download complete")),
+                        "unpacked 0.0 of 24.0 MB");
+    assert_string_equal(pull_says(&p, PROGRESS("aaa", "Extracting", 10000000, 20000000)),
+                        "unpacked 10.0 of 24.0 MB");
+    pull_says(&p, STATUS("aaa", "Pull complete"));
+    assert_string_equal(pull_says(&p, STATUS("bbb", "Pull complete")), "unpacked 24.0 of 24.0 MB");
+}
+
+static void test_numbers_of_a_pull_that_cannot_be(void **state)
+{
+    struct fbr_docker_pull p = {.count = 0};
+    char line[200];
+
+    (void)state;
+    assert_string_equal(pull_says(&p, PROGRESS("a", "Downloading", -5, -7)), "Downloading");
+    assert_string_equal(pull_says(&p, PROGRESS("a", "Downloading", 5, 9223372036854775807)),
+                        "Downloading");
+    assert_string_equal(pull_says(&p, PROGRESS("a", "Downloading", 9000000, 1000000)),
+                        "unpacked 0.0 of 1.0 MB");
+    for (int i = 0; i < 3 * FBR_DOCKER_LAYERS; i++) {
+        snprintf(line, sizeof(line), STATUS("l%d", "Waiting"), i);
+        pull_says(&p, line);
+    }
+    assert_int_equal(p.count, FBR_DOCKER_LAYERS);
+    assert_string_equal(pull_says(&p, "{}"), "pulled 1.0 of 1.0 MB, and 127 layers more");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_what_is_no_frame_is_told),
         cmocka_unit_test(test_lines_come_in_any_pieces),
         cmocka_unit_test(test_a_line_that_is_too_long_is_skipped),
+        cmocka_unit_test(test_a_pull_is_told_in_bytes_of_all_layers),
+        cmocka_unit_test(test_numbers_of_a_pull_that_cannot_be),
         cmocka_unit_test(test_codes),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_the_container_that_we_are_in),

@@ -174,12 +174,32 @@ static void test_what_fails_for_now_is_repeated(void **state)
 
 static const char *const broken[] = {
     "HTTP/1.1 2",
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.1 201 Created\r\nContent-Ty",
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n",
+    "HTTP/1.1 404 Not Found\r\nContent-Length: 0",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nServer: D",
     "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\nhalf of a chunk",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\nhalf\r\n",
 };
+
+/* What comes behind the body is told as headers are. */
+static void test_an_answer_may_have_trailers(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->stage.raw = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+                   "\r\n4\r\nbody\r\n0\r\nX-Sum: 1\r\nX-Last: 2\r\n\r\n";
+    b->stage.fails = 1;
+    got_init(&g, b, "GET", "/breaks");
+    got_ask(&g);
+    assert_int_equal(g.status, 200);
+    assert_string_equal(g.body, "body");
+}
 
 /* It is no answer, whatever part of it has come. */
 static void test_an_answer_that_breaks_off_is_asked_for_again(void **state)
@@ -464,6 +484,7 @@ int main(void)
         PLAIN(test_no_server_is_a_sentence),
         PLAIN(test_silence_ends_with_the_time),
         PLAIN(test_what_fails_for_now_is_repeated),
+        PLAIN(test_an_answer_may_have_trailers),
         PLAIN(test_an_answer_that_breaks_off_is_asked_for_again),
         TLS(test_an_answer_that_is_reset_is_asked_for_again),
         PLAIN(test_the_server_says_when),

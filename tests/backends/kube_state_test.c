@@ -134,21 +134,26 @@ static const struct example examples[] = {
      FBR_KUBE_PENDING, FBR_KUBE_WAIT_NONE, 0, 0, ""},
 };
 
+static void say(const char *text, struct fbr_kube_state *s)
+{
+    struct json_t *pod = fbr_json_parse(text, strlen(text), NULL);
+
+    if (!pod)
+        fail_msg("that is no JSON: %s", text);
+    fbr_kube_state(s, pod);
+    fbr_json_free(pod);
+}
+
 static void pods_are_told_in_words(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
         const struct example *e = &examples[i];
         struct fbr_kube_state s;
-        struct json_t *pod;
         char text[2048];
 
         snprintf(text, sizeof(text), "{%s}", e->pod);
-        pod = fbr_json_parse(text, strlen(text), NULL);
-        if (!pod)
-            fail_msg("example %zu is no JSON", i);
-        fbr_kube_state(&s, pod);
-        fbr_json_free(pod);
+        say(text, &s);
         if (s.phase != e->phase || s.wait != e->wait ||
             (s.phase == FBR_KUBE_ENDED && s.code != e->code) ||
             s.disruption != (e->disruption != 0))
@@ -156,6 +161,96 @@ static void pods_are_told_in_words(void **state)
                      (int)s.wait, (int)s.code, s.disruption);
         if (e->text ? !strstr(s.text, e->text) : s.text[0] != '\0')
             fail_msg("example %zu says '%s'", i, s.text);
+    }
+}
+
+/* What else the kubelet says of a container that waits, and of a pod that it has ended. */
+static void every_reason_has_its_patience(void **state)
+{
+    static const struct {
+        const char *reason;
+        enum fbr_kube_wait wait;
+    } waits[] = {
+        {"RegistryUnavailable", FBR_KUBE_WAIT_PULL},
+        {"SignatureValidationFailed", FBR_KUBE_WAIT_PULL},
+        {"ImageInspectError", FBR_KUBE_WAIT_CONFIG},
+        {"CreateContainerError", FBR_KUBE_WAIT_CONFIG},
+        {"RunContainerError", FBR_KUBE_WAIT_CONFIG},
+        {"PreCreateHookError", FBR_KUBE_WAIT_CONFIG},
+        {"PreStartHookError", FBR_KUBE_WAIT_CONFIG},
+        {"PostStartHookError", FBR_KUBE_WAIT_CONFIG},
+        {"CrashLoopBackOff", FBR_KUBE_WAIT_CONFIG},
+        {"NobodyKnowsThat", FBR_KUBE_WAIT_NONE},
+    };
+    static const struct {
+        const char *reason;
+        bool disruption;
+    } ends[] = {
+        {"Preempting", true},   {"Preempted", true},        {"NodeLost", true},
+        {"NodeShutdown", true}, {"Shutdown", true},         {"Terminated", true},
+        {"NodeAffinity", true}, {"NodeUnreachable", true},  {"UnexpectedAdmissionError", true},
+        {"OutOfpods", true},    {"NobodyKnowsThat", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+        struct fbr_kube_state s;
+        char text[512];
+
+        snprintf(text, sizeof(text),
+                 "{\"status\":{\"phase\":\"Pending\",\"containerStatuses\":[{\"name\":\"fiber\","
+                 "\"state\":"
+                 "{\"waiting\":{\"reason\":\"%s\",\"message\":\"why\"}}}]}}",
+                 waits[i].reason);
+        say(text, &s);
+        if (s.phase != FBR_KUBE_PENDING || s.wait != waits[i].wait ||
+            (s.wait != FBR_KUBE_WAIT_NONE && !strstr(s.text, "why")))
+            fail_msg("%s: phase %d, wait %d, '%s'", waits[i].reason, (int)s.phase, (int)s.wait,
+                     s.text);
+    }
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct fbr_kube_state s;
+        char text[512];
+
+        snprintf(text, sizeof(text),
+                 "{\"status\":{\"phase\":\"Failed\",\"reason\":\"%s\",\"message\":\"why\"}}",
+                 ends[i].reason);
+        say(text, &s);
+        if (s.phase != FBR_KUBE_ENDED || s.code != FBR_EXIT_UNKNOWN ||
+            s.disruption != ends[i].disruption || !strstr(s.text, ends[i].reason) ||
+            !strstr(s.text, "why"))
+            fail_msg("%s: phase %d, code %d, disruption %d, '%s'", ends[i].reason, (int)s.phase,
+                     (int)s.code, s.disruption, s.text);
+    }
+}
+
+/* The container runtime's words are all that tells them apart. */
+static void why_a_program_does_not_start_is_told(void **state)
+{
+    static const struct {
+        const char *message, *text;
+        int code;
+    } cases[] = {
+        {"exec: x: permission denied", "it is not executable: exec: x", 126},
+        {"fork/exec x: exec format error", "it is for another kind of processor", 127},
+        {"stat x: not found", "it is not in the image", 127},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_kube_state s;
+        char text[512];
+
+        snprintf(text, sizeof(text),
+                 "{\"status\":{\"phase\":\"Failed\",\"containerStatuses\":[{\"name\":\"fiber\","
+                 "\"state\":"
+                 "{\"terminated\":{\"exitCode\":128,\"reason\":\"ContainerCannotRun\",\"message\":"
+                 "\"%s\"}}"
+                 "}]}}",
+                 cases[i].message);
+        say(text, &s);
+        assert_int_equal(s.code, cases[i].code);
+        assert_non_null(strstr(s.text, cases[i].text));
     }
 }
 
@@ -252,6 +347,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pod_has_its_place_when_it_has_a_node),
         cmocka_unit_test(pods_are_told_in_words),
+        cmocka_unit_test(every_reason_has_its_patience),
+        cmocka_unit_test(why_a_program_does_not_start_is_told),
         cmocka_unit_test(a_deleted_pod_and_its_other_containers_are_seen),
         cmocka_unit_test(why_a_running_pod_is_to_end_is_told),
         cmocka_unit_test(the_newest_warning_is_taken_of_events),

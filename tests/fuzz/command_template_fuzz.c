@@ -57,6 +57,18 @@ static void try_hosts(const char *text)
     fbr_hosts_fini(&h);
 }
 
+/* Cuts `text` up, so it comes last. */
+static void try_label(char *text)
+{
+    char label[FBR_LABEL_MAX];
+    struct fbr_labelled l;
+
+    fbr_label(label, text, text, text);
+    require(strlen(label) < FBR_LABEL_MAX);
+    if (fbr_label_line(text, &l))
+        require(l.id[0] && l.id[0] != '-' && l.run[0] && l.master && l.name);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
@@ -67,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     try_template(text);
     try_hosts(text);
+    try_label(text);
     free(text);
     return 0;
 }

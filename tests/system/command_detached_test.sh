@@ -1,4 +1,5 @@
-# command_detached_test.sh - the command backend with a manager whose start command prints an id and leaves.
+# command_detached_test.sh - the command backend with a manager whose start command prints an id and leaves; what a killed
+# master leaves is listed, and removed.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -50,6 +51,39 @@ done
 kill -INT "$launcher"
 timeout 300 cat <&3 >>"$work/out" || failed "the launcher did not end"
 echo "ok: the launcher is interrupted"
+
+# Jobs that never notice: they run something else.
+fiber=$TEST_BINARY_DIR/cli/fiber
+export XDG_RUNTIME_DIR=$work/run
+says() { # CODE PATTERN COMMAND...: it ends so, and a line of what it says is so
+    local code=$1 pattern=$2 got=0
+    shift 2
+    timeout 60 "$@" >"$work/out" 2>&1 || got=$?
+    [[ $got == "$code" ]] || failed "$*: code $got, expected $code"
+    grep -qE -- "$pattern" "$work/out" || failed "$*: no line is $pattern"
+}
+says 1 'has no line list' "$fiber" gc --backend command
+says 0 '^RUN ' "$fiber" ps --backend command
+sed -i "s|^start = .*|start = ${TEST_SOURCE_DIR:?}/tests/beds/queue submit -l {label} tail -f /dev/null {program}|" "$work/queue.ini"
+echo "list = $TEST_SOURCE_DIR/tests/beds/queue list" >>"$work/queue.ini"
+"$prog" pool 2 300 >"$work/out" 2>&1 &
+master=$!
+until [[ $(cat "$work"/queue/job-*/label 2>/dev/null | wc -l) == 2 ]]; do
+    kill -0 $master || failed "the pool has ended"
+done
+says 0 ' command +(running|starting|waiting) ' "$fiber" ps --backend command
+says 0 '^nothing is left behind$' "$fiber" gc --backend command
+kill -KILL $master
+wait $master || :
+says 0 ' command +lost +2/2 .*2 jobs; master .* is gone: fiber gc removes them' "$fiber" ps --backend command
+run=$(awk '/ lost / {print $1}' "$work/out")
+says 1 'cannot follow' "$fiber" logs -f --backend command "$run"
+says 0 '^would remove command job .* of run .*: its master is gone' "$fiber" gc --backend command --dry-run
+says 0 '^removed +command job .* of run .*: its master is gone' "$fiber" gc # all engines that are configured
+says 0 '^nothing is left behind$' "$fiber" gc --backend command
+[[ -z $(QUEUE=$work/queue "$TEST_SOURCE_DIR/tests/beds/queue" list) ]] || failed "jobs are left"
+rm -f "$work"/tickets/* # theirs: they were never read
+echo "ok: what a killed master leaves is listed and removed"
 
 sed -i 's/^start = .*/start = false/' "$work/queue.ini"
 if timeout 300 "$prog" nested >"$work/out" 2>&1; then failed "a start command that fails"; fi

@@ -5,10 +5,10 @@
  *                                       end how many are right and how many workers died. With FILE it is "begun" when
  *                                       all workers have joined, too, and goes on at least until there is that file
  *                                       and so many have died
- *   docker_prog jobs JOBS WORKERS TASKS FILE
+ *   docker_prog jobs JOBS WORKERS TASKS FILE [DEATHS]
  *                                       maps by so many jobs with so many workers in each; says "begun" when all have
  *                                       joined, and when there is FILE maps TASKS, in the middle of which one worker
- *                                       is killed; says how many are right and how many died
+ *                                       is killed; again until so many (1) died; says how many are right and died
  *   docker_prog process [-i IMAGE] [-c CPUS] [-m MiB] [-n NAME] ORDER
  *                                       one process; says its exit code and how it ended. ORDER is one of: exit CODE,
  *                                       signal N, eat MiB, hello, wait, program PATH
@@ -165,7 +165,7 @@ static int visit_all(struct fiber_pool *pool, struct visit *in, struct visited *
     return right;
 }
 
-static int play_jobs(int jobs, int per_job, int n, const char *file)
+static int play_jobs(int jobs, int per_job, int n, const char *file, int deaths)
 {
     int workers = jobs * per_job, tenth = n / 10, right;
     struct fiber_pool_options o = {
@@ -193,7 +193,7 @@ static int play_jobs(int jobs, int per_job, int n, const char *file)
     }
     do
         right = visit_all(pool, in, out, n);
-    while (right == n && stats_of(pool).deaths == 0); /* it may have had none of those */
+    while (right == n && (int)stats_of(pool).deaths < deaths); /* it may have had none of those */
     while (right == n && stats_of(pool).workers < workers)
         right = visit_all(pool, in, out, n); /* until another is there in its place */
     printf("right %d of %d\ndeaths %d\n", right, n, (int)stats_of(pool).deaths);
@@ -409,8 +409,9 @@ int main(int argc, char **argv)
     if (strcmp(role, "pool") == 0 && argc >= 5)
         return play_pool(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argc > 5 ? argv[5] : NULL,
                          argc > 6 ? atoi(argv[6]) : 0);
-    if (strcmp(role, "jobs") == 0 && argc == 6)
-        return play_jobs(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5]);
+    if (strcmp(role, "jobs") == 0 && argc >= 6)
+        return play_jobs(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5],
+                         argc > 6 ? atoi(argv[6]) : 1);
     if (strcmp(role, "process") == 0 && argc > 2)
         return play_process(argv + 2);
     if (strcmp(role, "output") == 0 && argc >= 3)

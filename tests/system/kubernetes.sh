@@ -18,9 +18,9 @@ empty() {
 }
 nothing_left() { wait_for "nothing should be left" empty; }
 
-# manifest NAMESPACE: what lets masters start pods there, and us masters
+# manifest NAMESPACE [ARGUMENT...]: what lets masters start pods there, and us masters
 manifest() {
-    "$fiber" kubernetes manifest -N "$1" | sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}'
+    "$fiber" kubernetes manifest -N "$@" | sed '/kind: User/a\  - {kind: ServiceAccount, name: fiber, namespace: fiber}'
 }
 # may_begin: the manifest holds
 may_begin() {

@@ -193,6 +193,66 @@ apart() {
     ok "two pods that cannot reach each other"
 }
 
+# --- a ring that adds up by MPI, one pod of which is cut off from all others, and a pool whose pods are
+down() { "$bed" enter ip link set dev "$1" down; }
+cut_ring() {
+    local in one
+    image_of_mpi
+    [[ $mpi ]] || return 0
+    mkfifo "$work/in"
+    exec {in}<>"$work/in"
+    FIBER_IMAGE=fiber-mpi:1 begins 1 'step 0' sh -c '"$@" <"$0"; echo "exit code $?"' "$work/in" \
+        "$fiber" run -n 2 -N 1 "$mpi"
+    one=$(port "$(in_space get pods -l fiber.io/index=1 -o name | cut -d/ -f2)")
+    [[ $one ]] || failed "no port"
+    down "$one"
+    ends
+    exec {in}>&-
+    says 'the agent .* is gone.*no heartbeat for'
+    says '^exit code [1-9]'
+    nothing_left
+    ok "a ring of which a pod is cut off"
+}
+cut_pool() {
+    local cut pod
+    maps
+    cut=$(pods)
+    for pod in $cut; do
+        pod=$(port "$pod")
+        [[ $pod ]] || failed "no port"
+        down "$pod"
+    done
+    are_replaced() { ! pods | grep -qxF "$cut" && has_two; }
+    wait_for "workers that are cut off should be replaced" are_replaced
+    touch "$work/go"
+    ends
+    says '^right 200 of 200$'
+    says '^deaths 2$'
+    nothing_left
+    ok "a pool whose pods are all cut off"
+}
+
+# --- pods whose containers do not begin: at once, after some time, never
+cannot_begin() {
+    local variable secret='secret "none" not found'
+    echo 'spec: {containers: [{env: [{name: A, valueFrom: {secretKeyRef: {name: none, key: a}}}]}]}' >"$work/variable"
+    echo 'spec: {volumes: [{name: a, secret: {secretName: none}}], containers: [{volumeMounts: [{name: a, mountPath: /a}]}]}' \
+        >"$work/volume"
+    FIBER_KUBERNETES_POD_TEMPLATE=$work/variable "$prog" process hello >"$work/said" 2>&1 &
+    variable=$!
+    FIBER_KUBERNETES_POD_TEMPLATE=$work/volume FIBER_KUBERNETES_PENDING_TIMEOUT=20s does 300 "$prog" process hello
+    says "^code 125: .*FailedMount: .*$secret \\(given up after kubernetes_pending_timeout\\)"
+    FIBER_KUBERNETES_PULL_POLICY=IfNotPresent FIBER_KUBERNETES_PULL_TIMEOUT=2s does 300 "$prog" process -i 127.0.0.1:1/x:1 hello
+    says "^code 125: .*image '127.0.0.1:1/x:1' cannot be pulled: .*refused"
+    does 300 "$prog" process program /etc/hosts
+    says 'its program cannot be started: it is not executable: .*permission denied'
+    wait $variable || :
+    cp "$work/said" "$work/out"
+    says "^code 125: .*CreateContainerConfigError: $secret"
+    nothing_left
+    ok "what cannot begin is told, and given up"
+}
+
 # --- the master's object is deleted at once, without a word to its process
 no_master() {
     begins 2 'rank ' "$fiber" run --in-cluster -n 2 -N 1 "$prog" rank
@@ -294,6 +354,6 @@ no_server() {
     [[ $mpi ]] || echo "skip: MPI (needs mpicc.openmpi and the PMIx module)"
 }
 
-beside evicted restarting replacing preempted apart no_master image_of_mpi
+beside evicted restarting replacing preempted apart no_master cut_ring cut_pool cannot_begin
 beside lost_node
 beside no_server

@@ -72,6 +72,19 @@ ok "what is missing is told"
 gives 0 env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run -q --in-cluster --image fiber-none:1 -n 2 -N 1 \
     sh -c 'echo "rank $FIBER_RANK"'
 [[ $(sort "$work/out") == "$(printf 'rank 0\nrank 1')" ]] || failed "both ranks"
+# What only that master can be asked is done there by the line that is printed here.
+begins 2 'rank ' env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run --in-cluster --image fiber-none:1 -n 2 -N 1 \
+    --name inner "$prog" rank
+gives 0 "$fiber" ps -b kubernetes --json
+gives 1 "$fiber" top "$(jq -r '.[] | select(.state == "running") | .uid' "$work/out")"
+read -ra there <<<"$(sed -nE 's/.*: (kubectl exec .*) top$/\1/p' "$work/out")"
+gives 0 "$bed" "${there[@]}" ps
+says '^[0-9a-f]{8} +inner +kubernetes +running +2/2 '
+gives 0 "$bed" "${there[@]}" top inner -c 1
+says '^ +1 running '
+kill -TERM "$launcher"
+ends
+nothing_left
 ok "an image without Fiber"
 
 # --- interrupts: the ranks hear of it, and nothing is left

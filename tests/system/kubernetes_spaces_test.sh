@@ -1,10 +1,15 @@
-# kubernetes_spaces_test.sh - namespaces that do not take everything: a quota, Pod Security at its strictest; what a run has
-# in them while it goes on and when it ends; who chooses the backend in a pod.
+# kubernetes_spaces_test.sh - namespaces that do not take everything: quotas, limits, policies, webhooks, Pod Security at its
+# strictest; what a run has in them while it goes on and when it ends; who chooses the backend in a pod.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash source=tests/system/kubernetes.sh disable=SC2016
 space="fiber-spaces"
-clean() { "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :; }
+refusing=validatingwebhookconfiguration,validatingadmissionpolicybinding,validatingadmissionpolicy
+refuse_no_more() { "$bed" kubectl delete "$refusing" $space --ignore-not-found >/dev/null 2>&1; }
+clean() {
+    refuse_no_more || :
+    "$bed" kubectl delete namespace $space --ignore-not-found --wait=false >/dev/null 2>&1 || :
+}
 . "$(dirname "$0")/kubernetes.sh"
 export FIBER_KUBERNETES_NAMESPACE=$space XDG_RUNTIME_DIR=$work/run
 mkdir -m 700 "$work/run"
@@ -14,8 +19,8 @@ manifest $space | "$bed" kubectl apply -f - >/dev/null
 wait_for "its Role should hold" may_begin
 
 # --- a quota: what is refused says why, and comes when there is room. Ring pods say which node of the ring they are
-quota() { in_space create quota few --hard="pods=$1" --dry-run=client -o yaml | in_space apply -f - >/dev/null 2>&1; }
-counts() { [[ $(in_space get quota few -o 'jsonpath={.status.hard.pods}') == "$1" ]]; }
+quota() { in_space create quota few --hard="${2-pods}=$1" --dry-run=client -o yaml | in_space apply -f - >/dev/null 2>&1; }
+counts() { [[ $(in_space get quota few -o "jsonpath={.status.hard.${2-pods}}") == "$1" ]]; }
 quota 1
 wait_for "the quota should be counted" counts 1
 begins 1 'exceeded quota: few' "$fiber" run -n 2 -N 1 "$prog" rank
@@ -28,6 +33,75 @@ kill -TERM "$launcher"
 ends
 nothing_left
 ok "a quota delays a ring, and says so; its pods are numbered"
+
+# The same of Secrets; and that one may give it up.
+quota 0 secrets
+wait_for "the quota should be counted" counts 0 secrets
+begins 1 'exceeded quota: few' "$fiber" run -n 2 -N 1 "$prog" rank
+says 'pending: its ticket cannot be handed over .*exceeded quota: few, requested: secrets=1'
+quota 2 secrets
+more 2 'of 2 on'
+kill -TERM "$launcher"
+ends
+nothing_left
+quota 0 secrets
+wait_for "the quota should be counted" counts 0 secrets
+FIBER_KUBERNETES_PENDING_TIMEOUT=2s does 300 "$prog" process hello
+says '^code 125: .*its ticket cannot be handed over .*exceeded quota: few.*given up after kubernetes_pending_timeout'
+quota 0
+wait_for "the quota should be counted" counts 0
+FIBER_KUBERNETES_PENDING_TIMEOUT=2s does 300 "$prog" process hello
+says '^code 125: .*its pod cannot be created: .*exceeded quota: few.*given up after kubernetes_pending_timeout'
+nothing_left
+ok "a quota of Secrets delays it, too; who does not want to wait need not"
+
+# --- limits and a policy refuse for good; a webhook that is away refuses for now
+rules="[{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]"
+here="namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $space}}"
+tried() { ! in_space run tried --image fiber-system:1 --dry-run=server >"$work/tried" 2>&1 && grep -q "$1" "$work/tried"; }
+in_space delete quota few >/dev/null
+in_space apply -f - >/dev/null <<<"{apiVersion: v1, kind: LimitRange, metadata: {name: few}, spec: {limits: [{type: Container, max: {cpu: 100m}}]}}"
+does 300 "$prog" process -c 1 hello
+says '^code 125: .*its pod cannot be created: .*maximum cpu usage per Container is 100m'
+in_space delete limitrange few >/dev/null
+"$bed" kubectl apply -f - >/dev/null <<END
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: $space}
+spec:
+  matchConstraints: {$here, resourceRules: $rules}
+  validations: [{expression: 'false', message: not on a Sunday}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: $space}
+spec: {policyName: $space, validationActions: [Deny]}
+END
+wait_for "the policy should hold" tried 'not on a Sunday'
+does 300 "$prog" process hello
+says '^code 125: .*its pod cannot be created: .*not on a Sunday'
+refuse_no_more
+"$bed" kubectl apply -f - >/dev/null <<END
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: $space}
+webhooks:
+- name: away.fiber.test
+  clientConfig: {url: 'https://127.0.0.1:1/'}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  $here
+  rules: $rules
+END
+wait_for "the webhook should be called" tried 'failed calling webhook'
+begins 1 'failed calling webhook' "$fiber" run -n 2 -N 1 "$prog" rank
+says 'pending: the API server .* has not taken it yet: .*failed calling webhook'
+refuse_no_more
+more 2 'of 2 on'
+kill -TERM "$launcher"
+ends
+nothing_left
+ok "limits, a policy, and a webhook that is away are told"
 
 # --- a master that is killed before its first pod: what it left is its Secret, and nobody may list Secrets
 secrets() { in_space get secrets -l fiber.io/run -o name; }
@@ -124,6 +198,13 @@ for kind in '"Pod"' '"Job"' ServiceAccount Role RoleBinding; do says "^kind: $ki
 [[ $(grep -c '^# pod: the server would take it' "$work/out") == 2 ]] || failed "it should take the master's pod, too"
 FIBER_KUBERNETES_MASTER_ACCOUNT=nobody gives 125 "$fiber" run --in-cluster --dry-run=server -n 4 -N 2 "$prog" rank
 says 'pod: refused by the server: .*serviceaccount "nobody" not found'
+gives 0 "$fiber" run --in-cluster --dry-run --json -n 4 -N 2 "$prog" rank
+cp "$work/out" "$work/plan"
+[[ $(jq -r '.manifest.kind, .master.kind, .rights[].kind' "$work/plan" | xargs) == "Pod Job ServiceAccount ServiceAccount Role RoleBinding" ]] ||
+    failed "the same as JSON"
+# What it would make is there already, by the manifest; but for the subject that we have added.
+jq '{apiVersion: "v1", kind: "List", items: [.rights[] | select(.kind != "RoleBinding")]}' "$work/plan" >"$work/rights"
+gives 0 "$bed" kubectl diff -f "$work/rights"
 nothing_left
 ok "a dry run shows the master, and what it needs"
 
@@ -154,5 +235,16 @@ says '^rank 3$'
 gives 0 "$fiber" run --in-cluster -n 2 sh -c 'echo "rank $FIBER_RANK"'
 says '^rank 1$'
 gives 0 "$fiber" doctor --backend kubernetes
+"$bed" image fiber-none:1 "$prog" /bin/sh >/dev/null
+"$bed" image fiber-agent:1 "$fiber" "$TEST_BINARY_DIR/fiber" >/dev/null
+gives 0 env FIBER_KUBERNETES_AGENT_IMAGE=fiber-agent:1 "$fiber" run --in-cluster --image fiber-none:1 -n 2 -N 1 \
+    sh -c 'echo "rank $FIBER_RANK"'
+says '^rank 1$'
+gives 0 "$fiber" kubernetes run -- "$prog" pool 2 40 20
+says '^right 40 of 40$'
+manifest $space -i fiber-system:1 -- "$prog" pool 2 40 20 | "$bed" kubectl apply -f - >"$work/out" 2>&1
+in_space wait --for=condition=complete --timeout=300s job/fiber-master >>"$work/out" 2>&1 || failed "the manifest's Job should end well"
+in_space logs job/fiber-master >"$work/out"
+says '^right 40 of 40$'
 nothing_left
 ok "Pod Security restricted: what is missing is said, and with it pods are admitted"

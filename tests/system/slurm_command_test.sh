@@ -73,6 +73,22 @@ for file in "$templates/slurm-batch.ini" "$work/squeue.ini"; do
     [[ -z $(find "$work/here" -name 'fiber-ticket-*') ]] || failed "tickets are left"
     echo "ok: $name: exit codes"
 done
+
+# Jobs of a killed master that wait in the queue.
+export XDG_RUNTIME_DIR=$work/run FIBER_COMMAND_FILE=$work/held.ini
+sed 's/^start = sbatch/& --hold/' "$templates/slurm-batch.ini" >"$work/held.ini"
+"$one" many 2 >"$work/out" 2>&1 &
+master=$!
+until [[ $(squeue -h -o %j | grep -c '^fiber:') == 2 ]]; do
+    kill -0 $master || failed "the master has ended"
+done
+kill -KILL $master
+wait $master || :
+holds "slurm-batch.ini: what a killed master left is listed" "$fiber" ps --backend command
+says 1 ' command +lost +2/2 '
+holds "and removed" "$fiber" gc --backend command
+says 2 '^removed +command job '
+! squeue -h -o %j | grep -q '^fiber:' || failed "jobs are left: $(squeue -h)"
 unset FIBER_BACKEND FIBER_COMMAND_FILE
 
 # ---- Which backend ----

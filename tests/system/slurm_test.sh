@@ -87,6 +87,16 @@ FIBER_SLURM_OPTIONS="--no-such-option" fails "an option that sbatch does not kno
 FIBER_SLURM_DIR=relative fails "a folder that is no whole path" "slurm_dir" "$prog" nested
 FIBER_SLURM_MODE=step fails "steps without an allocation" "allocation" "$prog" nested
 
+if [[ -x $fiber ]]; then
+    # Each rank has one of its node's two, by --gres, and is told which; hwloc sees none here.
+    # shellcheck disable=SC2016 # it is the rank's shell that expands them
+    show='echo "gpus $(hostname) $SLURM_JOB_GPUS $CUDA_VISIBLE_DEVICES"'
+    holds "GPUs of batch jobs" "$fiber" run -n 4 --per-node 1 --gpus-per-rank 1 -- sh -c "$show"
+    [[ $(grep -cE '^gpus n[1-3] ([01]) \1$' "$work/out") == 4 && $(grep '^gpus ' "$work/out" | sort -u | wc -l) == 4 ]] ||
+        failed "four ranks should have a GPU of their own each"
+    fails "more GPUs than a node has" "onfiguration" "$fiber" run -n 1 --gpus-per-rank 3 true
+fi
+
 # begins COMMAND...: starts it, and waits until it says that a tenth is done, or that it has begun; $master is its pid
 begins() {
     local line
@@ -127,6 +137,26 @@ enough
 "$bed" revive "$node"
 tasks 600
 echo "ok: a node that is lost"
+
+# A job that goes beyond its time is ended by Slurm, which looks each half minute. It is not put back into the queue, by anybody.
+begins "$prog" pool 3 600 until "$work/enough"
+job=$(a_job)
+if scontrol requeue "$job" 2>/dev/null; then failed "a job should not be one that is requeued"; fi
+scontrol update JobId="$job" EndTime=now
+ended() { [[ $("$bed" exit-code "$job") == TIMEOUT* ]]; }
+until_true 120 "Slurm should end the job" ended
+enough
+tasks 600
+echo "ok: a worker whose time is over, which is not requeued"
+
+exec 3< <("${prog%/*}/docker_prog" process wait 2>&1)
+runs() { job=$(a_job) && [[ $job ]]; }
+until_true 120 "its job should run" runs
+scontrol update JobId="$job" EndTime=now
+: >"$work/out"
+ends
+grep -q '^code -15: .*time limit.*slurm_time' "$work/out" || failed "it should say that its time was over"
+echo "ok: a process whose time is over says so"
 
 begins "$prog" pool 3 600 until "$work/enough"
 "$bed" stop
@@ -226,6 +256,11 @@ echo "ok: a killed master in an allocation"
 if [[ -x $fiber ]]; then
     holds "a ring of ranks on two nodes" "${alloc[@]}" "$fiber" run -n 4 --per-node 2 -- "$prog" who
     [[ $(grep -c 'rank' "$work/out") -ge 4 ]] || failed "ranks are missing"
+    # shellcheck disable=SC2016
+    holds "GPUs of an allocation" "${alloc[@]}" --gres=gpu:2 "$fiber" run -n 4 --per-node 2 --gpus-per-rank 1 -- \
+        sh -c 'echo "gpus $(hostname) $CUDA_VISIBLE_DEVICES"'
+    [[ $(grep -E '^gpus n[1-3] [01]$' "$work/out" | sort -u | wc -l) == 4 ]] ||
+        failed "four ranks should have a GPU of their own each"
 fi
 nothing_left
 echo "all is well"

@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,8 @@ PIECE = 1 << 16
 GONE = (b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",'
         b'"message":"too old resource version","reason":"Expired","code":410}}\n')
 COUNTED = ("requests", "sent", "received", "faults", "ended")
-ACTIONS = {"status", "close", "lost", "delay", "truncate", "garbage", "noise", "stall", "end", "gone"}
+ACTIONS = {"status", "close", "lost", "delay", "truncate", "garbage", "noise", "stall", "end", "gone",
+           "reset", "head"}
 
 
 class Ended(Exception):
@@ -81,6 +83,14 @@ class Stream:
             self.sock.sendall(data)
         except OSError as e:
             raise Ended from e
+
+    def reset(self):
+        """Over TCP the other side loses what it has not read yet."""
+        try:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.sock.close()
+        except OSError:
+            pass
 
     def close(self):
         for end in (lambda: self.sock.shutdown(socket.SHUT_RDWR), self.sock.close):
@@ -290,6 +300,9 @@ class Proxy:
             for _ in () if none else body_of(server, answer, True):
                 pass
             raise Ended
+        if action == "head":
+            client.send(answer.bytes()[:left])
+            raise Ended
         client.send(answer.bytes())
         if none:
             return True
@@ -299,10 +312,12 @@ class Proxy:
             if action in ("end", "gone") and events == 0:
                 return self.finish(client, action, answer)
             for data in self.counted(names, body_of(server, answer, True)):
-                if action in ("truncate", "stall") and len(data) >= left:
+                if action in ("truncate", "stall", "reset") and len(data) >= left:
                     client.send(framed(data)[:-2 - len(data) + left] if answer.chunked() else data[:left])
                     if action == "stall":
                         self.over.wait()
+                    elif action == "reset":
+                        client.reset()
                     raise Ended
                 left -= len(data)
                 client.send(framed(data) if answer.chunked() else data)
