@@ -14,9 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/loop.h"
 #include "runtime/registry.h"
 
-#define PATIENCE_MS 2000 /* for an answer */
+#define ORDER_MS 5000 /* what somebody is told to do is waited for longer than what one asks */
 #define VISIT_S 60
 
 /* ---- One run ---- */
@@ -27,8 +28,9 @@ void client_free(struct client_run *run)
         close(run->fd);
     fbr_buf_fini(&run->got);
     free(run->ranks);
+    free(run->coming);
     run->fd = -1;
-    run->ranks = NULL;
+    run->ranks = run->coming = NULL;
 }
 
 static int send_request(struct client_run *run, enum fbr_control_op op, int rank, int argument)
@@ -37,15 +39,18 @@ static int send_request(struct client_run *run, enum fbr_control_op op, int rank
     struct fbr_buf b;
     ssize_t n;
 
+    if (run->fd < 0)
+        return -ETIMEDOUT; /* so many call that it takes no more */
     fbr_buf_init(&b);
     fbr_control_put_request(&b, &r);
     n = b.failed ? -1 : send(run->fd, b.data, b.len, MSG_NOSIGNAL);
     fbr_buf_fini(&b);
+    run->owed += n > 0;
     return n > 0 ? 0 : -ECONNRESET;
 }
 
-/* More bytes: 0, -ETIMEDOUT, -ECONNRESET. */
-static int receive(struct client_run *run, int timeout_ms)
+/* More bytes: 0, -ETIMEDOUT, -ECONNRESET. `until`: fbr_now_ms(); UINT64_MAX: for ever. */
+static int receive(struct client_run *run, uint64_t until)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
     void *room = fbr_buf_reserve(&run->got, 1 << 16);
@@ -54,9 +59,11 @@ static int receive(struct client_run *run, int timeout_ms)
 
     if (!room)
         return -ENOMEM;
-    do
-        rc = poll(&p, 1, timeout_ms);
-    while (rc < 0 && errno == EINTR);
+    do {
+        uint64_t now = fbr_now_ms();
+
+        rc = poll(&p, 1, until == UINT64_MAX ? -1 : now < until ? (int)(until - now) : 0);
+    } while (rc < 0 && errno == EINTR);
     if (rc == 0)
         return -ETIMEDOUT;
     n = recv(run->fd, room, 1 << 16, 0);
@@ -68,7 +75,7 @@ static int receive(struct client_run *run, int timeout_ms)
 
 /* The next answer, valid until the next call: its kind, or a negative errno. *used is what it takes
  * of `got`. */
-static int next_answer(struct client_run *run, int timeout_ms, struct fbr_cur *c, size_t *used)
+static int next_answer(struct client_run *run, uint64_t until, struct fbr_cur *c, size_t *used)
 {
     int rc;
 
@@ -76,7 +83,7 @@ static int next_answer(struct client_run *run, int timeout_ms, struct fbr_cur *c
     *used = 0;
     while ((rc = fbr_control_frame(run->got.data, run->got.len, FBR_CONTROL_ANSWER_MAX, c, used)) ==
            0) {
-        rc = receive(run, timeout_ms);
+        rc = receive(run, until);
         if (rc < 0)
             return rc;
     }
@@ -87,16 +94,28 @@ static int keep_rank(struct client_run *run, struct fbr_cur *c)
 {
     struct fiber_rank_stats *more;
 
-    if (run->nranks % 64 == 0) {
-        more = realloc(run->ranks, ((size_t)run->nranks + 64) * sizeof(*more));
+    if (run->ncoming % 64 == 0) {
+        more = realloc(run->coming, ((size_t)run->ncoming + 64) * sizeof(*more));
         if (!more)
             return -ENOMEM;
-        run->ranks = more;
+        run->coming = more;
     }
-    if (!fbr_control_get_rank(c, &run->ranks[run->nranks]))
+    if (!fbr_control_get_rank(c, &run->coming[run->ncoming]))
         return -EBADMSG;
-    run->nranks++;
+    run->ncoming++;
     return 0;
+}
+
+/* They have all come. */
+static void take_ranks(struct client_run *run)
+{
+    struct fiber_rank_stats *old = run->ranks;
+
+    run->ranks = run->coming;
+    run->nranks = run->ncoming;
+    run->coming = old;
+    run->ncoming = 0;
+    run->ranks_owed = false;
 }
 
 /* A run without a name is called as its program is. */
@@ -111,36 +130,41 @@ static void name_it(struct fbr_control_about *about)
                  about->command + from);
 }
 
-/* Reads answers until DONE: its code, and in err its text. */
-static int read_answers(struct client_run *run, struct fbr_error *err)
+static int no_answer(const struct client_run *run, int rc, struct fbr_error *err)
 {
-    char text[1024];
+    if (rc == -ETIMEDOUT)
+        return fbr_fail(err, rc,
+                        "run %.16s: its launcher, process %lld, does not answer: it is stopped, or "
+                        "the machine is very busy",
+                        run->about.uid, (long long)run->about.pid);
+    return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
+                    rc == -ECONNRESET ? "it has ended" : fbr_strerror(rc));
+}
+
+/* Reads answers until nothing is owed: the code of the last DONE, and in err its text. */
+static int read_answers(struct client_run *run, uint64_t until, struct fbr_error *err)
+{
+    char text[1024] = "";
     struct fbr_cur c;
     size_t used = 0;
-    int rc, code;
+    int rc = 0, code = 0;
 
-    for (;;) {
-        rc = next_answer(run, PATIENCE_MS, &c, &used);
+    while (run->owed > 0) {
+        rc = next_answer(run, until, &c, &used);
         if (rc == FBR_CONTROL_RUN && fbr_control_get_run(&c, &run->about, &run->facts)) {
             name_it(&run->about);
-            continue;
-        }
-        if (rc == FBR_CONTROL_RANK) {
+        } else if (rc == FBR_CONTROL_RANK) {
             rc = keep_rank(run, &c);
-            if (rc == 0)
-                continue;
+            if (rc < 0)
+                return no_answer(run, rc, err);
+        } else if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, &code, text, sizeof(text))) {
+            run->owed--;
+        } else {
+            return no_answer(run, rc < 0 ? rc : -EBADMSG, err);
         }
-        if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, &code, text, sizeof(text))) {
-            fbr_buf_consume(&run->got, used);
-            return code < 0 ? fbr_fail(err, code, "run %.16s: %s", run->about.uid, text) : 0;
-        }
-        if (rc >= 0)
-            rc = -EBADMSG;
-        return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
-                        rc == -ETIMEDOUT    ? "its launcher does not answer; is it stopped?"
-                        : rc == -ECONNRESET ? "it has ended"
-                                            : fbr_strerror(rc));
     }
+    fbr_buf_consume(&run->got, used);
+    return code < 0 ? fbr_fail(err, code, "run %.16s: %s", run->about.uid, text) : 0;
 }
 
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
@@ -148,8 +172,16 @@ int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int arg
 {
     int rc = send_request(run, op, rank, argument);
 
-    return rc < 0 ? fbr_fail(err, rc, "run %.16s: it has ended", run->about.uid)
-                  : read_answers(run, err);
+    if (rc < 0)
+        return no_answer(run, rc, err);
+    rc = read_answers(run, fbr_now_ms() + ORDER_MS, err);
+    if (rc == -ETIMEDOUT && op != FBR_CONTROL_VISIT) {
+        char text[FBR_ERROR_TEXT];
+
+        snprintf(text, sizeof(text), "%s", err->text);
+        return fbr_fail(err, rc, "%.400s. It has been told, and obeys when it goes on", text);
+    }
+    return rc;
 }
 
 int client_visit(struct client_run *run, int rank, struct fbr_error *err)
@@ -165,10 +197,22 @@ int client_visit(struct client_run *run, int rank, struct fbr_error *err)
     return 0;
 }
 
-int client_ranks(struct client_run *run, struct fbr_error *err)
+int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error *err)
 {
-    run->nranks = 0;
-    return client_ask(run, FBR_CONTROL_STATUS, -1, 1, err);
+    int rc;
+
+    if (run->fd < 0)
+        run->fd = fbr_registry_call(run->about.uid);
+    if (run->fd < 0)
+        return no_answer(run, run->fd == -EAGAIN ? -ETIMEDOUT : -ECONNRESET, err);
+    rc = run->ranks_owed ? 0 : send_request(run, FBR_CONTROL_STATUS, -1, 1);
+    if (rc < 0)
+        return no_answer(run, rc, err);
+    run->ranks_owed = true;
+    rc = read_answers(run, fbr_now_ms() + patience_ms, err);
+    if (rc == 0)
+        take_ranks(run);
+    return rc;
 }
 
 int client_follow(struct client_run *run, int rank,
@@ -184,19 +228,25 @@ int client_follow(struct client_run *run, int rank,
     bool more;
 
     while (rc == 0) {
-        rc = next_answer(run, -1, &c, &used);
-        if (rc == FBR_CONTROL_LINE && fbr_control_get_line(&c, &who, &stream, &more, &data, &len)) {
+        rc = next_answer(run, UINT64_MAX, &c, &used);
+        if (run->owed > 1 && rc > 0) { /* what was asked before, and not answered in time */
+            run->owed -= rc == FBR_CONTROL_DONE;
+            rc = 0;
+        } else if (rc == FBR_CONTROL_LINE &&
+                   fbr_control_get_line(&c, &who, &stream, &more, &data, &len)) {
             line(user, who, stream, more, data, len);
             rc = 0;
         } else if (rc == FBR_CONTROL_DONE && fbr_control_get_done(&c, code, text, sizeof(text))) {
+            run->owed = 0;
             fbr_buf_consume(&run->got, used);
             return *code < 0 ? fbr_fail(err, *code, "run %.16s: %s", run->about.uid, text) : 0;
         } else if (rc >= 0) {
             rc = -EBADMSG;
         }
     }
-    return fbr_fail(err, rc, "run %.16s: %s", run->about.uid,
-                    rc == -ECONNRESET ? "it has ended, or was killed" : fbr_strerror(rc));
+    if (rc == -ECONNRESET)
+        return fbr_fail(err, rc, "run %.16s: it has ended, or was killed", run->about.uid);
+    return no_answer(run, rc, err);
 }
 
 /* ---- All runs ---- */
@@ -231,12 +281,12 @@ static void on_run(void *user, int fd, const struct fbr_control_about *about)
 {
     struct client_run *run = add(user, about);
 
-    if (!run) {
+    if (run) {
+        run->fd = fd;
+        run->state = fd < 0 ? CLIENT_SILENT : CLIENT_RUNNING;
+    } else if (fd >= 0) {
         close(fd);
-        return;
     }
-    run->fd = fd;
-    run->state = CLIENT_RUNNING;
 }
 
 static void on_ended(void *user, const struct fbr_control_about *about,
@@ -260,19 +310,28 @@ static int by_start(const void *a, const void *b)
                                                      : x->about.started_ms > y->about.started_ms;
 }
 
-/* All are asked before the first answer is waited for, so one that is stopped costs its patience
- * once. */
+/* It has ended, or has so many callers that it takes no more. */
+static enum client_state hung_up(const struct client_run *run)
+{
+    int fd = fbr_registry_call(run->about.uid);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || fd == -EAGAIN ? CLIENT_SILENT : CLIENT_ENDED;
+}
+
+/* All are asked before the first answer is waited for, and all together have the patience of one. */
 static void ask_all(struct listing *l)
 {
+    uint64_t until = fbr_now_ms() + CLIENT_PATIENCE_MS;
     struct fbr_error err;
 
     for (size_t i = 0; i < l->count; i++)
         if (l->runs[i].fd >= 0 && send_request(&l->runs[i], FBR_CONTROL_STATUS, -1, 0) < 0)
-            l->runs[i].state = CLIENT_SILENT;
+            l->runs[i].state = hung_up(&l->runs[i]);
     for (size_t i = 0; i < l->count; i++)
-        if (l->runs[i].fd >= 0 && l->runs[i].state == CLIENT_RUNNING &&
-            read_answers(&l->runs[i], &err) < 0)
-            l->runs[i].state = err.code == -ECONNRESET ? CLIENT_ENDED : CLIENT_SILENT;
+        if (l->runs[i].owed > 0 && read_answers(&l->runs[i], until, &err) < 0)
+            l->runs[i].state = err.code == -ECONNRESET ? hung_up(&l->runs[i]) : CLIENT_SILENT;
 }
 
 int client_list(struct client_run **runs, size_t *count, bool ended, struct fbr_error *err)
@@ -338,7 +397,7 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
         *run = *found;
         found->fd = -1; /* it is the caller's now */
         fbr_buf_init(&found->got);
-        found->ranks = NULL;
+        found->ranks = found->coming = NULL;
     }
     client_list_free(runs, count);
     return rc;
@@ -349,7 +408,7 @@ int client_again(const struct client_run *run, struct client_run *again, struct 
     int fd = fbr_registry_call(run->about.uid);
 
     if (fd < 0)
-        return fbr_fail(err, fd, "run %.16s: it has ended", run->about.uid);
+        return no_answer(run, fd == -EAGAIN ? -ETIMEDOUT : -ECONNRESET, err);
     memset(again, 0, sizeof(*again));
     again->about = run->about;
     again->fd = fd;

@@ -19,11 +19,17 @@ struct client_run {
     struct fbr_run_facts facts;
     int code; /* of one that has ended */
     char report[1024];
-    int fd; /* -1 when it has ended */
+    int fd; /* -1 when it has ended, or takes no more callers */
     struct fbr_buf got;
+    int owed;        /* requests whose DONE has not come: they are answered in order */
+    bool ranks_owed; /* the last of them is that of client_ranks() */
     struct fiber_rank_stats *ranks; /* of client_ranks() */
     int nranks;
+    struct fiber_rank_stats *coming; /* of the answer that is not all there */
+    int ncoming;
 };
+
+#define CLIENT_PATIENCE_MS 2000 /* after which a launcher is called silent */
 
 /* All runs of this user here, oldest first, with their facts; `ended`: also those that have
  * ended. */
@@ -39,9 +45,11 @@ void client_free(struct client_run *run);
 /* One more connection to it, for client_visit() and the like. Free with client_free(). */
 int client_again(const struct client_run *run, struct client_run *again, struct fbr_error *err);
 
-/* Asks for its facts and ranks again. -ECONNRESET: it has ended. */
-int client_ranks(struct client_run *run, struct fbr_error *err);
-/* A request that is answered by DONE alone. */
+/* Asks for its facts and ranks again. -ECONNRESET: it has ended. -ETIMEDOUT: no answer within so many ms; what was
+ * known stays, and the next call waits on for the same answer. */
+int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error *err);
+/* A request that is answered by DONE alone. -ETIMEDOUT: no answer within five seconds; a launcher that goes on later
+ * still does it. */
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
                struct fbr_error *err);
 /* After it run->fd is a stream to what serves visitors where that rank or worker is (-1: any that will do), for

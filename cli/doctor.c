@@ -72,7 +72,7 @@ static int run_doctor(const struct cli_args *args)
 
     memset(&d, 0, sizeof(d));
     d.is_json = args->values[DOCTOR_JSON].number > 0;
-    d.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+    d.colour = cli_is_screen(STDOUT_FILENO) && !(no_colour && *no_colour);
     fbr_json_init(&d.json);
     fbr_json_array(&d.json, NULL);
     doctor_place(&d);

@@ -41,16 +41,17 @@ static const struct place places[] = {
     {"docker",
      "apt install docker.io, or set DOCKER_HOST; in a container: -v "
      "/var/run/docker.sock:/var/run/docker.sock",
-     "systemctl start docker; and usermod -aG docker $USER for the permission",
+     "systemctl restart docker; it has to be version 19.03 or later",
      "put that engine's ca.pem, and a cert.pem and key.pem that it takes, into a folder DIR; then "
      "export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=DIR",
-     NULL},
+     "usermod -aG docker $USER, and log in again"},
     {"kubernetes", "set KUBECONFIG to the file that your cluster's owner gave you",
      "kubectl cluster-info, with the same KUBECONFIG", NULL,
      "in a Role:  - apiGroups: [\"\"]\n              resources: [\"pods\"]\n"
      "              verbs: [\"list\"]"},
-    {"slurm", "apt install slurm-client, on a host that the cluster knows", "sinfo, scontrol ping",
-     NULL, NULL},
+    {"slurm", "apt install slurm-client, on a host that the cluster knows",
+     "put sbatch, srun and sinfo into PATH; correct the slurm_ settings: fiber config show", NULL,
+     NULL},
     {"command", "set command_start, e.g. \"ssh {host}\", or command_file",
      "correct command_file or command_start; fiber config show tells where they are set", NULL,
      NULL},
@@ -72,12 +73,18 @@ static void send_finding(int fd, enum fbr_finding state, const char *what, const
     while (n < 0 && errno == EINTR);
 }
 
+struct looker {
+    int fd;
+    bool told; /* of the backend itself */
+};
+
 static void on_finding(void *user, enum fbr_finding state, const char *what, const char *text,
                        const char *mend)
 {
-    const int *fd = user;
+    struct looker *l = user;
 
-    send_finding(*fd, state, what, text, mend);
+    l->told = l->told || !what[0];
+    send_finding(l->fd, state, what, text, mend);
 }
 
 /* Where its jobs call back, as the runtime decides it. */
@@ -96,6 +103,7 @@ static int way_back(struct cli_backend *b, char out[FBR_BIND_MAX], struct fbr_er
 static void look(const struct place *p, int fd)
 {
     struct fbr_error err = {0, ""};
+    struct looker l = {fd, false};
     struct cli_backend b;
     char address[FBR_BIND_MAX], text[FBR_BIND_MAX + 80];
     int rc = cli_backend_open(&b, p->name, &err);
@@ -110,6 +118,11 @@ static void look(const struct place *p, int fd)
                                                       : p->bad);
         return;
     }
+    cli_backend_check(&b, on_finding, &l);
+    if (l.told) { /* it cannot be used: who asks for an address waits long */
+        cli_backend_close(&b);
+        return;
+    }
     rc = b.ops->reach == FBR_REACH_HOST ? -ENOTSUP : way_back(&b, address, &err);
     snprintf(text, sizeof(text), "can be used%s%s", rc == 0 ? "; its jobs reach this host at " : "",
              rc == 0 ? address : "");
@@ -118,7 +131,6 @@ static void look(const struct place *p, int fd)
     else
         send_finding(fd, FBR_FINDING_BAD, "", err.text,
                      "export FIBER_BIND=ADDRESS, one of this host that jobs can reach");
-    cli_backend_check(&b, on_finding, &fd);
     cli_backend_close(&b);
 }
 
@@ -169,8 +181,42 @@ static void show(struct doctor *d, const struct place *p, bool needed, const str
     doctor_say(d, name, state, f->mend, "%s", f->text);
 }
 
-/* Shows what comes, until the other end closes: 0 or -ETIMEDOUT. */
-static int receive(struct doctor *d, const struct place *p, bool needed, int fd)
+/* What there is to say of one backend. Of itself it is said first, although it is known last. */
+struct report {
+    struct doctor *d;
+    const struct place *p;
+    bool needed, begun;
+    struct finding *held;
+    size_t n;
+};
+
+static void show_held(struct report *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        show(r->d, r->p, r->needed, &r->held[i]);
+    free(r->held);
+    r->held = NULL;
+    r->n = 0;
+}
+
+static void tell(struct report *r, const struct finding *f)
+{
+    struct finding *more =
+        r->begun || !f->what[0] ? NULL : realloc(r->held, (r->n + 1) * sizeof(*r->held));
+
+    if (more) {
+        r->held = more;
+        r->held[r->n++] = *f;
+        return;
+    }
+    show(r->d, r->p, r->needed, f);
+    r->begun = r->begun || !f->what[0];
+    if (r->begun)
+        show_held(r);
+}
+
+/* Tells what comes, until the other end closes: 0 or -ETIMEDOUT. */
+static int receive(struct report *r, int fd)
 {
     uint64_t until = fbr_now_ms() + PATIENCE_MS;
     struct finding f;
@@ -184,15 +230,15 @@ static int receive(struct doctor *d, const struct place *p, bool needed, int fd)
             return -ETIMEDOUT;
         n = read(fd, &f, sizeof(f));
         if (n == (ssize_t)sizeof(f))
-            show(d, p, needed, &f);
+            tell(r, &f);
     } while (n > 0 || (n < 0 && errno == EINTR));
     return 0;
 }
 
-static void say_broken(struct doctor *d, const struct place *p, bool needed, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+static void say_broken(struct report *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void say_broken(struct doctor *d, const struct place *p, bool needed, const char *fmt, ...)
+static void say_broken(struct report *r, const char *fmt, ...)
 {
     struct finding f = {.state = FBR_FINDING_BAD};
     va_list ap;
@@ -200,12 +246,13 @@ static void say_broken(struct doctor *d, const struct place *p, bool needed, con
     va_start(ap, fmt);
     vsnprintf(f.text, sizeof(f.text), fmt, ap);
     va_end(ap);
-    snprintf(f.mend, sizeof(f.mend), "%s", p->bad);
-    show(d, p, needed, &f);
+    snprintf(f.mend, sizeof(f.mend), "%s", r->p->bad);
+    tell(r, &f);
 }
 
 static void check(struct doctor *d, const struct place *p, bool needed)
 {
+    struct report r = {.d = d, .p = p, .needed = needed};
     int status = 0, rc, fd;
     pid_t pid = -1;
 
@@ -215,19 +262,20 @@ static void check(struct doctor *d, const struct place *p, bool needed)
     }
     fd = fork_looker(p, &pid);
     if (fd < 0) {
-        say_broken(d, p, needed, "cannot look: %s", fbr_strerror(fd));
+        say_broken(&r, "cannot look: %s", fbr_strerror(fd));
         return;
     }
-    rc = receive(d, p, needed, fd);
+    rc = receive(&r, fd);
     if (kill(-pid, SIGKILL) < 0) /* with its tools; it may not have come to make its group */
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(fd);
     if (rc == -ETIMEDOUT)
-        say_broken(d, p, needed, "no answer within %d s", PATIENCE_MS / 1000);
+        say_broken(&r, "no answer within %d s", PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-        say_broken(d, p, needed, "the check was ended by signal %d", WTERMSIG(status));
+        say_broken(&r, "the check was ended by signal %d", WTERMSIG(status));
+    show_held(&r);
 }
 
 void doctor_backends(struct doctor *d, const char *only)

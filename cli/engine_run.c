@@ -133,24 +133,25 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
 
 /* The pod that a run's master is in, or NULL. Of a launcher's run that is its only job; else the master's name begins
  * with that of its host, as far as there is room. */
-static const char *master_pod(const struct engine_jobs *at)
+static const struct leftover *master_pod(const struct engine_jobs *at)
 {
     const char *host = at->jobs->master;
     size_t len = strcspn(host, ":");
 
     for (size_t i = 0; i < at->count; i++)
         if (!strcmp(at->jobs[i].name, "master") && !strchr(at->jobs[i].id, '/'))
-            return at->jobs[i].id;
+            return &at->jobs[i];
     for (size_t i = 0; i < at->all.count; i++)
         if (len && !strncmp(at->all.jobs[i].id, host, len))
-            return at->all.jobs[i].id;
+            return &at->all.jobs[i];
     return NULL;
 }
 
 int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err)
 {
     const bool pods = !strcmp(at->jobs->backend, "kubernetes");
-    const char *pod = pods ? master_pod(at) : NULL, *run = at->jobs->run;
+    const struct leftover *pod = pods ? master_pod(at) : NULL;
+    const char *run = at->jobs->run;
     const char *space =
         at->backend.config ? fbr_config_str(at->backend.config, "kubernetes_namespace") : "";
     char master[40], exec[400], self[256] = "fiber";
@@ -160,7 +161,7 @@ int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
         self[n] = '\0';
     leftover_master(at->jobs, master);
     snprintf(exec, sizeof(exec), "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "",
-             space, pod ? pod : "", self);
+             space, pod ? pod->id : "", pod && pod->fiber ? pod->fiber : self);
     if (pod)
         return fbr_fail(err, -EHOSTUNREACH,
                         "run %.12s: only its master can be asked for that, which is a pod. What "

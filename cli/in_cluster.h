@@ -22,6 +22,7 @@ int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
 
 /* Accounts, Role and RoleBinding of masters of that name as YAML, on standard output (kubernetes.c). */
 void kubernetes_put_rights(const char *name, const char *namespace);
+void kubernetes_put_rights_json(const char *name, const char *namespace);
 
 /* For tests: the words of `fiber run` there. Variables are given by name only, their values go by the environment.
  * NULL-terminated, for in_cluster_words_free(); NULL without memory. */

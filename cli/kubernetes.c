@@ -71,25 +71,24 @@ static void put_accounts(const char *name, const char *namespace)
     puts("automountServiceAccountToken: false");
 }
 
+static const struct {
+    const char *group, *resource, *verbs, *about; /* verbs as JSON; about: "", or a remark */
+} rules[] = {
+    {"", "pods", "\"create\", \"get\", \"list\", \"watch\", \"delete\"", ""},
+    {"", "pods/log", "\"get\"", ""},
+    {"", "secrets", "\"create\", \"delete\"", " # never read"},
+    {"", "events", "\"list\"", ""},
+    {"batch", "jobs", "\"create\", \"delete\"",
+     " # for masters that are started in the cluster from outside"},
+};
+
 static void put_role(const char *name, const char *namespace)
 {
     put_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
-    puts("rules:\n"
-         "  - apiGroups: [\"\"]\n"
-         "    resources: [\"pods\"]\n"
-         "    verbs: [\"create\", \"get\", \"list\", \"watch\", \"delete\"]\n"
-         "  - apiGroups: [\"\"]\n"
-         "    resources: [\"pods/log\"]\n"
-         "    verbs: [\"get\"]\n"
-         "  - apiGroups: [\"\"]\n"
-         "    resources: [\"secrets\"]\n"
-         "    verbs: [\"create\", \"delete\"] # never read\n"
-         "  - apiGroups: [\"\"]\n"
-         "    resources: [\"events\"]\n"
-         "    verbs: [\"list\"]\n"
-         "  - apiGroups: [\"batch\"] # for masters that are started in the cluster from outside\n"
-         "    resources: [\"jobs\"]\n"
-         "    verbs: [\"create\", \"delete\"]");
+    puts("rules:");
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        printf("  - apiGroups: [\"%s\"]\n    resources: [\"%s\"]\n    verbs: [%s]%s\n",
+               rules[i].group, rules[i].resource, rules[i].verbs, rules[i].about);
     put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
     printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}\n"
            "subjects:\n"
@@ -103,6 +102,48 @@ void kubernetes_put_rights(const char *name, const char *namespace)
 {
     put_accounts(name, namespace);
     put_role(name, namespace);
+}
+
+static void put_json_namespace(const char *namespace)
+{
+    if (namespace)
+        printf(",\"namespace\":");
+    if (namespace)
+        put_string(namespace);
+}
+
+static void put_json_head(const char *version, const char *kind, const char *name,
+                          const char *suffix, const char *namespace)
+{
+    char whole[300];
+
+    snprintf(whole, sizeof(whole), "%.253s%s", name, suffix);
+    printf("{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"metadata\":{\"name\":", version, kind);
+    put_string(whole);
+    put_json_namespace(namespace);
+    putchar('}');
+}
+
+void kubernetes_put_rights_json(const char *name, const char *namespace)
+{
+    putchar('[');
+    put_json_head("v1", "ServiceAccount", name, "", namespace);
+    printf("},");
+    put_json_head("v1", "ServiceAccount", name, "-worker", namespace);
+    printf(",\"automountServiceAccountToken\":false},");
+    put_json_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
+    printf(",\"rules\":[");
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        printf("%s{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],\"verbs\":[%s]}", i ? "," : "",
+               rules[i].group, rules[i].resource, rules[i].verbs);
+    printf("]},");
+    put_json_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
+    printf(",\"roleRef\":{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":");
+    put_string(name);
+    printf("},\"subjects\":[{\"kind\":\"ServiceAccount\",\"name\":");
+    put_string(name);
+    put_json_namespace(namespace);
+    printf("}]}]");
 }
 
 static void put_network(const char *name, const char *namespace, const char *master)
@@ -130,7 +171,16 @@ static void put_network(const char *name, const char *namespace, const char *mas
     puts("    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]");
 }
 
-static void put_job(const char *name, const char *namespace, const char *image, char **command)
+/* The user of its processes, as that of the jobs that it starts; < 0: the image says it. */
+static void put_user(long long user)
+{
+    if (user >= 0)
+        printf(", runAsUser: %lld, fsGroup: %lld, runAsNonRoot: %s", user, user,
+               user ? "true" : "false");
+}
+
+static void put_job(const char *name, const char *namespace, const char *image, long long user,
+                    char **command)
 {
     puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows what it says.");
     put_head("batch/v1", "Job", name, "-master", namespace);
@@ -144,11 +194,13 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "      serviceAccountName: %s\n"
            "      restartPolicy: Never\n"
            "      shareProcessNamespace: true\n"
-           "      securityContext: {seccompProfile: {type: RuntimeDefault}}\n"
+           "      securityContext: {seccompProfile: {type: RuntimeDefault}",
+           name);
+    put_user(user);
+    printf("}\n"
            "      containers:\n"
            "        - name: fiber\n"
-           "          image: ",
-           name);
+           "          image: ");
     put_string(image);
     printf("\n          command: [");
     for (int i = 0; command[i]; i++) {
@@ -158,12 +210,14 @@ static void put_job(const char *name, const char *namespace, const char *image, 
     printf("]\n"
            "          env:\n"
            "            - {name: FIBER_BACKEND, value: kubernetes}\n"
-           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: %s-worker}\n"
-           "            - name: FIBER_POD_NAME\n"
+           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: %s-worker}\n",
+           name);
+    if (user >= 0)
+        printf("            - {name: FIBER_KUBERNETES_USER, value: \"%lld\"}\n", user);
+    printf("            - name: FIBER_POD_NAME\n"
            "              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n"
            "          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: "
-           "[ALL]}}\n",
-           name);
+           "[ALL]}}\n");
 }
 
 /* What stands in YAML without quotes must be a name of Kubernetes' own. */
@@ -175,13 +229,30 @@ static bool is_name(const char *text, size_t max)
            text[0] != '-' && text[n - 1] != '-';
 }
 
+/* kubernetes_user, as it is configured here. */
+static int find_user(long long *user)
+{
+    struct fbr_config *c = NULL;
+    struct fbr_error err = {0, ""};
+
+    if (fbr_config_load(&c, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    *user = fbr_config_int(c, "kubernetes_user");
+    fbr_config_free(c);
+    return 0;
+}
+
 static int manifest(const struct cli_args *args)
 {
     const struct cli_value *v = args->values;
     const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
     const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
     char **command = args->operands + 1;
+    long long user = -1;
+    int code = command[0] ? find_user(&user) : 0;
 
+    if (code != 0)
+        return code;
     if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
         return cli_failed(2, "'%s' is no name: small letters, digits and '-'",
                           is_name(name, 50) ? namespace : name);
@@ -195,7 +266,7 @@ static int manifest(const struct cli_args *args)
     if (!v[KUBERNETES_NO_NETWORK].number)
         put_network(name, namespace, master);
     if (command[0])
-        put_job(name, namespace, v[KUBERNETES_IMAGE].text, command);
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command);
     return 0;
 }
 

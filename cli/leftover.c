@@ -15,7 +15,7 @@
 
 const char *leftovers_backend(const char *only, size_t at)
 {
-    static const char *const names[] = {"docker", "kubernetes", "slurm"};
+    static const char *const names[] = {"docker", "kubernetes", "slurm", "command"};
 
     if (only)
         return at == 0 ? only : NULL;
@@ -37,12 +37,13 @@ void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_le
                            .id = strdup(job->id),
                            .name = strdup(job->name),
                            .master = strdup(job->master),
+                           .fiber = job->fiber ? strdup(job->fiber) : NULL,
                            .since_ms = job->since_ms,
                            .alive = job->alive,
                            .verdict = LEFTOVER_UNKNOWN,
                            .why = ""};
     l->count++;
-    if (!j->run || !j->id || !j->name || !j->master)
+    if (!j->run || !j->id || !j->name || !j->master || (job->fiber && !j->fiber))
         l->failed = true;
 }
 
@@ -65,6 +66,7 @@ void leftovers_free(struct leftovers *l)
         free(l->jobs[i].id);
         free(l->jobs[i].name);
         free(l->jobs[i].master);
+        free(l->jobs[i].fiber);
     }
     free(l->jobs);
     memset(l, 0, sizeof(*l));
@@ -151,7 +153,7 @@ int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, 
         leftovers_free(l);
         cli_backend_close(b);
     }
-    if (only || cli_backend_is_configured(name))
+    if (only || (rc != -ENOTSUP && cli_backend_is_configured(name)))
         return fbr_wrap(err, "backend %s", name);
     fbr_info("backend %s is not asked: %s", name, err->text);
     return 0;

@@ -20,6 +20,7 @@ enum leftover_verdict {
 struct leftover {
     const char *backend;
     char *run, *id, *name, *master;
+    char *fiber; /* the command beside a master; NULL: unknown */
     int64_t since_ms;
     bool alive; /* the job */
     enum leftover_verdict verdict;

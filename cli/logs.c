@@ -44,6 +44,9 @@ static int follow(struct client_run *run, int rank, const struct cli_args *args)
     struct fbr_error err = {0, ""};
     int code = 0;
 
+    if (run->state == CLIENT_SILENT && run->fd >= 0)
+        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
+                run->about.uid, (long long)run->about.pid);
     if (client_follow(run, rank, on_line, &p, &code, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (code)

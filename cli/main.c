@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,8 +62,11 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
         code = c->run(&args);
     }
     cli_args_fini(&args);
+    /* ferror(): a part was flushed before, which failed */
     if (fflush(stdout) != 0 && code == 0)
         code = cli_failed(1, "standard output: %m");
+    else if (ferror(stdout) && code == 0)
+        code = cli_failed(1, "standard output cannot be written");
     return code;
 }
 
@@ -86,6 +90,7 @@ int main(int argc, char **argv)
     int init;
 
     open_standard();
+    signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it hides how children end */
     init = fiber_init(&argc, &argv);
     if (argc < 2) {
         cli_help_short(stderr, cli_width(STDERR_FILENO));

@@ -132,7 +132,8 @@ static const char *next_option(void *user)
 {
     struct option_walk *w = user;
 
-    while (w->at < w->command->count && w->command->options[w->at].hidden)
+    while (w->at < w->command->count &&
+           (w->command->options[w->at].hidden || w->command->options[w->at].type == CLI_REFUSED))
         w->at++;
     return w->at < w->command->count ? w->command->options[w->at++].name : NULL;
 }

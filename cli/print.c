@@ -4,8 +4,17 @@
 #include "cli/print.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/option.h"
+
+bool cli_is_screen(int fd)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
 
 int cli_print_json(FILE *out, struct fbr_json *j)
 {

@@ -61,22 +61,32 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
     fbr_json_end_object(j);
 }
 
+/* A terminal gets what fits it. */
+static void print_line(char *line, size_t size, int n, int width)
+{
+    if (n >= (int)size)
+        n = (int)size - 1;
+    if (isatty(STDOUT_FILENO) && n > width)
+        snprintf(line + width - 3, 4, "...");
+    puts(line);
+}
+
 static void print_row(const struct client_run *run, int width)
 {
     char state[48], ranks[48], age[32], line[1024];
     int n;
 
     client_age(age, client_now() - run->about.started_ms);
-    if (run->state <= CLIENT_SILENT)
+    if (run->state == CLIENT_SILENT)
+        snprintf(ranks, sizeof(ranks), "?/%d", client_size(run));
+    else if (run->state == CLIENT_RUNNING)
         snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, client_size(run));
     else
         snprintf(ranks, sizeof(ranks), "%d", run->about.size);
     n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8d %9s  %s",
                  run->about.uid, run->about.name, run->about.backend, state_of(run, state), ranks,
                  run->facts.restarts, age, run->about.command);
-    if (isatty(STDOUT_FILENO) && n > width)
-        snprintf(line + width - 3, 4, "...");
-    puts(line);
+    print_line(line, sizeof(line), n, width);
 }
 
 /* ---- Runs that engines know ---- */
@@ -173,7 +183,7 @@ static int show_engine(struct ps *p, const char *name)
     int rc = leftovers_ask(&l, &b, name, p->only, &err);
 
     if (rc <= 0)
-        return rc == 0 ? 0 : cli_failed(1, "%s", err.text);
+        return rc == 0 || rc == -ENOTSUP ? 0 : cli_failed(1, "%s", err.text);
     for (size_t i = 0, n; i < l.count; i += n) {
         struct group g;
 
@@ -225,8 +235,11 @@ static int show_json(struct ps *p)
 
 static int show_rows(struct ps *p)
 {
-    printf("%-9s %-16s %-10s %-9s %9s %8s %9s  %s\n", "RUN", "NAME", "BACKEND", "STATE", "RANKS",
-           "RESTARTS", "AGE", "COMMAND");
+    char line[128];
+    int n = snprintf(line, sizeof(line), "%-9s %-16s %-10s %-9s %9s %8s %9s  %s", "RUN", "NAME",
+                     "BACKEND", "STATE", "RANKS", "RESTARTS", "AGE", "COMMAND");
+
+    print_line(line, sizeof(line), n, cli_width(STDOUT_FILENO));
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
             print_row(&p->runs[i], cli_width(STDOUT_FILENO));
@@ -268,10 +281,13 @@ const struct cli_command cli_ps = {
     .name = "ps",
     .operands = "",
     .about = "Lists your runs on this host, and those that engines know",
-    .text = "RANKS is how many run, of how many there are; of a pool, workers. A run is named by "
-            "its id, the beginning of it, or its name in logs, kill, top and scale.\n\n"
-            "Of a run that only an engine knows its jobs are counted: lost is one whose master is "
-            "gone, elsewhere one whose master is not on this host.",
+    .text =
+        "RANKS is how many run, of how many there are; of a pool, workers. A run is named by "
+        "its id, the beginning of it, or its name in logs, kill, top and scale. No answer: its "
+        "launcher lives, and said nothing for two seconds; it is stopped, or the machine is very "
+        "busy.\n\n"
+        "Of a run that only an engine knows its jobs are counted: lost is one whose master is "
+        "gone, elsewhere one whose master is not on this host.",
     .examples = "fiber ps\twhat runs\n"
                 "fiber ps -a\talso what has ended, and how\n"
                 "fiber ps -b docker\twhat the Docker engine runs, also what was left\n"

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,18 +79,46 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
     return code;
 }
 
+/* With those above it. */
+static int make_dirs(const char *dir)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s", dir);
+
+    if (n >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    for (char *at = path + 1; n > 0; at++) {
+        bool last = *at == '\0';
+
+        if (*at != '/' && !last)
+            continue;
+        *at = '\0';
+        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+            return -errno;
+        if (last)
+            break;
+        *at = '/';
+    }
+    return 0;
+}
+
 /* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from
  * anywhere. */
 static int make_output(struct run_spec *s, char path[PATH_MAX])
 {
     const char *dir = s->ring.output_dir;
+    struct stat st;
+    int rc;
 
     if (!dir)
         return 0;
-    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return cli_failed(-1, "--output: cannot make %s: %m", dir);
-    if (!realpath(dir, path))
+    rc = make_dirs(dir);
+    if (rc < 0)
+        return cli_failed(-1, "--output: cannot make %s: %s", dir, strerror(-rc));
+    if (!realpath(dir, path) || stat(path, &st) < 0)
         return cli_failed(-1, "--output: %s: %m", dir);
+    if (!S_ISDIR(st.st_mode))
+        return cli_failed(-1, "--output: %s is no directory", dir);
     s->ring.output_dir = path;
     return 0;
 }

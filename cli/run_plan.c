@@ -100,15 +100,21 @@ static int ask_server(struct plan *p)
 
 /* ---- As text, and as JSON ---- */
 
-/* The master's Job, and what it and its ring need. */
-static void show_master(const struct plan *p)
+/* Of a master, and of its ring. */
+static void put_rights(void (*put)(const char *name, const char *namespace))
 {
     const struct fbr_config *c = fbr_rt()->config;
     const char *space = fbr_config_str(c, "kubernetes_namespace");
 
+    put(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
+}
+
+/* The master's Job, and what it and its ring need. */
+static void show_master(const struct plan *p)
+{
     printf("\n# the master\n---\n%s\n# what it needs there: fiber kubernetes manifest\n",
            p->master);
-    kubernetes_put_rights(fbr_config_str(c, "kubernetes_master_account"), space[0] ? space : NULL);
+    put_rights(kubernetes_put_rights);
 }
 
 static int show_text(struct plan *p, const char *plan, const char *manifest)
@@ -142,8 +148,13 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
         return cli_failed(COULD_NOT_START, "out of memory");
     printf("%.*s", (int)(strlen(plan) - (manifest != NULL)), plan);
     if (manifest)
-        printf(",\"manifest\":%s%s%s%s%s}", manifest, p->master ? ",\"master\":" : "",
-               p->master ? p->master : "", p->server ? ",\"server\":" : "", p->server ? text : "");
+        printf(",\"manifest\":%s", manifest);
+    if (manifest && p->master) {
+        printf(",\"master\":%s,\"rights\":", p->master);
+        put_rights(kubernetes_put_rights_json);
+    }
+    if (manifest)
+        printf("%s%s}", p->server ? ",\"server\":" : "", p->server ? text : "");
     putchar('\n');
     free(text);
     return code;

@@ -15,10 +15,9 @@
 /* ---- The table ---- */
 
 const struct cli_option run_options[RUN_OPTIONS] = {
-    [RUN_N] =
-        {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
-         .help =
-             "how many ranks; default: nodes times ranks per node where both are given, else 1"},
+    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
+               .help = "how many ranks; default: --nodes times --per-node, each of which is 1 "
+                       "where it is not given"},
     [RUN_PER_NODE] =
         {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
          .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
@@ -94,7 +93,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                    .help = "which rank reads standard input"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
                     .help = "shows where each rank was bound, as the kernel says"},
-    [RUN_MAP] = {"display-map", 0, CLI_FLAG, .also = "display-allocation display-topo",
+    [RUN_MAP] = {"display-map", 0, CLI_FLAG,
+                 .also = "display-allocation display-topo display-devel-map display-diffable-map",
                  .help = "shows the machine with the ranks in it before the start"},
     [RUN_DRY_RUN] =
         {"dry-run", 0, CLI_FLAG, .words = "server", .hidden_words = "client",
@@ -111,26 +111,37 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                      .help = "says what is done and which variables are set; twice: more"},
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
                    .help = "no summary of a failure, no word of what is waited for"},
-    [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca",
+    [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",
                  .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .help = "the same as -x VAR=VALUE"},
     [RUN_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING,
-                     .also = "nooversubscribe enable-recovery continuous standalone no_python "
-                             "no-python bind-to-core",
+                     .also =
+                         "nooversubscribe enable-recovery continuous standalone no_python "
+                         "no-python bind-to-core byslot bycore disable-recovery noprefix genvall "
+                         "envall get-stack-traces leave-session-attached show-progress "
+                         "report-state-on-timeout report-child-jobs-separately do-not-resolve "
+                         "print-all-exitcodes pmi-port enable-x disable-x unbuffered run_path "
+                         "run-path novm use-regexp",
                      .help = "it makes no difference here"},
-    [RUN_NOTHING_ARGUMENT] = {"mpi", 0, CLI_NOTHING, "X",
-                              .also = "rdzv-backend rdzv_backend personality launcher",
-                              .help = "every bootstrap is served at once"},
+    [RUN_NOTHING_ARGUMENT] =
+        {"mpi", 0, CLI_NOTHING, "X",
+         .also = "rdzv-backend rdzv_backend rdzv-id rdzv_id rdzv-conf rdzv_conf role "
+                 "monitor-interval monitor_interval start-method start_method "
+                 "local-addr local_addr personality launcher launcher-exec "
+                 "launch-agent prefix rmk topolib demux usize order-nodes "
+                 "localhost nameserver kill-on-bad-exit",
+         .help = "every bootstrap is served at once"},
     [RUN_HOSTS] =
         {"host", 'H', CLI_REFUSED, "HOSTS",
          .also = "hosts hostfile machinefile f machine default-hostfile nodelist w",
          .help =
-             "hosts are chosen by the backend. Use --backend slurm or kubernetes, with --nodes and "
-             "--per-node"},
+             "hosts are chosen by the backend: for this host leave it out; by ssh: "
+             "FIBER_COMMAND_START=\"ssh {host}\" FIBER_COMMAND_HOSTS=\"h1 h2\" fiber run --backend "
+             "command; or --backend slurm or kubernetes, with --nodes and --per-node"},
     [RUN_RANK_BY] =
         {"rank-by", 0, CLI_REFUSED, "X",
          .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
-    [RUN_CPU_LIST] = {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile",
+    [RUN_CPU_LIST] = {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile rf",
                       .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. "
                               "To use only some of this "
                               "machine: taskset -c LIST fiber run ..."},
@@ -141,6 +152,55 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_RENDEZVOUS] = {"master-addr", 0, CLI_REFUSED, "A",
                         .also = "master_addr master-port master_port rdzv-endpoint rdzv_endpoint",
                         .help = "ranks find each other without it: leave it out"},
+    [RUN_PROCESSORS] = {"c", 0, CLI_REFUSED, "N",
+                        .help = "use -n for ranks, as -c of mpirun; --cpus-per-rank for "
+                                "processors, as -c of srun"},
+    [RUN_ONE_A_NODE] = {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
+    [RUN_BY_NODE] = {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
+                     .help = "ranks fill one host after the other. For fewer on each: --per-node"},
+    [RUN_BY_PACKAGE] = {"bind-to-socket", 0, CLI_REFUSED, .also = "npersocket ppr membind bysocket",
+                        .help = "use --bind-to package or numa, whose memory comes along, --map-by "
+                                "package, or --map-by ppr:M:node"},
+    [RUN_PROGRAMS] = {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
+                      .help = "one run has one program; start another `fiber run`, or a script "
+                              "that looks at FIBER_RANK"},
+    [RUN_MCA_FILE] = {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
+                      .help = "use --mca KEY VALUE for each parameter in it"},
+    [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "prtemca",
+                       .help = "it is for mpirun itself, which is not here: leave it out"},
+    [RUN_NAMES] = {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist",
+                   .help = "use -x for each: -x A -x B"},
+    [RUN_NO_NAMES] = {"genvnone", 0, CLI_REFUSED, .also = "envnone",
+                      .help =
+                          "ranks of this host get all of the environment: env -i fiber run ..."},
+    [RUN_STAGING] = {"preload-binary", 0, CLI_REFUSED,
+                     .also = "s preload-files path "
+                             "set-cwd-to-session-dir",
+                     .help = "put it into a folder that the hosts share, or into the image"},
+    [RUN_DISPLAY] = {"display", 0, CLI_REFUSED, "X",
+                     .help =
+                         "use --display-map for the plan, --report-bindings for what became of it"},
+    [RUN_STREAMS] = {"tee", 0, CLI_REFUSED, "X",
+                     .also = "redirects r t errfile-pattern prepend-pattern merge-stderr-to-stdout "
+                             "xml xterm",
+                     .help = "use --output DIR for files, --tag and --timestamp for what stands "
+                             "before a line, 2>&1 for one stream"},
+    [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED, .also = "with-ft",
+                       .help = "use --on-failure shrink"},
+    [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons pty",
+                      .help = "use `fiber stack RUN` to see where ranks are, and gdb -p with the "
+                              "number of the process that `fiber top` shows"},
+    [RUN_INTERFACE] = {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
+    [RUN_MODULE] = {"m", 0, CLI_REFUSED, "MODULE", .also = "module",
+                    .help = "use the program: fiber run ... python3 -m MODULE"},
+    [RUN_SLURM] = {"partition", 0, CLI_REFUSED, "X",
+                   .also = "p account A qos exclusive reservation",
+                   .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
+                           "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
+    [RUN_TIME] = {"time", 0, CLI_REFUSED, "T",
+                  .help = "use --timeout for the run, FIBER_SLURM_TIME=T for its jobs"},
+    [RUN_ALL_GPUS] = {"gpus", 0, CLI_REFUSED, "N", .also = "gres G gpus-per-node mem-per-cpu",
+                      .help = "use --gpus-per-rank and --mem"},
 };
 
 /* ---- Placement ---- */
@@ -270,6 +330,8 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
     const char *word;
     int rc;
 
+    if (text[0] == ':') /* :OVERSUBSCRIBE */
+        return take_modifiers(s, text, err);
     if (len == 3 && !strncasecmp(text, "ppr", 3) && text[3]) { /* ppr:M:node */
         const char *count = text + 4, *what = count + strcspn(count, ":");
 
@@ -330,12 +392,18 @@ static int take_variable(struct run_spec *s, const char *text, struct fbr_error 
     size_t len = strcspn(text, "=");
     const char *value = text[len] ? text + len + 1 : getenv(text);
 
-    if (len == 0)
-        return fbr_fail(err, -EINVAL, "-x: \"%.64s\" has no name; write VAR or VAR=VALUE", text);
-    if (!value)
+    if (!strcmp(text, "ALL") && !value) /* srun --export=ALL */
+        return 0;
+    if (len == 0 || memchr(text, ',', len))
         return fbr_fail(err, -EINVAL,
-                        "-x %.64s: there is no such variable here; write -x %.64s=VALUE", text,
+                        len ? "-x: \"%.64s\" is no name; write -x for each variable"
+                            : "-x: \"%.64s\" has no name; write VAR or VAR=VALUE",
                         text);
+    if (!value)
+        return fbr_fail(
+            err, -EINVAL,
+            "-x %.64s: there is no such variable here; write -x %.64s=VALUE, or --genv %.64s VALUE",
+            text, text, text);
     return env_add(s, pair_of("", text, len, value), err);
 }
 
@@ -392,12 +460,31 @@ static int take_environment(struct run_spec *s, const struct cli_args *args, str
 
 /* ---- All of it ---- */
 
+/* What Open MPI 5 writes behind --output, where a directory stands here. */
+static int check_output(const char *dir, struct fbr_error *err)
+{
+    static const char *const words[] = {"tag", "timestamp", "xml", "merge", "rank"};
+
+    for (size_t i = 0; dir && i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strncasecmp(dir, words[i], strlen(words[i])) &&
+            strchr(",:", dir[strlen(words[i])])) /* its NUL, too */
+            return fbr_fail(err, -EINVAL,
+                            "--output: a directory stands here; for %s use --tag or --timestamp, "
+                            "for a directory that is called so ./%.64s",
+                            dir, dir);
+    return 0;
+}
+
 static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *v = args->values;
-    long long most = (long long)s->ring.nodes * s->ring.per_node;
+    int nodes = s->ring.nodes, per_node = s->ring.per_node;
+    long long most = (long long)nodes * per_node;
 
-    s->size = v[RUN_N].text ? (int)v[RUN_N].number : most > 0 && most <= RANKS_MAX ? (int)most : 1;
+    if (v[RUN_N].text)
+        s->size = (int)v[RUN_N].number;
+    else
+        s->size = most > RANKS_MAX ? 1 : most ? (int)most : nodes + per_node ? nodes + per_node : 1;
     if (most > RANKS_MAX && !v[RUN_N].text)
         return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks",
                         s->ring.nodes, s->ring.per_node, RANKS_MAX);
@@ -464,7 +551,8 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
         else if (o->on_failure == FIBER_RING_REPLACE)
             o->on_failure = FIBER_RING_SHRINK;
     }
-    if (v[RUN_BIND_TO].text)
+    rc = check_output(o->output_dir, err);
+    if (rc == 0 && v[RUN_BIND_TO].text)
         rc = take_bind(s, v[RUN_BIND_TO].text, err);
     if (rc == 0 && v[RUN_MAP_BY].text)
         rc = take_map(s, v[RUN_MAP_BY].text, err);

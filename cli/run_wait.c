@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ring/ring.h"
+#include "runtime/log.h"
 #include "runtime/loop.h"
 #include "runtime/runtime.h"
 
@@ -81,12 +82,14 @@ static void stop_or_kill(struct wait *w, int sig)
         sigaddset(&set, SIGINT);
         sigaddset(&set, SIGTERM);
         fiber_ring_signal(w->ring, SIGKILL);
+        fbr_log_status_end();
         if (!w->quiet && !w->killed)
             fprintf(stderr, "fiber: killing all ranks\n");
         w->killed = true;
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
         return;
     }
+    fbr_log_status_end();
     w->stopped_by = sig;
     fiber_ring_stop(w->ring);
     w->stopped_at = fbr_now_ms(); /* what came while we were at it belongs to the first */
@@ -104,6 +107,7 @@ static void on_signal(struct wait *w, int sig)
         break;
     case SIGTSTP:
         fbr_ring_suspend(w->ring, true);
+        fbr_log_status_end();
         raise(SIGSTOP);
         break;
     case SIGCONT:
@@ -114,10 +118,12 @@ static void on_signal(struct wait *w, int sig)
     }
 }
 
+/* On a terminal in one line, which is always the newest; else in a line for each change, now and then. */
 static void look(struct wait *w)
 {
     struct fbr_run_facts f;
     uint64_t now = fbr_now_ms();
+    char line[300];
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(w->ring, &f);
@@ -127,13 +133,18 @@ static void look(struct wait *w)
     if (!f.waiting[0] || !w->waiting[0])
         w->said = 0;
     snprintf(w->waiting, sizeof(w->waiting), "%s", f.waiting);
-    if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS ||
+    if (!f.waiting[0])
+        fbr_log_status_end();
+    if (!f.waiting[0] || w->quiet || now - w->since < PATIENCE_MS)
+        return;
+    snprintf(line, sizeof(line), "fiber: waiting for %llu s: %s",
+             (unsigned long long)((now - w->since) / 1000), f.waiting);
+    if (fbr_log_status(line) ||
         (w->said && now - w->said < (strcmp(f.waiting, w->shown) != 0 ? CHANGED_MS : AGAIN_MS)))
         return;
     snprintf(w->shown, sizeof(w->shown), "%s", f.waiting);
     w->said = now;
-    fprintf(stderr, "fiber: waiting for %llu s: %s\n",
-            (unsigned long long)((now - w->since) / 1000), f.waiting);
+    fprintf(stderr, "%s\n", line);
 }
 
 int run_wait(struct fiber_ring *ring, bool quiet)
@@ -154,6 +165,7 @@ int run_wait(struct fiber_ring *ring, bool quiet)
         look(&w);
     }
     fiber_ring_wait(ring, -1);
+    fbr_log_status_end();
     if (fd >= 0)
         close(fd);
     return w.stopped_by;

@@ -456,7 +456,7 @@ static int by_number(const void *a, const void *b)
 static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
 {
     const char *dash = strrchr(typed, '-');
-    int rc = client_ranks(&s->run, err);
+    int rc = client_ranks(&s->run, CLIENT_PATIENCE_MS, err);
 
     s->one = -1;
     if (rc == 0 && typed[0]) {

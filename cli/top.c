@@ -16,10 +16,13 @@
 #include "cli/engine_run.h"
 #include "cli/option.h"
 #include "cli/print.h"
+#include "runtime/loop.h"
 
 enum { TOP_INTERVAL, TOP_COUNT, TOP_JSON, TOP_OPTIONS };
 
 #define FIRST_MS 100
+#define KEYS_MS 100     /* so soon keys and ^C are heard */
+#define COUNTED_MS 5000 /* with --count: a look waits so long */
 
 struct view {
     struct client_run run;
@@ -28,7 +31,9 @@ struct view {
     /* client_now(): when the figures that are shown were asked for, those before them (0: there
      * were none), and those that the next look will have */
     int64_t at, before, asked;
-    bool screen; /* a terminal to draw on */
+    uint64_t sent;   /* fbr_now_ms(): what has no answer was asked */
+    bool unanswered; /* the last look got none */
+    bool screen;     /* a terminal to draw on */
     bool json;
     int width, height;
     int line; /* drawn next; the last one of the screen stays empty: behind it, it scrolls */
@@ -122,10 +127,18 @@ static int by_rank(const void *a, const void *b)
     return ((const struct fiber_rank_stats *)a)->rank - ((const struct fiber_rank_stats *)b)->rank;
 }
 
+/* For so many seconds its launcher has said nothing; 0: it answers. */
+static int silent_s(const struct view *v)
+{
+    uint64_t ms = fbr_now_ms() - v->sent;
+
+    return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
+}
+
 /* Of a processor, in percent, since the last look; negative: unknown. */
 static double cpu_share(const struct view *v, const struct fiber_rank_stats *s)
 {
-    if (!v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count ||
+    if (silent_s(v) || !v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count ||
         s->state != 1 || s->cpu < v->cpu_before[s->rank])
         return -1;
     return 100 * (s->cpu - v->cpu_before[s->rank]) * 1000 / (double)(v->at - v->before);
@@ -175,6 +188,20 @@ static void put_rank(struct view *v, const struct fiber_rank_stats *s)
     put_line(v, line);
 }
 
+static void say_doing(const struct view *v, char *line, size_t size)
+{
+    const struct fbr_run_facts *f = &v->run.facts;
+
+    if (silent_s(v))
+        snprintf(line, size,
+                 "silent for %d s: its launcher, process %lld, is stopped, or the machine is very "
+                 "busy",
+                 silent_s(v), (long long)v->run.about.pid);
+    else
+        snprintf(line, size, "%s%s", f->waiting[0] ? "waiting: " : "",
+                 f->waiting[0] ? f->waiting : f->doing);
+}
+
 static void draw_text(struct view *v)
 {
     const struct client_run *r = &v->run;
@@ -192,8 +219,7 @@ static void draw_text(struct view *v)
              r->facts.running, client_size(r), is_pool ? "workers" : "ranks", r->facts.restarts,
              age);
     put_line(v, line);
-    snprintf(line, sizeof(line), "%s%s", r->facts.waiting[0] ? "waiting: " : "",
-             r->facts.waiting[0] ? r->facts.waiting : r->facts.doing);
+    say_doing(v, line, sizeof(line));
     if (v->screen || line[0])
         put_line(v, line);
     snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s",
@@ -224,6 +250,7 @@ static void draw_json(const struct view *v)
     fbr_json_int(&j, "restarts", v->run.facts.restarts);
     fbr_json_str(&j, "waiting", v->run.facts.waiting);
     fbr_json_str(&j, "doing", v->run.facts.doing);
+    fbr_json_int(&j, "silent_s", silent_s(v));
     fbr_json_array(&j, "ranks");
     for (int i = 0; i < v->run.nranks; i++) {
         const struct fiber_rank_stats *s = &v->run.ranks[i];
@@ -263,41 +290,76 @@ static bool rest(const struct view *v, int ms)
     return false;
 }
 
+static void measure(struct view *v)
+{
+    struct winsize w;
+
+    v->width = cli_width(STDOUT_FILENO);
+    v->height = 24;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0) {
+        v->height = w.ws_row > 0 ? w.ws_row : v->height;
+        v->width = w.ws_col > 0 ? w.ws_col : v->width;
+    }
+}
+
+static void draw(struct view *v)
+{
+    if (v->screen)
+        measure(v);
+    if (v->json)
+        draw_json(v);
+    else
+        draw_text(v);
+}
+
+/* 1: new figures; 0: none yet; negative: it has ended. */
+static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
+{
+    int rc;
+
+    if (!v->unanswered)
+        v->sent = fbr_now_ms();
+    rc = client_ranks(&v->run, patience_ms, err);
+    v->unanswered = rc == -ETIMEDOUT;
+    if (rc < 0)
+        return v->unanswered ? 0 : rc;
+    v->at = v->asked;
+    v->asked = client_now();
+    if (v->run.nranks)
+        qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
+    return 1;
+}
+
 static int watch(struct view *v, int interval, int64_t times, struct fbr_error *err)
 {
-    int rc = client_ranks(&v->run, err); /* what is asked for here is there at the first look */
+    unsigned patience_ms = times ? COUNTED_MS : KEYS_MS;
+    int64_t drawn = 0;
+    int rc;
 
-    v->asked = client_now();
+    rc = look(v, patience_ms, err); /* what is asked for here is there at the first look */
     if (rc < 0 || rest(v, FIRST_MS))
-        return rc;
-    for (int64_t i = 0; !asked_to_end && (times == 0 || i < times); i++) {
-        rc = client_ranks(&v->run, err);
-        if (rc < 0)
-            break;
-        v->at = v->asked;
-        v->asked = client_now();
-        if (v->run.nranks)
-            qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
-        if (v->screen) {
-            struct winsize w;
+        return rc < 0 ? rc : 0;
+    while (!asked_to_end) {
+        bool fresh;
 
-            v->width = cli_width(STDOUT_FILENO);
-            v->height = 24;
-            if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0) {
-                v->height = w.ws_row > 0 ? w.ws_row : v->height;
-                v->width = w.ws_col > 0 ? w.ws_col : v->width;
-            }
+        rc = look(v, patience_ms, err);
+        if (rc < 0)
+            return rc;
+        fresh = rc > 0;
+        if (!fresh && !times && !silent_s(v)) { /* it takes a moment */
+            if (rest(v, KEYS_MS))
+                break;
+            continue;
         }
-        if (v->json)
-            draw_json(v);
-        else
-            draw_text(v);
-        remember_cpu(v);
-        v->before = v->at;
-        if (ferror(stdout) || (times && i + 1 == times) || rest(v, interval))
+        draw(v);
+        if (fresh) {
+            remember_cpu(v);
+            v->before = v->at;
+        }
+        if (ferror(stdout) || ++drawn == times || rest(v, interval))
             break;
     }
-    return rc;
+    return 0;
 }
 
 static int run_top(const struct cli_args *args)
@@ -316,7 +378,7 @@ static int run_top(const struct cli_args *args)
         client_free(&v.run);
         return cli_failed(1, "run %.16s has ended; see `fiber ps -a`", v.run.about.uid);
     }
-    v.screen = !v.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !times;
+    v.screen = !v.json && isatty(STDIN_FILENO) && cli_is_screen(STDOUT_FILENO) && !times;
     if (v.screen)
         take_terminal();
     rc = watch(&v, interval, times, &err);
@@ -344,7 +406,12 @@ const struct cli_command cli_top = {
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
     .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met; of a "
-            "pool's workers, how busy they were and how many tasks they have done. q quits.",
+            "pool's workers, how busy they were and how many tasks they have done. q quits.\n\n"
+            "While a launcher does not answer (it is stopped, say, or the machine is very busy) "
+            "the last "
+            "figures stay, and the second line tells for how long. With --count a look waits ten "
+            "seconds "
+            "for its answer.",
     .examples = "fiber top train\tlive\nfiber top train -c 1 --json\tonce, for programs",
     .options = options,
     .count = TOP_OPTIONS,

@@ -58,6 +58,8 @@ static void placement_is_understood_as_mpirun_writes_it(void **state)
         {"-np 8 --map-by L3cache --bind-to l3cache p", "l3", "l3", 0, 0},
         {"-n 8 -ppn 4 p", NULL, NULL, 0, 4},
         {"-n 8 -N 4 --cpus-per-task 2 p", NULL, NULL, 2, 4},
+        {"-n 2 --map-by :OVERSUBSCRIBE p", NULL, NULL, 0, 0},
+        {"-n 2 --map-by :PE=2 p", NULL, NULL, 2, 0},
         {"-n 2 --bind-to none --map-by scatter p", "none", "spread", 0, 0},
         {"-n 2 --bind-to hwthread:overload-allowed p", "hwthread", NULL, 0, 0},
     };
@@ -86,12 +88,43 @@ static void the_number_of_ranks_follows_from_nodes(void **state)
     assert_int_equal(make("--nnodes 3 --nproc_per_node 4 p"), 0);
     assert_int_equal(spec.size, 12);
     done();
+    assert_int_equal(make("--nproc_per_node=2 p"), 0); /* torchrun */
+    assert_int_equal(spec.size, 2);
+    done();
+    assert_int_equal(make("--map-by ppr:3:node p"), 0);
+    assert_int_equal(spec.size, 3);
+    done();
+    assert_int_equal(make("--nodes 2 p"), 0); /* srun */
+    assert_int_equal(spec.size, 2);
+    done();
     assert_int_equal(make("--nodes 3 --per-node 4 -n 10 p"), 0);
     assert_int_equal(spec.size, 10);
     done();
     assert_int_equal(make("--nodes 2 --per-node 4 -n 10 p"), -22);
     assert_non_null(strstr(err.text, "do not fit"));
     assert_int_equal(make("--nodes 4 -n 2 p"), -22);
+}
+
+/* They would be letters with their values glued to them, else: -l -o calhost. */
+static void what_means_nothing_here_is_passed_over(void **state)
+{
+    static const char *const lines[] = {
+        "-localhost x p",         "-order-nodes asc p",     "-rmk slurm -topolib hwloc p",
+        "-prefix /usr p",         "-genvall -envall p",     "--leave-session-attached p",
+        "-launcher-exec ssh p",   "-nameserver h:1 p",      "--rdzv_id=1 --rdzv_conf a=b p",
+        "--kill-on-bad-exit=1 p", "-print-all-exitcodes p", "--monitor_interval=1 --role x p",
+        "--export=ALL p"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        if (make(lines[i]) < 0)
+            fail_msg("%s: %s", lines[i], err.text);
+        assert_string_equal(spec.ring.job.command[0], "p");
+        assert_int_equal(spec.size, 1);
+        assert_null(spec.ring.output_dir);
+        assert_int_equal(spec.ring.flags, FIBER_RING_STDIN);
+        done();
+    }
 }
 
 static void variables_go_to_the_ranks(void **state)
@@ -162,7 +195,29 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--rank-by core p", "--map-by"},
         {"--genv A=b c p", "\"A=b\" is no name"},
         {"--nodes 65536 --per-node 65536 p", "more than 1048576 ranks"},
-        {"--hostfile h p", "--backend"},
+        {"--hostfile h p", "FIBER_COMMAND_HOSTS"},
+        {"-host localhost p", "for this host leave it out"},
+        {"-c 4 p", "--cpus-per-rank"},
+        {"-pernode p", "--per-node 1"},
+        {"-npersocket 2 p", "--map-by package"},
+        {"-bynode p", "one host after the other"},
+        {"-membind numa p", "--bind-to package or numa"},
+        {"-configfile f", "one run has one program"},
+        {"-am f p", "--mca KEY VALUE"},
+        {"-genvlist A,B p", "-x A -x B"},
+        {"-env A 1 p", "--genv A VALUE"},
+        {"--export=A,B=1 p", "-x for each variable"},
+        {"--display bind p", "--report-bindings"},
+        {"--output TAG,TIMESTAMP p", "use --tag"},
+        {"--output tag p", "use --tag"},
+        {"--tee 3 p", "--output DIR"},
+        {"--with-ft ulfm p", "--on-failure shrink"},
+        {"-tv p", "fiber stack"},
+        {"-iface eth0 p", "FIBER_BIND"},
+        {"-m module p", "python3 -m"},
+        {"--partition=x p", "slurm_partition"},
+        {"--time=10 p", "--timeout"},
+        {"--gres=gpu:1 p", "--gpus-per-rank"},
         {"-n 2 a : -n 3 b", "one run has one program"},
         {"--master_addr h p", "leave it out"},
     };
@@ -179,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placement_is_understood_as_mpirun_writes_it),
         cmocka_unit_test(the_number_of_ranks_follows_from_nodes),
+        cmocka_unit_test(what_means_nothing_here_is_passed_over),
         cmocka_unit_test(variables_go_to_the_ranks),
         cmocka_unit_test(failures_are_met_as_asked_for),
         cmocka_unit_test(output_and_input_are_flags),

@@ -38,9 +38,22 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
     check 124 '' '' run --timeout 100ms tail -f /dev/null
     check 125 '' '' run -n 1 ./no-such-program
+    printf '#!/no/such/shell\n' >odd
+    check 125 '' 'chmod \+x lets it run' run -n 1 ./odd
+    chmod +x odd
+    check 125 '' 'it is there; the interpreter that it names is not' run -n 1 ./odd
+    check 125 '' 'the interpreter that it names is not' run --workdir / -n 1 "$work/odd"
+    printf 'echo hi\n' >odd
+    check 125 '' 'no script that begins with #!' run -n 1 ./odd
+    check 125 '' 'it is a directory' run -n 1 /
+    check 125 '' '--output: odd is no directory' run -n 1 --output odd true
+    check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
     check 4 '' '^\{"uid":"[0-9a-f]{32}","code":4,.*\} $' run --json -n 1 sh -c 'exit 4'
     check 0 '.*' '^' run --dry-run -n 4 ./no-such-program
     check 0 '\{.*\} ' '^' run --dry-run --json -n 4 ./no-such-program
+    # agents of one machine place their ranks together
+    HWLOC_SYNTHETIC='pack:2 core:4 pu:1' check 0 '.*rank 1: [^:]*cpus 4 .*node 1: [^:]*: [^:]*cpus 2 .*rank 3: [^:]*cpus 6 .*' '^' \
+        run --dry-run -n 4 --per-node 2 --map-by spread ./x
 }
 if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; none is asked
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
@@ -71,6 +84,13 @@ check 0 '\[\] ' '^' ps --json
 check 1 '' 'no run of yours on this host is called x1' kill x1
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
+for command in "ps" "ps --json" "config show" "version" "doctor --backend local"; do
+    # shellcheck disable=SC2086
+    if fiber $command >/dev/full 2>err || ! grep -q '^fiber: standard output' err; then
+        echo "fiber $command to a full disk: code 0, or it said: $(cat err)"
+        bad=1
+    fi
+done
 
 FIBER_MOCK=slow_start=6000 check 0 'x x ' 'waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine takes its time' \
     run --backend mock --nodes 2 -n 2 echo x

@@ -78,6 +78,30 @@ ended any "fiber kill"
 [ "$(fiber ps --json)" = "[]" ] || complain "after its end: $(fiber ps)"
 fiber ps -a | grep -q "^$id.* exit " || complain "ps -a: $(fiber ps -a)"
 
+# One that is stopped is not called dead, also when so many have called that it takes no more callers.
+start
+kill -STOP "$pid"
+until grep -q ' T ' "/proc/$pid/stat"; do :; done
+fiber ps | grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' || complain "ps, stopped: $(fiber ps)"
+fiber top demo -c 1 >said || complain "top, stopped: exit code $?"
+grep -qE "^silent for [0-9]+ s: its launcher, process $pid, is stopped" said || complain "top, stopped: $(cat said)"
+! fiber kill demo --signal USR1 2>said || complain "kill, stopped: exit code 0"
+grep -q "process $pid, does not answer: .* obeys when it goes on" said || complain "kill, stopped: $(cat said)"
+callers=()
+for _ in {1..24}; do
+    fiber ps >>listed &
+    callers+=($!)
+done
+wait "${callers[@]}"
+fiber ps | grep -qE ' demo +local +no answer ' || complain "ps, crowded: $(fiber ps)"
+! fiber kill demo 2>said || complain "kill, crowded: exit code 0"
+grep -q "process $pid, does not answer" said || complain "kill, crowded: $(cat said)"
+kill -CONT "$pid"
+hear usr1 # as it was told
+hear usr1
+fiber kill demo
+ended any "fiber kill of one that was stopped"
+
 start
 kill -TSTP "$pid"
 until grep -q ' T ' "/proc/$pid/stat"; do :; done # stopped itself, after its ranks

@@ -1,4 +1,5 @@
-# slurm_test.sh - ps, logs and kill of runs that only Slurm knows; stack and cp of one that goes on.
+# slurm_test.sh - doctor, when something stands between us and a job; ps, logs and kill of runs that only Slurm knows; stack
+# and cp of one that goes on.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -12,7 +13,11 @@ eval "$("$bed" env)"
 # Where the jobs may write, too.
 work=$(mktemp -d "$FIBER_SLURM_DIR/cli-XXXXXX")
 sockets=$(mktemp -d) # their names must be short
-trap 'rm -rf "$work" "$sockets"' EXIT
+trap 'heal; rm -rf "$work" "$sockets"' EXIT
+heal() {
+    "$bed" thaw
+    scontrol update PartitionName=bed State=UP
+}
 mkdir "$sockets/run"
 mkfifo "$work/gate"
 export XDG_RUNTIME_DIR=$sockets FIBER_RUN_DIR=$sockets/run
@@ -30,6 +35,32 @@ expect() { # expect <exit code> <pattern> <what> <argument>...: a line of what i
         bad=1
     fi
 }
+
+# stuck <what it says of the backend> <the line that mends it> <what> [<variable>=<value>]...
+stuck() {
+    local pattern=$1 mend=$2 what=$3
+    shift 3
+    expect 1 "^bad +backend slurm +$pattern" "doctor: $what" env "$@" fiber doctor --backend slurm
+    grep -qE -- "^ +-> $mend" said || { echo "doctor: $what: no line that mends it is $mend: $(cat said)"; bad=1; }
+    ! grep -q 'can be used' said || { echo "doctor: $what: it says that it can be used"; bad=1; }
+}
+expect 0 '^ok +backend slurm +can be used; its jobs reach this host at ' 'doctor' fiber doctor --backend slurm
+expect 0 '^ok +slurm nodes +3 nodes of bed, ' 'doctor' fiber doctor --backend slurm
+expect 0 '^ok +slurm jobs +allocation [0-9]+ on n1: ' 'doctor in an allocation' \
+    salloc --quiet --nodelist=n1 fiber doctor --backend slurm
+stuck 'there is no partition nowhere' 'set slurm_partition' 'another partition' FIBER_SLURM_PARTITION=nowhere
+stuck 'Slurm would not take a job of ours: .*configuration' 'correct slurm_' 'too many GPUs' FIBER_SLURM_OPTIONS=--gres=gpu:99
+stuck 'allocation 999999 is over' 'salloc another' 'an allocation that is over' SLURM_JOB_ID=999999 SLURM_JOB_NODELIST=n1
+stuck 'SLURM_CONF=/nowhere' 'export SLURM_CONF=' 'no slurm.conf' SLURM_CONF=/nowhere
+sed "s|^AuthInfo=.*|AuthInfo=socket=$sockets/none|" "$SLURM_CONF" >slurm.conf
+cp "${SLURM_CONF%/*}"/{gres,cgroup}.conf .
+stuck "munge does not answer at $sockets/none" 'systemctl start munge' 'munge is away' SLURM_CONF="$work/slurm.conf"
+scontrol update PartitionName=bed State=DOWN
+stuck 'no job starts in partition bed' 'scontrol update PartitionName=bed State=UP' 'a partition that is down'
+scontrol update PartitionName=bed State=UP
+"$bed" freeze
+stuck "Slurm's controller does not answer" 'on the controller' 'a controller that is away'
+"$bed" thaw
 
 # Two elements of an array, as the backend submits them, whose master is on another host.
 sbatch --parsable --array=0-1 --job-name=fiber-abab0000000000000000000000000001-worker-1.5.0 \
