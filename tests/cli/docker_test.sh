@@ -92,7 +92,7 @@ expect 0 '^hi$' 'a run after it' fiber run --backend docker /bin/echo hi
 # ps and gc: a job of a dead master, one of a living, one of another host
 "$bed" image fiber-cli-test /bin/sleep /bin/true /bin/sh
 master() { # master: the name that a job of ours is given
-    "$bed" api GET '/containers/json' | grep -o '"fiber.master":"[^"]*"' | head -1 | cut -d'"' -f4
+    "$bed" api GET '/containers/json' | grep -o '"fiber.master":"[^"]*"' | sed -n 1p | cut -d'"' -f4
 }
 leave() { # leave <name> <run> <master>: a job that nobody looks after
     "$bed" api POST "/containers/create?name=$1" -d "{\"Image\":\"fiber-cli-test\",\"Entrypoint\":[\"/bin/sleep\"],

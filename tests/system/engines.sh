@@ -67,4 +67,4 @@ more() {  # N TEXT: waits for so many more lines
     ((n == 0)) || failed "$n more lines with '$2' should have come"
 }
 ends() { timeout 300 cat <&"$out" >>"$work/out" || failed "it does not end"; exec {out}<&-; launcher=; }
-one_job() { "$bed" jobs | head -1; }
+one_job() { "$bed" jobs | sed -n 1p; }

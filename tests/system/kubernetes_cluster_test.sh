@@ -87,7 +87,7 @@ evict() {  # POD
 evicted() {
     local pod
     maps
-    pod=$(pods | head -1)
+    pod=$(pods | sed -n 1p)
     evict "$pod"
     wait_for "the evicted pod should go" is_gone "$pod"
     wait_for "another worker should come" has_two
@@ -170,7 +170,7 @@ apart() {
     local cut one two port
     FIBER_HEARTBEAT=5s begins 1 begun "$fiber" kubernetes run -- sh -c "exec $prog pool 2 200 20 /tmp/go 1"
     wait_for "both workers should run" both_work
-    cut=$(workers | head -1)
+    cut=$(workers | sed -n 1p)
     one=$(port "$(master)") two=$(port "$cut")
     [[ -n $one && -n $two ]] || failed "no ports: '$one' '$two'"
     for port in "$one" "$two"; do "$bed" enter bridge link set dev "$port" isolated on; done
@@ -222,7 +222,7 @@ cut_pool() {
         [[ $pod ]] || failed "no port"
         down "$pod"
     done
-    are_replaced() { ! pods | grep -qxF "$cut" && has_two; }
+    are_replaced() { ! grep -qxF "$cut" <<<"$(pods)" && has_two; }
     wait_for "workers that are cut off should be replaced" are_replaced
     touch "$work/go"
     ends
@@ -283,7 +283,7 @@ lost_node() {
         printf '    - {key: node.kubernetes.io/%s, operator: Exists, effect: NoExecute, tolerationSeconds: 1}\n' $taint >>"$work/template"
     done
     FIBER_KUBERNETES_POD_TEMPLATE=$work/template maps
-    first=$(pods | head -1)
+    first=$(pods | sed -n 1p)
     "$bed" stop kubelet
     # What the cluster's controllers say of it by themselves, when they have not heard of it for 50 s.
     "$bed" kubectl patch node node1 --subresource=status -p \

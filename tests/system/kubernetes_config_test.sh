@@ -116,7 +116,7 @@ mv "$work/token.new" "$work/token"
 credential "$(jq -n --arg token "$(cat "$work/token")" '{token: $token}')"
 kill -USR1 "$proxy"
 asked 1 || wait_for "the program should be asked again" asked 1
-pod=$(in_space get pods -l fiber.io/run -o name | head -1)
+pod=$(in_space get pods -l fiber.io/run -o name | sed -n 1p)
 in_space delete --wait=false "$pod" >/dev/null
 replaced() { (($(in_space get pods -l fiber.io/run --field-selector status.phase=Running -o name | grep -cvxF "$pod") >= 2)); }
 wait_for "another worker should come" replaced

@@ -64,7 +64,7 @@ test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing() {
 test_killed_agent_fails_the_run() {
     local first
     begin_forever 4 --per-node 2 || return
-    first=$(agents | head -1)
+    first=$(agents | sed -n 1p)
     kill -KILL "$first"
     ends 137 || return
     says 'the agent on ' || return
@@ -76,7 +76,7 @@ test_killed_agent_takes_what_its_ranks_forked_along() { # and the others' childr
     start -n 2 --oversubscribe --per-node 1 --on-failure shrink bash -c "$nap"'tail -f /dev/null >/dev/null & echo "child $!"
         until [ -e "$RING_TEST_MARK/go" ]; do nap 0.1; done; kill -0 $! && echo "has it"'
     wait_for "$patience" eval '[ "$(grep -c "^child " "$work/out")" = 2 ]' || fail 'the ranks do not come up' || return
-    agent=$(agents | head -1)
+    agent=$(agents | sed -n 1p)
     child=$(pgrep -P "$(pgrep -P "$agent")")
     kill -KILL "$agent"
     wait_for "$patience" gone "$child" || fail "process $child is left" || return
@@ -92,7 +92,7 @@ test_frozen_agent_is_given_up() { # after 10 s: a slow machine must not look lik
         FIBER_HEARTBEAT=500ms FIBER_HEARTBEAT_MISSES=20 FIBER_TRANSPORT=tcp begin_forever 4 --per-node 2 --grace 1s
     }
     begin_with_heartbeats || return
-    kill -STOP "$(agents | head -1)"
+    kill -STOP "$(agents | sed -n 1p)"
     ends 137 || return
     says 'the agent on ' || return
     leaves_nothing
@@ -100,7 +100,7 @@ test_frozen_agent_is_given_up() { # after 10 s: a slow machine must not look lik
 
 test_frozen_rank_is_ended_with_the_others() {
     begin_forever 2 --grace 2s || return
-    pid=$(pgrep -P "$(agents | head -1)" | tail -1)
+    pid=$(pgrep -P "$(agents | sed -n 1p)" | tail -1)
     kill -STOP "$pid"
     kill -TERM "$launcher"
     ends 143 || return
@@ -224,7 +224,7 @@ test_suspended_run_goes_on() {
     local ranks
     begin_forever 2 || return
     # shellcheck disable=SC2046
-    ranks=$(pgrep -P "$(agents | head -1)")
+    ranks=$(pgrep -P "$(agents | sed -n 1p)")
     kill -TSTP "$launcher"
     # shellcheck disable=SC2086
     wait_for "$patience" are_in_state T "$launcher" $ranks || fail 'they do not stop' || return
