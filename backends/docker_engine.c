@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define ASK_MS 10000
@@ -116,7 +117,7 @@ static char *read_text(const char *dir, const char *file, struct fbr_error *err)
 
 static const char *usual_host(char podman[300])
 {
-    const char *dir = getenv("XDG_RUNTIME_DIR");
+    const char *dir = fbr_getenv("XDG_RUNTIME_DIR");
 
     if (access("/var/run/docker.sock", F_OK) == 0)
         return "unix:///var/run/docker.sock";
@@ -143,7 +144,7 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
                     struct fbr_error *err)
 {
     static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
-    const char *dir = getenv("DOCKER_CERT_PATH"), *home = getenv("HOME");
+    const char *dir = fbr_getenv("DOCKER_CERT_PATH"), *home = fbr_getenv("HOME");
     struct fbr_error why = {0, ""};
     char own[PATH_MAX];
 
@@ -171,7 +172,7 @@ static bool is_this_machine(const char *host)
 static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct fbr_http_options *o,
                        char url[300], char *pem[3], struct fbr_error *err)
 {
-    const char *verify = getenv("DOCKER_TLS_VERIFY");
+    const char *verify = fbr_getenv("DOCKER_TLS_VERIFY");
     const char *end = address[0] == '[' ? strchr(address, ']') : NULL; /* of IPv6 */
     bool tls = verify && verify[0];
     int rc = tls ? load_tls(e, o, pem, err) : 0;
@@ -200,7 +201,7 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
     const char *host = fbr_config_str(config, "docker_host");
 
     if (!host[0])
-        host = getenv("DOCKER_HOST");
+        host = fbr_getenv("DOCKER_HOST");
     if (!host || !host[0])
         host = usual_host(usual);
     snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);

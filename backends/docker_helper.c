@@ -20,14 +20,13 @@
 
 #include "backends/docker_login.h"
 #include "runtime/buf.h"
+#include "runtime/environ.h"
 #include "runtime/loop.h"
 #include "runtime/spawn.h"
 
 #define HELPER_MS 30000
 #define LOOK_MS 100 /* how often *stop is looked at meanwhile */
 #define FILE_MAX (1 << 20)
-
-extern char **environ;
 
 /* ---- A helper ---- */
 
@@ -96,7 +95,7 @@ static int run(const char *command, const char *key, const atomic_bool *stop, st
     if (rc == 0) {
         struct fbr_spawn s = {.file = path,
                               .argv = argv,
-                              .env = environ,
+                              .env = fbr_environ(),
                               .fds = {in, ends[1], STDERR_FILENO, -1},
                               .nfds = 3};
 
@@ -198,7 +197,7 @@ static struct json_t *read_file(const char *path, struct fbr_error *err)
 
 static bool in_folder(char path[PATH_MAX], const char *variable, const char *rest)
 {
-    const char *folder = getenv(variable);
+    const char *folder = fbr_getenv(variable);
 
     snprintf(path, PATH_MAX, "%s%s", folder ? folder : "", rest);
     return folder && folder[0];

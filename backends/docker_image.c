@@ -18,6 +18,7 @@
 
 #include "backends/docker_login.h"
 #include "backends/image.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define LOAD_MS 600000
@@ -369,7 +370,7 @@ void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_
 /* A file without a name. It may be large, and /tmp is memory on many hosts. */
 static int temporary(struct fbr_error *err)
 {
-    const char *const folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    const char *const folders[] = {fbr_getenv("TMPDIR"), "/var/tmp", "/tmp"};
     int fd = -1;
 
     for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++)

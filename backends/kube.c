@@ -26,6 +26,7 @@
 #include "backends/kube_priv.h"
 #include "backends/kube_yaml.h"
 #include "runtime/bind.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define FIRST_MS 10000 /* for the first answer of the server */
@@ -89,7 +90,7 @@ static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
 
 static void look_at_own_pod(struct fbr_backend *b)
 {
-    const char *name = getenv("FIBER_POD_NAME");
+    const char *name = fbr_getenv("FIBER_POD_NAME");
     struct fbr_error err = {0, ""};
     struct json_t *pod;
     char host[256] = "";

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
+
 #define TEXT_MAX 1024
 
 static int make_dir(const char *path)
@@ -32,7 +34,7 @@ static int make_dir(const char *path)
 /* The registry's directory (runtime/registry.h), and ours below it: a descriptor or -errno. */
 static int open_dir(bool make)
 {
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");
     char path[PATH_MAX];
     int n, rc, fd;
 

@@ -13,6 +13,7 @@
 #include "backends/base64.h"
 #include "backends/json.h"
 #include "backends/kube_yaml.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define MAX_ARGS 256
@@ -352,7 +353,7 @@ static int add_files(struct json_t *all, const char *list, int *found, struct fb
 static int load_files(struct fbr_kube_config *c, const char *context, int *found,
                       struct fbr_error *err)
 {
-    const char *list = getenv("KUBECONFIG"), *home = getenv("HOME");
+    const char *list = fbr_getenv("KUBECONFIG"), *home = fbr_getenv("HOME");
     struct json_t *all = fbr_json_pack("{}");
     char path[PATH_MAX];
     int rc = all ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
@@ -371,7 +372,8 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
 
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err)
 {
-    const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
+    const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST"),
+               *port = fbr_getenv("KUBERNETES_SERVICE_PORT");
     int found = 0, rc;
 
     memset(c, 0, sizeof(*c));

@@ -20,6 +20,7 @@
 #include "backends/json.h"
 #include "backends/kube_yaml.h"
 #include "runtime/buf.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 #include "runtime/loop.h"
 #include "runtime/spawn.h"
@@ -31,8 +32,6 @@
 #define EARLY_S 60
 #define LOOK_MS 20
 #define AGAIN_MS 5000 /* between two runs of a plugin */
-
-extern char **environ;
 
 struct fbr_kube_creds {
     struct fbr_kube_config *config;
@@ -152,21 +151,21 @@ static char *exec_info(const struct fbr_kube_config *c)
 
 static char **environment(const struct fbr_kube_config *c, char *info)
 {
+    char **ours = fbr_environ(), **env;
     size_t n = 0, m = 0, k = 0;
-    char **env;
 
-    while (environ[n])
+    while (ours[n])
         n++;
     while (c->exec.env[m])
         m++;
     env = calloc(n + m + 2, sizeof(*env));
     for (size_t i = 0; env && i < n; i++) {
-        bool replaced = !strncmp(environ[i], "KUBERNETES_EXEC_INFO=", 21);
+        bool replaced = !strncmp(ours[i], "KUBERNETES_EXEC_INFO=", 21);
 
         for (size_t j = 0; j < m && !replaced; j++)
-            replaced = !strncmp(environ[i], c->exec.env[j], strcspn(c->exec.env[j], "=") + 1);
+            replaced = !strncmp(ours[i], c->exec.env[j], strcspn(c->exec.env[j], "=") + 1);
         if (!replaced)
-            env[k++] = environ[i];
+            env[k++] = ours[i];
     }
     for (size_t j = 0; env && j < m; j++)
         env[k++] = c->exec.env[j];

@@ -14,6 +14,7 @@
 
 #include "backends/json.h"
 #include "backends/kube_priv.h"
+#include "runtime/environ.h"
 
 #define ANSWER_MS 10000
 #define SECRET_NAME "fiber-ticket"
@@ -172,7 +173,7 @@ int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, in
                   struct fbr_error *err)
 {
     struct fbr_backend b = {.env.config = config};
-    const char *host = getenv("KUBERNETES_SERVICE_HOST");
+    const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST");
     struct json_t *pod = NULL;
     int rc = fbr_kube_take_config(&b, err);
 

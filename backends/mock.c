@@ -10,6 +10,7 @@
  *     freezes_after=MS stopped (SIGSTOP) after MS, and stays so
  *     exit_unknown     the engine knows that it ended, not how
  *     mute             the engine never tells of its end
+ *     late_word        the engine tells of its end, and why, when it is asked to kill it
  *     evicted          when it ends, the engine says that it has taken it away
  *
  * A backend does not see tasks, so there is no death after so many of them to order here: the task
@@ -40,6 +41,7 @@ enum fault {
     FREEZES_AFTER,
     EXIT_UNKNOWN,
     MUTE,
+    LATE_WORD,
     EVICTED
 };
 
@@ -51,7 +53,7 @@ static const struct {
     {"never_joins", NEVER_JOINS},   {"slow_start=", SLOW_START},
     {"dies_after=", DIES_AFTER},    {"freezes_after=", FREEZES_AFTER},
     {"exit_unknown", EXIT_UNKNOWN}, {"mute", MUTE},
-    {"evicted", EVICTED},
+    {"late_word", LATE_WORD},       {"evicted", EVICTED},
 };
 
 struct mock_job {
@@ -60,7 +62,8 @@ struct mock_job {
     void *user, *inner;
     enum fault fault;
     int ms;
-    bool ended; /* EXITED was told, or swallowed */
+    bool ended;   /* EXITED was told, or swallowed */
+    int32_t code; /* with which */
     struct fbr_timer timer;
     /* slow_start: the job, kept until then */
     struct fbr_job job;
@@ -102,7 +105,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
     if (e->type == FBR_JOB_EXITED) {
         j->ended = true;
         fbr_timer_stop(&j->timer);
-        if (j->fault == MUTE)
+        j->code = e->code;
+        if (j->fault == MUTE || j->fault == LATE_WORD)
             return;
         if (j->fault == EXIT_UNKNOWN)
             copy.code = FBR_EXIT_UNKNOWN;
@@ -258,6 +262,10 @@ static int mock_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct mock_job *j = handle;
 
+    if (j->fault == LATE_WORD && j->ended) {
+        tell_exit(j, j->code, "had gone beyond its time in the mock engine, as ordered");
+        return 0;
+    }
     if (j->inner)
         return fbr_backend_local.signal(b->local, j->inner, sig);
     fbr_timer_stop(&j->timer); /* it has not started: now it never will */

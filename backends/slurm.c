@@ -20,6 +20,7 @@
 #include "backends/slurm_steps.h"
 #include "backends/tool.h"
 #include "runtime/bind.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define ASK_MS 10000
@@ -37,8 +38,8 @@ struct fbr_backend {
 /* As in the configuration's "auto step batch". */
 static bool want_steps(const struct fbr_config *config)
 {
-    const char *mode = fbr_config_str(config, "slurm_mode"), *id = getenv("SLURM_JOB_ID"),
-               *own = getenv("FIBER_SLURM");
+    const char *mode = fbr_config_str(config, "slurm_mode"), *id = fbr_getenv("SLURM_JOB_ID"),
+               *own = fbr_getenv("FIBER_SLURM");
 
     if (strcmp(mode, "auto") != 0)
         return strcmp(mode, "step") == 0;
@@ -290,7 +291,7 @@ static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
 /* The address of a node in lines "NAME|ADDRESS", of another than ours when there is one. */
 static bool find_node(char *text, char *peer, size_t size)
 {
-    const char *node = getenv("SLURMD_NODENAME");
+    const char *node = fbr_getenv("SLURMD_NODENAME");
     char host[256] = "", *rest = NULL;
 
     gethostname(host, sizeof(host) - 1);
@@ -313,8 +314,8 @@ static bool find_node(char *text, char *peer, size_t size)
 
 static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
 {
-    const char *nodes = getenv("SLURM_JOB_NODELIST"),
-               *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR");
+    const char *nodes = fbr_getenv("SLURM_JOB_NODELIST"),
+               *launcher = fbr_getenv("SLURM_LAUNCH_NODE_IPADDR");
     char peer[256] = "", address[FBR_BIND_MAX];
     struct fbr_words w = {0};
     struct fbr_buf text;

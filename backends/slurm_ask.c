@@ -17,19 +17,18 @@
 
 #include "backends/slurm_state.h"
 #include "backends/tool.h"
+#include "runtime/environ.h"
 
 #define PATIENCE_MS 4000
 #define MUNGE "/run/munge/munge.socket.2"
-
-extern char **environ;
 
 int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
                   struct fbr_error *err)
 {
     static const char *const times[] = {"SLURM_TIME_FORMAT=%s", NULL}; /* since the epoch */
     bool submits = !strcmp(w->at[0], "sbatch");
-    char **env = submits ? fbr_slurm_env(environ, FBR_SLURM_FOR_SBATCH, NULL)
-                         : fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, times);
+    char **env = submits ? fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_SBATCH, NULL)
+                         : fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, times);
     char line[256] = "";
     struct fbr_buf said;
     int32_t code = 0;
@@ -91,7 +90,7 @@ static void cut(struct fbr_buf *b)
 
 static const char *conf(void)
 {
-    const char *path = getenv("SLURM_CONF");
+    const char *path = fbr_getenv("SLURM_CONF");
 
     return path && path[0] ? path : NULL;
 }
@@ -296,7 +295,7 @@ static bool check_nodes(const struct check *c, const char *nodes)
 
 static bool check_allocation(const struct check *c)
 {
-    const char *id = getenv("SLURM_JOB_ID"), *nodes = getenv("SLURM_JOB_NODELIST");
+    const char *id = fbr_getenv("SLURM_JOB_ID"), *nodes = fbr_getenv("SLURM_JOB_NODELIST");
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
     struct fbr_buf out;
@@ -356,6 +355,6 @@ bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend
     const struct check c = {s, say, user};
 
     return check_tools(&c) && check_controller(&c) &&
-           (steps ? check_allocation(&c) && check_nodes(&c, getenv("SLURM_JOB_NODELIST"))
+           (steps ? check_allocation(&c) && check_nodes(&c, fbr_getenv("SLURM_JOB_NODELIST"))
                   : check_nodes(&c, NULL) && check_submission(&c));
 }

@@ -25,6 +25,7 @@
 #include <utlist.h>
 
 #include "backends/slurm_batch_priv.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define SOON_MS 100
@@ -39,7 +40,6 @@
 #define CANNOT_START 125
 #define ASK "squeue --noheader --array --states=all --Format="
 
-extern char **environ;
 static void read_output(struct fbr_slurm_batch *b);
 
 /* ---- Small things ---- */
@@ -71,7 +71,7 @@ int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_words *w, unsigned ms,
                   void (*done)(void *user, const struct fbr_tool_result *r), void *user)
 {
     struct fbr_error err = {0, ""};
-    char **env = fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, NULL);
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     int rc =
         env ? fbr_tool_run(b->tools,
                            &(struct fbr_tool){
@@ -620,8 +620,8 @@ static void cancel_left(struct fbr_slurm_batch *b)
 
 static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], struct fbr_error *err)
 {
-    const char *dir = fbr_config_str(env->config, "slurm_dir"), *home = getenv("HOME"),
-               *ours = getenv("FIBER_SLURM");
+    const char *dir = fbr_config_str(env->config, "slurm_dir"), *home = fbr_getenv("HOME"),
+               *ours = fbr_getenv("FIBER_SLURM");
     size_t n = strlen(FBR_SLURM_OWN);
 
     if (ours && strncmp(ours, FBR_SLURM_OWN, n) == 0 && access(ours + n, W_OK | X_OK) == 0) {
@@ -678,7 +678,7 @@ static void cancel_all(struct fbr_slurm_batch *b)
     static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
 
     for (int named = 0; named < 2; named++) {
-        char **env = fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, NULL);
+        char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
         struct fbr_error err = {0, ""};
         struct fbr_words w = {0};
         struct submission *s;

@@ -31,6 +31,7 @@
 #include "backends/delivery.h"
 #include "backends/slurm_lines.h"
 #include "backends/tool.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define MAX_NODES 65536
@@ -42,7 +43,6 @@
 #define CANNOT_START 125
 #define AVOID_MS 60000 /* a node that failed */
 
-extern char **environ;
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
 
@@ -248,7 +248,7 @@ static struct node *pick(struct fbr_slurm_steps *s)
  * share. 0: Slurm does not say. */
 static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned cpus)
 {
-    const char *text = getenv("SLURM_MEM_PER_NODE");
+    const char *text = fbr_getenv("SLURM_MEM_PER_NODE");
     unsigned long mib = text ? strtoul(text, NULL, 10) : 0;
     unsigned of = s->names.n ? s->nodes[0].cpus : 1;
 
@@ -426,7 +426,7 @@ static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_wo
 {
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
-    char **env = fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, NULL);
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     int rc = env && fbr_slurm_add(&w, "scancel") == 0 && fbr_slurm_add(&w, "--quiet") == 0
                  ? fbr_slurm_add(&w, "--signal=%d", sig)
                  : -ENOMEM;
@@ -519,7 +519,7 @@ static void ask_numbers(struct fbr_slurm_steps *s)
 {
     struct fbr_error err = {0, ""};
     struct fbr_words w = {0};
-    char **env = fbr_slurm_env(environ, FBR_SLURM_FOR_TOOLS, NULL);
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
     char text[128];
     int rc;
 
@@ -568,10 +568,11 @@ int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)
 
 static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
 {
-    const char *list = getenv("SLURM_JOB_NODELIST"), *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
+    const char *list = fbr_getenv("SLURM_JOB_NODELIST"),
+               *cpus = fbr_getenv("SLURM_JOB_CPUS_PER_NODE");
     unsigned *counts = NULL;
 
-    s->job_id = getenv("SLURM_JOB_ID");
+    s->job_id = fbr_getenv("SLURM_JOB_ID");
     if (!s->job_id || !s->job_id[0])
         return fbr_fail(err, -EINVAL,
                         "there is no allocation here (SLURM_JOB_ID is not set): start it by salloc "

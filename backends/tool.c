@@ -17,11 +17,11 @@
 #include <utlist.h>
 
 #include "backends/delivery.h"
+#include "runtime/environ.h"
 #include "runtime/spawn.h"
 
 #define MAX_OUTPUT (16u << 20)
 
-extern char **environ;
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
 
@@ -92,7 +92,7 @@ static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_err
                                 .run_uid = "",
                                 .file = file,
                                 .argv = tool->words->at,
-                                .env = tool->env ? tool->env : environ,
+                                .env = tool->env ? tool->env : fbr_environ(),
                                 .local = &how};
     int rc = fbr_tool_find(tool->words->at[0], file, sizeof(file), err);
 
@@ -213,7 +213,7 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
 {
     char file[PATH_MAX];
     int ends[2] = {-1, -1}, errs[2] = {-1, -1}, pidfd = -1, status = 0;
-    struct fbr_spawn s = {.env = env ? env : environ,
+    struct fbr_spawn s = {.env = env ? env : fbr_environ(),
                           .file = file,
                           .argv = words->at,
                           .fds = {-1, -1, -1},

@@ -131,6 +131,7 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     rc = fbr_jobspec_copy(&p->start.job, &p->strings, &o->job);
     if (rc == 0)
         rc = fbr_env_keep(&p->env, &p->env_strings, o->job.env);
+    fbr_rt_see_environ(p->rt, o->backend);
     if (rc < 0)
         return fbr_fail(err, rc, "pool: out of memory");
     p->start.job.name = NULL; /* each worker has a name of its own */

@@ -130,7 +130,7 @@ static int copy_strings(struct fiber_ring *r)
 
     if (rc == 0)
         rc = fbr_env_keep(&r->env, &r->env_strings, NULL);
-
+    fbr_rt_see_environ(r->rt, o->backend);
     r->options.bind_to = r->options.map_by = NULL; /* they are in the wish */
     for (size_t i = 0; i < 2 && rc == 0; i++) {
         if (!*from[i])

@@ -1,7 +1,8 @@
-/* environ.h - variables of our own environment, set for a moment, for a library that looks there
- * while it starts.
+/* environ.h - our own environment: as our threads read it, and variables set for a moment.
  *
- * For agents: in a program of the user's, a thread of his may look meanwhile.
+ * A program may change its environment whenever it likes, as long as none of its threads reads it meanwhile; it knows
+ * nothing of ours. So these read a copy, which is made where the program calls us: by fiber_init(), and when something
+ * is started by a backend that is not open yet.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_ENVIRON_H
@@ -9,6 +10,16 @@
 
 #include <stddef.h>
 
+/* Makes the copy anew. In the program's thread, which reads its environment by it. A copy stays for ever: somebody may
+ * have its strings; one that would be the same as the last is not made. Out of memory, the last one stays. */
+void fbr_environ_keep(void);
+/* The copy, or the environment itself before there is one; NULL-terminated, never NULL. Any thread. */
+char **fbr_environ(void);
+/* A variable of that; NULL: unset. The string stays for ever. Any thread. */
+const char *fbr_getenv(const char *name);
+
+/* For a library that looks into the environment while it starts. For agents: in a program of the user's, a thread of
+ * his may look meanwhile. */
 struct fbr_setting {
     const char *name;
     char value[512]; /* "": unset */

@@ -213,6 +213,13 @@ static void kill_it(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
+/* It may have ended for a reason that its backend, which is slow, will tell. */
+static void give_up(struct fiber_process *p)
+{
+    p->presumed = !p->why[0];
+    kill_it(p, "hung up, and its backend says that it runs; killed");
+}
+
 /* It must not run, for a reason on our side. */
 void fbr_job_refuse(struct fiber_process *p, const char *why)
 {
@@ -237,8 +244,10 @@ static void on_time(void *arg)
     case P_CLOSING:
         if (p->exited || p->killed) /* both witnesses had their time */
             end(p);
-        else /* one that has said its code only lingers */
-            kill_it(p, p->leaving ? "" : "hung up, and its backend says that it runs; killed");
+        else if (p->leaving) /* one that has said its code only lingers */
+            kill_it(p, "");
+        else
+            give_up(p);
         break;
     default:
         break;
@@ -398,8 +407,13 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     bool starting = p->state == P_STARTING;
 
     p->disrupted |= e->disrupted;
-    if (e->text[0])
+    if (e->text[0]) {
+        pthread_mutex_lock(&p->rt->lock);
+        if (p->presumed)
+            p->why[0] = '\0';
+        pthread_mutex_unlock(&p->rt->lock);
         set_why(p, e->text);
+    }
     if (starting)
         explain_early_exit(p, e->code);
     pthread_mutex_lock(&p->rt->lock);
@@ -483,13 +497,12 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* Our environment and the job's own additions, which win. NULL without memory. */
-char **fbr_env_with(const char *const *more)
+char **fbr_env_with(char *const *ours, const char *const *more)
 {
     size_t n = 0, m = 0, k = 0;
     char **env;
 
-    while (environ && environ[n])
+    while (ours && ours[n])
         n++;
     while (more && more[m])
         m++;
@@ -500,10 +513,10 @@ char **fbr_env_with(const char *const *more)
         for (size_t j = 0; j < m && !replaced; j++) {
             const char *eq = strchr(more[j], '=');
 
-            replaced = eq && strncmp(environ[i], more[j], (size_t)(eq - more[j]) + 1) == 0;
+            replaced = eq && strncmp(ours[i], more[j], (size_t)(eq - more[j]) + 1) == 0;
         }
         if (!replaced)
-            env[k++] = environ[i];
+            env[k++] = ours[i];
     }
     for (size_t j = 0; env && j < m; j++)
         env[k++] = (char *)(uintptr_t)more[j];
@@ -512,7 +525,7 @@ char **fbr_env_with(const char *const *more)
 
 int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more)
 {
-    char **now = fbr_env_with(more);
+    char **now = fbr_env_with(environ, more);
     struct fiber_jobspec all = {.env = (const char *const *)now};
     int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
 

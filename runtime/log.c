@@ -15,6 +15,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
+
 atomic_int fbr_log_threshold = FBR_LOG_WARN;
 static const char *_Atomic log_name = "fiber";
 static atomic_bool status_stands;
@@ -52,8 +54,8 @@ static bool use_colour(void)
 
     if (!isatty(STDERR_FILENO))
         return false;
-    no = getenv("NO_COLOR");
-    kind = getenv("TERM");
+    no = fbr_getenv("NO_COLOR");
+    kind = fbr_getenv("TERM");
     return (!no || !*no) && !(kind && strcmp(kind, "dumb") == 0);
 }
 
@@ -108,7 +110,7 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
 /* What is in the last column of some terminals stays when the line is taken away, so that one is not used. */
 bool fbr_log_status(const char *text)
 {
-    const char *kind = getenv("TERM");
+    const char *kind = fbr_getenv("TERM");
     struct winsize size = {0};
     char line[512];
     size_t len;

@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "runtime/child.h"
+#include "runtime/environ.h"
 #include "runtime/fds.h"
 #include "runtime/nested.h"
 #include "runtime/process.h"
@@ -257,7 +258,7 @@ static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
         free(j);
         return rc;
     }
-    o->env = fbr_env_with((const char *const *)o->added);
+    o->env = fbr_env_with(fbr_environ(), (const char *const *)o->added);
     if (!j || !o->env || !o->argv) {
         free(j);
         return fbr_fail(err, -ENOMEM, "out of memory");

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/cpulist.h"
+#include "runtime/environ.h"
 #include "runtime/module.h"
 
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
@@ -251,7 +252,7 @@ int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
 const char *fbr_pin_getenv(void *user, const char *name)
 {
     (void)user;
-    return getenv(name);
+    return fbr_getenv(name);
 }
 
 /* What lists a vendor's visible devices. ROCm has two, one over the other: the inner one, when it

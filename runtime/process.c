@@ -108,8 +108,10 @@ static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec
     struct fiber_jobspec all = {.env = spec->env};
     int rc;
 
-    if (!spec->env)
+    if (!spec->env) {
+        fbr_rt_see_environ(p->rt, p->backend_name[0] ? p->backend_name : NULL);
         return fbr_env_keep(&p->env, &p->env_strings, job->env);
+    }
     rc = fbr_jobspec_copy(&all, &p->env_strings, &all);
     p->env = all.env;
     return rc;

@@ -64,11 +64,11 @@ void fbr_process_sweep(const struct fiber_process *p, int64_t pid);
 int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err);
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
-/* Our environment with these NAME=VALUE instead or in addition; the list is the caller's to free,
- * not its strings. */
-char **fbr_env_with(const char *const *more);
-/* A copy of that, whose strings are in `strings`. For whoever starts processes later, on the loop thread: the program
- * may change its environment meanwhile. */
+/* An environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. NULL:
+ * out of memory. */
+char **fbr_env_with(char *const *ours, const char *const *more);
+/* A copy of that and of the environment as it is, whose strings are in `strings`. In the program's thread, for whoever
+ * starts processes later, on the loop thread: the program may change its environment meanwhile. */
 int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more);
 /* What backends call with a process as the job's user (backend.h). Loop thread. */
 void fbr_job_event(void *process, const struct fbr_job_event *event);

@@ -68,6 +68,7 @@ struct fiber_process {
     bool exited, signalled, killed, paused, leaving; /* signalled: it was told to end */
     bool dry;                                        /* nothing more comes by way of its host */
     struct fbr_post dried;                           /* tells the loop so */
+    bool presumed;       /* killed since it hung up; what its backend knows of its end is better */
     bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
     bool ready;          /* it has all connections that it needs */
     char pending[160];   /* why it does not run yet, in the backend's words */

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
+
 #define KEEP 50      /* records of ended runs */
 #define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
 #define RECORD 16384 /* longest file that is read */
@@ -46,7 +48,7 @@ static int make_dir(const char *path, struct fbr_error *err)
 
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
 {
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");
     struct stat st;
 
     if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_REGISTRY_MAX - 48 && stat(xdg, &st) == 0 &&

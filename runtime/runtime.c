@@ -17,6 +17,7 @@
 
 #include "runtime/bind.h"
 #include "runtime/child.h"
+#include "runtime/environ.h"
 #include "runtime/fds.h"
 #include "runtime/log.h"
 #include "runtime/nested.h"
@@ -137,13 +138,13 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
 /* Where we are says what manager there is. A child has its parent's answer. */
 static const char *automatic(const struct fbr_runtime *rt)
 {
-    const char *slurm = getenv("SLURM_JOB_ID"), *pod = getenv("KUBERNETES_SERVICE_HOST");
+    const char *slurm = fbr_getenv("SLURM_JOB_ID"), *pod = fbr_getenv("KUBERNETES_SERVICE_HOST");
 
     if (rt->child)
         return "local";
     if (pod && pod[0] && access(POD_TOKEN, R_OK) == 0)
         return "kubernetes";
-    return slurm && slurm[0] && getenv("SLURM_JOB_NODELIST") ? "slurm" : "local";
+    return slurm && slurm[0] && fbr_getenv("SLURM_JOB_NODELIST") ? "slurm" : "local";
 }
 
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
@@ -315,9 +316,24 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
         return fbr_wrap(err, "backend %s", name);
     }
     s->next = rt->backends;
+    pthread_mutex_lock(&rt->lock);
     rt->backends = s;
+    pthread_mutex_unlock(&rt->lock);
     *out = s;
     return 0;
+}
+
+void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name)
+{
+    const struct fbr_backend_slot *s;
+
+    name = fbr_rt_backend_name(rt, name);
+    pthread_mutex_lock(&rt->lock);
+    for (s = rt->backends; s && strcmp(s->ops->name, name) != 0; s = s->next)
+        continue;
+    pthread_mutex_unlock(&rt->lock);
+    if (!s)
+        fbr_environ_keep();
 }
 
 /* ---- Birth ---- */
@@ -428,6 +444,7 @@ int fiber_init(int *argc, char ***argv)
     if (rc < 0)
         return fbr_keep_error(&err);
     rt = the_runtime;
+    fbr_environ_keep();
     atexit(fiber_fini);
     rc = fbr_join_take(&join, &rt->config, &err);
     if (rc == 1) {
@@ -562,7 +579,9 @@ static int close_engines(void *arg)
     while (rt->backends) {
         struct fbr_backend_slot *s = rt->backends;
 
+        pthread_mutex_lock(&rt->lock);
         rt->backends = s->next;
+        pthread_mutex_unlock(&rt->lock);
         s->ops->close(s->backend);
         free(s);
     }

@@ -60,7 +60,7 @@ struct fbr_runtime {
         const struct fbr_backend_ops *ops;
         struct fbr_backend *backend;
         struct fbr_backend_slot *next;
-    } * backends;                    /* loop thread */
+    } * backends;                    /* changed on the loop thread, under lock */
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
     uint64_t next_visit;     /* loop thread */
@@ -114,6 +114,9 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 /* A running backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
+/* In the program's thread, which is about to start something by a backend (NULL: as configured): one that is not open
+ * yet shall find the environment as it is now (environ.h). */
+void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
 /* The reach that addresses of our objects need, which may travel to any of our jobs. Loop
  * thread. */
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);

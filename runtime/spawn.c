@@ -31,6 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
 #include "runtime/fds.h"
 
 #define STACK (64 * 1024)
@@ -269,5 +270,5 @@ int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t 
 
 int fbr_spawn_find(const char *name, char *path, size_t size)
 {
-    return fbr_spawn_find_in(getenv("PATH"), name, path, size);
+    return fbr_spawn_find_in(fbr_getenv("PATH"), name, path, size);
 }

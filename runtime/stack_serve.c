@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/environ.h"
 #include "runtime/fds.h"
 #include "runtime/loop.h"
 #include "runtime/module.h"
@@ -104,7 +105,7 @@ static int start(struct tracer *t, const struct fbr_stack_list *l, struct fbr_er
 {
     char path[PATH_MAX], *numbers = calloc(l->count, 12);
     char **argv = calloc(l->count + 2, sizeof(*argv));
-    struct fbr_spawn s = {.file = path, .argv = argv, .env = environ, .nfds = 3};
+    struct fbr_spawn s = {.file = path, .argv = argv, .env = fbr_environ(), .nfds = 3};
     int rc = fbr_fds_need(8, "fiber-stack", err), ends[2] = {-1, -1}, n = 0;
 
     if (rc == 0)

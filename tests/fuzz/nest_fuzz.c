@@ -135,11 +135,17 @@ const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_erro
     return &backend;
 }
 
-char **fbr_env_with(const char *const *more)
+char **fbr_environ(void)
+{
+    return NULL;
+}
+
+char **fbr_env_with(char *const *ours, const char *const *more)
 {
     size_t n = 0;
     char **env;
 
+    (void)ours;
     while (more && more[n])
         f.read += strlen(more[n++]);
     env = calloc(n + 1, sizeof(*env));

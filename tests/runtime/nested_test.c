@@ -59,12 +59,13 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
     gate_close(&gate);
 }
 
-/* The kernel kills a program with its host, but not what that has forked. */
+/* The kernel kills a program with its host, but not what that has forked. The host has told us who the program is by
+ * the time that it starts another one. */
 static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **state)
 {
     const char *forks[] = {"/bin/sh", "-c", "sleep 1000 & printf %08d $! >\"$1\"; wait",
                            "sh",      NULL, NULL};
-    struct fiber_process *host, *p;
+    struct fiber_process *host, *p, *later;
     struct gate gate;
     char text[9] = "";
     pid_t pid;
@@ -78,11 +79,15 @@ static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **sta
     p = begin_in(host, NULL, NULL, forks);
     assert_int_equal(gate_wait(&gate, text, 8), 0);
     watched = pid_open(atoi(text));
+    later = begin_in(host, child_tell_wait, &gate, NULL);
+    assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     assert_int_equal(kill((pid_t)fiber_process_pid(host), SIGKILL), 0);
     assert_int_equal(finish(host), -SIGKILL);
     assert_int_equal(pids_gone(&watched, 1, TEST_LONG_MS), 0);
     assert_int_equal(ended(p), 125);
     fiber_process_close(p);
+    assert_int_equal(ended(later), -ENODATA);
+    fiber_process_close(later);
     gate_close(&gate);
 }
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,6 +142,80 @@ static void expect_refused(const char *word, const struct fiber_process_options 
     assert_int_equal(fiber_process_start(&p, child_wait, NULL, 0, o), -EINVAL);
     assert_true(has(fiber_last_error(), word, NULL));
     assert_null(p);
+}
+
+static int child_die(const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    raise(SIGTERM);
+    return 0;
+}
+
+/* Its connection tells at once that it is gone, its engine too late: it is given up. What the engine says then counts
+ * for more than that. */
+static void test_an_engine_that_tells_late_why_it_ended(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=late_word", NULL};
+    struct fiber_process *p;
+
+    (void)state;
+    assert_int_equal(
+        fiber_process_start(&p, child_die, NULL, 0, OPTIONS(.backend = "mock", .job.env = env)), 0);
+    assert_int_equal(ended(p), -SIGTERM);
+    assert_true(has(fiber_process_report(p), "beyond its time in the mock engine", NULL));
+    assert_null(strstr(fiber_process_report(p), "hung up"));
+    fiber_process_close(p);
+}
+
+#define VARIABLES 5000
+#define ENVIRONMENT (1u << 20)
+
+extern char **environ;
+
+/* An environment with many more variables, in memory of its own. */
+static char **new_environment(char *const *base)
+{
+    char **list =
+        mmap(NULL, ENVIRONMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t n = 0;
+    char *at;
+
+    assert_true(list != MAP_FAILED);
+    for (; base[n]; n++)
+        list[n] = base[n];
+    at = (char *)&list[n + VARIABLES + 1];
+    for (size_t i = 0; i < VARIABLES; i++) {
+        list[n + i] = at;
+        at += snprintf(at, 24, "TEST_%zu=", i) + 1;
+    }
+    return list;
+}
+
+/* A program may change its environment where none of its own threads reads it; it knows nothing of ours. What was its
+ * environment before cannot be read then. */
+static void test_the_environment_changes_while_processes_start(void **state)
+{
+    char **before = environ, **turns[2] = {new_environment(before), new_environment(before)};
+    struct fiber_process *p[8];
+
+    (void)state;
+    environ = turns[0];
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 8; i++) {
+            p[i] = begin(child_return, &round, sizeof(round), NULL);
+            for (int k = 1; k <= 2000; k++) {
+                mprotect(turns[k % 2], ENVIRONMENT, PROT_READ | PROT_WRITE);
+                environ = turns[k % 2];
+                mprotect(turns[1 - k % 2], ENVIRONMENT, PROT_NONE);
+            }
+        }
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(finish(p[i]), round);
+    }
+    environ = before;
+    for (int i = 0; i < 2; i++)
+        munmap(turns[i], ENVIRONMENT);
 }
 
 static void test_wrong_arguments(void **state)
@@ -463,6 +538,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_another_program_gets_no_function_of_ours),
         cmocka_unit_test(test_a_function_that_cannot_travel),
         cmocka_unit_test(test_an_unknown_backend),
+        cmocka_unit_test(test_an_engine_that_tells_late_why_it_ended),
+        cmocka_unit_test(test_the_environment_changes_while_processes_start),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_a_frozen_process_is_killed),
         cmocka_unit_test(test_a_parent_that_was_stopped_kills_nobody),
