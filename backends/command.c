@@ -407,7 +407,7 @@ static int command_open(struct fbr_backend **out, const struct fbr_backend_env *
                         struct fbr_error *err)
 {
     struct fbr_backend *b = calloc(1, sizeof(*b));
-    const struct fbr_backend_env inner = {env->loop, env->config, on_event};
+    const struct fbr_backend_env inner = {env->loop, env->config, on_event, NULL};
     int rc;
 
     if (!b)

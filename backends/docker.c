@@ -17,6 +17,7 @@
 
 #include "backends/docker_check.h"
 #include "backends/docker_priv.h"
+#include "runtime/environ.h"
 #include "runtime/log.h"
 
 #define CLOSE_MS 20000
@@ -76,6 +77,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
     if (!b)
         return fbr_fail(err, -ENOMEM, "out of memory");
     fbr_log_level((enum fbr_log_level)fbr_config_int(env->config, "log_level")); /* the module's */
+    fbr_environ_use(env->environ);
     b->env = *env;
     rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err);
     if (rc == 0)

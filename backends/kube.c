@@ -187,6 +187,7 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
         return fbr_fail(err, -ENOMEM, "out of memory");
     b->env = *env;
     fbr_log_level(fbr_config_int(env->config, "log_level")); /* a module has a level of its own */
+    fbr_environ_use(env->environ);
     rc = fbr_kube_take_config(b, err);
     if (rc == 0)
         rc = fbr_kube_api_open(&b->api, env->loop, env->config, err);

@@ -611,7 +611,7 @@ int fbr_slurm_steps_open(struct fbr_slurm_steps **out, const struct fbr_backend_
                          const struct fbr_slurm_settings *settings, struct fbr_error *err)
 {
     struct fbr_slurm_steps *s = calloc(1, sizeof(*s));
-    const struct fbr_backend_env inner = {env->loop, env->config, on_event};
+    const struct fbr_backend_env inner = {env->loop, env->config, on_event, NULL};
     int rc;
 
     if (!s)

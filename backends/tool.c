@@ -135,7 +135,7 @@ int fbr_tool_run(struct fbr_tools *tools, const struct fbr_tool *tool, struct fb
 int fbr_tools_open(struct fbr_tools **out, const struct fbr_backend_env *env, struct fbr_error *err)
 {
     struct fbr_tools *t = calloc(1, sizeof(*t));
-    const struct fbr_backend_env inner = {env->loop, env->config, on_tool};
+    const struct fbr_backend_env inner = {env->loop, env->config, on_tool, NULL};
     int rc;
 
     if (!t)

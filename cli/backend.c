@@ -40,7 +40,7 @@ static void on_event(void *job_user, const struct fbr_job_event *event)
 static int do_open(void *arg)
 {
     struct asking *a = arg;
-    const struct fbr_backend_env env = {a->b->loop, a->b->config, on_event};
+    const struct fbr_backend_env env = {a->b->loop, a->b->config, on_event, NULL};
 
     return a->b->ops->open(&a->b->backend, &env, a->err);
 }

@@ -455,7 +455,7 @@ static void look_toward_launcher(struct agent *a)
 static int begin(void *arg)
 {
     struct agent *a = arg;
-    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_agent_on_event};
+    const struct fbr_backend_env env = {a->rt->loop, a->rt->config, fbr_agent_on_event, NULL};
     struct fbr_error err = {0, ""};
     int rc;
 

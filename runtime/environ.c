@@ -17,7 +17,8 @@ struct copy {
 };
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-static struct copy *_Atomic kept;
+static struct copy *copies;   /* under the lock */
+static char **_Atomic in_use; /* the last one's list */
 
 static bool is_same(char *const *a, char *const *b)
 {
@@ -60,23 +61,28 @@ static char **now(void)
 
 void fbr_environ_keep(void)
 {
-    struct copy *last, *next;
+    struct copy *next;
 
     pthread_mutex_lock(&keeping);
-    last = atomic_load(&kept);
-    next = last && is_same(last->list, now()) ? NULL : copy_of(now());
+    next = copies && is_same(copies->list, now()) ? NULL : copy_of(now());
     if (next) {
-        next->before = last;
-        atomic_store(&kept, next);
+        next->before = copies;
+        copies = next;
+        atomic_store(&in_use, next->list);
     }
     pthread_mutex_unlock(&keeping);
 }
 
+void fbr_environ_use(char **list)
+{
+    atomic_store(&in_use, list);
+}
+
 char **fbr_environ(void)
 {
-    struct copy *c = atomic_load(&kept);
+    char **list = atomic_load(&in_use);
 
-    return c ? c->list : now();
+    return list ? list : now();
 }
 
 const char *fbr_getenv(const char *name)

@@ -13,6 +13,8 @@
 /* Makes the copy anew. In the program's thread, which reads its environment by it. A copy stays for ever: somebody may
  * have its strings; one that would be the same as the last is not made. Out of memory, the last one stays. */
 void fbr_environ_keep(void);
+/* Another one's copy instead: a module (module.h) has its own of all this, and none of its own. NULL: none. */
+void fbr_environ_use(char **list);
 /* The copy, or the environment itself before there is one; NULL-terminated, never NULL. Any thread. */
 char **fbr_environ(void);
 /* A variable of that; NULL: unset. The string stays for ever. Any thread. */

@@ -151,7 +151,7 @@ static void on_carried(struct job *j, struct fbr_cur *body)
 
 static int open_nest(struct fbr_runtime *rt, struct fbr_error *err)
 {
-    const struct fbr_backend_env env = {rt->loop, rt->config, on_event};
+    const struct fbr_backend_env env = {rt->loop, rt->config, on_event, NULL};
     struct fbr_nest *n = calloc(1, sizeof(*n));
     int rc;
 

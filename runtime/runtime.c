@@ -289,7 +289,7 @@ static void on_output_room(void *user)
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out,
                    struct fbr_error *err)
 {
-    const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event};
+    const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event, fbr_environ()};
     struct fbr_backend_slot *s;
     const struct fbr_backend_ops *ops;
     int rc;
