@@ -216,7 +216,9 @@ static void kill_it(struct fiber_process *p, const char *why)
 /* It may have ended for a reason that its backend, which is slow, will tell. */
 static void give_up(struct fiber_process *p)
 {
+    pthread_mutex_lock(&p->rt->lock);
     p->presumed = !p->why[0];
+    pthread_mutex_unlock(&p->rt->lock);
     kill_it(p, "hung up, and its backend says that it runs; killed");
 }
 

@@ -444,9 +444,9 @@ int fiber_init(int *argc, char ***argv)
     if (rc < 0)
         return fbr_keep_error(&err);
     rt = the_runtime;
-    fbr_environ_keep();
     atexit(fiber_fini);
     rc = fbr_join_take(&join, &rt->config, &err);
+    fbr_environ_keep(); /* without the ticket, which was for us alone */
     if (rc == 1) {
         rc = fbr_config_load(&rt->config, &err);
         if (rc < 0) {
