@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -115,9 +116,20 @@ static void take_terminal(void)
 
         memset(&a, 0, sizeof(a));
         a.sa_handler = list[i].fn;
+        /* A picture that is being written goes on, unless this is the end: who reads it may have stopped reading. */
+        a.sa_flags = list[i].fn == on_stop || list[i].fn == on_resize ? SA_RESTART : 0;
         sigaction(list[i].sig, &a, NULL);
     }
     go_raw();
+}
+
+/* A signal may have cut a picture short: that is no error, and the rest of it belongs nowhere. */
+static void drop_picture(void)
+{
+    if (!asked_to_end || asked_to_end == SIGPIPE)
+        return;
+    __fpurge(stdout);
+    clearerr(stdout);
 }
 
 /* ---- Drawing ---- */
@@ -382,6 +394,7 @@ static int run_top(const struct cli_args *args)
     if (v.screen)
         take_terminal();
     rc = watch(&v, interval, times, &err);
+    drop_picture();
     restore();
     client_free(&v.run);
     free(v.cpu_before);

@@ -121,8 +121,11 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < last, "it does not end"
             self.read(0.1)
-        while select.select([self.master], [], [], 0)[0]:
-            self.read(0)
-        assert self.process.returncode == code, f"exit code {self.process.returncode}: {self.text[-500:]!r}"
         os.close(self.slave)
+        try:
+            while True:  # what it wrote last may still be on its way
+                self.read(LIMIT)
+        except OSError:  # EIO: nobody has the terminal any more
+            pass
+        assert self.process.returncode == code, f"exit code {self.process.returncode}: {self.text[-2000:]!r}"
         os.close(self.master)

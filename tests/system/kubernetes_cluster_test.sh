@@ -158,13 +158,20 @@ END
 workers() { in_space get pods -l 'fiber.io/role!=master' --field-selector status.phase=Running -o name | cut -d/ -f2; }
 master() { in_space get pods -l fiber.io/role=master -o name | cut -d/ -f2; }
 both_work() { (($(workers | wc -l) >= 2)); }
-# port POD: its end of the bridge; isolated ports do not reach each other, but all others
-port() {
+# port POD: its end of the bridge; isolated ports do not reach each other, but all others. The cluster says later than the pod itself
+# where that is, and the node forgets it now and then.
+end_of() {
     local ip mac
-    ip=$(in_space get pod "$1" -o 'jsonpath={.status.podIP}')
+    ip=$(in_space get pod "$1" -o 'jsonpath={.status.podIP}') && [[ $ip ]] || return 1
     "$bed" enter bash -c "exec 3<>/dev/tcp/$ip/9" 2>/dev/null || : # the node asks for its address
-    mac=$("$bed" enter ip neigh show "$ip" | grep -oE '([0-9a-f]{2}:){5}[0-9a-f]{2}')
+    mac=$("$bed" enter ip neigh show "$ip" | grep -oE '([0-9a-f]{2}:){5}[0-9a-f]{2}') || return 1
     "$bed" enter bridge fdb show br cni0 | awk -v mac="$mac" '$1 == mac && !/self/ { print $3; exit }'
+}
+port() {
+    local found
+    finds() { found=$(end_of "$1") && [[ $found ]]; }
+    wait_for "the port of $1 should be known" finds "$1"
+    echo "$found"
 }
 apart() {
     local cut one two port
