@@ -16,7 +16,9 @@ empty() {
     local list
     list=$(in_space get jobs,pods,secrets -l fiber.io/run -o name) && [[ ! $list ]]
 }
-nothing_left() { wait_for "nothing should be left" empty; }
+nothing_left() {
+    (wait_for "nothing should be left" empty) || { in_space get pods,secrets -o wide >&2; exit 1; }
+}
 
 # manifest NAMESPACE [ARGUMENT...]: what lets masters start pods there, and us masters
 manifest() {
