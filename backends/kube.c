@@ -7,6 +7,7 @@
  *     kube_watch, kube_log                 streams
  *     kube_start, kube_flow                the life of a job
  *     kube_left, kube_check, kube_show     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
+ *     kube_last                            what is removed when the program ends
  *     kube_anchor                          notes on this host, by which gc finds what has no pod
  *
  * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are seen by one watch.
@@ -23,6 +24,7 @@
 
 #include "backends/json.h"
 #include "backends/kube_anchor.h"
+#include "backends/kube_last.h"
 #include "backends/kube_priv.h"
 #include "backends/kube_yaml.h"
 #include "runtime/bind.h"
@@ -30,7 +32,6 @@
 #include "runtime/log.h"
 
 #define FIRST_MS 10000 /* for the first answer of the server */
-#define CLOSE_MS 10000
 #define LOOK_UP_MS 1000
 #define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
 
@@ -212,79 +213,51 @@ static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env
 
 /* ---- Closing ---- */
 
-/* What is sent at the end, all at once. */
-struct last {
-    struct fbr_http_request *requests;
-    size_t n;
-    unsigned failed, refused; /* refused: of them for our credentials */
-    char why[200];            /* the last of them failed */
-};
-
-static void on_closed(void *user, const struct fbr_http_answer *a)
+static void add_last(struct fbr_kube_last *list, size_t *n, char *path, const char *body)
 {
-    struct last *l = user;
-    char text[512];
-
-    if (a->status == 404 || (a->status >= 200 && a->status < 300))
-        return;
-    l->failed++;
-    l->refused += a->status == 401;
-    snprintf(l->why, sizeof(l->why), "%s", fbr_http_say(a, text, sizeof(text)));
+    if (path)
+        list[(*n)++] = (struct fbr_kube_last){.path = path, .body = body};
 }
 
-/* Takes `path`. */
-static void add_last(struct last *l, char *path, const char *body)
+/* Ends the pods that may run, and the anchor or the Job, with which all the rest goes. Answers how
+ * many objects these are. */
+static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const char *body,
+                       const char *whole)
 {
-    if (path && body)
-        l->requests[l->n++] = (struct fbr_http_request){.method = "DELETE",
-                                                        .path = path,
-                                                        .body = body,
-                                                        .len = strlen(body),
-                                                        .done = on_closed,
-                                                        .user = l};
-    else
-        free(path);
+    struct fbr_kube_job *j, *next;
+    size_t n = 0;
+
+    if (b->anchor_name[0])
+        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
+    else if (b->anchoring && b->secrets) /* its answer has not come; it may be there */
+        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
+    if (b->master_job[0])
+        add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
+    HASH_ITER(hh, b->all, j, next)
+        if (j->stage == CREATING || j->stage == LIVING)
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), body);
+    for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
+        if (b->kept[i][0])
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
+    return n;
 }
 
-/* Ends the pods that may run, and the anchor or the Job, with which all the rest goes. */
 static void end_all(struct fbr_backend *b)
 {
-    char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, "");
-    size_t max = HASH_COUNT(b->all) + FBR_KUBE_KEPT + 2;
-    struct last l = {.requests = calloc(max, sizeof(*l.requests))};
-    struct fbr_kube_job *j, *next;
+    char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, ""), why[200] = "";
+    struct fbr_kube_last *list = calloc(HASH_COUNT(b->all) + FBR_KUBE_KEPT + 2, sizeof(*list));
+    size_t n = list && body && whole ? list_all(b, list, body, whole) : 0;
+    size_t left = n ? fbr_kube_last_remove(b->api, list, n, why, sizeof(why)) : 0;
 
-    if (l.requests) {
-        if (b->anchor_name[0])
-            add_last(&l, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
-        else if (b->anchoring && b->secrets) /* its answer has not come; it may be there */
-            add_last(&l, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
-        if (b->master_job[0])
-            add_last(&l, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
-        HASH_ITER(hh, b->all, j, next)
-            if (j->stage == CREATING || j->stage == LIVING)
-                add_last(&l, fbr_kube_path(b->api, "pods/%s", j->name), body);
-        for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
-            if (b->kept[i][0])
-                add_last(&l, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
-    }
-    if (l.n)
-        fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
-    /* Once more for a server that is there: with other credentials, or over another connection. */
-    if ((l.refused && fbr_kube_creds_renew(b->api->creds, CLOSE_MS)) ||
-        (l.failed && l.failed < l.n)) {
-        l.failed = 0;
-        fbr_http_now(b->api->calls, l.requests, l.n, CLOSE_MS);
-    }
-    if (b->anchor_name[0] && l.requests && !l.failed)
+    if (b->anchor_name[0] && n && !left)
         fbr_kube_anchor_forget(b->anchor_name);
-    if (l.failed)
-        fbr_warn("kubernetes: %u of %zu objects of the run %s may be left (%s): `fiber gc` removes "
-                 "them",
-                 l.failed, l.n, b->run, l.why);
-    for (size_t i = 0; i < l.n; i++)
-        free((char *)(uintptr_t)l.requests[i].path);
-    free(l.requests);
+    if (left)
+        fbr_warn("kubernetes: %zu of %zu objects of the run %s may be left (%s): `fiber gc` "
+                 "removes them",
+                 left, n, b->run, why);
+    for (size_t i = 0; i < n; i++)
+        free(list[i].path);
+    free(list);
     free(body);
     free(whole);
 }

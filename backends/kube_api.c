@@ -20,7 +20,6 @@
 #define PARALLEL 32
 #define ATTEMPT_MS 30000
 #define AGAIN_MS 1000 /* for new credentials, or for a server that has just been started */
-#define STARTING_MS 30000
 #define STARTING_TIMES 15
 
 /* ---- One request ---- */
@@ -72,15 +71,27 @@ static uint64_t repeats_of(const struct fbr_kube_api *a)
     return s.repeats;
 }
 
+bool fbr_kube_just_started(const struct fbr_kube_api *a)
+{
+    return a->away_at && fbr_now_ms() < a->away_at + FBR_KUBE_STARTING_MS;
+}
+
+static bool is_refused(const struct fbr_http_answer *answer)
+{
+    return answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
+}
+
 /* An API server that has just been started refuses for some seconds what it will allow. */
 static bool is_starting(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
 {
-    const struct fbr_kube_api *a = r->a;
-    bool refused =
-        answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
+    return is_refused(answer) && r->starting < STARTING_TIMES &&
+           (repeats_of(r->a) != r->repeats || fbr_kube_just_started(r->a));
+}
 
-    return refused && r->starting < STARTING_TIMES &&
-           (repeats_of(a) != r->repeats || (a->away_at && fbr_now_ms() < a->away_at + STARTING_MS));
+bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_answer *answer)
+{
+    return answer->status == 0 || answer->status == 429 || answer->status >= 500 ||
+           (is_refused(answer) && fbr_kube_just_started(a));
 }
 
 static bool try_again(struct fbr_kube_request *r, const struct fbr_http_answer *answer)

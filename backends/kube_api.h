@@ -52,6 +52,12 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err);
 
+/* An API server that has just been started refuses for some seconds what it will allow. */
+#define FBR_KUBE_STARTING_MS 30000
+bool fbr_kube_just_started(const struct fbr_kube_api *a);
+/* Whether another try, a second later, may be answered better. */
+bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_answer *answer);
+
 /* A sentence about an answer that is not 2xx, with what mends it where that is known. `what`: "create pods". */
 void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                   const char *what, char *out, size_t size);

@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-#include "backends/kube_api.h"
+#include "backends/kube_last.h"
+#include "runtime/loop.h"
 #include "tests/support/http_server.h"
 
 #define STATUS(code, message) \
@@ -39,6 +40,9 @@ struct bench {
     sem_t done;
     int status, asked;
     char body[512], say[512];
+    size_t objects; /* to be removed instead; `away`: from a server that was away just now */
+    bool away;
+    size_t left;
 };
 
 static void write_token(const struct bench *b, const char *token)
@@ -74,6 +78,16 @@ static void on_done(void *user, const struct fbr_http_answer *a)
     sem_post(&b->done);
 }
 
+static int remove_objects(struct bench *b)
+{
+    struct fbr_kube_last list[] = {{.path = (char *)"/a", .body = "{}"},
+                                   {.path = (char *)"/b", .body = "{}"}};
+
+    b->api.away_at = b->away ? fbr_now_ms() : 0;
+    b->left = fbr_kube_last_remove(&b->api, list, b->objects, b->say, sizeof(b->say));
+    return sem_post(&b->done);
+}
+
 static int open_and_send(void *arg)
 {
     struct bench *b = arg;
@@ -88,6 +102,8 @@ static int open_and_send(void *arg)
     o.token_user = b->api.creds;
     if (fbr_http_open(&b->api.calls, b->loop, &o, NULL) < 0)
         return -1;
+    if (b->objects)
+        return remove_objects(b);
     return fbr_kube_send(&b->api, "POST", fbr_kube_path(&b->api, "pods"), "{}", 60000, on_done, b);
 }
 
@@ -105,7 +121,9 @@ static void play(struct bench *b, const struct step *steps, size_t n)
     struct timespec until;
     int fd;
 
-    *b = (struct bench){.steps = steps, .n = n, .file = "/tmp/kube_fault_test.XXXXXX"};
+    b->steps = steps;
+    b->n = n;
+    snprintf(b->file, sizeof(b->file), "/tmp/kube_fault_test.XXXXXX");
     fd = mkstemp(b->file);
     assert_true(fd >= 0);
     close(fd);
@@ -133,7 +151,7 @@ static void a_token_that_is_refused_is_read_again(void **state)
 {
     static const struct step steps[] = {{401, NULL, STATUS(401, "Unauthorized"), "second"},
                                         {201, NULL, "made", NULL}};
-    struct bench b;
+    struct bench b = {0};
 
     (void)state;
     PLAY(&b, steps);
@@ -146,7 +164,7 @@ static void a_new_token_that_is_refused_too_is_told(void **state)
 {
     static const struct step steps[] = {{401, NULL, STATUS(401, "Unauthorized"), "second"},
                                         {401, NULL, STATUS(401, "Unauthorized"), "third"}};
-    struct bench b;
+    struct bench b = {0};
 
     (void)state;
     PLAY(&b, steps);
@@ -167,7 +185,7 @@ static void what_is_busy_or_breaks_off_is_asked_again(void **state)
          "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{\"half\":", NULL},
         {503, NULL, "not json", NULL},
         {201, NULL, "made", NULL}};
-    struct bench b;
+    struct bench b = {0};
 
     (void)state;
     PLAY(&b, steps);
@@ -207,11 +225,52 @@ static void a_refusal_is_told_with_its_causes_and_what_mends_it(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct bench b;
+        struct bench b = {0};
 
         play(&b, &cases[i].step, 1);
         assert_int_equal(b.status, cases[i].step.status);
         assert_int_equal(b.asked, 1);
+        assert_string_equal(b.say, cases[i].say);
+    }
+}
+
+static void what_is_removed_at_the_end_is_asked_for_until_it_is_gone(void **state)
+{
+    static const struct {
+        struct step steps[4];
+        size_t n, objects, left;
+        int asked;
+        bool away;
+        const char *say;
+    } cases[] = {
+        {{{200, NULL, "{}", NULL},
+          {500, NULL, "{}", NULL},
+          {0, NULL, "", NULL},
+          {404, NULL, "{}", NULL}},
+         4,
+         2,
+         0,
+         4,
+         false,
+         ""},
+        {{{401, NULL, "{}", "second"}, {202, NULL, "{}", NULL}}, 2, 1, 0, 2, false, ""},
+        {{{403, NULL, STATUS(403, "u cannot delete"), NULL}}, 1, 2, 2, 2, false, "u cannot delete"},
+        {{{403, NULL, STATUS(403, "u cannot delete"), NULL}, {200, NULL, "{}", NULL}},
+         2,
+         1,
+         0,
+         2,
+         true,
+         ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bench b = {.objects = cases[i].objects, .away = cases[i].away};
+
+        play(&b, cases[i].steps, cases[i].n);
+        assert_int_equal(b.left, cases[i].left);
+        assert_int_equal(b.asked, cases[i].asked);
         assert_string_equal(b.say, cases[i].say);
     }
 }
@@ -223,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_new_token_that_is_refused_too_is_told),
         cmocka_unit_test(what_is_busy_or_breaks_off_is_asked_again),
         cmocka_unit_test(a_refusal_is_told_with_its_causes_and_what_mends_it),
+        cmocka_unit_test(what_is_removed_at_the_end_is_asked_for_until_it_is_gone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
