@@ -114,8 +114,8 @@ char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args
         if (o->type != CLI_FLAG && v->text)
             addf(&w, "--%s=%s", o->name, v->text);
     }
-    for (size_t i = 0; i < spec->nenv; i++) {
-        char *name = strndup(spec->env[i], strcspn(spec->env[i], "="));
+    for (size_t i = 0; i < spec->env.count; i++) {
+        char *name = strndup(spec->env.list[i], strcspn(spec->env.list[i], "="));
 
         addf(&w, "--env=%s%s", name ? name : "", "");
         w.failed |= !name;
@@ -397,7 +397,7 @@ int in_cluster_run(const struct run_spec *spec, const struct cli_args *args)
     else if (!words)
         code = cli_failed(COULD_NOT_START, "out of memory");
     else
-        code = run_master(&job, args, spec->env, spec->nenv,
+        code = run_master(&job, args, spec->env.list, spec->env.count,
                           args->values[RUN_QUIET].number > 0 || args->values[RUN_JSON].number > 0);
     in_cluster_words_free(words);
     return code;
@@ -414,7 +414,7 @@ static int draft(struct draft *d, const struct run_spec *spec, const struct cli_
                  const struct fbr_config *config, struct fbr_error *err)
 {
     d->words = in_cluster_words(spec, args);
-    d->env = environment(config, spec->env, spec->nenv);
+    d->env = environment(config, spec->env.list, spec->env.count);
     d->job = (struct fbr_job){.name = "master",
                               .run_uid = "dry-run",
                               .image = spec->ring.job.image,

@@ -135,10 +135,7 @@ static int run_run(const struct cli_args *args)
 
     if (run_spec_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
-    wish = (struct run_image_wish){.command = spec.ring.job.command,
-                                   .workdir = spec.ring.job.workdir,
-                                   .image = spec.ring.job.image,
-                                   .backend = args->values[RUN_BACKEND].text};
+    wish = (struct run_image_wish){&spec.ring, args->values[RUN_BACKEND].text};
     if (verbose)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
@@ -161,7 +158,7 @@ static int run_run(const struct cli_args *args)
 
 const struct cli_command cli_run = {
     .name = "run",
-    .operands = "PROGRAM [ARGUMENT...]",
+    .operands = "PROGRAM [ARGUMENT...] [: -n N PROGRAM...]...",
     .kind = CLI_PROGRAM,
     .about = "Starts a ring: ranks of a program, as it is, on MPI, torch, Horovod or nothing",
     .text =
@@ -171,6 +168,9 @@ const struct cli_command cli_run = {
         "at once, so nothing need be said about what the program was built with; mpirun, ssh and "
         "torchrun are not "
         "needed. FIBER_RANK and FIBER_SIZE tell it who it is.\n\n"
+        "Several programs make one ring when they stand behind one another, as in mpirun: behind a "
+        "':' stands -n, then --workdir or variables for that program alone, and the program. "
+        "Variables before the first program are for all, --workdir is the first's.\n\n"
         "Lines of ranks are never mixed. Ctrl-C asks the ranks to end, a second one kills them. "
         "The "
         "options of mpirun "
@@ -183,6 +183,7 @@ const struct cli_command cli_run = {
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
+        "fiber run -n 1 ./learner : -n 8 ./actor\ttwo programs in one MPI_COMM_WORLD\n"
         "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
         "fiber run -n 4 -b docker ./train\tfour ranks in a container\n"
         "fiber run --in-cluster --image reg/x:1 -n 8 ./train\tfrom a laptop: the master is a pod\n"

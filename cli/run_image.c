@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fiber.h"
+#include "ring/programs.h"
 #include "runtime/config.h"
 #include "runtime/spawn.h"
 
@@ -125,23 +125,46 @@ int run_image_files(const char *const *command, const char *workdir, char *out, 
     return 0;
 }
 
+/* Adds what one program needs to the words in *all. */
+static int add_program(char **all, const struct fiber_ring_program *p, const char *workdir,
+                       bool had, struct fbr_error *err)
+{
+    char files[2 * PATH_MAX + 2], *more;
+    int rc =
+        run_image_files(p->command, p->workdir ? p->workdir : workdir, files, sizeof(files), err);
+
+    /* Somebody has thought of it, or the image that we run in may be taken. */
+    if (rc < 0)
+        return rc == -ENOTSUP && (had || access("/.dockerenv", F_OK) == 0) ? 0 : rc;
+    if (asprintf(&more, "%s%s%s", *all, **all ? " " : "", files) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    free(*all);
+    *all = more;
+    return 0;
+}
+
 /* What image_add is to be; NULL and rc 0: there is nothing to do. */
 static char *words(const struct fbr_config *c, const struct run_image_wish *w, int *rc,
                    struct fbr_error *err)
 {
     const char *backend = w->backend ? w->backend : fbr_config_str(c, "backend");
-    const char *more = fbr_config_str(c, "image_add");
-    char files[2 * PATH_MAX + 2], *all = NULL;
+    const char *had = fbr_config_str(c, "image_add");
+    const struct fiber_ring_options *o = w->ring;
+    char *all;
 
-    if (strcmp(backend, "docker") != 0 || w->image || *fbr_config_str(c, "image"))
+    if (strcmp(backend, "docker") != 0 || o->job.image || *fbr_config_str(c, "image"))
         return NULL;
-    *rc = run_image_files(w->command, w->workdir, files, sizeof(files), err);
-    /* Somebody has thought of it, or the image that we run in may be taken. */
-    if (*rc == -ENOTSUP && (*more || access("/.dockerenv", F_OK) == 0))
-        *rc = 0;
-    else if (*rc == 0 && asprintf(&all, "%s%s%s", more, *more ? " " : "", files) < 0)
-        *rc = fbr_fail(err, -ENOMEM, "out of memory");
-    return *rc < 0 ? NULL : all;
+    all = strdup(had);
+    *rc = all ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    for (int i = 0; *rc == 0 && i < fbr_ring_programs_count(o); i++) {
+        struct fiber_ring_program p = fbr_ring_program(o, 1, i);
+
+        *rc = add_program(&all, &p, o->job.workdir, *had, err);
+    }
+    if (*rc == 0 && strcmp(all, had) != 0)
+        return all;
+    free(all);
+    return NULL;
 }
 
 int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)

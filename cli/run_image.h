@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "fiber.h"
 #include "runtime/error.h"
 
 /* Words for the key image_add: the program, as the ranks find it from `workdir` (NULL: here) or in PATH, and the script
@@ -15,11 +16,11 @@ int run_image_files(const char *const *command, const char *workdir, char *out, 
                     struct fbr_error *err);
 
 struct run_image_wish {
-    const char *const *command;
-    const char *workdir, *image, *backend; /* as options; NULL: not given */
+    const struct fiber_ring_options *ring;
+    const char *backend; /* as an option; NULL: not given */
 };
 
-/* With a backend that makes its image by itself, and none named: sees to it that the program will be in it. */
+/* With a backend that makes its image by itself, and none named: sees to it that the programs will be in it. */
 int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err);
 
 #endif

@@ -8,14 +8,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/env_file.h"
-
-#define RANKS_MAX (1 << 20)
+#include "cli/run_programs.h"
 
 /* ---- The table ---- */
 
 const struct cli_option run_options[RUN_OPTIONS] = {
-    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RANKS_MAX, .also = "n ranks ntasks nproc",
+    [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RUN_RANKS_MAX,
+               .also = "n ranks ntasks nproc",
                .help = "how many ranks; default: --nodes times --per-node, each of which is 1 "
                        "where it is not given"},
     [RUN_PER_NODE] =
@@ -162,8 +161,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                         .help = "use --bind-to package or numa, whose memory comes along, --map-by "
                                 "package, or --map-by ppr:M:node"},
     [RUN_PROGRAMS] = {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
-                      .help = "one run has one program; start another `fiber run`, or a script "
-                              "that looks at FIBER_RANK"},
+                      .help =
+                          "several programs stand behind one another: fiber run -n 1 A : -n 3 B"},
     [RUN_MCA_FILE] = {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
                       .help = "use --mca KEY VALUE for each parameter in it"},
     [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "prtemca",
@@ -355,109 +354,6 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
     return take_modifiers(s, text + len, err);
 }
 
-/* ---- Environment ---- */
-
-/* The last of a name wins. */
-static int env_add(struct run_spec *s, char *pair, struct fbr_error *err)
-{
-    size_t name = pair ? strcspn(pair, "=") + 1 : 0;
-    char **more;
-
-    for (size_t i = 0; pair && i < s->nenv; i++)
-        if (!strncmp(s->env[i], pair, name)) {
-            free(s->env[i]);
-            s->env[i] = pair;
-            return 0;
-        }
-    more = pair ? realloc(s->env, (s->nenv + 2) * sizeof(*more)) : NULL;
-    if (!more) {
-        free(pair);
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    }
-    s->env = more;
-    s->env[s->nenv++] = pair;
-    s->env[s->nenv] = NULL;
-    return 0;
-}
-
-static char *pair_of(const char *prefix, const char *name, size_t len, const char *value)
-{
-    char *pair;
-
-    return asprintf(&pair, "%s%.*s=%s", prefix, (int)len, name, value) < 0 ? NULL : pair;
-}
-
-static int take_variable(struct run_spec *s, const char *text, struct fbr_error *err)
-{
-    size_t len = strcspn(text, "=");
-    const char *value = text[len] ? text + len + 1 : getenv(text);
-
-    if (!strcmp(text, "ALL") && !value) /* srun --export=ALL */
-        return 0;
-    if (len == 0 || memchr(text, ',', len))
-        return fbr_fail(err, -EINVAL,
-                        len ? "-x: \"%.64s\" is no name; write -x for each variable"
-                            : "-x: \"%.64s\" has no name; write VAR or VAR=VALUE",
-                        text);
-    if (!value)
-        return fbr_fail(
-            err, -EINVAL,
-            "-x %.64s: there is no such variable here; write -x %.64s=VALUE, or --genv %.64s VALUE",
-            text, text, text);
-    return env_add(s, pair_of("", text, len, value), err);
-}
-
-static int take_pairs(struct run_spec *s, const struct cli_value *v, const char *option,
-                      const char *prefix, struct fbr_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2) {
-        const char *name = v->list[i];
-
-        if (!name[0] || strchr(name, '='))
-            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name", option, name);
-        rc = env_add(s, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
-    }
-    return rc;
-}
-
-struct file_variables {
-    struct run_spec *s;
-    struct fbr_error *err;
-};
-
-/* A variable that is not here is left out, as docker does. */
-static int take_file_variable(void *user, const char *name, const char *value)
-{
-    struct file_variables *f = user;
-
-    if (!value)
-        value = getenv(name);
-    return value ? env_add(f->s, pair_of("", name, strlen(name), value), f->err) : 0;
-}
-
-static int take_environment(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
-{
-    const struct cli_value *x = &args->values[RUN_ENV], *files = &args->values[RUN_ENV_FILE];
-    struct file_variables f = {s, err};
-    int rc = 0;
-
-    for (size_t i = 0; i < files->count && rc == 0; i++) {
-        rc = env_file_read(files->list[i], take_file_variable, &f, err);
-        if (rc < 0)
-            fbr_wrap(err, "--env-file");
-    }
-    for (size_t i = 0; i < x->count && rc == 0; i++)
-        rc = take_variable(s, x->list[i], err);
-    if (rc == 0)
-        rc = take_pairs(s, &args->values[RUN_MCA], "--mca", "OMPI_MCA_", err);
-    if (rc == 0)
-        rc = take_pairs(s, &args->values[RUN_GENV], "--genv", "", err);
-    s->ring.job.env = (const char *const *)s->env;
-    return rc;
-}
-
 /* ---- All of it ---- */
 
 /* What Open MPI 5 writes behind --output, where a directory stands here. */
@@ -481,13 +377,18 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     int nodes = s->ring.nodes, per_node = s->ring.per_node;
     long long most = (long long)nodes * per_node;
 
-    if (v[RUN_N].text)
+    if (s->programs.count)
+        s->size = run_programs_ranks(&s->programs);
+    else if (v[RUN_N].text)
         s->size = (int)v[RUN_N].number;
     else
-        s->size = most > RANKS_MAX ? 1 : most ? (int)most : nodes + per_node ? nodes + per_node : 1;
-    if (most > RANKS_MAX && !v[RUN_N].text)
+        s->size = most > RUN_RANKS_MAX ? 1
+                  : most               ? (int)most
+                  : nodes + per_node   ? nodes + per_node
+                                       : 1;
+    if (most > RUN_RANKS_MAX && !v[RUN_N].text)
         return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks",
-                        s->ring.nodes, s->ring.per_node, RANKS_MAX);
+                        s->ring.nodes, s->ring.per_node, RUN_RANKS_MAX);
     if (most > 0 && s->size > most)
         return fbr_fail(err, -EINVAL,
                         "%d ranks do not fit on %d nodes with %d each; leave one of the three out",
@@ -497,16 +398,16 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     return 0;
 }
 
-/* `fiber run -n 2 a : -n 3 b` would otherwise give the first program strange arguments. */
-static int check_program(const struct cli_args *args, struct fbr_error *err)
+static int take_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    for (int i = 1; i + 1 < args->noperands; i++)
-        if (!strcmp(args->operands[i], ":") && args->operands[i + 1][0] == '-' &&
-            (args->operands[i + 1][1] == 'n' || args->operands[i + 1][1] == 'x'))
-            return fbr_fail(
-                err, -EINVAL,
-                "one run has one program; start another `fiber run`, or a script that looks at "
-                "FIBER_RANK");
+    struct fiber_ring_options *o = &s->ring;
+
+    o->programs = s->programs.list;
+    o->nprograms = s->programs.count;
+    if (o->nprograms == 0)
+        o->job.command = (const char *const *)args->operands;
+    else
+        o->job.workdir = NULL; /* --workdir is the first program's, as in mpirun */
     if (!args->operands[0][0])
         return fbr_fail(err, -EINVAL, "the program's name is empty");
     return 0;
@@ -532,7 +433,6 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     memset(s, 0, sizeof(*s));
     o->size = sizeof(*o);
     o->flags = flags_of(v);
-    o->job.command = (const char *const *)args->operands;
     o->job.image = v[RUN_IMAGE].text;
     o->job.memory = (uint64_t)v[RUN_MEM].number;
     o->job.name = v[RUN_NAME].text;
@@ -561,11 +461,14 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     if (v[RUN_CPUS].text)
         o->cpus_per_rank = (int)v[RUN_CPUS].number;
     if (rc == 0)
+        rc = run_programs_take(&s->programs, args, err);
+    if (rc == 0)
+        rc = take_programs(s, args, err);
+    if (rc == 0)
         rc = take_size(s, args, err);
     if (rc == 0)
-        rc = check_program(args, err);
-    if (rc == 0)
-        rc = take_environment(s, args, err);
+        rc = run_env_take(&s->env, args, err);
+    o->job.env = (const char *const *)s->env.list;
     if (rc < 0)
         run_spec_fini(s);
     return rc;
@@ -573,9 +476,6 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
 
 void run_spec_fini(struct run_spec *s)
 {
-    for (size_t i = 0; i < s->nenv; i++)
-        free(s->env[i]);
-    free(s->env);
-    s->env = NULL;
-    s->nenv = 0;
+    run_programs_fini(&s->programs);
+    run_env_fini(&s->env);
 }

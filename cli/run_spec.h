@@ -5,7 +5,11 @@
 #define CLI_RUN_SPEC_H
 
 #include "cli/option.h"
+#include "cli/run_env.h"
+#include "cli/run_programs.h"
 #include "fiber.h"
+
+#define RUN_RANKS_MAX (1 << 20)
 
 /* The options of `fiber run`, by index. */
 enum {
@@ -75,9 +79,9 @@ enum {
 struct run_spec {
     int size;
     struct fiber_ring_options ring;
-    char **env; /* NULL-terminated; owned, as its strings */
-    size_t nenv;
-    char note[160]; /* what is to be said before the start; "" */
+    struct run_env env;
+    struct run_programs programs; /* none: one program, ring.job.command */
+    char note[160];               /* what is to be said before the start; "" */
 };
 
 /* -EINVAL and a sentence. On success free with run_spec_fini(); it points into args. */

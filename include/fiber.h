@@ -579,6 +579,14 @@ enum fiber_ring_policy {
 #define FIBER_RING_QUIET 16u /* no summary of a failure on standard error */
 #define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
 
+/* One of several programs in a ring. */
+struct fiber_ring_program {
+    int count;                  /* ranks of it, at least 1 */
+    const char *const *command; /* its argv, NULL-terminated */
+    const char *const *env;     /* NAME=VALUE, behind the job's; NULL: none */
+    const char *workdir;        /* NULL: the job's */
+};
+
 struct fiber_ring_options {
     size_t size; /* sizeof(struct fiber_ring_options) */
     struct fiber_jobspec
@@ -598,9 +606,13 @@ struct fiber_ring_options {
     unsigned flags; /* FIBER_RING_* */
     const char
         *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
+    /* Several programs in one ring, in the order of their ranks (MPI_APPNUM is the index): the
+     * ring's size is the sum of their counts, and job.command is NULL. NULL: one program */
+    const struct fiber_ring_program *programs;
+    int nprograms; /* 0: one */
 };
 
-/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command, and returns; starting goes on
+/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command or opts->programs, and returns; starting goes on
  * in the background. Their output appears on ours in whole lines. opts may be NULL when fn is
  * not. */
 FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,

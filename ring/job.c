@@ -229,6 +229,16 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     return fbr_cur_ok(c) ? -ENOMEM : -EBADMSG;
 }
 
+void fbr_programs_free(struct fbr_program *programs, uint32_t n)
+{
+    for (uint32_t i = 0; programs && i < n; i++) {
+        fbr_list_free(programs[i].argv);
+        fbr_list_free(programs[i].env);
+        free(programs[i].workdir);
+    }
+    free(programs);
+}
+
 void fbr_ring_job_fini(struct fbr_ring_job *j)
 {
     struct fbr_bridge_job *i = &j->info;
@@ -242,12 +252,7 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
         free((char *)(uintptr_t)i->hosts[k]);
     free((char **)(uintptr_t)i->hosts);
     free((char *)(uintptr_t)i->master_host);
-    for (uint32_t p = 0; p < j->nprograms; p++) {
-        fbr_list_free(j->programs[p].argv);
-        fbr_list_free(j->programs[p].env);
-        free(j->programs[p].workdir);
-    }
-    free(j->programs);
+    fbr_programs_free(j->programs, j->nprograms);
     free(j->work);
     free(j->restarts);
     memset(j, 0, sizeof(*j));

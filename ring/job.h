@@ -19,6 +19,8 @@ struct fbr_program {
     char *workdir;  /* "" : as ours */
 };
 
+void fbr_programs_free(struct fbr_program *programs, uint32_t n); /* NULL is fine */
+
 struct fbr_ring_job {
     struct fbr_bridge_job
         /* what its pointers point to is owned by this struct; dir, local and node are not set */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/control.h"
+#include "ring/programs.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
@@ -187,62 +188,53 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     return 0;
 }
 
-static char *make_pair(const char *name, const char *value)
+static bool is_set(const char *const *env, const char *name)
 {
-    char *pair = NULL;
+    size_t len = strlen(name);
 
-    return asprintf(&pair, "%s=%s", name, value) < 0 ? NULL : pair;
+    while (*env && (strncmp(*env, name, len) != 0 || (*env)[len] != '='))
+        env++;
+    return *env != NULL;
 }
 
-/* The ring's own program, with what the failure before has to tell. Open MPI's collectives by
+/* The ring's own programs, with what the failure before has to tell. Open MPI's collectives by
  * host (coll/han) do not hear of a communicator that was revoked before 5.0.10: over several hosts
  * survivors of a death wait for ever, or go on with a wrong sum. */
-static struct fbr_program *own_program(struct fiber_ring *r)
+static struct fbr_program *own_programs(struct fiber_ring *r)
 {
-    struct fbr_program *p = calloc(1, sizeof(*p));
     bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
-    size_t n = 0, k = 0;
+    char failure[sizeof("FIBER_LAST_FAILURE=") + sizeof(r->last_failure)];
+    const char *before[3] = {NULL}, *after[2] = {NULL};
+    size_t n = 0;
 
-    if (!p)
-        return NULL;
-    while (r->job.env && r->job.env[n])
-        n++;
-    p->argv = fbr_list_copy(r->job.command);
-    p->env = calloc(n + 4, sizeof(*p->env));
-    p->workdir = strdup(r->job.workdir ? r->job.workdir : "");
-    if (p->env && survive && !getenv("OMPI_MCA_mpi_ft_enable")) /* what mpirun --with-ft does */
-        p->env[k++] = make_pair("OMPI_MCA_mpi_ft_enable", "1");
-    if (p->env && survive && !getenv("OMPI_MCA_coll_han_priority"))
-        p->env[k++] = make_pair("OMPI_MCA_coll_han_priority", "0");
-    for (size_t i = 0; p->env && i < n; i++) /* the last one of a name counts */
-        p->env[k++] = strdup(r->job.env[i]);
-    if (p->env && r->last_failure[0])
-        p->env[k++] = make_pair("FIBER_LAST_FAILURE", r->last_failure);
-    return p;
+    if (survive && !is_set(r->env, "OMPI_MCA_mpi_ft_enable")) /* what mpirun --with-ft does */
+        before[n++] = "OMPI_MCA_mpi_ft_enable=1";
+    if (survive && !is_set(r->env, "OMPI_MCA_coll_han_priority"))
+        before[n++] = "OMPI_MCA_coll_han_priority=0";
+    snprintf(failure, sizeof(failure), "FIBER_LAST_FAILURE=%s", r->last_failure);
+    if (r->last_failure[0])
+        after[0] = failure;
+    return fbr_ring_programs_make(&r->options, (int)r->size, before, after);
 }
 
 static void start_first_job(struct fiber_ring *r)
 {
-    struct fbr_program *p = own_program(r);
+    uint32_t n = (uint32_t)fbr_ring_programs_count(&r->options);
+    struct fbr_program *programs = own_programs(r);
     struct fbr_error err = {0, ""};
     struct ring_job *j;
-    int rc = p && p->argv && p->env && p->workdir ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
+    int rc = programs ? 0 : fbr_fail(&err, -ENOMEM, "out of memory");
 
     r->state = R_RUNNING;
     fbr_ring_gang_end(r);
     if (rc == 0)
-        rc = fbr_ring_job_start(r, r->size, p, 1, NULL, 0, &j, &err);
+        rc = fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err);
     if (rc == 0) {
         if ((r->options.flags & FIBER_RING_STDIN) && !r->input && fbr_ring_input_open(r, &err) < 0)
             fbr_ring_say(r, "%s", err.text);
         return;
     }
-    if (p) {
-        fbr_list_free(p->argv);
-        fbr_list_free(p->env);
-        free(p->workdir);
-    }
-    free(p);
+    fbr_programs_free(programs, n);
     fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
 }
 
@@ -706,7 +698,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
 {
     struct fiber_ring *r = a->ring;
     struct fiber_process_options options = {
-        .size = sizeof(options), .job = r->job, .backend = r->options.backend};
+        .size = sizeof(options), .job = r->options.job, .backend = r->options.backend};
     struct fbr_agent_order order = {.number = a->number,
                                     .wish = r->wish,
                                     .verbose = fbr_log_on(FBR_LOG_INFO),

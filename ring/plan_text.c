@@ -11,6 +11,7 @@
 
 #include "ring/json_out.h"
 #include "ring/plan.h"
+#include "ring/programs.h"
 #include "ring/ring.h"
 #include "runtime/buf.h"
 #include "runtime/limits.h"
@@ -128,10 +129,30 @@ static void put(struct fbr_buf *b, const char *fmt, ...)
     fbr_put(b, text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 }
 
-static void put_command(struct fbr_buf *b, const struct fiber_ring_options *o)
+static void put_command(struct fbr_buf *b, const struct fiber_ring_program *program)
 {
-    for (size_t i = 0; o->job.command && o->job.command[i]; i++)
-        put(b, "%s%.4000s", i ? " " : "", o->job.command[i]);
+    for (size_t i = 0; program->command && program->command[i]; i++)
+        put(b, "%s%.4000s", i ? " " : "", program->command[i]);
+    put(b, "\n");
+}
+
+/* One is named in the first line, of several each has one. */
+static void put_programs(struct fbr_buf *b, const struct picture *p)
+{
+    const struct fiber_ring_options *o = p->options;
+    int n = fbr_ring_programs_count(o), size = (int)p->plan.size, first = 0;
+
+    put(b, "%d rank%s of ", size, size == 1 ? "" : "s");
+    if (n > 1)
+        put(b, "%d programs\n", n);
+    for (int i = 0; i < n; i++) {
+        struct fiber_ring_program program = fbr_ring_program(o, size, i);
+
+        if (n > 1)
+            put(b, "ranks %d to %d: ", first, first + program.count - 1);
+        put_command(b, &program);
+        first += program.count;
+    }
 }
 
 static void label(void *user, unsigned i, char *out, size_t size)
@@ -151,9 +172,8 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_
         return NULL;
     }
     fbr_buf_init(&b);
-    put(&b, "%u rank%s of ", p.plan.size, p.plan.size == 1 ? "" : "s");
-    put_command(&b, o);
-    put(&b, "\nbackend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
+    put_programs(&b, &p);
+    put(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
         put(&b, "node %u: ranks %u to %u\n", k, p.plan.first[k], p.plan.first[k + 1] - 1);
         for (uint32_t i = p.plan.first[k]; i < p.placed && i < p.plan.first[k + 1]; i++)
@@ -187,6 +207,34 @@ static void put_rank(struct fbr_json *j, const struct picture *p, uint32_t rank)
     fbr_json_end_object(j);
 }
 
+static void put_json_command(struct fbr_json *j, const struct fiber_ring_program *program)
+{
+    fbr_json_array(j, "command");
+    for (size_t i = 0; program->command && program->command[i]; i++)
+        fbr_json_str(j, NULL, program->command[i]);
+    fbr_json_end_array(j);
+}
+
+/* The command; of several programs a list, each with its count. */
+static void put_json_programs(struct fbr_json *j, int size, const struct fiber_ring_options *o)
+{
+    struct fiber_ring_program program = fbr_ring_program(o, size, 0);
+
+    if (o->nprograms < 2) {
+        put_json_command(j, &program);
+        return;
+    }
+    fbr_json_array(j, "programs");
+    for (int i = 0; i < o->nprograms; i++) {
+        program = fbr_ring_program(o, size, i);
+        fbr_json_object(j, NULL);
+        fbr_json_int(j, "count", program.count);
+        put_json_command(j, &program);
+        fbr_json_end_object(j);
+    }
+    fbr_json_end_array(j);
+}
+
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
 {
     struct fbr_json j;
@@ -200,10 +248,7 @@ char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
     fbr_json_object(&j, NULL);
     fbr_json_int(&j, "size", p.plan.size);
     fbr_json_str(&j, "backend", p.backend);
-    fbr_json_array(&j, "command");
-    for (size_t i = 0; o->job.command && o->job.command[i]; i++)
-        fbr_json_str(&j, NULL, o->job.command[i]);
-    fbr_json_end_array(&j);
+    put_json_programs(&j, size, o);
     fbr_json_array(&j, "nodes");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
         fbr_json_object(&j, NULL);

@@ -13,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/control.h"
+#include "ring/programs.h"
 #include "ring/ring_priv.h"
+#include "runtime/control.h"
 #include "runtime/log.h"
 #include "runtime/strings.h"
 #include "runtime/work.h"
@@ -121,35 +122,20 @@ static int count_agents(struct fiber_ring *r, struct fbr_error *err)
     return rc;
 }
 
-static int copy_strings(struct fiber_ring *r)
+static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o)
 {
-    const struct fiber_ring_options *o = &r->options;
-    const char **from[] = {(const char **)&r->options.backend,
-                           (const char **)&r->options.output_dir};
-    int rc = fbr_jobspec_copy(&r->job, &r->strings, &o->job);
+    struct fiber_ring_options *own = &r->options;
+    int rc = fbr_jobspec_copy(&own->job, &r->strings, &o->job);
 
     if (rc == 0)
         rc = fbr_env_keep(&r->env, &r->env_strings, NULL);
+    if (rc == 0)
+        rc = fbr_ring_programs_copy((struct fiber_ring_program **)&own->programs, o);
+    own->backend = o->backend ? strdup(o->backend) : NULL;
+    own->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
+    own->bind_to = own->map_by = NULL; /* they are in the wish */
     fbr_rt_see_environ(r->rt, o->backend);
-    r->options.bind_to = r->options.map_by = NULL; /* they are in the wish */
-    for (size_t i = 0; i < 2 && rc == 0; i++) {
-        if (!*from[i])
-            continue;
-        *from[i] = strdup(*from[i]);
-        rc = *from[i] ? 0 : -ENOMEM;
-    }
-    return rc;
-}
-
-static void name_command(struct fiber_ring *r)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; r->job.command && r->job.command[i] && n < sizeof(r->command); i++)
-        n += (size_t)snprintf(r->command + n, sizeof(r->command) - n, "%s%s", i ? " " : "",
-                              r->job.command[i]);
-    if (!r->command[0])
-        snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
+    return (o->backend && !own->backend) || (o->output_dir && !own->output_dir) ? -ENOMEM : rc;
 }
 
 const char *fbr_ring_backend(const struct fiber_ring *r)
@@ -182,20 +168,24 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
                         o->size);
     rc = check_numbers(size, o, err);
     if (rc == 0)
+        rc = fbr_ring_programs_check(o, size, err);
+    if (rc == 0)
         rc = get_wish(&r->wish, o, err);
     if (rc < 0)
         return rc;
     r->size = (uint32_t)size;
     r->options = *o;
-    r->options.backend = o->backend;
-    rc = copy_strings(r);
+    r->options.programs = NULL;
+    rc = copy_strings(r, o);
     if (rc < 0)
         return fbr_fail(err, rc, "out of memory");
     r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
     r->max_restarts = o->max_restarts ? o->max_restarts : 3;
     clock_gettime(CLOCK_REALTIME, &now);
     r->started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    name_command(r);
+    fbr_ring_programs_name(&r->options, r->command, sizeof(r->command));
+    if (!r->command[0])
+        snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
     rc = make_uid(r, err);
     if (rc == 0)
         rc = count_agents(r, err);
@@ -222,6 +212,8 @@ static void destroy(struct fiber_ring *r)
         close(r->sentinel);
     free((char *)(uintptr_t)r->options.backend);
     free((char *)(uintptr_t)r->options.output_dir);
+    fbr_ring_programs_free((struct fiber_ring_program *)(uintptr_t)r->options.programs,
+                           r->options.nprograms);
     fbr_buf_fini(&r->strings);
     fbr_buf_fini(&r->env_strings);
     fbr_buf_fini(&r->block);
@@ -301,6 +293,11 @@ static int kill_it(void *arg)
     return 0;
 }
 
+static bool has_program(const struct fiber_ring_options *o)
+{
+    return o && (o->nprograms || (o->job.command && o->job.command[0]));
+}
+
 int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const void *arg,
                      size_t len, const struct fiber_ring_options *opts)
 {
@@ -309,10 +306,9 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     struct begin_call c;
     int rc;
 
-    if (!out || (!arg && len) || (!fn && !(opts && opts->job.command && opts->job.command[0])))
-        return fbr_keep(
-            -EINVAL,
-            "fiber_ring_start: needs a place for the handle, and a function or job.command");
+    if (!out || (!arg && len) || !(fn || has_program(opts)) || (fn && opts && opts->nprograms))
+        return fbr_keep(-EINVAL, "fiber_ring_start: needs a place for the handle, and one of a "
+                                 "function, job.command and programs");
     r = calloc(1, sizeof(*r));
     if (!r)
         return fbr_keep(-ENOMEM, "ring: out of memory");

@@ -79,7 +79,7 @@ void fbr_ring_open_door(void *arg)
     struct fbr_error err = {0, ""};
 
     snprintf(about.uid, sizeof(about.uid), "%s", r->uid);
-    snprintf(about.name, sizeof(about.name), "%s", r->job.name ? r->job.name : "");
+    snprintf(about.name, sizeof(about.name), "%s", r->options.job.name ? r->options.job.name : "");
     snprintf(about.command, sizeof(about.command), "%s", r->command);
     snprintf(about.backend, sizeof(about.backend), "%s", fbr_ring_backend(r));
     if (r->options.output_dir)

@@ -111,8 +111,7 @@ struct fiber_ring {
 
     /* From the options; read-only once it runs. */
     uint32_t size;
-    struct fiber_ring_options options; /* its strings point into `strings` */
-    struct fiber_jobspec job;
+    struct fiber_ring_options options; /* owned: its job's strings are in `strings` */
     struct fbr_buf strings;
     const char *const *env; /* of agents: as it was when the ring was started */
     struct fbr_buf env_strings;

@@ -131,16 +131,6 @@ static void on_tell(struct ring_agent *a, struct fbr_cur *c)
 
 /* ---- Spawn ---- */
 
-static void free_programs(struct fbr_program *p, uint32_t n)
-{
-    for (uint32_t i = 0; p && i < n; i++) {
-        fbr_list_free(p[i].argv);
-        fbr_list_free(p[i].env);
-        free(p[i].workdir);
-    }
-    free(p);
-}
-
 static struct fbr_program *get_apps(struct fbr_cur *c, uint32_t *n, uint32_t *size)
 {
     struct fbr_program *p;
@@ -163,7 +153,7 @@ static struct fbr_program *get_apps(struct fbr_cur *c, uint32_t *n, uint32_t *si
     }
     if (p && fbr_cur_ok(c))
         return p;
-    free_programs(p, *n);
+    fbr_programs_free(p, *n);
     return NULL;
 }
 
@@ -177,13 +167,13 @@ static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
     struct fbr_error err = {0, ""};
 
     if (!programs || !parent || r->state != R_RUNNING) {
-        free_programs(programs, programs ? n : 0);
+        fbr_programs_free(programs, n);
         answer(r, a->number, request, programs ? -ESHUTDOWN : -EINVAL, NULL, 0);
         return;
     }
     if (fbr_ring_job_start(r, size, programs, n, parent, rank, &j, &err) < 0) {
         fbr_ring_say(r, "rank %u cannot spawn %u ranks: %s", rank, size, err.text);
-        free_programs(programs, n);
+        fbr_programs_free(programs, n);
         answer(r, a->number, request, err.code, NULL, 0);
         return;
     }

@@ -20,11 +20,11 @@ static struct fbr_error err;
 static int make(const char *line)
 {
     static char text[512];
-    char *argv[24], *save = NULL;
+    char *argv[40], *save = NULL;
     int argc = 0, rc;
 
     snprintf(text, sizeof(text), "%s", line);
-    for (char *word = strtok_r(text, " ", &save); word && argc < 24;
+    for (char *word = strtok_r(text, " ", &save); word && argc < 40;
          word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     memset(&err, 0, sizeof(err));
@@ -103,6 +103,43 @@ static void the_number_of_ranks_follows_from_nodes(void **state)
     assert_int_equal(make("--nodes 2 --per-node 4 -n 10 p"), -22);
     assert_non_null(strstr(err.text, "do not fit"));
     assert_int_equal(make("--nodes 4 -n 2 p"), -22);
+}
+
+static void several_programs_stand_behind_one_another(void **state)
+{
+    const struct fiber_ring_program *p;
+
+    (void)state;
+    assert_int_equal(
+        make("-x C=d -wdir /x --mem 1G -n 2 a -n : b : --np 3 --allow-run-as-root -x A=b "
+             "-mca pml ob1 b -n 4 : -n1 c :"),
+        0);
+    p = spec.ring.programs;
+    assert_int_equal(spec.size, 6);
+    assert_int_equal(spec.ring.nprograms, 3);
+    assert_null(spec.ring.job.command);
+    assert_null(spec.ring.job.workdir);
+    assert_string_equal(spec.ring.job.env[0], "C=d");
+    assert_int_equal(p[0].count, 2);
+    assert_string_equal(p[0].workdir, "/x");
+    assert_string_equal(p[0].command[1], "-n");
+    assert_string_equal(p[0].command[3], "b");
+    assert_null(p[0].command[4]);
+    assert_null(p[0].env);
+    assert_int_equal(p[1].count, 3);
+    assert_null(p[1].workdir);
+    assert_string_equal(p[1].command[2], "4");
+    assert_null(p[1].command[3]);
+    assert_string_equal(p[1].env[0], "A=b");
+    assert_string_equal(p[1].env[1], "OMPI_MCA_pml=ob1");
+    assert_int_equal(p[2].count, 1);
+    assert_string_equal(p[2].command[1], ":");
+    assert_null(p[2].command[2]);
+    done();
+    assert_int_equal(make("expr a : b"), 0); /* it is no option that stands behind it */
+    assert_int_equal(spec.ring.nprograms, 0);
+    assert_string_equal(spec.ring.job.command[2], ":");
+    done();
 }
 
 /* They would be letters with their values glued to them, else: -l -o calhost. */
@@ -202,7 +239,7 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"-npersocket 2 p", "--map-by package"},
         {"-bynode p", "one host after the other"},
         {"-membind numa p", "--bind-to package or numa"},
-        {"-configfile f", "one run has one program"},
+        {"-configfile f", "fiber run -n 1 A : -n 3 B"},
         {"-am f p", "--mca KEY VALUE"},
         {"-genvlist A,B p", "-x A -x B"},
         {"-env A 1 p", "--genv A VALUE"},
@@ -218,7 +255,16 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--partition=x p", "slurm_partition"},
         {"--time=10 p", "--timeout"},
         {"--gres=gpu:1 p", "--gpus-per-rank"},
-        {"-n 2 a : -n 3 b", "one run has one program"},
+        {"a : -n 3 b", "how many ranks of a?"},
+        {"-n 2 a : -x A=b c", "how many ranks of c?"},
+        {"-n 2 a : -n 0 b", "behind ':': -n: "},
+        {"-n 2 a : -n 3", "behind ':': the program is missing"},
+        {"-n 2 a : -n 3 --tag b", "--tag is for all of the run"},
+        {"-n 2 a : --help", "--help stands before"},
+        {"-n 2 a : -n 3 -x A, b", "write -x for each variable"},
+        {"-n 1048576 a : -n 1048576 b", "at most 1048576 ranks"},
+        {"--nodes 9 -n 2 a : -n 3 b", "9 nodes are more than 5 ranks"},
+        {"--in-cluster -n 2 a : -n 3 -x A=b c", "write them before the first"},
         {"--master_addr h p", "leave it out"},
     };
 
@@ -234,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placement_is_understood_as_mpirun_writes_it),
         cmocka_unit_test(the_number_of_ranks_follows_from_nodes),
+        cmocka_unit_test(several_programs_stand_behind_one_another),
         cmocka_unit_test(what_means_nothing_here_is_passed_over),
         cmocka_unit_test(variables_go_to_the_ranks),
         cmocka_unit_test(failures_are_met_as_asked_for),

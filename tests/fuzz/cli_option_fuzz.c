@@ -3,6 +3,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.c"
+#include "cli/run_env.c"
+#include "cli/run_programs.c"
 #include "cli/run_spec.c"
 
 #define ARGUMENTS 64
@@ -25,14 +27,29 @@ static const struct cli_command command = {.name = "run",
                                            .most = -1,
                                            .stops = true};
 
+/* The programs of a run make its ranks; each has a command. */
+static void check_programs(const struct run_spec *s)
+{
+    int ranks = 0;
+
+    for (int i = 0; i < s->ring.nprograms; i++) {
+        if (s->ring.programs[i].count < 1 || !s->ring.programs[i].command[0])
+            abort();
+        ranks += s->ring.programs[i].count;
+    }
+    if (s->ring.nprograms == 1 ||
+        (s->ring.nprograms ? ranks != s->size || s->ring.job.command : !s->ring.job.command[0]))
+        abort();
+}
+
 static void check(const struct run_spec *s)
 {
+    check_programs(s);
     if (s->size < 1 || s->ring.per_node < 0 || s->ring.nodes < 0 || s->ring.cpus_per_rank < 0 ||
-        s->ring.timeout_ms < 0 || s->ring.gpus_per_rank < 0 || s->ring.max_restarts < 0 ||
-        !s->ring.job.command[0])
+        s->ring.timeout_ms < 0 || s->ring.gpus_per_rank < 0 || s->ring.max_restarts < 0)
         abort();
-    for (size_t i = 0; i < s->nenv; i++)
-        if (!strchr(s->env[i], '=') || s->env[i][0] == '=')
+    for (size_t i = 0; i < s->env.count; i++)
+        if (!strchr(s->env.list[i], '=') || s->env.list[i][0] == '=')
             abort();
 }
 

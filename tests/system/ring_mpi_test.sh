@@ -70,6 +70,16 @@ test_programs_spawned_together_are_told_apart() { # the same of MPICH 4.0 on UCX
     says 'merged 6'
 }
 
+test_programs_of_a_run_are_one_world() {
+    for mpi in "${compilers[@]}"; do
+        for where in --oversubscribe --per-node=2; do
+            fiber_run 0 --oversubscribe "$where" -n 1 "$work/check.$mpi" among 0 : -n 3 "$work/check.$mpi" among 1 ||
+                return
+            says 'among: 4 ranks agree' || return
+        done
+    done
+}
+
 test_groups_of_a_run_meet_at_a_port() { # the same of MPICH 4.0 on UCX
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     fiber_run 0 --oversubscribe -n 4 "$work/check.openmpi" groups || return

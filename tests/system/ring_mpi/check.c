@@ -5,6 +5,7 @@
  *     check spawn [COMMAND...] | spawned                                  COMMAND... starts this program
  *     check regrow [COMMAND...]                                           the same after a death (ULFM)
  *     check programs | program NUMBER                                     two, spawned together
+ *     check among NUMBER                                                  that program of a ring of two
  *     check abort CODE | leave | segv | kill | orphan | work | abroad PORT   do not
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -319,16 +320,28 @@ static void check_programs(char *self)
     sum_of_all(inter, 0);
 }
 
-static void be_program(int which)
+static void check_number(int which)
 {
     int *number, there;
-    MPI_Comm parent;
 
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &there);
     if (!there || *number != which || which != (rank > 0))
         wrong("the number of the program", there ? *number : -1);
+}
+
+static void be_program(int which)
+{
+    MPI_Comm parent;
+
+    check_number(which);
     MPI_Comm_get_parent(&parent);
     sum_of_all(parent, 1);
+}
+
+static void be_among(int which)
+{
+    check_number(which);
+    check_collectives();
 }
 
 /* The even ranks and the odd ones meet at a port, twice. */
@@ -490,6 +503,8 @@ int main(int argc, char **argv)
         check_programs(argv[0]);
     else if (strcmp(what, "program") == 0)
         be_program(atoi(argv[2]));
+    else if (strcmp(what, "among") == 0)
+        be_among(atoi(argv[2]));
     else if (strcmp(what, "abroad") == 0)
         go_abroad(argv[2]);
     else

@@ -1,0 +1,119 @@
+/* run_env.c - the variables that `fiber run` gives to ranks; see run_env.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_env.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/env_file.h"
+#include "cli/run_spec.h"
+
+/* The last of a name wins. */
+static int env_add(struct run_env *e, char *pair, struct fbr_error *err)
+{
+    size_t name = pair ? strcspn(pair, "=") + 1 : 0;
+    char **more;
+
+    for (size_t i = 0; pair && i < e->count; i++)
+        if (!strncmp(e->list[i], pair, name)) {
+            free(e->list[i]);
+            e->list[i] = pair;
+            return 0;
+        }
+    more = pair ? realloc(e->list, (e->count + 2) * sizeof(*more)) : NULL;
+    if (!more) {
+        free(pair);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    e->list = more;
+    e->list[e->count++] = pair;
+    e->list[e->count] = NULL;
+    return 0;
+}
+
+static char *pair_of(const char *prefix, const char *name, size_t len, const char *value)
+{
+    char *pair;
+
+    return asprintf(&pair, "%s%.*s=%s", prefix, (int)len, name, value) < 0 ? NULL : pair;
+}
+
+static int take_variable(struct run_env *e, const char *text, struct fbr_error *err)
+{
+    size_t len = strcspn(text, "=");
+    const char *value = text[len] ? text + len + 1 : getenv(text);
+
+    if (!strcmp(text, "ALL") && !value) /* srun --export=ALL */
+        return 0;
+    if (len == 0 || memchr(text, ',', len))
+        return fbr_fail(err, -EINVAL,
+                        len ? "-x: \"%.64s\" is no name; write -x for each variable"
+                            : "-x: \"%.64s\" has no name; write VAR or VAR=VALUE",
+                        text);
+    if (!value)
+        return fbr_fail(
+            err, -EINVAL,
+            "-x %.64s: there is no such variable here; write -x %.64s=VALUE, or --genv %.64s VALUE",
+            text, text, text);
+    return env_add(e, pair_of("", text, len, value), err);
+}
+
+static int take_pairs(struct run_env *e, const struct cli_value *v, const char *option,
+                      const char *prefix, struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2) {
+        const char *name = v->list[i];
+
+        if (!name[0] || strchr(name, '='))
+            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name", option, name);
+        rc = env_add(e, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
+    }
+    return rc;
+}
+
+struct file_variables {
+    struct run_env *e;
+    struct fbr_error *err;
+};
+
+/* A variable that is not here is left out, as docker does. */
+static int take_file_variable(void *user, const char *name, const char *value)
+{
+    struct file_variables *f = user;
+
+    if (!value)
+        value = getenv(name);
+    return value ? env_add(f->e, pair_of("", name, strlen(name), value), f->err) : 0;
+}
+
+int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *x = &args->values[RUN_ENV], *files = &args->values[RUN_ENV_FILE];
+    struct file_variables f = {e, err};
+    int rc = 0;
+
+    for (size_t i = 0; i < files->count && rc == 0; i++) {
+        rc = env_file_read(files->list[i], take_file_variable, &f, err);
+        if (rc < 0)
+            fbr_wrap(err, "--env-file");
+    }
+    for (size_t i = 0; i < x->count && rc == 0; i++)
+        rc = take_variable(e, x->list[i], err);
+    if (rc == 0)
+        rc = take_pairs(e, &args->values[RUN_MCA], "--mca", "OMPI_MCA_", err);
+    if (rc == 0)
+        rc = take_pairs(e, &args->values[RUN_GENV], "--genv", "", err);
+    return rc;
+}
+
+void run_env_fini(struct run_env *e)
+{
+    for (size_t i = 0; i < e->count; i++)
+        free(e->list[i]);
+    free(e->list);
+    *e = (struct run_env){0};
+}

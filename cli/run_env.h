@@ -1,0 +1,18 @@
+/* run_env.h - the variables that `fiber run` gives to ranks, by -x, --env-file, --mca and --genv.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_RUN_ENV_H
+#define CLI_RUN_ENV_H
+
+#include "cli/option.h"
+
+struct run_env {
+    char **list; /* NAME=VALUE, NULL-terminated; NULL: none. Owned, as its strings */
+    size_t count;
+};
+
+/* Adds what the options of `fiber run` say; the last of a name wins. -EINVAL and a sentence. */
+int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_error *err);
+void run_env_fini(struct run_env *e);
+
+#endif

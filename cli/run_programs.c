@@ -1,0 +1,143 @@
+/* run_programs.c - several programs in one `fiber run`; see run_programs.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_programs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run_spec.h"
+
+struct run_program {
+    struct cli_args args; /* of those behind a ':' */
+    struct run_env env;
+    char **command; /* NULL-terminated; the strings are not ours */
+};
+
+/* Where the program at `from` ends: at a ':' before an option, for programs may take a ':', too. */
+static int end_of(const struct cli_args *args, int from)
+{
+    int i = from;
+
+    while (i < args->noperands && (strcmp(args->operands[i], ":") != 0 ||
+                                   i + 1 == args->noperands || args->operands[i + 1][0] != '-'))
+        i++;
+    return i;
+}
+
+static int count(const struct cli_args *args)
+{
+    int n = 0;
+
+    for (int at = 0; at <= args->noperands; at = end_of(args, at) + 1)
+        n++;
+    return n;
+}
+
+static bool is_of_a_program(size_t option)
+{
+    return option == RUN_N || option == RUN_WORKDIR || option == RUN_ENV ||
+           option == RUN_ENV_FILE || option == RUN_GENV || option == RUN_MCA ||
+           run_options[option].type == CLI_NOTHING;
+}
+
+/* Those behind a ':'. */
+static int check_options(const struct cli_args *args, struct fbr_error *err)
+{
+    for (size_t i = 0; i < RUN_OPTIONS; i++)
+        if (args->values[i].text && !is_of_a_program(i))
+            return fbr_fail(err, -EINVAL,
+                            "--%s is for all of the run: it stands before the first program",
+                            run_options[i].name);
+    return args->help             ? fbr_fail(err, -EINVAL, "--help stands before the first program")
+           : args->operands[0][0] ? 0
+                                  : fbr_fail(err, -EINVAL, "the program's name is empty");
+}
+
+/* Ours are told to a master in the cluster by a Secret, one value for each name. */
+static int take_env(struct run_program *part, const struct cli_args *all, struct fbr_error *err)
+{
+    int rc = run_env_take(&part->env, &part->args, err);
+
+    if (rc == 0 && part->env.count && all->values[RUN_IN_CLUSTER].number)
+        rc = fbr_fail(err, -EINVAL,
+                      "with --in-cluster variables are for all programs: write them before the "
+                      "first");
+    return rc;
+}
+
+/* The words from..to: the first program, or what stands behind a ':'. */
+static int take_program(struct run_programs *p, const struct cli_args *all, int from, int to,
+                        struct fbr_error *err)
+{
+    struct fiber_ring_program *program = &p->list[p->count];
+    struct run_program *part = &p->parts[p->count++];
+    const struct cli_args *args = p->count == 1 ? all : &part->args;
+    int rc = 0, words = to - from;
+
+    if (args != all) {
+        rc = cli_parse(all->command, words, all->operands + from, &part->args, err);
+        if (rc == 0)
+            rc = check_options(args, err);
+        if (rc == 0)
+            rc = take_env(part, all, err);
+        if (rc < 0)
+            return fbr_wrap(err, "behind ':'");
+        words = args->noperands;
+    }
+    if (!args->values[RUN_N].text)
+        return fbr_fail(err, -EINVAL,
+                        "how many ranks of %.64s? Of several programs each has its -n: "
+                        "fiber run -n 1 A : -n 3 B",
+                        args->operands[0]);
+    part->command = calloc((size_t)words + 1, sizeof(*part->command));
+    if (!part->command)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    memcpy(part->command, args->operands, (size_t)words * sizeof(*part->command));
+    *program = (struct fiber_ring_program){.count = (int)args->values[RUN_N].number,
+                                           .command = (const char *const *)part->command,
+                                           .env = (const char *const *)part->env.list,
+                                           .workdir = args->values[RUN_WORKDIR].text};
+    return 0;
+}
+
+int run_programs_take(struct run_programs *p, const struct cli_args *args, struct fbr_error *err)
+{
+    int n = count(args), rc = 0;
+
+    *p = (struct run_programs){0};
+    if (n == 1)
+        return 0;
+    p->list = calloc((size_t)n, sizeof(*p->list));
+    p->parts = calloc((size_t)n, sizeof(*p->parts));
+    if (!p->list || !p->parts)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (int at = 0; at <= args->noperands && rc == 0; at = end_of(args, at) + 1)
+        rc = take_program(p, args, at, end_of(args, at), err);
+    if (rc == 0 && run_programs_ranks(p) > RUN_RANKS_MAX)
+        rc = fbr_fail(err, -EINVAL, "a run has at most %d ranks", RUN_RANKS_MAX);
+    return rc;
+}
+
+int run_programs_ranks(const struct run_programs *p)
+{
+    long long ranks = 0;
+
+    for (int i = 0; i < p->count; i++)
+        ranks += p->list[i].count;
+    return ranks > RUN_RANKS_MAX ? RUN_RANKS_MAX + 1 : (int)ranks;
+}
+
+void run_programs_fini(struct run_programs *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (p->parts[i].args.values)
+            cli_args_fini(&p->parts[i].args);
+        run_env_fini(&p->parts[i].env);
+        free(p->parts[i].command);
+    }
+    free(p->list);
+    free(p->parts);
+    *p = (struct run_programs){0};
+}

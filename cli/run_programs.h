@@ -1,0 +1,29 @@
+/* run_programs.h - several programs in one `fiber run`, as mpirun and mpiexec write them:
+ * `fiber run -n 1 A : -n 3 -x VAR=VALUE B`.
+ *
+ * What stands behind a ':' is a program with options of its own: -n, --workdir and variables. All
+ * others are the run's, and stand before the first program.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_RUN_PROGRAMS_H
+#define CLI_RUN_PROGRAMS_H
+
+#include "cli/run_env.h"
+#include "fiber.h"
+
+struct run_program;
+
+struct run_programs {
+    struct fiber_ring_program *list; /* NULL and 0: the operands are one program */
+    int count;
+    struct run_program *parts; /* what the list points to */
+};
+
+/* From the operands and options of `fiber run`; -EINVAL and a sentence. Points into args. Free with
+ * run_programs_fini(), after a failure, too. */
+int run_programs_take(struct run_programs *p, const struct cli_args *args, struct fbr_error *err);
+void run_programs_fini(struct run_programs *p);
+/* All of them. */
+int run_programs_ranks(const struct run_programs *p);
+
+#endif
