@@ -60,16 +60,15 @@ def on(suite, engine):
     return suite.engines[engine]
 
 
-def start_against(suite, key, engine, peer, bar):
-    """n workers of a pool joined, against what `peer` (name, command) does meanwhile."""
-    n = 5 if suite.quick else 20
+def start_against(suite, key, engine, peer, bar, *more):
+    """20 workers of a pool joined, against what `peer` (name, command) does meanwhile; and as many as `more` says."""
     name, command = peer
-    group = {'fiber': ([suite.program('pool_bench'), 'start', str(n)], on(suite, engine)),
-             name: (command(n), on(suite, engine))}
-    got = column(suite.sample(key, {'start': group}), 'seconds')
-    values = got['start']
-    cases = {'start': judge(ratio(values['fiber'], values[name], 'x ' + name), '<=', bar),
-             'seconds': spread(values['fiber'], 's', 3)}
+    sizes = {'start': 5} if suite.quick else {'start': 20, **{'start_%d' % n: n for n in more}}
+    groups = {case: {'fiber': ([suite.program('pool_bench'), 'start', str(n)], on(suite, engine)),
+                     name: (command(n), on(suite, engine))} for case, n in sizes.items()}
+    got = column(suite.sample(key, groups), 'seconds')
+    cases = {case: judge(ratio(values['fiber'], values[name], 'x ' + name), '<=', bar) for case, values in got.items()}
+    cases.update({case.replace('start', 'seconds'): spread(values['fiber'], 's', 3) for case, values in got.items()})
     return combine('start', cases, got)
 
 
@@ -85,7 +84,7 @@ def k8s_start_vs_kubectl(suite):
     script = os.path.join(HERE, 'peers', 'kubectl_job.py')
     kubectl = [beds.path('kubernetes'), 'kubectl', '-n', 'fiber']
     return start_against(suite, 'k8s_start_vs_kubectl', 'kubernetes',
-                         ('kubectl', lambda n: [sys.executable, script, str(n), IMAGE, *kubectl]), 1.1)
+                         ('kubectl', lambda n: [sys.executable, script, str(n), IMAGE, *kubectl]), 1.1, 100)
 
 
 def k8s_calls_per_pod(suite):

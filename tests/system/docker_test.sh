@@ -56,6 +56,11 @@ says '^rank 0 of 2$'
 says '^rank 1 of 2$'
 ok "an image without our program"
 
+FIBER_IMAGE_ADD='' gives 0 "$fiber" run -N 1 -n 1 printf 'one %s\n' program : -n 1 echo another
+says '^one program$'
+says '^another$'
+ok "an image that is made of two programs"
+
 # A master that is in a container itself: its jobs have its image and its network, and reach it there.
 if command -v docker >/dev/null; then
     "$fiber" image build fiber-inside:1 "$prog" --cluster -q
