@@ -98,14 +98,17 @@ static const char *host_of(const struct ring_job *j, uint32_t rank)
     return j->job.info.hosts[fbr_ring_node_of(j, rank)];
 }
 
+/* Of several programs it says which. */
 static void name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
+    const char *program = j->job.nprograms > 1 ? fbr_ring_job_program(&j->job, rank)->argv[0] : "";
     const struct ring_rank *k = &j->ranks[rank];
     int n = j->job.info.spawned
                 ? snprintf(out, size, "rank %u of spawned job %u", rank, j->job.info.id)
                 : snprintf(out, size, "rank %u", rank);
 
-    snprintf(out + n, size - (size_t)n, " (pid %lld on %s)", (long long)k->pid, host_of(j, rank));
+    snprintf(out + n, size - (size_t)n, " (%.60s%spid %lld on %s)", program, *program ? ", " : "",
+             (long long)k->pid, host_of(j, rank));
 }
 
 /* How it ended, decoded, and what to try. */

@@ -629,6 +629,7 @@ static void test_several_programs_have_ranks_of_their_own(void **state)
     assert_int_equal(count(ran.out, "first 0 of 3 all\n"), 2);
     assert_int_equal(count(ran.out, "second 1 of 3 mine in /\n"), 2);
     assert_int_equal(count(ran.out, "second 2 of 3 mine in /\n"), 2);
+    assert_true(has(ran.err, "rank 2 (/bin/sh, pid ", NULL));
     ran_free(&ran);
 }
 
