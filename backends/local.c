@@ -1,7 +1,9 @@
 /* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
  *
- * Each job leads a process group of its own: what it forks ends with it. It is killed by the kernel
- * when its master dies (spawn.c), so nothing is ever left to list or remove.
+ * Each job leads a process group of its own: what it forks ends with it. One that starts others, which
+ * have groups of their own, leads a session: so what those forked ends with it, too, whether or not we
+ * have heard of them. It is killed by the kernel when its master dies (spawn.c), so nothing is ever left
+ * to list or remove.
  *
  * A job that asks for whole processors or GPUs gets some for itself (places.h).
  *
@@ -43,7 +45,7 @@ struct local_job {
         bool open;
     } out[2];
     struct fbr_timer drain;
-    bool dead, told, released, paused;
+    bool dead, told, released, paused, is_host;
     int32_t code;
     uint64_t peak;
     int handles; /* libuv's, not yet closed */
@@ -164,6 +166,14 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         finish(j);
 }
 
+/* Once it has ended, while its number is still taken by the zombie. */
+static void kill_left(const struct local_job *j)
+{
+    kill(-j->pid, SIGKILL);
+    if (j->is_host)
+        fbr_spawn_sweep(j->pid);
+}
+
 static void on_dead(uv_poll_t *watch, int status, int events)
 {
     struct local_job *j = watch->data;
@@ -172,7 +182,7 @@ static void on_dead(uv_poll_t *watch, int status, int events)
 
     (void)status;
     (void)events;
-    kill(-j->pid, SIGKILL); /* its group, while its number is still taken by the zombie */
+    kill_left(j);
     /* The system call: the C library's function has no place for what it used. */
     if (syscall(SYS_waitid, P_PIDFD, j->pidfd, &info, WEXITED, &use) < 0)
         j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
@@ -213,7 +223,11 @@ static void local_close(struct fbr_backend *b)
     DL_FOREACH_SAFE(b->jobs, j, next) {
         j->released = true;
         if (!j->dead) {
+            siginfo_t info;
+
             kill(-j->pid, SIGKILL);
+            waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT);
+            kill_left(j);
             waitpid(j->pid, NULL, 0);
             uv_close((uv_handle_t *)&j->watch, on_closed);
             close(j->pidfd);
@@ -350,7 +364,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .cpus = placed ? j->place->cpus : l->cpus,
                           .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
                           .nodes = placed ? j->place->nodes : l->nodes,
-                          .slack = l->slack};
+                          .slack = l->slack,
+                          .session = job->is_host != 0};
     int rc = !env || (job->ticket && fd < 0)
                  ? fd
                  : find_program(job->file, env, file, sizeof(file), err);
@@ -388,6 +403,7 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->b = b;
     j->user = user;
+    j->is_host = job->is_host != 0;
     say_what_is_not(b, job);
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
         rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));

@@ -155,7 +155,8 @@ struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
                                     .options = &p->start,
                                     .env = p->env,
                                     .ops = &ops,
-                                    .link = &link_ops};
+                                    .link = &link_ops,
+                                    .is_host = true};
     struct fbr_pool_host *h;
 
     DL_FOREACH(p->hosts, h)

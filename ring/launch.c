@@ -669,11 +669,8 @@ static void on_end(void *user, struct fiber_process *p)
             for (uint32_t k = 0; k < j->job.info.nodes; k++) {
                 if (j->job.info.agents[k] != a->number)
                     continue;
-                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++) {
-                    if (j->ranks[m].state == RANK_RUNNING)
-                        fbr_process_sweep(p, j->ranks[m].pid);
+                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++)
                     rank_ended(j, m, -SIGKILL);
-                }
                 if (j->spawn)
                     refuse_spawn(j, -ECONNABORTED);
             }
@@ -708,8 +705,12 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .alone = r->nagents == 1,
                                     .ranks = r->size};
     uint32_t ranks = (r->size + r->nagents - 1) / r->nagents;
-    struct fbr_process_spec spec = {
-        .fn = fbr_agent_main, .prefix = "agent", .options = &options, .ops = &agent_ops, .user = a};
+    struct fbr_process_spec spec = {.fn = fbr_agent_main,
+                                    .prefix = "agent",
+                                    .options = &options,
+                                    .ops = &agent_ops,
+                                    .user = a,
+                                    .is_host = true};
     struct fbr_buf b;
     int rc;
 

@@ -43,8 +43,9 @@ struct fbr_job {
     char *const *env;       /* all of it, FIBER_TICKET not included */
     char *const *added_env; /* what of it is not the parent's; may be NULL */
     int own_program;        /* nonzero: file and argv are those of the parent's own program */
-    int is_master;          /* nonzero: it starts jobs with this backend itself; no ticket */
-    const char *workdir;    /* NULL: the parent's */
+    int is_host;         /* nonzero: it starts others in its job; what they forked ends with it */
+    int is_master;       /* nonzero: it starts jobs with this backend itself; no ticket */
+    const char *workdir; /* NULL: the parent's */
     double cpus;
     int gpus;
     uint64_t memory;

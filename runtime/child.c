@@ -93,6 +93,7 @@ static void lose_parent(struct fbr_child *c, const char *text)
             text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
+    fbr_nest_close(c->rt->nest); /* also what has not joined, and would leave what it forked */
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
         if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;

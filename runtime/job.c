@@ -179,15 +179,6 @@ bool fbr_process_disrupted(const struct fiber_process *p)
     return p->disrupted || (p->host && p->host->disrupted);
 }
 
-/* A number is not given again while a group has it. */
-void fbr_process_sweep(const struct fiber_process *p, int64_t pid)
-{
-    while (p->host)
-        p = p->host;
-    if (pid > 1 && p->slot && p->slot->ops->reach == FBR_REACH_HOST)
-        kill(-(pid_t)pid, SIGKILL);
-}
-
 void fbr_job_signal(struct fiber_process *p, int sig)
 {
     if (p->state == P_ENDED || !p->handle)
@@ -562,6 +553,7 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .memory = p->job.memory,
                           .keep_stdin = p->keep_stdin,
                           .width = p->width,
+                          .is_host = p->spec.is_host,
                           .relayed = p->host && p->spec.link,
                           .process = p->id,
                           .epoch = p->epoch,

@@ -184,12 +184,9 @@ void fbr_nested_host_ended(struct fiber_process *host, const char *report)
 
     fbr_nested_host_lost(host, -EPIPE, "its host has ended");
     snprintf(text, sizeof(text), "ended with its host: %.200s", report);
-    DL_FOREACH_SAFE(host->nested, n, next) {
-        if (!n->ended)
-            fbr_process_sweep(host, ((struct fiber_process *)n->user)->pid);
+    DL_FOREACH_SAFE(host->nested, n, next)
         tell(n, &(struct fbr_job_event){
                     .type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
-    }
 }
 
 static int order_signal(struct fbr_backend *b, void *handle, int sig)

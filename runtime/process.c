@@ -143,6 +143,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         return fbr_fail(err, -EINVAL,
                         "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
                         o->job.name, FBR_NAME_MAX - 1);
+    if (spec->host && !spec->host->spec.is_host)
+        return fbr_fail(err, -EINVAL, "process options: %s is no host", spec->host->name);
     if (o->job.cpus < 0 || o->job.gpus < 0)
         return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
     if (o->job.name)

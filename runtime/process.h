@@ -27,10 +27,11 @@ struct fbr_process_spec {
         *env; /* its whole environment; NULL: ours as it is now, and what options add */
     const struct fbr_process_ops *ops;
     void *user;
-    int width; /* processes that it will start in its job; 0: nobody knows */
-    int index; /* 1 + which of its ring's nodes it is; 0: of no ring */
-    struct fiber_process *
-        host; /* not NULL: started by this process of ours, which need not have joined (nested.h) */
+    int width;    /* processes that it will start in its job; 0: nobody knows */
+    bool is_host; /* it starts others in its job: those whose host it is, or programs of its own */
+    int index;    /* 1 + which of its ring's nodes it is; 0: of no ring */
+    struct fiber_process
+        *host; /* not NULL: started by this one of ours, an is_host; it need not have joined */
     const struct fbr_link_ops
         *link; /* not NULL: the child gets a data link to us (fbr_child_uplink) */
 };
@@ -55,10 +56,6 @@ double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbe
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */
 bool fbr_process_disrupted(const struct fiber_process *p);
-/* It has ended, and the kernel has killed what it had started, but not what those have forked: here
- * that goes too, with the group of `pid`, which was one of its own. Nothing where it ran on another
- * host, whose numbers mean nothing here. Loop thread. */
-void fbr_process_sweep(const struct fiber_process *p, int64_t pid);
 /* Passes the caller at this socket on to it (visit.h); takes the socket over on success. -EAGAIN: it has not joined, or
  * has ended. Loop thread. */
 int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err);

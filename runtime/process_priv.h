@@ -41,7 +41,7 @@ struct fiber_process {
     uint64_t id;
     uint32_t epoch;
     char name[FBR_NAME_MAX];
-    struct fbr_process_spec spec; /* only ops, user, link are used after the start */
+    struct fbr_process_spec spec; /* only ops, user, link, is_host are used after the start */
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */

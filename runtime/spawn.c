@@ -12,6 +12,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/spawn.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -33,6 +34,7 @@
 
 #include "runtime/environ.h"
 #include "runtime/fds.h"
+#include "runtime/log.h"
 
 #define STACK (64 * 1024)
 
@@ -143,7 +145,10 @@ IN_CHILD static int child_main(void *arg)
     syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (syscall(SYS_getppid) != l->parent)
         syscall(SYS_exit, 127);
-    syscall(SYS_setpgid, 0, 0);
+    if (s->session)
+        syscall(SYS_setsid);
+    else
+        syscall(SYS_setpgid, 0, 0);
     /* Yama lets only ancestors look at a process: also what its parent starts for it (stack.h). */
     syscall(SYS_prctl, PR_SET_PTRACER, (unsigned long)l->parent, 0, 0, 0);
     rc = place_fds(s);
@@ -238,6 +243,37 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     *pid_out = pid;
     *pidfd_out = pidfd;
     return 0;
+}
+
+/* ---- What is left ---- */
+
+/* A number that is free is not given again before all others were, so it is still the same process that is killed. */
+static bool sweep_once(pid_t session)
+{
+    DIR *d = opendir("/proc");
+    bool found = false;
+    struct dirent *e;
+
+    if (!d)
+        fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)session,
+                 fbr_strerror(-errno));
+    while (d && (e = readdir(d))) {
+        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+
+        if (pid > 1 && pid != session && getsid(pid) == session)
+            found |= kill(pid, SIGKILL) == 0;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Who is killed forks no more. What it forked meanwhile has a higher number, and is met later, unless numbers have just
+ * begun anew: so twice. */
+void fbr_spawn_sweep(pid_t leader)
+{
+    if (sweep_once(leader))
+        sweep_once(leader);
 }
 
 /* ---- Which program ---- */

@@ -4,6 +4,7 @@
 #ifndef FBR_SPAWN_H
 #define FBR_SPAWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -25,12 +26,18 @@ struct fbr_spawn {
     size_t cpus_len;
     uint64_t nodes;      /* NUMA nodes that its memory is bound to, by bit; 0: ours */
     unsigned long slack; /* by so many nanoseconds its timers may be late; 0: ours */
+    bool session;        /* it leads a session of its own: see fbr_spawn_sweep */
 };
 
 /* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It
  * is killed when the calling thread ends, so call on the loop thread. On success *pid and *pidfd
  * (close-on-exec) are the caller's. An exec that fails is an error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
+
+/* Kills what is left of the session of a process that has ended: all that it has started, and what that has forked, in
+ * whatever group it is; not what has taken a session of its own. Nobody has waited for the leader yet, so that its
+ * number means nothing else. */
+void fbr_spawn_sweep(pid_t leader);
 
 /* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that
  * we may run; relative folders of PATH do not count. -ENOENT: there is none. Any thread. */

@@ -14,11 +14,24 @@
 
 #include <cmocka.h>
 
+#include "runtime/environ.h"
 #include "runtime/process_priv.h"
+#include "runtime/spawn.h"
 #include "tests/support/children.h"
 
 #define STRAYS 12
 #define CROWD 48
+
+/* Starts a process that is to start others in its job. */
+static struct fiber_process *begin_host(fiber_process_fn fn, const char *gate)
+{
+    struct fbr_process_spec spec = {
+        .fn = fn, .arg = gate, .len = strlen(gate) + 1, .is_host = true};
+    struct fiber_process *p = NULL;
+
+    assert_int_equal(fbr_process_start(&p, &spec), 0);
+    return p;
+}
 
 /* Starts a process in the job of `host`, that runs fn or argv. */
 static struct fiber_process *begin_in(struct fiber_process *host, fiber_process_fn fn,
@@ -45,7 +58,7 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
 
     (void)state;
     gate_open(&gate);
-    host = begin(child_tell_wait, gate.path, strlen(gate.path) + 1, NULL);
+    host = begin_host(child_tell_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     p = begin_in(host, child_tell_wait, &gate, NULL);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
@@ -59,26 +72,37 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
     gate_close(&gate);
 }
 
+/* A program that never joins; what it forks tells the gate its number, in eight digits. */
+#define FORKS                                                                                  \
+    {                                                                                          \
+        "/bin/sh", "-c", "sleep 1000 & printf %08d $! >\"$1\"; wait", "sh", (char *)NULL, NULL \
+    }
+
+static int watch_forked(struct gate *gate)
+{
+    char text[9] = "";
+
+    assert_int_equal(gate_wait(gate, text, 8), 0);
+    return pid_open(atoi(text));
+}
+
 /* The kernel kills a program with its host, but not what that has forked. The host has told us who the program is by
  * the time that it starts another one. */
 static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **state)
 {
-    const char *forks[] = {"/bin/sh", "-c", "sleep 1000 & printf %08d $! >\"$1\"; wait",
-                           "sh",      NULL, NULL};
+    const char *forks[] = FORKS;
     struct fiber_process *host, *p, *later;
     struct gate gate;
-    char text[9] = "";
     pid_t pid;
     int watched;
 
     (void)state;
     gate_open(&gate);
     forks[4] = gate.path;
-    host = begin(child_tell_wait, gate.path, strlen(gate.path) + 1, NULL);
+    host = begin_host(child_tell_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     p = begin_in(host, NULL, NULL, forks);
-    assert_int_equal(gate_wait(&gate, text, 8), 0);
-    watched = pid_open(atoi(text));
+    watched = watch_forked(&gate);
     later = begin_in(host, child_tell_wait, &gate, NULL);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     assert_int_equal(kill((pid_t)fiber_process_pid(host), SIGKILL), 0);
@@ -89,6 +113,82 @@ static void test_what_programs_of_a_killed_host_forked_goes_with_them(void **sta
     assert_int_equal(ended(later), -ENODATA);
     fiber_process_close(later);
     gate_close(&gate);
+}
+
+static int start_untold(void *gate)
+{
+    char *forks[] = FORKS;
+    struct fbr_spawn s = {
+        .file = forks[0], .argv = forks, .env = fbr_environ(), .fds = {-1, -1, -1}, .nfds = 3};
+    pid_t pid;
+    int pidfd;
+
+    forks[4] = gate;
+    return fbr_spawn(&s, &pid, &pidfd, NULL);
+}
+
+/* A host in the instant after its start of a program, in which nobody else knows of that. */
+static int child_in_the_instant(const void *arg, size_t len)
+{
+    char gate[64];
+
+    snprintf(gate, sizeof(gate), "%.*s", (int)len, (const char *)arg);
+    return fbr_loop_call(fbr_rt()->loop, start_untold, gate) < 0 ? 1 : child_wait(NULL, 0);
+}
+
+static void test_what_a_killed_host_had_no_time_to_tell_goes_with_it(void **state)
+{
+    struct fiber_process *host;
+    struct gate gate;
+    int watched;
+
+    (void)state;
+    gate_open(&gate);
+    host = begin_host(child_in_the_instant, gate.path);
+    watched = watch_forked(&gate);
+    assert_int_equal(kill((pid_t)fiber_process_pid(host), SIGKILL), 0);
+    assert_int_equal(finish(host), -SIGKILL);
+    assert_int_equal(pids_gone(&watched, 1, TEST_LONG_MS), 0);
+    gate_close(&gate);
+}
+
+/* It orders a host of its own to start the program. */
+static int child_with_a_host(const void *arg, size_t len)
+{
+    const char *forks[] = FORKS;
+
+    (void)len;
+    forks[4] = arg;
+    begin_in(begin_host(child_wait, arg), NULL, NULL, forks);
+    return child_wait(NULL, 0);
+}
+
+static void test_what_never_joined_goes_with_a_host_that_lost_its_parent(void **state)
+{
+    struct fiber_process *parent;
+    struct gate gate;
+    int watched;
+
+    (void)state;
+    gate_open(&gate);
+    parent = begin(child_with_a_host, gate.path, strlen(gate.path) + 1, NULL);
+    watched = watch_forked(&gate);
+    assert_int_equal(kill((pid_t)fiber_process_pid(parent), SIGKILL), 0);
+    assert_int_equal(finish(parent), -SIGKILL);
+    assert_int_equal(pids_gone(&watched, 1, TEST_LONG_MS), 0);
+    gate_close(&gate);
+}
+
+static void test_who_is_no_host_is_given_no_process(void **state)
+{
+    struct fiber_process *p = begin(child_wait, NULL, 0, NULL), *other = NULL;
+    struct fbr_process_spec spec = {.fn = child_wait, .host = p};
+
+    (void)state;
+    assert_int_equal(fbr_process_start(&other, &spec), -EINVAL);
+    assert_true(has(fiber_last_error(), "is no host", NULL));
+    fiber_process_kill(p);
+    assert_int_equal(finish(p), -SIGKILL);
 }
 
 /* Descriptors of the host while it has one more process, which has joined: all that it did for others before is done
@@ -122,7 +222,7 @@ static void test_programs_that_never_join_leave_no_descriptor_at_their_host(void
 
     (void)state;
     gate_open(&gate);
-    host = begin(child_tell_wait, gate.path, strlen(gate.path) + 1, NULL);
+    host = begin_host(child_tell_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     before = descriptors_of(host, &gate);
     for (int i = 0; i < STRAYS; i++) {
@@ -190,7 +290,7 @@ static void test_who_was_killed_before_it_joined_does_not_join(void **state)
 
     (void)state;
     gate_open(&gate);
-    host = begin(child_tell_wait, gate.path, strlen(gate.path) + 1, NULL);
+    host = begin_host(child_tell_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     for (int i = 0; i < CROWD; i++) {
         struct fbr_process_spec spec = {.fn = child_wait,
@@ -221,6 +321,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes_of_a_silent_host_end_with_it),
         cmocka_unit_test(test_what_programs_of_a_killed_host_forked_goes_with_them),
+        cmocka_unit_test(test_what_a_killed_host_had_no_time_to_tell_goes_with_it),
+        cmocka_unit_test(test_what_never_joined_goes_with_a_host_that_lost_its_parent),
+        cmocka_unit_test(test_who_is_no_host_is_given_no_process),
         cmocka_unit_test(test_programs_that_never_join_leave_no_descriptor_at_their_host),
         cmocka_unit_test(test_who_was_killed_before_it_joined_does_not_join),
     };
