@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "stamp/fiber_stamp.h"
+
 #ifndef FBR_MODULE_DIR
 #define FBR_MODULE_DIR "/usr/local/lib/fiber"
 #endif
@@ -42,6 +44,7 @@ struct search {
     const char *name;
     uid_t owner; /* of the program or library that this code is in */
     bool open;   /* everybody can write that */
+    bool stale;  /* one was found, of another build */
     void *handle;
     char *program; /* NULL: a module is looked for. Its path is put there */
     size_t size;
@@ -53,6 +56,24 @@ static bool trusted(const struct search *s, const struct stat *st)
     if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != s->owner)
         return false;
     return s->open || !(st->st_mode & S_IWOTH);
+}
+
+/* Whether it is of our build; else nothing of it may be called. */
+static bool of_our_build(struct search *s, const char *path)
+{
+    const char *stamp = dlsym(s->handle, "fbr_module_stamp");
+
+    if (stamp && !strcmp(stamp, FBR_STAMP))
+        return true;
+    s->stale = !s->why[0];
+    if (s->stale)
+        snprintf(s->why, sizeof(s->why),
+                 "%.300s is of another build of Fiber (%.40s) than this program (" FBR_STAMP
+                 "): build both from one source, and install both",
+                 path, stamp ? stamp : "it does not say which");
+    dlclose(s->handle);
+    s->handle = NULL;
+    return false;
 }
 
 /* True when that ends the search. */
@@ -82,8 +103,9 @@ static bool try_folder(struct search *s, const char *folder)
         return true;
     }
     s->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!s->handle)
-        snprintf(s->why, sizeof(s->why), "%s", dlerror());
+    if (s->handle)
+        return of_our_build(s, path);
+    snprintf(s->why, sizeof(s->why), "%s", dlerror());
     return true;
 }
 
@@ -155,9 +177,10 @@ static void *open_locked(const char *name, struct fbr_error *err)
     }
     search(&s);
     if (!s.handle) {
-        fbr_fail(
-            err, -ENOENT, "cannot load Fiber's module %s: %s; is the installation complete?", name,
-            s.why[0] ? s.why : "there is no such file beside this program, nor in " FBR_MODULE_DIR);
+        fbr_fail(err, s.stale ? -ESTALE : -ENOENT, "cannot load Fiber's module %s: %s%s", name,
+                 s.why[0] ? s.why
+                          : "there is no such file beside this program, nor in " FBR_MODULE_DIR,
+                 s.stale ? "" : "; is the installation complete?");
         return NULL;
     }
     snprintf(modules.loaded[modules.count].name, sizeof(modules.loaded[0].name), "%s", name);

@@ -4,7 +4,9 @@
  * A module is a shared object NAME.so with one exported table, `const struct ... fbr_module_NAME`.
  * It is looked for beside the program or library that this code is in (fiber/NAME.so, and one or
  * two folders up, as in a build tree and as bin/ stands to lib/), then where Fiber was installed.
- * One that somebody else could have put there is passed over. Programs of Fiber's own stand in the same folders.
+ * One that somebody else could have put there is passed over. So is one of another build, whose structs
+ * may not be ours: each module says by the string `fbr_module_stamp` what it was built of (stamp.c), and
+ * that must be what we were. Programs of Fiber's own stand in the same folders.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MODULE_H

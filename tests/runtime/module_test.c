@@ -4,6 +4,7 @@
  * and runs the copy, `module_test open NAME`, which prints what came of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -235,6 +237,44 @@ static void what_is_no_library_is_said(void **state)
     expect("/bad/prog", "text", "file too short");
 }
 
+/* The stamp in that file, changed by one character. */
+static void change_stamp(const char *path, const char *stamp)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    char *bytes, *at = NULL;
+
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(bytes, MAP_FAILED);
+    at = memmem(bytes, (size_t)st.st_size, stamp, strlen(stamp) + 1);
+    assert_non_null(at);
+    at[strlen(stamp) - 1] ^= 1;
+    munmap(bytes, (size_t)st.st_size);
+    close(fd);
+}
+
+static void what_is_of_another_build_is_passed_over(void **state)
+{
+    const char *stamp = dlsym(fbr_module_open("crypto", NULL), "fbr_module_stamp");
+    char from[PATH_MAX];
+
+    (void)state;
+    assert_non_null(stamp);
+    copy("/proc/self/exe", in_root("/build/bin/prog"), 0755);
+    copy_module("/build/bin/fiber/module.so", 0644);
+    change_stamp(in_root("/build/bin/fiber/module.so"), stamp);
+    expect("/build/bin/prog", "module", "/build/bin/fiber/module.so is of another build of Fiber");
+    expect("/build/bin/prog", "module", stamp); /* what it should be */
+    expect("/build/bin/prog", "module", "build both from one source");
+    copy_module("/build/fiber/module.so", 0644);
+    expect("/build/bin/prog", "module", "opened");
+
+    snprintf(from, sizeof(from), "%s/libfiber.so", getenv("TEST_BINARY_DIR"));
+    copy(from, in_root("/build/bin/fiber/old.so"), 0644);
+    expect("/build/bin/prog", "old", "it does not say which");
+}
+
 static int print_module(const char *name)
 {
     struct fbr_error err = {0};
@@ -268,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(modules_are_found_beside_and_above_a_program),
         cmocka_unit_test(what_others_could_have_put_there_is_passed_over),
         cmocka_unit_test(what_is_no_library_is_said),
+        cmocka_unit_test(what_is_of_another_build_is_passed_over),
     };
 
     if (argc == 3 && !strcmp(argv[1], "open"))
