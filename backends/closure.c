@@ -420,9 +420,12 @@ static int add_by_name(struct fbr_closure *c, const char *name, const char *scri
                        struct fbr_error *err)
 {
     char path[PATH_MAX];
+    int rc = fbr_spawn_find(name, path, sizeof(path), err);
 
-    if (fbr_spawn_find(name, path, sizeof(path)) == 0)
+    if (rc == 0)
         return add_named(c, path, scripts, err);
+    if (rc == -ENAMETOOLONG)
+        return rc;
     return fbr_fail(err, -ENOENT, "%.512s is a script for %.64s, which is not in PATH", script,
                     name);
 }

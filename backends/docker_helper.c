@@ -84,11 +84,13 @@ static int run(const char *command, const char *key, const atomic_bool *stop, st
 {
     char path[PATH_MAX], *argv[] = {path, (char[]){"get"}, NULL};
     int in = -1, ends[2] = {-1, -1}, pidfd = -1, status = 0;
-    int rc = fbr_spawn_find(command, path, sizeof(path));
+    int rc = fbr_spawn_find(command, path, sizeof(path), err);
     pid_t pid = 0;
 
+    if (rc == -ENOENT)
+        fbr_fail(err, rc, "%s is not in PATH", command);
     if (rc < 0)
-        return fbr_fail(err, rc, "%s is not in PATH", command);
+        return rc;
     in = question(key);
     if (in < 0 || pipe2(ends, O_CLOEXEC) < 0)
         rc = fbr_fail(err, -errno, "%s", fbr_strerror(errno));

@@ -244,7 +244,9 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
     char path[PATH_MAX];
     struct fbr_buf text;
 
-    rc = fbr_spawn_find(x->command, path, sizeof(path));
+    rc = fbr_spawn_find(x->command, path, sizeof(path), err);
+    if (rc == -ENAMETOOLONG)
+        return fbr_wrap(err, "exec plugin");
     if (rc < 0)
         return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
                         x->hint ? "; " : "", x->hint ? x->hint : "");

@@ -335,7 +335,9 @@ static int find_program(const char *name, char *const *env, char *path, size_t s
 
     for (; *env && !folders; env++)
         folders = strncmp(*env, "PATH=", 5) == 0 ? *env + 5 : NULL;
-    rc = fbr_spawn_find_in(folders, name, path, size);
+    rc = fbr_spawn_find_in(folders, name, path, size, err);
+    if (rc == -ENAMETOOLONG)
+        return rc;
     return rc < 0 && !strchr(name, '/')
                ? fbr_fail(err, rc, "cannot start %s: there is no such program in PATH", name)
                : 0; /* else exec says what is wrong */

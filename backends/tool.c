@@ -258,12 +258,10 @@ int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, 
 
 int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *err)
 {
-    if (strchr(name, '/')) {
-        snprintf(path, size, "%s", name);
-        return 0;
-    }
-    if (fbr_spawn_find(name, path, size) == 0)
-        return 0;
+    int rc = fbr_spawn_find(name, path, size, err);
+
+    if (rc == 0 || rc == -ENAMETOOLONG || strchr(name, '/'))
+        return rc == -ENAMETOOLONG ? rc : 0; /* else exec says what is wrong */
     return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
 }
 

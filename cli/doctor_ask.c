@@ -20,7 +20,7 @@
 
 int doctor_which(const char *name, char *path, size_t size)
 {
-    return fbr_spawn_find(name, path, size);
+    return fbr_spawn_find(name, path, size, NULL);
 }
 
 /* Reads until the end, keeping what fits. 0 or -ETIMEDOUT. */

@@ -100,11 +100,12 @@ int run_image_files(const char *const *command, const char *workdir, char *out, 
                     struct fbr_error *err)
 {
     char program[PATH_MAX], script[PATH_MAX] = "";
-    bool found = strchr(command[0], '/')
-                     ? from(workdir, command[0], program)
-                     : fbr_spawn_find(command[0], program, sizeof(program)) == 0;
+    int rc = strchr(command[0], '/') ? (from(workdir, command[0], program) ? 0 : -ENOENT)
+                                     : fbr_spawn_find(command[0], program, sizeof(program), err);
 
-    if (!found)
+    if (rc == -ENAMETOOLONG)
+        return rc;
+    if (rc < 0)
         return fbr_fail(err, -ENOENT,
                         "there is no program %.512s here to make an image of; --image names one "
                         "that has it",

@@ -285,11 +285,24 @@ static bool may_run(const char *path)
     return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size)
+static int too_long(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    path[0] = '\0';
+    return fbr_fail(err, -ENAMETOOLONG,
+                    "the path of the program %.64s%s is longer than %zu characters; a link to it "
+                    "may have a shorter one",
+                    name, strlen(name) > 64 ? "..." : "", size - 1);
+}
+
+int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
+                      struct fbr_error *err)
 {
     const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin";
+    bool fits = true;
 
     if (strchr(name, '/')) {
+        if (strlen(name) >= size)
+            return too_long(name, path, size, err);
         snprintf(path, size, "%s", name);
         return may_run(path) ? 0 : -ENOENT;
     }
@@ -297,14 +310,16 @@ int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t 
         size_t n = strcspn(at, ":");
         int len = snprintf(path, size, "%.*s/%s", (int)n, at, name);
 
-        if (*at == '/' && (size_t)len < size && may_run(path))
+        if (*at == '/' && (size_t)len >= size)
+            fits = false;
+        else if (*at == '/' && may_run(path))
             return 0;
         at += n;
     }
-    return -ENOENT;
+    return fits ? -ENOENT : too_long(name, path, size, err);
 }
 
-int fbr_spawn_find(const char *name, char *path, size_t size)
+int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err)
 {
-    return fbr_spawn_find_in(fbr_getenv("PATH"), name, path, size);
+    return fbr_spawn_find_in(fbr_getenv("PATH"), name, path, size, err);
 }

@@ -40,9 +40,11 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_erro
 void fbr_spawn_sweep(pid_t leader);
 
 /* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that
- * we may run; relative folders of PATH do not count. -ENOENT: there is none. Any thread. */
-int fbr_spawn_find(const char *name, char *path, size_t size);
+ * we may run; relative folders of PATH do not count. -ENOENT: there is none, and *err is as it was: the caller knows
+ * what for. -ENAMETOOLONG and a sentence: its path does not fit. Any thread. */
+int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err);
 /* The same in another PATH; NULL: none is set. */
-int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size);
+int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
+                      struct fbr_error *err);
 
 #endif

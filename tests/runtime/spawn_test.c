@@ -227,6 +227,32 @@ static void test_many(void **state)
     assert_int_equal(dir_count("/proc/self/fd", ""), before);
 }
 
+/* The beginning of a path may be another program's. */
+static void test_a_path_that_does_not_fit_is_no_other_programs(void **state)
+{
+    char path[16], long_name[5000];
+    struct fbr_error err = {0, ""};
+
+    (void)state;
+    memset(long_name, '/', sizeof(long_name));
+    memcpy(long_name, "/bin/sh", 7);
+    long_name[sizeof(long_name) - 1] = '\0';
+    assert_int_equal(fbr_spawn_find("/bin/sh", path, 8, &err), 0);
+    assert_string_equal(path, "/bin/sh");
+    assert_int_equal(fbr_spawn_find("/bin/sh.there.is.none", path, 8, &err), -ENAMETOOLONG);
+    assert_string_equal(path, "");
+    assert_non_null(strstr(err.text, "/bin/sh.there.is.none is longer than 7 characters"));
+    assert_int_equal(fbr_spawn_find(long_name, path, sizeof(path), &err), -ENAMETOOLONG);
+    assert_non_null(strstr(err.text, "///... is longer than 15 characters"));
+    assert_int_equal(fbr_spawn_find_in("/bin", "sh", path, 7, &err), -ENAMETOOLONG);
+    assert_int_equal(fbr_spawn_find_in("/a/long/folder:/bin", "sh", path, 8, &err), 0);
+    assert_string_equal(path, "/bin/sh");
+    err = (struct fbr_error){0, ""};
+    assert_int_equal(fbr_spawn_find_in("/bin", "nosuch", path, sizeof(path), &err), -ENOENT);
+    assert_int_equal(fbr_spawn_find("/bin/nosuch", path, sizeof(path), &err), -ENOENT);
+    assert_string_equal(err.text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_the_pidfd_tells_the_end),
         cmocka_unit_test(test_failures_say_what_and_why),
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_a_path_that_does_not_fit_is_no_other_programs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
