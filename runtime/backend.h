@@ -147,7 +147,8 @@ struct fbr_backend_ops {
                  struct fbr_error *err);
     /* 0 also when it has ended already. */
     int (*signal)(struct fbr_backend *b, void *handle, int sig);
-    /* Stops or goes on reading the job's output (back-pressure from a slow terminal). */
+    /* Stops or goes on reading the job's output (back-pressure from a slow terminal). No event comes from in
+     * here: who calls holds a lock that events need. */
     void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
     /* After EXITED: the handle will not be used again. */
     void (*release)(struct fbr_backend *b, void *handle);
