@@ -25,10 +25,15 @@ enum { TOP_INTERVAL, TOP_COUNT, TOP_JSON, TOP_OPTIONS };
 #define KEYS_MS 100     /* so soon keys and ^C are heard */
 #define COUNTED_MS 5000 /* with --count: a look waits so long */
 
+struct seen {
+    bool known;
+    double cpu, tasks;
+};
+
 struct view {
     struct client_run run;
-    double *cpu_before; /* by rank: seconds at the last look */
-    int cpu_count;
+    struct seen *seen; /* by rank: at the last look */
+    int nseen;
     /* client_now(): when the figures that are shown were asked for, those before them (0: there
      * were none), and those that the next look will have */
     int64_t at, before, asked;
@@ -147,33 +152,63 @@ static int silent_s(const struct view *v)
     return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
 }
 
+static bool is_pool(const struct view *v)
+{
+    return v->run.about.kind == FBR_RUN_POOL;
+}
+
+/* What was seen of it at the last look; NULL: there is nothing to compare with. */
+static const struct seen *seen_of(const struct view *v, const struct fiber_rank_stats *s)
+{
+    bool any = !silent_s(v) && v->before && v->at > v->before && s->state == 1;
+
+    return any && s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank]
+                                                                               : NULL;
+}
+
 /* Of a processor, in percent, since the last look; negative: unknown. */
 static double cpu_share(const struct view *v, const struct fiber_rank_stats *s)
 {
-    if (silent_s(v) || !v->before || v->at <= v->before || s->rank < 0 || s->rank >= v->cpu_count ||
-        s->state != 1 || s->cpu < v->cpu_before[s->rank])
-        return -1;
-    return 100 * (s->cpu - v->cpu_before[s->rank]) * 1000 / (double)(v->at - v->before);
+    const struct seen *seen = seen_of(v, s);
+
+    return !seen || s->cpu < seen->cpu
+               ? -1
+               : 100 * (s->cpu - seen->cpu) * 1000 / (double)(v->at - v->before);
 }
 
-static void remember_cpu(struct view *v)
+/* Tasks in a second, of all workers since the last look; negative: unknown. */
+static double task_rate(const struct view *v)
+{
+    double n = -1;
+
+    for (int i = 0; is_pool(v) && i < v->run.nranks; i++) {
+        const struct seen *seen = seen_of(v, &v->run.ranks[i]);
+        double tasks = atof(v->run.ranks[i].how);
+
+        if (seen && tasks >= seen->tasks)
+            n = (n < 0 ? 0 : n) + (tasks - seen->tasks) * 1000 / (double)(v->at - v->before);
+    }
+    return n;
+}
+
+static void remember(struct view *v)
 {
     for (int i = 0; i < v->run.nranks; i++) {
         const struct fiber_rank_stats *s = &v->run.ranks[i];
-        double *more;
+        struct seen *more;
 
         if (s->rank < 0 || s->rank > 1 << 20)
             continue;
-        if (s->rank >= v->cpu_count) {
-            more = realloc(v->cpu_before, ((size_t)s->rank + 1) * sizeof(*more));
+        if (s->rank >= v->nseen) {
+            more = realloc(v->seen, ((size_t)s->rank + 1) * sizeof(*more));
             if (!more)
                 return;
-            for (int k = v->cpu_count; k <= s->rank; k++)
-                more[k] = 0;
-            v->cpu_before = more;
-            v->cpu_count = s->rank + 1;
+            for (int k = v->nseen; k <= s->rank; k++)
+                more[k] = (struct seen){0};
+            v->seen = more;
+            v->nseen = s->rank + 1;
         }
-        v->cpu_before[s->rank] = s->cpu;
+        v->seen[s->rank] = (struct seen){true, s->cpu, atof(s->how)};
     }
 }
 
@@ -209,16 +244,19 @@ static void say_doing(const struct view *v, char *line, size_t size)
                  "silent for %d s: its launcher, process %lld, is stopped, or the machine is very "
                  "busy",
                  silent_s(v), (long long)v->run.about.pid);
+    else if (f->waiting[0])
+        snprintf(line, size, "waiting: %s", f->waiting);
+    else if (task_rate(v) >= 0)
+        snprintf(line, size, "%s, %.*f a second", f->doing, task_rate(v) < 10, task_rate(v));
     else
-        snprintf(line, size, "%s%s", f->waiting[0] ? "waiting: " : "",
-                 f->waiting[0] ? f->waiting : f->doing);
+        snprintf(line, size, "%s", f->doing);
 }
 
 static void draw_text(struct view *v)
 {
     const struct client_run *r = &v->run;
     int room = v->screen ? v->height - 4 : r->nranks; /* for ranks: what is not title or empty */
-    bool is_pool = r->about.kind == FBR_RUN_POOL;
+    bool pool = is_pool(v);
     char line[512], age[32];
 
     client_age(age, client_now() - r->about.started_ms);
@@ -227,16 +265,15 @@ static void draw_text(struct view *v)
     if (v->screen)
         fputs("\033[H", stdout);
     snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restarts  %s",
-             is_pool ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
-             r->facts.running, client_size(r), is_pool ? "workers" : "ranks", r->facts.restarts,
-             age);
+             pool ? "pool" : "run", r->about.uid, r->about.name, r->about.backend, r->facts.running,
+             client_size(r), pool ? "workers" : "ranks", r->facts.restarts, age);
     put_line(v, line);
     say_doing(v, line, sizeof(line));
     if (v->screen || line[0])
         put_line(v, line);
     snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s",
-             is_pool ? "WORKER" : "RANK", "STATE", is_pool ? "BUSY%" : "CPU%", "MEMORY", "RESTARTS",
-             "PID", "HOST", is_pool ? "TASKS" : "BOOT", "CPUS");
+             pool ? "WORKER" : "RANK", "STATE", pool ? "BUSY%" : "CPU%", "MEMORY", "RESTARTS",
+             "PID", "HOST", pool ? "TASKS" : "BOOT", "CPUS");
     put_line(v, line);
     for (int i = 0; i < r->nranks && i < room; i++)
         put_rank(v, &r->ranks[i]);
@@ -262,6 +299,10 @@ static void draw_json(const struct view *v)
     fbr_json_int(&j, "restarts", v->run.facts.restarts);
     fbr_json_str(&j, "waiting", v->run.facts.waiting);
     fbr_json_str(&j, "doing", v->run.facts.doing);
+    if (task_rate(v) >= 0)
+        fbr_json_double(&j, "tasks_per_s", task_rate(v));
+    else
+        fbr_json_null(&j, "tasks_per_s");
     fbr_json_int(&j, "silent_s", silent_s(v));
     fbr_json_array(&j, "ranks");
     for (int i = 0; i < v->run.nranks; i++) {
@@ -335,7 +376,8 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
     v->unanswered = rc == -ETIMEDOUT;
     if (rc < 0)
         return v->unanswered ? 0 : rc;
-    v->at = v->asked;
+    /* A ring's figures are on their way from its hosts until the next look; a pool has its workers' here. */
+    v->at = is_pool(v) ? client_now() : v->asked;
     v->asked = client_now();
     if (v->run.nranks)
         qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
@@ -365,7 +407,7 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
         }
         draw(v);
         if (fresh) {
-            remember_cpu(v);
+            remember(v);
             v->before = v->at;
         }
         if (ferror(stdout) || ++drawn == times || rest(v, interval))
@@ -397,7 +439,7 @@ static int run_top(const struct cli_args *args)
     drop_picture();
     restore();
     client_free(&v.run);
-    free(v.cpu_before);
+    free(v.seen);
     if (rc == -ECONNRESET) { /* what one watches may end */
         fprintf(stderr, "fiber: run %.16s has ended\n", v.run.about.uid);
         return 0;
@@ -419,7 +461,9 @@ const struct cli_command cli_top = {
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
     .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met; of a "
-            "pool's workers, how busy they were and how many tasks they have done. q quits.\n\n"
+            "pool's workers, how busy they were and how many tasks they have done, and of the "
+            "pool, how "
+            "many it does in a second. q quits.\n\n"
             "While a launcher does not answer (it is stopped, say, or the machine is very busy) "
             "the last "
             "figures stay, and the second line tells for how long. With --count a look waits ten "

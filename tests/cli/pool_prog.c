@@ -1,8 +1,10 @@
-/* pool_prog.c - a pool of two workers and one task, which ends when a byte comes through the FIFO that is named.
+/* pool_prog.c - a pool of two workers and one task, which ends when a byte comes through the FIFO that is named; with a
+ * number instead, so many tasks of a millisecond.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +21,23 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
     return fd >= 0 && read(fd, &byte, 1) == 1 ? 0 : 1;
 }
 
+static int nap(const void *in, size_t len, struct fiber_reply *reply)
+{
+    (void)len;
+    usleep(1000);
+    return fiber_reply_write(reply, in, 1);
+}
+
+static int map(struct fiber_pool *pool, size_t n)
+{
+    char *in = calloc(n, 1), *out = malloc(n);
+    int rc = in && out ? fiber_pool_map(pool, nap, in, 1, out, 1, n, NULL) : 1;
+
+    free(in);
+    free(out);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2};
@@ -27,10 +46,11 @@ int main(int argc, char **argv)
     int rc;
 
     if (fiber_init(&argc, &argv) < 0 || argc < 2 || fiber_pool_open(&pool, &o) < 0) {
-        fprintf(stderr, "pool_prog FIFO: %s\n", fiber_last_error());
+        fprintf(stderr, "pool_prog FIFO|N: %s\n", fiber_last_error());
         return 2;
     }
-    rc = fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
+    rc = atol(argv[1]) ? map(pool, (size_t)atol(argv[1]))
+                       : fiber_pool_apply(pool, wait_for_byte, argv[1], strlen(argv[1]), &out);
     fiber_bytes_free(&out);
     fiber_pool_close(pool);
     return rc != 0;

@@ -25,8 +25,8 @@ until_ps() { # until_ps <pattern> [<option>]: until a line of ps is so; a progra
     done
 }
 
-start() {
-    "$program" "$work/gate" 9<&- &
+start() { # start [<number of tasks>]
+    "$program" "${1:-$work/gate}" 9<&- &
     pid=$!
     until_ps ' pool_prog +local +running +2/2 +0 '
     id=$(awk '/ pool_prog / {print $1}' listed)
@@ -61,6 +61,16 @@ start
 worker=$(fiber top "$id" -c 1 --json | grep -o '"rank":[0-9]*' | tail -1 | cut -d: -f2)
 fiber kill "$id" "$worker"
 until_ps " pool_prog +local +running +2/2 +[1-9] "
+fiber kill "$id"
+ended 143 "fiber kill"
+
+# A worker is not busy for longer than it was looked at: ten times as long is much more than a busy machine makes of it.
+start 100000000
+fiber top "$id" -c 2 -d 3s --json | tail -1 >said
+share=$(grep -oE '"cpu_percent":[0-9]+' said | cut -d: -f2 | sort -n | tail -1)
+[ "${share:-9999}" -lt 1000 ] || complain "busy for $share %: $(cat said)"
+grep -qE '"tasks_per_s":[0-9]*[1-9]' said || complain "no tasks in a second: $(cat said)"
+fiber top "$id" -c 2 | grep -qE ' are done, [0-9.]+ a second$' || complain "top: no tasks in a second"
 fiber kill "$id"
 ended 143 "fiber kill"
 
