@@ -97,17 +97,34 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
     fbr_put(b, text, strlen(text));
 }
 
+/* " (pid 4711)", or what its engine calls the job that it is in: " (docker job 4e4a2eaafa1a)", " (pid 12 in slurm job
+ * 7_0)". Docker's ids are longer than anybody writes them. */
+static void put_place(struct fbr_buf *b, const struct fiber_process *p)
+{
+    const struct fiber_process *job = p;
+    char pid[32] = "", text[160];
+    int n;
+
+    while (job->host)
+        job = job->host;
+    if (p->pid)
+        snprintf(pid, sizeof(pid), "pid %lld", (long long)p->pid);
+    if (job->job_id[0] && job->slot->ops->reach != FBR_REACH_HOST)
+        n = snprintf(text, sizeof(text), " (%s%s%s job %.*s)", pid, pid[0] ? " in " : "",
+                     job->slot->ops->name, strlen(job->job_id) == 64 ? 12 : 79, job->job_id);
+    else
+        n = pid[0] ? snprintf(text, sizeof(text), " (%s)", pid) : 0;
+    fbr_put(b, text, (size_t)n);
+}
+
 static char *make_report(struct fiber_process *p)
 {
     struct fbr_buf b;
-    char head[128];
 
     fbr_buf_init(&b);
-    if (p->pid)
-        snprintf(head, sizeof(head), "%s (pid %lld) ", p->name, (long long)p->pid);
-    else
-        snprintf(head, sizeof(head), "%s ", p->name);
-    fbr_put(&b, head, strlen(head));
+    fbr_put(&b, p->name, strlen(p->name));
+    put_place(&b, p);
+    fbr_put(&b, " ", 1);
     put_reason(&b, p);
     if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit")) {
         fbr_put(&b, "; ", 2);

@@ -301,9 +301,14 @@ static void last_lines_in_the_report(void **state)
     struct fiber_process *p =
         begin(print_and_return, &code, sizeof(code), OPTIONS(.backend = b->name));
 
+    char place[16];
+
     assert_int_equal(ended(p), 4);
     assert_true(has(fiber_process_report(p), "exited with code 4", "a line on stdout",
                     "a line on stderr", "and an end", NULL));
+    snprintf(place, sizeof(place), "%.12s", fiber_process_job(p)); /* what its engine calls it */
+    assert_true(has(fiber_process_report(p), fiber_process_pid(p) > 0 ? "(pid " : " job ",
+                    fiber_process_pid(p) > 0 ? "" : place, NULL));
     fiber_process_close(p);
 }
 
