@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -196,9 +197,32 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 
 /* ---- What they are given ---- */
 
+/* Whoever typed it may have meant a file of the folder that the ranks start in. */
+static int no_program(const char *name, const char *workdir, struct fbr_error *err)
+{
+    size_t len = strlen(name);
+    char path[PATH_MAX];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s%s%s", workdir, workdir[0] ? "/" : "", name);
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return fbr_fail(err, -ENOENT,
+                        "there is no program '%s' in PATH, nor in the folder it starts in; a "
+                        "container has what is in its image (--image)",
+                        name);
+    if (len > 3 && !strcmp(name + len - 3, ".py"))
+        return fbr_fail(err, -ENOENT,
+                        "there is no program '%s' in PATH; the Python script of this folder is run "
+                        "by python3 %s",
+                        name, name);
+    return fbr_fail(err, -ENOENT,
+                    "there is no program '%s' in PATH; for the file of this folder say ./%s", name,
+                    name);
+}
+
 /* As execvp() looks for it, in the rank's own PATH. */
-static int find_program(struct agent_rank *r, const char *name, const struct fbr_env *env,
-                        struct fbr_error *err)
+static int find_program(struct agent_rank *r, const char *name, const char *workdir,
+                        const struct fbr_env *env, struct fbr_error *err)
 {
     const char *path = fbr_env_get(env, "PATH");
     struct stat st;
@@ -219,9 +243,7 @@ static int find_program(struct agent_rank *r, const char *name, const struct fbr
         at += n + (at[n] == ':');
     }
     r->file[0] = '\0';
-    return fbr_fail(err, -ENOENT,
-                    "there is no program '%s' in PATH; is it a file of this folder? Then say ./%s",
-                    name, name);
+    return no_program(name, workdir, err);
 }
 
 static void set_gpu(void *user, const char *name, const char *value)
@@ -385,7 +407,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
         return fbr_fail(err, rc, "its place %s is no list of processors", pin->cpus);
     rc = fbr_agent_stdin_open(r, &theirs, err);
     if (rc == 0 && p->argv[0])
-        rc = find_program(r, p->argv[0], env, err);
+        rc = find_program(r, p->argv[0], p->workdir, env, err);
     else if (rc == 0)
         snprintf(r->file, sizeof(r->file), "/proc/self/exe");
     if (rc == 0) {

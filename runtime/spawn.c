@@ -198,10 +198,14 @@ static pid_t run_child(struct launch *l, int *pidfd)
 /* What the kernel means, for who typed the name. */
 static const char *exec_hint(const struct fbr_spawn *s, int code)
 {
+    size_t len = strlen(s->file);
+    bool python = len > 3 && !strcmp(s->file + len - 3, ".py");
     char path[4096];
     struct stat st;
     int n;
 
+    if (code == -ENOEXEC && python)
+        return " (a Python script: put python3 before it)";
     if (code == -ENOEXEC)
         return " (no program of this machine, and no script that begins with #!)";
     n = snprintf(path, sizeof(path), "%s%s%s", s->file[0] != '/' && s->workdir ? s->workdir : "",
@@ -211,7 +215,7 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     if (S_ISDIR(st.st_mode))
         return " (it is a directory)";
     if (code == -EACCES && !(st.st_mode & 0111))
-        return " (chmod +x lets it run)";
+        return python ? " (a Python script: put python3 before it)" : " (chmod +x lets it run)";
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 

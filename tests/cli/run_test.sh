@@ -45,6 +45,14 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 125 '' 'the interpreter that it names is not' run --workdir / -n 1 "$work/odd"
     printf 'echo hi\n' >odd
     check 125 '' 'no script that begins with #!' run -n 1 ./odd
+    cp odd odd.py
+    check 125 '' 'put python3 before it' run -n 1 ./odd.py
+    chmod -x odd.py
+    check 125 '' 'put python3 before it' run -n 1 ./odd.py
+    check 125 '' 'is run by python3 odd.py' run -n 1 odd.py
+    check 125 '' 'say ./odd' run -n 1 odd
+    check 125 '' 'say ./odd' run --workdir "$work" -n 1 odd
+    check 125 '' 'in PATH, nor in the folder' run --workdir / -n 1 odd
     check 125 '' 'it is a directory' run -n 1 /
     check 125 '' '--output: odd is no directory' run -n 1 --output odd true
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
