@@ -30,9 +30,20 @@ static const char *next_command(void *user)
     return cli_commands[*at] ? cli_commands[(*at)++]->name : NULL;
 }
 
+/* What others call it: Docker, Kubernetes, Ray, Slurm. */
+static const char *const others[][2] = {
+    {"cancel", "kill"}, {"delete", "kill"},  {"exec", "run"},    {"launch", "run"},
+    {"list", "ps"},     {"ls", "ps"},        {"rm", "kill"},     {"start", "run"},
+    {"status", "ps"},   {"stop", "kill"},    {"submit", "run"},  {"clean", "gc"},
+    {"prune", "gc"},    {"check", "doctor"}, {"attach", "logs"}, {"build", "image"},
+};
+
 const char *cli_command_nearest(const char *typed)
 {
     size_t at = 0;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (!strcmp(others[i][0], typed))
+            return others[i][1];
     return cli_nearest(typed, next_command, &at);
 }

@@ -17,13 +17,18 @@
 #include "fiber.h"
 #include "runtime/log.h"
 
-static int unknown_command(const char *typed)
+/* `fiber -np 2 ./train`: more follows, of which the command line of another launcher is made. */
+static int unknown_command(const char *typed, const char *next)
 {
     const char *near = cli_command_nearest(typed);
 
+    if (typed[0] == '-' && next)
+        return cli_failed(2,
+                          "there is no option %s before the subcommand; to start a program: "
+                          "fiber run %s %s ...",
+                          typed, typed, next);
     if (typed[0] == '-')
-        return cli_failed(2, "there is no option %s before the subcommand; try `fiber help`",
-                          typed);
+        return cli_failed(2, "there is no option %s; try `fiber help`", typed);
     if (near)
         return cli_failed(2, "there is no subcommand %s; did you mean `fiber %s`?", typed, near);
     if (!access(typed, X_OK))
@@ -102,5 +107,5 @@ int main(int argc, char **argv)
     if (!strcmp(name, "--version") || !strcmp(name, "-V"))
         name = "version";
     c = cli_command_find(name);
-    return c ? run_command(c, argc - 2, argv + 2, init) : unknown_command(name);
+    return c ? run_command(c, argc - 2, argv + 2, init) : unknown_command(name, argv[2]);
 }

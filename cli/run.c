@@ -123,6 +123,36 @@ static int make_output(struct run_spec *s, char path[PATH_MAX])
     return 0;
 }
 
+/* The other launcher that a command begins with, "mpirun" or "torch.distributed.run"; NULL: none. */
+static const char *launcher_of(const char *const *command)
+{
+    static const char *const names[] = {"mpirun",  "mpiexec",    "mpiexec.hydra",
+                                        "orterun", "prterun",    "torchrun",
+                                        "srun",    "horovodrun", NULL};
+    const char *slash = strrchr(command[0], '/'), *base = slash ? slash + 1 : command[0];
+
+    if (!strncmp(base, "python", 6) && command[1] && !strcmp(command[1], "-m") && command[2] &&
+        (!strcmp(command[2], "torch.distributed.run") ||
+         !strcmp(command[2], "torch.distributed.launch")))
+        return command[2];
+    for (size_t i = 0; names[i]; i++)
+        if (!strcmp(base, names[i]))
+            return names[i];
+    return NULL;
+}
+
+/* Allowed, as somebody may want just that. */
+static void warn_of_launcher(const struct run_spec *s)
+{
+    const char *name = launcher_of(s->ring.job.command);
+
+    if (name && s->size > 1)
+        cli_failed(0,
+                   "%s is a launcher itself, and each of the %d ranks starts a run of its own: "
+                   "leave %s out, fiber run -n %d PROGRAM takes its place",
+                   name, s->size, name, s->size);
+}
+
 static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
@@ -140,6 +170,8 @@ static int run_run(const struct cli_args *args)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
         cli_failed(0, "%s", spec.note);
+    if (!args->values[RUN_QUIET].number)
+        warn_of_launcher(&spec);
     if (args->values[RUN_DRY_RUN].number)
         code = run_plan_show(&spec, args);
     else if (args->values[RUN_IN_CLUSTER].number)

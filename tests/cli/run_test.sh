@@ -71,6 +71,12 @@ fi
 check 2 '' 'asks the API server of Kubernetes, and the backend here is local' run --dry-run=server -b local -n 2 ./x
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
 check 2 '' 'the program is missing' run -n 2
+printf '#!/bin/sh\n' >mpirun
+chmod +x mpirun
+check 0 '' 'is a launcher itself, and each of the 2 ranks starts a run of its own: leave mpirun out' run -n 2 ./mpirun -np 2 x
+check 0 '' '^' run -q -n 2 ./mpirun -np 2 x
+check 0 '' '^' run -n 1 ./mpirun -np 2 x
+check 0 '.*' 'leave torch.distributed.run out' run --dry-run -n 2 python3 -m torch.distributed.run x.py
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
 check 2 '' 'hosts are chosen by the backend' run -H a,b true
@@ -78,6 +84,10 @@ check 2 '' 'env-file: none.env: ' run --env-file none.env true
 printf 'A=1\nexport B=2\n' >bad.env
 check 2 '' 'bad.env:2: "export B" is no name' run --env-file bad.env true
 check 2 '' 'did you mean .fiber run' rnu
+check 2 '' 'did you mean .fiber kill' stop
+check 2 '' 'did you mean .fiber ps' status
+check 2 '' 'to start a program: fiber run -np 2 ' -np 2 ./x
+check 2 '' 'there is no option --colour; try' --colour
 printf '#!/bin/sh\n' >x
 chmod +x x
 check 2 '' 'fiber run ./x' ./x
