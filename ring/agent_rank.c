@@ -543,14 +543,20 @@ uint64_t fbr_agent_oom_kills(void)
 /* What the kernel knows of its death that its code does not say. */
 static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
 {
-    uint64_t kills = e->code == -SIGKILL ? fbr_agent_oom_kills() : a->oom_kills;
+    struct fbr_limits l = {.oom_kills = a->oom_kills};
+    double peak = (double)e->peak / (1u << 20);
 
     snprintf(text, size, "%s", e->text);
-    if (kills == a->oom_kills || text[0])
+    if (e->code == -SIGKILL)
+        fbr_limits_read(&l);
+    if (l.oom_kills == a->oom_kills || text[0])
         return;
-    a->oom_kills = kills;
-    snprintf(text, size, "the kernel was out of memory; it had %.2f GiB at most",
-             (double)e->peak / (1u << 30));
+    a->oom_kills = l.oom_kills;
+    if (l.memory)
+        snprintf(text, size, "out of memory: its job's limit is %.0f MiB, it had %.0f MiB at most",
+                 (double)l.memory / (1u << 20), peak);
+    else
+        snprintf(text, size, "the kernel was out of memory; it had %.0f MiB at most", peak);
 }
 
 static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
