@@ -38,16 +38,27 @@ static int show_json(const struct fbr_config *c, const char *key)
     return cli_print_json(stdout, &j);
 }
 
+/* Wide enough for the longest key. */
+static int key_width(const struct fbr_config_key *keys, size_t n)
+{
+    size_t width = 0;
+
+    for (size_t i = 0; i < n; i++)
+        width = strlen(keys[i].name) > width ? strlen(keys[i].name) : width;
+    return (int)width;
+}
+
 static int show_text(const struct fbr_config *c, const char *key)
 {
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
+    int width = key_width(keys, n);
 
     if (!key)
-        printf("%-18s %-16s %s\n", "KEY", "VALUE", "ORIGIN");
+        printf("%-*s %-16s %s\n", width, "KEY", "VALUE", "ORIGIN");
     for (size_t i = 0; i < n; i++)
         if (!key)
-            printf("%-18s %-16s %s\n", keys[i].name, fbr_config_str(c, keys[i].name),
+            printf("%-*s %-16s %s\n", width, keys[i].name, fbr_config_str(c, keys[i].name),
                    fbr_config_origin(c, keys[i].name));
         else if (!strcmp(key, keys[i].name))
             printf("%s = %s\n  from %s; default %s; %s; %s\n", key, fbr_config_str(c, key),

@@ -96,6 +96,9 @@ export FIBER_GRACE=7s
 check 0 'grace = 7s   from FIBER_GRACE; .* ' '^' config show grace
 unset FIBER_GRACE
 check 2 '' 'did you mean grace' config show grase
+fiber config show >table
+begins=$(grep -o '^KEY *' table) # the second column of all lines begins where it does in the first
+[ "$(cut -c "${#begins}" table | sort -u)" = " " ] || { echo "config show is no table: $(cat table)"; bad=1; }
 check 0 'fiber [0-9.]+ .*' '^' version
 check 0 '\{"version":.*\} ' '^' version --json
 check 0 '\[\] ' '^' ps --json
