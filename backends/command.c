@@ -506,6 +506,42 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
     return 0;
 }
 
+/* ---- For fiber run --dry-run ---- */
+
+static int command_show(const struct fbr_config *config, const struct fbr_job *job, int json,
+                        char **text, struct fbr_error *err)
+{
+    struct fbr_backend b = {0};
+    struct command_job j = {.b = &b};
+    char ticket[PATH_MAX] = "fd:0";
+    struct fbr_words w = {0};
+    struct fbr_buf line;
+    int rc;
+
+    if (json)
+        return -ENOTSUP;
+    fbr_buf_init(&line);
+    fbr_master_self(b.master);
+    rc = fbr_command_settings_load(&b.settings, config, err);
+    if (rc == 0 && b.settings.detached)
+        snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
+    if (rc == 0) {
+        j.host = fbr_hosts_pick(&b.settings.hosts);
+        rc = make_words(&b, job, &j, ticket, &w, err);
+    }
+    fbr_words_line(&w, &line);
+    fbr_put(&line, "\n", 2); /* and its NUL */
+    if (rc == 0 && line.failed)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        *text = (char *)line.data;
+    else
+        fbr_buf_fini(&line);
+    fbr_words_fini(&w);
+    fbr_command_settings_fini(&b.settings);
+    return rc;
+}
+
 /* ---- Jobs of dead masters ---- */
 
 /* Runs a template and waits: 0 and what it printed, with NUL at its end. */
@@ -594,4 +630,5 @@ const struct fbr_backend_ops fbr_backend_command = {
     .remove = command_remove,
     .logs = command_logs,
     .address = command_address,
+    .show = command_show,
 };

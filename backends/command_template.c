@@ -211,16 +211,21 @@ static void put_quoted(struct fbr_buf *b, const char *word)
     fbr_put_u8(b, '\'');
 }
 
+void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        if (i)
+            fbr_put_u8(line, ' ');
+        put_quoted(line, w->at[i]);
+    }
+}
+
 static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
 {
     struct fbr_words w = {0};
 
     b->failed |= command_words(f, &w) < 0;
-    for (size_t i = 0; i < w.n; i++) {
-        if (i)
-            fbr_put_u8(b, ' ');
-        put_quoted(b, w.at[i]);
-    }
+    fbr_words_line(&w, b);
     fbr_words_fini(&w);
 }
 

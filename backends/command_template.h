@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "runtime/buf.h"
 #include "runtime/error.h"
 
 struct fbr_words {
@@ -28,6 +29,8 @@ struct fbr_words {
 /* Adds the words of `text`. -EINVAL: a quote is not closed. */
 int fbr_words_split(struct fbr_words *w, const char *text, struct fbr_error *err);
 int fbr_words_add(struct fbr_words *w, const char *word, size_t len);
+/* As one line for a POSIX shell, without its end. */
+void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line);
 void fbr_words_fini(struct fbr_words *w);
 
 struct fbr_fill {

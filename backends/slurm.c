@@ -356,6 +356,43 @@ static void slurm_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
         say(user, FBR_FINDING_BAD, "way back", err.text, "set bind to an address of ours");
 }
 
+/* ---- fiber run --dry-run ---- */
+
+static int slurm_show(const struct fbr_config *config, const struct fbr_job *job, int json,
+                      char **text, struct fbr_error *err)
+{
+    const char *base = fbr_config_str(config, "slurm_dir");
+    struct fbr_slurm_settings settings = {0};
+    char file[PATH_MAX] = "", dir[PATH_MAX];
+    struct fbr_job whole = *job;
+    struct fbr_buf b;
+    int rc;
+
+    if (json)
+        return -ENOTSUP;
+    rc = fbr_slurm_settings_load(&settings, config, err);
+    if (rc == 0 && job->own_program)
+        rc = fbr_tool_own_program(file, sizeof(file), "put it back", err);
+    if (rc < 0) {
+        fbr_slurm_settings_fini(&settings);
+        return rc;
+    }
+    whole.file = job->own_program ? file : job->file;
+    fbr_buf_init(&b);
+    snprintf(dir, sizeof(dir), "%.3000s/RUN", base[0] ? base : "~/.fiber");
+    rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
+                            : fbr_slurm_batch_show(&settings, dir, &whole, &b);
+    fbr_put_u8(&b, 0);
+    if (rc < 0 || b.failed) {
+        fbr_buf_fini(&b);
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    } else {
+        *text = (char *)b.data;
+    }
+    fbr_slurm_settings_fini(&settings);
+    return rc;
+}
+
 const struct fbr_backend_ops fbr_backend_slurm = {
     .name = "slurm",
     .reach = FBR_REACH_TCP,
@@ -370,4 +407,5 @@ const struct fbr_backend_ops fbr_backend_slurm = {
     .logs = slurm_logs,
     .address = slurm_address,
     .check = slurm_check,
+    .show = slurm_show,
 };

@@ -17,6 +17,9 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **b, const struct fbr_backend_en
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
 /* Cancels what lives, and waits for scancel, some seconds at most. NULL is fine. */
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b);
+/* What would be typed to submit the job: sbatch, and the script that it reads. `dir` is where that is kept. */
+int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
+                         const struct fbr_job *job, struct fbr_buf *out);
 int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,
                           void **handle, struct fbr_error *err);
 int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig);

@@ -314,6 +314,24 @@ static int add_program(const struct fbr_job *job, struct fbr_words *w)
     return rc;
 }
 
+int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
+                         struct fbr_buf *out)
+{
+    struct fbr_slurm_steps s = {.settings = settings};
+    struct step j = {.s = &s};
+    struct fbr_words w = {0};
+    int rc;
+
+    snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
+    rc = make_words(&j, job, &w);
+    if (rc == 0)
+        rc = add_program(job, &w);
+    fbr_words_line(&w, out);
+    fbr_put(out, "\n", 1);
+    fbr_words_fini(&w);
+    return rc;
+}
+
 /* Node and all; may be done again. */
 static int launch(struct step *j, struct fbr_error *err)
 {

@@ -288,3 +288,31 @@ static void submit(void *arg)
     if (rc < 0)
         fbr_slurm_refuse_all(s, "could not be submitted to Slurm: ", err.text);
 }
+
+/* ---- For fiber run --dry-run ---- */
+
+int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
+                         const struct fbr_job *job, struct fbr_buf *out)
+{
+    struct fbr_slurm_batch b = {.settings = settings};
+    struct submission s = {.b = &b,
+                           .seq = 1,
+                           .n = 1,
+                           .job = *job,
+                           .file = (char *)(uintptr_t)job->file,
+                           .workdir = (char *)(uintptr_t)job->workdir,
+                           .argv = {.at = (char **)(uintptr_t)job->argv}};
+    struct fbr_words w = {0};
+    int rc;
+
+    snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
+    fbr_master_self(b.master);
+    snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
+    rc = sbatch_words(&s, &w);
+    fbr_words_line(&w, out);
+    fbr_put(out, " <<'END'\n", 9);
+    put_script(&s, out);
+    fbr_put(out, "END\n", 4);
+    fbr_words_fini(&w);
+    return rc;
+}

@@ -119,11 +119,12 @@ static void show_master(const struct plan *p)
 
 static int show_text(struct plan *p, const char *plan, const char *manifest)
 {
+    const char *what = p->ops && !strcmp(p->ops->name, "kubernetes") ? "pod" : "job";
     size_t len = strlen(plan);
 
     printf("%s%s", plan, len && plan[len - 1] != '\n' ? "\n" : "");
     if (manifest)
-        printf("\n# one of %u pod%s%s\n%s", p->agents, p->agents == 1 ? "" : "s",
+        printf("\n# one of %u %s%s%s\n%s", p->agents, what, p->agents == 1 ? "" : "s",
                p->agents == 1 ? "" : ", which differ in their names and index", manifest);
     if (p->master)
         show_master(p);
@@ -160,6 +161,18 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
     return code;
 }
 
+/* What is words only, as a value of JSON. */
+static int make_string(char **text, struct fbr_error *err)
+{
+    struct fbr_json j;
+
+    fbr_json_init(&j);
+    fbr_json_str(&j, NULL, *text);
+    free(*text);
+    *text = fbr_json_take(&j);
+    return *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+}
+
 /* Its engine's part of the plan: NULL where there is none to be shown, and 0. */
 static int make_manifest(struct plan *p, const struct run_spec *s, const struct fbr_config *config,
                          char **manifest, struct fbr_error *err)
@@ -168,15 +181,20 @@ static int make_manifest(struct plan *p, const struct run_spec *s, const struct 
 
     if (rc == 0 && p->ops->show)
         rc = p->ops->show(config, &p->job, p->json, manifest, err);
+    if (rc == -ENOTSUP && p->json) {
+        rc = p->ops->show(config, &p->job, 0, manifest, err);
+        if (rc == 0)
+            rc = make_string(manifest, err);
+    }
     if (rc == 0 && p->inside)
         rc = in_cluster_show(s, p->args, config, p->json, &p->master, err);
     return rc;
 }
 
-/* Only a backend that has something to show is loaded. */
+/* Docker's has nothing to show, and brings libraries with it. */
 static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
 {
-    if (!p->server && strcmp(name, "kubernetes") != 0)
+    if (!p->server && strcmp(name, "docker") == 0)
         return 0;
     p->ops = fbr_backend_find(name, err);
     if (!p->ops)

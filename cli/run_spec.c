@@ -98,8 +98,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_DRY_RUN] =
         {"dry-run", 0, CLI_FLAG, .words = "server", .hidden_words = "client",
          .also = "do-not-launch",
-         .help = "shows what would be started where, with kubernetes the pod's manifest, and "
-                 "starts nothing; =server also asks the cluster whether it would take it"},
+         .help = "shows what would be started where, with kubernetes the pod's manifest, with "
+                 "slurm and command what would be typed, and starts nothing; =server also asks the "
+                 "cluster whether it would take it"},
     [RUN_JSON] = {"json", 0, CLI_FLAG,
                   .help =
                       "with --dry-run: the plan as JSON; else how it ended, as one line of JSON "

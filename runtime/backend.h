@@ -173,7 +173,8 @@ struct fbr_backend_ops {
      * say. */
     void (*check)(struct fbr_backend *b, fbr_backend_say *say, void *user);
     /* What start() would hand to its engine, as text for people or, with `json`, as one JSON value; for free(). Nobody
-     * is asked for it, and no secret is in it. NULL: there is nothing to show. */
+     * is asked for it, and no secret is in it. -ENOTSUP with `json`: there is text only. NULL: there is nothing to
+     * show. */
     int (*show)(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
                 struct fbr_error *err);
     /* Asks the engine whether it would take that, and makes nothing: a finding for each object. 0, or -EPERM when one

@@ -68,6 +68,12 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
     check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
 fi
+FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS='a b' check 0 ".*one of 2 jobs, .* ssh a 'env -C .* FIBER_TICKET=fd:0 .*' " '^' \
+    run --dry-run -b command -n 2 -N 1 ./x
+check 125 '.*' 'no command that starts a job' run --dry-run -b command -n 2 ./x
+check 0 '.*one of 1 job sbatch .* --mem=1024M .*FIBER_TICKET=file:.*' '^' run --dry-run -b slurm -n 2 --mem 1Gi ./x
+check 0 '\{.*,"manifest":"sbatch .*"\} ' '^' run --dry-run --json -b slurm -n 2 ./x
+SLURM_JOB_ID=1 check 0 '.*one of 1 job srun .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
 check 2 '' 'asks the API server of Kubernetes, and the backend here is local' run --dry-run=server -b local -n 2 ./x
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
 check 2 '' 'the program is missing' run -n 2
