@@ -20,6 +20,7 @@
 #include "cli/run_spec.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
+#include "ring/programs.h"
 #include "ring/ring.h"
 #include "runtime/loop.h"
 
@@ -144,13 +145,16 @@ static const char *launcher_of(const char *const *command)
 /* Allowed, as somebody may want just that. */
 static void warn_of_launcher(const struct run_spec *s)
 {
-    const char *name = launcher_of(s->ring.job.command);
+    for (int i = 0; i < fbr_ring_programs_count(&s->ring); i++) {
+        struct fiber_ring_program p = fbr_ring_program(&s->ring, s->size, i);
+        const char *name = launcher_of(p.command);
 
-    if (name && s->size > 1)
-        cli_failed(0,
-                   "%s is a launcher itself, and each of the %d ranks starts a run of its own: "
-                   "leave %s out, fiber run -n %d PROGRAM takes its place",
-                   name, s->size, name, s->size);
+        if (name && p.count > 1)
+            cli_failed(0,
+                       "%s is a launcher itself, and each of the %d ranks starts a run of its own: "
+                       "leave %s out, fiber run -n %d PROGRAM takes its place",
+                       name, p.count, name, p.count);
+    }
 }
 
 static int run_run(const struct cli_args *args)
