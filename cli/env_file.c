@@ -4,10 +4,10 @@
 #include "cli/env_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "cli/text_file.h"
 
 /* One line without its end, which may be written to. */
 static int take_line(const char *origin, unsigned number, char *line,
@@ -60,28 +60,13 @@ int env_file_parse(const char *origin, const char *text, size_t len,
 int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
                   void *user, struct fbr_error *err)
 {
-    char *text = malloc(ENV_FILE_MAX + 1);
-    int fd = text ? open(path, O_RDONLY | O_CLOEXEC) : -1, rc = text ? 0 : -ENOMEM;
-    size_t len = 0;
-    ssize_t n = 1;
+    char *text;
+    size_t len;
+    int rc = text_file_read(path, &text, &len, err);
 
-    if (rc == 0 && fd < 0)
-        rc = -errno;
-    while (rc == 0 && n > 0 && len <= ENV_FILE_MAX) {
-        n = read(fd, text + len, ENV_FILE_MAX + 1 - len);
-        if (n < 0)
-            rc = -errno;
-        else
-            len += (size_t)n;
-    }
-    if (fd >= 0)
-        close(fd);
     if (rc < 0)
-        fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
-    else if (len > ENV_FILE_MAX)
-        rc = fbr_fail(err, -EFBIG, "%s: more than %u bytes", path, ENV_FILE_MAX);
-    else
-        rc = env_file_parse(path, text, len, pair, user, err);
+        return rc;
+    rc = env_file_parse(path, text, len, pair, user, err);
     free(text);
     return rc;
 }

@@ -12,8 +12,6 @@
 
 #include "runtime/error.h"
 
-#define ENV_FILE_MAX (1u << 20)
-
 /* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid during the call; a
  * negative answer ends it. -EINVAL and a sentence with the line for what is no such line. */
 int env_file_parse(const char *origin, const char *text, size_t len,

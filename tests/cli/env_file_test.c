@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "cli/env_file.h"
+#include "cli/text_file.h"
 #include "tests/support/sync.h"
 
 static char got[512];
@@ -91,7 +92,7 @@ static void a_file_is_read_whole_or_refused(void **state)
     assert_int_equal(env_file_read(path, keep, NULL, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
     f = fopen(path, "w");
-    for (unsigned i = 0; i < ENV_FILE_MAX / 8; i++)
+    for (unsigned i = 0; i < TEXT_FILE_MAX / 8; i++)
         fputs("#234567\n", f);
     fclose(f);
     got[0] = '\0';

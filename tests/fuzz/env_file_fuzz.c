@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "cli/env_file.c"
+#include "cli/text_file.c"
 
 static int check(void *user, const char *name, const char *value)
 {
