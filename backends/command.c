@@ -39,6 +39,7 @@
 #define ASK_MS 10000
 #define LOOK_MS 10 /* between two looks at what starts */
 #define CANNOT_START 125
+#define NOT_FOUND 127         /* of env, and of shells */
 #define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
 
 extern const struct fbr_backend_ops fbr_backend_local;
@@ -154,6 +155,12 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
                  e->code, s->start.at[0], j->host ? " to " : "", host_of(j));
         e->text = text;
         e->code = FBR_EXIT_UNKNOWN;
+    } else if (!s->detached && e->code == NOT_FOUND && !e->text[0]) {
+        snprintf(text, sizeof(text),
+                 "exited with code 127: this program, or a library that it needs, is not %s%.200s "
+                 "at the path that it has here (command_program names another)",
+                 j->host ? "on " : "there", host_of(j));
+        e->text = text;
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
         e->code = -(e->code - s->signals);
     }
@@ -375,6 +382,13 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     return rc;
 }
 
+/* One that is numbered keeps its host, also when it is started again. */
+static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
+{
+    return job->numbered && job->index > 0 && h->n ? &h->at[((size_t)job->index - 1) % h->n]
+                                                   : fbr_hosts_pick(h);
+}
+
 static int command_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
                          void **handle, struct fbr_error *err)
 {
@@ -386,7 +400,7 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
     j->b = b;
     j->user = user;
     j->reads = -1;
-    j->host = fbr_hosts_pick(&b->settings.hosts);
+    j->host = pick_host(&b->settings.hosts, job);
     if (j->host)
         j->host->used++;
     *handle = j;
@@ -488,12 +502,31 @@ static void command_release(struct fbr_backend *b, void *handle)
     maybe_free(j);
 }
 
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+/* The address of USER@ADDRESS. */
+static const char *address_of(const struct fbr_host *host)
+{
+    const char *at = strrchr(host->name, '@');
+
+    return at ? at + 1 : host->name;
+}
+
+/* The loopback leads to no other host, so where this one is among them another one is asked for. */
 static int command_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
 {
     const struct fbr_hosts *h = &b->settings.hosts;
-    const char *peer = h->n ? h->at[0].name : SOMEWHERE;
+    const char *peer = h->n ? address_of(&h->at[0]) : SOMEWHERE;
     char address[FBR_BIND_MAX];
     int rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+
+    for (size_t i = 1; i < h->n && rc == 0 && is_loopback(address); i++) {
+        peer = address_of(&h->at[i]);
+        rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+    }
 
     if (rc < 0)
         return fbr_fail(

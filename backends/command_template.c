@@ -386,12 +386,43 @@ static bool is_name(const char *name, size_t len)
     return true;
 }
 
+int fbr_host_split(const char *word, size_t len, const char **name, size_t *n, unsigned *slots)
+{
+    const char *rest = NULL;
+
+    *name = word;
+    *n = len;
+    *slots = 0;
+    if (len && word[0] == '[') { /* an IPv6 address, perhaps with a number after it */
+        const char *end = memchr(word, ']', len);
+
+        if (!end)
+            return -EINVAL;
+        *name = word + 1;
+        *n = (size_t)(end - *name);
+        rest = end + 1 < word + len ? end + 1 : NULL;
+    } else {
+        const char *colon = memchr(word, ':', len);
+
+        if (colon && !memchr(colon + 1, ':', (size_t)(word + len - colon - 1))) {
+            *n = (size_t)(colon - word);
+            rest = colon;
+        }
+    }
+    if (rest) {
+        *slots = *rest == ':' ? read_slots(rest + 1, (size_t)(word + len - rest - 1)) : 0;
+        if (!*slots)
+            return -EINVAL;
+    }
+    return is_name(*name, *n) ? 0 : -EINVAL;
+}
+
 static int take_host(struct fbr_hosts *h, const char *origin, int line, const char *word,
                      size_t len, struct fbr_error *err)
 {
-    const char *name = word, *rest = NULL, *colon;
-    size_t n = len;
-    unsigned slots = 0;
+    const char *name;
+    unsigned slots;
+    size_t n;
 
     if (len > 6 && strncmp(word, "slots=", 6) == 0) {
         slots = read_slots(word + 6, len - 6);
@@ -400,28 +431,8 @@ static int take_host(struct fbr_hosts *h, const char *origin, int line, const ch
         h->at[h->n - 1].slots = slots;
         return 0;
     }
-    if (word[0] == '[') { /* an IPv6 address, perhaps with a number after it */
-        const char *end = memchr(word, ']', len);
-
-        if (!end)
-            return bad_host(origin, line, word, len, err);
-        name = word + 1;
-        n = (size_t)(end - name);
-        rest = end + 1 < word + len ? end + 1 : NULL;
-    } else {
-        colon = memchr(word, ':', len);
-        if (colon && !memchr(colon + 1, ':', (size_t)(word + len - colon - 1))) {
-            n = (size_t)(colon - word);
-            rest = colon;
-        }
-    }
-    if (rest) {
-        slots = *rest == ':' ? read_slots(rest + 1, (size_t)(word + len - rest - 1)) : 0;
-        if (!slots)
-            return bad_host(origin, line, word, len, err);
-    }
-    return is_name(name, n) ? add_host(h, name, n, slots, err)
-                            : bad_host(origin, line, word, len, err);
+    return fbr_host_split(word, len, &name, &n, &slots) < 0 ? bad_host(origin, line, word, len, err)
+                                                            : add_host(h, name, n, slots, err);
 }
 
 int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,

@@ -72,6 +72,9 @@ struct fbr_hosts {
     size_t n, next;
 };
 
+/* Cuts up NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; slots 0: they are not said. -EINVAL: it is none of these, or
+ * looks like an option. */
+int fbr_host_split(const char *word, size_t len, const char **name, size_t *n, unsigned *slots);
 /* Adds hosts: separated by blanks, commas or lines, each NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; "slots=N"
  * after a name means the same; # begins a comment. -EINVAL with `origin`:LINE. */
 int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,

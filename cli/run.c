@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/command_settings.h"
 #include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/print.h"
@@ -23,13 +24,18 @@
 #include "ring/programs.h"
 #include "ring/ring.h"
 #include "runtime/loop.h"
+#include "runtime/runtime.h"
 
 #define COULD_NOT_START 125
+/* As backends/templates/ssh.ini has it. */
+#define SSH                                                                   \
+    "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 " \
+    "-o ServerAliveCountMax=3 {host}"
 
 /* Before the start, for people: on standard error. */
 static int show_map(const struct run_spec *s)
 {
-    char *text = fbr_ring_plan_text(s->size, &s->ring, 1);
+    char *text = fbr_ring_plan_text(s->size, &s->ring, s->hosts.names, 1);
 
     if (!text)
         return -1;
@@ -157,6 +163,42 @@ static void warn_of_launcher(const struct run_spec *s)
     }
 }
 
+static int set(const char *key, const char *value, struct fbr_error *err)
+{
+    int rc = fiber_config_set(key, value);
+
+    return rc < 0 ? fbr_fail(err, rc, "%s", fiber_last_error()) : 0;
+}
+
+/* The settings of the hosts that were named; who has told how a job is started keeps that. */
+static int set_hosts(const struct run_spec *s, struct fbr_error *err)
+{
+    const struct fbr_config *config = fbr_rt()->config;
+    struct fbr_command_settings settings;
+    int rc = s->ring.backend ? set("backend", s->ring.backend, err) : 0;
+    char *list;
+
+    if (rc < 0 || !s->hosts.n)
+        return rc;
+    list = run_hosts_setting(&s->hosts);
+    rc = list ? set("command_hosts", list, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    free(list);
+    if (rc == 0 && !*fbr_config_str(config, "command_start") &&
+        !*fbr_config_str(config, "command_file"))
+        rc = set("command_start", SSH, err);
+    if (rc == 0)
+        rc = fbr_command_settings_load(&settings, config, err);
+    if (rc < 0)
+        return rc;
+    if (!fbr_template_has(&settings.start, "{host}"))
+        rc = fbr_fail(err, -EINVAL,
+                      "%s: the command that starts jobs has no {host}, and -H or --hostfile names "
+                      "some: put it in, or leave them out",
+                      settings.origin);
+    fbr_command_settings_fini(&settings);
+    return rc;
+}
+
 static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
@@ -169,7 +211,12 @@ static int run_run(const struct cli_args *args)
 
     if (run_spec_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
-    wish = (struct run_image_wish){&spec.ring, args->values[RUN_BACKEND].text};
+    if (set_hosts(&spec, &err) < 0) {
+        run_spec_fini(&spec);
+        return cli_usage(args->command, &err);
+    }
+    wish = (struct run_image_wish){&spec.ring, spec.ring.backend ? spec.ring.backend
+                                                                 : args->values[RUN_BACKEND].text};
     if (verbose)
         fiber_config_set("log_level", levels[verbose < 3 ? verbose : 3]);
     if (spec.note[0] && !args->values[RUN_QUIET].number)
@@ -218,6 +265,7 @@ const struct cli_command cli_run = {
         "them; see fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
+        "fiber run -H h1:8,h2:8 ./train\t16 ranks on two hosts that ssh reaches\n"
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
         "fiber run -n 1 ./learner : -n 8 ./actor\ttwo programs in one MPI_COMM_WORLD\n"
         "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"

@@ -37,8 +37,7 @@ static int make_job(struct plan *p, const struct run_spec *s, struct fbr_error *
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
     struct fbr_plan plan = {0};
-    int rc = fbr_plan_make(&plan, (uint32_t)s->size, (uint32_t)s->ring.per_node,
-                           (uint32_t)s->ring.nodes, err);
+    int rc = fbr_ring_plan(&plan, s->size, &s->ring, err);
 
     if (rc < 0)
         return rc;
@@ -243,7 +242,8 @@ int run_plan_show(const struct run_spec *s, const struct cli_args *args)
 
     if (p.inside)
         ring.backend = "kubernetes";
-    plan = p.json ? fbr_ring_plan_json(s->size, &ring) : fbr_ring_plan_text(s->size, &ring, 1);
+    plan = p.json ? fbr_ring_plan_json(s->size, &ring, s->hosts.names)
+                  : fbr_ring_plan_text(s->size, &ring, s->hosts.names, 1);
     code = plan ? show(&p, s, plan) : cli_failed(COULD_NOT_START, "%s", fiber_last_error());
 
     free(plan);

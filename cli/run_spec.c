@@ -23,6 +23,15 @@ const struct cli_option run_options[RUN_OPTIONS] = {
          .help = "ranks under one job on one host; default: as many as it has processors for"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
                    .help = "jobs, each on a host of its own; default: as many as the ranks need"},
+    [RUN_HOSTS] = {"host", 'H', CLI_LIST, "HOST[:M],...", .also = "hosts nodelist w",
+                   .help = "runs on these, by ssh: up to M ranks on each, or 1, host by host; "
+                           "without -n as many as that is. fiber and the program are there at the "
+                           "same paths. For this host alone no ssh is needed"},
+    [RUN_HOSTFILE] = {"hostfile", 0, CLI_LIST, "FILE",
+                      .also = "machinefile f machine default-hostfile",
+                      .help = "the same from a file: a line HOST slots=M or HOST:M each, # before "
+                              "a comment; where no line says how many, ranks are spread evenly. "
+                              "With -H: only those hosts of it"},
     [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B",
                      .words = "auto local docker kubernetes slurm command mock",
                      .config = "backend", .help = "what starts jobs"},
@@ -131,13 +140,6 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                  "launch-agent prefix rmk topolib demux usize order-nodes "
                  "localhost nameserver kill-on-bad-exit",
          .help = "every bootstrap is served at once"},
-    [RUN_HOSTS] =
-        {"host", 'H', CLI_REFUSED, "HOSTS",
-         .also = "hosts hostfile machinefile f machine default-hostfile nodelist w",
-         .help =
-             "hosts are chosen by the backend: for this host leave it out; by ssh: "
-             "FIBER_COMMAND_START=\"ssh {host}\" FIBER_COMMAND_HOSTS=\"h1 h2\" fiber run --backend "
-             "command; or --backend slurm or kubernetes, with --nodes and --per-node"},
     [RUN_RANK_BY] =
         {"rank-by", 0, CLI_REFUSED, "X",
          .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
@@ -372,22 +374,26 @@ static int check_output(const char *dir, struct fbr_error *err)
     return 0;
 }
 
+/* The number of ranks, where it is said; else 0. */
+static int asked_size(const struct run_spec *s, const struct cli_args *args)
+{
+    const struct cli_value *n = &args->values[RUN_N];
+
+    return s->programs.count ? run_programs_ranks(&s->programs) : n->text ? (int)n->number : 0;
+}
+
 static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    const struct cli_value *v = args->values;
-    int nodes = s->ring.nodes, per_node = s->ring.per_node;
+    int nodes = s->ring.nodes, per_node = s->ring.per_node, asked = asked_size(s, args);
     long long most = (long long)nodes * per_node;
 
-    if (s->programs.count)
-        s->size = run_programs_ranks(&s->programs);
-    else if (v[RUN_N].text)
-        s->size = (int)v[RUN_N].number;
-    else
+    s->size = asked;
+    if (!asked)
         s->size = most > RUN_RANKS_MAX ? 1
                   : most               ? (int)most
                   : nodes + per_node   ? nodes + per_node
                                        : 1;
-    if (most > RUN_RANKS_MAX && !v[RUN_N].text)
+    if (most > RUN_RANKS_MAX && !asked)
         return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks",
                         s->ring.nodes, s->ring.per_node, RUN_RANKS_MAX);
     if (most > 0 && s->size > most)
@@ -397,6 +403,77 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     if (s->ring.nodes > s->size)
         return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", s->ring.nodes, s->size);
     return 0;
+}
+
+/* -H and --hostfile: which hosts there are. */
+static int take_names(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *list = &args->values[RUN_HOSTS], *files = &args->values[RUN_HOSTFILE];
+    struct run_hosts only = {0};
+    int rc = 0;
+
+    for (size_t i = 0; i < files->count && rc == 0; i++) {
+        rc = run_hosts_read(&s->hosts, files->list[i], err);
+        if (rc < 0)
+            fbr_wrap(err, "--hostfile");
+    }
+    for (size_t i = 0; i < list->count && rc == 0; i++)
+        rc = run_hosts_list(files->count ? &only : &s->hosts, list->list[i], err);
+    if (rc == 0 && only.n)
+        rc = run_hosts_choose(&s->hosts, &only, err);
+    run_hosts_fini(&only);
+    return rc;
+}
+
+/* Other hosts are reached by the backend `command`, this one by `local`. */
+static int check_backend(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const char *asked = args->values[RUN_BACKEND].text;
+    bool command = asked && !strcmp(asked, "command"), here = run_hosts_here(&s->hosts);
+
+    if (args->values[RUN_IN_CLUSTER].number)
+        return fbr_fail(err, -EINVAL,
+                        "-H and --hostfile name hosts for ssh, and --in-cluster runs in pods: "
+                        "leave one of them out");
+    s->ring.backend = here && !command ? "local" : "command";
+    if (asked && !command && strcmp(asked, "auto") != 0 && strcmp(asked, s->ring.backend) != 0)
+        return fbr_fail(err, -EINVAL,
+                        "-H and --hostfile name hosts for ssh (--backend command), and not for "
+                        "--backend %s: leave one of them out%s",
+                        asked,
+                        !strcmp(asked, "slurm")
+                            ? ", or name nodes by FIBER_SLURM_OPTIONS=--nodelist=n1,n2"
+                            : "");
+    return 0;
+}
+
+static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    struct fiber_ring_options *o = &s->ring;
+    struct run_hosts_wish wish = {.size = asked_size(s, args),
+                                  .nodes = o->nodes,
+                                  .per_node = o->per_node,
+                                  .oversubscribe = o->flags & FIBER_RING_OVERSUBSCRIBE};
+    int rc = take_names(s, args, err);
+
+    if (rc == 0 && s->hosts.n)
+        rc = check_backend(s, args, err);
+    if (rc < 0 || !s->hosts.n)
+        return rc < 0 ? rc : take_size(s, args, err);
+    if (!strcmp(o->backend, "local")) { /* what is said of slots is no limit here */
+        int64_t slots = run_hosts_slots(&s->hosts);
+
+        run_hosts_fini(&s->hosts);
+        rc = take_size(s, args, err);
+        if (rc == 0 && !wish.size && !o->nodes && !o->per_node)
+            s->size = slots < RUN_RANKS_MAX ? (int)slots : RUN_RANKS_MAX;
+        return rc;
+    }
+    s->size = run_hosts_fit(&s->hosts, &wish, err);
+    o->nodes = (int)s->hosts.n;
+    o->slots = s->hosts.ranks;
+    o->per_node = 0;
+    return s->size < 0 ? s->size : 0;
 }
 
 static int take_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
@@ -466,7 +543,7 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     if (rc == 0)
         rc = take_programs(s, args, err);
     if (rc == 0)
-        rc = take_size(s, args, err);
+        rc = take_hosts(s, args, err);
     if (rc == 0)
         rc = run_env_take(&s->env, args, err);
     o->job.env = (const char *const *)s->env.list;
@@ -479,4 +556,5 @@ void run_spec_fini(struct run_spec *s)
 {
     run_programs_fini(&s->programs);
     run_env_fini(&s->env);
+    run_hosts_fini(&s->hosts);
 }

@@ -6,6 +6,7 @@
 
 #include "cli/option.h"
 #include "cli/run_env.h"
+#include "cli/run_hosts.h"
 #include "cli/run_programs.h"
 #include "fiber.h"
 
@@ -16,6 +17,8 @@ enum {
     RUN_N,
     RUN_PER_NODE,
     RUN_NODES,
+    RUN_HOSTS,
+    RUN_HOSTFILE,
     RUN_BACKEND,
     RUN_IMAGE,
     RUN_IN_CLUSTER,
@@ -48,7 +51,6 @@ enum {
     RUN_GENV,
     RUN_NOTHING,
     RUN_NOTHING_ARGUMENT,
-    RUN_HOSTS,
     RUN_RANK_BY,
     RUN_CPU_LIST,
     RUN_HWTHREADS,
@@ -81,7 +83,8 @@ struct run_spec {
     struct fiber_ring_options ring;
     struct run_env env;
     struct run_programs programs; /* none: one program, ring.job.command */
-    char note[160];               /* what is to be said before the start; "" */
+    struct run_hosts hosts; /* of the ring's nodes; none where nobody named others than this one */
+    char note[160];         /* what is to be said before the start; "" */
 };
 
 /* -EINVAL and a sentence. On success free with run_spec_fini(); it points into args. */

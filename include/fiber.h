@@ -595,6 +595,10 @@ struct fiber_ring_options {
     /* ranks under one agent; 0: all (local), or as many as a host has processors for */
     int per_node;
     int nodes; /* agents; 0: as many as the ranks need */
+    /* [nodes] how many ranks there may be on each, which are filled in this order; nodes that no rank
+     * is left for are not used. Hosts that the backend `command` was told of are the nodes in their
+     * order then. NULL: per_node says it */
+    const int *slots;
     enum fiber_ring_policy on_failure;
     int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3. What the cluster takes
                             away (evicted, preempted, a lost node) counts apart, to 100 */

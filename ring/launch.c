@@ -704,7 +704,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .shared_host = r->nagents > 1,
                                     .alone = r->nagents == 1,
                                     .ranks = r->size};
-    uint32_t ranks = (r->size + r->nagents - 1) / r->nagents;
+    uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;
     struct fbr_process_spec spec = {.fn = fbr_agent_main,
                                     .prefix = "agent",
                                     .options = &options,
@@ -715,6 +715,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     int rc;
 
     spec.index = (int)a->number + 1;
+    spec.numbered = r->ranks;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
         spec.width = (int)ranks;
     /* Where GPUs are given to jobs, those of all its ranks. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ring/plan.h"
+#include "ring/ring.h"
 #include "ring/ring_priv.h"
 
 static bool same_host(const struct fiber_ring *r, uint32_t a, uint32_t b)
@@ -55,6 +56,48 @@ static int find_machines(struct fiber_ring *r, struct fbr_ring_job *j)
     return 0;
 }
 
+int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options *o,
+                  struct fbr_error *err)
+{
+    uint32_t n = (uint32_t)o->nodes, *slots;
+    uint64_t all = 0;
+    int rc = 0;
+
+    if (!o->slots)
+        return fbr_plan_make(p, (uint32_t)size, (uint32_t)o->per_node, n, err);
+    if (!n || o->per_node)
+        return fbr_fail(err, -EINVAL, "ring options: slots need nodes, and no per_node");
+    slots = calloc(n, sizeof(*slots));
+    if (!slots)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        slots[k] = (uint32_t)o->slots[k];
+        all += slots[k];
+        if (o->slots[k] < 1)
+            rc = fbr_fail(err, -EINVAL, "ring options: node %u has %d slots", k, o->slots[k]);
+    }
+    if (rc == 0 && all < (uint64_t)size)
+        rc = fbr_fail(err, -EINVAL, "ring options: %d ranks are more than all slots", size);
+    if (rc == 0)
+        rc = fbr_plan_fill(p, (uint32_t)size, slots, n, err);
+    free(slots);
+    while (rc == 0 && p->nodes > 1 && p->first[p->nodes - 1] == p->size)
+        p->nodes--;
+    return rc;
+}
+
+/* Over the agents that live. */
+static int spread(const struct fiber_ring *r, struct fbr_plan *p, uint32_t size, bool spawned,
+                  const uint32_t *slots, uint32_t living, struct fbr_error *err)
+{
+    const struct fiber_ring_options *o = &r->options;
+
+    if (!spawned && (r->ranks || (o->per_node == 0 && o->nodes == 0)))
+        return fbr_plan_fill(p, size, slots, living, err);
+    return fbr_plan_make(p, size, spawned ? 0 : (uint32_t)o->per_node,
+                         living < size ? living : size, err);
+}
+
 /* Which agents serve it, and how many ranks each. */
 int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struct fbr_error *err)
 {
@@ -67,17 +110,12 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
     for (uint32_t k = 0; rc == 0 && k < r->nagents; k++)
         if (r->agents[k].process && r->agents[k].ready) {
             agents[living] = k;
-            slots[living++] = r->agents[k].cpus;
+            slots[living++] = r->ranks ? r->ranks[k] : r->agents[k].cpus;
         }
     if (rc == 0 && living == 0)
         rc = fbr_fail(err, -ECHILD, "no agent is left to start ranks on");
-    if (rc == 0 && spawned)
-        rc = fbr_plan_make(&plan, i->size, 0, living < i->size ? living : i->size, err);
-    else if (rc == 0 && r->options.per_node == 0 && r->options.nodes == 0)
-        rc = fbr_plan_fill(&plan, i->size, slots, living, err);
-    else if (rc == 0)
-        rc = fbr_plan_make(&plan, i->size, (uint32_t)r->options.per_node,
-                           living < i->size ? living : i->size, err);
+    if (rc == 0)
+        rc = spread(r, &plan, i->size, spawned, slots, living, err);
     free(slots);
     i->agents = agents;
     if (rc < 0)

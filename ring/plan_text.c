@@ -101,8 +101,7 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
     if (size < 1 || o->per_node < 0 || o->nodes < 0)
         rc = fbr_fail(&err, -EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
     if (rc == 0)
-        rc = fbr_plan_make(&p->plan, (uint32_t)size, (uint32_t)o->per_node, (uint32_t)o->nodes,
-                           &err);
+        rc = fbr_ring_plan(&p->plan, size, o, &err);
     if (rc == 0)
         rc = place(p, &err);
     return rc < 0 ? fbr_keep_error(&err) : 0;
@@ -161,7 +160,8 @@ static void label(void *user, unsigned i, char *out, size_t size)
     snprintf(out, size, "%u", i);
 }
 
-char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_map)
+char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, const char *const *hosts,
+                         int with_map)
 {
     struct picture p;
     struct fbr_buf b;
@@ -175,7 +175,8 @@ char *fbr_ring_plan_text(int size, const struct fiber_ring_options *o, int with_
     put_programs(&b, &p);
     put(&b, "backend %s, %u agent%s\n", p.backend, p.plan.nodes, p.plan.nodes == 1 ? "" : "s");
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
-        put(&b, "node %u: ranks %u to %u\n", k, p.plan.first[k], p.plan.first[k + 1] - 1);
+        put(&b, "node %u%s%s: ranks %u to %u\n", k, hosts ? ", " : "", hosts ? hosts[k] : "",
+            p.plan.first[k], p.plan.first[k + 1] - 1);
         for (uint32_t i = p.plan.first[k]; i < p.placed && i < p.plan.first[k + 1]; i++)
             put(&b, "  rank %u: %s%s%s\n", i, p.pins[i].where[0] ? p.pins[i].where : "not bound",
                 p.pins[i].cpus[0] ? ", cpus " : "", p.pins[i].cpus);
@@ -235,7 +236,7 @@ static void put_json_programs(struct fbr_json *j, int size, const struct fiber_r
     fbr_json_end_array(j);
 }
 
-char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
+char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o, const char *const *hosts)
 {
     struct fbr_json j;
     struct picture p;
@@ -253,6 +254,7 @@ char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o)
     for (uint32_t k = 0; k < p.plan.nodes; k++) {
         fbr_json_object(&j, NULL);
         fbr_json_int(&j, "node", k);
+        fbr_json_str(&j, "host", hosts ? hosts[k] : NULL);
         fbr_json_array(&j, "ranks");
         for (uint32_t r = p.plan.first[k]; r < p.plan.first[k + 1]; r++)
             put_rank(&j, &p, r);

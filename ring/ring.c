@@ -111,13 +111,19 @@ static int get_wish(struct fbr_pin_wish *w, const struct fiber_ring_options *o,
 }
 
 /* How many agents: by the nodes asked for, else by the ranks of each; one when neither is said. */
-static int count_agents(struct fiber_ring *r, struct fbr_error *err)
+static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o,
+                        struct fbr_error *err)
 {
     struct fbr_plan p = {0};
-    int rc =
-        fbr_plan_make(&p, r->size, (uint32_t)r->options.per_node, (uint32_t)r->options.nodes, err);
+    int rc = fbr_ring_plan(&p, (int)r->size, o, err);
 
     r->nagents = p.nodes;
+    if (rc == 0 && o->slots) {
+        r->ranks = calloc(p.nodes, sizeof(*r->ranks));
+        rc = r->ranks ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    for (uint32_t k = 0; r->ranks && k < p.nodes; k++)
+        r->ranks[k] = p.first[k + 1] - p.first[k];
     fbr_plan_fini(&p);
     return rc;
 }
@@ -134,6 +140,7 @@ static int copy_strings(struct fiber_ring *r, const struct fiber_ring_options *o
     own->backend = o->backend ? strdup(o->backend) : NULL;
     own->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
     own->bind_to = own->map_by = NULL; /* they are in the wish */
+    own->slots = NULL;                 /* they are in `ranks` */
     fbr_rt_see_environ(r->rt, o->backend);
     return (o->backend && !own->backend) || (o->output_dir && !own->output_dir) ? -ENOMEM : rc;
 }
@@ -188,7 +195,7 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
         snprintf(r->command, sizeof(r->command), "%s", program_invocation_short_name);
     rc = make_uid(r, err);
     if (rc == 0)
-        rc = count_agents(r, err);
+        rc = count_agents(r, o, err);
     if (rc == 0 && fn)
         rc = make_work(r, fn, arg, len, err);
     if (rc < 0)
@@ -218,6 +225,7 @@ static void destroy(struct fiber_ring *r)
     fbr_buf_fini(&r->env_strings);
     fbr_buf_fini(&r->block);
     free(r->work);
+    free(r->ranks);
     free(r->agents);
     free(r->report);
     pthread_mutex_destroy(&r->lock);

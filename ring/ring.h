@@ -8,12 +8,19 @@
 #include "runtime/control_wire.h"
 #include "runtime/error.h"
 
+struct fbr_plan;
+
+/* Which ranks its nodes have, by the options. */
+int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options *o,
+                  struct fbr_error *err);
 /* What would be started and where, as text for people: the argv of a rank, ranks by node, bindings
- * on this machine (for the local backend). Nothing is started. The caller frees; NULL and a kept
- * error when the options are wrong. */
-char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, int with_map);
+ * on this machine (for the local backend). Nothing is started. `hosts`: the name of each
+ * node; NULL: nobody knows yet. The caller frees; NULL and a kept error when the options
+ * are wrong. */
+char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, const char *const *hosts,
+                         int with_map);
 /* The same as a JSON object. */
-char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts);
+char *fbr_ring_plan_json(int size, const struct fiber_ring_options *opts, const char *const *hosts);
 
 /* More about a run than fiber_ring_stats() tells. */
 void fbr_ring_facts(struct fiber_ring *ring, struct fbr_run_facts *facts);

@@ -115,6 +115,7 @@ struct fiber_ring {
     struct fbr_buf strings;
     const char *const *env; /* of agents: as it was when the ring was started */
     struct fbr_buf env_strings;
+    uint32_t *ranks; /* on each agent, where the options have slots; else NULL */
     struct fbr_pin_wish wish;
     uint8_t *work;
     size_t work_len;

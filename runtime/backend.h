@@ -60,6 +60,7 @@ struct fbr_job {
     int link, control;
     uint64_t process, epoch; /* who it is, also for deterministic names */
     int index;               /* 1 + which of its ring's nodes it is; 0: of no ring */
+    int numbered; /* nonzero: a backend that was told of hosts takes the one of its index */
 };
 
 enum fbr_job_event_type {

@@ -38,8 +38,9 @@
 #define SECOND 1000LL
 #define HOUR (3600 * SECOND)
 #define MAX_FILE ((size_t)MIB)
-#define MAX_VALUE 4096 /* longest string */
-#define MAX_NAME 64    /* longest key */
+#define MAX_VALUE 4096  /* longest string */
+#define MAX_HOSTS 65536 /* but for this one */
+#define MAX_NAME 64     /* longest key */
 
 static const struct fbr_config_key keys[] = {
     {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0,
@@ -77,7 +78,7 @@ static const struct fbr_config_key keys[] = {
      "backend command: file with the commands of a manager (backends/templates has some)"},
     {"command_start", "FIBER_COMMAND_START", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "backend command: what starts a job, e.g. \"ssh {host}\"; it is the job"},
-    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, MAX_HOSTS, NULL,
      "backend command: hosts, e.g. \"h1 h2:4\" (with slots), or the path of a file with them"},
     {"command_program", "FIBER_COMMAND_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "backend command: path of this program on the hosts; empty: the same as here"},
@@ -633,7 +634,7 @@ int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *
     int rc = 0;
 
     for (uint16_t left = fbr_get_u16(cur); left && !rc && fbr_cur_ok(cur); left--) {
-        char key[MAX_NAME], value[MAX_VALUE + 1];
+        char key[MAX_NAME], value[MAX_HOSTS + 1];
 
         fbr_get_str(cur, key, sizeof(key));
         fbr_get_str(cur, value, sizeof(value));

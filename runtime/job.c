@@ -574,7 +574,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .relayed = p->host && p->spec.link,
                           .process = p->id,
                           .epoch = p->epoch,
-                          .index = p->spec.index};
+                          .index = p->spec.index,
+                          .numbered = p->spec.numbered};
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);

@@ -27,9 +27,10 @@ struct fbr_process_spec {
         *env; /* its whole environment; NULL: ours as it is now, and what options add */
     const struct fbr_process_ops *ops;
     void *user;
-    int width;    /* processes that it will start in its job; 0: nobody knows */
-    bool is_host; /* it starts others in its job: those whose host it is, or programs of its own */
-    int index;    /* 1 + which of its ring's nodes it is; 0: of no ring */
+    int width;     /* processes that it will start in its job; 0: nobody knows */
+    bool is_host;  /* it starts others in its job: those whose host it is, or programs of its own */
+    int index;     /* 1 + which of its ring's nodes it is; 0: of no ring */
+    bool numbered; /* its host is the one of its index, where the backend was told of hosts */
     struct fiber_process
         *host; /* not NULL: started by this one of ours, an is_host; it need not have joined */
     const struct fbr_link_ops

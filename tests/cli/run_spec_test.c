@@ -218,6 +218,81 @@ static void output_and_input_are_flags(void **state)
     done();
 }
 
+/* The ranks of each host, "a=2 b=1"; none where the backend is local. */
+static const char *spread(void)
+{
+    static char text[256];
+    int n = 0;
+
+    text[0] = '\0';
+    for (int i = 0; spec.ring.slots && i < spec.ring.nodes; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%s=%d", i ? " " : "",
+                      spec.hosts.names[i], spec.ring.slots[i]);
+    return text;
+}
+
+static void hosts_are_nodes(void **state)
+{
+    static const struct {
+        const char *line, *spread;
+        int size;
+    } cases[] = {
+        {"-H a,b:2 p", "a=1 b=2", 3},
+        {"-host a:2,b:4 -np 4 p", "a=2 b=2", 4},
+        {"-hosts a,b,c --per-node 2 p", "a=2 b=2 c=2", 6},
+        {"-H a,b -ppn 2 -n 3 p", "a=2 b=1", 3},
+        {"-H a,b --map-by ppr:2:node p", "a=2 b=2", 4},
+        {"-H a:2,b:2 -n 2 p", "a=2", 2},
+        {"-H a -H b,a p", "a=2 b=1", 3},
+        {"-w a,b,c --nodes 2 p", "a=1 b=1", 2},
+        {"-H a,b:3 -n 8 --oversubscribe p", "a=3 b=5", 8},
+        {"-H a -n 3 --map-by :OVERSUBSCRIBE p", "a=3", 3},
+        {"-H a,localhost -b command p", "a=1 localhost=1", 2},
+        {"-H localhost:2 -b command p", "localhost=2", 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (make(cases[i].line) < 0)
+            fail_msg("%s: %s", cases[i].line, err.text);
+        assert_string_equal(spread(), cases[i].spread);
+        assert_int_equal(spec.size, cases[i].size);
+        assert_string_equal(spec.ring.backend, "command");
+        assert_int_equal(spec.ring.per_node, 0);
+        done();
+    }
+}
+
+/* mpirun -H localhost:4 needs no ssh. */
+static void this_host_is_the_local_backend(void **state)
+{
+    static const struct {
+        const char *line;
+        int size, nodes, per_node;
+    } cases[] = {
+        {"-H localhost:4 p", 4, 0, 0},
+        {"-H localhost,localhost p", 2, 0, 0},
+        {"-H 127.0.0.1 -n 3 p", 3, 0, 0},
+        {"-H localhost -b local -n 4 -N 2 p", 4, 0, 2},
+        {"-H localhost:4 --nodes 2 -n 4 -b auto p", 4, 2, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(make(cases[i].line), 0);
+        assert_string_equal(spec.ring.backend, "local");
+        assert_int_equal(spec.size, cases[i].size);
+        assert_int_equal(spec.ring.nodes, cases[i].nodes);
+        assert_int_equal(spec.ring.per_node, cases[i].per_node);
+        assert_null(spec.ring.slots);
+        assert_int_equal(spec.hosts.n, 0);
+        done();
+    }
+    assert_int_equal(make("-n 2 p"), 0);
+    assert_null(spec.ring.backend);
+    done();
+}
+
 static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
 {
     static const struct {
@@ -232,8 +307,14 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--rank-by core p", "--map-by"},
         {"--genv A=b c p", "\"A=b\" is no name"},
         {"--nodes 65536 --per-node 65536 p", "more than 1048576 ranks"},
-        {"--hostfile h p", "FIBER_COMMAND_HOSTS"},
-        {"-host localhost p", "for this host leave it out"},
+        {"-H a,b -n 3 p", "3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe"},
+        {"-H a,b --per-node 2 -n 5 p", "do not fit on 2 hosts with 2 each"},
+        {"-H a,b --nodes 3 p", "only 2 hosts are named"},
+        {"-H a,-b p", "\"-b\" is no host"},
+        {"-H a -b docker p", "not for --backend docker"},
+        {"-H a -b local p", "not for --backend local"},
+        {"-w n1,n2 -b slurm p", "FIBER_SLURM_OPTIONS=--nodelist"},
+        {"-H a --in-cluster p", "runs in pods"},
         {"-c 4 p", "--cpus-per-rank"},
         {"-pernode p", "--per-node 1"},
         {"-npersocket 2 p", "--map-by package"},
@@ -285,6 +366,8 @@ int main(void)
         cmocka_unit_test(variables_go_to_the_ranks),
         cmocka_unit_test(failures_are_met_as_asked_for),
         cmocka_unit_test(output_and_input_are_flags),
+        cmocka_unit_test(hosts_are_nodes),
+        cmocka_unit_test(this_host_is_the_local_backend),
         cmocka_unit_test(what_cannot_be_met_is_refused_with_what_to_do),
     };
 

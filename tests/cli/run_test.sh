@@ -85,7 +85,37 @@ check 0 '' '^' run -n 1 ./mpirun -np 2 x
 check 0 '.*' 'leave torch.distributed.run out' run --dry-run -n 2 python3 -m torch.distributed.run x.py
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' 'did you mean core' run --bind-to cor true
-check 2 '' 'hosts are chosen by the backend' run -H a,b true
+check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
+check 0 'hi hi ' '^' run -q -f <(echo localhost slots=2) -n 2 echo hi
+printf '# ours\nh1 slots=2\n\nh2:1 # slow\nh3\n' >hosts
+check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: ranks 2 to 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
+check 0 '.*node 0, h2: ranks 0 to 0 node 1, h3: ranks 1 to 1 .*' '^' run --dry-run --hostfile hosts --host h3,h2 x
+check 0 '.*"node":0,"host":"h2","ranks":\[\{"rank":0,.*' '^' run --dry-run --json -H h2 x
+check 0 '.*"node":0,"host":null,.*' '^' run --dry-run --json -n 1 x
+FIBER_BACKEND=docker SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n check 0 '.*backend command, 1 agent .*' '^' run --dry-run -H h1 x
+FIBER_COMMAND_START='rsh -l me {host}' check 0 '.*backend command.*' '^' run --dry-run -H h1 x
+FIBER_COMMAND_START='bsub -I' check 2 '' 'FIBER_COMMAND_START: the command that starts jobs has no \{host\}' run -H h1 x
+FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
+# a shell of this host for each, where others have ssh
+(
+    export FIBER_BIND=127.0.0.1 FIBER_COMMAND_START='env HOST={host} sh -c {shell_command}'
+    # shellcheck disable=SC2016
+    check 0 '.*' '^' run -q -H h1,h2:2,h3 -o hosts.d sh -c 'echo $HOST'
+    [ "$(cat hosts.d/?.out | tr '\n' ' ')" = 'h1 h2 h2 h3 ' ] || { echo "ranks are on $(cat hosts.d/?.out)"; bad=1; }
+    FIBER_COMMAND_PROGRAM=/nowhere/fiber check 125 '' 'this program, or a library that it needs, is not on h1' run -H h1 true
+    exit $bad
+) || bad=1
+check 2 '' '3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe' run -H a,b -n 3 x
+check 2 '' '"-oProxyCommand=x" is no host' run --hosts -oProxyCommand=x x
+check 2 '' 'a file with hosts is --hostfile' run --nodelist ./hosts x
+check 2 '' 'not for --backend kubernetes: leave one' run -H a -b kubernetes x
+check 2 '' 'hostfile: none: No such file' run --hostfile none x
+check 2 '' 'hostfile: a.env:2: "A=x" is no host' run -machinefile a.env x
+printf 'h1 slots=0\n' >hosts
+check 2 '' 'hosts:1: slots=0: a number from 1' run --hostfile hosts x
+for ((i = 0; i < 3000; i++)); do echo "node-$i.example.org"; done >hosts # more than one line of a configuration
+check 2 '' '' run --hostfile hosts --nodes 3001 x
+check 0 '.*3000 agents.*node 2999, node-2999.example.org: ranks 2999 to 2999.*' '^' run --dry-run --hostfile hosts x
 check 2 '' 'env-file: none.env: ' run --env-file none.env true
 printf 'A=1\nexport B=2\n' >bad.env
 check 2 '' 'bad.env:2: "export B" is no name' run --env-file bad.env true

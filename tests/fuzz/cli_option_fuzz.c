@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.c"
 #include "cli/run_env.c"
+#include "cli/run_hosts.c"
 #include "cli/run_programs.c"
 #include "cli/run_spec.c"
 
@@ -16,6 +17,13 @@ int env_file_read(const char *path, int (*pair)(void *user, const char *name, co
     if (!path[0])
         return fbr_fail(err, -ENOENT, "no file");
     return pair(user, "NAME", "value");
+}
+
+int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err)
+{
+    *text = strdup(path);
+    *len = strlen(path);
+    return *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
 static const struct cli_command command = {.name = "run",
@@ -48,6 +56,11 @@ static void check(const struct run_spec *s)
     if (s->size < 1 || s->ring.per_node < 0 || s->ring.nodes < 0 || s->ring.cpus_per_rank < 0 ||
         s->ring.timeout_ms < 0 || s->ring.gpus_per_rank < 0 || s->ring.max_restarts < 0)
         abort();
+    for (int i = 0, left = s->size; s->ring.slots && i < s->ring.nodes; i++) {
+        left -= s->ring.slots[i];
+        if (s->ring.slots[i] < 1 || left < 0 || (i + 1 == s->ring.nodes && left))
+            abort();
+    }
     for (size_t i = 0; i < s->env.count; i++)
         if (!strchr(s->env.list[i], '=') || s->env.list[i][0] == '=')
             abort();

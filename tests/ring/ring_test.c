@@ -19,6 +19,8 @@
 
 #include <cmocka.h>
 
+#include "ring/plan.h"
+#include "ring/ring.h"
 #include "runtime/limits.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
@@ -749,6 +751,36 @@ static void test_two_rings_and_several_agents_at_once(void **state)
     }
 }
 
+static void test_slots_say_how_many_ranks_a_node_has(void **state)
+{
+    const int slots[] = {1, 3, 2, 4};
+    struct fbr_plan p = {0};
+    struct fbr_error err = {0, ""};
+    struct fiber_ring *r;
+
+    (void)state;
+    assert_int_equal(fbr_ring_plan(&p, 5, RING(.nodes = 4, .slots = slots), &err), 0);
+    assert_int_equal(p.nodes, 3); /* no rank is left for the fourth */
+    assert_int_equal(p.first[1], 1);
+    assert_int_equal(p.first[2], 4);
+    assert_int_equal(p.first[3], 5);
+    fbr_plan_fini(&p);
+    assert_int_equal(fbr_ring_plan(&p, 11, RING(.nodes = 4, .slots = slots), &err), -EINVAL);
+    assert_int_equal(fbr_ring_plan(&p, 2, RING(.slots = slots), &err), -EINVAL);
+    assert_int_equal(fbr_ring_plan(&p, 2, RING(.nodes = 2, .per_node = 1, .slots = slots), &err),
+                     -EINVAL);
+    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0,
+                                      RING(.nodes = 2, .slots = (const int[]){1, 0})),
+                     -EINVAL);
+    assert_non_null(strstr(fiber_last_error(), "node 1 has 0 slots"));
+    assert_int_equal(
+        fiber_ring_run(5, NULL, NULL, 0,
+                       RING(.job.command = SH("[ $FIBER_NODE:$FIBER_LOCAL_SIZE = $(echo 0:1 1:3 "
+                                              "1:3 1:3 2:1 | cut -d' ' -f$((FIBER_RANK + 1))) ]"),
+                            .nodes = 4, .slots = slots, .flags = FIBER_RING_OVERSUBSCRIBE)),
+        0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -780,6 +812,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_program_may_end_while_threads_run_rings),
         cmocka_unit_test(test_wrong_options_say_what_is_wrong),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
+        cmocka_unit_test(test_slots_say_how_many_ranks_a_node_has),
     };
 
     if (fiber_init(&argc, &argv) < 0) {

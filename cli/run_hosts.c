@@ -1,0 +1,442 @@
+/* run_hosts.c - the hosts of `fiber run`; see run_hosts.h.
+ *
+ * A host's name becomes a word of ssh's command line, so it has letters of names only, and never begins like an option.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_hosts.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "backends/command_template.h"
+#include "cli/text_file.h"
+#include "ring/plan.h"
+#include "runtime/bind.h"
+#include "runtime/buf.h"
+
+#define HOSTS_MAX 8192
+#define SLOTS_MAX 999999
+#define BLANKS " \t"
+
+/* ---- Words ---- */
+
+static bool is_name(const char *name, size_t len)
+{
+    if (!isalnum((unsigned char)name[0]) && name[0] != '_' && name[0] != ':')
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)name[i]) && !strchr("._-:@%", name[i]))
+            return false;
+    return true;
+}
+
+static int bad_host(const char *where, const char *word, size_t len, struct fbr_error *err)
+{
+    const char *hint = "";
+
+    if (memchr(word, '/', len))
+        hint = "; a file with hosts is --hostfile FILE";
+    else if (len && word[0] != '[' && memchr(word, '[', len))
+        hint = "; write n[1-3] as n1,n2,n3";
+    return fbr_fail(err, -EINVAL,
+                    "%s: \"%.*s\" is no host: write NAME, NAME:RANKS or [ADDRESS]:RANKS, with 1 "
+                    "rank or more%s",
+                    where, (int)(len < 64 ? len : 64), word, hint);
+}
+
+static struct run_host *find(const struct run_hosts *h, const char *name, size_t len)
+{
+    for (size_t i = h->n; i-- > 0;) /* a host's lines stand together */
+        if (strlen(h->at[i].name) == len && !strncasecmp(h->at[i].name, name, len))
+            return &h->at[i];
+    return NULL;
+}
+
+/* A host that is new, or named again. NULL with an error. */
+static struct run_host *take_name(struct run_hosts *h, const char *where, const char *name,
+                                  size_t len, struct fbr_error *err)
+{
+    struct run_host *host = find(h, name, len), *more;
+    char *copy;
+
+    if (host)
+        return host;
+    if (h->n == HOSTS_MAX) {
+        fbr_fail(err, -EINVAL, "%s: more than %d hosts", where, HOSTS_MAX);
+        return NULL;
+    }
+    more = realloc(h->at, (h->n + 1) * sizeof(*more));
+    if (more)
+        h->at = more;
+    copy = strndup(name, len);
+    if (!more || !copy) {
+        free(copy);
+        fbr_fail(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    h->at[h->n] = (struct run_host){.name = copy};
+    return &h->at[h->n++];
+}
+
+/* NAME or NAME:SLOTS; answers also whether it says slots. */
+static struct run_host *take_host(struct run_hosts *h, const char *where, const char *word,
+                                  size_t len, unsigned *slots, struct fbr_error *err)
+{
+    const char *name;
+    size_t n;
+
+    if (fbr_host_split(word, len, &name, &n, slots) < 0 || !is_name(name, n)) {
+        bad_host(where, word, len, err);
+        return NULL;
+    }
+    return take_name(h, where, name, n, err);
+}
+
+int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err)
+{
+    while (*text) {
+        size_t len = strcspn(text, "," BLANKS);
+        struct run_host *host;
+        unsigned slots;
+
+        if (len) {
+            host = take_host(h, "-H", text, len, &slots, err);
+            if (!host)
+                return err->code;
+            host->slots += slots;
+            host->bare += !slots;
+        }
+        text += len + (text[len] != '\0');
+    }
+    return h->n ? 0 : fbr_fail(err, -EINVAL, "-H: there is no host in it");
+}
+
+/* ---- Lines of a file ---- */
+
+/* "slots=4" and "slots = 4"; answers where it ends. */
+static const char *take_key(const char *where, const char *at, unsigned *slots, unsigned *most,
+                            struct fbr_error *err)
+{
+    static const char *const keys[] = {"slots",     "slot",      "cpus",      "cpu",      "count",
+                                       "max_slots", "max-slots", "slots_max", "slots-max"};
+    size_t len = strcspn(at, "=" BLANKS), k = 0;
+    const char *value = at + len + strspn(at + len, BLANKS);
+    unsigned long n = 0;
+    char *end = NULL;
+
+    while (k < 9 && (strlen(keys[k]) != len || strncasecmp(keys[k], at, len) != 0))
+        k++;
+    if (k == 9) {
+        fbr_fail(err, -EINVAL,
+                 "%s: \"%.*s\" is not understood behind a host; there are slots=N and max_slots=N",
+                 where, (int)(len < 64 ? len : 64), at);
+        return NULL;
+    }
+    value += *value == '=' ? 1 + strspn(value + 1, BLANKS) : 0;
+    if (isdigit((unsigned char)*value))
+        n = strtoul(value, &end, 10);
+    if (n < 1 || n > SLOTS_MAX || !strchr(BLANKS, *end)) { /* its NUL, too */
+        fbr_fail(err, -EINVAL, "%s: %.*s=%.*s: a number from 1 to %d stands here", where, (int)len,
+                 at, (int)strcspn(value, BLANKS) < 32 ? (int)strcspn(value, BLANKS) : 32, value,
+                 SLOTS_MAX);
+        return NULL;
+    }
+    *(k < 5 ? slots : most) = (unsigned)n;
+    return end;
+}
+
+/* One line without its end, which may be written to. */
+static int take_line(struct run_hosts *h, const char *where, char *line, struct fbr_error *err)
+{
+    unsigned slots, most = 0;
+    struct run_host *host;
+    const char *at = line;
+    size_t len;
+
+    line[strcspn(line, "#")] = '\0';
+    at += strspn(at, BLANKS);
+    if (!*at)
+        return 0;
+    len = strcspn(at, BLANKS);
+    host = take_host(h, where, at, len, &slots, err);
+    if (!host)
+        return err->code;
+    for (at += len; at && *(at += strspn(at, BLANKS));)
+        at = take_key(where, at, &slots, &most, err);
+    if (!at)
+        return err->code;
+    if (most && !slots)
+        slots = most;
+    if (most && most < slots)
+        return fbr_fail(err, -EINVAL, "%s: max_slots=%u is less than slots=%u", where, most, slots);
+    host->slots += slots;
+    host->bare += !slots;
+    host->most += most;
+    return 0;
+}
+
+int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, size_t len,
+                    struct fbr_error *err)
+{
+    unsigned number = 0;
+    char where[256];
+    int rc = 0;
+
+    h->of_file = true;
+    while (len && rc == 0) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
+        char *line;
+
+        snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
+        if (memchr(text, '\0', n))
+            return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
+        n -= n && text[n - 1] == '\r';
+        line = strndup(text, n);
+        if (!line)
+            return fbr_fail(err, -ENOMEM, "out of memory");
+        rc = take_line(h, where, line, err);
+        free(line);
+        text += used;
+        len -= used;
+    }
+    return rc == 0 && !h->n
+               ? fbr_fail(err, -EINVAL,
+                          "%.200s: there is no host in it; write a line HOST slots=N for each",
+                          origin)
+               : rc;
+}
+
+int run_hosts_read(struct run_hosts *h, const char *path, struct fbr_error *err)
+{
+    char *text;
+    size_t len;
+    int rc = text_file_read(path, &text, &len, err);
+
+    if (rc < 0)
+        return rc;
+    rc = run_hosts_parse(h, path, text, len, err);
+    free(text);
+    return rc;
+}
+
+int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct fbr_error *err)
+{
+    struct run_host host;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < only->n; i++)
+        if (!find(h, only->at[i].name, strlen(only->at[i].name)))
+            return fbr_fail(err, -EINVAL,
+                            "-H: %.64s is not in the hostfile; of both, the hosts are those of -H "
+                            "with the slots of the file",
+                            only->at[i].name);
+    for (size_t i = 0; i < h->n; i++) {
+        const struct run_host *chosen = find(only, h->at[i].name, strlen(h->at[i].name));
+
+        if (!chosen)
+            continue;
+        host = h->at[i]; /* those that are not chosen go to the end */
+        h->at[i] = h->at[kept];
+        if (chosen->slots) {
+            host.slots = chosen->slots;
+            host.bare = 0;
+        }
+        h->at[kept++] = host;
+    }
+    for (size_t i = kept; i < h->n; i++)
+        free(h->at[i].name);
+    h->n = kept;
+    return 0;
+}
+
+/* ---- Which host is which ---- */
+
+static bool is_here(const char *name, const char *self)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    char mine[FBR_BIND_MAX];
+    size_t len = strlen(name);
+
+    if (!strcasecmp(name, "localhost") || !strcmp(name, "::1") || !strcasecmp(name, self))
+        return true;
+    if (len && !strncasecmp(name, self, len) && self[len] == '.') /* without its domain */
+        return true;
+    if (inet_pton(AF_INET, name, bytes) == 1)
+        return bytes[0] == 127 || fbr_bind_find(name, mine) == 0;
+    return inet_pton(AF_INET6, name, bytes) == 1 && fbr_bind_find(name, mine) == 0;
+}
+
+bool run_hosts_here(const struct run_hosts *h)
+{
+    char self[256] = "";
+    size_t i = 0;
+
+    gethostname(self, sizeof(self) - 1);
+    while (i < h->n && is_here(h->at[i].name, self))
+        i++;
+    return i == h->n;
+}
+
+/* ---- Ranks ---- */
+
+static int64_t slots_of(const struct run_host *host)
+{
+    return host->slots + host->bare;
+}
+
+int64_t run_hosts_slots(const struct run_hosts *h)
+{
+    int64_t all = 0;
+
+    for (size_t i = 0; i < h->n; i++)
+        all += slots_of(&h->at[i]);
+    return all;
+}
+
+/* A file that says nothing of slots. */
+static bool is_silent(const struct run_hosts *h)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->at[i].slots || h->at[i].bare != 1)
+            return false;
+    return h->of_file;
+}
+
+/* What is more than the slots, evenly, but to no host more than its max_slots. */
+static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish,
+                  struct fbr_error *err)
+{
+    while (left > 0) {
+        int open = 0, share;
+
+        for (size_t i = 0; i < h->n; i++)
+            open += wish->per_node || !h->at[i].most || h->ranks[i] < h->at[i].most;
+        if (!open)
+            return fbr_fail(err, -EINVAL, "%d ranks are more than all max_slots of the %zu hosts",
+                            wish->size, h->n);
+        share = left / open ? left / open : 1;
+        for (size_t i = 0; i < h->n && left > 0; i++) {
+            int64_t room = wish->per_node || !h->at[i].most ? share : h->at[i].most - h->ranks[i];
+            int more = room < share ? (int)room : share;
+
+            more = more < left ? more : left;
+            h->ranks[i] += more;
+            left -= more;
+        }
+    }
+    return 0;
+}
+
+static int too_many(const struct run_hosts *h, const struct run_hosts_wish *wish, int64_t slots,
+                    struct fbr_error *err)
+{
+    char example[128];
+
+    if (wish->per_node)
+        return fbr_fail(err, -EINVAL,
+                        "%d ranks do not fit on %zu host%s with %d each; leave one of the numbers "
+                        "out, or add --oversubscribe",
+                        wish->size, h->n, h->n == 1 ? "" : "s", wish->per_node);
+    snprintf(example, sizeof(example), "%s%.64s%s%zu", h->of_file ? "slots=" : "-H ",
+             h->of_file ? "" : h->at[0].name, h->of_file ? "" : ":",
+             ((size_t)wish->size + h->n - 1) / h->n);
+    return fbr_fail(err, -EINVAL,
+                    "%d ranks are more than the %lld slot%s of %zu host%s: add --oversubscribe, or "
+                    "say how many each may have, as by %s",
+                    wish->size, (long long)slots, slots == 1 ? "" : "s", h->n, h->n == 1 ? "" : "s",
+                    example);
+}
+
+static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size,
+                struct fbr_error *err)
+{
+    bool silent = is_silent(h) && !wish->per_node;
+    int left = size;
+
+    for (size_t i = 0; i < h->n; i++) {
+        int64_t slots = wish->per_node ? wish->per_node : slots_of(&h->at[i]);
+
+        if (silent) /* an even split, the first ones having one more */
+            slots = size / (int)h->n + ((int)i < size % (int)h->n);
+        h->ranks[i] = slots < left ? (int)slots : left;
+        left -= h->ranks[i];
+        h->names[i] = h->at[i].name;
+    }
+    if (left && !wish->oversubscribe)
+        return too_many(h, wish, size - left, err);
+    return spread(h, left, wish, err);
+}
+
+/* Drops those behind. */
+static void cut(struct run_hosts *h, size_t n)
+{
+    while (h->n > n)
+        free(h->at[--h->n].name);
+}
+
+int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct fbr_error *err)
+{
+    int64_t size;
+    int rc;
+
+    if (wish->nodes > 0 && (size_t)wish->nodes > h->n)
+        return fbr_fail(err, -EINVAL, "--nodes %d: only %zu host%s named", wish->nodes, h->n,
+                        h->n == 1 ? " is" : "s are");
+    if (wish->nodes > 0)
+        cut(h, (size_t)wish->nodes);
+    size = wish->size       ? wish->size
+           : wish->per_node ? (int64_t)wish->per_node * (int64_t)h->n
+                            : run_hosts_slots(h);
+    if (size > FBR_PLAN_RANKS)
+        return fbr_fail(err, -EINVAL, "the hosts have %lld slots, which are more than %u ranks",
+                        (long long)size, FBR_PLAN_RANKS);
+    h->names = calloc(h->n + 1, sizeof(*h->names));
+    h->ranks = calloc(h->n + 1, sizeof(*h->ranks));
+    if (!h->names || !h->ranks)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = give(h, wish, (int)size, err);
+    if (rc < 0)
+        return rc;
+    while (h->n > 1 && h->ranks[h->n - 1] == 0)
+        cut(h, h->n - 1);
+    return (int)size;
+}
+
+/* ---- All of them ---- */
+
+char *run_hosts_setting(const struct run_hosts *h)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    for (size_t i = 0; i < h->n; i++) {
+        const char *name = h->at[i].name;
+        bool address = strchr(name, ':');
+
+        fbr_put(&b, i ? " [" : "[", address ? 1 + (i > 0) : i > 0);
+        fbr_put(&b, name, strlen(name));
+        fbr_put(&b, "]", address);
+    }
+    fbr_put_u8(&b, 0);
+    if (b.failed) {
+        fbr_buf_fini(&b);
+        return NULL;
+    }
+    return (char *)b.data;
+}
+
+void run_hosts_fini(struct run_hosts *h)
+{
+    cut(h, 0);
+    free(h->at);
+    free(h->names);
+    free(h->ranks);
+    *h = (struct run_hosts){0};
+}
