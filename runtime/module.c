@@ -71,8 +71,7 @@ static bool of_our_build(struct search *s, const char *path)
                  "%.300s is of another build of Fiber (%.40s) than this program (" FBR_STAMP
                  "): build both from one source, and install both",
                  path, stamp ? stamp : "it does not say which");
-    dlclose(s->handle);
-    s->handle = NULL;
+    s->handle = NULL; /* it stays loaded, as the libraries that it has brought may not like to go */
     return false;
 }
 
