@@ -204,6 +204,16 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
     char path[PATH_MAX];
     struct stat st;
 
+    if (strchr(name, ' '))
+        return fbr_fail(err, -ENOENT,
+                        "there is no program '%s' in PATH: quotes make one word of it; leave them "
+                        "out, or have a shell read it: sh -c '...'",
+                        name);
+    if (strchr(name, '='))
+        return fbr_fail(err, -ENOENT,
+                        "there is no program '%s' in PATH; a variable for the ranks is given by "
+                        "-x %s, before the program",
+                        name, name);
     snprintf(path, sizeof(path), "%s%s%s", workdir, workdir[0] ? "/" : "", name);
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return fbr_fail(err, -ENOENT,

@@ -211,7 +211,7 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     n = snprintf(path, sizeof(path), "%s%s%s", s->file[0] != '/' && s->workdir ? s->workdir : "",
                  s->file[0] != '/' && s->workdir ? "/" : "", s->file);
     if (n >= (int)sizeof(path) || stat(path, &st) < 0)
-        return "";
+        return strchr(s->file, ' ') ? " (quotes make one word of it: leave them out)" : "";
     if (S_ISDIR(st.st_mode))
         return " (it is a directory)";
     if (code == -EACCES && !(st.st_mode & 0111))

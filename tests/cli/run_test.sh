@@ -53,6 +53,9 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 125 '' 'say ./odd' run -n 1 odd
     check 125 '' 'say ./odd' run --workdir "$work" -n 1 odd
     check 125 '' 'in PATH, nor in the folder' run --workdir / -n 1 odd
+    check 125 '' 'quotes make one word of it' run -n 1 'echo a; echo b'
+    check 125 '' 'quotes make one word of it' run -n 1 './odd -v'
+    check 125 '' 'is given by -x A=1, before the program' run -n 1 A=1 ./odd
     check 125 '' 'it is a directory' run -n 1 /
     check 125 '' '--output: odd is no directory' run -n 1 --output odd true
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
