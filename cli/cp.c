@@ -273,6 +273,11 @@ static int run_cp(const struct cli_args *args)
     return copy(&c, &err) < 0 ? cli_failed(1, "%s", err.text) : 0;
 }
 
+static const struct cli_option options[] = {
+    {"recursive", 'r', CLI_NOTHING, .also = "R",
+     .hidden = true}, /* a directory is copied so anyway */
+};
+
 const struct cli_command cli_cp = {
     .name = "cp",
     .operands = "SRC DST",
@@ -298,6 +303,8 @@ const struct cli_command cli_cp = {
                 "fiber cp train:out/loss.csv .\tfrom rank 0, or the only worker\n"
                 "fiber cp 3fa9/7:core.123 .\tfrom worker 7 of a pool\n"
                 "fiber cp train/0:checkpoints .\ta directory",
+    .options = options,
+    .count = sizeof(options) / sizeof(options[0]),
     .least = 2,
     .most = 2,
     .run = run_cp,

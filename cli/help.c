@@ -135,11 +135,19 @@ static bool is_shown(const struct cli_option *o)
     return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
 }
 
+static bool has_options(const struct cli_command *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (is_shown(&c->options[i]))
+            return true;
+    return false;
+}
+
 void cli_help_command(FILE *out, const struct cli_command *c, int width)
 {
     bool any = false;
 
-    fprintf(out, "Usage: fiber %s%s%s%s\n", c->name, c->count ? " [OPTION...]" : "",
+    fprintf(out, "Usage: fiber %s%s%s%s\n", c->name, has_options(c) ? " [OPTION...]" : "",
             c->operands[0] ? " " : "", c->operands);
     fputc('\n', out);
     fprintf(out, "%s.\n", c->about);
@@ -375,7 +383,7 @@ void cli_help_man(FILE *out, const struct cli_command *c)
     fprintf(out, ".SH NAME\nfiber\\-%s \\- ", c->name);
     roff_str(out, c->about);
     fprintf(out, "\n.SH SYNOPSIS\n\\fBfiber %s\\fR%s \\fI", c->name,
-            c->count ? " [\\fIOPTION\\fR...]" : "");
+            has_options(c) ? " [\\fIOPTION\\fR...]" : "");
     roff_str(out, c->operands);
     fputs("\\fR\n.SH DESCRIPTION\n", out);
     if (c->text) {
@@ -384,7 +392,7 @@ void cli_help_man(FILE *out, const struct cli_command *c)
         roff_str(out, c->about);
         fputs(".\n", out);
     }
-    if (c->count)
+    if (has_options(c))
         fputs(".SH OPTIONS\n", out);
     for (size_t i = 0; i < c->count; i++)
         if (is_shown(&c->options[i]))

@@ -11,7 +11,16 @@
 #include "cli/engine_run.h"
 #include "cli/option.h"
 
-enum { KILL_SIGNAL, KILL_BACKEND, KILL_OPTIONS };
+enum {
+    KILL_SIGNAL,
+    KILL_BACKEND,
+    KILL_KILL, /* from here on: as in `kill -9` */
+    KILL_TERM,
+    KILL_INT,
+    KILL_USR1,
+    KILL_USR2,
+    KILL_OPTIONS
+};
 
 /* "USR1", "SIGUSR1" or "10"; -EINVAL. */
 static int signal_named(const char *text)
@@ -89,9 +98,18 @@ static int kill_on_engines(struct engine_run *e, const char *name, const char *s
 
 /* ---- A run of this host ---- */
 
+/* By --signal, or as kill(1) has it. NULL: none is. */
+static const char *wanted_signal(const struct cli_args *args)
+{
+    for (int i = KILL_KILL; i < KILL_OPTIONS; i++)
+        if (args->values[i].number)
+            return args->command->options[i].name;
+    return args->values[KILL_SIGNAL].text;
+}
+
 static int run_kill(const struct cli_args *args)
 {
-    const char *name = args->values[KILL_SIGNAL].text;
+    const char *name = wanted_signal(args);
     int sig = name ? signal_named(name) : SIGTERM, rank = -1, rc;
     struct fbr_error err = {0, ""};
     struct client_run run;
@@ -131,6 +149,11 @@ static const struct cli_option options[KILL_OPTIONS] = {
     [KILL_BACKEND] = {"backend", 'b', CLI_WORD, "B",
                       .words = "local docker kubernetes slurm command",
                       .help = "only a run there; of the engines only this one is asked"},
+    [KILL_KILL] = {"KILL", 0, CLI_FLAG, .also = "9 SIGKILL", .hidden = true},
+    [KILL_TERM] = {"TERM", 0, CLI_FLAG, .also = "15 SIGTERM", .hidden = true},
+    [KILL_INT] = {"INT", 0, CLI_FLAG, .also = "2 SIGINT", .hidden = true},
+    [KILL_USR1] = {"USR1", 0, CLI_FLAG, .also = "10 SIGUSR1", .hidden = true},
+    [KILL_USR2] = {"USR2", 0, CLI_FLAG, .also = "12 SIGUSR2", .hidden = true},
 };
 
 const struct cli_command cli_kill = {

@@ -142,6 +142,9 @@ check 0 'fiber [0-9.]+ .*' '^' version
 check 0 '\{"version":.*\} ' '^' version --json
 check 0 '\[\] ' '^' ps --json
 check 1 '' 'no run of yours on this host is called x1' kill x1
+check 1 '' 'no run of yours' kill -9 x1
+check 1 '' 'no run of yours' kill -TERM x1 3
+check 1 '' 'no run of yours' cp -r out x1:/tmp
 check 1 '' 'no run of yours' logs x1
 check 1 '' 'no run of yours' top x1
 for command in "ps" "ps --json" "config show" "version" "doctor --backend local"; do

@@ -66,7 +66,7 @@ fiber top demo -c 1 --json | grep -q '"ranks":\[{"rank":0,"state":"running"' || 
     [ "$line" = "line 1" ] || echo "$line" >wrong
 }
 [ ! -e wrong ] || complain "logs -f: $(cat wrong)"
-fiber kill demo 1 --signal USR1
+fiber kill -USR1 demo 1
 hear usr1
 kill -USR1 "$pid"
 hear usr1
