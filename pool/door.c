@@ -76,6 +76,12 @@ static int number_of(const struct fbr_pool_worker *w)
     return dash ? atoi(dash + 1) : 0;
 }
 
+/* Of a worker on another host nothing else is known. A container's host name is the beginning of its long id. */
+static void put_job(char *out, size_t size, const char *job)
+{
+    snprintf(out, size, "%.*s", strlen(job) == 64 ? 12 : (int)size - 1, job);
+}
+
 static int door_stats(void *user, struct fiber_rank_stats *out, int max)
 {
     struct fiber_pool *p = user;
@@ -90,6 +96,8 @@ static int door_stats(void *user, struct fiber_rank_stats *out, int max)
                                                .pid = fiber_process_pid(w->process),
                                                .cpu = (double)w->busy_ns / 1e9};
             snprintf(out[n].how, sizeof(out[n].how), "%llu", (unsigned long long)w->tasks);
+            if (out[n].pid == 0)
+                put_job(out[n].host, sizeof(out[n].host), fiber_process_job(w->process));
         }
         n++;
     }

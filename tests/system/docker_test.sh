@@ -108,6 +108,12 @@ ok "1 MiB of each stream"
 
 # --- a pool whose workers die
 begins 1 begun "$prog" pool 4 400 20 "$enough" 2
+shows_containers() {
+    local run
+    run=$("$fiber" ps --json | grep -oE "\"uid\":\"[0-9a-f]+\",[^}]*\"pid\":$launcher," | grep -oE '[0-9a-f]{32}' | head -1)
+    [[ $run && $("$fiber" top -c 1 "$run" | grep -cE '^ +[0-9]+ running .* [0-9a-f]{12} ') == 4 ]]
+}
+wait_for "top does not show the containers of 4 workers" shows_containers
 jobs=$("$bed" jobs)
 "$bed" api POST "/containers/$(sed -n 1p <<<"$jobs")/kill" >/dev/null
 "$bed" vanish "$(sed -n 2p <<<"$jobs")" >/dev/null
