@@ -19,8 +19,6 @@
 
 #include <cmocka.h>
 
-#include "ring/plan.h"
-#include "ring/ring.h"
 #include "runtime/limits.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
@@ -37,18 +35,10 @@
 /* ---- Roles ---- */
 
 /* Runs argv[2] with sh in a ring; argv[3...]: -n N, -p per node, -f policy, -r restarts, -g grace,
- * -T limit, -x flags, -o directory, -b binding, -c processors per rank, -m what all ranks but the
- * first run, in / and with OWN=mine. */
+ * -T limit, -x flags, -o directory, -b binding, -c processors per rank. */
 static int launch(int argc, char **argv)
 {
-    struct fiber_ring_options o = {.size = sizeof(o),
-                                   .job.env = (const char *const[]){"OWN=all", NULL}};
-    const char *first[] = {"/bin/sh", "-c", argv[2], NULL};
-    const char *second[] = {"/bin/sh", "-c", NULL, NULL};
-    struct fiber_ring_program programs[] = {
-        {1, first, NULL, NULL},
-        {1, second, (const char *const[]){"OWN=mine", NULL}, "/"},
-    };
+    struct fiber_ring_options o = {.size = sizeof(o)};
     int n = 2, code;
 
     for (int i = 3; i + 1 < argc; i += 2) {
@@ -85,19 +75,10 @@ static int launch(int argc, char **argv)
         case 'c':
             o.cpus_per_rank = v;
             break;
-        case 'm':
-            second[2] = argv[i + 1];
-            break;
         }
     }
     o.flags |= FIBER_RING_OVERSUBSCRIBE;
-    if (second[2]) {
-        programs[1].count = n - 1;
-        o.programs = programs;
-        o.nprograms = 2;
-    } else {
-        o.job.command = first;
-    }
+    o.job.command = SH(argv[2]);
     code = fiber_ring_run(n, NULL, NULL, 0, &o);
     if (code < 0)
         fprintf(stderr, "%s\n", fiber_last_error());
@@ -618,23 +599,6 @@ static void test_replace_starts_the_rank_anew(void **state)
     ran_free(&ran);
 }
 
-/* Also when they are started again. */
-static void test_several_programs_have_ranks_of_their_own(void **state)
-{
-    struct ran ran = ring("echo first $FIBER_RANK of $FIBER_SIZE $OWN; exit 0", "-n", "3", "-m",
-                          "echo second $FIBER_RANK of $FIBER_SIZE $OWN in $PWD; "
-                          "[ $FIBER_RANK.$FIBER_EPOCH != 2.0 ]",
-                          "-f", "1", "-p", "2", NULL);
-
-    (void)state;
-    assert_int_equal(ran.code, 0);
-    assert_int_equal(count(ran.out, "first 0 of 3 all\n"), 2);
-    assert_int_equal(count(ran.out, "second 1 of 3 mine in /\n"), 2);
-    assert_int_equal(count(ran.out, "second 2 of 3 mine in /\n"), 2);
-    assert_true(has(ran.err, "rank 2 (/bin/sh, pid ", NULL));
-    ran_free(&ran);
-}
-
 /* Rank 1 kills itself, then its agent, which is the parent of its process, then itself again: it is
  * told how often it was started again, by whichever agent. */
 static void test_replace_starts_a_lost_agent_anew(void **state)
@@ -700,38 +664,6 @@ static void test_the_program_may_end_while_threads_run_rings(void **state)
     }
 }
 
-static void test_wrong_options_say_what_is_wrong(void **state)
-{
-    struct fiber_ring_program program = {.count = 2, .command = SH("true")};
-    struct fiber_ring *r;
-
-    (void)state;
-    assert_int_equal(fiber_ring_start(&r, 0, fail_with_rank, NULL, 0, NULL), -EINVAL);
-    assert_true(has(fiber_last_error(), "1 to 1048576 ranks", NULL));
-    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0, NULL), -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.bind_to = "nose")),
-                     -EINVAL);
-    assert_true(has(fiber_last_error(), "nose", "core", NULL));
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.nodes = 3)), -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, RING(.grace_ms = -1)),
-                     -EINVAL);
-    assert_int_equal(
-        fiber_ring_start(&r, 3, NULL, NULL, 0, RING(.programs = &program, .nprograms = 1)),
-        -EINVAL);
-    assert_true(has(fiber_last_error(), "make 2 ranks", "to have 3", NULL));
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0,
-                                      RING(.programs = &program, .nprograms = 1)),
-                     -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0,
-                                      RING(.programs = &program, .nprograms = 1,
-                                           .job.command = program.command)),
-                     -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, NULL, NULL, 0, RING(.nprograms = 1)), -EINVAL);
-    assert_int_equal(
-        fiber_ring_start(&r, 2, fail_with_rank, NULL, 0, &(struct fiber_ring_options){.size = 1}),
-        -EINVAL);
-}
-
 static void test_two_rings_and_several_agents_at_once(void **state)
 {
     struct fiber_ring *r[3];
@@ -749,36 +681,6 @@ static void test_two_rings_and_several_agents_at_once(void **state)
         assert_int_equal(code, 0);
         fiber_ring_close(r[i]);
     }
-}
-
-static void test_slots_say_how_many_ranks_a_node_has(void **state)
-{
-    const int slots[] = {1, 3, 2, 4};
-    struct fbr_plan p = {0};
-    struct fbr_error err = {0, ""};
-    struct fiber_ring *r;
-
-    (void)state;
-    assert_int_equal(fbr_ring_plan(&p, 5, RING(.nodes = 4, .slots = slots), &err), 0);
-    assert_int_equal(p.nodes, 3); /* no rank is left for the fourth */
-    assert_int_equal(p.first[1], 1);
-    assert_int_equal(p.first[2], 4);
-    assert_int_equal(p.first[3], 5);
-    fbr_plan_fini(&p);
-    assert_int_equal(fbr_ring_plan(&p, 11, RING(.nodes = 4, .slots = slots), &err), -EINVAL);
-    assert_int_equal(fbr_ring_plan(&p, 2, RING(.slots = slots), &err), -EINVAL);
-    assert_int_equal(fbr_ring_plan(&p, 2, RING(.nodes = 2, .per_node = 1, .slots = slots), &err),
-                     -EINVAL);
-    assert_int_equal(fiber_ring_start(&r, 2, fail_with_rank, NULL, 0,
-                                      RING(.nodes = 2, .slots = (const int[]){1, 0})),
-                     -EINVAL);
-    assert_non_null(strstr(fiber_last_error(), "node 1 has 0 slots"));
-    assert_int_equal(
-        fiber_ring_run(5, NULL, NULL, 0,
-                       RING(.job.command = SH("[ $FIBER_NODE:$FIBER_LOCAL_SIZE = $(echo 0:1 1:3 "
-                                              "1:3 1:3 2:1 | cut -d' ' -f$((FIBER_RANK + 1))) ]"),
-                            .nodes = 4, .slots = slots, .flags = FIBER_RING_OVERSUBSCRIBE)),
-        0);
 }
 
 int main(int argc, char **argv)
@@ -807,12 +709,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shrink_goes_on_without),
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
-        cmocka_unit_test(test_several_programs_have_ranks_of_their_own),
         cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
         cmocka_unit_test(test_the_program_may_end_while_threads_run_rings),
-        cmocka_unit_test(test_wrong_options_say_what_is_wrong),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
-        cmocka_unit_test(test_slots_say_how_many_ranks_a_node_has),
     };
 
     if (fiber_init(&argc, &argv) < 0) {
