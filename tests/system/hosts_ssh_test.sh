@@ -4,7 +4,7 @@
 # shellcheck source=tests/system/hosts.sh
 . "$(dirname "$0")/hosts.sh"
 
-for tool in sshd ssh ssh-keygen; do
+for tool in ssh ssh-keygen; do
     command -v $tool >/dev/null || { echo "needs $tool"; exit 77; }
 done
 "$bed" sshd
