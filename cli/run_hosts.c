@@ -198,9 +198,11 @@ int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, s
         if (memchr(text, '\0', n))
             return fbr_fail(err, -EINVAL, "%s: the line is not text", where);
         n -= n && text[n - 1] == '\r';
-        line = strndup(text, n);
+        line = malloc(n + 1);
         if (!line)
             return fbr_fail(err, -ENOMEM, "out of memory");
+        memcpy(line, text, n);
+        line[n] = '\0';
         rc = take_line(h, where, line, err);
         free(line);
         text += used;

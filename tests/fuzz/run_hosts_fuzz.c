@@ -43,7 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!size)
         return 0;
-    text = strndup((const char *)data + 1, size - 1);
+    text = calloc(size, 1);
+    if (text)
+        memcpy(text, data + 1, size - 1);
     if (run_hosts_parse(&h, "fuzz", (const char *)data + 1, size - 1, &err) == 0) {
         run_hosts_here(&h);
         ranks = run_hosts_fit(&h, &wish, &err);
