@@ -12,6 +12,8 @@
 
 #define CLOSE_MS 10000
 #define AGAIN_MS 1000
+/* For the first answers; then twice as long each time, for who is only slow. */
+#define FIRST_MS 2000
 
 struct removal {
     struct fbr_kube_api *a;
@@ -67,8 +69,8 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
     struct fbr_http_request *requests = calloc(n + 1, sizeof(*requests));
     struct one *ones = calloc(n + 1, sizeof(*ones));
     struct removal all = {.a = a, .left = n, .out = out, .size = size};
-    uint64_t until = fbr_now_ms() + (fbr_kube_just_started(a) ? FBR_KUBE_STARTING_MS : CLOSE_MS),
-             now;
+    uint64_t until = fbr_now_ms() + (fbr_kube_just_started(a) ? FBR_KUBE_STARTING_MS : CLOSE_MS);
+    uint64_t patience = FIRST_MS, now, rest;
     bool again = requests && ones, renewed = false;
 
     snprintf(out, size, again ? "" : "out of memory");
@@ -76,7 +78,9 @@ size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, 
         ones[i] = (struct one){&all, &list[i]};
     while (again) {
         now = fbr_now_ms();
-        send_all(&all, ones, requests, n, now + AGAIN_MS < until ? until - now : AGAIN_MS);
+        rest = now + AGAIN_MS < until ? until - now : AGAIN_MS;
+        send_all(&all, ones, requests, n, patience < rest ? patience : rest);
+        patience *= 2;
         again = all.left && fbr_now_ms() + AGAIN_MS < until;
         if (again && all.refused && !renewed)
             renewed = again = fbr_kube_creds_renew(a->creds, CLOSE_MS) || all.passing;

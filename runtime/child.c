@@ -33,12 +33,16 @@
 
 enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
 
-/* A frame that came before anybody listened. */
+/* A frame that came before it could be acted on. */
 struct early {
     struct early *next;
     uint8_t type;
     size_t len;
     uint8_t body[];
+};
+
+struct early_list {
+    struct early *first, **last;
 };
 
 struct fbr_child {
@@ -59,7 +63,10 @@ struct fbr_child {
     /* Loop thread. */
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
-    struct early *early, **early_last;
+    struct early_list early;  /* before anybody listened */
+    struct early_list orders; /* to start others, before we outlive the parent to end them */
+    bool outlives;
+    struct fbr_post outliving;
     struct fbr_visits visits;
     /* From START, read-only after it. */
     int kind;
@@ -214,7 +221,7 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
         fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
 }
 
-static void keep_early(struct fbr_child *c, uint8_t type, const struct fbr_cur *body)
+static void keep_early(struct early_list *l, uint8_t type, const struct fbr_cur *body)
 {
     size_t len = fbr_cur_left(body);
     struct early *e = malloc(sizeof(*e) + len);
@@ -223,8 +230,20 @@ static void keep_early(struct fbr_child *c, uint8_t type, const struct fbr_cur *
         return;
     *e = (struct early){.type = type, .len = len};
     memcpy(e->body, body->at, len);
-    *c->early_last = e;
-    c->early_last = &e->next;
+    *l->last = e;
+    l->last = &e->next;
+}
+
+/* The first of them, to be freed; NULL: there is none. */
+static struct early *take_early(struct early_list *l)
+{
+    struct early *e = l->first;
+
+    if (e)
+        l->first = e->next;
+    if (!l->first)
+        l->last = &l->first;
+    return e;
 }
 
 static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
@@ -283,7 +302,10 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         return;
     }
     if (fbr_nest_takes(type)) {
-        fbr_nest_on_frame(c->rt, type, body);
+        if (c->outlives)
+            fbr_nest_on_frame(c->rt, type, body);
+        else
+            keep_early(&c->orders, type, body);
         return;
     }
     if (fbr_visit_takes(type)) {
@@ -293,7 +315,22 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (c->fn)
         c->fn(c->user, type, body);
     else
-        keep_early(c, type, body);
+        keep_early(&c->early, type, body);
+}
+
+/* What we start would lose us to the kernel, and leave what it forked, if the parent died earlier. */
+static void on_outliving(void *arg)
+{
+    struct fbr_child *c = arg;
+    struct early *e;
+
+    c->outlives = true;
+    while ((e = take_early(&c->orders))) {
+        struct fbr_cur cur = fbr_cur(e->body, e->len);
+
+        fbr_nest_on_frame(c->rt, e->type, &cur);
+        free(e);
+    }
 }
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
@@ -345,7 +382,9 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         return fbr_fail(err, -ENOMEM, "out of memory");
     c->rt = rt;
     c->join = *join;
-    c->early_last = &c->early;
+    c->early.last = &c->early.first;
+    c->orders.last = &c->orders.first;
+    c->outliving = (struct fbr_post){.fn = on_outliving, .arg = c, .own = true};
     pthread_mutex_init(&c->lock, NULL);
     fbr_cond_init(&c->changed);
     c->deadline = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "start_timeout");
@@ -363,6 +402,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
     pthread_mutex_unlock(&c->lock);
     if (rc == 0 && die_with_parent(SIGKILL, SIGCONT))
         c->watcher = getppid();
+    if (rc == 0)
+        fbr_loop_post_own(rt->loop, &c->outliving);
     return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
 }
 
@@ -426,16 +467,13 @@ static int listen_to(void *arg)
 {
     struct listening *l = arg;
     struct fbr_child *c = l->c;
+    struct early *e;
 
     c->fn = l->fn;
     c->user = l->user;
-    while (c->fn && c->early) {
-        struct early *e = c->early;
+    while (c->fn && (e = take_early(&c->early))) {
         struct fbr_cur cur = fbr_cur(e->body, e->len);
 
-        c->early = e->next;
-        if (!c->early)
-            c->early_last = &c->early;
         c->fn(c->user, e->type, &cur);
         free(e);
     }

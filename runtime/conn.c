@@ -5,7 +5,7 @@
  *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
  *     GREETING authentication is not complete   -> OPEN
  *     OPEN     frames flow                      -> GONE
- *     GONE     uv_close was called; freed by its callback
+ *     GONE     uv_close was called; freed by its callback, or by the answer of its look-up
  *
  * One that is carried is OPEN from the first, and has no handle.
  *
@@ -55,15 +55,23 @@ struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
     return c;
 }
 
-static void on_freed(uv_handle_t *handle)
+static void free_conn(struct fbr_conn *c)
 {
-    struct fbr_conn *c = handle->data;
-
     fbr_tls_free(c->tls);
     fbr_buf_fini(&c->in);
     fbr_buf_fini(&c->early);
     fbr_wipe(c->hello, sizeof(c->hello));
     free(c);
+}
+
+/* A look-up cannot be called off: then its answer is last. */
+static void on_closed(uv_handle_t *handle)
+{
+    struct fbr_conn *c = handle->data;
+
+    c->closed = true;
+    if (!c->looking_up)
+        free_conn(c);
 }
 
 /* Ends the conn without a callback. */
@@ -78,15 +86,15 @@ static void drop(struct fbr_conn *c)
         fbr_loop_release(c->loop);
     if (c->by)
         free(c);
-    else if (!c->looking_up) /* else its answer, which cannot be called off, closes the handle */
-        uv_close(&c->h.handle, on_freed);
+    else
+        uv_close(&c->h.handle, on_closed);
 }
 
 void fbr_conn_looked_up(struct fbr_conn *c)
 {
     c->looking_up = false;
-    if (c->state == CONN_GONE)
-        uv_close(&c->h.handle, on_freed);
+    if (c->closed)
+        free_conn(c);
 }
 
 void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)

@@ -28,7 +28,7 @@ struct fbr_conn {
     uint64_t id;         /* its name there */
     uint8_t wrap;
     enum conn_state state;
-    bool tcp, connected, closing, looking_up, lingers;
+    bool tcp, connected, closing, closed, looking_up, lingers;
     bool silent; /* the peer has told that it is stopped */
     struct fbr_tls *tls;
     struct fbr_buf in;    /* plain bytes not yet taken */

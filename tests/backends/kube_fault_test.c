@@ -23,7 +23,9 @@
     "{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"" message "\",\"code\":" #code "}"
 
 /* What is answered, in this order; the last again and again. With status 0 the text is sent as it is, and the
- * connection is reset. */
+ * connection is reset; with NO_ANSWER nothing is sent. */
+#define NO_ANSWER (-1)
+
 struct step {
     int status;
     const char *headers, *body;
@@ -61,6 +63,10 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     snprintf(b->last, sizeof(b->last), "%s", q->authorization);
     if (s->token)
         write_token(b, s->token);
+    if (s->status == NO_ANSWER) {
+        http_wait_for_end(p);
+        return false;
+    }
     if (s->status)
         return http_say(p, s->status, s->headers ? s->headers : "", s->body);
     http_write(p, s->body, strlen(s->body));
@@ -253,6 +259,7 @@ static void what_is_removed_at_the_end_is_asked_for_until_it_is_gone(void **stat
          4,
          false,
          ""},
+        {{{NO_ANSWER, NULL, NULL, NULL}, {200, NULL, "{}", NULL}}, 2, 1, 0, 2, false, ""},
         {{{401, NULL, "{}", "second"}, {202, NULL, "{}", NULL}}, 2, 1, 0, 2, false, ""},
         {{{403, NULL, STATUS(403, "u cannot delete"), NULL}}, 1, 2, 2, 2, false, "u cannot delete"},
         {{{403, NULL, STATUS(403, "u cannot delete"), NULL}, {200, NULL, "{}", NULL}},

@@ -1,5 +1,5 @@
-/* options_test.c - what may be said of a ring: programs with ranks of their own, nodes with slots of their own; and what
- * may not.
+/* options_test.c - what may be said of a ring: programs with ranks of their own, nodes with slots of their own; and
+ * what may not.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
