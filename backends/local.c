@@ -220,12 +220,14 @@ static void local_close(struct fbr_backend *b)
 {
     struct local_job *j, *next;
 
+    DL_FOREACH(b->jobs, j)
+        if (!j->dead)
+            kill(-j->pid, SIGKILL);
     DL_FOREACH_SAFE(b->jobs, j, next) {
         j->released = true;
         if (!j->dead) {
             siginfo_t info;
 
-            kill(-j->pid, SIGKILL);
             waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT);
             kill_left(j);
             waitpid(j->pid, NULL, 0);

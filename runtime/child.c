@@ -22,6 +22,7 @@
 #include "runtime/log.h"
 #include "runtime/nested.h"
 #include "runtime/relay.h"
+#include "runtime/spawn.h"
 #include "runtime/visit.h"
 #include "runtime/visitor.h"
 
@@ -92,7 +93,7 @@ static void fail(struct fbr_child *c, int code, const char *text)
 /* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the
  * whole run has lost its master, its directory goes too; the kernel may take a moment to let go of
  * the master's lock. */
-static void lose_parent(struct fbr_child *c, const char *text)
+static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
 
@@ -100,7 +101,9 @@ static void lose_parent(struct fbr_child *c, const char *text)
             text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
-    fbr_nest_close(c->rt->nest); /* also what has not joined, and would leave what it forked */
+    fbr_nest_kill(c->rt->nest); /* also what has not joined, and would leave what it forked */
+    if (getsid(0) == getpid())
+        fbr_spawn_sweep(getpid());
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
         if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;
@@ -221,13 +224,14 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
         fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
 }
 
-static void keep_early(struct early_list *l, uint8_t type, const struct fbr_cur *body)
+static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
+                       const struct fbr_cur *body)
 {
     size_t len = fbr_cur_left(body);
     struct early *e = malloc(sizeof(*e) + len);
 
     if (!e)
-        return;
+        lose_parent(c, "out of memory");
     *e = (struct early){.type = type, .len = len};
     memcpy(e->body, body->at, len);
     *l->last = e;
@@ -305,7 +309,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         if (c->outlives)
             fbr_nest_on_frame(c->rt, type, body);
         else
-            keep_early(&c->orders, type, body);
+            keep_early(c, &c->orders, type, body);
         return;
     }
     if (fbr_visit_takes(type)) {
@@ -315,7 +319,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     if (c->fn)
         c->fn(c->user, type, body);
     else
-        keep_early(&c->early, type, body);
+        keep_early(c, &c->early, type, body);
 }
 
 /* What we start would lose us to the kernel, and leave what it forked, if the parent died earlier. */

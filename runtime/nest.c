@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +353,15 @@ void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *bod
         n->ops->signal(n->backend, j->handle, (int)arg);
     else
         n->ops->pause_output(n->backend, j->handle, (int)arg);
+}
+
+void fbr_nest_kill(struct fbr_nest *n)
+{
+    struct job *j;
+
+    DL_FOREACH(n ? n->jobs : NULL, j)
+        if (j->handle)
+            n->ops->signal(n->backend, j->handle, SIGKILL);
 }
 
 void fbr_nest_close(struct fbr_nest *n)

@@ -44,6 +44,7 @@ void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body);
 struct fbr_nest;
 bool fbr_nest_takes(uint8_t type);
 void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body);
+void fbr_nest_kill(struct fbr_nest *n);  /* all that runs, and waits for none; NULL is fine */
 void fbr_nest_close(struct fbr_nest *n); /* NULL is fine */
 
 #endif

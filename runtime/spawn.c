@@ -12,7 +12,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/spawn.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -219,6 +218,23 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 
+/* For what a leader leaves. It stays open, so that who kills needs no memory and no descriptor. -1: none. */
+static int proc_dir(void)
+{
+    static int dir = -1;
+    int none = -1, fd = __atomic_load_n(&dir, __ATOMIC_ACQUIRE);
+
+    if (fd >= 0)
+        return fd;
+    fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 &&
+        !__atomic_compare_exchange_n(&dir, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        close(fd);
+        fd = none;
+    }
+    return fd;
+}
+
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
 {
     struct launch l = {.s = s, .parent = getpid()};
@@ -226,6 +242,8 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     pid_t pid = 0;
 
     pthread_once(&slots_once, open_slots);
+    if (s->session)
+        proc_dir();
     if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
         l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
@@ -251,24 +269,32 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
 
 /* ---- What is left ---- */
 
+/* What getdents64() fills in; see getdents(2). */
+struct entry {
+    uint64_t ino;
+    int64_t off;
+    uint16_t len;
+    uint8_t type;
+    char name[];
+};
+
 /* A number that is free is not given again before all others were, so it is still the same process that is killed. */
-static bool sweep_once(pid_t session)
+static bool sweep_once(int dir, pid_t session)
 {
-    DIR *d = opendir("/proc");
+    _Alignas(struct entry) char some[4096];
     bool found = false;
-    struct dirent *e;
+    long n;
 
-    if (!d)
-        fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)session,
-                 fbr_strerror(-errno));
-    while (d && (e = readdir(d))) {
-        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+    lseek(dir, 0, SEEK_SET);
+    while ((n = syscall(SYS_getdents64, dir, some, sizeof(some))) > 0)
+        for (const char *at = some; at < some + n;) {
+            const struct entry *e = (const struct entry *)(const void *)at;
+            pid_t pid = (pid_t)strtol(e->name, NULL, 10);
 
-        if (pid > 1 && pid != session && getsid(pid) == session)
-            found |= kill(pid, SIGKILL) == 0;
-    }
-    if (d)
-        closedir(d);
+            if (pid > 1 && pid != session && getsid(pid) == session)
+                found |= kill(pid, SIGKILL) == 0;
+            at += e->len;
+        }
     return found;
 }
 
@@ -276,8 +302,13 @@ static bool sweep_once(pid_t session)
  * begun anew: so twice. */
 void fbr_spawn_sweep(pid_t leader)
 {
-    if (sweep_once(leader))
-        sweep_once(leader);
+    int dir = proc_dir();
+
+    if (dir < 0)
+        fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)leader,
+                 fbr_strerror(-errno));
+    else if (sweep_once(dir, leader))
+        sweep_once(dir, leader);
 }
 
 /* ---- Which program ---- */

@@ -36,7 +36,7 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_erro
 
 /* Kills what is left of the session of a process that has ended: all that it has started, and what that has forked, in
  * whatever group it is; not what has taken a session of its own. Nobody has waited for the leader yet, so that its
- * number means nothing else. */
+ * number means nothing else; or it is the caller, which goes on. One thread at a time. */
 void fbr_spawn_sweep(pid_t leader);
 
 /* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that

@@ -72,11 +72,14 @@ static void test_processes_of_a_silent_host_end_with_it(void **state)
     gate_close(&gate);
 }
 
-/* A program that never joins; what it forks tells the gate its number, in eight digits. */
-#define FORKS                                                                                  \
-    {                                                                                          \
-        "/bin/sh", "-c", "sleep 1000 & printf %08d $! >\"$1\"; wait", "sh", (char *)NULL, NULL \
+/* A program that never joins; what it forks, in a group of its own (timeout makes it), tells the gate its number, in
+ * eight digits. */
+#define FORKS                                                                                \
+    {                                                                                        \
+        "/bin/sh", "-c", "timeout 1000 sh -c '" TELL "; exec sleep 1000' sh $1& wait", "sh", \
+            (char *)NULL, NULL                                                               \
     }
+#define TELL "printf %08d $$ >$1"
 
 static int watch_forked(struct gate *gate)
 {
