@@ -157,8 +157,9 @@ static void on_exited(struct command_job *j, struct fbr_job_event *e)
         e->code = FBR_EXIT_UNKNOWN;
     } else if (!s->detached && e->code == NOT_FOUND && !e->text[0]) {
         snprintf(text, sizeof(text),
-                 "exited with code 127: this program, or a library that it needs, is not %s%.200s "
-                 "at the path that it has here (command_program names another)",
+                 "exited with code 127; if it never began, this program, or a library that it "
+                 "needs, is not %s%.200s at the path that it has here (command_program names "
+                 "another)",
                  j->host ? "on " : "there", host_of(j));
         e->text = text;
     } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
@@ -502,11 +503,6 @@ static void command_release(struct fbr_backend *b, void *handle)
     maybe_free(j);
 }
 
-static bool is_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
-}
-
 /* The address of USER@ADDRESS. */
 static const char *address_of(const struct fbr_host *host)
 {
@@ -521,11 +517,12 @@ static int command_address(struct fbr_backend *b, char *out, size_t size, struct
     const struct fbr_hosts *h = &b->settings.hosts;
     const char *peer = h->n ? address_of(&h->at[0]) : SOMEWHERE;
     char address[FBR_BIND_MAX];
-    int rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+    bool here = false;
+    int rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
 
-    for (size_t i = 1; i < h->n && rc == 0 && is_loopback(address); i++) {
+    for (size_t i = 1; i < h->n && rc == 0 && here; i++) {
         peer = address_of(&h->at[i]);
-        rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+        rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
     }
 
     if (rc < 0)

@@ -314,7 +314,7 @@ static int network_address(struct fbr_docker_engine *e, const char *network, cha
     if (rc < 0 && interface[0])
         rc = fbr_bind_find(interface, address);
     if (rc < 0 && gateway[0]) /* the engine lives in a machine of its own */
-        rc = fbr_bind_toward(gateway, 0, address);
+        rc = fbr_bind_toward(gateway, 0, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot tell at which address of ours containers of the network %s reach us: set "
@@ -366,7 +366,7 @@ int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, 
         return address_in_container(e, network, out, size, err);
     if (!e->host[0])
         return network_address(e, network[0] ? network : "bridge", out, size, err);
-    rc = fbr_bind_toward(e->host, LOOK_UP_MS, address);
+    rc = fbr_bind_toward(e->host, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc, "cannot tell at which address of ours %s reaches us: set bind",
                         e->host);

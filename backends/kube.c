@@ -329,11 +329,11 @@ static void kube_release(struct fbr_backend *b, void *handle)
 static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
 {
     char address[FBR_BIND_MAX] = "";
-    int rc = fbr_bind_toward(b->api->host, LOOK_UP_MS, address);
+    int rc = fbr_bind_toward(b->api->host, LOOK_UP_MS, address, NULL);
 
     /* A server on this very machine (kind, minikube, a tunnel): its pods are behind some bridge. */
     if (rc < 0 || !strncmp(address, "127.", 4) || !strcmp(address, "::1"))
-        rc = fbr_bind_toward(SOMEWHERE, LOOK_UP_MS, address);
+        rc = fbr_bind_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         return fbr_fail(err, rc,
                         "cannot tell at which address of ours pods reach us (%s): set bind to an "

@@ -328,7 +328,7 @@ static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct f
         rc = fbr_slurm_add(&w, "--partition=%s", b->settings.partition);
     if (rc < 0 || ask(&w, &text, err) < 0 || !find_node((char *)text.data, peer, sizeof(peer)))
         snprintf(peer, sizeof(peer), "%s", launcher && launcher[0] ? launcher : SOMEWHERE);
-    rc = fbr_bind_toward(peer, LOOK_UP_MS, address);
+    rc = fbr_bind_toward(peer, LOOK_UP_MS, address, NULL);
     if (rc < 0)
         fbr_fail(err, rc,
                  "cannot tell at which address of ours the node %s reaches us (%s): set bind to an "
@@ -383,9 +383,11 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
     rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
                             : fbr_slurm_batch_show(&settings, dir, &whole, &b);
     fbr_put_u8(&b, 0);
-    if (rc < 0 || b.failed) {
+    if (rc == 0 && b.failed)
+        rc = -ENOMEM;
+    if (rc < 0) {
         fbr_buf_fini(&b);
-        rc = fbr_fail(err, -ENOMEM, "out of memory");
+        fbr_fail(err, rc, "%s", fbr_strerror(rc));
     } else {
         *text = (char *)b.data;
     }

@@ -43,8 +43,8 @@ struct fbr_job {
     char *const *env;       /* all of it, FIBER_TICKET not included */
     char *const *added_env; /* what of it is not the parent's; may be NULL */
     int own_program;        /* nonzero: file and argv are those of the parent's own program */
-    int is_host;         /* nonzero: it starts others in its job; what they forked ends with it */
-    int is_master;       /* nonzero: it starts jobs with this backend itself; no ticket */
+    int is_host;   /* nonzero: it starts others in its job; here, what they forked ends with it */
+    int is_master; /* nonzero: it starts jobs with this backend itself; no ticket */
     const char *workdir; /* NULL: the parent's */
     double cpus;
     int gpus;
@@ -167,7 +167,7 @@ struct fbr_backend_ops {
     int (*logs)(struct fbr_backend *b, const char *id, int follow,
                 const struct fbr_backend_reader *reader, struct fbr_error *err);
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
-     * NULL: 127.0.0.1. May take a second, once, and is not called while jobs run. */
+     * NULL: 127.0.0.1. May take a second for each host that it looks up, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
     /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. What
      * is said of "", the backend itself, is why it cannot be used. May take some seconds. NULL: there is nothing to

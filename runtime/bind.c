@@ -56,7 +56,16 @@ int fbr_bind_find(const char *bind, char out[FBR_BIND_MAX])
     return best ? 0 : -EADDRNOTAVAIL;
 }
 
-static int ask_route(const struct sockaddr *peer, socklen_t len, char out[FBR_BIND_MAX])
+/* The way to an address of ours begins with the same; that to the loopback is on it. */
+static bool is_here(const struct sockaddr *peer, const char *mine)
+{
+    char text[FBR_BIND_MAX];
+
+    return strncmp(mine, "127.", 4) == 0 || strcmp(mine, "::1") == 0 ||
+           (to_text(peer, text) && strcmp(text, mine) == 0);
+}
+
+static int ask_route(const struct sockaddr *peer, socklen_t len, char out[FBR_BIND_MAX], bool *here)
 {
     struct sockaddr_storage mine;
     socklen_t size = sizeof(mine);
@@ -68,6 +77,8 @@ static int ask_route(const struct sockaddr *peer, socklen_t len, char out[FBR_BI
         rc = -errno;
     else if (!to_text((struct sockaddr *)&mine, out))
         rc = -EAFNOSUPPORT;
+    else if (here)
+        *here = is_here(peer, out);
     close(fd);
     return rc;
 }
@@ -112,7 +123,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX])
+static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bool *here)
 {
     struct look_up *l = calloc(1, sizeof(*l));
     struct timespec until;
@@ -149,12 +160,12 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX])
     pthread_mutex_unlock(&l->lock);
     if (!done)
         return -ETIMEDOUT;
-    rc = l->rc ? -ENOENT : ask_route(l->found->ai_addr, l->found->ai_addrlen, out);
+    rc = l->rc ? -ENOENT : ask_route(l->found->ai_addr, l->found->ai_addrlen, out, here);
     free_look_up(l);
     return rc;
 }
 
-int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX])
+int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX], bool *here)
 {
     struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(SOME_PORT)};
     struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(SOME_PORT)};
@@ -162,8 +173,8 @@ int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX])
 
     peer = at ? at + 1 : peer;
     if (inet_pton(AF_INET, peer, &a4.sin_addr) == 1)
-        return ask_route((struct sockaddr *)&a4, sizeof(a4), out);
+        return ask_route((struct sockaddr *)&a4, sizeof(a4), out, here);
     if (inet_pton(AF_INET6, peer, &a6.sin6_addr) == 1)
-        return ask_route((struct sockaddr *)&a6, sizeof(a6), out);
-    return toward_name(peer, ms, out);
+        return ask_route((struct sockaddr *)&a6, sizeof(a6), out, here);
+    return toward_name(peer, ms, out, here);
 }

@@ -5,6 +5,7 @@
 #define FBR_BIND_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 
 #include "runtime/error.h"
 
@@ -14,7 +15,8 @@
 int fbr_bind_find(const char *bind, char out[FBR_BIND_MAX]);
 /* Our address on the way to `peer`, which is an address or a name, perhaps with a user before it
  * ("user@host"). Sends nothing to the peer; a name is looked up, for `ms` milliseconds at most.
+ * `here`, if it is not NULL: whether the peer is this host itself, as an address of ours, or the loopback, tells.
  * -ENETUNREACH, -ENOENT: no such name, -ETIMEDOUT... */
-int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX]);
+int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX], bool *here);
 
 #endif

@@ -235,8 +235,8 @@ void fbr_conn_opened(struct fbr_conn *c)
 {
     c->state = CONN_OPEN;
     c->heard_ms = fbr_now_ms();
-    if (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0)
-        fbr_debug("conn: early frames lost");
+    if (c->early.failed || (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0))
+        break_off(c, -ENOMEM);
     fbr_buf_fini(&c->early);
 }
 

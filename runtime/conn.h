@@ -92,8 +92,8 @@ void fbr_conn_came(struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
 void fbr_conn_lost(struct fbr_conn *conn, int why, const char *text);
 
 void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
-/* After an error the connection breaks off. Its on_close comes later, never from in here: who sends may
- * hold locks, and goes on using the conn. */
+/* After an error the connection breaks off, but for -EMSGSIZE: one frame is too long. Its on_close comes later, never
+ * from in here: who sends may hold locks, and goes on using the conn. */
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */

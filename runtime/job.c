@@ -504,6 +504,10 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
         memcpy(j.secret, p->secret, sizeof(j.secret));
     fbr_join_put(&j, rt->config, ticket);
     fbr_wipe(&j, sizeof(j));
+    if (ticket->len > FBR_TICKET_MAX)
+        return fbr_fail(err, -E2BIG,
+                        "its ticket has %zu bytes, %d at most: settings (command_hosts?) are long",
+                        ticket->len, FBR_TICKET_MAX);
     return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 

@@ -129,7 +129,7 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
     for (s = rt->backends; s; s = s->next)
         if (s->ops->reach == FBR_REACH_TCP && s->ops->address)
             return s->ops->address(s->backend, out, FBR_BIND_MAX, err);
-    if (parent_host(rt, parent, sizeof(parent)) && fbr_bind_toward(parent, 0, out) == 0)
+    if (parent_host(rt, parent, sizeof(parent)) && fbr_bind_toward(parent, 0, out, NULL) == 0)
         return 0;
     snprintf(out, FBR_BIND_MAX, "127.0.0.1");
     return 0;

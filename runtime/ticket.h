@@ -19,7 +19,7 @@
 #include "runtime/rundir.h"
 
 #define FBR_TICKET_ENV "FIBER_TICKET"
-#define FBR_TICKET_MAX 65536
+#define FBR_TICKET_MAX 131072
 #define FBR_NAME_MAX 64
 
 struct fbr_join {

@@ -43,11 +43,14 @@ static void the_way_to_ourselves_is_the_loopback(void **state)
 {
     static const char *const cases[] = {"127.0.0.1", "me@127.0.0.1", "a@b@127.0.0.1", "localhost"};
     char out[FBR_BIND_MAX];
+    bool here;
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(fbr_bind_toward(cases[i], 20000, out), 0);
+        here = false;
+        assert_int_equal(fbr_bind_toward(cases[i], 20000, out, &here), 0);
         assert_string_equal(out, "127.0.0.1");
+        assert_true(here);
     }
 }
 
@@ -58,7 +61,7 @@ static void a_name_that_nobody_knows(void **state)
 
     (void)state;
     for (unsigned ms = 0; ms < 3; ms++) {
-        int rc = fbr_bind_toward("no-such-host.invalid", ms, out);
+        int rc = fbr_bind_toward("no-such-host.invalid", ms, out, NULL);
 
         assert_true(rc == -ENOENT || rc == -ETIMEDOUT);
     }
