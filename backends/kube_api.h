@@ -22,9 +22,9 @@ struct fbr_kube_api {
     struct fbr_http *calls;            /* short ones, over few connections */
     struct fbr_http *streams;          /* watches and logs: each has a connection of its own */
     struct fbr_kube_request *requests; /* that are not answered */
-    uint64_t away_at;                  /* when a stream broke, by fbr_now_ms(); 0: none has */
-    bool no_logs;                      /* that we may not read them was told */
-    bool had_logs;                     /* so it may */
+    uint64_t away_at; /* when a stream broke, or a last request, by fbr_now_ms(); 0: none has */
+    bool no_logs;     /* that we may not read them was told */
+    bool had_logs;    /* so it may */
     char *namespace_;
     char host[256];    /* of the server, without port and brackets */
     char refused[400]; /* in what words it put a request off last; "": it has taken one since */

@@ -739,8 +739,7 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     char path[PATH_MAX];
     int rc;
 
-    if (wide.cpus <= 0 && wide.width > 1) /* Slurm gives one unless asked */
-        wide.cpus = wide.width;
+    wide.cpus = fbr_slurm_wish(asked);
     DL_FOREACH(b->all, at)
         if (!s && fbr_slurm_submission_takes(at, job))
             s = at;

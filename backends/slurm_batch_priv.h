@@ -77,6 +77,8 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
 /* slurm_submit.c */
 /* One that this job could begin; it submits itself after a moment. NULL without memory. */
 struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job);
+/* How many processors it asks for: Slurm gives one, also to a job of several processes. 0: it does not matter. */
+double fbr_slurm_wish(const struct fbr_job *job);
 /* Could it be another of the same? */
 bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job *job);
 void fbr_slurm_submission_free(struct submission *s);

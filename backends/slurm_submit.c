@@ -67,6 +67,11 @@ static void try_later(struct submission *s, const char *why)
     fbr_timer_start(&s->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS, 0);
 }
 
+double fbr_slurm_wish(const struct fbr_job *job)
+{
+    return job->cpus <= 0 && job->width > 1 ? job->width : job->cpus;
+}
+
 struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job)
 {
     struct submission *s = calloc(1, sizeof(*s));
@@ -305,6 +310,7 @@ int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *
     struct fbr_words w = {0};
     int rc;
 
+    s.job.cpus = fbr_slurm_wish(job);
     snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
     fbr_master_self(b.master);
     snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);

@@ -55,6 +55,8 @@ static int make_job(struct plan *p, const struct run_spec *s, struct fbr_error *
                               .ticket = "",
                               .process = 1,
                               .index = 1};
+    if (!(s->ring.flags & FIBER_RING_OVERSUBSCRIBE))
+        p->job.width = (s->size + (int)p->agents - 1) / (int)p->agents;
     if (p->job.gpus == 0)
         p->job.gpus =
             s->ring.gpus_per_rank * (int)(((uint32_t)s->size + p->agents - 1) / p->agents);
