@@ -244,6 +244,9 @@ int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct f
 
         if (!chosen)
             continue;
+        if (h->at[i].most && chosen->slots > h->at[i].most)
+            return fbr_fail(err, -EINVAL, "-H %.64s:%lld is more than its max_slots=%lld",
+                            h->at[i].name, (long long)chosen->slots, (long long)h->at[i].most);
         host = h->at[i]; /* those that are not chosen go to the end */
         h->at[i] = h->at[kept];
         if (chosen->slots) {
@@ -328,6 +331,8 @@ static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wi
             int64_t room = wish->per_node || !h->at[i].most ? share : h->at[i].most - h->ranks[i];
             int more = room < share ? (int)room : share;
 
+            if (room <= 0)
+                continue;
             more = more < left ? more : left;
             h->ranks[i] += more;
             left -= more;

@@ -9,6 +9,8 @@
 
 #include "cli/run_spec.h"
 
+#define OWN "for a ':' of the program's own: sh -c 'PROGRAM ...'"
+
 struct run_program {
     struct cli_args args; /* of those behind a ':' */
     struct run_env env;
@@ -75,21 +77,27 @@ static int take_program(struct run_programs *p, const struct cli_args *all, int 
     struct run_program *part = &p->parts[p->count++];
     const struct cli_args *args = p->count == 1 ? all : &part->args;
     int rc = 0, words = to - from;
+    struct fbr_error why;
 
     if (args != all) {
         rc = cli_parse(all->command, words, all->operands + from, &part->args, err);
         if (rc == 0)
             rc = check_options(args, err);
-        if (rc == 0)
-            rc = take_env(part, all, err);
+        if (rc < 0) {
+            why = *err;
+            return fbr_fail(err, rc, "behind ':': %.800s; " OWN, why.text);
+        }
+        rc = take_env(part, all, err);
         if (rc < 0)
             return fbr_wrap(err, "behind ':'");
         words = args->noperands;
     }
+    if (words == 0)
+        return fbr_fail(err, -EINVAL, "the program before ':' is missing");
     if (!args->values[RUN_N].text)
         return fbr_fail(err, -EINVAL,
                         "how many ranks of %.64s? Of several programs each has its -n: "
-                        "fiber run -n 1 A : -n 3 B",
+                        "fiber run -n 1 A : -n 3 B (" OWN ")",
                         args->operands[0]);
     part->command = calloc((size_t)words + 1, sizeof(*part->command));
     if (!part->command)

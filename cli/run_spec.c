@@ -465,7 +465,7 @@ static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fb
 
         run_hosts_fini(&s->hosts);
         rc = take_size(s, args, err);
-        if (rc == 0 && !wish.size && !o->nodes && !o->per_node)
+        if (rc == 0 && !wish.size && o->nodes <= 1 && !o->per_node)
             s->size = slots < RUN_RANKS_MAX ? (int)slots : RUN_RANKS_MAX;
         return rc;
     }

@@ -563,8 +563,9 @@ static void explain(struct agent *a, const struct fbr_job_event *e, char *text, 
         return;
     a->oom_kills = l.oom_kills;
     if (l.memory)
-        snprintf(text, size, "out of memory: its job's limit is %.0f MiB, it had %.0f MiB at most",
-                 (double)l.memory / (1u << 20), peak);
+        snprintf(text, size,
+                 "out of memory: it had %.0f MiB at most, and the limit here is %.0f MiB", peak,
+                 (double)l.memory / (1u << 20));
     else
         snprintf(text, size, "the kernel was out of memory; it had %.0f MiB at most", peak);
 }

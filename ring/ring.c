@@ -169,10 +169,6 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
     struct timespec now;
     int rc;
 
-    if (o->size != sizeof(*o))
-        return fbr_fail(err, -EINVAL,
-                        "ring options: size is %zu, not sizeof(struct fiber_ring_options)",
-                        o->size);
     rc = check_numbers(size, o, err);
     if (rc == 0)
         rc = fbr_ring_programs_check(o, size, err);
@@ -301,9 +297,20 @@ static int kill_it(void *arg)
     return 0;
 }
 
-static bool has_program(const struct fiber_ring_options *o)
+/* It runs a function or programs; nothing of options of another size is read. */
+static int check_program(fiber_rank_fn fn, const struct fiber_ring_options *o)
 {
-    return o && (o->nprograms || (o->job.command && o->job.command[0]));
+    bool programs, any;
+
+    if (o && o->size != sizeof(*o))
+        return fbr_keep(-EINVAL, "ring options: size is %zu, not sizeof(struct fiber_ring_options)",
+                        o->size);
+    programs = o && o->nprograms != 0;
+    any = fn || programs || (o && o->job.command && o->job.command[0]);
+    if (!any || (fn && programs))
+        return fbr_keep(-EINVAL, "fiber_ring_start: needs one of a function, job.command and "
+                                 "programs");
+    return 0;
 }
 
 int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const void *arg,
@@ -314,9 +321,12 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     struct begin_call c;
     int rc;
 
-    if (!out || (!arg && len) || !(fn || has_program(opts)) || (fn && opts && opts->nprograms))
-        return fbr_keep(-EINVAL, "fiber_ring_start: needs a place for the handle, and one of a "
-                                 "function, job.command and programs");
+    if (!out || (!arg && len))
+        return fbr_keep(-EINVAL, "fiber_ring_start: needs a place for the handle, and an argument "
+                                 "where it has a length");
+    rc = check_program(fn, opts);
+    if (rc < 0)
+        return rc;
     r = calloc(1, sizeof(*r));
     if (!r)
         return fbr_keep(-ENOMEM, "ring: out of memory");

@@ -230,6 +230,20 @@ static void a_list_chooses_of_a_file(void **state)
     assert_int_equal(run_hosts_choose(&hosts, &only, &err), -22);
     assert_non_null(strstr(err.text, "d is not in the hostfile"));
     run_hosts_fini(&only);
+    parse("a slots=2 max_slots=4\nb\n");
+    only = (struct run_hosts){0};
+    assert_int_equal(run_hosts_list(&only, "b,a:8", &err), 0);
+    assert_int_equal(run_hosts_choose(&hosts, &only, &err), -22);
+    assert_non_null(strstr(err.text, "-H a:8 is more than its max_slots=4"));
+    run_hosts_fini(&only);
+}
+
+/* Two lines may give a host more than one of them says is the most. */
+static void a_host_on_two_lines_keeps_what_it_has(void **state)
+{
+    (void)state;
+    parse("a slots=2 max_slots=4\na slots=4\nb\n");
+    assert_string_equal(FIT(.size = 12, .oversubscribe = true), "a=6 b=6");
 }
 
 static void the_setting_is_what_the_backend_reads(void **state)
@@ -297,6 +311,7 @@ int main(void)
         cmocka_unit_test(more_than_the_slots_are_spread),
         cmocka_unit_test(a_file_without_slots_is_spread_over),
         cmocka_unit_test(a_list_chooses_of_a_file),
+        cmocka_unit_test(a_host_on_two_lines_keeps_what_it_has),
         cmocka_unit_test(the_setting_is_what_the_backend_reads),
         cmocka_unit_test(this_host_is_known),
         cmocka_unit_test(files_have_an_end),

@@ -275,6 +275,7 @@ static void this_host_is_the_local_backend(void **state)
         {"-H 127.0.0.1 -n 3 p", 3, 0, 0},
         {"-H localhost -b local -n 4 -N 2 p", 4, 0, 2},
         {"-H localhost:4 --nodes 2 -n 4 -b auto p", 4, 2, 0},
+        {"-H localhost:4 --nodes 1 p", 4, 1, 0},
     };
 
     (void)state;
@@ -338,6 +339,9 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--gres=gpu:1 p", "--gpus-per-rank"},
         {"a : -n 3 b", "how many ranks of a?"},
         {"-n 2 a : -x A=b c", "how many ranks of c?"},
+        {"-n 2 : -n 3 b", "the program before ':' is missing"},
+        {"-n 2 : -n 3 : -n 4 b", "the program before ':' is missing"},
+        {"-n 2 cut -d : -f 1 file", "own: sh -c"},
         {"-n 2 a : -n 0 b", "behind ':': -n: "},
         {"-n 2 a : -n 3", "behind ':': the program is missing"},
         {"-n 2 a : -n 3 --tag b", "--tag is for all of the run"},
