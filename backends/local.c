@@ -9,8 +9,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <limits.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,12 @@
 #include "backends/places.h"
 #include "runtime/backend.h"
 #include "runtime/log.h"
+#include "runtime/loop.h"
 #include "runtime/spawn.h"
 
-#define DRAIN_MS 200  /* a grandchild may hold the pipes open */
-#define REST_READS 32 /* a pipe holds 1 MiB at most */
+#define DRAIN_MS 200   /* a grandchild may hold the pipes open */
+#define CLOSE_MS 10000 /* for killed ones to end, one may hang in the kernel */
+#define REST_READS 32  /* a pipe holds 1 MiB at most */
 
 struct local_job {
     struct local_job *next, *prev;
@@ -216,24 +219,44 @@ static int local_open(struct fbr_backend **out, const struct fbr_backend_env *en
     return 0;
 }
 
+/* With its group, which it may have left. */
+static int kill_now(const struct local_job *j)
+{
+    int in_group = kill(-j->pid, SIGKILL) < 0 ? -errno : 0;
+    int rc = syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0) < 0 ? -errno : 0;
+
+    return in_group == 0 || rc == -ESRCH ? 0 : rc;
+}
+
+static bool ends_until(const struct local_job *j, uint64_t until)
+{
+    struct pollfd end = {.fd = j->pidfd, .events = POLLIN};
+    uint64_t now;
+
+    while ((now = fbr_now_ms()) < until)
+        if (poll(&end, 1, (int)(until - now)) > 0)
+            return true;
+    return poll(&end, 1, 0) > 0;
+}
+
 static void local_close(struct fbr_backend *b)
 {
+    uint64_t until = fbr_now_ms() + CLOSE_MS;
     struct local_job *j, *next;
 
     DL_FOREACH(b->jobs, j)
         if (!j->dead)
-            kill(-j->pid, SIGKILL);
+            kill_now(j);
     DL_FOREACH_SAFE(b->jobs, j, next) {
-        j->released = true;
         if (!j->dead) {
-            siginfo_t info;
-
-            waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOWAIT);
+            if (!ends_until(j, until))
+                fbr_warn("process %d does not end, although it was killed", (int)j->pid);
             kill_left(j);
-            waitpid(j->pid, NULL, 0);
+            waitpid(j->pid, NULL, WNOHANG);
             uv_close((uv_handle_t *)&j->watch, on_closed);
             close(j->pidfd);
         }
+        j->released = true;
         finish(j);
     }
     fbr_places_close(b->places);
@@ -444,7 +467,7 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     if (j->dead)
         return 0;
     if (sig == SIGKILL)
-        return kill(-j->pid, SIGKILL) < 0 && errno != ESRCH ? -errno : 0;
+        return kill_now(j);
     return syscall(SYS_pidfd_send_signal, j->pidfd, sig, NULL, 0) < 0 && errno != ESRCH ? -errno
                                                                                         : 0;
 }

@@ -221,14 +221,12 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     fbr_agent_look_later(j);
 }
 
-static void on_job_end(struct agent *a, struct fbr_cur *body)
+void fbr_agent_job_ended(struct agent_job *j)
 {
-    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+    struct agent *a = j->agent;
 
-    if (!j || !fbr_cur_ok(body))
-        return;
     for (uint32_t k = 0; k < j->nlocal; k++)
-        if (j->ranks[k].handle) /* the launcher says that it has ended; then it has */
+        if (j->ranks[k].handle)
             return;
     for (int b = 0; b < a->nbridges; b++)
         if (a->bridges[b].ops->job_end)
@@ -236,6 +234,17 @@ static void on_job_end(struct agent *a, struct fbr_cur *body)
     DL_DELETE(a->jobs, j);
     fbr_rundir_remove_tree(j->dir);
     free_job(j);
+}
+
+/* Of a spawn that was refused ranks may be left, which it has had killed. */
+static void on_job_end(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+
+    if (!j || !fbr_cur_ok(body))
+        return;
+    j->ending = true;
+    fbr_agent_job_ended(j);
 }
 
 static void on_signal(struct agent *a, struct fbr_cur *body)

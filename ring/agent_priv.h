@@ -52,6 +52,7 @@ struct agent_job {
     struct fbr_bridge_rank *local;
     struct fbr_timer look; /* for MPI in ranks that have not met their server */
     unsigned looks;
+    bool ending;          /* the launcher waits for it no more */
     bool served;          /* a rank has used a service of the launcher */
     struct fbr_env cures; /* what the probes found to be set */
     struct fbr_env given; /* settings of MPI that its ranks got here, not from the user */
@@ -118,6 +119,8 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err); /* where it
 int fbr_agent_rank_start(struct agent_rank *r);
 struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* NULL: not ours */
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
+/* Frees it, once none of its ranks runs. */
+void fbr_agent_job_ended(struct agent_job *j);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 void fbr_agent_send_use(struct agent *a);
 void fbr_agent_look_later(struct agent_job *j); /* for MPI in its ranks */

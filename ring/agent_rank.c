@@ -599,6 +599,8 @@ static void on_exited(struct agent_rank *r, const struct fbr_job_event *e)
     fbr_put_u8(&b, (uint8_t)flags);
     fbr_put_str(&b, text);
     fbr_agent_send(a, FBR_RING_EXITED, &b);
+    if (j->ending)
+        fbr_agent_job_ended(j);
 }
 
 void fbr_agent_on_event(void *user, const struct fbr_job_event *e)

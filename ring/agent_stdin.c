@@ -13,7 +13,7 @@
 /* Our end of the pipe. Freed once it is closed. */
 struct agent_feed {
     uv_pipe_t pipe;
-    struct agent *agent;
+    struct fbr_loop *loop;
     struct agent_rank *rank; /* NULL: it has ended */
     unsigned writing;
     bool last; /* end of file has come: close when all is written */
@@ -39,7 +39,7 @@ static void on_closed(uv_handle_t *h)
 {
     struct agent_feed *f = h->data;
 
-    fbr_loop_release(f->agent->rt->loop);
+    fbr_loop_release(f->loop);
     free(f);
 }
 
@@ -73,7 +73,7 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *er
         return fbr_fail(err, f ? -errno : -ENOMEM, "no pipe for its input: %s",
                         fbr_strerror(errno));
     }
-    f->agent = a;
+    f->loop = a->rt->loop;
     f->rank = r;
     f->pipe.data = f;
     uv_pipe_init(fbr_loop_uv(a->rt->loop), &f->pipe, 0);
@@ -90,7 +90,8 @@ static void on_written(uv_write_t *req, int status)
     struct agent_feed *f = w->feed;
 
     f->writing--;
-    give_room(f->agent, w->len);
+    if (f->rank) /* else the agent may be gone */
+        give_room(f->rank->job->agent, w->len);
     free(w);
     if (status < 0 || (f->last && f->writing == 0))
         close_feed(f);

@@ -393,7 +393,6 @@ void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent)
         if (!f->members)
             drop_fence(x, f);
     }
-    fbr_exchange_idle(x, agent, true);
     DL_FOREACH_SAFE(x->waiters, w, next_waiter)
         if (w->agent == agent)
             drop_waiter(x, w);

@@ -33,7 +33,7 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
 void fbr_exchange_unpublish(struct fbr_exchange *x, uint32_t agent, uint64_t request, uint32_t job,
                             uint32_t rank, const char *key);
 
-/* The agent is gone: its requests are forgotten, and it is idle. */
+/* The agent is gone: its requests are forgotten. It is idle if no other takes its place. */
 void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent);
 /* The job has ended: its names go. */
 void fbr_exchange_job_end(struct fbr_exchange *x, uint32_t job);

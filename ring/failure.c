@@ -24,15 +24,34 @@
 
 /* ---- Ending ranks ---- */
 
+/* They have no ranks, and nobody to tell. */
+static void kill_unready(struct fiber_ring *r)
+{
+    for (uint32_t i = 0; i < r->nagents; i++) {
+        struct ring_agent *a = &r->agents[i];
+
+        if (!a->process || a->ready)
+            continue;
+        a->doomed = true;
+        fiber_process_kill(a->process);
+    }
+}
+
+bool fbr_ring_any_doomed(const struct fiber_ring *r)
+{
+    for (uint32_t i = 0; i < r->nagents; i++)
+        if (r->agents[i].process && r->agents[i].doomed)
+            return true;
+    return false;
+}
+
 void fbr_ring_kill(struct fiber_ring *r)
 {
     if (r->state == R_ENDED)
         return;
     r->killed = true;
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGKILL);
-    for (uint32_t i = 0; i < r->nagents; i++)
-        if (r->agents[i].process && !r->agents[i].ready)
-            fiber_process_kill(r->agents[i].process);
+    kill_unready(r);
 }
 
 /* Tells every rank, and kills those that do not listen. */
@@ -47,9 +66,7 @@ static void end_ranks(struct fiber_ring *r)
         fbr_ring_kill(r);
     else
         fbr_timer_start(&r->grace, (uint64_t)r->grace_ms, 0);
-    for (uint32_t i = 0; i < r->nagents; i++) /* one that has not joined has nobody to tell */
-        if (r->agents[i].process && !r->agents[i].ready)
-            fiber_process_kill(r->agents[i].process);
+    kill_unready(r);
 }
 
 void fbr_ring_stop(struct fiber_ring *r)
@@ -223,6 +240,19 @@ static void warn_of_init(struct ring_job *j, uint32_t rank)
                  "nobody in later. --on-failure restart starts all ranks again");
 }
 
+/* Until it says STARTED, or FAILED. */
+static void expect(struct ring_job *j, uint32_t rank)
+{
+    struct ring_rank *k = &j->ranks[rank];
+
+    k->state = RANK_STARTING;
+    k->flags = 0;
+    j->ended--;
+    if (k->pid)
+        j->started--;
+    k->pid = 0;
+}
+
 /* Goes on without it; true: it is started anew. */
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
@@ -256,10 +286,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
     fbr_ring_send_all(r, FBR_RING_AGAIN, &b);
     fbr_buf_fini(&b);
     fbr_ring_serve_idle(&r->agents[j->job.info.agents[fbr_ring_node_of(j, rank)]], false);
-    j->ended--; /* until it says STARTED, or FAILED */
-    j->ranks[rank].state = RANK_STARTING;
-    j->started--;
-    j->ranks[rank].flags = 0;
+    expect(j, rank);
     return true;
 }
 
@@ -320,7 +347,7 @@ static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint3
     DL_FOREACH(a->ring->jobs, j) {
         const struct fbr_bridge_job *i = &j->job.info;
 
-        for (uint32_t k = 0; k < i->nodes && !j->over; k++)
+        for (uint32_t k = 0; k < i->nodes && !j->over && !j->refused; k++)
             for (uint32_t m = i->first[k]; i->agents[k] == a->number && m < i->first[k + 1]; m++)
                 if (fn(j, m))
                     return true;
@@ -351,10 +378,7 @@ static bool ended_well(struct ring_job *j, uint32_t rank)
 static bool expect_again(struct ring_job *j, uint32_t rank)
 {
     fbr_ring_job_restarted(&j->job, rank); /* the new agent is told; without memory, not so */
-    j->ranks[rank].state = RANK_STARTING;
-    j->ranks[rank].flags = 0;
-    j->ended--;
-    j->started--;
+    expect(j, rank);
     return false;
 }
 

@@ -125,6 +125,7 @@ static char *new_nspace(void)
     return name;
 }
 
+/* One that has not said hello yet gets it then. */
 static void send_job(struct fiber_ring *r, const struct ring_job *j)
 {
     struct fbr_buf b;
@@ -133,8 +134,9 @@ static void send_job(struct fiber_ring *r, const struct ring_job *j)
     fbr_ring_job_put(&j->job, &b);
     if (b.failed)
         fbr_ring_fail(r, NULL, 0, 125, "", "out of memory");
-    else
-        fbr_ring_send_all(r, FBR_RING_JOB, &b);
+    for (uint32_t i = 0; !b.failed && i < r->nagents; i++)
+        if (r->agents[i].ready)
+            fbr_ring_send(&r->agents[i], FBR_RING_JOB, &b);
     fbr_buf_fini(&b);
 }
 
@@ -236,6 +238,7 @@ static void start_first_job(struct fiber_ring *r)
     }
     fbr_programs_free(programs, n);
     fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
+    fbr_ring_check(r);
 }
 
 /* ---- News ---- */
@@ -306,12 +309,14 @@ static void try_again(struct fiber_ring *r)
     r->epoch++;
     r->failure = (struct ring_failure){0};
     r->state = R_WAITING;
-    for (uint32_t i = 0; i < r->nagents; i++) {
+    for (uint32_t i = 0; i < r->nagents && r->state == R_WAITING; i++) {
         if (!r->agents[i].process && fbr_ring_start_agent(&r->agents[i]) < 0)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
         all &= r->agents[i].ready;
     }
-    if (all && r->state == R_WAITING)
+    if (r->state != R_WAITING)
+        fbr_ring_check(r); /* all ranks have ended: nobody else would */
+    else if (all)
         start_first_job(r);
     else
         fbr_ring_gang_wait(r);
@@ -332,7 +337,8 @@ void fbr_ring_check(struct fiber_ring *r)
         if (r->living == 0)
             finish(r);
     } else if (r->state == R_STOPPING && all && r->restart) {
-        try_again(r);
+        if (!fbr_ring_any_doomed(r))
+            try_again(r);
     } else if ((r->state == R_STOPPING || r->state == R_RUNNING) && all) {
         go_home(r);
         fbr_ring_check(r);
@@ -361,7 +367,7 @@ static void send_jobs(struct ring_agent *a)
     DL_FOREACH(r->jobs, j) {
         fbr_buf_clear(&b);
         fbr_ring_job_put(&j->job, &b);
-        if (!j->over && !b.failed)
+        if (!j->over && !j->refused && !b.failed)
             fbr_ring_send(a, FBR_RING_JOB, &b);
     }
     fbr_buf_fini(&b);
@@ -436,18 +442,17 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
 }
 
 /* An agent is idle when no rank of it lives or is about to. */
-static void look_for_idle(struct ring_job *j, uint32_t rank)
+static void look_for_idle(struct ring_agent *a)
 {
-    struct fiber_ring *r = j->ring;
-    uint32_t agent = j->job.info.agents[fbr_ring_node_of(j, rank)];
+    struct ring_job *j;
 
-    DL_FOREACH(r->jobs, j)
+    DL_FOREACH(a->ring->jobs, j)
         for (uint32_t k = 0; k < j->job.info.nodes; k++)
             for (uint32_t m = j->job.info.first[k];
-                 j->job.info.agents[k] == agent && m < j->job.info.first[k + 1]; m++)
+                 j->job.info.agents[k] == a->number && m < j->job.info.first[k + 1]; m++)
                 if (j->ranks[m].state != RANK_ENDED)
                     return;
-    fbr_ring_serve_idle(&r->agents[agent], true);
+    fbr_ring_serve_idle(a, true);
 }
 
 static void rank_ended(struct ring_job *j, uint32_t rank, int code)
@@ -460,8 +465,6 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     k->code = code;
     j->ended++;
     fbr_ring_print_end(j, rank);
-    if (code != 0)
-        look_for_idle(j, rank);
 }
 
 /* MPI_Comm_spawn's caller is told, and decides. */
@@ -471,6 +474,8 @@ static void refuse_spawn(struct ring_job *j, int code)
     for (uint32_t i = 0; i < j->job.info.size; i++)
         if (j->ranks[i].state == RANK_STARTING)
             rank_ended(j, i, 125);
+    for (uint32_t k = 0; k < j->job.info.nodes; k++)
+        look_for_idle(&j->ring->agents[j->job.info.agents[k]]);
     fbr_ring_signal(j->ring, j, FBR_RING_ALL, SIGKILL);
     fbr_ring_serve_spawned(j, code);
 }
@@ -505,6 +510,9 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_fail(r, j, n, 125, "", "rank %u on %s could not be started: %s", n, a->host, why);
     else
         fbr_ring_fail(r, NULL, 0, 125, "", "the agent on %s cannot serve: %s", a->host, why);
+    if (!j && a->process) /* it does not know the job whose ranks it should have started */
+        fiber_process_kill(a->process);
+    look_for_idle(a);
     fbr_ring_check(r);
 }
 
@@ -514,7 +522,9 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     uint32_t n;
     struct ring_rank *k = get_rank(r, body, &j, &n);
     int code = (int)fbr_get_u32(body);
+    struct ring_agent *a;
     char text[256];
+    bool met;
 
     if (!k)
         return;
@@ -522,8 +532,14 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
         return;
+    a = &r->agents[j->job.info.agents[fbr_ring_node_of(j, n)]];
+    met = k->flags & FBR_RANK_MET;
     rank_ended(j, n, code);
+    if (code != 0 && met) /* the others are told that it is lost: nobody waits for it now */
+        look_for_idle(a);
     judge(j, n, text);
+    if (code != 0 && !met) /* nor later, unless it is started anew */
+        look_for_idle(a);
     fbr_ring_check(r);
 }
 
@@ -656,6 +672,7 @@ static void on_end(void *user, struct fiber_process *p)
     struct ring_agent *a = user;
     struct fiber_ring *r = a->ring;
     char report[600];
+    bool met = false;
 
     snprintf(report, sizeof(report), "%s", fiber_process_report(p));
     a->process = NULL;
@@ -669,13 +686,19 @@ static void on_end(void *user, struct fiber_process *p)
             for (uint32_t k = 0; k < j->job.info.nodes; k++) {
                 if (j->job.info.agents[k] != a->number)
                     continue;
-                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++)
+                for (uint32_t m = j->job.info.first[k]; m < j->job.info.first[k + 1]; m++) {
+                    met |= j->ranks[m].state != RANK_ENDED && (j->ranks[m].flags & FBR_RANK_MET);
                     rank_ended(j, m, -SIGKILL);
+                }
                 if (j->spawn)
                     refuse_spawn(j, -ECONNABORTED);
             }
+        if (met)
+            fbr_ring_serve_idle(a, true); /* as on_exited() */
         fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
     }
+    if (!a->process)
+        fbr_ring_serve_idle(a, true);
     fiber_process_close(p);
     fbr_ring_check(r);
 }
@@ -732,8 +755,10 @@ int fbr_ring_start_agent(struct ring_agent *a)
     spec.len = b.len;
     rc = b.failed ? fbr_keep(-ENOMEM, "out of memory") : fbr_process_start(&a->process, &spec);
     fbr_buf_fini(&b);
-    if (rc == 0)
+    if (rc == 0) {
+        a->doomed = false;
         r->living++;
+    }
     return rc;
 }
 

@@ -81,6 +81,7 @@ struct ring_agent {
     uint32_t number;
     struct fiber_process *process; /* NULL: gone */
     bool ready, home;              /* said hello; has ended as it was told to */
+    bool doomed;                   /* we have killed it */
     char host[256], address[64];
     uint32_t cpus;
     uint64_t machine; /* equal for agents that may use the same processors (limits.h) */
@@ -201,6 +202,8 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
+/* One lives yet that we have killed: its end is no failure of what comes next. */
+bool fbr_ring_any_doomed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
 char *fbr_ring_report(struct fiber_ring *r);
 void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard error, line by line */

@@ -421,7 +421,6 @@ void fbr_ring_serve_agent_gone(struct ring_agent *a)
     if (!r->exchange)
         return;
     fbr_exchange_agent_gone(r->exchange, a->number);
-    a->idle = true;
     HASH_ITER(hh, r->streams, s, next) {
         struct ring_service *service = s->service;
         uint64_t conn = s->conn;

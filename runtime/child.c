@@ -581,7 +581,11 @@ void fbr_child_close(struct fbr_child *c)
 {
     if (!c)
         return;
-    die_with_parent(SIGCONT, SIGKILL); /* nobody watches the connection any more */
+    /* Nobody watches the connection any more; a thread other than the main thread may end us. */
+    if (c->watcher && gettid() != getpid())
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    else
+        die_with_parent(SIGCONT, SIGKILL);
     fbr_loop_call(c->rt->loop, hang_up, c);
 }
 

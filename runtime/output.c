@@ -38,6 +38,7 @@ struct fbr_output {
     struct chunk *first, **last; /* under lock, as all below */
     size_t queued;
     bool full, stop, writing;
+    struct fbr_post roomy;
     uint64_t written, seen; /* `written` is atomic */
     int errors[3]; /* atomic: the first of standard output, standard error; [0]: of files */
 };
@@ -105,7 +106,7 @@ static void *writer_main(void *arg)
         if (o->full && o->queued < FULL / 2) {
             o->full = false;
             if (!o->stop) /* the loop ends before a writer that is stuck */
-                fbr_loop_post(o->loop, room, o);
+                fbr_loop_post_own(o->loop, &o->roomy);
         }
         if (!o->first)
             pthread_cond_broadcast(&o->idle);
@@ -127,6 +128,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     o->on_room = on_room;
     o->user = user;
     o->last = &o->first;
+    o->roomy = (struct fbr_post){.fn = room, .arg = o, .own = true};
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->work, NULL);
     pthread_cond_init(&o->idle, NULL);

@@ -218,23 +218,6 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 
-/* For what a leader leaves. It stays open, so that who kills needs no memory and no descriptor. -1: none. */
-static int proc_dir(void)
-{
-    static int dir = -1;
-    int none = -1, fd = __atomic_load_n(&dir, __ATOMIC_ACQUIRE);
-
-    if (fd >= 0)
-        return fd;
-    fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 &&
-        !__atomic_compare_exchange_n(&dir, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        close(fd);
-        fd = none;
-    }
-    return fd;
-}
-
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
 {
     struct launch l = {.s = s, .parent = getpid()};
@@ -242,8 +225,6 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     pid_t pid = 0;
 
     pthread_once(&slots_once, open_slots);
-    if (s->session)
-        proc_dir();
     if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
         l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
@@ -299,16 +280,18 @@ static bool sweep_once(int dir, pid_t session)
 }
 
 /* Who is killed forks no more. What it forked meanwhile has a higher number, and is met later, unless numbers have just
- * begun anew: so twice. */
+ * begun anew: so twice. No memory is needed for it. */
 void fbr_spawn_sweep(pid_t leader)
 {
-    int dir = proc_dir();
+    int dir = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (dir < 0)
         fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)leader,
                  fbr_strerror(-errno));
     else if (sweep_once(dir, leader))
         sweep_once(dir, leader);
+    if (dir >= 0)
+        close(dir);
 }
 
 /* ---- Which program ---- */

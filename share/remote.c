@@ -337,7 +337,13 @@ static int dial(void *arg)
     struct fbr_remote *r = arg;
     struct fbr_runtime *rt = r->share->rt;
     const struct fbr_caller me = {FBR_CALLER_PEER, rt->self, 0};
-    int rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
+    int rc;
+
+    pthread_mutex_lock(&r->share->lock);
+    rc = r->cut ? -ESHUTDOWN : 0; /* who has cut it off does not come again */
+    pthread_mutex_unlock(&r->share->lock);
+    if (rc == 0)
+        rc = fbr_conn_dial(&r->conn, rt->loop, r->url, &me, r->key, &conn_ops, r, &r->err);
 
     if (rc == 0)
         fbr_conn_heartbeat(r->conn, (unsigned)fbr_config_ms(rt->config, "heartbeat"),

@@ -131,11 +131,22 @@ static void test_nobody_waits_for_an_agent_that_is_gone(void **state)
     fence(0, 100, "k", 3, "a");
     fence(1, 101, "k", 3, "b");
     fbr_exchange_agent_gone(t.x, 1);
+    fbr_exchange_idle(t.x, 1, true);
     assert_int_equal(t.n, 0); /* 2 may come yet */
     fence(2, 102, "k", 3, "c");
     assert_int_equal(t.n, 2); /* nobody answers the dead */
     assert_string_equal(answer_to(0, 100)->text, "0:a 2:c");
     assert_string_equal(answer_to(2, 102)->text, "0:a 2:c");
+}
+
+static void test_the_place_of_an_agent_that_is_gone_may_be_taken(void **state)
+{
+    (void)state;
+    fence(0, 100, "k", 2, "a");
+    fbr_exchange_agent_gone(t.x, 1);
+    assert_int_equal(t.n, 0); /* its ranks are started anew */
+    fence(1, 101, "k", 2, "b");
+    assert_string_equal(answer_to(0, 100)->text, "0:a 1:b");
 }
 
 static void test_nobody_waits_for_an_agent_without_ranks(void **state)
@@ -217,6 +228,7 @@ int main(void)
         TEST(test_rounds_of_one_key_do_not_mix),
         TEST(test_keys_are_apart),
         TEST(test_nobody_waits_for_an_agent_that_is_gone),
+        TEST(test_the_place_of_an_agent_that_is_gone_may_be_taken),
         TEST(test_nobody_waits_for_an_agent_without_ranks),
         TEST(test_names),
         TEST(test_lookups_wait),

@@ -126,6 +126,39 @@ test_a_rank_that_dies_before_mpi_init_is_replaced() {
     done
 }
 
+# It dies, or its agent, while the other one waits for it in MPI_Init: nobody else is left on its agent then.
+test_who_is_replaced_is_waited_for() {
+    local mpi victim
+    cat >"$work/late" <<'END'
+#!/bin/bash
+pause() { read -rt 0.01 <> <(:) || :; }
+if [[ $FIBER_RANK == 0 ]]; then
+    echo $$ >"$1.new"
+    mv "$1.new" "$1"
+elif [[ -z ${FIBER_RANK_RESTARTS:-} ]]; then
+    until [[ -s $1 ]]; do pause; done
+    for ((still = 0; still < 8; still++)); do
+        read -r _ name state _ <"/proc/$(<"$1")/stat"
+        [[ $name == "(check"* && $state == S ]] || still=0
+        pause
+    done
+    [[ $3 == rank ]] || kill -9 "$PPID"
+    kill -9 $$
+fi
+exec "$2" window
+END
+    chmod +x "$work/late"
+    for mpi in "${compilers[@]}"; do
+        for victim in rank agent; do
+            rm -f "$work/pid"
+            fiber_run 0 --oversubscribe --per-node=1 -n 2 --on-failure replace \
+                "$work/late" "$work/pid" "$work/check.$mpi" "$victim" || return
+            says 'replaced (1 of 3)' || return
+            says 'window: 2 ranks agree' || return
+        done
+    done
+}
+
 test_the_code_of_an_abort_is_the_runs() {
     for mpi in "${compilers[@]}"; do
         fiber_run 42 -n 2 "$work/check.$mpi" abort 42 || return
@@ -188,7 +221,7 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
     test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
-    test_a_rank_that_dies_before_mpi_init_is_replaced test_the_code_of_an_abort_is_the_runs \
-    test_a_rank_that_leaves_without_finalize_fails_the_run test_a_crash_fails_the_run \
-    test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
+    test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
+    test_the_code_of_an_abort_is_the_runs test_a_rank_that_leaves_without_finalize_fails_the_run \
+    test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
     test_who_runs_alone_fails_the_run_and_is_told_why
