@@ -101,6 +101,8 @@ static void start_now(struct bridge_host *h, uint32_t id, uint32_t rank, const c
         _exit(127);
     }
     r->started = true;
+    if (h->jobs[id]->aborted) /* by another one, which was started before */
+        kill(r->pid, SIGKILL);
     close(out);
     if (fd >= 0)
         close(fd);

@@ -435,6 +435,7 @@ static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const 
 {
     struct host_rank *r = rank_of(user, job, rank);
 
+    self(user)->h->jobs[job]->aborted = true;
     r->aborted++;
     r->abort_code = code;
     snprintf(r->abort_text, sizeof(r->abort_text), "%s", text ? text : "");

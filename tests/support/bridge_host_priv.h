@@ -27,7 +27,7 @@ struct job {
     struct fbr_bridge_rank local[HOST_AGENTS][HOST_RANKS];
     struct host_rank ranks[HOST_RANKS];
     char *const *env; /* of a spawned one: what its ranks get */
-    bool ended;
+    bool ended, aborted;
 };
 
 struct part {
