@@ -24,8 +24,7 @@
 
 /* ---- Ending ranks ---- */
 
-/* They have no ranks, and nobody to tell. */
-static void kill_unready(struct fiber_ring *r)
+void fbr_ring_kill_unready(struct fiber_ring *r)
 {
     for (uint32_t i = 0; i < r->nagents; i++) {
         struct ring_agent *a = &r->agents[i];
@@ -51,7 +50,7 @@ void fbr_ring_kill(struct fiber_ring *r)
         return;
     r->killed = true;
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGKILL);
-    kill_unready(r);
+    fbr_ring_kill_unready(r);
 }
 
 /* Tells every rank, and kills those that do not listen. */
@@ -66,7 +65,7 @@ static void end_ranks(struct fiber_ring *r)
         fbr_ring_kill(r);
     else
         fbr_timer_start(&r->grace, (uint64_t)r->grace_ms, 0);
-    kill_unready(r);
+    fbr_ring_kill_unready(r);
 }
 
 void fbr_ring_stop(struct fiber_ring *r)

@@ -265,9 +265,7 @@ static void go_home(struct fiber_ring *r)
     r->state = R_ENDING;
     fbr_timer_stop(&r->grace);
     fbr_ring_send_all(r, FBR_RING_END, &none);
-    for (uint32_t i = 0; i < r->nagents; i++) /* one that has not joined will not hear it */
-        if (r->agents[i].process && !r->agents[i].ready)
-            fiber_process_kill(r->agents[i].process);
+    fbr_ring_kill_unready(r);
 }
 
 static void finish(struct fiber_ring *r)

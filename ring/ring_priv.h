@@ -202,6 +202,8 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
+/* Agents that have not said hello: they have no ranks, and will not hear what they are told. */
+void fbr_ring_kill_unready(struct fiber_ring *r);
 /* One lives yet that we have killed: its end is no failure of what comes next. */
 bool fbr_ring_any_doomed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */

@@ -24,7 +24,7 @@ static int wait_for_byte(const void *in, size_t len, struct fiber_reply *reply)
 static int nap(const void *in, size_t len, struct fiber_reply *reply)
 {
     (void)len;
-    usleep(1000);
+    usleep(1000); /* the work of the task */
     return fiber_reply_write(reply, in, 1);
 }
 
