@@ -221,6 +221,16 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
 
 /* ---- who it is ---- */
 
+/* The kernel's answer for a socket. One that its process has closed has no inode, and soon no owner
+ * either: the kernel then names user 0, whoever it was. */
+static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
+{
+    if (!inode)
+        return -ENOTCONN;
+    *uid = found;
+    return 0;
+}
+
 /* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of
  * connections. A client that took an IPv6 socket, as torch does, is found by its IPv4 address
  * too. */
@@ -247,6 +257,7 @@ static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to
         char room[4096];
     } a;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = -EPROTO;
+    const struct inet_diag_msg *found = NLMSG_DATA(&a.head);
     ssize_t got;
 
     if (fd < 0)
@@ -258,10 +269,8 @@ static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to
     }
     got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
     if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
-        a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
-        *uid = ((struct inet_diag_msg *)NLMSG_DATA(&a.head))->idiag_uid;
-        rc = 0;
-    }
+        a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
+        rc = owner_is(uid, found->idiag_uid, found->idiag_inode);
     close(fd);
     return rc;
 }
@@ -280,6 +289,7 @@ static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from,
 {
     char local[48], remote[48], line[512], a[64], b[64];
     FILE *f = fopen(path, "re");
+    unsigned long inode;
     unsigned found;
     int rc = -ENOENT;
 
@@ -287,12 +297,11 @@ static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from,
         return -errno;
     print_end(local, from, v6);
     print_end(remote, to, v6);
-    while (rc && fgets(line, sizeof(line), f))
-        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u", a, b, &found) == 3 &&
-            !strcmp(a, local) && !strcmp(b, remote)) {
-            *uid = found;
-            rc = 0;
-        }
+    while (rc == -ENOENT && fgets(line, sizeof(line), f))
+        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u %*d %lu", a, b, &found, &inode) ==
+                4 &&
+            !strcmp(a, local) && !strcmp(b, remote))
+            rc = owner_is(uid, found, inode);
     fclose(f);
     return rc;
 }
@@ -309,9 +318,9 @@ int fbr_loopback_owner(int fd, uid_t *uid)
     if (here.sin_family != AF_INET || there.sin_family != AF_INET)
         return -EAFNOSUPPORT;
     rc = ask_diag(&there, &here, uid);
-    if (rc < 0)
+    if (rc < 0 && rc != -ENOTCONN)
         rc = ask_proc("/proc/self/net/tcp", false, &there, &here, uid);
-    if (rc < 0)
+    if (rc < 0 && rc != -ENOTCONN)
         rc = ask_proc("/proc/self/net/tcp6", true, &there, &here, uid);
     return rc;
 }

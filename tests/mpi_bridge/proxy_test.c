@@ -293,6 +293,9 @@ static void test_the_owner_of_a_connection_is_known(void **state)
         assert_int_equal(fbr_loopback_owner(to, &uid), 0);
         assert_int_equal(uid, geteuid());
         close(from);
+        uid = 12345; /* the kernel says 0 */
+        assert_int_equal(fbr_loopback_owner(to, &uid), -ENOTCONN);
+        assert_int_equal(uid, 12345);
         close(to);
     }
     close(door);
