@@ -460,9 +460,14 @@ int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
 
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet)
 {
-    struct fbr_job job = {.file = args->operands[1], .argv = args->operands + 1};
+    char *named = args->operands[1], *whole = run_program_whole(named);
+    struct fbr_job job = {.argv = args->operands + 1};
     struct words w = {0};
     int code = 0;
+
+    if (whole)
+        args->operands[1] = whole;
+    job.file = args->operands[1];
 
     for (size_t i = 0; i < env->count && code == 0; i++) {
         const char *name = env->list[i];
@@ -480,5 +485,7 @@ int in_cluster_master(const struct cli_args *args, const struct cli_value *env, 
     if (code == 0)
         code = run_master(&job, args, w.at, w.count, quiet);
     in_cluster_words_free(w.at);
+    args->operands[1] = named;
+    free(whole);
     return code;
 }

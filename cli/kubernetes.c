@@ -6,10 +6,12 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/in_cluster.h"
 #include "cli/option.h"
+#include "cli/run_programs.h"
 
 enum {
     KUBERNETES_NAMESPACE,
@@ -204,8 +206,11 @@ static void put_job(const char *name, const char *namespace, const char *image, 
     put_string(image);
     printf("\n          command: [");
     for (int i = 0; command[i]; i++) {
+        char *whole = i ? NULL : run_program_whole(command[0]);
+
         printf("%s", i ? ", " : "");
-        put_word(command[i]);
+        put_word(whole ? whole : command[i]);
+        free(whole);
     }
     printf("]\n"
            "          env:\n"

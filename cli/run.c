@@ -199,6 +199,16 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
     return rc;
 }
 
+/* Pods start in the working directory of their image, so what is named from here is named whole. */
+static int name_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    const char *backend = fbr_config_str(fbr_rt()->config, "backend");
+
+    if (!args->values[RUN_IN_CLUSTER].number && strcmp(backend, "kubernetes") != 0)
+        return 0;
+    return run_programs_whole(&s->programs, args, err);
+}
+
 static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
@@ -211,7 +221,7 @@ static int run_run(const struct cli_args *args)
 
     if (run_spec_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
-    if (set_hosts(&spec, &err) < 0) {
+    if (set_hosts(&spec, &err) < 0 || name_programs(&spec, args, &err) < 0) {
         run_spec_fini(&spec);
         return cli_usage(args->command, &err);
     }

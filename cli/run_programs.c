@@ -4,8 +4,11 @@
 #include "cli/run_programs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/run_spec.h"
 
@@ -15,6 +18,7 @@ struct run_program {
     struct cli_args args; /* of those behind a ':' */
     struct run_env env;
     char **command; /* NULL-terminated; the strings are not ours */
+    int at;         /* where its name is among the operands of all */
 };
 
 /* Where the program at `from` ends: at a ':' before an option, for programs may take a ':', too. */
@@ -103,6 +107,7 @@ static int take_program(struct run_programs *p, const struct cli_args *all, int 
     if (!part->command)
         return fbr_fail(err, -ENOMEM, "out of memory");
     memcpy(part->command, args->operands, (size_t)words * sizeof(*part->command));
+    part->at = to - words;
     *program = (struct fiber_ring_program){.count = (int)args->values[RUN_N].number,
                                            .command = (const char *const *)part->command,
                                            .env = (const char *const *)part->env.list,
@@ -137,8 +142,50 @@ int run_programs_ranks(const struct run_programs *p)
     return ranks > RUN_RANKS_MAX ? RUN_RANKS_MAX + 1 : (int)ranks;
 }
 
+char *run_program_whole(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    char *folder, *real, *whole = NULL;
+    struct stat st;
+
+    if (!slash || name[0] == '/' || stat(name, &st) < 0 || !S_ISREG(st.st_mode) ||
+        access(name, X_OK) < 0)
+        return NULL;
+    folder = strndup(name, (size_t)(slash - name));
+    real = folder ? realpath(folder, NULL) : NULL; /* the file may stay a link */
+    if (real && asprintf(&whole, "%s%s", strcmp(real, "/") ? real : "", slash) < 0)
+        whole = NULL;
+    free(real);
+    free(folder);
+    return whole;
+}
+
+int run_programs_whole(struct run_programs *p, const struct cli_args *args, struct fbr_error *err)
+{
+    int n = p->count ? p->count : 1;
+
+    p->whole = calloc((size_t)n, sizeof(*p->whole));
+    if (!p->whole)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    for (int i = 0; i < n; i++) {
+        const char *workdir = p->count ? p->list[i].workdir : args->values[RUN_WORKDIR].text;
+        int at = p->count ? p->parts[i].at : 0;
+        char *whole = workdir ? NULL : run_program_whole(args->operands[at]);
+
+        if (!whole)
+            continue;
+        p->whole[p->nwhole++] = args->operands[at] = whole;
+        if (p->count)
+            p->parts[i].command[0] = whole;
+    }
+    return 0;
+}
+
 void run_programs_fini(struct run_programs *p)
 {
+    for (int i = 0; i < p->nwhole; i++)
+        free(p->whole[i]);
+    free(p->whole);
     for (int i = 0; i < p->count; i++) {
         if (p->parts[i].args.values)
             cli_args_fini(&p->parts[i].args);

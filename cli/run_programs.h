@@ -17,6 +17,8 @@ struct run_programs {
     struct fiber_ring_program *list; /* NULL and 0: the operands are one program */
     int count;
     struct run_program *parts; /* what the list points to */
+    char **whole;              /* programs by absolute path; NULL: as they were written */
+    int nwhole;
 };
 
 /* From the operands and options of `fiber run`; -EINVAL and a sentence. Points into args. Free with
@@ -25,5 +27,12 @@ int run_programs_take(struct run_programs *p, const struct cli_args *args, struc
 void run_programs_fini(struct run_programs *p);
 /* All of them. */
 int run_programs_ranks(const struct run_programs *p);
+
+/* For jobs that do not start in this folder: names each program that is an executable file here, and that no --workdir
+ * goes with, by its absolute path; also among the operands, which it owns from then on. */
+int run_programs_whole(struct run_programs *p, const struct cli_args *args, struct fbr_error *err);
+/* The absolute path of "./train", for free(). NULL: `name` is looked for in PATH, is absolute already, or is no
+ * executable file here. */
+char *run_program_whole(const char *name);
 
 #endif

@@ -230,6 +230,41 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
                     name);
 }
 
+static bool in_container(void)
+{
+    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+           getenv("KUBERNETES_SERVICE_HOST");
+}
+
+/* A file that is named by its path and is not there: a container has another working directory and other files than
+ * those that the user sees. */
+static int no_file(const char *name, const char *workdir, struct fbr_error *err)
+{
+    char here[PATH_MAX] = "";
+
+    if (name[0] == '/')
+        return fbr_fail(err, -ENOENT, "cannot start %s: there is no such file%s", name,
+                        in_container() ? " in the image; --workdir DIR starts ./NAME of its "
+                                         "directory DIR"
+                                       : "");
+    if (workdir[0] != '/' && !getcwd(here, sizeof(here)))
+        here[0] = '\0';
+    return fbr_fail(err, -ENOENT,
+                    "cannot start %s: there is no such file in the working directory %s%s%s; "
+                    "--workdir DIR starts it in another one",
+                    name, here, here[0] && workdir[0] ? "/" : "", workdir);
+}
+
+static bool is_there(const char *name, const char *workdir)
+{
+    char path[2 * PATH_MAX];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s%s%s", name[0] == '/' ? "" : workdir,
+             name[0] == '/' || !workdir[0] ? "" : "/", name);
+    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 /* As execvp() looks for it, in the rank's own PATH. */
 static int find_program(struct agent_rank *r, const char *name, const char *workdir,
                         const struct fbr_env *env, struct fbr_error *err)
@@ -239,9 +274,9 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
 
     if (strchr(name, '/')) {
         snprintf(r->file, sizeof(r->file), "%s", name);
-        return strlen(name) < sizeof(r->file)
-                   ? 0
-                   : fbr_fail(err, -ENAMETOOLONG, "its name is too long");
+        if (strlen(name) >= sizeof(r->file))
+            return fbr_fail(err, -ENAMETOOLONG, "its name is too long");
+        return strchr(name, ' ') || is_there(name, workdir) ? 0 : no_file(name, workdir, err);
     }
     for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *at;) {
         size_t n = strcspn(at, ":");

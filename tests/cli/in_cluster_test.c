@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cli/in_cluster.h"
+#include "tests/support/sync.h"
 
 /* The words that the master gets for a command line, with blanks between them. */
 static void told(const char *line, char *out, size_t size)
@@ -28,6 +29,7 @@ static void told(const char *line, char *out, size_t size)
         argv[argc++] = word;
     assert_int_equal(cli_parse(cli_command_find("run"), argc, argv, &args, &err), 0);
     assert_int_equal(run_spec_make(&spec, &args, &err), 0);
+    assert_int_equal(run_programs_whole(&spec.programs, &args, &err), 0);
     words = in_cluster_words(&spec, &args);
     assert_non_null(words);
     out[0] = '\0';
@@ -78,11 +80,41 @@ static void values_of_variables_are_in_no_argument(void **state)
     assert_string_equal(words, "fiber run --env=A --env=HERE --env=OMPI_MCA_btl --env=B -- p");
 }
 
+/* The master starts in the working directory of its image, which is another one. */
+static void programs_of_this_folder_are_named_whole(void **state)
+{
+    char dir[64], here[4096], words[512], want[512];
+
+    (void)state;
+    assert_non_null(getcwd(here, sizeof(here)));
+    temp_dir_make(dir);
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(mkdir("sub", 0755), 0);
+    close(open("a", O_CREAT | O_WRONLY, 0755));
+    close(open("sub/b", O_CREAT | O_WRONLY, 0755));
+    close(open("data", O_CREAT | O_WRONLY, 0644));
+    told("--in-cluster -n 1 ./a ./a : -n 2 sub/../sub/b", words, sizeof(words));
+    snprintf(want, sizeof(want), "fiber run --np=1 -- %s/a ./a : -n 2 %s/sub/b", dir, dir);
+    assert_string_equal(words, want);
+    told("--in-cluster ./a x", words, sizeof(words));
+    snprintf(want, sizeof(want), "fiber run -- %s/a x", dir);
+    assert_string_equal(words, want);
+    told("--in-cluster --workdir /app ./a", words, sizeof(words));
+    assert_string_equal(words, "fiber run --workdir=/app -- ./a");
+    told("--in-cluster ./data", words, sizeof(words));
+    assert_string_equal(words, "fiber run -- ./data");
+    told("--in-cluster a", words, sizeof(words));
+    assert_string_equal(words, "fiber run -- a");
+    assert_int_equal(chdir(here), 0);
+    temp_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_master_is_told_the_same_options),
         cmocka_unit_test(where_it_runs_is_not_said_again),
+        cmocka_unit_test(programs_of_this_folder_are_named_whole),
         cmocka_unit_test(values_of_variables_are_in_no_argument),
     };
 

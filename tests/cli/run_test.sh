@@ -37,7 +37,9 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
     check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
     check 124 '' '' run --timeout 100ms tail -f /dev/null
-    check 125 '' '' run -n 1 ./no-such-program
+    check 125 '' 'no such file in the working directory /.*; --workdir DIR' run -n 1 ./no-such-program
+    check 125 '' 'no such file in the working directory /; --workdir DIR' run -n 1 --workdir / ./no-such-program
+    check 125 '' 'cannot start /no/such/program: there is no such file' run -n 1 /no/such/program
     printf '#!/no/such/shell\n' >odd
     check 125 '' 'chmod \+x lets it run' run -n 1 ./odd
     chmod +x odd
@@ -70,6 +72,13 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
     check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
+    printf '#!/bin/sh\n' >here
+    chmod +x here
+    check 0 "2 ranks of $work/here .*" '^' run --dry-run -b kubernetes --image x:1 -n 2 ./here
+    FIBER_BACKEND=kubernetes check 0 ".* 0 to 0: $work/here .* 1 to 2: $work/here .*" '^' run --dry-run --image x:1 -n 1 ./here : -n 2 ./here
+    check 0 '2 ranks of ./here .*' '^' run --dry-run -b kubernetes --image x:1 --workdir /app -n 2 ./here
+    check 0 "2 ranks of $work/here .*- \"$work/here\" .*" '^' run --dry-run --in-cluster --image x:1 -n 2 ./here
+    check 0 ".*command: \[\"$work/here\", \"./here\"\].*" '^' kubernetes manifest -i x:1 -- ./here ./here
 fi
 FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS='a b' check 0 ".*one of 2 jobs, .* ssh a 'env -C .* FIBER_TICKET=fd:0 .*' " '^' \
     run --dry-run -b command -n 2 -N 1 ./x

@@ -25,6 +25,21 @@ gives 0 "$fiber" run -q --in-cluster -n 2 sh -c 'echo "rank $FIBER_RANK"'
 [[ $(sort "$work/out") == "$(printf 'rank 0\nrank 1')" ]] || failed "it should say what its ranks do, and no more"
 nothing_left
 ok "a ring whose master is in the cluster"
+# Pods start in another folder than this one.
+cd "$(dirname "$fiber")"
+for how in '-b kubernetes' '--in-cluster'; do
+    # shellcheck disable=SC2086
+    gives 0 "$fiber" run -q $how -n 2 ./fiber version
+    [[ $(grep -c '^fiber ' "$work/out") == 2 ]] || failed "both ranks should say their version"
+done
+gives 0 "$fiber" kubernetes run -q -- ./fiber version
+says '^fiber '
+gives 125 "$fiber" run -b kubernetes -n 2 ./no-such-program
+says 'there is no such file in the working directory /; --workdir DIR'
+gives 125 "$fiber" run -b kubernetes --workdir /tmp -n 2 ./fiber
+says 'there is no such file in the working directory /tmp; --workdir DIR'
+cd - >/dev/null
+ok "a program of this folder"
 # A template that is longer than a setting may be: it goes along as a file.
 printf 'metadata: {labels: {team: red}, annotations: {long: "%05000d"}}\n' 0 >"$work/template"
 A='$(HOME) $x' FIBER_KUBERNETES_POD_TEMPLATE=$work/template gives 0 "$fiber" kubernetes run -x A -- "$prog" pool 2 40 20
