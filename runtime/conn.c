@@ -13,6 +13,7 @@
 #include "runtime/conn.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/conn_priv.h"
@@ -30,13 +32,25 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
 #define CLOSE_LOOKS 3
-#define SILENT_TCP_MS \
-    30000 /* TCP_USER_TIMEOUT: unacknowledged bytes for so long end the connection */
+#define PATIENCE_MIN_MS 30000 /* of the kernel, with bytes that the peer does not acknowledge */
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
+#endif
 
 struct write_req {
     uv_write_t uv;
     uint8_t data[];
 };
+
+/* Unlike fbr_now_ms(), this clock goes on while the machine sleeps: such a time counts as one in
+ * which this process was stopped. */
+static uint64_t awake_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
 
 struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
 {
@@ -234,7 +248,7 @@ size_t fbr_conn_queued(const struct fbr_conn *c)
 void fbr_conn_opened(struct fbr_conn *c)
 {
     c->state = CONN_OPEN;
-    c->heard_ms = fbr_now_ms();
+    c->heard_ms = awake_ms();
     if (c->early.failed || (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0))
         break_off(c, -ENOMEM);
     fbr_buf_fini(&c->early);
@@ -262,14 +276,27 @@ static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
     fbr_conn_lost(c, why, text);
 }
 
-/* How long the kernel tries to bring bytes to the peer. One that is stopped takes none. */
+/* The silence after which the peer is given up. */
+static uint64_t silence_ms(const struct fbr_conn *c)
+{
+    return (uint64_t)c->misses * c->beat_ms;
+}
+
+/* How long the kernel tries to bring bytes to the peer: no shorter than the heartbeats would. It tries at
+ * least once a heartbeat, so that a peer that was stopped with its machine hears of us soon after.
+ * A peer that has said that it is stopped may take none for ever. */
 static void set_patience(struct fbr_conn *c)
 {
-    unsigned timeout = c->silent ? 0 : SILENT_TCP_MS;
+    uint64_t ms = silence_ms(c) > PATIENCE_MIN_MS ? silence_ms(c) : PATIENCE_MIN_MS;
+    unsigned timeout = c->silent ? 0 : ms < INT_MAX ? (unsigned)ms : INT_MAX;
+    unsigned again = c->beat_ms < 1000 ? 1000 : c->beat_ms > 120000 ? 120000 : c->beat_ms;
     int fd = -1;
 
-    if (c->tcp && uv_fileno(&c->h.handle, &fd) == 0)
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    if (!c->tcp || uv_fileno(&c->h.handle, &fd) != 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    if (c->beat_ms)
+        setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again, sizeof(again));
 }
 
 static void on_silent(struct fbr_conn *c, struct fbr_cur *body)
@@ -388,7 +415,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
                       n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
         return;
     }
-    c->heard_ms = fbr_now_ms();
+    c->heard_ms = awake_ms();
     rc = c->tls ? take_cipher(c, buf->base, (size_t)n, &err) : take_plain(c, buf->base, (size_t)n);
     if (rc < 0)
         fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
@@ -421,34 +448,81 @@ static void linger(struct fbr_conn *c)
     c->left_over = left;
 }
 
+/* The timer is late by as long as this process was itself stopped, and what came meanwhile is not read
+ * yet. A peer whose machine slept with ours, or whose kernel tries again ever more seldom, gets as
+ * much time again to be heard. */
+static void note_stall(struct fbr_conn *c, uint64_t now)
+{
+    uint64_t late = now > c->due_ms ? now - c->due_ms : 0;
+
+    c->due_ms = now;
+    if (late < silence_ms(c) || !c->misses) {
+        c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
+        return;
+    }
+    c->heard_ms = now;
+    c->stall_ms = late;
+    c->stalled_at = now;
+}
+
+uint64_t fbr_conn_stall_ms(struct fbr_conn *c)
+{
+    uint64_t now = awake_ms();
+
+    if (c->by)
+        return fbr_conn_stall_ms(c->by);
+    if (!c->misses)
+        return 0;
+    note_stall(c, now);
+    return c->stall_ms && now - c->stalled_at < silence_ms(c) ? c->stall_ms : 0;
+}
+
+static void ping(struct fbr_conn *c)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, fbr_now_ns());
+    fbr_conn_send_buf(c, FRAME_PING, &b);
+    fbr_buf_fini(&b);
+}
+
+/* The timer goes off for the next ping, or when the peer has been silent for too long. */
+static void set_beat(struct fbr_conn *c, uint64_t now)
+{
+    uint64_t limit = c->heard_ms + silence_ms(c);
+
+    c->due_ms = c->beat_at + c->beat_ms;
+    if (c->misses && limit < c->due_ms)
+        c->due_ms = limit;
+    fbr_timer_start(&c->timer, c->due_ms > now ? c->due_ms - now : 0, 0);
+}
+
 static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
-    uint64_t now = fbr_now_ms(), due = c->beat_at + c->beat_ms;
-    struct fbr_buf b;
+    uint64_t now = awake_ms();
 
     if (c->closing) {
         linger(c);
         return;
     }
-    if (now > due) /* we were stopped ourselves, and what came meanwhile is not read yet */
-        c->heard_ms = c->heard_ms + (now - due) < now ? c->heard_ms + (now - due) : now;
-    c->beat_at = now;
-    if (c->silent) {
+    note_stall(c, now);
+    if (c->silent)
         c->heard_ms = now;
-        return;
-    }
-    if (c->misses && now - c->heard_ms > (uint64_t)c->misses * c->beat_ms) {
+    if (c->misses && now - c->heard_ms >= silence_ms(c)) {
         char text[96];
 
         snprintf(text, sizeof(text), "no heartbeat for %.1f s", (double)(now - c->heard_ms) / 1e3);
         fbr_conn_lost(c, -ETIMEDOUT, text);
         return;
     }
-    fbr_buf_init(&b);
-    fbr_put_u64(&b, fbr_now_ns());
-    fbr_conn_send_buf(c, FRAME_PING, &b);
-    fbr_buf_fini(&b);
+    if (now >= c->beat_at + c->beat_ms) {
+        c->beat_at = now;
+        if (!c->silent)
+            ping(c);
+    }
+    set_beat(c, now);
 }
 
 int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms)
@@ -466,8 +540,11 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
         return;
     c->beat_ms = interval_ms;
     c->misses = misses;
-    c->heard_ms = c->beat_at = fbr_now_ms();
-    fbr_conn_timer(c, on_beat, interval_ms, interval_ms);
+    c->heard_ms = c->beat_at = awake_ms();
+    if (c->connected)
+        set_patience(c);
+    if (fbr_conn_timer(c, on_beat, interval_ms, 0) == 0)
+        set_beat(c, c->beat_at);
 }
 
 void fbr_conn_silent(struct fbr_conn *c, bool silent)

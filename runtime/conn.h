@@ -101,9 +101,15 @@ size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by t
  * after this call. NULL is fine. */
 void fbr_conn_close(struct fbr_conn *conn);
 
-/* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT).
- * misses 0: ping only. Time in which this process was itself stopped does not count. */
+/* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT), and not
+ * later. misses 0: ping only. Time in which this process was itself stopped does not count. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
+/* A child on another host waits so many times as long for its parent as its parent waits for it: a
+ * master that was stopped for a while finds its children where it left them. */
+#define FBR_PARENT_PATIENCE 4
+/* How long this process was itself stopped, if that ended less than `misses` intervals ago and lasted
+ * at least as long; else 0. */
+uint64_t fbr_conn_stall_ms(struct fbr_conn *conn);
 /* Tells the peer that this process says nothing from now on (it will be stopped), or goes on: it is
  * not given up meanwhile. */
 void fbr_conn_silent(struct fbr_conn *conn, bool silent);

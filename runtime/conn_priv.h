@@ -37,9 +37,11 @@ struct fbr_conn {
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
-    uint64_t born_ms, heard_ms, beat_at, rtt_ns;
-    size_t left_over; /* when closing: what was still queued */
-    unsigned stuck;   /* and how many looks in a row found no less */
+    uint64_t born_ms, rtt_ns;
+    uint64_t heard_ms, beat_at, due_ms; /* the peer was heard; the last ping; the timer's next */
+    uint64_t stall_ms, stalled_at;      /* this process was stopped for so long, until then */
+    size_t left_over;                   /* when closing: what was still queued */
+    unsigned stuck;                     /* and how many looks in a row found no less */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;

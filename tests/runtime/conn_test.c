@@ -418,6 +418,84 @@ static void unix_a_peer_that_falls_silent(void **state)
     fbr_buf_fini(&hello);
 }
 
+/* The limit is that of the peer's last byte, wherever it comes between two pings. */
+#define SLOW_BEAT_MS 500
+
+static int do_slow_heartbeat(void *arg)
+{
+    struct end *e = arg;
+
+    fbr_conn_heartbeat(e->conn, SLOW_BEAT_MS, 3);
+    return 0;
+}
+
+static unsigned silence_until_given_up(void)
+{
+    static const uint8_t frame[] = {0, 0, 0, 0, 20};
+    struct fbr_buf hello;
+    int fd = stranger();
+    uint64_t since;
+
+    put_hello(&hello, secret_of_good);
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for_some(&admitted, 1);
+    fbr_loop_call(loop, do_slow_heartbeat, &server);
+    let_time_pass(SLOW_BEAT_MS * 7 / 5);
+    since = fbr_now_ms();
+    assert_int_equal(send(fd, frame, sizeof(frame), 0), sizeof(frame));
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -ETIMEDOUT);
+    close(fd);
+    fbr_buf_fini(&hello);
+    return (unsigned)(fbr_now_ms() - since);
+}
+
+static void unix_silence_is_noticed_in_time(void **state)
+{
+    unsigned took = UINT_MAX;
+
+    (void)state;
+    for (int i = 0; i < 5 && took > SLOW_BEAT_MS * 33 / 10;
+         i++) { /* others may want the processor */
+        memset(&server, 0, sizeof(server));
+        took = silence_until_given_up();
+        assert_true(took >= 3 * SLOW_BEAT_MS);
+    }
+    assert_true(took <= SLOW_BEAT_MS * 33 / 10);
+}
+
+struct pause {
+    int ms;
+    uint64_t stall_ms;
+};
+
+static int do_pause(void *arg)
+{
+    struct pause *p = arg;
+
+    let_time_pass(p->ms);
+    p->stall_ms = fbr_conn_stall_ms(server.conn);
+    return 0;
+}
+
+/* What the peer said meanwhile is not read yet, and the peer has as long as ever to be heard. */
+static void unix_our_own_stall_is_not_the_peers(void **state)
+{
+    struct pause none = {.ms = 0}, some = {.ms = 700};
+    struct end client;
+
+    (void)state;
+    join(&client);
+    fbr_loop_call(loop, do_heartbeat, &server);
+    fbr_loop_call(loop, do_pause, &none);
+    assert_int_equal(none.stall_ms, 0);
+    fbr_loop_call(loop, do_pause, &some);
+    assert_true(some.stall_ms >= 600 && some.stall_ms < TEST_LONG_MS);
+    wait_for_some(&server.pongs, server.pongs + 8);
+    assert_int_equal(server.closes, 0);
+    hang_up(&client);
+}
+
 static unsigned ticks;
 static struct fbr_timer ticker;
 
@@ -581,6 +659,8 @@ int main(void)
         ON(unix, unix_a_hello_in_pieces),
         ON(unix, unix_a_hostile_length),
         ON(unix, unix_a_peer_that_falls_silent),
+        ON(unix, unix_silence_is_noticed_in_time),
+        ON(unix, unix_our_own_stall_is_not_the_peers),
         ON(unix, unix_a_peer_that_says_that_it_is_stopped),
         ON(unix, unix_another_user_is_not_let_in),
         ON(unix, unix_the_socket_is_its_owners),
