@@ -163,14 +163,16 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
 }
 
 /* Once we have joined; until then the limit is that of the start. A parent on this host, or our host, that is
- * stopped by a debugger is not dead: its end shows as the end of the connection. */
+ * stopped by a debugger is not dead: its end shows as the end of the connection. One on another host may
+ * be stopped for a while, too, so we are more patient than it is with us. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
     bool far = !c->join.by_host && strncmp(c->join.url, "unix:", 5) != 0;
 
-    fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
-                       far ? (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+    fbr_conn_heartbeat(
+        c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+        far ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
 /* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8

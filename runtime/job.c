@@ -59,6 +59,24 @@ static void note_shortage(struct fiber_process *p)
         fbr_fds_short(p->shortage, sizeof(p->shortage));
 }
 
+static uint64_t parent_patience_ms(const struct fiber_process *p)
+{
+    return (uint64_t)fbr_config_ms(p->rt->config, "heartbeat") *
+           (uint64_t)fbr_config_int(p->rt->config, "heartbeat_misses") * FBR_PARENT_PATIENCE;
+}
+
+/* On another host it gives us up when we are stopped for long: no fault of its own, nor of a task that
+ * it ran. We notice a stall a little later than it began. Asked while the conn is there. */
+static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
+{
+    uint64_t stall = p->reach == FBR_REACH_TCP && !p->leaving ? fbr_conn_stall_ms(conn) : 0;
+
+    if (stall < parent_patience_ms(p) / FBR_PARENT_PATIENCE * (FBR_PARENT_PATIENCE - 1))
+        return;
+    p->stalled_ms = stall;
+    p->disrupted = true;
+}
+
 /* ---- The end ---- */
 
 /* The last lines of both streams, indented. */
@@ -117,6 +135,17 @@ static void put_place(struct fbr_buf *b, const struct fiber_process *p)
     fbr_put(b, text, (size_t)n);
 }
 
+static void put_stall(struct fbr_buf *b, const struct fiber_process *p)
+{
+    char text[160];
+    int n = snprintf(text, sizeof(text),
+                     "; its parent was itself stopped for %.1f s, and a process that is reached by "
+                     "TCP ends when it has not heard of its parent for %.1f s",
+                     (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
+
+    fbr_put(b, text, (size_t)n);
+}
+
 static char *make_report(struct fiber_process *p)
 {
     struct fbr_buf b;
@@ -130,6 +159,8 @@ static char *make_report(struct fiber_process *p)
         fbr_put(&b, "; ", 2);
         fbr_put(&b, p->shortage, strlen(p->shortage));
     }
+    if (p->stalled_ms)
+        put_stall(&b, p);
     if (p->code != 0 && (p->out[0].tail.len || p->out[1].tail.len)) {
         fbr_put(&b, "; its last lines:", 17);
         put_tail(&b, &p->out[0]);
@@ -345,8 +376,8 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     struct fiber_process *p = user;
     char reason[256];
 
-    (void)conn;
     note_shortage(p);
+    note_stall(p, conn);
     p->conn = NULL;
     fbr_visits_close(&p->visits);
     fbr_nested_host_lost(p, why, text);
@@ -417,6 +448,8 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     bool starting = p->state == P_STARTING;
 
     p->disrupted |= e->disrupted;
+    if (p->conn)
+        note_stall(p, p->conn);
     if (e->text[0]) {
         pthread_mutex_lock(&p->rt->lock);
         if (p->presumed)

@@ -1,0 +1,227 @@
+/* stall_test.c - masters that are stopped (SIGSTOP, as a laptop or a virtual machine may be) while their children are
+ * reached by TCP: a short stall loses nothing; after a long one the reports say that it was the master who stood still.
+ *
+ * The masters are this program in another role. All of them are stopped together, so that the test takes as long as
+ * one of them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+#include "tests/support/run.h"
+
+#define BEAT_MS 700
+#define SILENCE_MS (3 * BEAT_MS)     /* after which a child is given up */
+#define PATIENCE_MS (4 * SILENCE_MS) /* and its parent */
+#define TASKS 48
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+/* ---- The masters ---- */
+
+static void tell_gate(void)
+{
+    char byte = 'x';
+
+    gate_tell(getenv("STALL_GATE"), &byte, 1);
+}
+
+static int slow_square(const void *in, size_t len, struct fiber_reply *reply)
+{
+    int64_t n;
+
+    if (len != sizeof(n))
+        return -1;
+    memcpy(&n, in, sizeof(n));
+    if (n == 0)
+        tell_gate();
+    let_time_pass(100);
+    n *= n;
+    return fiber_reply_write(reply, &n, sizeof(n));
+}
+
+static int play_pool(const char *arg)
+{
+    const struct fiber_pool_options o = {.size = sizeof(o), .min = 2, .max = 2};
+    struct fiber_pool_stats stats = {.size = sizeof(stats)};
+    int64_t in[TASKS], out[TASKS], sum = 0;
+    struct fiber_result *r;
+    struct fiber_pool *pool;
+
+    (void)arg;
+    for (int i = 0; i < TASKS; i++)
+        in[i] = i;
+    if (fiber_pool_open(&pool, &o) < 0 ||
+        fiber_pool_map_array(pool, slow_square, in, 8, out, 8, TASKS, NULL, &r) < 0 ||
+        fiber_result_wait(r, TEST_LONG_MS) < 0 || fiber_pool_stats(pool, &stats) < 0) {
+        printf("%s\n", fiber_last_error());
+        return 1;
+    }
+    for (int i = 0; i < TASKS; i++)
+        sum += out[i];
+    printf("sum %lld, deaths %llu, %s\n", (long long)sum, (unsigned long long)stats.deaths,
+           stats.requeued ? "some again" : "none again");
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    return 0;
+}
+
+/* Runs until it is told to end, in the first ring; at once to its end in the next. */
+static int rank(int rank, int size, const void *arg, size_t len)
+{
+    (void)size;
+    (void)len;
+    if (getenv("FIBER_LAST_FAILURE")) {
+        printf("rank %d again\n", rank);
+        return 0;
+    }
+    tell_gate();
+    return gate_listen(arg) == 0 ? 0 : 9;
+}
+
+static int run_ring(const char *gate, enum fiber_ring_policy policy)
+{
+    const struct fiber_ring_options o = {.size = sizeof(o),
+                                         .per_node = 1,
+                                         .nodes = 2,
+                                         .on_failure = policy,
+                                         .flags = FIBER_RING_OVERSUBSCRIBE};
+    int rc = fiber_ring_run(2, rank, gate, strlen(gate) + 1, &o);
+
+    printf("ring %d\n", rc);
+    return 0;
+}
+
+static int play_ring(const char *gate)
+{
+    return run_ring(gate, FIBER_RING_ABORT);
+}
+
+static int play_restart(const char *gate)
+{
+    return run_ring(gate, FIBER_RING_RESTART);
+}
+
+/* ---- The test ---- */
+
+struct master {
+    const char *role;
+    int stall_ms, tells; /* bytes that say that its children work */
+    const char *says[4];
+    struct gate works, go_on;
+    pid_t pid;
+    int out;
+};
+
+static void start_master(struct master *m)
+{
+    char gate[128];
+    const char *const env[] = {"FIBER_TRANSPORT=tcp", "FIBER_HEARTBEAT=700ms",
+                               "FIBER_HEARTBEAT_MISSES=3", gate, NULL};
+    char bytes[4];
+
+    gate_open(&m->works);
+    gate_open(&m->go_on);
+    snprintf(gate, sizeof(gate), "STALL_GATE=%s", m->works.path);
+    m->pid = start_self(m->role, m->go_on.path, env, &m->out);
+    assert_int_equal(gate_wait(&m->works, bytes, (size_t)m->tells), 0);
+}
+
+static void read_all(int fd, char *text, size_t size)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    while (len + 1 < size && (n = read(fd, text + len, size - len - 1)) > 0)
+        len += (size_t)n;
+    text[len] = '\0';
+    close(fd);
+}
+
+static void expect_of_master(struct master *m)
+{
+    char text[16384];
+    int status;
+
+    assert_int_equal(write(m->go_on.fd, "xx", 2), 2);
+    read_all(m->out, text, sizeof(text));
+    assert_int_equal(waitpid(m->pid, &status, 0), m->pid);
+    if (status)
+        fprintf(stderr, "%s: %s\n", m->role, text);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < COUNT(m->says) && m->says[i]; i++)
+        assert_true(has(text, m->says[i], NULL));
+    gate_close(&m->works);
+    gate_close(&m->go_on);
+}
+
+static void test_masters_that_were_stopped(void **state)
+{
+    enum { SHORT = SILENCE_MS + 2 * BEAT_MS, LONG = PATIENCE_MS + 3 * BEAT_MS };
+    struct master all[] = {
+        {.role = "pool",
+         .stall_ms = SHORT,
+         .tells = 1,
+         .says = {"sum 35720, deaths 0, none again"}},
+        {.role = "ring", .stall_ms = SHORT, .tells = 2, .says = {"ring 0"}},
+        {.role = "pool", .stall_ms = LONG, .tells = 1, .says = {"sum 35720, deaths 0, some again"}},
+        {.role = "ring",
+         .stall_ms = LONG,
+         .tells = 2,
+         .says = {"ring 137", "its parent was itself stopped for"}},
+        {.role = "restart",
+         .stall_ms = LONG,
+         .tells = 2,
+         .says = {"rank 0 again", "rank 1 again", "ring 0"}},
+    };
+    int stopped_for = 0, status;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(all); i++)
+        start_master(&all[i]);
+    for (size_t i = 0; i < COUNT(all); i++) {
+        kill(all[i].pid, SIGSTOP);
+        assert_int_equal(waitpid(all[i].pid, &status, WUNTRACED), all[i].pid);
+        assert_true(WIFSTOPPED(status));
+    }
+    for (size_t i = 0; i < COUNT(all); i++) {
+        let_time_pass(all[i].stall_ms - stopped_for);
+        stopped_for = all[i].stall_ms;
+        kill(all[i].pid, SIGCONT);
+    }
+    for (size_t i = 0; i < COUNT(all); i++)
+        expect_of_master(&all[i]);
+}
+
+static int play(const char *role, const char *arg)
+{
+    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+        return 98;
+    if (strcmp(role, "pool") == 0)
+        return play_pool(arg);
+    return strcmp(role, "ring") == 0 ? play_ring(arg) : play_restart(arg);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masters_that_were_stopped),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    return argc > 2 ? play(argv[1], argv[2]) : cmocka_run_group_tests(tests, NULL, NULL);
+}
