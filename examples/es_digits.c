@@ -367,7 +367,7 @@ static void kill_worker(struct run *run, struct fiber_result *result)
 
 static int run_generation(struct run *run, long step)
 {
-    struct fiber_map_options opts = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options opts = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *result;
     double speed, begun = read_clock();
     const char *text = "";

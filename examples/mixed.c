@@ -282,7 +282,7 @@ static int collect_sheets(struct mixed *m)
 /* Some sheets ahead of the ring and no more: a pool without tasks shrinks. */
 static int give_tasks(struct mixed *m)
 {
-    struct fiber_map_options opts = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options opts = {.size = sizeof(struct fiber_map_options)};
     int rc = 0, under_way = 0;
 
     opts.on_done = note_delivery;

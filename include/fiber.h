@@ -14,7 +14,11 @@
  * by default).
  *
  * Conventions, for every call unless it says otherwise:
- *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, for this thread;
+ *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, which belongs to the
+ *    call of this thread that failed last. A call that fails never returns a positive code: where a function of the
+ *    program (task, method, builder) returns one, its caller gets -EIO, and the text has the number;
+ *  - a structure of options begins with its own size; every other member may be 0, which is its default:
+ *    `struct fiber_map_options o = {.size = sizeof(o)};`
  *  - a timeout is in milliseconds, -1 waits for ever, 0 polls; -ETIMEDOUT when it is over. A call that waits returns
  *    with an error when the peer that it waits for is gone; it never waits for the dead;
  *  - may be called from any thread, except from a callback that says what it may call;
@@ -75,7 +79,7 @@ FIBER_API int fiber_config_set(const char *key, const char *value);
 
 FIBER_API const char *
 fiber_last_error(void); /* why the last failed call of this thread failed; never NULL */
-FIBER_API const char *fiber_strerror(int code); /* "no such file or directory" for -ENOENT */
+FIBER_API const char *fiber_strerror(int code); /* "No such file or directory" for -ENOENT */
 FIBER_API const char *fiber_version(void);      /* "0.1.0" */
 
 struct fiber_bytes {
@@ -238,7 +242,8 @@ FIBER_API int fiber_reply_write(struct fiber_reply *reply, const void *data, siz
  * the first. Valid until the next call on `reply`. */
 FIBER_API void *fiber_reply_alloc(struct fiber_reply *reply, size_t len);
 /* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d", i);`
- * returns code. */
+ * returns code (-EIO for 0). The caller gets a positive code as -EIO, with the number behind the
+ * text. */
 FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...)
     FIBER_PRINTF(3, 4);
 /* In a task of a pool: 1 once its result is not wanted any more. A long task may look and return
@@ -250,7 +255,8 @@ struct fiber_class {
     /* Makes the state from the bytes of fiber_manager_start(); nonzero: the manager does not start.
      * May be NULL. */
     int (*open)(void **state, const void *arg, size_t len);
-    /* One method; nonzero is an error for its caller (with fiber_reply_fail's text, if any). */
+    /* One method; nonzero is an error for its caller (with fiber_reply_fail's text, if any): a
+     * negative code as it is, a positive one as -EIO with the number in the text. */
     int (*call)(void *state, const char *method, const void *in, size_t len,
                 struct fiber_reply *reply);
     void (*close)(void *state); /* when the manager is closed in good order; may be NULL */
@@ -263,7 +269,8 @@ FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_c
                                   const struct fiber_process_options *opts);
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
-/* Runs a method and waits. A method's own error is its code, with the text in fiber_last_error();
+/* Runs a method and waits. A method's own error is its code (-EIO for a positive one), with the
+ * text in fiber_last_error();
  * -EPIPE: the manager is gone. `out` may be NULL. On -ETIMEDOUT the call goes on, and its answer is
  * dropped. -EDEADLK: a method waits for its own manager (another thread of the manager's process
  * may). */
@@ -275,7 +282,8 @@ FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *meth
                                        size_t len, struct fiber_future **future);
 FIBER_API int fiber_future_wait(struct fiber_future *f,
                                 int timeout_ms); /* 0: done, with result or error */
-/* Waits; the answer's bytes (once: a second get has -ENODATA), or the error. */
+/* Waits; the answer's bytes (once: a second get has -ENODATA), or the error, as
+ * fiber_manager_call(). */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
 /* Frees it. A call that was not answered goes on, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
@@ -310,7 +318,11 @@ FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fib
 FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect,
                                size_t expect_len, const void *value, size_t len,
                                struct fiber_bytes *found);
-FIBER_API int fiber_store_delete(struct fiber_store *s, const char *key); /* -ENOENT */
+/* Deletes what has this name: the key of the dictionary, the list, the counter and the event, all at
+ * once. Calls that wait for one of them go on to wait. -ENOENT: there is none; an empty list, a
+ * counter at 0 and a clear event are none and take no memory. Locks, semaphores and barriers take
+ * none once nobody holds or waits for them, and are left alone. */
+FIBER_API int fiber_store_delete(struct fiber_store *s, const char *name);
 /* All keys that begin with prefix (NULL: all), each followed by a NUL byte, sorted. */
 FIBER_API int fiber_store_keys(struct fiber_store *s, const char *prefix, struct fiber_bytes *keys);
 /* Adds to a counter (absent: 0) and answers its new value in *value, which may be NULL. -ERANGE: it
@@ -328,8 +340,8 @@ FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
                              struct fiber_bytes *value);
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
-/* -ETIMEDOUT: not held. -EOWNERDEAD: it is held now, and its last holder died with it: what it
- * guards may be half changed (told once). Held by a process: another thread of the same process
+/* -ETIMEDOUT: not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now, and its
+ * last holder died with it: what it guards may be half changed (told once). Held by a process: another thread of the same process
  * waits too, and any of them may unlock it. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
 FIBER_API int fiber_store_unlock(struct fiber_store *s,
@@ -358,7 +370,7 @@ FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int p
 struct fiber_shared;
 
 /* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns
- * the code; the next that asks builds. May open other segments, not its own (-EDEADLK). */
+ * the code (-EIO for a positive one); the next that asks builds. May open other segments, not its own (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
 /* Names have 1 to 200 of the characters a-z A-Z 0-9 - _ . . Waits while another process builds it;
@@ -375,22 +387,24 @@ fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NUL
 /* ---- Pool ------------------------------------------------------------------------------------ */
 
 /* An elastic set of worker processes that share one task list. Every task is executed at least
- * once, also when workers die, and its result is delivered exactly once. With retries = 0 a task is
- * executed at most once. */
+ * once, also when workers die, and its result is delivered exactly once. With retries =
+ * FIBER_RETRIES_NONE a task is executed at most once. */
 struct fiber_pool;
 struct fiber_result;
 struct fiber_imap;
 
 /* One task: its input (8-byte aligned, valid during the call); writes its result into reply.
- * Nonzero is a user error: it is delivered as that task's result, never retried. Runs in the
- * worker's main thread. */
+ * Nonzero is a user error: it is delivered as that task's result, never retried; a negative code as
+ * it is, a positive one as -EIO with the number in the text. Runs in the worker's main thread. */
 typedef int (*fiber_task_fn)(const void *in, size_t len, struct fiber_reply *reply);
 
 /* Runs once in each worker before its first task; nonzero ends the worker. */
 typedef int (*fiber_pool_init_fn)(const void *arg, size_t len);
 
-#define FIBER_RETRIES_DEFAULT (-2)
+/* fiber_map_options.retries */
+#define FIBER_RETRIES_DEFAULT 0 /* as configured (retries): 2 */
 #define FIBER_RETRIES_UNLIMITED (-1)
+#define FIBER_RETRIES_NONE (-2) /* at most once */
 
 struct fiber_pool_options {
     size_t size;  /* sizeof(struct fiber_pool_options) */
@@ -424,7 +438,7 @@ FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 /* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close);
  * one call at a time for a pool: be short; may submit, cancel and close results, may not wait. All
  * have returned when fiber_result_wait() or fiber_result_close() has, so that `user` may go away
- * then. `code` 0: data is the result (valid during the call); else error text in `data`. */
+ * then. `code` 0: data is the result (valid during the call); negative: error text in `data`. */
 typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data,
                                    size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
@@ -432,9 +446,8 @@ typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
 struct fiber_map_options {
     size_t size;  /* sizeof(struct fiber_map_options) */
     int priority; /* higher first */
-    /* Times that a task is started again after its worker died; 0: at most once. One that was running
-     * at three deaths is not tried again, however many are left. FIBER_MAP_OPTIONS_INIT sets
-     * FIBER_RETRIES_DEFAULT (configuration: retries). */
+    /* Times that a task is started again after its worker died, or FIBER_RETRIES_*; 0: as configured.
+     * One that was running at three deaths is not tried again, however many are left. */
     int retries;
     /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
     int timeout_ms;
@@ -444,9 +457,6 @@ struct fiber_map_options {
     fiber_progress_fn on_progress;
     void *user;
 };
-/* clang-format off */
-#define FIBER_MAP_OPTIONS_INIT {sizeof(struct fiber_map_options), 0, FIBER_RETRIES_DEFAULT, 0, 0, NULL, NULL, NULL}
-/* clang-format on */
 
 /* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A
  * result of another size is the error -EMSGSIZE of that task. Returns the first error by index; the
@@ -465,7 +475,8 @@ FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn,
                                    const struct fiber_bytes *in, size_t n,
                                    const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* One task; waits. *out may be NULL. A user error: its code, its text in fiber_last_error(). */
+/* One task; waits. `out` may be NULL. A user error: its code (-EIO for a positive one), its text in
+ * fiber_last_error(). */
 FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                size_t len, struct fiber_bytes *out);
 /* One task, without waiting; `in` is copied. */
@@ -476,12 +487,13 @@ FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, 
 FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms); /* 0: every task is done */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
 /* A done task's result: its bytes in place, valid until the result is closed (for array maps: in
- * `out`). -EAGAIN: not done; a task's error: its code and, in *data, its text. */
+ * `out`). -EAGAIN: not done; a task's error: its negative code and, in *data and in
+ * fiber_last_error(), its text. */
 FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data,
                                size_t *len);
 FIBER_API size_t fiber_result_count(struct fiber_result *r);
 FIBER_API size_t fiber_result_done(struct fiber_result *r);
-/* The first error by index: its code (0: none), its index in *index (may be NULL). */
+/* The first error by index: its negative code (0: none), its index in *index (may be NULL). */
 FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
 /* What is not done fails with -ECANCELED; a running task is told (fiber_reply_cancelled) and its
  * result is dropped. */

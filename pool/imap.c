@@ -185,7 +185,7 @@ static int hand_out(struct fiber_imap *it, struct fbr_item *item, size_t *index,
     if (index)
         *index = item->index;
     if (item->slot.code) {
-        rc = item->slot.code < 0 ? item->slot.code : -EIO;
+        rc = item->slot.code;
         fbr_keep(rc, "%s", item->slot.data ? (char *)item->slot.data : "failed");
     } else if (!item->handed_out) {
         *out = (struct fiber_bytes){item->slot.data, item->slot.len};

@@ -64,11 +64,8 @@ int fiber_pool_map(struct fiber_pool *p, fiber_task_fn fn, const void *in, size_
     if (rc < 0)
         return rc;
     rc = fiber_result_wait(r, -1);
-    if (rc == 0) {
-        rc = fiber_result_error(r, &index);
-        if (rc && fiber_result_get(r, index, &text, &len) != 0)
-            fbr_keep(rc, "%.*s", (int)len, (const char *)text);
-    }
+    if (rc == 0 && fiber_result_error(r, &index) < 0)
+        rc = fiber_result_get(r, index, &text, &len);
     fiber_result_close(r);
     return rc;
 }
@@ -131,8 +128,6 @@ int fiber_pool_apply(struct fiber_pool *p, fiber_task_fn fn, const void *in, siz
     if (rc == 0 && out) { /* the slot's memory becomes the caller's */
         *out = (struct fiber_bytes){r->slots[0].data, n};
         r->slots[0].data = NULL;
-    } else if (rc) {
-        fbr_keep(rc, "%.*s", (int)n, (const char *)data);
     }
     fiber_result_close(r);
     return rc;
@@ -266,7 +261,7 @@ int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t
         return fbr_keep(-ENOENT, "there is no task %zu", i);
     pthread_mutex_lock(&p->lock);
     if (!is_done(r, i)) {
-        rc = -EAGAIN;
+        rc = fbr_keep(-EAGAIN, "task %zu is not done", i);
     } else if (r->kind == FBR_RESULT_ARRAY) {
         rc = array_get(r, i, data, len);
     } else {
@@ -276,6 +271,8 @@ int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t
         *data = s->data ? s->data : rc && r->why ? r->why : "";
         *len = s->data ? s->len : strlen(*data);
     }
+    if (*data && rc < 0)
+        fbr_keep(rc, "%.*s", (int)*len, (const char *)*data);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }

@@ -65,7 +65,7 @@ void fbr_result_unref(struct fiber_result *r)
 int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
                    struct fiber_result **out)
 {
-    static const struct fiber_map_options none = FIBER_MAP_OPTIONS_INIT;
+    static const struct fiber_map_options none = {.size = sizeof(none)};
     struct fbr_error err = {0, ""};
     struct fiber_result *r;
     struct fbr_fnref ref;
@@ -78,8 +78,9 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     if (opts && opts->size != sizeof(*opts))
         return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
                         opts->size);
-    if (opts && (opts->timeout_ms < 0 || opts->retries < FIBER_RETRIES_DEFAULT))
-        return fbr_keep(-EINVAL, "map options: a timeout or retries below 0 make no sense");
+    if (opts && (opts->timeout_ms < 0 || opts->retries < FIBER_RETRIES_NONE))
+        return fbr_keep(-EINVAL, "map options: a timeout below 0, or retries below "
+                                 "FIBER_RETRIES_NONE, make no sense");
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
         return fbr_keep_error(&err);
     r = calloc(1, sizeof(*r));
@@ -90,6 +91,8 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     r->opts = opts ? *opts : none;
     if (r->opts.retries == FIBER_RETRIES_DEFAULT)
         r->opts.retries = fbr_config_int(p->rt->config, "retries");
+    else if (r->opts.retries == FIBER_RETRIES_NONE)
+        r->opts.retries = 0;
     fbr_cond_init(&r->changed);
     if (!p->serve) {
         fbr_buf_init(&b);

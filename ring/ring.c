@@ -464,7 +464,10 @@ static int send_signal(struct fiber_ring *r, int rank, int sig)
 
     if (rc == 0 && (sig < 1 || sig > 64))
         rc = fbr_keep(-EINVAL, "a ring is sent a signal: there is no signal %d", sig);
-    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_signal, &c);
+    if (rc < 0)
+        return rc;
+    rc = fbr_loop_call(r->rt->loop, call_signal, &c);
+    return rc < 0 ? fbr_keep(rc, "the ring cannot be sent a signal: %s", fbr_strerror(rc)) : 0;
 }
 
 int fiber_ring_signal(struct fiber_ring *r, int sig)
@@ -491,7 +494,10 @@ int fiber_ring_stop(struct fiber_ring *r)
 {
     int rc = fbr_rt_check(r->rt);
 
-    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_stop, r);
+    if (rc < 0)
+        return rc;
+    rc = fbr_loop_call(r->rt->loop, call_stop, r);
+    return rc < 0 ? fbr_keep(rc, "the ring cannot be stopped: %s", fbr_strerror(rc)) : 0;
 }
 
 void fiber_ring_close(struct fiber_ring *r)
@@ -612,7 +618,10 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
     struct stats_call c = {r, out, out ? max : 0};
     int rc = fbr_rt_check(r->rt);
 
-    return rc < 0 ? rc : fbr_loop_call(r->rt->loop, call_stats, &c);
+    if (rc < 0)
+        return rc;
+    rc = fbr_loop_call(r->rt->loop, call_stats, &c);
+    return rc < 0 ? fbr_keep(rc, "the ring cannot be asked: %s", fbr_strerror(rc)) : rc;
 }
 
 /* Agents that have not joined, and why if their backend says so. */

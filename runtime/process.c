@@ -322,6 +322,7 @@ static int post_signal(struct fiber_process *p, int sig)
     fbr_process_ref(p);
     rc = fbr_loop_post(p->rt->loop, run_signal, s);
     if (rc < 0) {
+        fbr_keep(rc, "%s cannot be signalled: %s", p->name, fbr_strerror(rc));
         fbr_process_unref(p);
         free(s);
     }
@@ -348,6 +349,8 @@ static int post_kill(struct fiber_process *p, const char *why)
     p->refs++;
     pthread_mutex_unlock(&p->rt->lock);
     rc = fbr_loop_post_own(p->rt->loop, &p->kill);
+    if (rc < 0)
+        fbr_keep(rc, "%s cannot be killed: %s", p->name, fbr_strerror(rc));
     if (rc <= 0)
         fbr_process_unref(p);
     return rc < 0 ? rc : 0;

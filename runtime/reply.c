@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/error.h"
+
 void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_bool *cancelled)
 {
     *r = (struct fiber_reply){.buf = buf, .start = buf->len, .cancelled = cancelled};
@@ -34,16 +36,19 @@ int fbr_reply_end(struct fiber_reply *r, int rc)
     if (rc != 0 && !r->failed) {
         snprintf(text, sizeof(text), "the function returned %d", rc);
         put_text(r, text);
+    } else if (rc > 0) {
+        snprintf(text, sizeof(text), " (code %d)", rc);
+        fbr_put(r->buf, text, strlen(text));
     }
-    return rc;
+    return rc > 0 ? -EIO : rc;
 }
 
 int fiber_reply_write(struct fiber_reply *r, const void *data, size_t len)
 {
     if (r->failed)
-        return -EINVAL;
+        return fbr_keep(-EINVAL, "fiber_reply_write: the answer is an error already");
     fbr_put(r->buf, data, len);
-    return r->buf->failed ? -ENOMEM : 0;
+    return r->buf->failed ? fbr_keep(-ENOMEM, "the answer does not fit into memory") : 0;
 }
 
 void *fiber_reply_alloc(struct fiber_reply *r, size_t len)

@@ -19,8 +19,8 @@ struct fiber_reply {
 };
 
 void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_bool *cancelled);
-/* Ends the answer after the function returned `rc`: the code that it has. The text of an error is
- * what follows start. */
+/* Ends the answer after the function returned `rc`. Returns 0 or a negative code: a positive `rc`
+ * becomes -EIO, with the number in the text. The text of an error is what follows start. */
 int fbr_reply_end(struct fiber_reply *r, int rc);
 
 #endif

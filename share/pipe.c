@@ -24,10 +24,12 @@ struct fiber_pipe {
     const volatile bool *ours; /* false in a fork() child */
 };
 
-static int explain(int rc, const char *what)
+static int explain(int rc, const char *what, int timeout_ms)
 {
     if (rc == -ETIMEDOUT)
-        return fbr_keep(rc, "pipe: %s: nothing within the timeout", what);
+        return fbr_keep(rc, "pipe: %s: %s within %d ms", what,
+                        *what == 's' ? "full, and the other end reads nothing" : "nothing came",
+                        timeout_ms);
     if (rc == -EPIPE)
         return fbr_keep(rc, "pipe: %s: the other end is gone", what);
     return fbr_keep(rc, "pipe: %s: %s", what, fbr_strerror(rc));
@@ -128,7 +130,7 @@ int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int time
         return fbr_keep(-EINVAL, "pipe: a length and no data");
     rc = p->host ? fbr_host_put(p->host, p->end, data, len, timeout_ms)
                  : fbr_guest_put(p->guest, p->end, data, len, timeout_ms);
-    return rc == 0 ? 0 : explain(rc, "send");
+    return rc == 0 ? 0 : explain(rc, "send", timeout_ms);
 }
 
 int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_ms)
@@ -142,7 +144,7 @@ int fiber_pipe_recv(struct fiber_pipe *p, struct fiber_bytes *out, int timeout_m
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_host_get(p->host, !p->end, out, timeout_ms)
                  : fbr_guest_get(p->guest, !p->end, out, timeout_ms);
-    return rc == 0 ? 0 : explain(rc, "recv");
+    return rc == 0 ? 0 : explain(rc, "recv", timeout_ms);
 }
 
 int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
@@ -157,7 +159,7 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
                  : fbr_guest_look(p->guest, !p->end, timeout_ms);
     if (rc == 0 || rc == -EPIPE)
         return 1; /* the end of file can be read, too */
-    return rc == -ETIMEDOUT ? 0 : explain(rc, "poll");
+    return rc == -ETIMEDOUT ? 0 : explain(rc, "poll", timeout_ms);
 }
 
 void fiber_pipe_close(struct fiber_pipe *p)

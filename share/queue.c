@@ -18,11 +18,19 @@ static int explain(int rc, const char *what)
 {
     if (rc == 0)
         return 0;
-    if (rc == -ETIMEDOUT)
-        return fbr_keep(rc, "queue: %s: nothing within the timeout", what);
     if (rc == -EPIPE)
         return fbr_keep(rc, "queue: %s: the queue was shut, or its owner is gone", what);
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
+}
+
+/* -ETIMEDOUT: `state` says what held for the whole timeout. */
+static int explain_wait(int rc, const char *what, const char *state, int timeout_ms)
+{
+    if (rc != -ETIMEDOUT)
+        return explain(rc, what);
+    if (timeout_ms == 0)
+        return fbr_keep(rc, "queue: %s: %s", what, state);
+    return fbr_keep(rc, "queue: %s: %s for %d ms", what, state, timeout_ms);
 }
 
 static struct fiber_queue *new_queue(void)
@@ -79,6 +87,7 @@ int fiber_queue_connect(struct fiber_queue **out, const struct fiber_address *ad
     q = new_queue();
     if (!q)
         return fbr_kept();
+    q->bounded = a.flags & FBR_CH_BOUNDED;
     q->host = fbr_host_local(&a);
     if (!q->host)
         rc = fbr_guest_open(&q->guest, &a, 1, 0);
@@ -101,7 +110,7 @@ int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int tim
         return fbr_keep(-EINVAL, "queue: a length and no data");
     rc = q->host ? fbr_host_put(q->host, 0, data, len, timeout_ms)
                  : fbr_guest_put(q->guest, 0, data, len, timeout_ms);
-    return rc == 0 ? 0 : explain(rc, "put");
+    return explain_wait(rc, "put", q->bounded ? "full" : "its owner has taken nothing", timeout_ms);
 }
 
 int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms)
@@ -113,14 +122,16 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
         return fbr_share_forked();
     rc = q->host ? fbr_host_get(q->host, 0, out, timeout_ms)
                  : fbr_guest_get(q->guest, 0, out, timeout_ms);
-    return rc == 0 ? 0 : explain(rc, "get");
+    return explain_wait(rc, "get", "empty", timeout_ms);
 }
 
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
 {
     if (!*q->ours)
         return fbr_share_forked();
-    return q->host ? 0 : explain(fbr_guest_flush(q->guest, 0, timeout_ms), "flush");
+    return q->host ? 0
+                   : explain_wait(fbr_guest_flush(q->guest, 0, timeout_ms), "flush",
+                                  "its owner has not taken everything", timeout_ms);
 }
 
 int fiber_queue_size(struct fiber_queue *q, size_t *n)

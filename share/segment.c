@@ -110,7 +110,9 @@ static int run_builder(struct fiber_shared *s, const char *name, fiber_shared_fn
     building = &here;
     rc = build(s->data, s->len, user);
     building = here.outer;
-    return rc == 0 ? 0 : fbr_keep(rc, "shared memory '%s': its builder returned %d", name, rc);
+    return rc == 0 ? 0
+                   : fbr_keep(rc > 0 ? -EIO : rc, "shared memory '%s': its builder returned %d",
+                              name, rc);
 }
 
 /* Under the segment's lock: makes it, and leaves it mapped. */

@@ -5,8 +5,10 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "share/keeper.h"
 #include "share/store_wire.h"
@@ -336,9 +338,31 @@ int fiber_store_length(struct fiber_store *s, const char *list, size_t *length)
 
 /* ---- Locks, semaphores, events, barriers ---- */
 
+/* What others are told of the one that holds the lock they wait for. */
+static void describe_self(char *who, size_t size)
+{
+    char host[48] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    snprintf(who, size, "%.32s (pid %d on %s)", fiber_process_self(), (int)getpid(), host);
+}
+
 int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms)
 {
-    return ask_bytes(s, "lock", fbr_store_ask(FBR_STORE_LOCK, name), timeout_ms, NULL);
+    struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_LOCK, name);
+    struct fiber_bytes holder;
+    char who[96];
+    int rc;
+
+    describe_self(who, sizeof(who));
+    ask.value = who;
+    ask.value_len = strlen(who);
+    rc = request(s, "lock", ask, timeout_ms, &holder);
+    if (rc == -ETIMEDOUT && holder.len)
+        fbr_keep(rc, "store: lock '%s' is held by %.*s; not free within %d ms", name,
+                 (int)holder.len, (const char *)holder.data, timeout_ms);
+    fiber_bytes_free(&holder);
+    return rc;
 }
 
 int fiber_store_unlock(struct fiber_store *s, const char *name)

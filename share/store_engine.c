@@ -145,15 +145,21 @@ static int swap_value(struct fbr_store_engine *e, struct request *r)
     return r->thing ? set_value(e, r) : code;
 }
 
-static int delete_value(struct fbr_store_engine *e, struct request *r)
+/* Whatever has the name, but for locks, semaphores and barriers, which go by themselves. */
+static int delete_name(struct fbr_store_engine *e, struct request *r)
 {
-    struct fbr_thing *t = r->thing;
+    static const enum fbr_thing_kind kinds[] = {VALUE, COUNTER, LIST, EVENT};
+    int code = -ENOENT;
 
-    if (!t || !t->value.set)
-        return -ENOENT;
-    fbr_blob_drop(&e->all, &t->value.blob);
-    t->value.set = false;
-    return 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct fbr_thing *t = fbr_thing_find(&e->all, kinds[i], &r->ask);
+
+        if (t && fbr_thing_reset(&e->all, t))
+            code = 0;
+        if (t != r->thing)
+            fbr_thing_tidy(&e->all, t);
+    }
+    return code;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -291,15 +297,30 @@ static void free_lock(struct fbr_store_engine *e, struct fbr_thing *t)
         end_wait(e, w, hold_lock(t, w->peer), NULL, 0);
 }
 
+static void name_holder(struct fbr_holder *p, const struct fbr_store_ask *ask)
+{
+    size_t n = ask->value_len < sizeof(p->who) - 1 ? ask->value_len : sizeof(p->who) - 1;
+
+    if (n)
+        memcpy(p->who, ask->value, n);
+    p->who[n] = '\0';
+}
+
+/* Who waits is a holder, too. */
 static int take_lock(struct fbr_store_engine *e, struct request *r)
 {
+    struct fbr_holder *p, *holder = r->thing->lock.holder;
     int code = 0;
-    struct fbr_holder *p;
 
-    if (r->thing->lock.holder)
-        return r->ask.wait ? wait_for(e, r, NULL) : -ETIMEDOUT;
-    p = fbr_holder_need(&e->all, r->peer, &code);
-    return p ? hold_lock(r->thing, p) : code;
+    if (holder && !r->ask.wait)
+        return answer(e, r->peer, r->call, -ETIMEDOUT, holder->who, strlen(holder->who));
+    if (holder)
+        code = wait_for(e, r, NULL);
+    p = code < 0 ? NULL : fbr_holder_need(&e->all, r->peer, &code);
+    if (!p)
+        return code;
+    name_holder(p, &r->ask);
+    return holder ? ANSWERED : hold_lock(r->thing, p);
 }
 
 static int unlock(struct fbr_store_engine *e, struct request *r)
@@ -438,7 +459,7 @@ static const struct op ops[FBR_STORE_OPS] = {
     [FBR_STORE_SET] = {VALUE, ALWAYS, set_value},
     [FBR_STORE_GET] = {VALUE, TO_WAIT, get_value},
     [FBR_STORE_SWAP] = {VALUE, NEVER, swap_value},
-    [FBR_STORE_DELETE] = {VALUE, NEVER, delete_value},
+    [FBR_STORE_DELETE] = {VALUE, NEVER, delete_name},
     [FBR_STORE_KEYS] = {VALUE, NEVER, list_keys},
     [FBR_STORE_ADD] = {COUNTER, ALWAYS, add_counter},
     [FBR_STORE_PUSH] = {LIST, ALWAYS, push_list},
@@ -486,12 +507,15 @@ void fbr_store_request(struct fbr_store_engine *e, uint64_t peer, uint64_t call,
 void fbr_store_cancel(struct fbr_store_engine *e, uint64_t peer, uint64_t call)
 {
     struct fbr_waiter *w = fbr_waiter_find(&e->all, peer, call);
+    const char *holder = "";
     struct fbr_thing *t;
 
     if (!w)
         return;
     t = w->thing;
-    end_wait(e, w, w->op == FBR_STORE_GET ? -ENOENT : -ETIMEDOUT, NULL, 0);
+    if (t->kind == LOCK && t->lock.holder)
+        holder = t->lock.holder->who;
+    end_wait(e, w, w->op == FBR_STORE_GET ? -ENOENT : -ETIMEDOUT, holder, strlen(holder));
     if (t->kind == BARRIER)
         break_barrier(e, t);
     fbr_thing_tidy(&e->all, t);

@@ -17,6 +17,8 @@
  *    waits for it.
  *  - All callers of a barrier name the same number of parties; another number is answered -EINVAL
  *    and changes nothing. The first to come has index parties - 1, the last has 0.
+ *  - A delete takes the value, counter, list and event of its name at once. Who waits goes on to
+ *    wait.
  *  - What has its initial state again (an empty list, a counter at 0, a clear event, ...) takes no
  *    memory.
  *

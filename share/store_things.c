@@ -87,16 +87,52 @@ struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
     return NULL;
 }
 
+static bool reset_value(struct fbr_things *s, struct fbr_thing *t)
+{
+    bool was = t->value.set;
+
+    fbr_blob_drop(s, &t->value.blob);
+    t->value.set = false;
+    return was;
+}
+
+static bool reset_list(struct fbr_things *s, struct fbr_thing_list *l)
+{
+    bool was = l->len;
+
+    for (size_t i = 0; i < l->len; i++)
+        fbr_blob_drop(s, &l->items[(l->head + i) & (l->cap - 1)]);
+    fbr_things_give(s, l->items, l->cap * sizeof(*l->items));
+    *l = (struct fbr_thing_list){.items = NULL};
+    return was;
+}
+
+bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t)
+{
+    bool was = false;
+
+    switch (t->kind) {
+    case VALUE:
+        return reset_value(s, t);
+    case LIST:
+        return reset_list(s, &t->list);
+    case COUNTER:
+        was = t->counter != 0;
+        t->counter = 0;
+        return was;
+    case EVENT:
+        was = t->event;
+        t->event = false;
+        return was;
+    default:
+        return false;
+    }
+}
+
 static void drop_thing(struct fbr_things *s, struct fbr_thing *t)
 {
     HASH_DEL(s->things[t->kind], t);
-    if (t->kind == VALUE)
-        fbr_blob_drop(s, &t->value.blob);
-    if (t->kind == LIST) {
-        for (size_t i = 0; i < t->list.len; i++)
-            fbr_blob_drop(s, &t->list.items[(t->list.head + i) & (t->list.cap - 1)]);
-        fbr_things_give(s, t->list.items, t->list.cap * sizeof(*t->list.items));
-    }
+    fbr_thing_reset(s, t);
     fbr_things_give(s, t, thing_size(t->name_len));
 }
 

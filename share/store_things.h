@@ -30,7 +30,8 @@ struct fbr_blob {
 
 struct fbr_holder {
     uint64_t id;
-    bool gone; /* being forgotten: is not answered any more */
+    char who[96]; /* its name for messages, or "" */
+    bool gone;    /* being forgotten: is not answered any more */
     struct fbr_waiter *waiters;
     struct fbr_thing *locks;
     struct fbr_hold *holds;
@@ -125,6 +126,9 @@ struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
 /* A new one of the name that `ask` has, in its initial state; NULL and the reason. */
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code);
+/* Puts a value, counter, list or event into its initial state, but for those who wait for it. False:
+ * it was in that state. */
+bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t);
 /* Frees the thing if it is in its initial state and nobody waits for it. NULL is fine. */
 void fbr_thing_tidy(struct fbr_things *s, struct fbr_thing *t);
 

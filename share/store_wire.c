@@ -11,7 +11,7 @@ static const char *const arguments[FBR_STORE_OPS] = {
     [FBR_STORE_SET] = "v",        [FBR_STORE_GET] = "w",        [FBR_STORE_SWAP] = "xv",
     [FBR_STORE_DELETE] = "",      [FBR_STORE_KEYS] = "",        [FBR_STORE_ADD] = "n",
     [FBR_STORE_PUSH] = "v",       [FBR_STORE_POP] = "w",        [FBR_STORE_AT] = "n",
-    [FBR_STORE_LENGTH] = "",      [FBR_STORE_LOCK] = "w",       [FBR_STORE_UNLOCK] = "",
+    [FBR_STORE_LENGTH] = "",      [FBR_STORE_LOCK] = "wv",      [FBR_STORE_UNLOCK] = "",
     [FBR_STORE_ACQUIRE] = "nw",   [FBR_STORE_RELEASE] = "",     [FBR_STORE_EVENT_SET] = "",
     [FBR_STORE_EVENT_CLEAR] = "", [FBR_STORE_EVENT_WAIT] = "w", [FBR_STORE_BARRIER] = "nw",
 };

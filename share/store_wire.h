@@ -2,14 +2,15 @@
  *
  * A request is: u8 op, name (u32 length, bytes), then the op's arguments in the order of the table
  * (w: u8 wait, n: u64 number, v: u32 length and bytes of the value, x: u8 0, or 1 and the expected
- * value as u32 length and bytes). All little endian. An answer is a code and bytes:
+ * value as u32 length and bytes). All little endian. The value of LOCK is what its caller is
+ * called, for the messages of others. An answer is a code and bytes:
  *
  *     op           arguments  code                                          bytes
  *     SET          v          0                                             -
  *     GET          w          0; -ENOENT (also when waiting ended)          the value
  *     SWAP         x v        0; -ESTALE                                    -; u8 1 and the value,
  *                                                                           or u8 0: it is absent
- *     DELETE       -          0; -ENOENT                                    -
+ *     DELETE       -          0; -ENOENT (nothing has the name)             -
  *     KEYS         -          0                                             what begins with name,
  *                                                                           each with its NUL
  *     ADD          n delta    0; -ERANGE                                    u64: the new value
@@ -17,7 +18,8 @@
  *     POP          w          0; -ETIMEDOUT                                 the value
  *     AT           n index    0; -ENOENT                                    the value
  *     LENGTH       -          0                                             u64
- *     LOCK         w          0; -EOWNERDEAD (held now), -ETIMEDOUT         -
+ *     LOCK         w v name   0; -EOWNERDEAD (held now), -ETIMEDOUT         -; -ETIMEDOUT: the
+ *                                                                           holder's name
  *     UNLOCK       -          0; -EPERM                                     -
  *     ACQUIRE      n w        0; -ETIMEDOUT, -EINVAL (initial n < 1)        -
  *     RELEASE      -          0; -EPERM (this peer holds no unit)           -

@@ -330,7 +330,7 @@ static void look_late(void *user, size_t index, int code, const void *data, size
 
 static void test_callbacks_see_a_result_that_the_program_has_freed(void **state)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct looked l = {.program = pthread_self()};
     struct fiber_pool *pool = open_pool(1);
     struct source s = make_source(20, 8);

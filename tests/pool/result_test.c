@@ -60,7 +60,7 @@ static void check_seen(struct seen *s, uint32_t n)
 static void test_callbacks_see_each_result_once_before_the_map_is_done(void **state)
 {
     struct fiber_pool *pool = open_pool(3);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_bytes bytes[1000];
     int64_t in[1000], out[1000];
     struct fiber_result *r;
@@ -92,7 +92,7 @@ static void test_callbacks_see_each_result_once_before_the_map_is_done(void **st
 static void chain(void *user, size_t index, int code, const void *data, size_t len)
 {
     struct seen *s = user;
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *old = s->r;
     struct fiber_result *next = NULL;
     int64_t n = number(data, len) + 1;
@@ -114,7 +114,7 @@ static void chain(void *user, size_t index, int code, const void *data, size_t l
 static void test_a_callback_may_submit_cancel_and_close(void **state)
 {
     struct seen s = {.pool = open_pool(2)};
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
 
     (void)state;
     o.on_done = chain;
@@ -142,7 +142,7 @@ static void count_cancelled(void *user, size_t index, int code, const void *data
 static void test_cancelled_tasks_call_back_too(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_bytes in[100] = {{NULL, 0}};
     struct seen s = {0};
     struct fiber_result *r;
@@ -222,7 +222,7 @@ static void test_a_waiting_and_a_running_task_can_be_cancelled(void **state)
 static void test_a_task_behind_the_running_one_can_be_cancelled(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[4] = {0, 1, 2, 3}, out[4] = {-1, -1, -1, -1};
     struct fiber_result *r;
 
@@ -277,7 +277,7 @@ static int hang_odd(const void *in, size_t len, struct fiber_reply *reply)
 static void test_a_task_over_its_time_fails_and_the_rest_goes_on(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[20], out[20];
     struct fiber_result *r;
     double before;
@@ -312,7 +312,7 @@ static int nap_10ms(const void *in, size_t len, struct fiber_reply *reply)
 static void test_a_time_limit_runs_from_the_tasks_start(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[400], out[400];
 
     (void)state;
@@ -331,11 +331,11 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
 static void test_without_retries_a_task_is_lost_with_its_worker(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *r;
 
     (void)state;
-    o.retries = 0;
+    o.retries = FIBER_RETRIES_NONE;
     r = apply_later(pool, kill_worker, 5, &o);
     assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(error_of(r, 0, "signal 9"), -EOWNERDEAD);
@@ -350,7 +350,7 @@ static void test_without_retries_a_task_is_lost_with_its_worker(void **state)
 static void test_one_retry_is_one_more_run(void **state)
 {
     struct fiber_pool *pool = open_pool(1);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_result *r;
 
     (void)state;
@@ -394,7 +394,7 @@ static int kill_13(const void *in, size_t len, struct fiber_reply *reply)
 /* Also without a limit of retries: whoever was there at three deaths is not tried again. */
 static void check_blamed(struct fiber_pool *pool, int retries)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     uint64_t before = stats_of(pool).deaths;
     int64_t in[1000], out[1000];
     struct fiber_result *r;
@@ -481,7 +481,7 @@ static int count_or_exit(const void *in, size_t len, struct fiber_reply *reply)
 
 static void check_exits(int workers_per_job)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     struct fiber_pool *pool = open_pool_with(
         (struct fiber_pool_options){.min = 1, .max = 1, .workers_per_job = workers_per_job});
     int64_t in[32], out[32];
@@ -496,7 +496,7 @@ static void check_exits(int workers_per_job)
         assert_int_equal(atomic_load(&board->runs[i]), i == 13 || i == 29 ? 2 : 1);
     }
     assert_int_equal(stats_of(pool).deaths, 2);
-    o.retries = 0; /* and it has the code that it said */
+    o.retries = FIBER_RETRIES_NONE; /* and it has the code that it said */
     atomic_store(&board->runs[13], 0);
     r = apply_later(pool, count_or_exit, 13, &o);
     assert_ok(fiber_result_wait(r, WAIT_MS));

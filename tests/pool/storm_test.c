@@ -182,7 +182,7 @@ static void make_input(struct map *m, uint32_t index, bool large, uint32_t kind)
 
 static void begin_map(struct map *m)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     bool large = draw(5) == 0;
     uint32_t kind = draw(LONG + 1);
 
@@ -197,7 +197,7 @@ static void begin_map(struct map *m)
         make_input(m, i, large, kind);
         atomic_store(&m->called[i], 0);
     }
-    o.retries = m->retries;
+    o.retries = m->retries ? m->retries : FIBER_RETRIES_NONE;
     o.priority = (int)draw(3);
     o.on_done = on_done;
     o.user = m;

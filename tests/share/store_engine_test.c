@@ -288,12 +288,75 @@ static void each_kind_has_its_own_names(void **state)
     assert_int_equal(number(1, 7, FBR_STORE_BARRIER, "n", 1, false), 0);
     assert_int_equal(plain(1, 8, FBR_STORE_GET, "n"), 0);
     assert_bytes(8, "v", 1);
-    assert_int_equal(plain(1, 9, FBR_STORE_DELETE, "n"), 0);
-    assert_int_equal(plain(1, 10, FBR_STORE_POP, "n"), 0);
-    assert_bytes(10, "p", 1);
+    assert_int_equal(plain(1, 9, FBR_STORE_POP, "n"), 0);
+    assert_bytes(9, "p", 1);
+}
+
+static void a_delete_takes_all_that_has_the_name(void **state)
+{
+    size_t before = fbr_store_engine_memory(store);
+
+    (void)state;
+    assert_int_equal(value(1, 1, FBR_STORE_SET, "n", "v"), 0);
+    assert_int_equal(value(1, 2, FBR_STORE_PUSH, "n", "p"), 0);
+    assert_int_equal(value(1, 3, FBR_STORE_PUSH, "n", "q"), 0);
+    assert_int_equal(number(1, 4, FBR_STORE_ADD, "n", 3, false), 0);
+    assert_int_equal(plain(1, 5, FBR_STORE_EVENT_SET, "n"), 0);
+    assert_int_equal(value(1, 6, FBR_STORE_PUSH, "other", "o"), 0);
+    assert_int_equal(plain(1, 7, FBR_STORE_DELETE, "n"), 0);
+    assert_int_equal(plain(1, 8, FBR_STORE_DELETE, "n"), -ENOENT);
+    assert_int_equal(plain(1, 9, FBR_STORE_GET, "n"), -ENOENT);
+    assert_int_equal(plain(1, 10, FBR_STORE_LENGTH, "n"), 0);
+    assert_int_equal(answered_u64(10), 0);
+    assert_int_equal(number(1, 11, FBR_STORE_ADD, "n", 0, false), 0);
+    assert_int_equal(answered_u64(11), 0);
+    assert_int_equal(plain(1, 12, FBR_STORE_EVENT_WAIT, "n"), -ETIMEDOUT);
+    assert_int_equal(plain(1, 13, FBR_STORE_DELETE, "other"), 0);
+    assert_int_equal(fbr_store_engine_memory(store), before);
+}
+
+static void a_delete_disturbs_nobody_who_waits(void **state)
+{
+    (void)state;
+    assert_int_equal(waiting(1, 1, FBR_STORE_GET, "n"), NONE);
+    assert_int_equal(waiting(1, 2, FBR_STORE_POP, "n"), NONE);
+    assert_int_equal(waiting(1, 3, FBR_STORE_EVENT_WAIT, "n"), NONE);
+    assert_int_equal(plain(2, 4, FBR_STORE_DELETE, "n"), -ENOENT);
+    assert_int_equal(number(2, 5, FBR_STORE_ADD, "n", 1, false), 0);
+    assert_int_equal(plain(2, 6, FBR_STORE_DELETE, "n"), 0);
+    assert_int_equal(value(2, 7, FBR_STORE_PUSH, "n", "p"), 0);
+    assert_bytes(2, "p", 1);
+    assert_int_equal(value(2, 8, FBR_STORE_SET, "n", "v"), 0);
+    assert_bytes(1, "v", 1);
+    assert_int_equal(plain(2, 9, FBR_STORE_EVENT_SET, "n"), 0);
+    assert_int_equal(answers[3].code, 0);
 }
 
 /* ---- locks, semaphores, events, barriers ---- */
+
+static int lock_as(uint64_t peer, uint64_t call, const char *who, bool wait)
+{
+    struct fbr_store_ask ask = fbr_store_ask(FBR_STORE_LOCK, "m");
+
+    ask.value = who;
+    ask.value_len = strlen(who);
+    ask.wait = wait;
+    return send(peer, call, &ask);
+}
+
+static void who_holds_a_lock_is_told_to_those_who_do_not_get_it(void **state)
+{
+    (void)state;
+    assert_int_equal(lock_as(1, 1, "one", false), 0);
+    assert_int_equal(lock_as(2, 2, "two", true), NONE);
+    assert_int_equal(lock_as(3, 3, "three", false), -ETIMEDOUT);
+    assert_bytes(3, "one", 3);
+    assert_int_equal(plain(1, 4, FBR_STORE_UNLOCK, "m"), 0);
+    assert_int_equal(lock_as(3, 5, "three", true), NONE);
+    fbr_store_cancel(store, 3, 5);
+    assert_int_equal(answers[5].code, -ETIMEDOUT);
+    assert_bytes(5, "two", 3);
+}
 
 static void a_lock_goes_from_one_to_the_next(void **state)
 {
@@ -645,6 +708,9 @@ int main(void)
         BEHAVIOUR(lists_are_queues_with_an_index),
         BEHAVIOUR(a_push_goes_to_the_pop_that_waits_longest),
         BEHAVIOUR(each_kind_has_its_own_names),
+        BEHAVIOUR(a_delete_takes_all_that_has_the_name),
+        BEHAVIOUR(a_delete_disturbs_nobody_who_waits),
+        BEHAVIOUR(who_holds_a_lock_is_told_to_those_who_do_not_get_it),
         BEHAVIOUR(a_lock_goes_from_one_to_the_next),
         BEHAVIOUR(the_next_holder_after_a_death_is_told_once),
         BEHAVIOUR(a_death_is_told_also_when_nobody_waited),

@@ -246,7 +246,7 @@ static struct run begin(void)
 
 static void submit(struct run *run, fiber_task_fn fn, int retries)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
 
     for (uint32_t i = 0; i < n_tasks; i++)
         record(SUBMITTED, i, 0);
@@ -478,7 +478,7 @@ static void test_without_retries_every_task_runs_at_most_once(void **state)
 
     (void)state;
     n_tasks /= 2;
-    submit(&run, work_1ms, 0);
+    submit(&run, work_1ms, FIBER_RETRIES_NONE);
     harm_until_done(&run, harm_kill_in_task, EVERY_MS);
     deaths = stats_of(run.pool).deaths;
     assert_in_range(run.lost, atomic_load(&history->killed), deaths);

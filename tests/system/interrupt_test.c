@@ -74,7 +74,7 @@ static void close_for_ever(void *user, size_t index, int code, const void *data,
 
 static int program(const char *role)
 {
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     bool impatient = strcmp(role, "impatient") == 0;
     struct fiber_bytes in[2 * WORKERS] = {{NULL, 0}};
     struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};

@@ -39,7 +39,7 @@ static void test_a_long_task_holds_back_nobody(void **state)
 static void test_a_long_task_in_a_batch_holds_back_nobody(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
-    struct fiber_map_options o = FIBER_MAP_OPTIONS_INIT;
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[400], out[400];
     struct fiber_result *r;
 
