@@ -218,7 +218,7 @@ static void on_job(struct agent *a, struct fbr_cur *body)
     }
     for (uint32_t k = 0; k < j->nlocal && rc == 0; k++) /* none comes after one that could not */
         rc = fbr_agent_rank_start(&j->ranks[k]);
-    fbr_agent_look_later(j);
+    fbr_agent_look(j);
 }
 
 void fbr_agent_job_ended(struct agent_job *j)
@@ -281,7 +281,8 @@ static void on_again(struct agent *a, struct fbr_cur *body)
         return;
     r->restarts = restarts;
     r->met = r->left = r->mpi = false;
-    fbr_agent_rank_start(r);
+    if (fbr_agent_rank_start(r) == 0)
+        fbr_agent_look(j);
 }
 
 static void on_tell(struct agent *a, struct fbr_cur *body)
@@ -385,6 +386,9 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         break;
     case FBR_RING_LOOK:
         fbr_agent_send_use(a);
+        break;
+    case FBR_RING_WAITS:
+        fbr_agent_on_waits(a, body);
         break;
     case FBR_RING_END:
         go_home(a);

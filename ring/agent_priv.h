@@ -1,5 +1,6 @@
 /* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
- * agent_stdin.c (input of rank 0), agent_host.c (what it does for bridges).
+ * agent_look.c (which of them run MPI alone), agent_stdin.c (input of rank 0), agent_host.c (what it
+ * does for bridges).
  *
  * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
  * it runs on the loop thread; its main thread only waits for the end.
@@ -36,9 +37,17 @@ struct agent_rank {
     uint32_t restarts; /* how often it was started again, here or by an agent before us */
     unsigned threads;  /* of OpenMP that it should have; 0: it finds out itself */
     bool met, left, paused;
-    bool mpi;                /* it, or a child of it, has been seen with an MPI library */
+    bool mpi;                /* it, or a descendant of it, has been seen with an MPI library */
+    uint64_t mpi_since;      /* fbr_now_ms(); 0: perhaps it came along with torch */
     struct agent_feed *feed; /* its standard input, while it reads one */
     char file[256];          /* program */
+};
+
+/* A file that a rank or a descendant of it runs. */
+struct agent_seen {
+    dev_t device;
+    ino_t inode;
+    bool mpi; /* it needs an MPI library */
 };
 
 struct agent_job {
@@ -50,8 +59,11 @@ struct agent_job {
     struct fbr_pin *pins;     /* [nlocal]; NULL: nothing is bound */
     char dir[256];
     struct fbr_bridge_rank *local;
-    struct fbr_timer look; /* for MPI in ranks that have not met their server */
-    unsigned looks;
+    struct fbr_timer look;             /* for MPI in ranks that have not met their server */
+    uint64_t look_began, libraries_ms; /* the age at which libraries are read next */
+    struct agent_seen seen[8];
+    size_t oldest_seen;
+    bool told_missed;     /* of a rank that runs alone */
     bool ending;          /* the launcher waits for it no more */
     bool served;          /* a rank has used a service of the launcher */
     struct fbr_env cures; /* what the probes found to be set */
@@ -123,8 +135,11 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 void fbr_agent_job_ended(struct agent_job *j);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 void fbr_agent_send_use(struct agent *a);
-void fbr_agent_look_later(struct agent_job *j); /* for MPI in its ranks */
 uint64_t fbr_agent_oom_kills(void);
+
+/* agent_look.c */
+void fbr_agent_look(struct agent_job *j); /* for MPI in ranks that meet no server: from now on */
+void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body);
 
 /* agent_stdin.c */
 int fbr_agent_stdin_open(struct agent_rank *r, int *theirs,

@@ -670,67 +670,7 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
              sig); /* it leads its own group: what it forked hears of it, as at a terminal */
 }
 
-/* ---- A look at them ---- */
-
-/* Wrappers (sh, env, python, ...) are not linked with MPI; what they run or load is. So running ranks that have met no
- * server are looked at a few times while they are young. */
-static const unsigned look_ms[] = {100, 400, 2000, 10000};
-
-static bool maps_mpi(pid_t pid)
-{
-    char path[64], line[512];
-    bool found = false;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-    f = fopen(path, "re");
-    while (f && !found && fgets(line, sizeof(line), f)) {
-        const char *name = strrchr(line, '/');
-
-        found = name && fbr_elf_is_mpi(name + 1);
-    }
-    if (f)
-        fclose(f);
-    return found;
-}
-
-static bool family_maps_mpi(pid_t pid)
-{
-    bool found = maps_mpi(pid);
-    char path[64];
-    int child;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    f = found ? NULL : fopen(path, "re");
-    while (f && !found && fscanf(f, "%d", &child) == 1)
-        found = maps_mpi(child);
-    if (f)
-        fclose(f);
-    return found;
-}
-
-static void look_for_mpi(void *arg)
-{
-    struct agent_job *j = arg;
-
-    for (uint32_t i = 0; i < j->nlocal; i++) {
-        struct agent_rank *r = &j->ranks[i];
-
-        if (r->handle && !r->met && !r->mpi)
-            r->mpi = family_maps_mpi(r->pid);
-    }
-    fbr_agent_look_later(j);
-}
-
-void fbr_agent_look_later(struct agent_job *j)
-{
-    if (j->nlocal == 0 || j->looks >= sizeof(look_ms) / sizeof(look_ms[0]))
-        return;
-    if (!j->look.uv && fbr_timer_init(&j->look, j->agent->rt->loop, look_for_mpi, j) < 0)
-        return;
-    fbr_timer_start(&j->look, look_ms[j->looks++], 0);
-}
+/* ---- What they use ---- */
 
 static bool read_use(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
 {

@@ -115,7 +115,7 @@ static const char *host_of(const struct ring_job *j, uint32_t rank)
 }
 
 /* Of several programs it says which. */
-static void name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
+void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
     const char *program = j->job.nprograms > 1 ? fbr_ring_job_program(&j->job, rank)->argv[0] : "";
     const struct ring_rank *k = &j->ranks[rank];
@@ -134,7 +134,7 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
     const struct ring_rank *k = &j->ranks[rank];
     char who[300];
 
-    name_rank(j, rank, who, sizeof(who));
+    fbr_ring_name_rank(j, rank, who, sizeof(who));
     *hint = "";
     if (code == 0 && (k->flags & FBR_RANK_MET)) {
         snprintf(text, size,
@@ -336,6 +336,22 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     if (!alone)
         plan_restart(r, text, is_taken(j, rank));
     end_ranks(r);
+}
+
+void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
+{
+    char who[300];
+
+    if (j->ring->state != R_RUNNING || j->told_missed)
+        return;
+    j->told_missed = true;
+    fbr_ring_name_rank(j, rank, who, sizeof(who));
+    fbr_ring_say(
+        j->ring,
+        "%s loaded an MPI library some seconds ago and has not met the server that Fiber "
+        "has for it; unless it is still to call MPI_Init, it runs alone, as a world of its "
+        "own: see `fiber doctor`",
+        who);
 }
 
 /* Calls fn for each rank that the agent had; true as soon as one of these says so. */

@@ -279,6 +279,7 @@ static void finish(struct fiber_ring *r)
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
+    fbr_ring_missing_fini(r);
     fbr_ring_serve_close(r);
     fbr_ring_input_close(r->input);
     r->input = NULL;
@@ -536,6 +537,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
     if (code != 0 && met) /* the others are told that it is lost: nobody waits for it now */
         look_for_idle(a);
     judge(j, n, text);
+    fbr_ring_missing_ended(j, n);
     if (code != 0 && !met) /* nor later, unless it is started anew */
         look_for_idle(a);
     fbr_ring_check(r);
@@ -584,6 +586,18 @@ static void on_met(struct fiber_ring *r, struct fbr_cur *body)
         return;
     k->flags |= FBR_RANK_MET;
     fbr_get_str(body, k->how, sizeof(k->how));
+    fbr_ring_missing_met(j);
+}
+
+/* An agent tells of a rank: that it has not met its server, or that it waits in MPI_Init. */
+static void on_word(struct fiber_ring *r, struct fbr_cur *body,
+                    void (*fn)(struct ring_job *j, uint32_t rank))
+{
+    struct ring_job *j;
+    uint32_t n;
+
+    if (get_rank(r, body, &j, &n))
+        fn(j, n);
 }
 
 static void on_use(struct fiber_ring *r, struct fbr_cur *body)
@@ -649,6 +663,12 @@ static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct f
         break;
     case FBR_RING_MET:
         on_met(r, body);
+        break;
+    case FBR_RING_MISSED:
+        on_word(r, body, fbr_ring_rank_missed);
+        break;
+    case FBR_RING_WAITS:
+        on_word(r, body, fbr_ring_missing_waits);
         break;
     case FBR_RING_ABORT:
         on_abort(r, body);
@@ -783,6 +803,8 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r);
     if (rc == 0)
         rc = fbr_ring_gang_init(r);
+    if (rc == 0)
+        rc = fbr_ring_missing_init(r);
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     for (int i = 1; i <= 2; i++)

@@ -4,6 +4,7 @@
  *     launch.c    agents and jobs: start, news of them, end
  *     gang.c      all places or none
  *     failure.c   what a failure means, and how it is told
+ *     missing.c   ranks that others wait for in MPI_Init
  *     serve.c     what bridges ask for: fences, names, spawns, streams
  *     print.c     what ranks print
  *     input.c     what rank 0 reads
@@ -69,9 +70,12 @@ struct ring_job {
     struct fbr_ring_job job;
     struct ring_rank *ranks; /* [size] */
     uint32_t started, ended;
-    bool over;      /* all agents know that it has ended */
-    uint64_t spawn; /* request to be answered once it runs; 0: none */
-    bool refused;   /* its spawn has failed, and who asked for it was told: nothing of it counts */
+    uint32_t missing; /* 1 + the first rank that ended well without MPI_Init; 0: none */
+    bool told_missed; /* of a rank that runs alone */
+    bool met;         /* one of its ranks has met its server */
+    bool over;        /* all agents know that it has ended */
+    uint64_t spawn;   /* request to be answered once it runs; 0: none */
+    bool refused; /* its spawn has failed, and who asked for it was told: nothing of it counts */
     uint32_t spawn_agent;
     struct ring_service *services;
 };
@@ -136,11 +140,12 @@ struct fiber_ring {
     struct ring_note *notes;
     struct ring_stream *streams;
     uint64_t next_stream;
-    struct fbr_timer grace, limit, tick, gang;
+    struct fbr_timer grace, limit, tick, gang, ask;
     struct ring_failure failure;
     bool listed;          /* in rt->rings */
     bool stopped, killed; /* fiber_ring_stop; SIGKILL was sent */
     bool gang_waits;      /* that timer runs */
+    bool asks;            /* and that one */
     bool restart;         /* R_STOPPING leads to another try */
     uint32_t lost_ranks;  /* that the ring goes on without */
     bool warned;          /* of what MPI_Init does in a rank that was started anew */
@@ -200,6 +205,10 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
 void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* "rank 3 (pid 4711 on host)", with its program where there are several. */
+void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size);
+/* It loaded MPI a while ago, and has not met its server. */
+void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank);
 void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
 /* Agents that have not said hello: they have no ranks, and will not hear what they are told. */
@@ -209,6 +218,13 @@ bool fbr_ring_any_doomed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
 char *fbr_ring_report(struct fiber_ring *r);
 void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard error, line by line */
+
+/* missing.c */
+int fbr_ring_missing_init(struct fiber_ring *r);
+void fbr_ring_missing_fini(struct fiber_ring *r);
+void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
+void fbr_ring_missing_met(struct ring_job *j);
+void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* that rank waits in MPI_Init */
 
 /* serve.c */
 int fbr_ring_serve_open(struct fiber_ring *r);

@@ -12,6 +12,7 @@
  *                     AGAIN    u32 job, u32 rank: start it anew
  *                     JOB_END  u32 job: no rank of it lives anywhere
  *                     LOOK
+ *                     WAITS    u32 job: does a rank of yours wait in MPI_Init?
  *                     END      go home
  *     from the agent  HELLO    str host name, str address, u32 processors that it may use
  *                     NOTE     str text: what it found and set, for -v
@@ -32,6 +33,8 @@
  *                     STREAM_OPEN u64 stream, u32 job, str service
  *                     STREAM   u64 stream, bytes (none: closed)
  *                     ROOM     u64 bytes of standard input that rank 0 took
+ *                     MISSED   u32 job, u32 rank: it loaded MPI seconds ago, and has not met its server
+ *                     WAITS    u32 job, u32 rank: it waits
  *                     USE      n x (u32 job, u32 rank, u64 ns of processor time, u64 resident bytes)
  *
  * "bytes" as a last field goes to the end of the frame, without a length. A list is u32 n, n x str.
@@ -72,6 +75,8 @@ enum fbr_ring_frame {
     FBR_RING_STREAM_OPEN,
     FBR_RING_ROOM,
     FBR_RING_USE,
+    FBR_RING_MISSED,
+    FBR_RING_WAITS,
 };
 
 #define FBR_RING_ALL 0xffffffffu

@@ -148,6 +148,8 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
         {FBR_RING_STREAM_OPEN, "STREAM_OPEN |"},
         {FBR_RING_ROOM, "ROOM |"},
         {FBR_RING_USE, "USE |"},
+        {FBR_RING_MISSED, "MISSED |"},
+        {FBR_RING_WAITS, "WAITS |"},
     };
 
     (void)state;

@@ -217,6 +217,38 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
     says 'fiber doctor'
 }
 
+alone=(env -u PMI_FD -u PMI_RANK -u PMI_SIZE) # so that MPICH does not find its server
+
+test_who_runs_alone_behind_a_wrapper_fails_the_run() {
+    [[ ${compilers[*]} == *mpich* ]] || return 0
+    fiber_run 1 -n 2 "${alone[@]}" "$work/check.mpich" window || return
+    says 'ended without having met the server' || return
+    # shellcheck disable=SC2016
+    fiber_run 1 -n 2 "${alone[@]}" sh -c 'sh -c "$0 window; true"; true' "$work/check.mpich" || return
+    says 'ended without having met the server'
+}
+
+test_who_runs_alone_for_long_is_told_of_before_the_end() {
+    local code=0
+    [[ ${compilers[*]} == *mpich* ]] || return 0
+    start -n 2 "${alone[@]}" "$work/check.mpich" work
+    wait_for "$patience" grep -q 'loaded an MPI library' "$work/err" || fail 'nothing is said' || return
+    [ "$(grep -c 'loaded an MPI library' "$work/err")" = 1 ] || fail 'it is said twice' || return
+    kill -TERM "$launcher"
+    wait "$launcher" || code=$?
+    [ "$code" = 143 ] || fail "exit code $code" || return
+    leaves_nothing
+}
+
+test_a_rank_without_mpi_is_not_waited_for_in_mpi_init() {
+    for mpi in "${compilers[@]}"; do
+        for where in --oversubscribe --per-node=1; do
+            fiber_run 1 "$where" -n 1 "$work/check.$mpi" window : -n 1 printenv HOME || return
+            says 'ended with code 0 without MPI_Init, and rank 0 waits for it there' || return
+        done
+    done
+}
+
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
     test_spawned_ranks_merge test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
@@ -224,4 +256,6 @@ run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agr
     test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
     test_the_code_of_an_abort_is_the_runs test_a_rank_that_leaves_without_finalize_fails_the_run \
     test_a_crash_fails_the_run test_wrappers_around_a_program_do_no_harm test_mpich_meets_its_server_by_port \
-    test_who_runs_alone_fails_the_run_and_is_told_why
+    test_who_runs_alone_fails_the_run_and_is_told_why \
+    test_who_runs_alone_behind_a_wrapper_fails_the_run test_who_runs_alone_for_long_is_told_of_before_the_end \
+    test_a_rank_without_mpi_is_not_waited_for_in_mpi_init

@@ -1,0 +1,194 @@
+/* agent_look.c - finds ranks that run an MPI program and have not met its server.
+ *
+ * A program that is linked with MPI is known by its file. A wrapper (sh, env, python) is not: it
+ * executes, starts or loads MPI later. So ranks that have not met a server are looked at, often while
+ * they are young, for short programs end soon, and less and less later. A look compares the files
+ * that a rank and its descendants run with what the last look saw; the libraries that they have
+ * loaded are read only each time that their age has doubled.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ring/agent_priv.h"
+#include "runtime/elf.h"
+
+#define FIRST_MS 5       /* between the first looks; MPICH's shortest program takes 20 */
+#define PART_OF_AGE 16   /* later they are this part of the ranks' age apart */
+#define LAST_MS 60000    /* but never further */
+#define PART_OF_TIME 50  /* of our time, at most, is spent on looking */
+#define LIBRARIES_MS 100 /* the age at which loaded libraries are read first */
+#define PATIENCE_MS 5000 /* from MPI being seen to the word that it has not met its server */
+#define FAMILY 32        /* processes of a rank that are looked at */
+
+struct loaded {
+    bool mpi, torch;
+};
+
+static struct loaded read_libraries(pid_t pid)
+{
+    struct loaded is = {false, false};
+    char path[64], line[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f)) {
+        const char *name = strrchr(line, '/');
+
+        is.mpi |= name && fbr_elf_is_mpi(name + 1);
+        is.torch |= name && !strncmp(name + 1, "libtorch", 8);
+    }
+    if (f)
+        fclose(f);
+    return is;
+}
+
+/* Whether its file needs MPI. Most ranks run the same one, which is read once. */
+static bool runs_mpi(struct agent_job *j, pid_t pid)
+{
+    struct stat st;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    if (stat(path, &st) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof(j->seen) / sizeof(j->seen[0]); i++)
+        if (j->seen[i].device == st.st_dev && j->seen[i].inode == st.st_ino)
+            return j->seen[i].mpi;
+    j->oldest_seen = (j->oldest_seen + 1) % (sizeof(j->seen) / sizeof(j->seen[0]));
+    j->seen[j->oldest_seen] = (struct agent_seen){st.st_dev, st.st_ino, fbr_elf_needs_mpi(path)};
+    return j->seen[j->oldest_seen].mpi;
+}
+
+/* The rank's process and its descendants, parents first. */
+static size_t find_family(pid_t pid, pid_t family[FAMILY])
+{
+    size_t n = 1;
+
+    family[0] = pid;
+    for (size_t i = 0; i < n && n < FAMILY; i++) {
+        char path[64];
+        int child;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)family[i], (int)family[i]);
+        f = fopen(path, "re");
+        while (f && n < FAMILY && fscanf(f, "%d", &child) == 1)
+            family[n++] = child;
+        if (f)
+            fclose(f);
+    }
+    return n;
+}
+
+static void look_at(struct agent_rank *r, bool libraries, uint64_t now)
+{
+    pid_t family[FAMILY];
+    size_t n = find_family(r->pid, family);
+    struct loaded is = {false, false};
+
+    for (size_t i = 0; i < n && !is.mpi; i++) {
+        if (libraries)
+            is = read_libraries(family[i]);
+        is.mpi |= runs_mpi(r->job, family[i]);
+    }
+    if (!is.mpi)
+        return;
+    r->mpi = true;
+    /* Some builds of torch load an MPI library and do not use it. */
+    r->mpi_since = is.torch ? 0 : now;
+}
+
+/* It may be young and slow, so this is a word and no failure. Said for one rank. */
+static void tell_missed(struct agent_rank *r)
+{
+    struct fbr_buf b;
+
+    r->job->told_missed = true;
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, r->job->job.info.id);
+    fbr_put_u32(&b, r->rank);
+    fbr_agent_send(r->job->agent, FBR_RING_MISSED, &b);
+}
+
+/* Looks at all of them; the time at which the next look is due at the latest, 0: no rank needs one. */
+static uint64_t look_at_all(struct agent_job *j, uint64_t now)
+{
+    bool libraries = now - j->look_began >= j->libraries_ms;
+    uint64_t due = 0;
+
+    if (libraries)
+        j->libraries_ms *= 2;
+    for (uint32_t i = 0; i < j->nlocal; i++) {
+        struct agent_rank *r = &j->ranks[i];
+        uint64_t then = now + LAST_MS;
+
+        if (!r->handle || r->met)
+            continue;
+        if (!r->mpi)
+            look_at(r, libraries, now);
+        if (r->mpi && (!r->mpi_since || j->told_missed))
+            continue;
+        if (r->mpi && now - r->mpi_since >= PATIENCE_MS && !j->served) {
+            tell_missed(r);
+            continue;
+        }
+        if (r->mpi)
+            then = r->mpi_since + PATIENCE_MS;
+        due = due && due < then ? due : then;
+    }
+    return due;
+}
+
+static void on_look(void *arg)
+{
+    struct agent_job *j = arg;
+    uint64_t began = fbr_now_ns(), now = began / 1000000, spent, wait;
+    uint64_t due = look_at_all(j, now);
+
+    spent = (fbr_now_ns() - began) * PART_OF_TIME / 1000000;
+    if (!due)
+        return;
+    wait = (now - j->look_began) / PART_OF_AGE;
+    wait = wait > FIRST_MS ? wait : FIRST_MS;
+    wait = wait > spent ? wait : spent;
+    if (now + wait > due)
+        wait = due > now + spent ? due - now : spent;
+    fbr_timer_start(&j->look, wait, 0);
+}
+
+void fbr_agent_look(struct agent_job *j)
+{
+    if (j->nlocal == 0 ||
+        (!j->look.uv && fbr_timer_init(&j->look, j->agent->rt->loop, on_look, j) < 0))
+        return;
+    j->look_began = fbr_now_ms();
+    j->libraries_ms = LIBRARIES_MS;
+    fbr_timer_start(&j->look, FIRST_MS, 0);
+}
+
+/* Ranks of an MPI program are inside MPI_Init until all ranks of their job are. */
+void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+
+    for (uint32_t i = 0; j && fbr_cur_ok(body) && i < j->nlocal; i++) {
+        struct agent_rank *r = &j->ranks[i];
+        pid_t family[FAMILY];
+        size_t n = r->handle && r->met && !r->left ? find_family(r->pid, family) : 0;
+
+        for (size_t k = 0; k < n; k++) {
+            struct fbr_buf b;
+
+            if (!read_libraries(family[k]).mpi)
+                continue;
+            fbr_buf_init(&b);
+            fbr_put_u32(&b, j->job.info.id);
+            fbr_put_u32(&b, r->rank);
+            fbr_agent_send(a, FBR_RING_WAITS, &b);
+            return;
+        }
+    }
+}
