@@ -115,7 +115,7 @@ static void on_cure(void *user, const char *text)
     struct agent *a = user;
 
     if (a->order.verbose)
-        fbr_agent_note(a, "%s: %s", a->hostname, text);
+        fbr_agent_note(a, "%s", text);
 }
 
 /* What the libraries of its ranks have to be told about this host. */

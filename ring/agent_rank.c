@@ -112,15 +112,15 @@ static bool better_free(struct agent_job *j)
         return true;
     if (all > a->cpus && !a->order.oversubscribe)
         fbr_agent_note(
-            a, "%s: %u ranks share %u processor%s; they are not bound, and yield when they wait",
-            a->hostname, all, a->cpus, a->cpus == 1 ? "" : "s");
+            a, "%u ranks share %u processor%s; they are not bound, and yield when they wait", all,
+            a->cpus, a->cpus == 1 ? "" : "s");
     if (all > a->cpus)
         return true;
     if (fbr_limits_floats(&a->limits))
         fbr_agent_note(a,
-                       "%s: ranks are not bound: they have the time of %g of %u processors, now "
+                       "ranks are not bound: they have the time of %g of %u processors, now "
                        "these, now those (a limit of the container; --bind-to core binds)",
-                       a->hostname, a->limits.quota, a->limits.affinity);
+                       a->limits.quota, a->limits.affinity);
     return fbr_limits_floats(&a->limits);
 }
 
@@ -140,13 +140,13 @@ static int find_places(struct agent_job *j, struct fbr_error *err)
         return 0;
     rc = check_machine(a, err);
     if (rc < 0 && !chosen) {
-        fbr_agent_note(a, "%s: ranks are not bound: %s", a->hostname, err->text);
+        fbr_agent_note(a, "ranks are not bound: %s", err->text);
         return 0;
     }
     if (rc == 0)
         rc = plan_places(j, &wish, note, sizeof(note), err);
     if (note[0] && rc == 0)
-        fbr_agent_note(a, "%s: %s", a->hostname, note);
+        fbr_agent_note(a, "%s", note);
     return rc;
 }
 
@@ -181,7 +181,7 @@ static void count_threads(struct agent_job *j)
     }
     if (j->nlocal > 0 && j->ranks[0].threads && a->order.verbose &&
         !is_set(&j->ranks[0], THREADS_ENV))
-        fbr_agent_note(a, "%s: %s: %s=%u", a->hostname,
+        fbr_agent_note(a, "%s: %s=%u",
                        wanted ? "processors per rank" : "its share of the processors", THREADS_ENV,
                        j->ranks[0].threads);
 }

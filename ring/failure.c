@@ -22,7 +22,43 @@
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
-/* ---- Ending ranks ---- */
+/* ---- Signals, and ending ranks ---- */
+
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank, int sig)
+{
+    struct ring_job *j;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    DL_FOREACH(r->jobs, j) {
+        if ((only && only != j) || j->over)
+            continue;
+        fbr_buf_clear(&b);
+        fbr_put_u32(&b, j->job.info.id);
+        fbr_put_u32(&b, rank);
+        fbr_put_u32(&b, (uint32_t)sig);
+        fbr_ring_send_all(r, FBR_RING_SIGNAL, &b);
+    }
+    fbr_buf_fini(&b);
+}
+
+int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig)
+{
+    struct ring_job *j, *last = NULL;
+
+    if (r->state == R_ENDED)
+        return -ESRCH;
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            last = j;
+    if (rank < 0)
+        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
+    else if (last && (uint32_t)rank < last->job.info.size)
+        fbr_ring_signal(r, last, (uint32_t)rank, sig);
+    else
+        return -ESRCH;
+    return 0;
+}
 
 void fbr_ring_kill_unready(struct fiber_ring *r)
 {

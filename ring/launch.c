@@ -38,42 +38,6 @@ void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf 
         fbr_ring_send(&r->agents[i], type, body);
 }
 
-void fbr_ring_signal(struct fiber_ring *r, struct ring_job *only, uint32_t rank, int sig)
-{
-    struct ring_job *j;
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    DL_FOREACH(r->jobs, j) {
-        if ((only && only != j) || j->over)
-            continue;
-        fbr_buf_clear(&b);
-        fbr_put_u32(&b, j->job.info.id);
-        fbr_put_u32(&b, rank);
-        fbr_put_u32(&b, (uint32_t)sig);
-        fbr_ring_send_all(r, FBR_RING_SIGNAL, &b);
-    }
-    fbr_buf_fini(&b);
-}
-
-int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig)
-{
-    struct ring_job *j, *last = NULL;
-
-    if (r->state == R_ENDED)
-        return -ESRCH;
-    DL_FOREACH(r->jobs, j)
-        if (!j->job.info.spawned)
-            last = j;
-    if (rank < 0)
-        fbr_ring_signal(r, NULL, FBR_RING_ALL, sig);
-    else if (last && (uint32_t)rank < last->job.info.size)
-        fbr_ring_signal(r, last, (uint32_t)rank, sig);
-    else
-        return -ESRCH;
-    return 0;
-}
-
 /* ---- Jobs ---- */
 
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank)
@@ -280,6 +244,8 @@ static void finish(struct fiber_ring *r)
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
     fbr_ring_missing_fini(r);
+    fbr_ring_notes_say(r);
+    fbr_timer_fini(&r->moment);
     fbr_ring_serve_close(r);
     fbr_ring_input_close(r->input);
     r->input = NULL;
@@ -381,6 +347,7 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     a->cpus = fbr_get_u32(body);
     a->machine = fbr_get_u64(body);
     a->ready = fbr_cur_ok(body);
+    fbr_ring_note_host(a);
     if (r->state == R_RUNNING)
         send_jobs(a);
     if (r->state != R_WAITING)
@@ -615,25 +582,13 @@ static void on_use(struct fiber_ring *r, struct fbr_cur *body)
     }
 }
 
-static void on_note(struct fiber_ring *r, struct fbr_cur *body)
+static void on_note(struct ring_agent *a, struct fbr_cur *body)
 {
-    struct ring_note *n;
     char text[600];
-    size_t len;
 
     fbr_get_str(body, text, sizeof(text));
-    len = strlen(text);
-    HASH_FIND(hh, r->notes, text, len, n);
-    if (n || !fbr_cur_ok(body))
-        return;
-    fbr_ring_say(r, "%s", text);
-    n = calloc(1, sizeof(*n) + len + 1);
-    if (!n)
-        return;
-    memcpy(n->text, text, len + 1);
-    HASH_ADD(hh, r->notes, text, len, n);
-    if (!n->hh.tbl)
-        free(n);
+    if (fbr_cur_ok(body))
+        fbr_ring_note(a, text);
 }
 
 static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
@@ -647,7 +602,7 @@ static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct f
         on_hello(a, body);
         break;
     case FBR_RING_NOTE:
-        on_note(r, body);
+        on_note(a, body);
         break;
     case FBR_RING_STARTED:
         on_started(r, body);

@@ -262,7 +262,6 @@ static int begin(void *arg)
 static int tear_down(void *arg)
 {
     struct fiber_ring *r = arg;
-    struct ring_note *n, *next;
 
     if (!r->listed)
         return 0;
@@ -272,10 +271,7 @@ static int tear_down(void *arg)
     r->control = NULL;
     fbr_ring_input_close(r->input);
     r->input = NULL;
-    HASH_ITER(hh, r->notes, n, next) {
-        HASH_DEL(r->notes, n);
-        free(n);
-    }
+    fbr_ring_notes_free(r);
     while (r->jobs) {
         struct ring_job *j = r->jobs;
 

@@ -3,8 +3,9 @@
  *     ring.c      the calls of fiber.h, and the options
  *     launch.c    agents and jobs: start, news of them, end
  *     gang.c      all places or none
- *     failure.c   what a failure means, and how it is told
+ *     failure.c   signals; what a failure means, and how it is told
  *     missing.c   ranks that others wait for in MPI_Init
+ *     notes.c     what agents find on their hosts
  *     serve.c     what bridges ask for: fences, names, spawns, streams
  *     print.c     what ranks print
  *     input.c     what rank 0 reads
@@ -63,6 +64,7 @@ struct ring_rank {
 struct ring_service;
 struct ring_stream;
 struct ring_input;
+struct ring_note;
 
 struct ring_job {
     struct ring_job *next, *prev;
@@ -92,12 +94,6 @@ struct ring_agent {
     bool idle;        /* none of its ranks lives */
     struct fbr_restarts again;
     uint64_t credit; /* output that was taken and is to be told */
-};
-
-/* What an agent has told: each text is said once. */
-struct ring_note {
-    UT_hash_handle hh;
-    char text[];
 };
 
 /* What happened first. */
@@ -137,10 +133,11 @@ struct fiber_ring {
     uint32_t next_job, epoch;
     struct fbr_restarts again; /* of all ranks */
     struct fbr_exchange *exchange;
-    struct ring_note *notes;
+    uint32_t hosts;                  /* that agents are on, by name */
+    struct ring_note *notes, *heard; /* remarks; with the hosts that made them */
     struct ring_stream *streams;
     uint64_t next_stream;
-    struct fbr_timer grace, limit, tick, gang, ask;
+    struct fbr_timer grace, limit, tick, gang, ask, moment;
     struct ring_failure failure;
     bool listed;          /* in rt->rings */
     bool stopped, killed; /* fiber_ring_stop; SIGKILL was sent */
@@ -187,10 +184,6 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
                        uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
                        struct ring_job **job, struct fbr_error *err);
-/* j NULL: all jobs */
-void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int sig);
-/* A rank of the ring's own job, or all (-1). -ESRCH: there is none of that number. */
-int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
 void fbr_ring_check(
     struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);
@@ -200,6 +193,10 @@ void fbr_ring_end_all(struct fbr_runtime *rt);
 void fbr_ring_open_door(void *ring);
 
 /* failure.c */
+/* j NULL: all jobs */
+void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int sig);
+/* A rank of the ring's own job, or all (-1). -ESRCH: there is none of that number. */
+int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
 /* `taken`: the cluster took its job away. */
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
@@ -225,6 +222,12 @@ void fbr_ring_missing_fini(struct fiber_ring *r);
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_met(struct ring_job *j);
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* that rank waits in MPI_Init */
+
+/* notes.c */
+void fbr_ring_note(struct ring_agent *a, const char *text);
+void fbr_ring_note_host(struct ring_agent *a); /* it is there */
+void fbr_ring_notes_say(struct fiber_ring *r); /* those that wait for other hosts to say the same */
+void fbr_ring_notes_free(struct fiber_ring *r);
 
 /* serve.c */
 int fbr_ring_serve_open(struct fiber_ring *r);
