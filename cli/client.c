@@ -28,9 +28,10 @@ void client_free(struct client_run *run)
         close(run->fd);
     fbr_buf_fini(&run->got);
     free(run->ranks);
+    free(run->before);
     free(run->coming);
     run->fd = -1;
-    run->ranks = run->coming = NULL;
+    run->ranks = run->before = run->coming = NULL;
 }
 
 static int send_request(struct client_run *run, enum fbr_control_op op, int rank, int argument)
@@ -92,7 +93,7 @@ static int next_answer(struct client_run *run, uint64_t until, struct fbr_cur *c
 
 static int keep_rank(struct client_run *run, struct fbr_cur *c)
 {
-    struct fiber_rank_stats *more;
+    struct fbr_run_rank *more;
 
     if (run->ncoming % 64 == 0) {
         more = realloc(run->coming, ((size_t)run->ncoming + 64) * sizeof(*more));
@@ -109,8 +110,10 @@ static int keep_rank(struct client_run *run, struct fbr_cur *c)
 /* They have all come. */
 static void take_ranks(struct client_run *run)
 {
-    struct fiber_rank_stats *old = run->ranks;
+    struct fbr_run_rank *old = run->before;
 
+    run->before = run->ranks;
+    run->nbefore = run->nranks;
     run->ranks = run->coming;
     run->nranks = run->ncoming;
     run->coming = old;
@@ -368,6 +371,15 @@ static bool is_called(const struct client_run *run, const char *typed)
            (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
 }
 
+/* It is the caller's now, and no longer the list's. */
+static void take_over(struct client_run *run, struct client_run *listed)
+{
+    *run = *listed;
+    listed->fd = -1;
+    fbr_buf_init(&listed->got);
+    listed->ranks = listed->before = listed->coming = NULL;
+}
+
 int client_find(const char *typed, struct client_run *run, struct fbr_error *err)
 {
     struct client_run *runs, *found = NULL;
@@ -393,12 +405,31 @@ int client_find(const char *typed, struct client_run *run, struct fbr_error *err
     else if (living > 1)
         rc = fbr_fail(err, -EEXIST, "%zu runs are called %.64s; name one by its id, see `fiber ps`",
                       living, typed);
-    if (rc == 0) {
-        *run = *found;
-        found->fd = -1; /* it is the caller's now */
-        fbr_buf_init(&found->got);
-        found->ranks = found->coming = NULL;
-    }
+    if (rc == 0)
+        take_over(run, found);
+    client_list_free(runs, count);
+    return rc;
+}
+
+int client_only(struct client_run *run, struct fbr_error *err)
+{
+    struct client_run *runs;
+    char names[256] = "";
+    size_t count, len = 0;
+    int rc = client_list(&runs, &count, false, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count && len < sizeof(names); i++)
+        len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.8s %.64s", i ? ", " : "",
+                                runs[i].about.uid, runs[i].about.name);
+    if (count == 0)
+        rc = fbr_fail(err, -ENOENT, "no run of yours goes on here; see `fiber ps -a`");
+    else if (count > 1)
+        rc = fbr_fail(err, -EEXIST, "%zu runs go on: name one by its id or name: %s%s", count,
+                      names, len < sizeof(names) ? "" : "...");
+    else
+        take_over(run, &runs[0]);
     client_list_free(runs, count);
     return rc;
 }

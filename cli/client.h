@@ -21,11 +21,13 @@ struct client_run {
     char report[1024];
     int fd; /* -1 when it has ended, or takes no more callers */
     struct fbr_buf got;
-    int owed;        /* requests whose DONE has not come: they are answered in order */
-    bool ranks_owed; /* the last of them is that of client_ranks() */
-    struct fiber_rank_stats *ranks; /* of client_ranks() */
+    int owed;                   /* requests whose DONE has not come: they are answered in order */
+    bool ranks_owed;            /* the last of them is that of client_ranks() */
+    struct fbr_run_rank *ranks; /* of client_ranks() */
     int nranks;
-    struct fiber_rank_stats *coming; /* of the answer that is not all there */
+    struct fbr_run_rank *before; /* those of its last answer but one */
+    int nbefore;
+    struct fbr_run_rank *coming; /* of the answer that is not all there */
     int ncoming;
 };
 
@@ -41,6 +43,10 @@ void client_list_free(struct client_run *runs, size_t count);
  * client_free(). */
 int client_find(const char *typed, struct client_run *run, struct fbr_error *err);
 void client_free(struct client_run *run);
+
+/* The only run of this user here that goes on. -ENOENT: there is none; -EEXIST: there are several,
+ * which err names. Free with client_free(). */
+int client_only(struct client_run *run, struct fbr_error *err);
 
 /* One more connection to it, for client_visit() and the like. Free with client_free(). */
 int client_again(const struct client_run *run, struct client_run *again, struct fbr_error *err);

@@ -182,7 +182,7 @@ int engine_run_here(const char *typed, const char *verb, struct client_run *run,
                     struct fbr_error *err)
 {
     struct engine_run e;
-    int rc = engine_run_find(typed, NULL, run, &e, err);
+    int rc = typed ? engine_run_find(typed, NULL, run, &e, err) : client_only(run, err);
 
     if (rc <= 0)
         return rc;

@@ -467,11 +467,14 @@ static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
     s->asks = rc == 0 ? calloc((size_t)s->run.nranks + 1, sizeof(*s->asks)) : NULL;
     if (rc == 0 && !s->asks)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    for (int i = 0; i < s->run.nranks && rc == 0; i++)
-        if (s->run.ranks[i].state == 1 && (s->one < 0 || s->run.ranks[i].rank == s->one)) {
-            s->asks[s->nasks].who = s->run.ranks[i].rank;
-            s->asks[s->nasks++].host = s->run.ranks[i].host;
+    for (int i = 0; i < s->run.nranks && rc == 0; i++) {
+        const struct fiber_rank_stats *r = &s->run.ranks[i].stats;
+
+        if (r->state == 1 && (s->one < 0 || r->rank == s->one)) {
+            s->asks[s->nasks].who = r->rank;
+            s->asks[s->nasks++].host = r->host;
         }
+    }
     if (s->nasks)
         qsort(s->asks, s->nasks, sizeof(*s->asks), by_number);
     if (rc == 0 && s->one >= 0 && !s->nasks)

@@ -1,147 +1,65 @@
-/* top.c - `fiber top`: the ranks of a run, again and again.
+/* top.c - `fiber top`: the ranks of a run, or the workers of a pool, again and again.
  *
- * On a terminal it draws on the alternate screen, and puts everything back however it ends;
- * elsewhere it prints a table each time.
+ * On a terminal it draws on the alternate screen; elsewhere it prints a table each time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "cli/engine_run.h"
 #include "cli/option.h"
 #include "cli/print.h"
+#include "cli/screen.h"
 #include "runtime/loop.h"
 
-enum { TOP_INTERVAL, TOP_COUNT, TOP_JSON, TOP_OPTIONS };
+enum { TOP_INTERVAL, TOP_COUNT, TOP_SORT, TOP_JSON, TOP_OPTIONS };
 
 #define FIRST_MS 100
 #define KEYS_MS 100     /* so soon keys and ^C are heard */
 #define COUNTED_MS 5000 /* with --count: a look waits so long */
+#define TITLE_LINES 3
 
+enum order { BY_RANK, BY_CPU, BY_MEMORY, BY_HOST };
+
+static const char order_words[] = "rank cpu memory host"; /* in the order of enum order */
+
+/* A rank's figures at the last look. */
 struct seen {
     bool known;
-    double cpu, tasks;
+    double cpu, busy;
+    uint64_t tasks;
+};
+
+/* When figures were taken that are shown, and those before them (0: there were none): client_now(). */
+struct moments {
+    int64_t at, before;
 };
 
 struct view {
     struct client_run run;
     struct seen *seen; /* by rank: at the last look */
     int nseen;
-    /* client_now(): when the figures that are shown were asked for, those before them (0: there
-     * were none), and those that the next look will have */
-    int64_t at, before, asked;
-    uint64_t sent;   /* fbr_now_ms(): what has no answer was asked */
+    /* Tasks come with each answer; processor time and memory were taken when the last answer was asked for. */
+    struct moments tasks, use;
+    int64_t asked;
+    uint64_t sent;   /* fbr_now_ms(): when the look that has no answer yet was asked for */
     bool unanswered; /* the last look got none */
     bool screen;     /* a terminal to draw on */
     bool json;
-    int width, height;
+    enum order order;
+    int width, height, first; /* first: row that is shown at the top */
     int line; /* drawn next; the last one of the screen stays empty: behind it, it scrolls */
+    int hosts, boots; /* widths of columns */
 };
 
-/* ---- The terminal ---- */
+/* ---- Figures ---- */
 
-static struct termios cooked;              /* what it was */
-static volatile sig_atomic_t is_raw;       /* it is not that now */
-static volatile sig_atomic_t asked_to_end; /* the signal */
-
-/* Async-signal-safe: also called by handlers. */
-static void restore(void)
+static bool is_pool(const struct view *v)
 {
-    static const char leave[] = "\033[?25h\033[?1049l";
-    int saved = errno;
-
-    if (is_raw) {
-        is_raw = 0;
-        tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
-        if (write(STDOUT_FILENO, leave, sizeof(leave) - 1) < 0)
-            errno = saved;
-    }
-    errno = saved;
-}
-
-static void go_raw(void)
-{
-    static const char enter[] = "\033[?1049h\033[?25l";
-    struct termios t = cooked;
-
-    t.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
-    t.c_cc[VMIN] = 0;
-    t.c_cc[VTIME] = 0;
-    is_raw = 1;
-    tcsetattr(STDIN_FILENO, TCSANOW, &t);
-    if (write(STDOUT_FILENO, enter, sizeof(enter) - 1) < 0)
-        asked_to_end = SIGHUP;
-}
-
-static void on_end(int sig)
-{
-    asked_to_end = sig;
-}
-
-static void on_stop(int sig)
-{
-    restore();
-    raise(SIGSTOP); /* the parent's shell wants its terminal back; we go on behind this line */
-    go_raw();
-    (void)sig;
-}
-
-static void on_resize(int sig)
-{
-    (void)sig; /* ends the poll: the next drawing asks for the size */
-}
-
-static void on_crash(int sig)
-{
-    restore();
-    signal(sig, SIG_DFL);
-    raise(sig);
-}
-
-static void take_terminal(void)
-{
-    static const struct {
-        int sig;
-        void (*fn)(int);
-    } list[] = {{SIGINT, on_end},    {SIGTERM, on_end}, {SIGHUP, on_end},      {SIGQUIT, on_end},
-                {SIGTSTP, on_stop},  {SIGPIPE, on_end}, {SIGWINCH, on_resize}, {SIGSEGV, on_crash},
-                {SIGABRT, on_crash}, {SIGBUS, on_crash}};
-
-    tcgetattr(STDIN_FILENO, &cooked);
-    atexit(restore);
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        struct sigaction a;
-
-        memset(&a, 0, sizeof(a));
-        a.sa_handler = list[i].fn;
-        /* A picture that is being written goes on, unless this is the end: who reads it may have stopped reading. */
-        a.sa_flags = list[i].fn == on_stop || list[i].fn == on_resize ? SA_RESTART : 0;
-        sigaction(list[i].sig, &a, NULL);
-    }
-    go_raw();
-}
-
-/* A signal may have cut a picture short: that is no error, and the rest of it belongs nowhere. */
-static void drop_picture(void)
-{
-    if (!asked_to_end || asked_to_end == SIGPIPE)
-        return;
-    __fpurge(stdout);
-    clearerr(stdout);
-}
-
-/* ---- Drawing ---- */
-
-static int by_rank(const void *a, const void *b)
-{
-    return ((const struct fiber_rank_stats *)a)->rank - ((const struct fiber_rank_stats *)b)->rank;
+    return v->run.about.kind == FBR_RUN_POOL;
 }
 
 /* For so many seconds its launcher has said nothing; 0: it answers. */
@@ -152,92 +70,174 @@ static int silent_s(const struct view *v)
     return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
 }
 
-static bool is_pool(const struct view *v)
-{
-    return v->run.about.kind == FBR_RUN_POOL;
-}
-
 /* What was seen of it at the last look; NULL: there is nothing to compare with. */
 static const struct seen *seen_of(const struct view *v, const struct fiber_rank_stats *s)
 {
-    bool any = !silent_s(v) && v->before && v->at > v->before && s->state == 1;
-
-    return any && s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank]
-                                                                               : NULL;
+    return s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank] : NULL;
 }
 
-/* Of a processor, in percent, since the last look; negative: unknown. */
-static double cpu_share(const struct view *v, const struct fiber_rank_stats *s)
+/* Percent of the time since the last look, or since its start when this is the first one; negative: unknown. */
+static double share(const struct view *v, const struct fbr_run_rank *r, const struct moments *m,
+                    double now, const double *last)
 {
-    const struct seen *seen = seen_of(v, s);
+    int64_t start = r->started_ms ? r->started_ms : v->run.about.started_ms;
 
-    return !seen || s->cpu < seen->cpu
-               ? -1
-               : 100 * (s->cpu - seen->cpu) * 1000 / (double)(v->at - v->before);
+    if (silent_s(v) || r->stats.state != 1)
+        return -1;
+    if (last && m->before && m->at > m->before && now >= *last)
+        return 100 * (now - *last) * 1000 / (double)(m->at - m->before);
+    return m->at > start ? 100 * now * 1000 / (double)(m->at - start) : -1;
 }
 
-/* Tasks in a second, of all workers since the last look; negative: unknown. */
+static double cpu_share(const struct view *v, const struct fbr_run_rank *r)
+{
+    const struct seen *seen = seen_of(v, &r->stats);
+
+    return r->stats.memory ? share(v, r, &v->use, r->stats.cpu, seen ? &seen->cpu : NULL) : -1;
+}
+
+static double busy_share(const struct view *v, const struct fbr_run_rank *r)
+{
+    const struct seen *seen = seen_of(v, &r->stats);
+
+    return share(v, r, &v->tasks, r->busy, seen ? &seen->busy : NULL);
+}
+
+/* Tasks in a second, of all workers, since the last look, or since the pool's start; negative: unknown. */
 static double task_rate(const struct view *v)
 {
-    double n = -1;
+    int64_t from = v->tasks.before ? v->tasks.before : v->run.about.started_ms;
+    uint64_t n = 0;
 
-    for (int i = 0; is_pool(v) && i < v->run.nranks; i++) {
-        const struct seen *seen = seen_of(v, &v->run.ranks[i]);
-        double tasks = atof(v->run.ranks[i].how);
+    if (!is_pool(v) || silent_s(v) || v->tasks.at <= from)
+        return -1;
+    for (int i = 0; i < v->run.nranks; i++) {
+        const struct fbr_run_rank *r = &v->run.ranks[i];
+        const struct seen *seen = seen_of(v, &r->stats);
 
-        if (seen && tasks >= seen->tasks)
-            n = (n < 0 ? 0 : n) + (tasks - seen->tasks) * 1000 / (double)(v->at - v->before);
+        n += r->tasks - (seen && v->tasks.before && seen->tasks <= r->tasks ? seen->tasks : 0);
     }
-    return n;
+    return (double)n * 1000 / (double)(v->tasks.at - from);
 }
 
+/* The figures of the answer before this one. */
 static void remember(struct view *v)
 {
-    for (int i = 0; i < v->run.nranks; i++) {
-        const struct fiber_rank_stats *s = &v->run.ranks[i];
+    for (int i = 0; i < v->run.nbefore; i++) {
+        const struct fbr_run_rank *r = &v->run.before[i];
+        int rank = r->stats.rank;
         struct seen *more;
 
-        if (s->rank < 0 || s->rank > 1 << 20)
+        if (rank < 0 || rank > 1 << 20)
             continue;
-        if (s->rank >= v->nseen) {
-            more = realloc(v->seen, ((size_t)s->rank + 1) * sizeof(*more));
+        if (rank >= v->nseen) {
+            more = realloc(v->seen, ((size_t)rank + 1) * sizeof(*more));
             if (!more)
                 return;
-            for (int k = v->nseen; k <= s->rank; k++)
+            for (int k = v->nseen; k <= rank; k++)
                 more[k] = (struct seen){0};
             v->seen = more;
-            v->nseen = s->rank + 1;
+            v->nseen = rank + 1;
         }
-        v->seen[s->rank] = (struct seen){true, s->cpu, atof(s->how)};
+        v->seen[rank] = (struct seen){true, r->stats.cpu, r->busy, r->tasks};
     }
 }
+
+/* ---- Order ---- */
+
+static int down(double a, double b)
+{
+    return (a < b) - (a > b);
+}
+
+/* The largest first; ranks that are alike by their number. qsort_r's context is the view. */
+static int compare(const void *a, const void *b, void *view)
+{
+    const struct fbr_run_rank *x = a, *y = b;
+    const struct view *v = view;
+    int d = 0;
+
+    switch (v->order) {
+    case BY_CPU:
+        d = is_pool(v) ? down(busy_share(v, x), busy_share(v, y))
+                       : down(cpu_share(v, x), cpu_share(v, y));
+        break;
+    case BY_MEMORY:
+        d = down((double)x->stats.memory, (double)y->stats.memory);
+        break;
+    case BY_HOST:
+        d = strcmp(x->stats.host, y->stats.host);
+        break;
+    case BY_RANK:
+        break;
+    }
+    return d ? d : x->stats.rank - y->stats.rank;
+}
+
+static void sort(struct view *v)
+{
+    if (v->run.nranks)
+        qsort_r(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), compare, v);
+}
+
+/* ---- Drawing ---- */
 
 static void put_line(struct view *v, char *line)
 {
+    size_t len = strlen(line);
+
     if (v->screen && v->line++ >= v->height - 1)
         return;
-    if (v->screen && strlen(line) > (size_t)v->width)
+    while (len && line[len - 1] == ' ')
+        line[--len] = '\0';
+    if (v->screen && len > (size_t)v->width)
         line[v->width] = '\0';
     printf("%s%s\n", line, v->screen ? "\033[K" : "");
 }
 
-static void put_rank(struct view *v, const struct fiber_rank_stats *s)
+static void put_percent(char out[16], double share)
 {
-    char line[512], state[48], memory[32], cpu[16] = "-";
-    double share = cpu_share(v, s);
+    snprintf(out, 16, share < 0 ? "-" : "%.0f", share);
+}
 
-    client_bytes(memory, s->memory);
-    if (share >= 0)
-        snprintf(cpu, sizeof(cpu), "%.0f", share);
-    snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-16.16s %-8.8s %s", s->rank,
-             client_rank_state(s, state), cpu, s->memory ? memory : "-", s->restarts,
-             (long long)s->pid, s->host, s->how, s->cpus);
+/* Each table's columns: what every row has, then what is different for ranks and workers. */
+static void put_head(struct view *v)
+{
+    char line[512];
+
+    if (is_pool(v))
+        snprintf(line, sizeof(line), "%6s %-10s %6s %6s %9s %8s %8s %s", "WORKER", "STATE", "BUSY%",
+                 "CPU%", "MEMORY", "TASKS", "PID", "HOST");
+    else
+        snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-*s %-*s %s", "RANK", "STATE",
+                 "CPU%", "MEMORY", "RESTARTS", "PID", v->hosts, "HOST", v->boots, "BOOT", "CPUS");
+    put_line(v, line);
+}
+
+static void put_rank(struct view *v, const struct fbr_run_rank *r)
+{
+    const struct fiber_rank_stats *s = &r->stats;
+    char line[512], state[48], memory[32] = "-", cpu[16], busy[16];
+
+    if (s->memory)
+        client_bytes(memory, s->memory);
+    put_percent(cpu, cpu_share(v, r));
+    put_percent(busy, busy_share(v, r));
+    if (is_pool(v))
+        snprintf(line, sizeof(line), "%6d %-10s %6s %6s %9s %8llu %8lld %s", s->rank,
+                 client_rank_state(s, state), busy, cpu, memory, (unsigned long long)r->tasks,
+                 (long long)s->pid, s->host);
+    else
+        snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-*s %-*s %s", s->rank,
+                 client_rank_state(s, state), cpu, memory, s->restarts, (long long)s->pid, v->hosts,
+                 s->host, v->boots, s->how, s->cpus);
     put_line(v, line);
 }
 
 static void say_doing(const struct view *v, char *line, size_t size)
 {
     const struct fbr_run_facts *f = &v->run.facts;
+    double rate = task_rate(v);
 
     if (silent_s(v))
         snprintf(line, size,
@@ -246,123 +246,215 @@ static void say_doing(const struct view *v, char *line, size_t size)
                  silent_s(v), (long long)v->run.about.pid);
     else if (f->waiting[0])
         snprintf(line, size, "waiting: %s", f->waiting);
-    else if (task_rate(v) >= 0)
-        snprintf(line, size, "%s, %.*f a second", f->doing, task_rate(v) < 10, task_rate(v));
+    else if (rate >= 0)
+        snprintf(line, size, "%s, %.*f a second", f->doing, rate < 10, rate);
     else
         snprintf(line, size, "%s", f->doing);
+}
+
+static void put_title(struct view *v)
+{
+    const struct client_run *r = &v->run;
+    char line[512], age[32];
+
+    client_age(age, client_now() - r->about.started_ms);
+    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restart%s  %s",
+             is_pool(v) ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
+             r->facts.running, client_size(r), is_pool(v) ? "workers" : "ranks", r->facts.restarts,
+             r->facts.restarts == 1 ? "" : "s", age);
+    put_line(v, line);
+    say_doing(v, line, sizeof(line));
+    if (v->screen || line[0])
+        put_line(v, line);
+    put_head(v);
+}
+
+static int longest(int least, const struct client_run *r, size_t field)
+{
+    for (int i = 0; i < r->nranks; i++) {
+        int len = (int)strlen((const char *)&r->ranks[i] + field);
+
+        least = len > least ? len : least;
+    }
+    return least;
+}
+
+static void put_foot(struct view *v, int rows)
+{
+    int last = v->first + rows < v->run.nranks ? v->first + rows : v->run.nranks;
+    char line[512];
+
+    snprintf(line, sizeof(line),
+             "%d to %d of %d; arrows and pages scroll; c %s, m memory, h host, r %s sort; q quits",
+             v->first + 1, last, v->run.nranks, is_pool(v) ? "busy" : "cpu",
+             is_pool(v) ? "worker" : "rank");
+    put_line(v, line);
 }
 
 static void draw_text(struct view *v)
 {
     const struct client_run *r = &v->run;
-    int room = v->screen ? v->height - 4 : r->nranks; /* for ranks: what is not title or empty */
-    bool pool = is_pool(v);
-    char line[512], age[32];
+    /* For ranks: the lines that are not title or empty, and when they are too few, not the foot. */
+    int rows = v->screen ? v->height - TITLE_LINES - 1 : r->nranks;
+    bool foot = v->screen && r->nranks > rows;
 
-    client_age(age, client_now() - r->about.started_ms);
-    room -= room < r->nranks; /* how many there are besides */
+    rows -= foot;
+    rows = rows < 0 ? 0 : rows;
+    v->hosts = longest(4, r, offsetof(struct fbr_run_rank, stats.host));
+    v->boots = longest(4, r, offsetof(struct fbr_run_rank, stats.how));
+    v->first = v->first > r->nranks - rows ? r->nranks - rows : v->first;
+    v->first = v->first < 0 ? 0 : v->first;
     v->line = 0;
     if (v->screen)
         fputs("\033[H", stdout);
-    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run  %d restarts  %s",
-             pool ? "pool" : "run", r->about.uid, r->about.name, r->about.backend, r->facts.running,
-             client_size(r), pool ? "workers" : "ranks", r->facts.restarts, age);
-    put_line(v, line);
-    say_doing(v, line, sizeof(line));
-    if (v->screen || line[0])
-        put_line(v, line);
-    snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-16s %-8s %s",
-             pool ? "WORKER" : "RANK", "STATE", pool ? "BUSY%" : "CPU%", "MEMORY", "RESTARTS",
-             "PID", "HOST", pool ? "TASKS" : "BOOT", "CPUS");
-    put_line(v, line);
-    for (int i = 0; i < r->nranks && i < room; i++)
+    put_title(v);
+    for (int i = v->first; i < r->nranks && i < v->first + rows; i++)
         put_rank(v, &r->ranks[i]);
-    if (v->screen && r->nranks > room) {
-        snprintf(line, sizeof(line), "and %d more; q quits", r->nranks - (room > 0 ? room : 0));
-        put_line(v, line);
-    }
+    if (foot)
+        put_foot(v, rows);
     if (v->screen)
         fputs("\033[J", stdout);
     fflush(stdout);
 }
 
+static void put_share(struct fbr_json *j, const char *key, double share)
+{
+    if (share >= 0)
+        fbr_json_double(j, key, share);
+    else
+        fbr_json_null(j, key);
+}
+
+static void put_json_rank(const struct view *v, struct fbr_json *j, const struct fbr_run_rank *r)
+{
+    const struct fiber_rank_stats *s = &r->stats;
+    char state[48];
+
+    fbr_json_object(j, NULL);
+    fbr_json_int(j, is_pool(v) ? "worker" : "rank", s->rank);
+    fbr_json_str(j, "state", client_rank_state(s, state));
+    fbr_json_str(j, "host", s->host);
+    fbr_json_int(j, "pid", s->pid);
+    fbr_json_double(j, "cpu_s", s->cpu);
+    put_share(j, "cpu_percent", cpu_share(v, r));
+    fbr_json_int(j, "memory", (int64_t)s->memory);
+    if (is_pool(v)) {
+        fbr_json_int(j, "tasks", (int64_t)r->tasks);
+        fbr_json_double(j, "busy_s", r->busy);
+        put_share(j, "busy_percent", busy_share(v, r));
+    } else {
+        fbr_json_int(j, "restarts", s->restarts);
+        fbr_json_str(j, "boot", s->how);
+        fbr_json_str(j, "cpus", s->cpus);
+    }
+    fbr_json_end_object(j);
+}
+
 static void draw_json(const struct view *v)
 {
     struct fbr_json j;
-    char state[48];
 
     fbr_json_init(&j);
     fbr_json_object(&j, NULL);
     fbr_json_str(&j, "uid", v->run.about.uid);
     fbr_json_str(&j, "name", v->run.about.name);
+    fbr_json_str(&j, "kind", is_pool(v) ? "pool" : "ring");
     fbr_json_int(&j, "running", v->run.facts.running);
     fbr_json_int(&j, "restarts", v->run.facts.restarts);
     fbr_json_str(&j, "waiting", v->run.facts.waiting);
     fbr_json_str(&j, "doing", v->run.facts.doing);
-    if (task_rate(v) >= 0)
-        fbr_json_double(&j, "tasks_per_s", task_rate(v));
-    else
-        fbr_json_null(&j, "tasks_per_s");
+    if (is_pool(v))
+        put_share(&j, "tasks_per_s", task_rate(v));
     fbr_json_int(&j, "silent_s", silent_s(v));
-    fbr_json_array(&j, "ranks");
-    for (int i = 0; i < v->run.nranks; i++) {
-        const struct fiber_rank_stats *s = &v->run.ranks[i];
-
-        fbr_json_object(&j, NULL);
-        fbr_json_int(&j, "rank", s->rank);
-        fbr_json_str(&j, "state", client_rank_state(s, state));
-        fbr_json_str(&j, "host", s->host);
-        fbr_json_int(&j, "pid", s->pid);
-        fbr_json_double(&j, "cpu_s", s->cpu);
-        if (cpu_share(v, s) >= 0)
-            fbr_json_double(&j, "cpu_percent", cpu_share(v, s));
-        else
-            fbr_json_null(&j, "cpu_percent");
-        fbr_json_int(&j, "memory", (int64_t)s->memory);
-        fbr_json_int(&j, "restarts", s->restarts);
-        fbr_json_str(&j, "boot", s->how);
-        fbr_json_str(&j, "cpus", s->cpus);
-        fbr_json_end_object(&j);
-    }
+    fbr_json_array(&j, is_pool(v) ? "workers" : "ranks");
+    for (int i = 0; i < v->run.nranks; i++)
+        put_json_rank(v, &j, &v->run.ranks[i]);
     fbr_json_end_array(&j);
     fbr_json_end_object(&j);
     cli_print_json(stdout, &j);
     fflush(stdout);
 }
 
-/* ---- The subcommand ---- */
-
-/* Until the next drawing; true: a key said that it is enough. */
-static bool rest(const struct view *v, int ms)
-{
-    struct pollfd p = {.fd = v->screen ? STDIN_FILENO : -1, .events = POLLIN};
-    char key;
-
-    if (poll(&p, 1, ms) > 0 && read(STDIN_FILENO, &key, 1) == 1)
-        return key == 'q' || key == 'Q' || key == 3;
-    return false;
-}
-
-static void measure(struct view *v)
-{
-    struct winsize w;
-
-    v->width = cli_width(STDOUT_FILENO);
-    v->height = 24;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0) {
-        v->height = w.ws_row > 0 ? w.ws_row : v->height;
-        v->width = w.ws_col > 0 ? w.ws_col : v->width;
-    }
-}
-
 static void draw(struct view *v)
 {
     if (v->screen)
-        measure(v);
+        screen_size(&v->width, &v->height);
+    sort(v);
     if (v->json)
         draw_json(v);
     else
         draw_text(v);
+}
+
+/* ---- The subcommand ---- */
+
+/* False: it is no key of ours. */
+static bool obey(struct view *v, int key)
+{
+    int page = v->height - TITLE_LINES - 2;
+
+    switch (key) {
+    case CLI_KEY_UP:
+    case 'k':
+        v->first--;
+        return true;
+    case CLI_KEY_DOWN:
+    case 'j':
+        v->first++;
+        return true;
+    case CLI_KEY_PAGE_UP:
+        v->first -= page;
+        return true;
+    case CLI_KEY_PAGE_DOWN:
+    case ' ':
+        v->first += page;
+        return true;
+    case CLI_KEY_HOME:
+        v->first = 0;
+        return true;
+    case CLI_KEY_END:
+        v->first = v->run.nranks;
+        return true;
+    case 'c':
+    case 'b':
+        v->order = BY_CPU;
+        return true;
+    case 'm':
+        v->order = BY_MEMORY;
+        return true;
+    case 'h':
+        v->order = BY_HOST;
+        return true;
+    case 'r':
+    case 'n':
+    case 'w':
+        v->order = BY_RANK;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Until the next look; keys scroll and sort meanwhile. True: a key said that it is enough. */
+static bool rest(struct view *v, int ms)
+{
+    uint64_t until = fbr_now_ms() + (uint64_t)ms, now;
+
+    if (!v->screen) {
+        poll(NULL, 0, ms);
+        return false;
+    }
+    while ((now = fbr_now_ms()) < until) {
+        int key = screen_key((int)(until - now));
+
+        if (key == 'q' || key == 'Q' || key == 3)
+            return true;
+        if (obey(v, key))
+            draw(v);
+        else if (key == CLI_KEY_NONE)
+            break;
+    }
+    return false;
 }
 
 /* 1: new figures; 0: none yet; negative: it has ended. */
@@ -376,11 +468,11 @@ static int look(struct view *v, unsigned patience_ms, struct fbr_error *err)
     v->unanswered = rc == -ETIMEDOUT;
     if (rc < 0)
         return v->unanswered ? 0 : rc;
-    /* A ring's figures are on their way from its hosts until the next look; a pool has its workers' here. */
-    v->at = is_pool(v) ? client_now() : v->asked;
-    v->asked = client_now();
-    if (v->run.nranks)
-        qsort(v->run.ranks, (size_t)v->run.nranks, sizeof(*v->run.ranks), by_rank);
+    remember(v);
+    v->tasks.before = v->tasks.at;
+    v->use.before = v->use.at;
+    v->use.at = v->asked;
+    v->asked = v->tasks.at = client_now();
     return 1;
 }
 
@@ -390,10 +482,13 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
     int64_t drawn = 0;
     int rc;
 
-    rc = look(v, patience_ms, err); /* what is asked for here is there at the first look */
+    /* The figures that are asked for here come with the first look that is shown, which then has those since the
+     * start. */
+    rc = look(v, patience_ms, err);
     if (rc < 0 || rest(v, FIRST_MS))
         return rc < 0 ? rc : 0;
-    while (!asked_to_end) {
+    v->tasks.at = 0;
+    while (!screen_asked_to_end()) {
         bool fresh;
 
         rc = look(v, patience_ms, err);
@@ -406,10 +501,6 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
             continue;
         }
         draw(v);
-        if (fresh) {
-            remember(v);
-            v->before = v->at;
-        }
         if (ferror(stdout) || ++drawn == times || rest(v, interval))
             break;
     }
@@ -426,6 +517,7 @@ static int run_top(const struct cli_args *args)
 
     memset(&v, 0, sizeof(v));
     v.json = args->values[TOP_JSON].number > 0;
+    v.order = args->values[TOP_SORT].text ? (enum order)args->values[TOP_SORT].number : BY_RANK;
     if (engine_run_here(args->operands[0], "top", &v.run, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (v.run.state >= CLIENT_ENDED) {
@@ -434,10 +526,10 @@ static int run_top(const struct cli_args *args)
     }
     v.screen = !v.json && isatty(STDIN_FILENO) && cli_is_screen(STDOUT_FILENO) && !times;
     if (v.screen)
-        take_terminal();
+        screen_take();
     rc = watch(&v, interval, times, &err);
-    drop_picture();
-    restore();
+    screen_drop_picture();
+    screen_give_back();
     client_free(&v.run);
     free(v.seen);
     if (rc == -ECONNRESET) { /* what one watches may end */
@@ -452,27 +544,38 @@ static const struct cli_option options[TOP_OPTIONS] = {
                       .help = "time between two looks; default 1s"},
     [TOP_COUNT] = {"count", 'c', CLI_INT, "N", .min = 1, .max = 1 << 30,
                    .help = "prints so many tables and ends"},
+    [TOP_SORT] =
+        {"sort", 's', CLI_WORD, "KEY", .words = order_words,
+         .help =
+             "what comes first: the lowest rank (default), the most processor time (of a pool: the "
+             "busiest), the most memory, or hosts by name"},
     [TOP_JSON] = {"json", 0, CLI_FLAG, .help = "one JSON object a line"},
 };
 
 const struct cli_command cli_top = {
     .name = "top",
-    .operands = "RUN",
+    .operands = "[RUN]",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
-    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met; of a "
-            "pool's workers, how busy they were and how many tasks they have done, and of the "
-            "pool, how "
-            "many it does in a second. q quits.\n\n"
+    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. Of a "
+            "pool: how busy each "
+            "worker is, what it uses, the tasks that it has done, and how many tasks a second the "
+            "pool does. The "
+            "first table has averages since the start, the others those since the last table. "
+            "Without RUN it "
+            "shows the run that goes on, if there is only one.\n\n"
+            "The arrow keys, Page Up, Page Down, Home and End scroll. c sorts by processor time (a "
+            "pool: by how busy), m "
+            "by memory, h by host, r by rank. q quits.\n\n"
             "While a launcher does not answer (it is stopped, say, or the machine is very busy) "
-            "the last "
-            "figures stay, and the second line tells for how long. With --count a look waits ten "
-            "seconds "
+            "the last figures "
+            "stay, and the second line tells for how long. With --count a look waits ten seconds "
             "for its answer.",
-    .examples = "fiber top train\tlive\nfiber top train -c 1 --json\tonce, for programs",
+    .examples = "fiber top\tlive, the only run there is\nfiber top train --sort memory\tthe "
+                "largest ranks first\n"
+                "fiber top train -c 1 --json\tonce, for programs",
     .options = options,
     .count = TOP_OPTIONS,
-    .least = 1,
     .most = 1,
     .run = run_top,
 };

@@ -40,6 +40,7 @@ static void on_ready(struct fbr_pool_worker *w)
     } else {
         w->state = FBR_WORKER_READY;
         w->was_ready = true;
+        w->ready_ms = fbr_now_ms();
         if (w->host)
             w->host->useful = true;
         p->failed_starts = 0;

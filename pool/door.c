@@ -76,13 +76,31 @@ static int number_of(const struct fbr_pool_worker *w)
     return dash ? atoi(dash + 1) : 0;
 }
 
-/* Of a worker on another host nothing else is known. A container's host name is the beginning of its long id. */
-static void put_job(char *out, size_t size, const char *job)
+/* Until a worker has told its host, its job says where it is. A container's host name is the beginning of its long
+ * id. */
+static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
 {
-    snprintf(out, size, "%.*s", strlen(job) == 64 ? 12 : (int)size - 1, job);
+    const char *where = w->use.host[0] ? w->use.host : fiber_process_job(w->process);
+
+    snprintf(out, size, "%.*s", strlen(where) == 64 ? 12 : (int)size - 1, where);
 }
 
-static int door_stats(void *user, struct fiber_rank_stats *out, int max)
+static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w)
+{
+    out->stats.rank = number_of(w);
+    out->stats.state = w->state != FBR_WORKER_STARTING;
+    out->stats.pid = fiber_process_pid(w->process);
+    out->stats.cpu = (double)w->use.cpu_ns / 1e9;
+    out->stats.memory = w->use.resident;
+    if (w->ready_ms)
+        out->started_ms = wall_ms() - (int64_t)(fbr_now_ms() - w->ready_ms);
+    out->tasks = w->tasks;
+    out->busy = (double)w->busy_ns / 1e9;
+    if (w->use.host[0] || out->stats.pid == 0)
+        put_host(out->stats.host, sizeof(out->stats.host), w);
+}
+
+static int door_stats(void *user, struct fbr_run_rank *out, int max)
 {
     struct fiber_pool *p = user;
     struct fbr_pool_worker *w;
@@ -90,24 +108,27 @@ static int door_stats(void *user, struct fiber_rank_stats *out, int max)
 
     pthread_mutex_lock(&p->lock);
     DL_FOREACH(p->workers, w) {
-        if (n < max) {
-            out[n] = (struct fiber_rank_stats){.rank = number_of(w),
-                                               .state = w->state != FBR_WORKER_STARTING,
-                                               .pid = fiber_process_pid(w->process),
-                                               .cpu = (double)w->busy_ns / 1e9};
-            snprintf(out[n].how, sizeof(out[n].how), "%llu", (unsigned long long)w->tasks);
-            if (out[n].pid == 0)
-                put_job(out[n].host, sizeof(out[n].host), fiber_process_job(w->process));
-        }
+        if (n < max)
+            put_worker(&out[n], w);
         n++;
     }
     pthread_mutex_unlock(&p->lock);
     return n;
 }
 
+/* Tasks and their time come with each batch; the rest is asked for here, and is there at the next look. */
 static void door_look(void *user)
 {
-    (void)user; /* workers tell with each batch what they have used */
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_READY)
+            fbr_process_send(w->process, FBR_POOL_LOOK, &none);
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* Workers end by SIGTERM and SIGKILL, and are replaced. -1: all. */
@@ -222,6 +243,7 @@ void fbr_pool_door_open(struct fiber_pool *p)
         return;
     d->about = (struct fbr_control_about){
         .pid = getpid(), .started_ms = wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
+    snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
     snprintf(d->about.backend, sizeof(d->about.backend), "%s",
              fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));
     if (make_uid(d->about.uid) < 0 || fbr_timer_init(&d->timer, p->rt->loop, open_now, p) < 0) {

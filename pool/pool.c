@@ -134,6 +134,8 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     fbr_rt_see_environ(p->rt, o->backend);
     if (rc < 0)
         return fbr_fail(err, rc, "pool: out of memory");
+    if (o->job.name)
+        snprintf(p->name, sizeof(p->name), "%s", o->job.name);
     p->start.job.name = NULL; /* each worker has a name of its own */
     rc = put_work(p, o, err);
     if (rc < 0)

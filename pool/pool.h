@@ -62,6 +62,11 @@ struct fbr_pool_worker {
     bool let_go;    /* it was told that all it sent is taken. Hub's thread */
     uint64_t tasks; /* done */
     uint64_t busy_ns;
+    uint64_t ready_ms; /* fbr_now_ms(); 0: not yet */
+    struct {           /* at the last look (door.c) */
+        uint64_t cpu_ns, resident;
+        char host[64];
+    } use;
     struct {
         uint64_t id, at_ns;
         uint32_t count, left;
@@ -104,9 +109,9 @@ struct fiber_pool {
     struct fbr_buf strings;
     const char *const *env; /* of all its processes: as it was when the pool was opened */
     struct fbr_buf env_strings;
-    struct fbr_buf work;      /* what a worker is started with */
-    struct fbr_buf host_work; /* what a host is; its workers get it from there */
-    char backend[32];
+    struct fbr_buf work;        /* what a worker is started with */
+    struct fbr_buf host_work;   /* what a host is; its workers get it from there */
+    char backend[32], name[64]; /* name: in listings; "" for the program's */
     bool serve;
     uint64_t tasks_per_child;
     int idle_ms;

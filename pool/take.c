@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 
 #include "pool/pool.h"
 #include "runtime/log.h"
@@ -160,14 +161,29 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 const struct fbr_link_ops fbr_pool_link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body)
+static void take_use(struct fbr_pool_worker *w, struct fbr_cur *c)
+{
+    uint64_t cpu_ns = fbr_get_u64(c), resident = fbr_get_u64(c);
+    char host[sizeof(w->use.host)];
+
+    fbr_get_str(c, host, sizeof(host));
+    if (!fbr_cur_ok(c))
+        return;
+    pthread_mutex_lock(&w->pool->lock);
+    w->use.cpu_ns = cpu_ns;
+    w->use.resident = resident;
+    memcpy(w->use.host, host, sizeof(host));
+    pthread_mutex_unlock(&w->pool->lock);
+}
+
+static void take_returned(struct fbr_pool_worker *w, struct fbr_cur *c)
 {
     struct fiber_pool *p = w->pool;
-    uint64_t batch = fbr_get_u64(body);
-    uint32_t kept = fbr_get_u32(body);
+    uint64_t batch = fbr_get_u64(c);
+    uint32_t kept = fbr_get_u32(c);
     int rc;
 
-    if (type != FBR_POOL_RETURNED || !fbr_cur_ok(body))
+    if (!fbr_cur_ok(c))
         return;
     pthread_mutex_lock(&p->lock);
     rc = w->id ? fbr_dispatch_returned(p->dispatch, fbr_now_ns(), w->id, batch, kept) : -ENOENT;
@@ -177,4 +193,12 @@ void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *
         fbr_warn("pool: %s returned tasks that it does not hold", fiber_process_name(w->process));
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
+}
+
+void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body)
+{
+    if (type == FBR_POOL_RETURNED)
+        take_returned(w, body);
+    else if (type == FBR_POOL_USE)
+        take_use(w, body);
 }

@@ -30,6 +30,7 @@
 #include "runtime/fnref.h"
 #include "runtime/log.h"
 #include "runtime/reply.h"
+#include "runtime/usage.h"
 
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
@@ -142,6 +143,23 @@ static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
         on_recall(w, batch);
 }
 
+static void send_use(struct worker *w)
+{
+    char host[64] = "";
+    uint64_t cpu_ns, resident;
+    struct fbr_buf b;
+
+    if (!fbr_usage_read(getpid(), &cpu_ns, &resident))
+        return;
+    gethostname(host, sizeof(host) - 1);
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, cpu_ns);
+    fbr_put_u64(&b, resident);
+    fbr_put_str(&b, host);
+    fbr_child_send(w->child, FBR_POOL_USE, &b);
+    fbr_buf_fini(&b);
+}
+
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
     struct worker *w = user;
@@ -166,6 +184,9 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         pthread_mutex_unlock(&w->lock);
         if (write(w->wake, &one, sizeof(one)) < 0)
             fbr_debug("worker: wake: %m");
+        break;
+    case FBR_POOL_LOOK:
+        send_use(w);
         break;
     case FBR_POOL_TAKEN:
         pthread_mutex_lock(&w->lock);

@@ -21,6 +21,7 @@
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/work.h"
+#include "runtime/usage.h"
 
 #define THREADS_ENV "OMP_NUM_THREADS"
 
@@ -672,27 +673,6 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
 
 /* ---- What they use ---- */
 
-static bool read_use(pid_t pid, uint64_t *cpu_ns, uint64_t *resident)
-{
-    unsigned long long user = 0, system = 0, pages = 0;
-    char path[64], line[1024], *at;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    f = fopen(path, "re");
-    at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-    if (f)
-        fclose(f);
-    if (!at || sscanf(at + 1,
-                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d "
-                      "%*d %*u %*u %llu",
-                      &user, &system, &pages) != 3)
-        return false; /* proc(5): the 14th, 15th and 24th field */
-    *cpu_ns = (uint64_t)((double)(user + system) * 1e9 / (double)sysconf(_SC_CLK_TCK));
-    *resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    return true;
-}
-
 void fbr_agent_send_use(struct agent *a)
 {
     struct agent_job *j;
@@ -703,7 +683,7 @@ void fbr_agent_send_use(struct agent *a)
         for (uint32_t i = 0; i < j->nlocal; i++) {
             uint64_t cpu, resident;
 
-            if (!j->ranks[i].handle || !read_use(j->ranks[i].pid, &cpu, &resident))
+            if (!j->ranks[i].handle || !fbr_usage_read(j->ranks[i].pid, &cpu, &resident))
                 continue;
             fbr_put_u32(&b, j->job.info.id);
             fbr_put_u32(&b, j->ranks[i].rank);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "runtime/control.h"
@@ -14,9 +15,15 @@ static void door_facts(void *user, struct fbr_run_facts *facts)
     fbr_ring_facts(user, facts);
 }
 
-static int door_stats(void *user, struct fiber_rank_stats *out, int max)
+static int door_stats(void *user, struct fbr_run_rank *out, int max)
 {
-    return fiber_ring_stats(user, out, max);
+    struct fiber_rank_stats *stats = calloc((size_t)max, sizeof(*stats));
+    int n = stats ? fiber_ring_stats(user, stats, max) : -ENOMEM;
+
+    for (int i = 0; i < n && i < max; i++)
+        out[i].stats = stats[i];
+    free(stats);
+    return n;
 }
 
 static void door_look(void *user)

@@ -163,7 +163,7 @@ static void caller_close(struct caller *k)
 static void answer_status(struct fbr_control *c, struct caller *k, bool ranks)
 {
     struct fbr_run_facts facts;
-    struct fiber_rank_stats *stats = NULL;
+    struct fbr_run_rank *stats = NULL;
     struct fbr_buf b;
     int n = 0;
 

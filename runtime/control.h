@@ -18,8 +18,9 @@
 /* What the door does to the run. */
 struct fbr_control_ops {
     void (*facts)(void *user, struct fbr_run_facts *facts);
-    int (*stats)(void *user, struct fiber_rank_stats *out, int max); /* as fiber_ring_stats() */
-    void (*look)(void *user);                                        /* as fbr_ring_look() */
+    /* As fiber_ring_stats(); `out` is zeroed. */
+    int (*stats)(void *user, struct fbr_run_rank *out, int max);
+    void (*look)(void *user); /* as fbr_ring_look() */
     /* As fbr_ring_follow(), for all ranks: the door chooses. fn NULL: no more. NULL: it cannot be followed. */
     void (*follow)(void *user,
                    void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),

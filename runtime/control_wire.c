@@ -63,12 +63,14 @@ void fbr_control_put_run(struct fbr_buf *b, const struct fbr_control_about *abou
     fbr_put_str(b, facts->waiting);
     fbr_put_u8(b, about->kind);
     fbr_put_str(b, facts->doing);
+    fbr_put_u64(b, (uint64_t)facts->ended_ms);
     end(b, at);
 }
 
-void fbr_control_put_rank(struct fbr_buf *b, const struct fiber_rank_stats *s)
+void fbr_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r)
 {
     size_t at = begin(b, FBR_CONTROL_RANK);
+    const struct fiber_rank_stats *s = &r->stats;
     const int numbers[] = {s->rank, s->state, s->code, s->restarts};
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -79,6 +81,9 @@ void fbr_control_put_rank(struct fbr_buf *b, const struct fiber_rank_stats *s)
     fbr_put_str(b, s->how);
     put_double(b, s->cpu);
     fbr_put_u64(b, s->memory);
+    fbr_put_u64(b, (uint64_t)r->started_ms);
+    fbr_put_u64(b, r->tasks);
+    put_double(b, r->busy);
     end(b, at);
 }
 
@@ -166,17 +171,28 @@ bool fbr_control_get_run(struct fbr_cur *c, struct fbr_control_about *about,
         about->kind = fbr_get_u8(c);
         fbr_get_str(c, facts->doing, sizeof(facts->doing));
     }
+    if (fbr_cur_left(c))
+        facts->ended_ms = (int64_t)fbr_get_u64(c);
     facts->started_ms = about->started_ms;
     memcpy(facts->uid, about->uid, sizeof(facts->uid));
     memcpy(facts->backend, about->backend, sizeof(facts->backend));
     return fbr_cur_ok(c);
 }
 
-bool fbr_control_get_rank(struct fbr_cur *c, struct fiber_rank_stats *s)
+static double get_double(struct fbr_cur *c)
 {
-    uint64_t bits;
+    uint64_t bits = fbr_get_u64(c);
+    double v;
 
-    memset(s, 0, sizeof(*s));
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+bool fbr_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r)
+{
+    struct fiber_rank_stats *s = &r->stats;
+
+    memset(r, 0, sizeof(*r));
     s->rank = get_i32(c);
     s->state = get_i32(c);
     s->code = get_i32(c);
@@ -185,9 +201,13 @@ bool fbr_control_get_rank(struct fbr_cur *c, struct fiber_rank_stats *s)
     fbr_get_str(c, s->host, sizeof(s->host));
     fbr_get_str(c, s->cpus, sizeof(s->cpus));
     fbr_get_str(c, s->how, sizeof(s->how));
-    bits = fbr_get_u64(c);
-    memcpy(&s->cpu, &bits, sizeof(bits));
+    s->cpu = get_double(c);
     s->memory = fbr_get_u64(c);
+    if (fbr_cur_left(c)) { /* an older launcher ends here */
+        r->started_ms = (int64_t)fbr_get_u64(c);
+        r->tasks = fbr_get_u64(c);
+        r->busy = get_double(c);
+    }
     return fbr_cur_ok(c);
 }
 

@@ -44,6 +44,15 @@ struct fbr_run_facts {
     char waiting[192];  /* what it waits for, when something is not there yet; "" */
     int64_t started_ms; /* since the epoch */
     char doing[96];     /* a pool: its tasks, for people; "" */
+    int64_t ended_ms;   /* of a record of a run that has ended: since the epoch; 0: unknown */
+};
+
+/* A rank of a ring, or a worker of a pool. */
+struct fbr_run_rank {
+    struct fiber_rank_stats stats;
+    int64_t started_ms; /* since the epoch; 0: unknown, the run's start is the best guess */
+    uint64_t tasks;     /* of a worker: that it has done */
+    double busy;        /* of a worker: seconds that it spent in tasks */
 };
 
 enum fbr_control_kind { FBR_CONTROL_RUN = 1, FBR_CONTROL_RANK, FBR_CONTROL_LINE, FBR_CONTROL_DONE };
@@ -72,7 +81,7 @@ struct fbr_control_about {
 void fbr_control_put_request(struct fbr_buf *b, const struct fbr_control_request *r);
 void fbr_control_put_run(struct fbr_buf *b, const struct fbr_control_about *about,
                          const struct fbr_run_facts *facts);
-void fbr_control_put_rank(struct fbr_buf *b, const struct fiber_rank_stats *s);
+void fbr_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r);
 void fbr_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data,
                           size_t len); /* in parts */
 void fbr_control_put_done(struct fbr_buf *b, int code, const char *text);
@@ -86,7 +95,7 @@ int fbr_control_frame(const void *data, size_t len, size_t max, struct fbr_cur *
 bool fbr_control_get_request(struct fbr_cur *c, struct fbr_control_request *r);
 bool fbr_control_get_run(struct fbr_cur *c, struct fbr_control_about *about,
                          struct fbr_run_facts *facts);
-bool fbr_control_get_rank(struct fbr_cur *c, struct fiber_rank_stats *s);
+bool fbr_control_get_rank(struct fbr_cur *c, struct fbr_run_rank *r);
 /* more: this line goes on in the next LINE of its rank and stream. */
 bool fbr_control_get_line(struct fbr_cur *c, int *rank, int *stream, bool *more, const void **data,
                           size_t *len);

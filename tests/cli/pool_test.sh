@@ -43,7 +43,13 @@ start
 until_ps '"kind":"pool","size":2,.*"running":2,.*"doing":"1 tasks run, 0 wait, 0 are done"' --json
 fiber top "$id" -c 1 >said
 grep -qE '^pool [0-9a-f]{8} .* 2 of 2 workers run' said || complain "top: $(cat said)"
-grep -qE '^ +[0-9]+ running ' said || complain "top: $(cat said)"
+grep -qE '^ +[0-9]+ running +[0-9]+ +[0-9]+ +[0-9.]+ [KM]iB ' said || complain "top: $(cat said)"
+! grep -q ' - ' said || complain "top, of a worker that runs, something is unknown: $(cat said)"
+grep -q " $(uname -n)\$" said || complain "top, no host: $(cat said)"
+fiber top -c 1 --json >said # the only one
+for key in '"kind":"pool"' '"workers":\[{"worker":[0-9]' '"tasks":[0-9]' '"busy_s":[0-9]' '"busy_percent":[0-9]' '"memory":[1-9]'; do
+    grep -qE "$key" said || complain "top --json has no $key: $(cat said)"
+done
 fiber scale "$id" 4
 until_ps " pool_prog +local +running +4/4 "
 fiber scale pool_prog 1
@@ -55,10 +61,10 @@ grep -q 'where it was started' said || complain "logs -f: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
 echo >&9
 ended 0 "its end"
-fiber ps -a | grep -q "^$id .* exit 0 " || complain "ps -a: $(fiber ps -a)"
+fiber ps -a | grep -qE "^$id .* exit 0 " || complain "ps -a: $(fiber ps -a)"
 
 start
-worker=$(fiber top "$id" -c 1 --json | grep -o '"rank":[0-9]*' | tail -1 | cut -d: -f2)
+worker=$(fiber top "$id" -c 1 --json | grep -o '"worker":[0-9]*' | tail -1 | cut -d: -f2)
 fiber kill "$id" "$worker"
 until_ps " pool_prog +local +running +2/2 +[1-9] "
 fiber kill "$id"
@@ -67,10 +73,11 @@ ended 143 "fiber kill"
 # A worker is not busy for longer than it was looked at: ten times as long is much more than a busy machine makes of it.
 start 100000000
 fiber top "$id" -c 2 -d 3s --json | tail -1 >said
-share=$(grep -oE '"cpu_percent":[0-9]+' said | cut -d: -f2 | sort -n | tail -1)
+share=$(grep -oE '"busy_percent":[0-9]+' said | cut -d: -f2 | sort -n | tail -1)
 [ "${share:-9999}" -lt 1000 ] || complain "busy for $share %: $(cat said)"
 grep -qE '"tasks_per_s":[0-9]*[1-9]' said || complain "no tasks in a second: $(cat said)"
-fiber top "$id" -c 2 | grep -qE ' are done, [0-9.]+ a second$' || complain "top: no tasks in a second"
+fiber top "$id" -c 2 >said
+grep -qE ' are done, [0-9.]+ a second$' said || complain "top: no tasks in a second: $(cat said)"
 fiber kill "$id"
 ended 143 "fiber kill"
 

@@ -34,25 +34,28 @@ static void check_run(struct fbr_cur c)
         strcmp(about.uid, about2.uid) != 0 || strcmp(about.output_dir, about2.output_dir) != 0 ||
         strcmp(facts.waiting, facts2.waiting) != 0 || facts.restarts != facts2.restarts ||
         about.pid != about2.pid || about.kind != about2.kind ||
-        strcmp(facts.doing, facts2.doing) != 0)
+        strcmp(facts.doing, facts2.doing) != 0 || facts.ended_ms != facts2.ended_ms)
         abort();
     fbr_buf_fini(&b);
 }
 
 static void check_rank(struct fbr_cur c)
 {
-    struct fiber_rank_stats s, s2;
+    struct fbr_run_rank r, r2;
     struct fbr_buf b;
     size_t used;
 
-    if (!fbr_control_get_rank(&c, &s))
+    if (!fbr_control_get_rank(&c, &r))
         return;
     fbr_buf_init(&b);
-    fbr_control_put_rank(&b, &s);
+    fbr_control_put_rank(&b, &r);
     c = again(&b, &used);
-    if (fbr_get_u8(&c) != FBR_CONTROL_RANK || !fbr_control_get_rank(&c, &s2) || s.rank != s2.rank ||
-        memcmp(&s.cpu, &s2.cpu, sizeof(s.cpu)) != 0 || strcmp(s.host, s2.host) != 0 ||
-        s.memory != s2.memory)
+    if (fbr_get_u8(&c) != FBR_CONTROL_RANK || !fbr_control_get_rank(&c, &r2) ||
+        r.stats.rank != r2.stats.rank ||
+        memcmp(&r.stats.cpu, &r2.stats.cpu, sizeof(r.stats.cpu)) != 0 ||
+        strcmp(r.stats.host, r2.stats.host) != 0 || r.stats.memory != r2.stats.memory ||
+        r.started_ms != r2.started_ms || r.tasks != r2.tasks ||
+        memcmp(&r.busy, &r2.busy, sizeof(r.busy)) != 0)
         abort();
     fbr_buf_fini(&b);
 }

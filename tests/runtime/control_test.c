@@ -48,18 +48,21 @@ static void facts(void *user, struct fbr_run_facts *f)
     snprintf(f->waiting, sizeof(f->waiting), "nothing");
 }
 
-static int stats(void *user, struct fiber_rank_stats *out, int max)
+static int stats(void *user, struct fbr_run_rank *out, int max)
 {
     (void)user;
     for (int i = 0; i < 2 && i < max; i++)
-        out[i] = (struct fiber_rank_stats){.rank = i,
-                                           .state = 1,
-                                           .pid = 100 + i,
-                                           .host = "here",
-                                           .cpus = "0",
-                                           .how = "PMIx",
-                                           .cpu = 1.5,
-                                           .memory = 4096};
+        out[i] = (struct fbr_run_rank){.stats = {.rank = i,
+                                                 .state = 1,
+                                                 .pid = 100 + i,
+                                                 .host = "here",
+                                                 .cpus = "0",
+                                                 .how = "PMIx",
+                                                 .cpu = 1.5,
+                                                 .memory = 4096},
+                                       .started_ms = 1234567890000,
+                                       .tasks = 9,
+                                       .busy = 0.5};
     return 2;
 }
 
@@ -253,7 +256,7 @@ static void a_run_is_listed_with_its_facts_and_ranks(void **state)
 {
     struct fbr_control_about about;
     struct fbr_run_facts f;
-    struct fiber_rank_stats s;
+    struct fbr_run_rank r;
     struct fbr_cur c;
     int fd = call();
 
@@ -267,11 +270,14 @@ static void a_run_is_listed_with_its_facts_and_ranks(void **state)
     assert_string_equal(f.waiting, "nothing");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(answer(fd, &c), FBR_CONTROL_RANK);
-        assert_true(fbr_control_get_rank(&c, &s));
-        assert_int_equal(s.rank, i);
-        assert_int_equal(s.pid, 100 + i);
-        assert_true(s.cpu == 1.5);
-        assert_string_equal(s.how, "PMIx");
+        assert_true(fbr_control_get_rank(&c, &r));
+        assert_int_equal(r.stats.rank, i);
+        assert_int_equal(r.stats.pid, 100 + i);
+        assert_true(r.stats.cpu == 1.5);
+        assert_string_equal(r.stats.how, "PMIx");
+        assert_int_equal(r.started_ms, 1234567890000);
+        assert_int_equal(r.tasks, 9);
+        assert_true(r.busy == 0.5);
     }
     done_is(fd, 0, "");
     assert_int_equal(run.looks, 1);
@@ -347,7 +353,7 @@ static void a_record_of_an_older_version_is_read(void **state)
     assert_string_equal(f.doing, "3 tasks");
     assert_int_equal(fbr_control_frame(b.data, b.len, FBR_CONTROL_ANSWER_MAX, &c, &used), 1);
     fbr_get_u8(&c);
-    c.end -= 1 + 4 + strlen("3 tasks");
+    c.end -= 1 + 4 + strlen("3 tasks") + 8; /* kind, doing, ended_ms */
     assert_true(fbr_control_get_run(&c, &about, &f));
     assert_int_equal(about.kind, FBR_RUN_RING);
     assert_string_equal(f.waiting, "w");
@@ -510,10 +516,10 @@ static void keep_ended(void *user, const struct fbr_control_about *about,
                        const struct fbr_run_facts *f, int code, const char *report)
 {
     (void)user;
-    (void)f;
     if (strcmp(about->uid, run.about.uid) != 0)
         return;
     ended_code = code;
+    (void)f;
     snprintf(ended_report, sizeof(ended_report), "%s", report);
     found_count++;
 }
