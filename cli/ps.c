@@ -53,6 +53,10 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
     fbr_json_int(j, "ended", run->facts.ended);
     fbr_json_int(j, "restarts", run->facts.restarts);
     fbr_json_int(j, "started_ms", run->about.started_ms);
+    if (run->facts.ended_ms)
+        fbr_json_int(j, "ended_ms", run->facts.ended_ms);
+    else
+        fbr_json_null(j, "ended_ms");
     fbr_json_str(j, "waiting", run->facts.waiting);
     fbr_json_str(j, "doing", run->facts.doing);
     fbr_json_str(j, "output", run->about.output_dir);
@@ -61,32 +65,61 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
     fbr_json_end_object(j);
 }
 
-/* A terminal gets what fits it. */
-static void print_line(char *line, size_t size, int n, int width)
+/* A row of the table. `ended` NULL: a listing of what goes on has no such column. A terminal gets what
+ * fits it. */
+struct row {
+    const char *uid, *name, *backend, *state, *ranks, *restarts, *time, *ended, *command;
+};
+
+static void print_row(const struct row *r)
 {
-    if (n >= (int)size)
-        n = (int)size - 1;
+    int width = cli_width(STDOUT_FILENO), size, n;
+    char line[1024], ended[32] = "";
+
+    if (r->ended)
+        snprintf(ended, sizeof(ended), "%12s ", r->ended);
+    size = (int)sizeof(line);
+    n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8s %9s %s %s", r->uid,
+                 r->name, r->backend, r->state, r->ranks, r->restarts, r->time, ended, r->command);
+    if (n >= size)
+        n = size - 1;
     if (isatty(STDOUT_FILENO) && n > width)
         snprintf(line + width - 3, 4, "...");
     puts(line);
 }
 
-static void print_row(const struct client_run *run, int width)
+/* How long it has run, or ran; and when it ended. */
+static void put_times(const struct client_run *run, char took[32], char ended[40])
 {
-    char state[48], ranks[48], age[32], line[1024];
-    int n;
+    int64_t now = client_now(), end = run->facts.ended_ms;
+    char ago[32];
 
-    client_age(age, client_now() - run->about.started_ms);
+    snprintf(took, 32, "-");
+    snprintf(ended, 40, "-");
+    if (run->state <= CLIENT_SILENT)
+        client_age(took, now - run->about.started_ms);
+    if (run->state <= CLIENT_SILENT || !end)
+        return;
+    client_age(took, end - run->about.started_ms);
+    client_age(ago, now - end);
+    snprintf(ended, 40, "%s ago", ago);
+}
+
+static void print_run(const struct client_run *run, bool all)
+{
+    char state[48], ranks[48], restarts[16], took[32], ended[40];
+
+    put_times(run, took, ended);
     if (run->state == CLIENT_SILENT)
         snprintf(ranks, sizeof(ranks), "?/%d", client_size(run));
     else if (run->state == CLIENT_RUNNING)
         snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, client_size(run));
     else
         snprintf(ranks, sizeof(ranks), "%d", run->about.size);
-    n = snprintf(line, sizeof(line), "%-9.8s %-16.16s %-10.10s %-9s %9s %8d %9s  %s",
-                 run->about.uid, run->about.name, run->about.backend, state_of(run, state), ranks,
-                 run->facts.restarts, age, run->about.command);
-    print_line(line, sizeof(line), n, width);
+    snprintf(restarts, sizeof(restarts), "%d", run->facts.restarts);
+    print_row(&(struct row){run->about.uid, run->about.name, run->about.backend,
+                            state_of(run, state), ranks, restarts, took, all ? ended : NULL,
+                            run->about.command});
 }
 
 /* ---- Runs that engines know ---- */
@@ -144,22 +177,22 @@ static void put_group(struct fbr_json *j, const struct group *g)
     fbr_json_end_object(j);
 }
 
-static void print_group(const struct group *g)
+static void print_group(const struct group *g, bool all)
 {
     char age[32] = "-", jobs[48];
 
     if (g->since_ms)
         client_age(age, client_now() - g->since_ms);
     snprintf(jobs, sizeof(jobs), "%d/%d", g->alive, g->total);
-    printf("%-9.8s %-16s %-10.10s %-9s %9s %8s %9s  %s\n", g->first->run, "-", g->first->backend,
-           group_state(g), jobs, "-", age, g->about);
+    print_row(&(struct row){g->first->run, "-", g->first->backend, group_state(g), jobs, "-", age,
+                            all ? "-" : NULL, g->about});
 }
 
 /* ---- All of it ---- */
 
 struct ps {
     const char *only;
-    bool engines, is_json;
+    bool engines, all, is_json;
     struct client_run *runs;
     size_t count;
     struct fbr_json json;
@@ -194,7 +227,7 @@ static int show_engine(struct ps *p, const char *name)
         if (p->is_json)
             put_group(&p->json, &g);
         else
-            print_group(&g);
+            print_group(&g, p->all);
     }
     leftovers_free(&l);
     cli_backend_close(&b);
@@ -235,14 +268,11 @@ static int show_json(struct ps *p)
 
 static int show_rows(struct ps *p)
 {
-    char line[128];
-    int n = snprintf(line, sizeof(line), "%-9s %-16s %-10s %-9s %9s %8s %9s  %s", "RUN", "NAME",
-                     "BACKEND", "STATE", "RANKS", "RESTARTS", "AGE", "COMMAND");
-
-    print_line(line, sizeof(line), n, cli_width(STDOUT_FILENO));
+    print_row(&(struct row){"RUN", "NAME", "BACKEND", "STATE", "RANKS", "RESTARTS", "TIME",
+                            p->all ? "ENDED" : NULL, "COMMAND"});
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
-            print_row(&p->runs[i], cli_width(STDOUT_FILENO));
+            print_run(&p->runs[i], p->all);
     fflush(stdout); /* an engine may take its time */
     return show_engines(p);
 }
@@ -254,8 +284,9 @@ static int run_ps(const struct cli_args *args)
     struct fbr_error err = {0, ""};
     int code = 0;
 
+    p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
-    if (client_list(&p.runs, &p.count, args->values[PS_ALL].number > 0, &err) < 0)
+    if (client_list(&p.runs, &p.count, p.all, &err) < 0)
         return cli_failed(1, "%s", err.text);
     if (args->values[PS_NAMES].number)
         for (size_t i = 0; i < p.count; i++)
@@ -282,14 +313,15 @@ const struct cli_command cli_ps = {
     .operands = "",
     .about = "Lists your runs on this host, and those that engines know",
     .text =
-        "RANKS is how many run, of how many there are; of a pool, workers. A run is named by "
+        "RANKS is how many run, of how many there are; of a pool, workers. TIME is how long the "
+        "run has gone on, or took. A run is named by "
         "its id, the beginning of it, or its name in logs, kill, top and scale. No answer: its "
         "launcher lives, and said nothing for two seconds; it is stopped, or the machine is very "
         "busy.\n\n"
         "Of a run that only an engine knows its jobs are counted: lost is one whose master is "
         "gone, elsewhere one whose master is not on this host.",
     .examples = "fiber ps\twhat runs\n"
-                "fiber ps -a\talso what has ended, and how\n"
+                "fiber ps -a\talso what has ended: how, when, and how long it took\n"
                 "fiber ps -b docker\twhat the Docker engine runs, also what was left\n"
                 "fiber ps --json\tfor programs",
     .options = options,

@@ -17,7 +17,11 @@
 
 #include "runtime/environ.h"
 
-#define KEEP 50      /* records of ended runs */
+/* Records of ended runs: so many of each name, so that a test suite does not push out the run that somebody looks for;
+ * and of all. */
+#define KEEP 50
+#define KEEP_ALL 1000
+#define NAME_CHARS 4 /* of a hash of its name, at the end of a record's */
 #define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
 #define RECORD 16384 /* longest file that is read */
 #define UID_CHARS 16
@@ -191,13 +195,40 @@ static void free_names(char **names, size_t count)
     free(names);
 }
 
-static void prune(const char *dir)
+/* FNV-1a. */
+static uint32_t hash_name(const char *name)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *name; name++)
+        h = (h ^ (uint8_t)*name) * 16777619u;
+    return h;
+}
+
+static const char *name_part(const char *record)
+{
+    size_t len = strlen(record);
+
+    return len > NAME_CHARS ? record + len - NAME_CHARS : record;
+}
+
+/* After `record` was added. */
+static void prune(const char *dir, const char *record)
 {
     char path[FBR_REGISTRY_MAX], **names;
-    size_t count = list_records(dir, &names);
+    size_t count = list_records(dir, &names), same = 0;
 
-    for (size_t i = 0; i + KEEP < count; i++)
+    for (size_t i = 0; i < count; i++)
+        same += !strcmp(name_part(names[i]), name_part(record));
+    for (size_t i = 0, left = count; i < count; i++) {
+        bool is_same = !strcmp(name_part(names[i]), name_part(record));
+
+        if (left <= KEEP_ALL && !(is_same && same > KEEP))
+            continue;
         unlink(join(path, dir, names[i]));
+        left--;
+        same -= is_same;
+    }
     free_names(names, count);
 }
 
@@ -205,18 +236,23 @@ static void keep_record(const char *root, const struct fbr_control_about *about,
                         const struct fbr_run_facts *facts, int code, const char *report)
 {
     char ended[FBR_REGISTRY_MAX], name[64], path[FBR_REGISTRY_MAX];
+    struct fbr_run_facts last = *facts;
+    struct timespec now;
     struct fbr_buf b;
 
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
-    snprintf(name, sizeof(name), "%014lld-%.*s", (long long)about->started_ms, UID_CHARS,
-             about->uid);
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (code != FBR_REGISTRY_LOST) /* nobody knows when that one ended */
+        last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
+             about->uid, hash_name(about->name[0] ? about->name : about->command) & 0xffff);
     fbr_buf_init(&b);
-    fbr_control_put_run(&b, about, facts);
+    fbr_control_put_run(&b, about, &last);
     fbr_control_put_done(&b, code, report);
     write_file(join(path, ended, name), &b);
     fbr_buf_fini(&b);
-    prune(ended);
+    prune(ended, name);
 }
 
 void fbr_registry_end(const char *dir, const struct fbr_control_about *about,

@@ -61,7 +61,7 @@ grep -q 'where it was started' said || complain "logs -f: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
 echo >&9
 ended 0 "its end"
-fiber ps -a | grep -qE "^$id .* exit 0 " || complain "ps -a: $(fiber ps -a)"
+fiber ps -a | grep -qE "^$id .* exit 0 +2 +0 +[0-9]+s +[0-9]+s ago +[^ ]" || complain "ps -a: $(fiber ps -a)"
 
 start
 worker=$(fiber top "$id" -c 1 --json | grep -o '"worker":[0-9]*' | tail -1 | cut -d: -f2)

@@ -510,6 +510,7 @@ static void too_many_callers_are_hung_up_on(void **state)
 /* ---- What is left ---- */
 
 static int ended_code;
+static int64_t ended_ms;
 static char ended_report[64];
 
 static void keep_ended(void *user, const struct fbr_control_about *about,
@@ -519,7 +520,7 @@ static void keep_ended(void *user, const struct fbr_control_about *about,
     if (strcmp(about->uid, run.about.uid) != 0)
         return;
     ended_code = code;
-    (void)f;
+    ended_ms = f->ended_ms;
     snprintf(ended_report, sizeof(ended_report), "%s", report);
     found_count++;
 }
@@ -550,6 +551,40 @@ static void an_ended_run_is_kept_as_a_record(void **state)
     assert_int_equal(found_count, 1);
     assert_int_equal(ended_code, 3);
     assert_string_equal(ended_report, "all is well");
+    assert_true(ended_ms > run.about.started_ms);
+}
+
+static void count_named(void *user, const struct fbr_control_about *about,
+                        const struct fbr_run_facts *f, int code, const char *report)
+{
+    (void)f;
+    (void)code;
+    (void)report;
+    ((int *)user)[!strcmp(about->name, "suite")]++;
+}
+
+/* A test suite that starts one run after the other does not push out the run that somebody looks for. */
+static void many_runs_of_one_name_leave_the_records_of_others(void **state)
+{
+    struct fbr_control_about about = run.about;
+    struct fbr_run_facts f = {0};
+    int count[2] = {0, 0};
+    char dir[FBR_REGISTRY_MAX];
+
+    (void)state;
+    fbr_loop_call(run.loop, end_run, (char[]){""});
+    fbr_loop_call(run.loop, close_door, NULL);
+    snprintf(about.name, sizeof(about.name), "suite");
+    for (int i = 0; i < 60; i++) {
+        about.started_ms++;
+        snprintf(about.uid, sizeof(about.uid), "%032d", i);
+        memmove(about.uid, about.uid + 16, 17); /* the first 16 name it */
+        assert_int_equal(fbr_registry_add(&about, dir, NULL), 0);
+        fbr_registry_end(dir, &about, &f, 0, "");
+    }
+    assert_int_equal(fbr_registry_ended(count_named, count, NULL), 0);
+    assert_true(count[0] >= 1);
+    assert_int_equal(count[1], 50);
 }
 
 static void a_killed_launchers_run_is_swept(void **state)
@@ -650,6 +685,7 @@ int main(void)
         door_test(another_version_is_refused_in_words),
         door_test(too_many_callers_are_hung_up_on),
         door_test(an_ended_run_is_kept_as_a_record),
+        door_test(many_runs_of_one_name_leave_the_records_of_others),
         door_test(a_killed_launchers_run_is_swept),
         door_test(a_directory_of_others_is_not_used),
     };
