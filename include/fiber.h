@@ -629,8 +629,8 @@ struct fiber_ring_options {
 };
 
 /* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command or opts->programs, and returns; starting goes on
- * in the background. Their output appears on ours in whole lines. opts may be NULL when fn is
- * not. */
+ * in the background. Their output appears on ours: whole lines of several ranks, and unfinished
+ * ones that nothing has followed for 100 ms. opts may be NULL when fn is not. */
 FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,
                                const void *arg, size_t len, const struct fiber_ring_options *opts);
 /* Waits until the ring has ended. */

@@ -327,6 +327,7 @@ static void go_home(struct agent *a)
         DL_DELETE(a->jobs, j);
         free_job(j);
     }
+    fbr_timer_fini(&a->show);
     fbr_agent_host_fini(a);
     if (a->pin)
         a->pin->close(a->machine);

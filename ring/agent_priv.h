@@ -1,6 +1,6 @@
 /* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
- * agent_look.c (which of them run MPI alone), agent_stdin.c (input of rank 0), agent_host.c (what it
- * does for bridges).
+ * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_stdin.c (input of
+ * rank 0), agent_host.c (what it does for bridges).
  *
  * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
  * it runs on the loop thread; its main thread only waits for the end.
@@ -40,7 +40,8 @@ struct agent_rank {
     bool mpi;                /* it, or a descendant of it, has been seen with an MPI library */
     uint64_t mpi_since;      /* fbr_now_ms(); 0: perhaps it came along with torch */
     struct agent_feed *feed; /* its standard input, while it reads one */
-    char file[256];          /* program */
+    uint64_t piece_ms[2]; /* of each stream: when an unfinished line came, fbr_now_ms(); 0: none */
+    char file[256];       /* program */
 };
 
 /* A file that a rank or a descendant of it runs. */
@@ -114,6 +115,8 @@ struct agent {
     uint64_t oom_kills; /* that were seen */
     uint64_t unwritten; /* bytes of output that the launcher has not written */
     bool full;
+    struct fbr_timer show; /* runs while there is an unfinished line: `showing` */
+    bool showing;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool ended; /* under lock */
@@ -133,13 +136,16 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* N
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);
 /* Frees it, once none of its ranks runs. */
 void fbr_agent_job_ended(struct agent_job *j);
-void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 void fbr_agent_send_use(struct agent *a);
 uint64_t fbr_agent_oom_kills(void);
 
 /* agent_look.c */
 void fbr_agent_look(struct agent_job *j); /* for MPI in ranks that meet no server: from now on */
 void fbr_agent_on_waits(struct agent *a, struct fbr_cur *body);
+
+/* agent_output.c */
+void fbr_agent_send_output(struct agent_rank *r, const struct fbr_job_event *e);
+void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 
 /* agent_stdin.c */
 int fbr_agent_stdin_open(struct agent_rank *r, int *theirs,

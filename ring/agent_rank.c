@@ -541,41 +541,7 @@ struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank)
     return &j->ranks[rank - j->local[0].rank];
 }
 
-/* ---- Output and events ---- */
-
-static void pause_ranks(struct agent *a, bool paused)
-{
-    struct agent_job *j;
-
-    DL_FOREACH(a->jobs, j)
-        for (uint32_t i = 0; i < j->nlocal; i++)
-            if (j->ranks[i].handle)
-                a->local->pause_output(a->backend, j->ranks[i].handle, paused);
-    a->full = paused;
-}
-
-static void send_output(struct agent_rank *r, const struct fbr_job_event *e)
-{
-    struct agent *a = r->job->agent;
-    struct fbr_buf b;
-
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, r->job->job.info.id);
-    fbr_put_u32(&b, r->rank);
-    fbr_put_u8(&b, (uint8_t)e->stream);
-    fbr_put(&b, e->data, e->len);
-    a->unwritten += e->len;
-    fbr_agent_send(a, FBR_RING_OUTPUT, &b);
-    if (!a->full && a->unwritten > FBR_RING_WINDOW)
-        pause_ranks(a, true);
-}
-
-void fbr_agent_on_credit(struct agent *a, uint64_t bytes)
-{
-    a->unwritten = bytes < a->unwritten ? a->unwritten - bytes : 0;
-    if (a->full && a->unwritten < FBR_RING_WINDOW / 2)
-        pause_ranks(a, false);
-}
+/* ---- Events ---- */
 
 /* How often the kernel has killed for want of memory; 0 where it does not say. */
 uint64_t fbr_agent_oom_kills(void)
@@ -648,7 +614,7 @@ void fbr_agent_on_event(void *user, const struct fbr_job_event *e)
         r->pid = (pid_t)e->pid;
         break;
     case FBR_JOB_OUTPUT:
-        send_output(r, e);
+        fbr_agent_send_output(r, e);
         break;
     case FBR_JOB_EXITED:
         on_exited(r, e);

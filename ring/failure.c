@@ -512,32 +512,6 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 
 /* ---- The report ---- */
 
-static void put_tail(struct fbr_buf *b, const struct fbr_line_stream *s)
-{
-    const char *at = (const char *)s->tail.data, *end = at + s->tail.len;
-    int lines = 0;
-
-    while (end > at && end[-1] == '\n')
-        end--;
-    for (const char *p = end; p > at; p--)
-        if (p[-1] == '\n' && ++lines == 10) {
-            at = p;
-            break;
-        }
-    if (at < end)
-        fbr_put(b, "    ", 4);
-    for (; at < end; at++) {
-        char c = *at;
-
-        if (c == '\n')
-            fbr_put(b, "\n    ", 5);
-        else
-            fbr_put_u8(b, (uint8_t)((unsigned char)c < ' ' && c != '\t' ? ' ' : c));
-    }
-    if (lines || s->tail.len)
-        fbr_put_u8(b, '\n');
-}
-
 char *fbr_ring_report(struct fiber_ring *r)
 {
     const struct ring_failure *f = &r->failure;
@@ -551,8 +525,8 @@ char *fbr_ring_report(struct fiber_ring *r)
     }
     if (k && (k->out[0].tail.len || k->out[1].tail.len)) {
         fbr_put(&b, "its last lines:\n", 16);
-        put_tail(&b, &k->out[0]);
-        put_tail(&b, &k->out[1]);
+        fbr_line_report(&k->out[0], "    ", "\n", &b);
+        fbr_line_report(&k->out[1], "    ", "\n", &b);
     }
     if (f->is && f->hint[0]) {
         fbr_put(&b, f->hint, strlen(f->hint));

@@ -56,6 +56,8 @@ static void send_piece(void *arg)
     struct ring_job *j;
     struct fbr_buf b = {.data = p->data, .len = p->len};
 
+    if (r && p->len && p->data[p->len - 1] == '\n' && isatty(0))
+        fbr_ring_typed(r);
     if (r) {
         DL_FOREACH(r->jobs, j)
             if (!j->over && j->job.has_stdin)

@@ -111,6 +111,9 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
         fbr_put_str(b, j->programs[p].workdir);
     }
     fbr_put_u8(b, j->has_stdin);
+    fbr_put_u32(b, j->reader_ms);
+    fbr_put_u32(b, j->show_ms[0]);
+    fbr_put_u32(b, j->show_ms[1]);
     fbr_put_bytes(b, j->work, j->work_len);
     put_restarts(j, b);
 }
@@ -215,6 +218,9 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     if (fbr_cur_ok(c))
         get_programs(j, c);
     j->has_stdin = fbr_get_u8(c);
+    j->reader_ms = fbr_get_u32(c);
+    j->show_ms[0] = fbr_get_u32(c);
+    j->show_ms[1] = fbr_get_u32(c);
     work = fbr_get_bytes(c, &j->work_len);
     if (fbr_cur_ok(c)) {
         j->work = malloc(j->work_len + 1);

@@ -62,7 +62,7 @@ void fbr_ring_free_job(struct ring_job *j)
 {
     for (uint32_t i = 0; j->ranks && i < j->job.info.size; i++) {
         for (int k = 0; k < 2; k++) {
-            fbr_line_fini(&j->ranks[i].out[k]);
+            fbr_line_fini(&j->ranks[i].out[k], fbr_output_screen(j->ring->rt->output, k + 1));
             if (j->ranks[i].files[k] >= 0)
                 close(j->ranks[i].files[k]);
         }
@@ -131,7 +131,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     rc = j->ranks && i->run && i->nspace ? fbr_ring_place(r, j, parent != NULL, err)
                                          : fbr_fail(err, -ENOMEM, "out of memory");
     for (uint32_t k = 0; j->ranks && k < size; k++)
-        j->ranks[k].files[0] = j->ranks[k].files[1] = -1;
+        fbr_ring_print_begin(&j->ranks[k]);
     if (rc < 0) {
         fbr_ring_free_job(j);
         return rc;
@@ -139,6 +139,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     j->job.programs = programs;
     j->job.nprograms = n;
     j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
+    fbr_ring_print_job(j);
     if (!parent && r->work_len) {
         j->job.work = malloc(r->work_len);
         if (j->job.work) {
@@ -533,11 +534,11 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
     struct ring_job *j;
     uint32_t n;
     struct ring_rank *k = get_rank(r, body, &j, &n);
-    int stream = fbr_get_u8(body);
+    unsigned kind = fbr_get_u8(body), stream = kind & ~(unsigned)FBR_RING_SHOW;
     size_t len = fbr_cur_left(body);
 
-    if (fbr_cur_ok(body) && k && len && (stream == 1 || stream == 2))
-        fbr_ring_print(j, n, stream, body->at, len);
+    if (fbr_cur_ok(body) && k && (stream == 1 || stream == 2))
+        fbr_ring_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
     a->credit += len;
     if (!r->output_full)
         fbr_ring_room(r);
@@ -762,8 +763,6 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         rc = fbr_ring_missing_init(r);
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
-    for (int i = 1; i <= 2; i++)
-        r->terminal[i] = isatty(i);
     for (uint32_t i = 0; i < r->nagents && rc == 0; i++)
         rc = fbr_ring_start_agent(&r->agents[i]);
     if (rc < 0)

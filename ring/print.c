@@ -1,5 +1,5 @@
-/* print.c - what ranks print: whole lines, tagged if asked, on our own streams and in files; and
- * what we say ourselves.
+/* print.c - what ranks print: whole lines, and unfinished ones that nothing follows, tagged if
+ * asked, on our own streams and in files; and what we say ourselves.
  *
  * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
  * were not taken here, and when our own reader is slow, taking stops (fbr_ring_room goes on).
@@ -12,12 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
+
+#define SHOW_MS 100         /* after which an unfinished line is shown on a terminal */
+#define SHOW_SHARED_MS 1000 /* the same, in a pipe or a file of several ranks */
 
 static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint32_t rank,
                             char *tag, size_t size)
@@ -66,6 +70,62 @@ static int file_of(struct ring_job *j, uint32_t rank, int stream)
     return *fd;
 }
 
+/* ---- Screens ---- */
+
+static struct fbr_screen *screen_of(const struct fiber_ring *r, int stream)
+{
+    return fbr_output_screen(r->rt->output, stream);
+}
+
+/* Where ranks share a pipe or a file, a line is whole even if its rank has to wait for a processor in the midst of
+ * it. Who is asked something on a terminal sees it at once. */
+void fbr_ring_print_job(struct ring_job *j)
+{
+    const struct fiber_ring *r = j->ring;
+    struct stat st;
+
+    for (int k = 0; k < 2; k++) {
+        screen_of(r, k + 1)->shared |= r->size > 1;
+        j->job.show_ms[k] = r->size == 1                    ? 0
+                            : screen_of(r, k + 1)->terminal ? SHOW_MS
+                                                            : SHOW_SHARED_MS;
+    }
+    if (isatty(0))
+        j->job.reader_ms = 0;
+    else if (fstat(0, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+        j->job.reader_ms = SHOW_MS;
+    else
+        j->job.reader_ms = j->job.show_ms[0];
+}
+
+void fbr_ring_print_begin(struct ring_rank *k)
+{
+    for (int i = 0; i < 2; i++) {
+        k->out[i].who = k;
+        k->files[i] = -1;
+    }
+}
+
+bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank)
+{
+    const struct fiber_ring *r = j->ring;
+    const struct ring_rank *k = &j->ranks[rank];
+
+    return screen_of(r, 2)->last == k &&
+           (screen_of(r, 1) == screen_of(r, 2) || k->out[0].tail.len == 0);
+}
+
+void fbr_ring_typed(struct fiber_ring *r)
+{
+    for (int fd = 1; fd <= 2; fd++)
+        if (screen_of(r, fd)->terminal) {
+            screen_of(r, fd)->owner = NULL;
+            screen_of(r, fd)->returned = false;
+        }
+}
+
+/* ---- Ranks ---- */
+
 static void put_out(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;
@@ -91,16 +151,21 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         fbr_buf_fini(b);
 }
 
-void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len)
+void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
+                    bool show)
 {
     struct fiber_ring *r = j->ring;
+    struct fbr_line_stream *s = &j->ranks[rank].out[stream - 1];
     char tag[64];
-    int fd = file_of(j, rank, stream);
+    int fd = len ? file_of(j, rank, stream) : -1;
 
     if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
         r->output_full = true;
-    fbr_line_add(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)),
-                 r->terminal[stream], data, len, &r->block);
+    make_tag(r, j, rank, tag, sizeof(tag));
+    if (len)
+        fbr_line_add(s, screen_of(r, stream), tag, data, len, &r->block);
+    if (show)
+        fbr_line_show(s, screen_of(r, stream), tag, &r->block);
     put_out(j, rank, stream);
 }
 
@@ -110,8 +175,8 @@ void fbr_ring_print_end(struct ring_job *j, uint32_t rank)
     char tag[64];
 
     for (int stream = 1; stream <= 2; stream++) {
-        fbr_line_end(&j->ranks[rank].out[stream - 1], make_tag(r, j, rank, tag, sizeof(tag)),
-                     r->terminal[stream], &r->block);
+        fbr_line_end(&j->ranks[rank].out[stream - 1], screen_of(r, stream),
+                     make_tag(r, j, rank, tag, sizeof(tag)), &r->block);
         put_out(j, rank, stream);
     }
 }
@@ -150,6 +215,7 @@ void fbr_ring_room(struct fiber_ring *r)
 void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...)
 {
     char text[2048];
+    struct fbr_buf out;
     va_list ap;
     int n;
 
@@ -162,5 +228,11 @@ void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...)
         if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
             text[i] = ' '; /* hostile text cannot steer a terminal */
     text[n++] = '\n';
-    fbr_output_add(r->rt->output, 2, text, (size_t)n);
+    fbr_buf_init(&out);
+    fbr_screen_break(screen_of(r, 2), &out);
+    fbr_put(&out, text, (size_t)n);
+    if (!out.failed)
+        fbr_output_add(r->rt->output, 2, out.data, out.len);
+    screen_of(r, 2)->last = NULL;
+    fbr_buf_fini(&out);
 }

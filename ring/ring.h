@@ -30,7 +30,7 @@ void fbr_ring_look(struct fiber_ring *ring);
 /* Before the caller stops itself, and when it goes on again: the ranks do the same, and no agent
  * takes the silence for death. Returns when the agents have been told (or do not listen). */
 void fbr_ring_suspend(struct fiber_ring *ring, bool suspend);
-/* Sends each whole line of rank (-1: all) that is printed from now on to fn as well, on the loop
+/* Sends what is shown of all ranks from now on to fn as well, on the loop
  * thread, until it is called with fn NULL: `fiber logs -f`. */
 void fbr_ring_follow(struct fiber_ring *ring,
                      void (*fn)(void *user, int rank, int stream, const void *data, size_t len),

@@ -27,7 +27,7 @@
 #include "ring/agent.h"
 #include "ring/exchange.h"
 #include "ring/job.h"
-#include "ring/lines.h"
+#include "runtime/lines.h"
 #include "ring/plan.h"
 #include "ring/restart.h"
 #include "ring/ring.h"
@@ -147,7 +147,6 @@ struct fiber_ring {
     uint32_t lost_ranks;  /* that the ring goes on without */
     bool warned;          /* of what MPI_Init does in a rank that was started anew */
     char last_failure[512];
-    int terminal[3]; /* whether our descriptor 1, 2 is one */
     bool output_full;
     int file_error;       /* of the first file of output_dir that could not be opened; an errno */
     struct fbr_buf block; /* lines on their way out */
@@ -240,9 +239,17 @@ void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences nee
 void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* print.c */
-void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len);
+void fbr_ring_print_begin(struct ring_rank *k);
+void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are shown */
+/* show: nothing follows for now. */
+void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
+                    bool show);
 void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
 void fbr_ring_print_over(struct ring_job *j); /* nothing more comes of any rank of it */
+/* Whether the last lines of that rank stand on standard error's screen, with nothing below them. */
+bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank);
+/* Somebody has typed a line: the cursor is at the beginning of the next one. */
+void fbr_ring_typed(struct fiber_ring *r);
 void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fbr_ring_room(struct fiber_ring *r);
 

@@ -19,7 +19,7 @@
  *                     STARTED  u32 job, u32 rank, u64 pid, str processors, str where, str how the kernel sees it
  *                     FAILED   u32 job, u32 rank, str why it could not be started
  *                     EXITED   u32 job, u32 rank, i32 code, u8 flags (FBR_RANK_*), str what the kernel said
- *                     OUTPUT   u32 job, u32 rank, u8 stream, bytes (none: that stream has ended)
+ *                     OUTPUT   u32 job, u32 rank, u8 stream (| FBR_RING_SHOW: nothing follows for now), bytes
  *                     MET      u32 job, u32 rank, str how
  *                     LEFT     u32 job, u32 rank
  *                     ABORT    u32 job, u32 rank, i32 code, str text
@@ -80,6 +80,7 @@ enum fbr_ring_frame {
 };
 
 #define FBR_RING_ALL 0xffffffffu
+#define FBR_RING_SHOW 0x80 /* beside the stream of OUTPUT */
 
 #define FBR_RANK_MET 1u  /* it met its server */
 #define FBR_RANK_LEFT 2u /* and said goodbye */

@@ -79,27 +79,6 @@ static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
 
 /* ---- The end ---- */
 
-/* The last lines of both streams, indented. */
-static void put_tail(struct fbr_buf *b, const struct fbr_lines *l)
-{
-    const char *at = (const char *)l->tail.data, *end_of = at + l->tail.len;
-    int lines = 0;
-
-    if (!l->tail.len)
-        return;
-    while (end_of > at && end_of[-1] == '\n')
-        end_of--;
-    for (const char *s = end_of; s > at; s--)
-        if (s[-1] == '\n' && ++lines == 10) {
-            at = s;
-            break;
-        }
-    fbr_put(b, "\n    ", 5);
-    for (; at < end_of; at++) {
-        fbr_put(b, *at == '\n' ? "\n    " : at, *at == '\n' ? 5 : 1);
-    }
-}
-
 static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 {
     char text[512];
@@ -161,10 +140,10 @@ static char *make_report(struct fiber_process *p)
     }
     if (p->stalled_ms)
         put_stall(&b, p);
-    if (p->code != 0 && (p->out[0].tail.len || p->out[1].tail.len)) {
+    if (p->code != 0 && (p->out[0].stream.tail.len || p->out[1].stream.tail.len)) {
         fbr_put(&b, "; its last lines:", 17);
-        put_tail(&b, &p->out[0]);
-        put_tail(&b, &p->out[1]);
+        fbr_line_report(&p->out[0].stream, "\n    ", "", &b);
+        fbr_line_report(&p->out[1].stream, "\n    ", "", &b);
     }
     fbr_put_u8(&b, 0);
     if (b.failed)

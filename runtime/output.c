@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/log.h"
 
 #define FULL (4u << 20)
-#define LINE_MAX_HELD (64u << 20) /* a line that is longer than this is passed on in parts */
 #define CLOSE_MS 1000
 #define WRITE_MAX (64u << 10) /* at a time: a slow reader is told from one that does not read */
 
@@ -39,7 +39,8 @@ struct fbr_output {
     size_t queued;
     bool full, stop, writing;
     struct fbr_post roomy;
-    uint64_t written, seen; /* `written` is atomic */
+    uint64_t written, seen;                      /* `written` is atomic */
+    struct fbr_screen screens[2], *screen_of[2]; /* loop thread */
     int errors[3]; /* atomic: the first of standard output, standard error; [0]: of files */
 };
 
@@ -70,6 +71,8 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
         }
     }
 }
+
+static void open_screens(struct fbr_output *o);
 
 static void room(void *arg)
 {
@@ -128,6 +131,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     o->on_room = on_room;
     o->user = user;
     o->last = &o->first;
+    open_screens(o);
     o->roomy = (struct fbr_post){.fn = room, .arg = o, .own = true};
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->work, NULL);
@@ -247,22 +251,26 @@ int fbr_output_error(const struct fbr_output *o, int fd)
     return __atomic_load_n(&o->errors[fd], __ATOMIC_RELAXED);
 }
 
-static bool push(struct fbr_output *o, int fd, const char *tag, const void *a, size_t a_len,
-                 const void *b, size_t b_len)
-{
-    size_t t = strlen(tag);
-    struct chunk *c = malloc(sizeof(*c) + t + a_len + b_len + 1);
+/* ---- Jobs ---- */
 
-    if (!c)
-        return false; /* a line is lost rather than the job */
-    *c = (struct chunk){.fd = fd, .len = t + a_len + b_len + 1};
-    memcpy(c->data, tag, t);
-    if (a_len)
-        memcpy(c->data + t, a, a_len);
-    if (b_len)
-        memcpy(c->data + t + a_len, b, b_len);
-    c->data[c->len - 1] = '\n';
-    return enqueue(o, c);
+struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd)
+{
+    return o->screen_of[fd - 1];
+}
+
+static bool is_same(int a, int b)
+{
+    struct stat x, y;
+
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static void open_screens(struct fbr_output *o)
+{
+    for (int i = 0; i < 2; i++)
+        o->screens[i].terminal = isatty(i + 1);
+    o->screen_of[0] = &o->screens[0];
+    o->screen_of[1] = is_same(1, 2) ? &o->screens[0] : &o->screens[1];
 }
 
 void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag)
@@ -270,54 +278,43 @@ void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const cha
     memset(l, 0, sizeof(*l));
     l->output = o;
     l->fd = fd;
+    l->stream.who = l;
     if (tag)
         snprintf(l->tag, sizeof(l->tag), "[%s] ", tag);
 }
 
 void fbr_lines_fini(struct fbr_lines *l)
 {
-    fbr_buf_fini(&l->part);
-    fbr_buf_fini(&l->tail);
+    if (l->output)
+        fbr_line_fini(&l->stream, fbr_output_screen(l->output, l->fd));
 }
 
-static void keep_tail(struct fbr_lines *l, const void *data, size_t len)
+/* What is lost for want of memory is lost rather than the job. */
+static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
 {
-    if (len > FBR_TAIL_MAX) {
-        data = (const char *)data + (len - FBR_TAIL_MAX);
-        len = FBR_TAIL_MAX;
-    }
-    if (l->tail.len + len > 2 * FBR_TAIL_MAX)
-        fbr_buf_consume(&l->tail, l->tail.len - FBR_TAIL_MAX);
-    fbr_put(&l->tail, data, len);
+    bool full = out->len && !out->failed && fbr_output_add(l->output, l->fd, out->data, out->len);
+
+    fbr_buf_fini(out);
+    return full;
 }
 
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len)
 {
-    const char *at = data, *end = at + len;
-    bool full = false;
+    struct fbr_buf out;
 
-    keep_tail(l, data, len);
-    while (at < end) {
-        const char *nl = memchr(at, '\n', (size_t)(end - at));
-
-        if (!nl) {
-            fbr_put(&l->part, at, (size_t)(end - at));
-            if (l->part.len > LINE_MAX_HELD)
-                fbr_lines_end(l);
-            break;
-        }
-        full = push(l->output, l->fd, l->tag, l->part.data, l->part.len, at, (size_t)(nl - at));
-        fbr_buf_clear(&l->part);
-        if (l->part.cap > 65536)
-            fbr_buf_fini(&l->part);
-        at = nl + 1;
-    }
-    return full;
+    fbr_buf_init(&out);
+    fbr_line_add(&l->stream, fbr_output_screen(l->output, l->fd), l->tag, data, len, &out);
+    return pass_on(l, &out);
 }
 
 void fbr_lines_end(struct fbr_lines *l)
 {
-    if (l->part.len)
-        push(l->output, l->fd, l->tag, l->part.data, l->part.len, NULL, 0);
-    fbr_buf_clear(&l->part);
+    struct fbr_screen *screen = fbr_output_screen(l->output, l->fd);
+    struct fbr_buf out;
+
+    fbr_buf_init(&out);
+    fbr_line_end(&l->stream, screen, l->tag, &out);
+    if (screen->owner == l)
+        fbr_screen_break(screen, &out);
+    pass_on(l, &out);
 }

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "runtime/buf.h"
+#include "runtime/lines.h"
 #include "runtime/loop.h"
 
 struct fbr_output;
@@ -39,15 +39,15 @@ void fbr_output_drain(struct fbr_output *o);
  * nothing was. Any thread. */
 int fbr_output_error(const struct fbr_output *o, int fd);
 
-#define FBR_TAIL_MAX 2048
+/* What stands on descriptor 1 or 2; the same one for both where they are one thing. Loop thread. */
+struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd);
 
 /* One stream of one job. Loop thread. */
 struct fbr_lines {
     struct fbr_output *output;
-    int fd;              /* 1 or 2 */
-    char tag[80];        /* in front of each line; "" for none */
-    struct fbr_buf part; /* an unfinished line */
-    struct fbr_buf tail; /* the last lines, for reports */
+    int fd;       /* 1 or 2 */
+    char tag[80]; /* in front of each line; "" for none */
+    struct fbr_line_stream stream;
 };
 
 void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag);

@@ -74,3 +74,104 @@ void fbr_text_command(char *out, size_t size, const char *const *argv)
     line[at < sizeof(line) ? at : sizeof(line) - 1] = '\0';
     fbr_text_plain(out, size, line);
 }
+
+/* ---- On its way to a terminal ---- */
+
+enum {
+    F_TEXT,
+    F_C1,       /* 0xc2: the first byte of a character from U+0080 to U+00bf */
+    F_ESCAPE,   /* ESC */
+    F_BETWEEN,  /* ESC and intermediate bytes */
+    F_SEQUENCE, /* ESC [ */
+    F_STRING,   /* ESC ] and its like: until BEL or ESC \ */
+    F_STRING_ESCAPE,
+};
+
+static int filter_text(struct fbr_text_filter *f, uint8_t c, struct fbr_buf *out)
+{
+    if (c == 0x1b)
+        return F_ESCAPE;
+    if (c == 0xc2)
+        return F_C1;
+    if ((c >= 0x20 && c != 0x7f) || (c >= '\b' && c <= '\n') || c == '\r')
+        fbr_put_u8(out, c);
+    f->len = 0;
+    return F_TEXT;
+}
+
+static int filter_escape(uint8_t c)
+{
+    if (c == '[')
+        return F_SEQUENCE;
+    if (c && strchr("]PX^_", c))
+        return F_STRING;
+    return c >= 0x20 && c < 0x30 ? F_BETWEEN : F_TEXT;
+}
+
+static int filter_sequence(struct fbr_text_filter *f, uint8_t c, struct fbr_buf *out)
+{
+    bool fits = f->len < sizeof(f->sequence);
+
+    if (c >= 0x20 && c < 0x40) {
+        if (fits)
+            f->sequence[f->len++] = (char)c;
+        return F_SEQUENCE;
+    }
+    for (uint8_t i = 0; i < f->len; i++)
+        fits &= f->sequence[i] != '\0' && strchr("0123456789;:", f->sequence[i]) != NULL;
+    if (fits && (c == 'm' || c == 'K') && !f->plain) {
+        fbr_put(out, "\033[", 2);
+        fbr_put(out, f->sequence, f->len);
+        fbr_put_u8(out, c);
+    }
+    f->len = 0;
+    return F_TEXT;
+}
+
+/* A control character inside of a sequence ends it, and counts as itself. */
+static bool interrupts(const struct fbr_text_filter *f, uint8_t c)
+{
+    if (f->state == F_STRING || f->state == F_STRING_ESCAPE)
+        return c == '\n';
+    return f->state >= F_ESCAPE && (c < 0x20 || c >= 0x7f);
+}
+
+static void filter_byte(struct fbr_text_filter *f, uint8_t c, struct fbr_buf *out)
+{
+    if (f->state == F_C1) {
+        f->state = F_TEXT;
+        if (c >= 0x80 && c < 0xa0)
+            return;
+        fbr_put_u8(out, 0xc2);
+    } else if (interrupts(f, c)) {
+        f->state = F_TEXT;
+        f->len = 0;
+    }
+    switch (f->state) {
+    case F_ESCAPE:
+        f->state = (uint8_t)filter_escape(c);
+        break;
+    case F_BETWEEN:
+        f->state = c >= 0x20 && c < 0x30 ? F_BETWEEN : F_TEXT;
+        break;
+    case F_SEQUENCE:
+        f->state = (uint8_t)filter_sequence(f, c, out);
+        break;
+    case F_STRING:
+        f->state = c == 0x07 ? F_TEXT : c == 0x1b ? F_STRING_ESCAPE : F_STRING;
+        break;
+    case F_STRING_ESCAPE:
+        f->state = c == '\\' ? F_TEXT : F_STRING;
+        break;
+    default:
+        f->state = (uint8_t)filter_text(f, c, out);
+    }
+}
+
+void fbr_text_filter(struct fbr_text_filter *f, const void *data, size_t len, struct fbr_buf *out)
+{
+    const uint8_t *at = data;
+
+    for (size_t i = 0; i < len; i++)
+        filter_byte(f, at[i], out);
+}

@@ -144,7 +144,64 @@ for i in range(200): os.write(1, b"<%s>" % (b"z" * (i * 37 % 5000))); os.write(1
     [ "$(grep -c '^<z*>$' "$work/out")" = 6400 ] || fail "$(grep -c '^<z*>$' "$work/out") whole lines, not 6400"
 }
 
+# What a person sees: a prompt, a bar that moves, nothing that steers the terminal.
+test_unfinished_lines_on_a_terminal() {
+    timeout "$patience" python3 "$here/ring_pieces.py" "$fiber" >"$work/out" 2>"$work/err" || fail 'see above' || return
+    leaves_nothing
+}
+
+# The prompt is read before anything is answered, through pipes.
+test_unfinished_line_in_a_pipe() {
+    local prompt=
+    mkfifo "$work/answers" "$work/questions"
+    timeout "$patience" "$fiber" run -n 2 --stdin 0 sh -c '[ "$FIBER_RANK" = 1 ] || { printf "name? "; read -r n; echo "hello $n"; }' \
+        <"$work/answers" >"$work/questions" 2>"$work/err" &
+    launcher=$!
+    exec 7>"$work/answers" 8<"$work/questions"
+    IFS= read -r -t "$patience" -N 6 prompt <&8
+    [ "$prompt" = 'name? ' ] || fail "no prompt: $prompt" || return
+    echo you >&7
+    IFS= read -r -t "$patience" prompt <&8
+    [ "$prompt" = 'hello you' ] || fail "no answer: $prompt" || return
+    exec 7>&- 8<&-
+    wait "$launcher" || fail "exit code $?" || return
+    leaves_nothing
+}
+
+test_bytes_are_not_changed() {
+    head -c 3000000 /dev/urandom >"$work/bytes"
+    "$fiber" run -n 2 sh -c '[ "$FIBER_RANK" = 1 ] || cat "$0"' "$work/bytes" 2>"$work/err" </dev/null | cmp - "$work/bytes" ||
+        fail 'two ranks: not the same bytes' || return
+    "$fiber" run -n 1 cat "$work/bytes" 2>"$work/err" </dev/null | cmp - "$work/bytes" || fail 'not the same bytes' || return
+    leaves_nothing
+}
+
+test_bar_is_one_line_of_a_file_and_of_a_report() {
+    local code=0
+    "$fiber" run --tag -n 2 python3 -c 'import os, sys
+for i in range(101):
+    sys.stdout.write("\r%3d%%|#" % i); sys.stdout.flush()
+sys.exit(3 * (os.environ["FIBER_RANK"] == "0"))' >"$work/out" 2>"$work/err" </dev/null || code=$?
+    [ "$code" = 3 ] || fail "exit code $code" || return
+    [[ $(cat "$work/out") == *'[0] 100%|#'* ]] && ! grep -q $'\r' "$work/out" || fail "the file: $(cat "$work/out")" || return
+    grep -qx 'fiber:     100%|#' "$work/err" || fail "the report: $(cat "$work/err")" || return
+    leaves_nothing
+}
+
+# 64 lines of 20 MB that never end, in all.
+test_lines_without_an_end_take_no_memory() {
+    local code=0 peak
+    /usr/bin/env time -f %M -o "$work/peak" "$fiber" run --oversubscribe -n 8 head -c 20000000 /dev/zero >"$work/zeros" 2>"$work/err" </dev/null ||
+        code=$?
+    [ "$code" = 0 ] || fail "exit code $code" || return
+    peak=$(tail -1 "$work/peak")
+    [ "$peak" -lt $((65536 + 2000000 * asan)) ] || fail "the launcher has $peak KiB" || return
+    leaves_nothing
+}
+
 run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
     test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole \
+    test_unfinished_lines_on_a_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
+    test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
     test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole
