@@ -27,6 +27,7 @@ PAGES = {
     "Host-shared memory": ("fiber_shared", "read-only memory that the processes of a host share"),
     "Pool": ("fiber_pool", "an elastic set of worker processes that share one task list"),
     "Ring": ("fiber_ring", "ranks of an MPI, torch.distributed or plain program, booted and pinned"),
+    "Waiting for several things": ("fiber_wait_any", "wait for queues, pipes, processes, results and others at once"),
 }
 WIDTH = 78  # of a prototype
 

@@ -197,6 +197,8 @@ FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_add
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
 /* The next message in *out. -ETIMEDOUT: empty; -EPIPE: shut and drained, or the owner is gone. */
 FIBER_API int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms);
+/* A descriptor to wait with: see fiber_wait_any(). */
+FIBER_API int fiber_queue_fd(struct fiber_queue *q);
 /* Waits until everything that this process put has reached the owner. */
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
 FIBER_API int fiber_queue_size(struct fiber_queue *q,
@@ -226,6 +228,8 @@ FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t l
 FIBER_API int fiber_pipe_recv(struct fiber_pipe *end, struct fiber_bytes *out, int timeout_ms);
 /* 1: a message or the end of file can be read now; 0: nothing came within the timeout. */
 FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
+/* A descriptor to wait with: see fiber_wait_any(). -EBADF: a sending end. */
+FIBER_API int fiber_pipe_fd(struct fiber_pipe *end);
 FIBER_API void fiber_pipe_close(struct fiber_pipe *end); /* NULL is fine */
 
 /* ---- Manager --------------------------------------------------------------------------------- */
@@ -285,6 +289,8 @@ FIBER_API int fiber_future_wait(struct fiber_future *f,
 /* Waits; the answer's bytes (once: a second get has -ENODATA), or the error, as
  * fiber_manager_call(). */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
+/* A descriptor to wait with: see fiber_wait_any(). */
+FIBER_API int fiber_future_fd(struct fiber_future *f);
 /* Frees it. A call that was not answered goes on, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
 /* In the process that started it: waits for the answers to its own calls, ends the manager (a
@@ -341,8 +347,8 @@ FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
 /* -ETIMEDOUT: not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now, and its
- * last holder died with it: what it guards may be half changed (told once). Held by a process: another thread of the same process
- * waits too, and any of them may unlock it. */
+ * last holder died with it: what it guards may be half changed (told once). Held by a process:
+ * another thread of the same process waits too, and any of them may unlock it. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
 FIBER_API int fiber_store_unlock(struct fiber_store *s,
                                  const char *name); /* -EPERM: not the holder */
@@ -486,6 +492,8 @@ FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, 
 
 FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms); /* 0: every task is done */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
+/* A descriptor to wait with: see fiber_wait_any(). */
+FIBER_API int fiber_result_fd(struct fiber_result *r);
 /* A done task's result: its bytes in place, valid until the result is closed (for array maps: in
  * `out`). -EAGAIN: not done; a task's error: its negative code and, in *data and in
  * fiber_last_error(), its text. */
@@ -669,6 +677,35 @@ struct fiber_rank_stats {
 
 /* Fills up to max entries; returns how many ranks there are. */
 FIBER_API int fiber_ring_stats(struct fiber_ring *ring, struct fiber_rank_stats *out, int max);
+
+/* ---- Waiting for several things -------------------------------------------------------------- */
+
+/* Something to wait for: one of the handles is set. When none is, the entry is passed over. */
+struct fiber_wait {
+    struct fiber_process *process; /* it has ended */
+    struct fiber_ring *ring;       /* likewise */
+    struct fiber_queue *queue;     /* there is a message, or no more will come */
+    struct fiber_pipe *pipe;       /* likewise; an end that receives */
+    struct fiber_result *result;   /* every task is done, and its callbacks have returned */
+    struct fiber_future *future;   /* it is answered, or its manager is gone */
+    int ready;                     /* set by the call: 1 or 0 */
+};
+
+/* Waits until at least one of n things is ready, and returns how many are. -ETIMEDOUT: none. Any thread may call, and
+ * several may wait for the same thing.
+ *
+ * A program with a loop of its own (poll, epoll, libuv) asks for the descriptors instead: fiber_process_sentinel(),
+ * fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(), fiber_result_fd() and fiber_future_fd(), or a negative
+ * errno. Such a descriptor
+ *  - polls readable (POLLIN, EPOLLIN, UV_READABLE) while the get, recv or wait need not wait, which is also so when it
+ *    would return an error such as -EPIPE;
+ *  - is Fiber's: do not read, write or close it; it is the same until the handle is closed, and before that it has to
+ *    leave the loop;
+ *  - may be readable although there is nothing: another thread or process was faster. So call with a timeout of 0, and
+ *    go on waiting at -ETIMEDOUT. All that watch a queue wake up for a message, and one of them gets it;
+ *  - is made when it is first asked for: what nobody asks for costs nothing. A consumer that watches a queue makes the
+ *    others fetch each message when they need it, not ahead. */
+FIBER_API int fiber_wait_any(struct fiber_wait *things, int n, int timeout_ms);
 
 #ifdef __cplusplus
 }

@@ -211,6 +211,19 @@ int fiber_result_wait(struct fiber_result *r, int timeout_ms)
     return rc;
 }
 
+int fiber_result_fd(struct fiber_result *r)
+{
+    int fd = fbr_pool_check(r->pool);
+
+    if (fd < 0)
+        return fd;
+    pthread_mutex_lock(&r->pool->lock);
+    fd = fbr_ready_fd(&r->over);
+    fbr_ready_set(&r->over, !r->map && !r->callbacks);
+    pthread_mutex_unlock(&r->pool->lock);
+    return fd;
+}
+
 int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
 {
     struct fiber_pool *p = r->pool;

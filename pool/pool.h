@@ -27,6 +27,7 @@
 #include "pool/wire.h"
 #include "runtime/fnref.h"
 #include "runtime/process.h"
+#include "runtime/ready.h"
 
 #define FBR_DEATH_REPORTS 256 /* the last ones are kept, for tasks that fail by them */
 #define FBR_REPORT_NS 2000000 /* a worker sends its results at least so often, between tasks */
@@ -201,7 +202,8 @@ struct fiber_result {
     int first_code;
     struct fiber_map_options opts;
     pthread_cond_t changed;
-    int waiting; /* threads that wait for all, or for one task */
+    struct fbr_ready over; /* all are done, and no callback waits */
+    int waiting;           /* threads that wait for all, or for one task */
     int waiting_task;
     bool quick;  /* it should be done in less than a thread takes to go to sleep and wake */
     bool waking; /* in pool->wakes */

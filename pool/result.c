@@ -45,6 +45,7 @@ static void destroy(struct fiber_result *r)
     free(r->each);
     free(r->flags);
     free(r->why);
+    fbr_ready_fini(&r->over);
     pthread_cond_destroy(&r->changed);
     fbr_pool_unref(r->pool);
     free(r);
@@ -188,6 +189,7 @@ static void finish(struct fiber_result *r)
     DL_DELETE(p->results, r);
     r->refs--; /* the handle, or a callback, still has one */
     wake_later(r);
+    fbr_ready_set(&r->over, !r->callbacks);
     if (!p->undone)
         pthread_cond_broadcast(&p->changed);
 }
@@ -586,8 +588,10 @@ static void call_back(struct fiber_pool *p, struct fbr_callback *c)
         free(it.item->slot.data);
         free(it.item);
     }
-    if (--r->callbacks == 0)
+    if (--r->callbacks == 0) {
         pthread_cond_broadcast(&r->changed);
+        fbr_ready_set(&r->over, !r->map);
+    }
     pthread_mutex_unlock(&p->lock);
     fbr_result_unref(r);
     pthread_mutex_lock(&p->lock);

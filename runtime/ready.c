@@ -10,15 +10,14 @@
 #include "runtime/error.h"
 #include "runtime/log.h"
 
-int fbr_ready_fd(struct fbr_ready *r, bool holds)
+int fbr_ready_fd(struct fbr_ready *r)
 {
-    if (!r->made) {
-        r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (r->fd < 0)
-            return fbr_keep(-errno, "no descriptor to wait with: %s", fbr_strerror(errno));
-        r->made = true;
-    }
-    fbr_ready_set(r, holds);
+    if (r->made)
+        return r->fd;
+    r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->fd < 0)
+        return fbr_keep(-errno, "no descriptor to wait with: %s", fbr_strerror(errno));
+    r->made = true;
     return r->fd;
 }
 

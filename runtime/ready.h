@@ -14,8 +14,8 @@ struct fbr_ready {
     int fd;
 };
 
-/* The descriptor, made if there is none, with the condition as it is now; or a kept error. */
-int fbr_ready_fd(struct fbr_ready *r, bool holds);
+/* The descriptor, or a kept error. One that is made now polls readable from the next fbr_ready_set() on. */
+int fbr_ready_fd(struct fbr_ready *r);
 /* The condition holds, or not any more. */
 void fbr_ready_set(struct fbr_ready *r, bool holds);
 void fbr_ready_fini(struct fbr_ready *r);

@@ -15,6 +15,7 @@
  *     LEAVE     lane: of a pipe, the end
  *     ATTACH    likewise
  *     SIZE
+ *     WATCH     of a lane where it reads: say when there is something, and when not
  *
  * Host to guest:
  *
@@ -26,6 +27,7 @@
  *     EOF
  *     SIZE_IS   u64 messages
  *     LEFT      answers LEAVE
+ *     READY     u32 1: a get would not wait; 0: it would. To those that watch, when it changes
  *
  * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message
  * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
@@ -70,6 +72,8 @@ enum fbr_channel_op {
     FBR_CH_EOF,
     FBR_CH_SIZE_IS,
     FBR_CH_LEFT,
+    FBR_CH_WATCH,
+    FBR_CH_READY,
 };
 
 #define FBR_CH_BATCH_MAX 4096 /* messages in one PUTS */
@@ -97,6 +101,8 @@ int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int
 int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms);
 /* As get, but the message stays. */
 int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms);
+/* A descriptor that polls readable while a get need not wait; or kept. */
+int fbr_host_fd(struct fbr_host *h, int lane);
 int fbr_host_size(struct fbr_host *h, int lane, size_t *n);
 void fbr_host_shut(struct fbr_host *h, int lane);
 /* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
@@ -118,6 +124,8 @@ int fbr_guest_open(struct fbr_guest **g, const struct fbr_address *a, int lanes,
 int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms);
 int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms);
+/* As fbr_host_fd(); it belongs to all handles of this process. */
+int fbr_guest_fd(struct fbr_guest *g, int lane);
 int fbr_guest_flush(struct fbr_guest *g, int lane, int timeout_ms);
 int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n);
 int fbr_guest_shut(struct fbr_guest *g, int lane);

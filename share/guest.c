@@ -68,6 +68,9 @@ static void on_op(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
     case FBR_CH_EMPTY:
         fbr_guest_on_empty(l, c);
         break;
+    case FBR_CH_READY:
+        fbr_guest_on_ready(l, c);
+        break;
     case FBR_CH_EOF:
         l->eof = true;
         l->told.hungry = 0;
@@ -98,6 +101,7 @@ static void on_host_record(void *user, const void *record, size_t len)
     pthread_mutex_lock(&g->lock);
     fbr_guest_note_time(g);
     on_op(&g->lanes[lane], op, &c);
+    fbr_guest_show(&g->lanes[lane]);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -123,6 +127,7 @@ static void on_host_gone(void *user)
     for (int i = 0; i < g->n_lanes; i++) {
         pthread_cond_broadcast(&g->lanes[i].arrived);
         pthread_cond_broadcast(&g->lanes[i].room);
+        fbr_guest_show(&g->lanes[i]);
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -254,6 +259,7 @@ static void free_guest(struct fbr_guest *g)
 
         fbr_guest_drop(l, 0);
         fbr_buf_fini(&l->out);
+        fbr_ready_fini(&l->ready);
         pthread_cond_destroy(&l->arrived);
         pthread_cond_destroy(&l->room);
     }

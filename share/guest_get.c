@@ -45,6 +45,8 @@ void fbr_guest_begin_get(struct guest_lane *l)
     l->want = 1;
     l->ahead = l->eof = l->doubt = false;
     l->assure = 0;
+    l->watching = l->there = false;
+    fbr_guest_show(l);
 }
 
 /* ---- What the host should know ---- */
@@ -204,7 +206,28 @@ void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c)
     pthread_cond_broadcast(&l->arrived);
 }
 
+void fbr_guest_on_ready(struct guest_lane *l, struct fbr_cur *c)
+{
+    uint32_t there = fbr_get_u32(c);
+
+    if (fbr_cur_ok(c))
+        l->there = there;
+}
+
 /* ---- The program's side ---- */
+
+/* Why nothing more will come, or 0. */
+static int get_fault(const struct guest_lane *l)
+{
+    if (l->get_code)
+        return l->get_code;
+    return l->eof || l->guest->gone ? -EPIPE : 0;
+}
+
+void fbr_guest_show(struct guest_lane *l)
+{
+    fbr_ready_set(&l->ready, l->first || l->there || get_fault(l));
+}
 
 /* Takes a message that is here, and lets the host know in time. Under the lock. */
 static void take(struct guest_lane *l, struct fiber_bytes *out)
@@ -225,6 +248,7 @@ static void take(struct guest_lane *l, struct fiber_bytes *out)
         ask(l, 0, false); /* it should send more before we run out */
     else
         tell_soon(l);
+    fbr_guest_show(l);
 }
 
 /* Nothing is here, and somebody wants something. A host that gives ahead, and as far as it knows
@@ -237,14 +261,6 @@ static int tell_hungry(struct guest_lane *l, uint64_t probe)
         return 0;
     }
     return ask(l, probe, false);
-}
-
-/* Why nothing more will come, or 0. */
-static int get_fault(const struct guest_lane *l)
-{
-    if (l->get_code)
-        return l->get_code;
-    return l->eof || l->guest->gone ? -EPIPE : 0;
 }
 
 /* The probe that this thread sends when it asks: `empty` wants to know that there is nothing, a
@@ -338,6 +354,23 @@ int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int ti
         take(l, out);
     pthread_mutex_unlock(&g->lock);
     return rc;
+}
+
+int fbr_guest_fd(struct fbr_guest *g, int lane)
+{
+    struct guest_lane *l = &g->lanes[lane];
+    int fd, rc = 0;
+
+    pthread_mutex_lock(&g->lock);
+    fd = fbr_ready_fd(&l->ready);
+    if (fd >= 0 && !l->watching && !g->gone)
+        rc = fbr_guest_tell(l, FBR_CH_WATCH, NULL, 0);
+    l->watching = fd >= 0 && rc == 0;
+    fbr_guest_show(l);
+    pthread_mutex_unlock(&g->lock);
+    if (fd >= 0 && rc < 0 && rc != -EPIPE) /* -EPIPE: it will be told that the host is gone */
+        return fbr_keep(rc, "channel: its owner cannot be told: %s", fbr_strerror(rc));
+    return fd;
 }
 
 int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms)

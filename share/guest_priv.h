@@ -7,6 +7,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "runtime/ready.h"
 #include "share/channel.h"
 #include "share/share_priv.h"
 
@@ -63,6 +64,9 @@ struct guest_lane {
     bool eof;
     int get_code; /* why no more can be had */
     pthread_cond_t arrived;
+    /* Watching. */
+    struct fbr_ready ready;
+    bool watching, there; /* the host tells us; it said that there is something */
     /* Asking. */
     bool have_size;
     uint64_t size;
@@ -113,6 +117,9 @@ void fbr_guest_begin_get(struct guest_lane *l); /* nothing was delivered yet; al
 void fbr_guest_drop(struct guest_lane *l, size_t n); /* what is here but the first n */
 void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c);
 void fbr_guest_on_recall(struct guest_lane *l);
+void fbr_guest_on_ready(struct guest_lane *l, struct fbr_cur *c);
+/* Whoever watches sees what is so now. */
+void fbr_guest_show(struct guest_lane *l);
 void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c);
 /* Says what was taken and who is hungry, where the host does not know it yet. */
 void fbr_guest_tell_news(struct fbr_guest *g, bool more);

@@ -10,6 +10,7 @@
 
 #include <utlist.h>
 
+#include "runtime/ready.h"
 #include "share/channel.h"
 
 /* A guest that does not answer a recall for so long holds up the others no longer. One that is well
@@ -49,6 +50,7 @@ struct lane {
     struct local_put *puts;
     struct recalled *recalled;
     pthread_cond_t arrived, room;
+    struct fbr_ready ready; /* of our own gets */
 };
 
 struct end {
@@ -203,11 +205,23 @@ static void on_wake_local(void *user, bool all)
         pthread_cond_signal(&l->arrived);
 }
 
+static void on_ready(void *user, uint64_t peer, bool ready)
+{
+    const uint32_t body[2] = {ready, 0};
+    struct lane *l = user;
+
+    if (peer)
+        tell_peer(l, peer, FBR_CH_READY, body, sizeof(body), NULL, 0);
+    else
+        fbr_ready_set(&l->ready, ready || l->host->over);
+}
+
 static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
                                                        .put_done = on_put_done,
                                                        .recall = on_recall,
                                                        .eof = on_eof,
-                                                       .wake_local = on_wake_local};
+                                                       .wake_local = on_wake_local,
+                                                       .ready = on_ready};
 
 /* ---- Records of guests ---- */
 
@@ -384,6 +398,10 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
     case FBR_CH_SIZE:
         take_size(l, peer);
         break;
+    case FBR_CH_WATCH:
+        if (fbr_queue_engine_watch(l->engine, peer) < 0)
+            on_ready(l, peer, true); /* memory is short: it had better look */
+        break;
     case FBR_CH_ATTACH:
         if (l->host->kind == FBR_KIND_PIPE)
             l->host->ends[l->number].holder = peer;
@@ -482,6 +500,7 @@ static void wake_all(struct fbr_host *h)
     for (int i = 0; i < h->n_lanes; i++) {
         pthread_cond_broadcast(&h->lanes[i].arrived);
         pthread_cond_broadcast(&h->lanes[i].room);
+        fbr_ready_set(&h->lanes[i].ready, true);
     }
 }
 
@@ -510,6 +529,7 @@ static void close_lane(struct lane *l)
     DL_FOREACH_SAFE(l->recalled, r, after)
         free(r);
     fbr_queue_engine_close(l->engine);
+    fbr_ready_fini(&l->ready);
     pthread_cond_destroy(&l->arrived);
     pthread_cond_destroy(&l->room);
 }
@@ -743,6 +763,22 @@ int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms)
     rc = wait_get(&h->lanes[lane], NULL, timeout_ms);
     pthread_mutex_unlock(&h->lock);
     return rc;
+}
+
+int fbr_host_fd(struct fbr_host *h, int lane)
+{
+    struct lane *l = &h->lanes[lane];
+    int fd;
+
+    pthread_mutex_lock(&h->lock);
+    fd = fbr_ready_fd(&l->ready);
+    if (fd >= 0) {
+        fbr_queue_engine_watch(l->engine, 0); /* which needs no memory for ourselves */
+        if (h->over)
+            fbr_ready_set(&l->ready, true);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return fd;
 }
 
 int fbr_host_size(struct fbr_host *h, int lane, size_t *n)

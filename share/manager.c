@@ -235,6 +235,13 @@ int fiber_future_wait(struct fiber_future *f, int timeout_ms)
     return rc < 0 ? explain(NULL, rc, "a future") : 0;
 }
 
+int fiber_future_fd(struct fiber_future *f)
+{
+    int rc = fbr_rpc_usable();
+
+    return rc < 0 ? rc : fbr_future_fd(f);
+}
+
 int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms)
 {
     struct fiber_bytes bytes = {NULL, 0};

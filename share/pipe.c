@@ -162,6 +162,15 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
     return rc == -ETIMEDOUT ? 0 : explain(rc, "poll", timeout_ms);
 }
 
+int fiber_pipe_fd(struct fiber_pipe *p)
+{
+    if (!*p->ours)
+        return fbr_share_forked();
+    if (!p->receives)
+        return fbr_keep(-EBADF, "pipe: this end only sends");
+    return p->host ? fbr_host_fd(p->host, !p->end) : fbr_guest_fd(p->guest, !p->end);
+}
+
 void fiber_pipe_close(struct fiber_pipe *p)
 {
     if (!p || !*p->ours)

@@ -125,6 +125,13 @@ int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_
     return explain_wait(rc, "get", "empty", timeout_ms);
 }
 
+int fiber_queue_fd(struct fiber_queue *q)
+{
+    if (!*q->ours)
+        return fbr_share_forked();
+    return q->host ? fbr_host_fd(q->host, 0) : fbr_guest_fd(q->guest, 0);
+}
+
 int fiber_queue_flush(struct fiber_queue *q, int timeout_ms)
 {
     if (!*q->ours)

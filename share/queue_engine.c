@@ -27,21 +27,11 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "share/item_ring.h"
+
 /* Messages in a row that only one consumer read, until it may read ahead. */
 #define SOLE_STREAK 64
-#define RING_MIN 16
 #define RING_SHRINK 1024
-
-struct item {
-    void *data;
-    size_t len;
-    uint64_t order;
-};
-
-struct ring {
-    struct item *items;
-    size_t cap, head, len; /* cap: 0 or a power of two */
-};
 
 struct peer {
     uint64_t id;
@@ -51,6 +41,7 @@ struct peer {
     size_t hungry, want;
     bool in_line, is_ahead;
     bool recalled, late;
+    bool watches;
     struct peer *prev, *next; /* in the line, or among those ahead */
     UT_hash_handle hh;
 };
@@ -85,80 +76,9 @@ struct fbr_queue_engine {
     size_t late_held;  /* messages of peers that are late */
     struct peer *sole; /* who read last */
     size_t streak;     /* how many messages nobody else read since */
+    size_t watchers;
+    bool told_ready; /* what they know */
 };
-
-/* ---- rings ---- */
-
-static struct item *ring_at(const struct ring *r, size_t i)
-{
-    return &r->items[(r->head + i) & (r->cap - 1)];
-}
-
-static int ring_resize(struct ring *r, size_t cap)
-{
-    struct item *items = cap > SIZE_MAX / sizeof(*items) ? NULL : malloc(cap * sizeof(*items));
-
-    if (!items)
-        return -ENOMEM;
-    for (size_t i = 0; i < r->len; i++)
-        items[i] = *ring_at(r, i);
-    free(r->items);
-    r->items = items;
-    r->cap = cap;
-    r->head = 0;
-    return 0;
-}
-
-static int ring_reserve(struct ring *r, size_t n)
-{
-    size_t cap = r->cap ? r->cap : RING_MIN;
-
-    if (n <= r->cap)
-        return 0;
-    while (cap < n)
-        cap *= 2;
-    return ring_resize(r, cap);
-}
-
-static void ring_push(struct ring *r, struct item item)
-{
-    r->items[(r->head + r->len++) & (r->cap - 1)] = item;
-}
-
-static struct item ring_pop(struct ring *r)
-{
-    struct item item = r->items[r->head];
-
-    r->head = (r->head + 1) & (r->cap - 1);
-    r->len--;
-    return item;
-}
-
-/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the
- * room. */
-static void ring_merge(struct ring *into, struct ring *from, size_t n)
-{
-    size_t to = 0, next = n; /* the gap is [to, next) */
-
-    into->head = (into->head - n) & (into->cap - 1);
-    into->len += n;
-    while (to < next) {
-        if (next < into->len && ring_at(into, next)->order < from->items[from->head].order)
-            *ring_at(into, to++) = *ring_at(into, next++);
-        else
-            *ring_at(into, to++) = ring_pop(from);
-    }
-}
-
-/* How many items at the front of r are sorted. */
-static size_t ring_run(const struct ring *r)
-{
-    size_t n = r->len ? 1 : 0;
-
-    while (n < r->len && ring_at(r, n - 1)->order < ring_at(r, n)->order)
-        n++;
-    return n;
-}
 
 /* ---- messages ---- */
 
@@ -268,7 +188,8 @@ bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t pee
 {
     const struct peer *p = e->sole;
 
-    return p && p->id && p->id == peer && e->streak >= SOLE_STREAK && !p->recalled;
+    return p && p->id && p->id == peer && e->streak >= SOLE_STREAK && !p->recalled &&
+           e->watchers == p->watches;
 }
 
 /* The consumer that may have one more message without being hungry for it. */
@@ -346,6 +267,26 @@ static void end_gets(struct fbr_queue_engine *e)
     e->ops->wake_local(e->user, true);
 }
 
+static bool is_ready(const struct fbr_queue_engine *e)
+{
+    return (available(e) && !e->recalls) || (e->shut && !total(e));
+}
+
+static void tell_watchers(struct fbr_queue_engine *e)
+{
+    struct peer *p, *tmp;
+
+    if (!e->watchers || e->told_ready == is_ready(e))
+        return;
+    e->told_ready = !e->told_ready;
+    if (e->local.watches)
+        e->ops->ready(e->user, 0, e->told_ready);
+    HASH_ITER(hh, e->peers, p, tmp) {
+        if (p->watches)
+            e->ops->ready(e->user, p->id, e->told_ready);
+    }
+}
+
 static void dispatch(struct fbr_queue_engine *e)
 {
     for (;;) {
@@ -364,6 +305,7 @@ static void dispatch(struct fbr_queue_engine *e)
         else
             end_gets(e);
     }
+    tell_watchers(e);
 }
 
 /* ---- producers ---- */
@@ -442,6 +384,8 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
     enqueue(e, data, len);
     if (e->line || e->sole != &e->local)
         dispatch(e);
+    else
+        tell_watchers(e);
     return 0;
 }
 
@@ -639,10 +583,30 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     set_ahead(e, p, false);
     if (e->sole == p)
         e->sole = NULL;
+    e->watchers -= p->watches;
     HASH_DEL(e->peers, p);
     free(p->held.items);
     free(p);
     dispatch(e);
+}
+
+int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer)
+{
+    struct peer *p = peer ? find_peer(e, peer) : &e->local, *other;
+
+    if (!p)
+        p = add_peer(e, peer);
+    if (!p)
+        return -ENOMEM;
+    e->watchers += !p->watches;
+    p->watches = true;
+    DL_FOREACH(e->ahead, other)
+        if (other != p)
+            recall(e, other);
+    e->told_ready = is_ready(e);
+    if (e->told_ready)
+        e->ops->ready(e->user, peer, true);
+    return 0;
 }
 
 /* ---- consumers in the owner's process ---- */
@@ -686,6 +650,8 @@ int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
     *len = item.len;
     if (freed(e))
         dispatch(e);
+    else
+        tell_watchers(e);
     return 0;
 }
 

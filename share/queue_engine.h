@@ -62,6 +62,9 @@ struct fbr_queue_engine_ops {
     void (*wake_local)(void *user, bool all);
     /* Frees a message; NULL: free(data). */
     void (*drop)(void *user, void *data, size_t len);
+    /* To a peer that watches: from now on a get would not wait (`ready`), or would. NULL: nobody
+     * watches. */
+    void (*ready)(void *user, uint64_t peer, bool ready);
 };
 
 struct fbr_queue_engine_config {
@@ -131,6 +134,11 @@ void fbr_queue_engine_press(struct fbr_queue_engine *e);
  * had not taken goes back to the front, its parked puts are dropped without put_done, its gets are
  * forgotten. Unknown peers are fine. */
 void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
+
+/* The peer (0, too) wants to be told when there is a message for whoever asks, or the end, and when
+ * not any more; at once if there is now. Nothing is kept for it. While it watches nobody else reads
+ * ahead, so that there is something to be told of. Until fbr_queue_engine_gone(). 0 or -ENOMEM. */
+int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer);
 
 /* ---- consumers in the owner's process ---- */
 

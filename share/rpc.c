@@ -15,6 +15,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "runtime/ready.h"
 #include "share/rpc_wire.h"
 #include "share/share_priv.h"
 
@@ -51,6 +52,7 @@ struct fiber_future {
     int code;
     struct fiber_bytes answer; /* with a NUL behind it */
     pthread_cond_t changed;
+    struct fbr_ready ready;    /* done */
     struct fiber_future *next; /* of those that nobody wants */
     UT_hash_handle hh;         /* while it is not done */
 };
@@ -69,6 +71,7 @@ static void destroy_future(struct fiber_future *f)
     struct fbr_rpc *r = f->rpc;
 
     fiber_bytes_free(&f->answer);
+    fbr_ready_fini(&f->ready);
     pthread_cond_destroy(&f->changed);
     free(f);
     unref(r);
@@ -92,6 +95,7 @@ static bool end_call(struct fiber_future *f, int code, struct fiber_bytes *answe
         *answer = (struct fiber_bytes){NULL, 0};
     }
     pthread_cond_broadcast(&f->changed);
+    fbr_ready_set(&f->ready, true);
     pthread_cond_broadcast(&r->room);
     return f->closed;
 }
@@ -471,6 +475,17 @@ int fbr_future_wait(struct fiber_future *f, uint64_t deadline)
         rc = 0;
     pthread_mutex_unlock(&r->lock);
     return rc;
+}
+
+int fbr_future_fd(struct fiber_future *f)
+{
+    int fd;
+
+    pthread_mutex_lock(&f->rpc->lock);
+    fd = fbr_ready_fd(&f->ready);
+    fbr_ready_set(&f->ready, f->done);
+    pthread_mutex_unlock(&f->rpc->lock);
+    return fd;
 }
 
 void fbr_future_cancel(struct fiber_future *f)

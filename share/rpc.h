@@ -45,6 +45,8 @@ int fbr_rpc_usable(void);
 /* 0: answered or lost; -ETIMEDOUT; -EDEADLK: it is this very thread that should answer. Nothing is
  * kept. */
 int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
+/* A descriptor that polls readable once a wait would not wait; or kept. */
+int fbr_future_fd(struct fiber_future *f);
 /* Asks the owner to answer now. Wait for what it says. */
 void fbr_future_cancel(struct fiber_future *f);
 /* Of one that was waited for: its code; *lost: the object was gone before it answered (code

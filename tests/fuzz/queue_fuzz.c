@@ -22,6 +22,7 @@ static struct {
     uint64_t peers[PEERS], next_peer;
     uint64_t delivered[PEERS];
     int recalled[PEERS];
+    int watches[PEERS];
     int parked[PEERS][CALLS];
     long messages; /* with the engine */
 } f;
@@ -87,8 +88,15 @@ static void on_drop(void *user, void *data, size_t len)
     free(data);
 }
 
+static void on_ready(void *user, uint64_t peer, bool ready)
+{
+    (void)user;
+    (void)ready;
+    require(f.watches[slot_of(peer)]);
+}
+
 static const struct fbr_queue_engine_ops ops = {
-    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop,
+    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop, on_ready,
 };
 
 static void put(size_t slot, uint64_t call)
@@ -138,6 +146,7 @@ static void gone(size_t slot)
     fbr_queue_engine_gone(f.queue, f.peers[slot]);
     f.delivered[slot] = 0;
     f.recalled[slot] = 0;
+    f.watches[slot] = 0;
     f.peers[slot] = f.next_peer++;
 }
 
@@ -165,7 +174,11 @@ static void event(uint8_t what, size_t slot, uint8_t a, uint8_t b)
 {
     switch (what % 13) {
     case 12:
-        fbr_queue_engine_press(f.queue);
+        if (a < 128)
+            fbr_queue_engine_press(f.queue);
+        f.watches[slot] |= a >= 128;
+        if (a >= 128)
+            require(fbr_queue_engine_watch(f.queue, f.peers[slot]) == 0);
         break;
     case 0:
         gone(slot);

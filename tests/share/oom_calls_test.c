@@ -358,6 +358,13 @@ static void test_a_pipe_of_this_process(void **state)
     }
 }
 
+static int watch_pipe(struct fiber_pipe *end)
+{
+    int fd = fiber_pipe_fd(end);
+
+    return fd < 0 ? fd : 0;
+}
+
 static void test_a_pipe_of_another_process(void **state)
 {
     bool more = true;
@@ -372,6 +379,8 @@ static void test_a_pipe_of_another_process(void **state)
         ask("pipe", &a, sizeof(a));
         begin_refusing(k);
         rc = fiber_pipe_connect(&end, &a);
+        if (rc == 0)
+            rc = watch_pipe(end);
         if (rc == 0)
             rc = recv_all(end, &received);
         if (rc == 0)

@@ -16,7 +16,7 @@
 
 /* What the engine decided, as text: "3<1:a" deliver a as number 1 to peer 3, "3?" recall, "3." end
  * of file, "3+7" put 7 of peer 3 is accepted ("3-7": refused), "!" wake one, "!!" wake all, "~a" a
- * was dropped. */
+ * was dropped, "3*" peer 3 is told that there is something, "3o" that there is nothing. */
 static char said[4096];
 static struct fbr_queue_engine *queue;
 
@@ -68,8 +68,14 @@ static void on_drop(void *user, void *data, size_t len)
     free(data);
 }
 
+static void on_ready(void *user, uint64_t peer, bool ready)
+{
+    (void)user;
+    say("%d%c ", (int)peer, ready ? '*' : 'o');
+}
+
 static const struct fbr_queue_engine_ops ops = {
-    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop,
+    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop, on_ready,
 };
 
 static int open_bounded(size_t max_messages, size_t max_bytes)
@@ -606,6 +612,66 @@ static void close_drops_everything(void **state)
     queue = NULL;
 }
 
+static void who_watches_is_told_of_changes_only(void **state)
+{
+    (void)state;
+    put("a");
+    assert_int_equal(fbr_queue_engine_watch(queue, 3), 0);
+    assert_said("3*");
+    assert_int_equal(fbr_queue_engine_watch(queue, 0), 0);
+    assert_said("0*");
+    put("b");
+    assert_int_equal(get(), 'a');
+    assert_said("");
+    assert_int_equal(get(), 'b');
+    assert_said("0o 3o");
+    fbr_queue_engine_gone(queue, 3);
+    put("c");
+    assert_said("0*");
+    fbr_queue_engine_shut(queue);
+    assert_int_equal(get(), 'c');
+    assert_said("");
+    assert_int_equal(get(), -EPIPE);
+}
+
+static void what_a_hungry_consumer_gets_is_nothing_to_be_told_of(void **state)
+{
+    (void)state;
+    assert_int_equal(fbr_queue_engine_watch(queue, 3), 0);
+    assert_int_equal(ask(4, 0, 1, 8), 0);
+    put("a");
+    assert_said("4<1:a");
+    assert_int_equal(ask(4, 1, 0, 8), 0);
+    assert_said("~a");
+    put("b");
+    assert_said("3*");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_said("3<1:b 3o");
+    fbr_queue_engine_shut(queue);
+    assert_said("");
+    assert_int_equal(ask(3, 1, 0, 1), 0);
+    assert_said("~b 3*");
+}
+
+static void nobody_reads_ahead_of_a_watcher(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(3, 0, 1, 4), 0);
+    put("abc");
+    assert_said("3<1:a 3<2:b 3<3:c");
+    assert_int_equal(fbr_queue_engine_watch(queue, 4), 0);
+    assert_said("3?");
+    assert_int_equal(fbr_queue_engine_returned(queue, 3, 2), 0);
+    assert_said("~a 4*");
+    assert_int_equal(ask(3, 1, 0, 4), 0);
+    assert_said("");
+    assert_int_equal(fbr_queue_engine_watch(queue, 3), 0);
+    assert_said("3*");
+    fbr_queue_engine_gone(queue, 4);
+    assert_int_equal(ask(3, 1, 1, 4), 0); /* the only watcher may again */
+    assert_said("3<4:b 3<5:c 3o");
+}
+
 int main(void)
 {
 #define BEHAVIOUR(name) cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
@@ -635,6 +701,9 @@ int main(void)
         BEHAVIOUR(messages_that_fill_a_bounded_queue_are_asked_back_under_pressure),
         BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
         BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
+        BEHAVIOUR(who_watches_is_told_of_changes_only),
+        BEHAVIOUR(what_a_hungry_consumer_gets_is_nothing_to_be_told_of),
+        BEHAVIOUR(nobody_reads_ahead_of_a_watcher),
         BEHAVIOUR(what_cannot_be_is_refused),
         BEHAVIOUR(close_drops_everything),
     };

@@ -185,7 +185,7 @@ static void on_drop(void *user, void *data, size_t len)
 }
 
 static const struct fbr_queue_engine_ops ops = {
-    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop,
+    on_deliver, on_put_done, on_recall, on_eof, on_wake_local, on_drop, NULL, /* nobody watches */
 };
 
 /* What comes back from who was late may be too much, but then nothing comes in. */

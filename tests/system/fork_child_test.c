@@ -158,6 +158,7 @@ static void try_queues_and_pipes(void)
     FAILS(fiber_queue_connect, &new_queue, &queue_at);
     FAILS(fiber_queue_put, queue, "x", 1, -1);
     FAILS(fiber_queue_get, queue, &bytes, -1);
+    FAILS(fiber_queue_fd, queue);
     FAILS(fiber_queue_flush, queue, -1);
     FAILS(fiber_queue_size, queue, &size);
     FAILS(fiber_queue_shut, queue);
@@ -167,6 +168,8 @@ static void try_queues_and_pipes(void)
     FAILS(fiber_pipe_send, ends[0], "x", 1, -1);
     FAILS(fiber_pipe_recv, ends[0], &bytes, -1);
     FAILS(fiber_pipe_poll, ends[0], -1);
+    FAILS(fiber_pipe_fd, ends[0]);
+    FAILS(fiber_wait_any, &(struct fiber_wait){.queue = queue}, 1, -1);
 }
 
 static void try_managers(void)
@@ -178,6 +181,7 @@ static void try_managers(void)
     FAILS(fiber_manager_call_async, manager, "m", "x", 1, &new_future);
     FAILS(fiber_future_wait, future, -1);
     FAILS(fiber_future_get, future, &bytes, -1);
+    FAILS(fiber_future_fd, future);
 }
 
 static void try_stores(void)
@@ -235,6 +239,7 @@ static void try_results(void)
 {
     FAILS(fiber_result_wait, result, -1);
     FAILS(fiber_result_wait_task, result, 0, -1);
+    FAILS(fiber_result_fd, result);
     FAILS(fiber_result_get, result, 0, &place, &size);
     ANSWERS(fiber_result_count, fiber_result_count(result) == 1);
     ANSWERS(fiber_result_done, fiber_result_done(result) == 1);

@@ -1,0 +1,98 @@
+/* item_ring.h - the messages of a queue, or of one of its consumers, in their order: a ring that grows.
+ *
+ * For queue_engine.c. The caller makes room before it adds, so that only making room can fail.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_ITEM_RING_H
+#define FBR_ITEM_RING_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define RING_MIN 16
+
+struct item {
+    void *data;
+    size_t len;
+    uint64_t order;
+};
+
+struct ring {
+    struct item *items;
+    size_t cap, head, len; /* cap: 0 or a power of two */
+};
+
+static inline struct item *ring_at(const struct ring *r, size_t i)
+{
+    return &r->items[(r->head + i) & (r->cap - 1)];
+}
+
+static inline int ring_resize(struct ring *r, size_t cap)
+{
+    struct item *items = cap > SIZE_MAX / sizeof(*items) ? NULL : malloc(cap * sizeof(*items));
+
+    if (!items)
+        return -ENOMEM;
+    for (size_t i = 0; i < r->len; i++)
+        items[i] = *ring_at(r, i);
+    free(r->items);
+    r->items = items;
+    r->cap = cap;
+    r->head = 0;
+    return 0;
+}
+
+static inline int ring_reserve(struct ring *r, size_t n)
+{
+    size_t cap = r->cap ? r->cap : RING_MIN;
+
+    if (n <= r->cap)
+        return 0;
+    while (cap < n)
+        cap *= 2;
+    return ring_resize(r, cap);
+}
+
+static inline void ring_push(struct ring *r, struct item item)
+{
+    r->items[(r->head + r->len++) & (r->cap - 1)] = item;
+}
+
+static inline struct item ring_pop(struct ring *r)
+{
+    struct item item = r->items[r->head];
+
+    r->head = (r->head + 1) & (r->cap - 1);
+    r->len--;
+    return item;
+}
+
+/* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the
+ * room. */
+static inline void ring_merge(struct ring *into, struct ring *from, size_t n)
+{
+    size_t to = 0, next = n; /* the gap is [to, next) */
+
+    into->head = (into->head - n) & (into->cap - 1);
+    into->len += n;
+    while (to < next) {
+        if (next < into->len && ring_at(into, next)->order < from->items[from->head].order)
+            *ring_at(into, to++) = *ring_at(into, next++);
+        else
+            *ring_at(into, to++) = ring_pop(from);
+    }
+}
+
+/* How many items at the front of r are sorted. */
+static inline size_t ring_run(const struct ring *r)
+{
+    size_t n = r->len ? 1 : 0;
+
+    while (n < r->len && ring_at(r, n - 1)->order < ring_at(r, n)->order)
+        n++;
+    return n;
+}
+
+#endif
