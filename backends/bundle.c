@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/closure.h"
+#include "backends/image.h"
 #include "backends/docker_text.h"
 #include "runtime/elf.h"
 
@@ -218,7 +218,8 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
 
 static int make(const char *program, const struct sink *s, bool cluster, struct fbr_error *err)
 {
-    const struct fbr_closure_options options = {.cluster = cluster};
+    char **mapped = NULL, *library_path = NULL;
+    struct fbr_closure_options options = {.cluster = cluster};
     struct fbr_closure *c = NULL;
     struct fbr_elf elf = {0};
     char interp[PATH_MAX] = "", real[PATH_MAX];
@@ -229,12 +230,17 @@ static int make(const char *program, const struct sink *s, bool cluster, struct 
         return fbr_fail(err, -ENOEXEC, "%s is no program with an interpreter of its own", program);
     }
     fbr_elf_close(&elf);
+    options.library_path = library_path = fbr_image_library_path();
+    mapped = fbr_image_mapped();
+    options.mapped = (const char *const *)mapped;
     rc = fbr_closure_new(&c, &options, err);
     if (rc == 0)
         rc = fbr_closure_add(c, real, err);
     if (rc == 0)
         rc = put_all(c, real, interp, s, err);
     fbr_closure_free(c);
+    fbr_image_list_free(mapped);
+    free(library_path);
     return rc;
 }
 

@@ -481,21 +481,37 @@ static int add_named(struct fbr_closure *c, const char *path, int scripts, struc
     return scripts ? add_interpreter(c, at.path, scripts - 1, err) : 0;
 }
 
-int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err)
+/* For free(); NULL and a sentence in *err. */
+static char *absolute(const char *path, struct fbr_error *err)
 {
     char here[PATH_MAX], *whole = NULL;
-    int rc;
 
     if (is_under(path, "/proc")) /* /proc/self/exe: the file, not the way to it */
         whole = realpath(path, NULL);
     else if (path[0] != '/' && !getcwd(here, sizeof(here)))
-        return fbr_fail(err, -errno, "%.512s: where are we? %m", path);
+        fbr_fail(err, -errno, "%.512s: where are we? %m", path);
     else if (asprintf(&whole, "%s%s%s", path[0] == '/' ? "" : here, path[0] == '/' ? "" : "/",
                       path) < 0)
         whole = NULL;
     if (!whole)
-        return fbr_fail(err, -ENOENT, "%.512s: %m", path);
-    rc = add_named(c, whole, SCRIPTS, err);
+        fbr_fail(err, -ENOENT, "%.512s: %m", path);
+    return whole;
+}
+
+int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err)
+{
+    char *whole = absolute(path, err);
+    int rc = whole ? add_named(c, whole, SCRIPTS, err) : -ENOENT;
+
+    free(whole);
+    return rc;
+}
+
+int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err)
+{
+    char *whole = absolute(path, err);
+    int rc = whole ? closure_take_plugin(c, whole, err) : -ENOENT;
+
     free(whole);
     return rc;
 }

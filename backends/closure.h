@@ -43,6 +43,9 @@ struct fbr_closure_options {
     bool no_modules;          /* without Fiber's modules */
     bool cluster;             /* with Fiber's module "cluster", which masters need */
     const char *ld_so_conf;   /* NULL: /etc/ld.so.conf */
+    /* Paths of libraries that this process has loaded, ending in NULL; NULL. One of them is taken where a library is
+     * found nowhere else. */
+    const char *const *mapped;
 };
 
 struct fbr_closure;
@@ -54,6 +57,12 @@ void fbr_closure_free(struct fbr_closure *c); /* NULL is fine */
 /* A program, a file or a directory; relative paths are meant from here. On failure, c can only be freed. -ENOENT with a
  * sentence that says which program needs which library, and where it was looked for. */
 int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err);
+/* A file or directory that a program opens: what of it is not there, or what it needs, is noted at most. */
+int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err);
+/* Those of `mapped` that are outside of the system's directories: who has loaded them by hand will do so again. */
+int fbr_closure_add_mapped(struct fbr_closure *c, struct fbr_error *err);
+/* The directories of libraries that were taken from `mapped`, as of LD_LIBRARY_PATH; NULL: none was. */
+const char *fbr_closure_mapped_path(const struct fbr_closure *c);
 /* What a system has besides: directories, /etc/passwd with root and us, and the like. Files that are there stay. */
 int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err);
 /* A directory that is made when it is not there, with those above it. */

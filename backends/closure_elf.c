@@ -180,6 +180,7 @@ void closure_dirs_free(struct fbr_closure *c)
     for (size_t i = 0; i < c->ndirs; i++)
         free(c->dirs[i]);
     free(c->dirs);
+    free(c->mapped_path);
 }
 
 /* ---- Search paths ---- */
@@ -286,6 +287,45 @@ static bool in_path(const struct scope *s, const char *path, const char *origin,
     return false;
 }
 
+static bool has_directory(const char *path, const char *dir, size_t len)
+{
+    for (; path && *path; path += strcspn(path, ":"), path += *path == ':')
+        if (strcspn(path, ":") == len && !strncmp(path, dir, len))
+            return true;
+    return false;
+}
+
+/* The container's environment is to lead there. False without memory. */
+static bool note_directory(struct fbr_closure *c, const char *path)
+{
+    size_t len = (size_t)(strrchr(path, '/') - path);
+    char *longer = NULL;
+
+    if (has_directory(c->mapped_path, path, len))
+        return true;
+    if (asprintf(&longer, "%s%s%.*s", c->mapped_path ? c->mapped_path : "",
+                 c->mapped_path ? ":" : "", (int)len, path) < 0)
+        return false;
+    free(c->mapped_path);
+    c->mapped_path = longer;
+    return true;
+}
+
+/* A library that this process has found, by an environment or a call that is not known any more. */
+static bool in_mapped(const struct scope *s, const char *name, char out[PATH_MAX],
+                      struct fbr_elf *e)
+{
+    for (const char *const *m = s->c->o.mapped; m && *m; m++) {
+        if (strcmp(strrchr(*m, '/') + 1, name) != 0 || strlen(*m) >= PATH_MAX || !fits(s, *m, e))
+            continue;
+        snprintf(out, PATH_MAX, "%s", *m);
+        if (note_directory(s->c, *m))
+            return true;
+        fbr_elf_close(e);
+    }
+    return false;
+}
+
 static bool find_library(const struct scope *s, const struct object *o, const char *name,
                          char out[PATH_MAX], struct fbr_elf *e)
 {
@@ -304,7 +344,7 @@ static bool find_library(const struct scope *s, const struct object *o, const ch
             c->needs_cache |= !is_system(c->dirs[i]);
             return true;
         }
-    return false;
+    return in_mapped(s, name, out, e);
 }
 
 /* ---- What is loaded ---- */
@@ -447,7 +487,7 @@ static int missing(const struct scope *s, const struct object *o, const char *na
     put_places(s, o, places, sizeof(places));
     return fbr_fail(err, -ENOENT,
                     "%.200s needs the library %.100s%s%.150s, which is not in %s; install it, or "
-                    "name its directory in LD_LIBRARY_PATH of the image",
+                    "name its directory in LD_LIBRARY_PATH (fiber image: -e LD_LIBRARY_PATH)",
                     s->objects->path, name, o == s->objects ? "" : " because of ",
                     o == s->objects ? "" : o->path, places);
 }
@@ -523,4 +563,26 @@ int closure_libraries(struct fbr_closure *c, const char *path, const struct clos
         rc = closure_known(c, o->name, o->real, o->program, err);
     scope_fini(&s);
     return rc;
+}
+
+int fbr_closure_add_mapped(struct fbr_closure *c, struct fbr_error *err)
+{
+    int rc = read_dirs(c);
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    for (const char *const *m = c->o.mapped; m && *m && rc == 0; m++) {
+        size_t len = (size_t)(strrchr(*m, '/') - *m), i = 0;
+
+        while (i < c->ndirs && (strlen(c->dirs[i]) != len || strncmp(c->dirs[i], *m, len) != 0))
+            i++;
+        if (i == c->ndirs)
+            rc = closure_take_plugin(c, *m, err);
+    }
+    return rc;
+}
+
+const char *fbr_closure_mapped_path(const struct fbr_closure *c)
+{
+    return c->mapped_path;
 }

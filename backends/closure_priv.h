@@ -35,7 +35,8 @@ struct fbr_closure {
     char **dirs; /* of ld.so.conf, then the system's */
     size_t ndirs;
     bool dirs_read;
-    bool needs_cache; /* a library was found where only ld.so.cache leads to */
+    char *mapped_path; /* fbr_closure_mapped_path() */
+    bool needs_cache;  /* a library was found where only ld.so.cache leads to */
 };
 
 /* Where a path leads to. */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +22,6 @@
 
 #define LOAD_MS 600000
 #define OVERLAY_MAX (1 << 20)
-#define FILES_MAX 64
 #define PROGRESS_MS 500
 
 struct waiter {
@@ -418,7 +416,9 @@ static void on_made(uv_work_t *work, int status)
 
 static void on_looked(void *user, const struct fbr_http_answer *a)
 {
+    struct fbr_image_facts facts;
     struct fetch *f = user;
+    char text[80];
 
     f->call = NULL;
     if (a->status == 200) {
@@ -431,7 +431,10 @@ static void on_looked(void *user, const struct fbr_http_answer *a)
         on_fetched(f, a);
         return;
     }
-    tell_all(f, "making an image of this program");
+    fbr_image_facts(f->m->image, &facts);
+    snprintf(text, sizeof(text), "making an image of this program, %llu MiB",
+             (unsigned long long)(facts.bytes >> 20) + 1);
+    tell_all(f, text);
     begin_work(f, make, on_made);
 }
 
@@ -455,31 +458,10 @@ void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_
             (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
 }
 
-/* This program, the words of image_add, and the folder that we are in. */
-static int open_own(struct fbr_docker_images *m, struct fbr_error *err)
-{
-    char program[PATH_MAX], here[PATH_MAX] = "/", *rest = NULL;
-    char *words = strdup(fbr_config_str(m->config, "image_add"));
-    const char *files[FILES_MAX + 1] = {program}, *directories[] = {here, NULL};
-    const struct fbr_image_spec spec = {.files = files, .directories = directories};
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    int count = 1, rc;
-
-    program[n < 0 ? 0 : n] = '\0';
-    if (!getcwd(here, sizeof(here)))
-        directories[0] = NULL;
-    for (char *w = words ? strtok_r(words, " ", &rest) : NULL; w && count < FILES_MAX;
-         w = strtok_r(NULL, " ", &rest))
-        files[count++] = w;
-    rc = words ? fbr_image_open(&m->image, &spec, err) : fbr_fail(err, -ENOMEM, "out of memory");
-    free(words);
-    return rc;
-}
-
 static int name_own(struct fbr_docker_images *m, struct fbr_error *err)
 {
     struct fbr_image_facts facts;
-    int rc = open_own(m, err);
+    int rc = fbr_image_open_own(&m->image, m->config, err);
 
     if (rc < 0)
         return fbr_wrap(err, "no image is named (key image, FIBER_IMAGE), and one of this program "

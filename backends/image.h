@@ -29,7 +29,9 @@ struct fbr_image;
 
 /* Lists end in NULL, and may be NULL. Texts are copied. */
 struct fbr_image_spec {
-    const char *const *files;       /* and directories; the first program is what runs by default */
+    const char *const *files;  /* and directories; the first program is what runs by default */
+    const char *const *more;   /* data: no interpreter comes along, what is missing is no error */
+    const char *const *mapped; /* libraries of this process (closure.h) */
     const char *const *directories; /* that are made, everybody may write them */
     const char *const *env;         /* "K=V"; LD_LIBRARY_PATH counts for the libraries too */
     const char *const *entrypoint;
@@ -50,6 +52,16 @@ struct fbr_image_facts {
 int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec,
                    struct fbr_error *err);
 void fbr_image_close(struct fbr_image *i); /* NULL is fine */
+
+/* The image of this program: it, the libraries that it has loaded, the words of the key image_add, and the folder that
+ * we are in. A word "@FILE" stands for the lines of that file, each the path of data; "\\ " is a blank in a word. */
+int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
+                       struct fbr_error *err);
+/* LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: it is not set. */
+char *fbr_image_library_path(void);
+/* Libraries that this process has loaded, a list to be freed with fbr_image_list_free(); NULL: none. */
+char **fbr_image_mapped(void);
+void fbr_image_list_free(char **list);
 
 void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
 const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);

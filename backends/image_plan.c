@@ -16,16 +16,17 @@
 #include "runtime/buf.h"
 
 #define ID_FORMAT 1 /* goes up when the same plan makes another image */
+#define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-static void list_free(char **list)
+void image_list_free(char **list)
 {
     for (size_t i = 0; list && list[i]; i++)
         free(list[i]);
     free(list);
 }
 
-static int list_add(char ***list, const char *text)
+int image_list_add(char ***list, const char *text)
 {
     size_t n = 0;
     char **longer;
@@ -46,7 +47,7 @@ static int list_copy(char ***list, const char *const *from)
     int rc = 0;
 
     for (size_t i = 0; from && from[i] && rc == 0; i++)
-        rc = list_add(list, from[i]);
+        rc = image_list_add(list, from[i]);
     return rc;
 }
 
@@ -109,7 +110,7 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
         len = (size_t)(strrchr(file, '/') - file);
         if (is_program(file)) {
             if (!i->cmd && !entry)
-                rc = list_add(&i->cmd, file);
+                rc = image_list_add(&i->cmd, file);
             fbr_put_u8(b, '\0');
             b->len -= !b->failed; /* ends the text, for has_directory() */
             if (!b->failed && len && !memchr(file, ':', len) &&
@@ -125,6 +126,27 @@ static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, 
     return b->failed ? -ENOMEM : rc;
 }
 
+/* The caller's, and the directories of libraries that only this process knows how to find. */
+static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
+{
+    const char *given = variable(spec->env, LIBRARY_PATH), *found;
+    char *all = NULL;
+    int rc = 0;
+
+    found = fbr_closure_mapped_path(i->closure);
+    for (size_t k = 0; spec->env && spec->env[k] && rc == 0; k++)
+        if (!found || strncmp(spec->env[k], LIBRARY_PATH "=", sizeof(LIBRARY_PATH)) != 0)
+            rc = image_list_add(&i->env, spec->env[k]);
+    if (!found || rc < 0)
+        return rc;
+    if (asprintf(&all, LIBRARY_PATH "=%s%s%s", given ? given : "", given && *given ? ":" : "",
+                 found) < 0)
+        return -ENOMEM;
+    rc = image_list_add(&i->env, all);
+    free(all);
+    return rc;
+}
+
 static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec)
 {
     struct fbr_buf b;
@@ -134,10 +156,10 @@ static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec)
     fbr_put(&b, "PATH=", 5);
     rc = set_programs(i, spec, &b);
     if (rc == 0 && !variable(spec->env, "PATH"))
-        rc = list_add(&i->env, (const char *)b.data);
+        rc = image_list_add(&i->env, (const char *)b.data);
     fbr_buf_fini(&b);
     if (rc == 0)
-        rc = list_copy(&i->env, spec->env);
+        rc = set_env(i, spec);
     if (rc == 0)
         rc = list_copy(&i->entrypoint, spec->entrypoint);
     if (rc == 0 && spec->workdir && !(i->workdir = strdup(spec->workdir)))
@@ -203,14 +225,19 @@ static int make_id(struct fbr_image *i, struct fbr_error *err)
 
 static int collect(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
 {
-    const struct fbr_closure_options o = {.library_path = variable(spec->env, "LD_LIBRARY_PATH"),
+    const struct fbr_closure_options o = {.library_path = variable(spec->env, LIBRARY_PATH),
                                           .no_plugins = spec->no_plugins,
                                           .no_modules = spec->no_modules,
-                                          .cluster = spec->cluster};
+                                          .cluster = spec->cluster,
+                                          .mapped = spec->mapped};
     int rc = fbr_closure_new(&i->closure, &o, err);
 
     for (size_t k = 0; spec->files && spec->files[k] && rc == 0; k++)
         rc = fbr_closure_add(i->closure, spec->files[k], err);
+    for (size_t k = 0; spec->more && spec->more[k] && rc == 0; k++)
+        rc = fbr_closure_add_data(i->closure, spec->more[k], err);
+    if (rc == 0)
+        rc = fbr_closure_add_mapped(i->closure, err);
     if (rc == 0)
         rc = fbr_closure_add_system(i->closure, err);
     for (size_t k = 0; spec->directories && spec->directories[k] && rc == 0; k++)
@@ -244,9 +271,9 @@ void fbr_image_close(struct fbr_image *i)
     if (!i)
         return;
     fbr_closure_free(i->closure);
-    list_free(i->env);
-    list_free(i->entrypoint);
-    list_free(i->cmd);
+    image_list_free(i->env);
+    image_list_free(i->entrypoint);
+    image_list_free(i->cmd);
     free(i->workdir);
     free(i);
 }

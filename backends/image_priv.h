@@ -28,6 +28,10 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole, 
 char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
                    struct fbr_error *err);
 
+/* Lists of texts that end in NULL; NULL is an empty one. -ENOMEM. */
+int image_list_add(char ***list, const char *text);
+void image_list_free(char **list);
+
 /* image.c. "sha256:" and 64 digits. */
 int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);
 

@@ -27,6 +27,8 @@ void doctor_backends(struct doctor *d, const char *only);
 /* The first line that a program prints, at most five seconds; NULL-terminated argv, searched in
  * PATH. 0, or -ENOENT when there is none, -ETIMEDOUT, -EIO when it fails. */
 int doctor_ask(const char *const *argv, char *line, size_t size);
+/* All that it prints, or as much as fits. */
+int doctor_ask_all(const char *const *argv, char *text, size_t size);
 /* Where a program of that name is in PATH; -ENOENT. */
 int doctor_which(const char *name, char *path, size_t size);
 

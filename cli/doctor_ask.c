@@ -69,25 +69,32 @@ static int start(const char *const *argv, int out, pid_t *pid)
     return -rc;
 }
 
-int doctor_ask(const char *const *argv, char *line, size_t size)
+int doctor_ask_all(const char *const *argv, char *text, size_t size)
 {
     int ends[2], rc, status = 0;
     pid_t pid;
 
-    line[0] = '\0';
+    text[0] = '\0';
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
     rc = start(argv, ends[1], &pid);
     close(ends[1]);
     if (rc == 0) {
-        rc = read_all(ends[0], line, size);
+        rc = read_all(ends[0], text, size);
         kill(-pid, SIGKILL); /* and what it left behind */
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
-        if (rc == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !line[0])
+        if (rc == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !text[0])
             rc = -EIO;
     }
     close(ends[0]);
+    return rc;
+}
+
+int doctor_ask(const char *const *argv, char *line, size_t size)
+{
+    int rc = doctor_ask_all(argv, line, size);
+
     line[strcspn(line, "\n")] = '\0';
     return rc;
 }

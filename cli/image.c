@@ -14,6 +14,7 @@
 #include "backends/cluster.h"
 #include "cli/client.h"
 #include "cli/doctor.h"
+#include "cli/interpreter.h"
 #include "cli/option.h"
 #include "cli/print.h"
 #include "runtime/text.h"
@@ -80,22 +81,52 @@ static void words_fini(struct words *w)
     free(w->at);
 }
 
-/* A name without a slash is looked for in PATH, as a shell would. */
-static int add_program(struct words *files, const char *program, struct fbr_error *err)
+struct contents {
+    struct words files, data;
+};
+
+/* What an interpreter needs besides its libraries, and a script of it. */
+static int add_library(struct contents *c, const char *program, bool named, struct fbr_error *err)
 {
+    const char *command[] = {program, NULL};
+    const struct interpreter_wish wish = {.program = program, .command = command, .named = named};
+    struct interpreter_files found;
+    char *rest = NULL;
+    int rc;
+
+    fbr_buf_init(&found.lines);
+    rc = interpreter_find(&wish, &found, err);
+    if (rc > 0)
+        rc = words_add(&c->files, found.self, err);
+    fbr_put_u8(&found.lines, '\0');
+    if (rc == 0 && !found.lines.failed)
+        for (char *line = strtok_r((char *)found.lines.data, "\n", &rest); line && rc == 0;
+             line = strtok_r(NULL, "\n", &rest))
+            rc = words_add(&c->data, line, err);
+    fbr_buf_fini(&found.lines);
+    return rc == -ENOTSUP && named ? 0 : rc;
+}
+
+/* A name without a slash is looked for in PATH, as a shell would. */
+static int add_program(struct contents *c, const char *program, const struct cli_args *args,
+                       struct fbr_error *err)
+{
+    bool named = args->values[IMAGE_ADD].count > 0;
     char path[PATH_MAX];
+    int rc;
 
     if (strchr(program, '/'))
-        return words_add(files, program, err);
-    if (doctor_which(program, path, sizeof(path)) == 0)
-        return words_add(files, path, err);
-    return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
-                    access(program, F_OK) == 0 ? "; did you mean ./" : "",
-                    access(program, F_OK) == 0 ? program : "");
+        snprintf(path, sizeof(path), "%s", program);
+    else if (doctor_which(program, path, sizeof(path)) < 0)
+        return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
+                        access(program, F_OK) == 0 ? "; did you mean ./" : "",
+                        access(program, F_OK) == 0 ? program : "");
+    rc = words_add(&c->files, path, err);
+    return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
 }
 
 /* The programs, what else was named, and this command, which is the agent of rings in containers. */
-static int collect(struct words *files, const struct cli_args *args, struct fbr_error *err)
+static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *added = &args->values[IMAGE_ADD];
     char self[PATH_MAX];
@@ -103,9 +134,9 @@ static int collect(struct words *files, const struct cli_args *args, struct fbr_
     int rc = 0;
 
     for (int i = 2; i < args->noperands && rc == 0; i++)
-        rc = add_program(files, args->operands[i], err);
+        rc = add_program(c, args->operands[i], args, err);
     for (size_t i = 0; i < added->count && rc == 0; i++)
-        rc = words_add(files, added->list[i], err);
+        rc = words_add(&c->files, added->list[i], err);
     if (rc < 0)
         return rc;
     if (args->values[IMAGE_BARE].number)
@@ -113,7 +144,7 @@ static int collect(struct words *files, const struct cli_args *args, struct fbr_
     if (n < 0)
         return fbr_fail(err, -errno, "cannot tell where the command fiber is: %m");
     self[n] = '\0';
-    return words_add(files, self, err);
+    return words_add(&c->files, self, err);
 }
 
 /* "K" alone takes what it is here, as of `fiber run -x`. */
@@ -141,15 +172,17 @@ static int collect_env(struct words *env, const struct cli_args *args, struct fb
 static int open_image(struct made *m, struct fbr_error *err)
 {
     const struct cli_value *v = m->args->values;
-    struct words files = {NULL, 0}, env = {NULL, 0}, entrypoint = {NULL, 0};
-    int rc = collect(&files, m->args, err);
+    struct words env = {NULL, 0}, entrypoint = {NULL, 0};
+    struct contents c = {{NULL, 0}, {NULL, 0}};
+    int rc = collect(&c, m->args, err);
 
     if (rc == 0)
         rc = collect_env(&env, m->args, err);
     for (size_t i = 0; i < v[IMAGE_ENTRYPOINT].count && rc == 0; i++)
         rc = words_add(&entrypoint, v[IMAGE_ENTRYPOINT].list[i], err);
     if (rc == 0) {
-        const struct fbr_image_spec spec = {.files = files.at,
+        const struct fbr_image_spec spec = {.files = c.files.at,
+                                            .more = c.data.at,
                                             .env = env.at,
                                             .entrypoint = entrypoint.at,
                                             .workdir = v[IMAGE_WORKDIR].text,
@@ -159,7 +192,8 @@ static int open_image(struct made *m, struct fbr_error *err)
 
         rc = m->ops->open(&m->image, &spec, err);
     }
-    words_fini(&files);
+    words_fini(&c.files);
+    words_fini(&c.data);
     words_fini(&env);
     words_fini(&entrypoint);
     return rc;
@@ -458,8 +492,8 @@ static const struct cli_option options[IMAGE_OPTIONS] = {
                     .help = "without the command fiber, which rings need in containers; twice: "
                             "without Fiber's modules too"},
     [IMAGE_NO_PLUGINS] = {"no-plugins", 0, CLI_FLAG,
-                          .help = "without what libraries load by themselves: plugins of Open MPI, "
-                                  "PMIx, UCX, libfabric"},
+                          .help = "without what is loaded by itself: plugins of Open MPI, PMIx, "
+                                  "UCX, libfabric; the library of Python and Perl"},
     [IMAGE_CLUSTER] = {"cluster", 0, CLI_FLAG,
                        .help = "with what a master needs to speak to engines and clusters from "
                                "inside"},
@@ -482,14 +516,12 @@ const struct cli_command cli_image = {
         "In the image are the programs, the libraries that they need, the plugins that those load, "
         "and the command fiber, each at the path where it is here; also /etc/passwd, /etc/group "
         "and "
-        "empty /tmp, /dev, /proc and /sys. There is no shell, and nothing of what a program opens "
-        "by "
-        "itself: data, and the modules of Python, are named with --add. Everybody may read what is "
-        "in "
-        "an image. The same files give the same image.",
+        "empty /tmp, /dev, /proc and /sys. Python and Perl, and scripts of them, bring their "
+        "library, the packages that they find, and the folder of the script. There is no shell, "
+        "and nothing of what a program opens by itself: data is named with --add. Everybody may "
+        "read what is in an image. The same files give the same image.",
     .examples = "fiber image build train:1 ./train\tan image of it in the engine\n"
-                "fiber image build py:1 python3 -a /usr/lib/python3.11 -a .\tPython, and this "
-                "folder\n"
+                "fiber image build py:1 ./train.py\tPython, its packages, and this folder\n"
                 "fiber image export train:1 ./train -o train.tar\ta file for another machine\n"
                 "fiber image export train:1 ./train -o - | docker load\tthe same, without a file\n"
                 "fiber image export train:1 ./train -n\tshow what would be in it",

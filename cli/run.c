@@ -274,9 +274,10 @@ const struct cli_command cli_run = {
         "use mean the same here.\n\n"
         "With --backend docker no image is needed: when none is named, and we are in none, one is "
         "made of the program, its libraries and interpreter, and the script that a shell is to "
-        "read. What else it calls or reads is named by image_add (FIBER_IMAGE_ADD=\"/bin/sleep "
-        "/data\"), or seen by docker_mounts. Python, Perl and their like need an image that has "
-        "them; see fiber-image(1).",
+        "read. Python and Perl bring their library, the packages that they find (of a virtual "
+        "environment, too) and the folder of the script. What else it calls or reads is named by "
+        "image_add (FIBER_IMAGE_ADD=\"/bin/sleep /data\"), or seen by docker_mounts; see "
+        "fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
         "fiber run -H h1:8,h2:8 ./train\t16 ranks on two hosts that ssh reaches\n"

@@ -1,8 +1,8 @@
 /* run_image.c - what of a command goes into an image that is made for it; see run_image.h.
  *
  * The image has the files at the paths where they are here (backends/closure.h), so the same command means the same
- * there. Scripts take their interpreters along, and all programs their libraries; but an interpreter whose own library
- * is a tree of files, as Python's is, would not start with that.
+ * there. Scripts take their interpreters along, and all programs their libraries. The files of an interpreter's own
+ * library are thousands, so they go into a file in memory, which image_add names.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_image.h"
@@ -14,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/interpreter.h"
 #include "ring/programs.h"
 #include "runtime/config.h"
 #include "runtime/spawn.h"
@@ -44,6 +46,17 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+static bool is_script(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char begin[2];
+    bool yes = fd >= 0 && read(fd, begin, 2) == 2 && begin[0] == '#' && begin[1] == '!';
+
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
 /* As a process that starts in workdir means it. */
 static bool from(const char *workdir, const char *path, char out[PATH_MAX])
 {
@@ -61,28 +74,6 @@ static bool from(const char *workdir, const char *path, char out[PATH_MAX])
     return is_file(out);
 }
 
-/* "#!/usr/bin/env python3" names one too. */
-static bool needs_more(const char *path)
-{
-    static const char *const names[] = {"python", "perl", "ruby",    "node",  "java",
-                                        "julia",  "php",  "Rscript", "tclsh", NULL};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char line[256], *rest = NULL, *real = realpath(path, NULL);
-    bool yes = is_one_of(path, names) || (real && is_one_of(real, names));
-    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
-
-    if (fd >= 0)
-        close(fd);
-    free(real);
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    if (!strncmp(line, "#!", 2))
-        for (char *w = strtok_r(line + 2, " \t", &rest); w && !yes;
-             w = strtok_r(NULL, " \t", &rest))
-            yes = is_one_of(w, names);
-    return yes;
-}
-
 /* The script of `bash -e x.sh`. */
 static bool find_script(const char *const *command, const char *workdir, char out[PATH_MAX])
 {
@@ -96,12 +87,40 @@ static bool find_script(const char *const *command, const char *workdir, char ou
     return command[i] && command[i][0] != '-' && from(workdir, command[i], out);
 }
 
-int run_image_files(const char *const *command, const char *workdir, char *out, size_t size,
-                    struct fbr_error *err)
+void run_image_files_init(struct run_image_files *f)
+{
+    fbr_buf_init(&f->words);
+    fbr_buf_init(&f->lines);
+}
+
+void run_image_files_fini(struct run_image_files *f)
+{
+    fbr_buf_fini(&f->words);
+    fbr_buf_fini(&f->lines);
+}
+
+/* The words of image_add have blanks between them, and "\\ " for those in them. */
+static int add(struct run_image_files *f, const char *path, struct fbr_error *err)
+{
+    if (f->words.len)
+        fbr_put_u8(&f->words, ' ');
+    for (; *path; path++) {
+        if (*path == ' ' || *path == '\\')
+            fbr_put_u8(&f->words, '\\');
+        fbr_put_u8(&f->words, (uint8_t)*path);
+    }
+    return f->words.failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+int run_image_add(struct run_image_files *f, const char *const *command, const char *workdir,
+                  bool named, struct fbr_error *err)
 {
     char program[PATH_MAX], script[PATH_MAX] = "";
+    struct interpreter_files files = {.lines = f->lines};
     int rc = strchr(command[0], '/') ? (from(workdir, command[0], program) ? 0 : -ENOENT)
                                      : fbr_spawn_find(command[0], program, sizeof(program), err);
+    const struct interpreter_wish wish = {program, command, workdir, named};
+    bool found;
 
     if (rc == -ENAMETOOLONG)
         return rc;
@@ -110,76 +129,93 @@ int run_image_files(const char *const *command, const char *workdir, char *out, 
                         "there is no program %.512s here to make an image of; --image names one "
                         "that has it",
                         command[0]);
-    if (needs_more(program))
-        return fbr_fail(err, -ENOTSUP,
-                        "%.512s needs more than its libraries, so no image is made of it: --image "
-                        "names one that has it (fiber help image tells how one is made)",
-                        command[0]);
-    if (!find_script(command, workdir, script))
-        script[0] = '\0';
-    if (strpbrk(program, " \t") || strpbrk(script, " \t"))
-        return fbr_fail(err, -ENOTSUP,
-                        "%.512s: no image is made of a path with blanks; --image names one that "
-                        "has it",
-                        strpbrk(program, " \t") ? program : script);
-    snprintf(out, size, "%s%s%s", program, script[0] ? " " : "", script);
-    return 0;
+    rc = interpreter_find(&wish, &files, err);
+    f->lines = files.lines;
+    found = rc > 0;
+    if (found)
+        rc = add(f, files.self, err);
+    /* A version manager's python3 leads to the real one, and works where that manager is. */
+    if (rc == 0 && !(found && !strchr(command[0], '/') && is_script(program)))
+        rc = add(f, program, err);
+    if (rc == 0 && !found && find_script(command, workdir, script))
+        rc = add(f, script, err);
+    return rc;
 }
 
-/* Adds what one program needs to the words in *all. */
-static int add_program(char **all, const struct fiber_ring_program *p, const char *workdir,
-                       bool had, struct fbr_error *err)
+/* Adds what one program needs. */
+static int add_program(struct run_image_files *f, const struct fiber_ring_program *p,
+                       const char *workdir, bool had, struct fbr_error *err)
 {
-    char files[2 * PATH_MAX + 2], *more;
-    int rc =
-        run_image_files(p->command, p->workdir ? p->workdir : workdir, files, sizeof(files), err);
+    int rc = run_image_add(f, p->command, p->workdir ? p->workdir : workdir, had, err);
 
     /* Somebody has thought of it, or the image that we run in may be taken. */
-    if (rc < 0)
-        return rc == -ENOTSUP && (had || access("/.dockerenv", F_OK) == 0) ? 0 : rc;
-    if (asprintf(&more, "%s%s%s", *all, **all ? " " : "", files) < 0)
-        return fbr_fail(err, -ENOMEM, "out of memory");
-    free(*all);
-    *all = more;
-    return 0;
+    return rc == -ENOTSUP && (had || access("/.dockerenv", F_OK) == 0) ? 0 : rc;
 }
 
-/* What image_add is to be; NULL and rc 0: there is nothing to do. */
-static char *words(const struct fbr_config *c, const struct run_image_wish *w, int *rc,
-                   struct fbr_error *err)
+/* A file in memory, which `path` names for as long as we live. */
+static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
+{
+    int fd = memfd_create("fiber-image", MFD_CLOEXEC);
+    size_t at = 0;
+
+    while (fd >= 0 && at < lines->len) {
+        ssize_t n = write(fd, lines->data + at, lines->len - at);
+
+        if (n <= 0) {
+            close(fd);
+            return -EIO;
+        }
+        at += (size_t)n;
+    }
+    snprintf(path, size, "@/proc/self/fd/%d", fd);
+    return fd < 0 ? -errno : 0;
+}
+
+static bool makes_image(const struct fbr_config *c, const struct run_image_wish *w)
 {
     const char *backend = w->backend ? w->backend : fbr_config_str(c, "backend");
+
+    return !strcmp(backend, "docker") && !w->ring->job.image && !*fbr_config_str(c, "image");
+}
+
+/* Adds what was found to image_add. */
+static int set_words(const struct fbr_config *c, struct run_image_files *f, struct fbr_error *err)
+{
     const char *had = fbr_config_str(c, "image_add");
-    const struct fiber_ring_options *o = w->ring;
-    char *all;
+    char lines[64] = "", *all;
+    int rc = f->lines.len ? keep_lines(&f->lines, lines, sizeof(lines)) : 0;
 
-    if (strcmp(backend, "docker") != 0 || o->job.image || *fbr_config_str(c, "image"))
-        return NULL;
-    all = strdup(had);
-    *rc = all ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
-    for (int i = 0; *rc == 0 && i < fbr_ring_programs_count(o); i++) {
-        struct fiber_ring_program p = fbr_ring_program(o, 1, i);
-
-        *rc = add_program(&all, &p, o->job.workdir, *had, err);
-    }
-    if (*rc == 0 && strcmp(all, had) != 0)
-        return all;
+    if (rc < 0)
+        return fbr_fail(err, rc, "no file in memory: %s", fbr_strerror(rc));
+    if (asprintf(&all, "%s %.*s %s", had, (int)f->words.len,
+                 f->words.len ? (const char *)f->words.data : "", lines) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (fiber_config_set("image_add", all) < 0)
+        rc = fbr_fail(err, -EINVAL, "%s", fiber_last_error());
     free(all);
-    return NULL;
+    return rc;
 }
 
 int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
 {
+    const struct fiber_ring_options *o = w->ring;
+    struct run_image_files files;
     struct fbr_config *c;
     int rc = fbr_config_load(&c, err);
-    char *all;
 
     if (rc < 0)
         return rc;
-    all = words(c, w, &rc, err);
-    if (all && fiber_config_set("image_add", all) < 0)
-        rc = fbr_fail(err, -EINVAL, "%s", fiber_last_error());
-    free(all);
+    run_image_files_init(&files);
+    if (makes_image(c, w)) {
+        for (int i = 0; rc == 0 && i < fbr_ring_programs_count(o); i++) {
+            struct fiber_ring_program p = fbr_ring_program(o, 1, i);
+
+            rc = add_program(&files, &p, o->job.workdir, *fbr_config_str(c, "image_add"), err);
+        }
+        if (rc == 0 && files.words.len + files.lines.len)
+            rc = set_words(c, &files, err);
+    }
+    run_image_files_fini(&files);
     fbr_config_free(c);
     return rc;
 }

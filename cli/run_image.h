@@ -4,16 +4,28 @@
 #ifndef CLI_RUN_IMAGE_H
 #define CLI_RUN_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "fiber.h"
+#include "runtime/buf.h"
 #include "runtime/error.h"
 
-/* Words for the key image_add: the program, as the ranks find it from `workdir` (NULL: here) or in PATH, and the script
- * that it is to read. -ENOENT when it is not here, -ENOTSUP for one that needs more than its libraries, each with a
- * sentence. */
-int run_image_files(const char *const *command, const char *workdir, char *out, size_t size,
-                    struct fbr_error *err);
+/* What goes into the image of a command. */
+struct run_image_files {
+    struct fbr_buf
+        words; /* programs and scripts, with blanks between them: their folders are in its PATH */
+    struct fbr_buf lines; /* other files and directories, each with a '\n' behind it */
+};
+
+void run_image_files_init(struct run_image_files *f);
+void run_image_files_fini(struct run_image_files *f);
+
+/* Adds the program, as the ranks find it from `workdir` (NULL: here) or in PATH, the script that it is to read, and
+ * what an interpreter needs besides (interpreter.h). named: files for the image were named. -ENOENT when it is not
+ * here, -ENOTSUP for one that needs more than can be told, each with a sentence. */
+int run_image_add(struct run_image_files *f, const char *const *command, const char *workdir,
+                  bool named, struct fbr_error *err);
 
 struct run_image_wish {
     const struct fiber_ring_options *ring;

@@ -193,6 +193,54 @@ static void test_library_path_stands_between_rpath_and_runpath(void **state)
     fbr_closure_free(c);
 }
 
+/* By an environment that is not known any more, or by hand. */
+static void test_what_the_process_has_loaded_counts_where_nothing_else_is_found(void **state)
+{
+    char needed[PATH_MAX], other[PATH_MAX], plugin[PATH_MAX], path[PATH_MAX];
+    const char *const mapped[] = {needed, other, plugin, NULL};
+    const struct fbr_closure_options o = {.mapped = mapped, .ld_so_conf = in_root("/ld.so.conf")};
+    struct fbr_closure *c;
+
+    (void)state;
+    snprintf(needed, sizeof(needed), "%s/own/liba.so", root);
+    snprintf(other, sizeof(other), "%s/own/libb.so", root);
+    snprintf(plugin, sizeof(plugin), "%s/plugins/libp.so", root);
+    write_elf("/own/liba.so", (struct elf_file){.soname = "liba.so"});
+    write_elf("/own/libb.so", (struct elf_file){.soname = "libb.so"});
+    write_elf("/system/libb.so", (struct elf_file){.soname = "libb.so"});
+    write_elf("/plugins/libp.so", (struct elf_file){.soname = "libp.so"});
+    snprintf(path, sizeof(path), "%s/own\n%s/system\n", root, root);
+    write_text("/ld.so.conf", 0644, strchr(path, '\n') + 1);
+    write_elf("/p", (struct elf_file){.needed = {"liba.so", "libb.so"}});
+    assert_int_equal(fbr_closure_new(&c, &o, NULL), 0);
+    assert_null(fbr_closure_mapped_path(c));
+    add(c, "/p");
+    found(c, "/own/liba.so");
+    found(c, "/system/libb.so");
+    assert_absent(c, "/own/libb.so");
+    assert_string_equal(fbr_closure_mapped_path(c), in_root("/own"));
+    assert_absent(c, "/plugins/libp.so");
+    assert_int_equal(fbr_closure_add_mapped(c, NULL), 0);
+    found(c, "/plugins/libp.so");
+    fbr_closure_free(c);
+}
+
+static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
+{
+    struct fbr_closure *c = new_closure(NULL);
+
+    (void)state;
+    write_text("/lib/cgi.py", 0755, "#!/no/such/python\n");
+    write_elf("/lib/x.so", (struct elf_file){.needed = {"libnowhere.so"}});
+    assert_int_equal(fbr_closure_add_data(c, in_root("/lib/cgi.py"), NULL), 0);
+    assert_int_equal(fbr_closure_add_data(c, in_root("/lib/x.so"), NULL), 0);
+    assert_int_equal(fbr_closure_add_data(c, in_root("/lib/nowhere"), NULL), 0);
+    found(c, "/lib/cgi.py");
+    found(c, "/lib/x.so");
+    assert_holds(fbr_closure_note(c, 0), "libnowhere.so, which is not here");
+    fbr_closure_free(c);
+}
+
 static void test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
@@ -621,6 +669,8 @@ int main(void)
         CASE(test_libraries_are_found_by_runpath_from_where_the_program_lies),
         CASE(test_rpath_serves_the_libraries_too_and_runpath_does_not),
         CASE(test_library_path_stands_between_rpath_and_runpath),
+        CASE(test_what_the_process_has_loaded_counts_where_nothing_else_is_found),
+        CASE(test_data_brings_no_interpreter_and_may_be_missing),
         CASE(test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them),
         CASE(test_a_library_of_another_machine_is_passed_over),
         CASE(test_a_missing_library_is_told_with_who_needs_it_and_where_it_was_sought),

@@ -69,6 +69,35 @@ autos | while read -r image; do "$bed" api DELETE "/images/$image" >/dev/null; d
     expect 0 '^script told$' 'a script' fiber run --backend docker --env-file a.env ./script
     expect 0 '^script told$' 'the script of a shell' fiber run --backend docker --env-file a.env sh -e script
 }
+# a library that only this shell's environment leads to
+if command -v cc >/dev/null; then
+    mkdir -p own/lib
+    echo 'int seven(void) { return 7; }' | cc -shared -fPIC -o own/lib/libseven.so -xc -
+    echo 'int seven(void); int main(void) { return seven(); }' | cc -o seven -xc - -Lown/lib -lseven
+    expect 7 'exited with code 7' 'a library of LD_LIBRARY_PATH' env LD_LIBRARY_PATH=own/lib fiber run --backend docker -n 1 ./seven
+    expect 125 'libseven.so, which is not in .*LD_LIBRARY_PATH' 'a library that is nowhere' fiber run --backend docker -n 1 ./seven
+fi
+# interpreters: their library and the folder of a script come along; of packages there are few
+python=$(command -v /usr/bin/python3 || command -v python3 || :)
+if "$python" -m venv --without-pip env 2>/dev/null; then
+    mkdir job
+    # shellcheck disable=SC2016
+    printf '#!%s\nimport json, own, os\nprint(json.dumps([own.word, os.environ["FIBER_RANK"]]))\n' "$work/env/bin/python3" >job/script.py
+    chmod +x job/script.py
+    echo 'word = "ours"' >job/own.py
+    cd job
+    expect 0 '^\["ours", "1"\]$' 'a Python script' fiber run --backend docker -n 2 ./script.py
+    expect 0 '^\["ours", "0"\]$' 'a script that Python reads' fiber run --backend docker -n 1 ../env/bin/python3 -u script.py
+    cd ..
+    expect 0 "^$work/env 1$" 'Python code' fiber run --backend docker -n 1 env/bin/python3 -c 'import sys; print(sys.prefix, 1)'
+    mkdir big
+    cp job/script.py big/
+    truncate -s 65M big/data
+    expect 125 'the folder .*/big is too large .*FIBER_IMAGE_ADD=' 'a large folder' fiber run --backend docker -n 1 big/script.py
+fi
+if command -v perl >/dev/null; then
+    expect 0 '^of perl 3$' 'Perl' fiber run --backend docker -n 1 perl -MList::Util=sum -e 'print "of perl ", sum(1, 2), "\n"'
+fi
 expect 125 'no program nowhere here to make an image of' 'no program' fiber run --backend docker nowhere
 expect 125 'image no/such:1 is not there' 'no image' fiber run --backend docker --image no/such:1 /bin/true
 

@@ -1,0 +1,397 @@
+/* interpreter.c - asks interpreters for their library, and lists a script's folder; see interpreter.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/interpreter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/doctor.h"
+
+#define ANSWER_MAX (1 << 20)
+#define LINE_MAX_LEN 256 /* of a script's first line, as the kernel has it */
+#define WORDS 16
+
+struct language {
+    const char *name; /* how the names of its programs begin */
+    /* Options that end the options: code in the next word, a module; that have a value, there or in the next word;
+     * whose value is in the same word; that change what the interpreter would answer. */
+    const char *code, *module, *value, *attached, *kept;
+    const char *ask; /* the option for code */
+    /* Prints its own path, and what is to go along, one a line. */
+    const char *question;
+};
+
+static const struct language languages[] = {
+    {.name = "python",
+     .code = "c",
+     .module = "m",
+     .value = "XW",
+     .attached = "",
+     .kept = "IEsSP",
+     .ask = "-c",
+     .question = "import os, sys, sysconfig\n"
+                 "real, out = os.path.realpath, [sys.executable]\n"
+                 "std = {real(sysconfig.get_paths()[k]) for k in ('stdlib', 'platstdlib')}\n"
+                 "left = ('test', 'tests', 'idlelib', 'turtledemo', 'ensurepip', 'site-packages',\n"
+                 "        'dist-packages')\n"
+                 "out.append(os.path.join(sys.prefix, 'pyvenv.cfg'))\n"
+                 "out += [os.path.join(s, n) for s in sorted(std) for n in sorted(os.listdir(s))\n"
+                 "        if n not in left and not n.startswith('config-')]\n"
+                 "out += [p for p in sys.path if os.path.isabs(p) and real(p) not in std]\n"
+                 "sys.stdout.buffer.write(b''.join(os.fsencode(p) + b'\\n' for p in out\n"
+                 "                        if os.path.exists(p) and '\\n' not in p))\n"},
+    {.name = "perl",
+     .code = "eE",
+     .module = "",
+     .value = "I",
+     .attached = "MmFixCDl0V",
+     .kept = "",
+     .ask = "-e",
+     .question = "print map { \"$_\\n\" } $^X, grep { m{^/} && -d } @INC"},
+};
+/* Others whose library nobody here knows how to find. */
+static const char *const strangers[] = {"ruby", "node",    "java",  "julia",
+                                        "php",  "Rscript", "tclsh", NULL};
+
+/* ---- Which interpreter ---- */
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static bool begins(const char *path, const char *name)
+{
+    return strncmp(base_of(path), name, strlen(name)) == 0;
+}
+
+/* By its name, or that of what it leads to: "python3.11". */
+static const struct language *language_of(const char *path)
+{
+    char *real = realpath(path, NULL);
+    const struct language *found = NULL;
+
+    for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]) && !found; i++)
+        if (begins(path, languages[i].name) || (real && begins(real, languages[i].name)))
+            found = &languages[i];
+    free(real);
+    return found;
+}
+
+static bool is_stranger(const char *path)
+{
+    char *real = realpath(path, NULL);
+    bool yes = false;
+
+    for (const char *const *name = strangers; *name && !yes; name++)
+        yes = begins(path, *name) || (real && begins(real, *name));
+    free(real);
+    return yes;
+}
+
+/* The words of "#!/usr/bin/env -S python3 -u", without env and what is for it; they point into line. How many. */
+static int first_line(const char *path, char line[LINE_MAX_LEN], const char *words[WORDS])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), n = 0;
+    ssize_t len = fd < 0 ? -1 : read(fd, line, LINE_MAX_LEN - 1);
+    char *rest = NULL;
+
+    if (fd >= 0)
+        close(fd);
+    line[len > 0 ? len : 0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, "#!", 2) != 0)
+        return 0;
+    for (char *w = strtok_r(line + 2, " \t\r", &rest); w && n < WORDS - 2;
+         w = strtok_r(NULL, " \t\r", &rest)) {
+        if (n == 1 && strcmp(base_of(words[0]), "env") == 0 && (w[0] == '-' || strchr(w, '=')))
+            continue;
+        if (n == 1 && strcmp(base_of(words[0]), "env") == 0)
+            n = 0;
+        words[n++] = w;
+    }
+    return n;
+}
+
+/* ---- How it is called ---- */
+
+struct call {
+    const struct language *language;
+    const char *self;   /* the interpreter */
+    const char *script; /* NULL: code, a module, or standard input */
+    bool module;
+    char kept[WORDS];           /* "-IE"; "-": none */
+    const char *folders[WORDS]; /* values of -I, in Perl */
+    int nfolders;
+};
+
+/* One word of options; how many words it takes, 0: there are no others. */
+static int parse_word(struct call *c, const char *word, const char *next)
+{
+    const struct language *l = c->language;
+
+    for (const char *at = word + 1; *at; at++) {
+        size_t n = strlen(c->kept);
+
+        if (strchr(l->code, *at) || strchr(l->module, *at)) {
+            c->module = strchr(l->module, *at);
+            return 0;
+        }
+        if (strchr(l->kept, *at) && n + 1 < sizeof(c->kept))
+            c->kept[n] = *at;
+        if (*at == 'I' && strchr(l->value, *at) && c->nfolders < WORDS)
+            c->folders[c->nfolders++] = at[1] ? at + 1 : next ? next : ".";
+        if (strchr(l->value, *at))
+            return at[1] || !next ? 1 : 2;
+        if (strchr(l->attached, *at))
+            return 1;
+    }
+    return 1;
+}
+
+static void parse(struct call *c, const char *const *words)
+{
+    int i = 1, taken;
+
+    c->self = words[0];
+    c->kept[0] = '-';
+    while (words[i] && words[i][0] == '-' && words[i][1]) {
+        bool lonely = strcmp(words[i], "--") == 0;
+
+        if (words[i][1] == '-') { /* Python's only one with a value is in two words */
+            i += words[i + 1] && strcmp(words[i], "--check-hash-based-pycs") == 0 ? 2 : 1;
+            if (lonely)
+                break;
+            continue;
+        }
+        taken = parse_word(c, words[i], words[i + 1]);
+        if (taken == 0)
+            return;
+        i += taken;
+    }
+    c->script = words[i] && strcmp(words[i], "-") != 0 ? words[i] : NULL;
+}
+
+/* ---- A folder ---- */
+
+static bool put_line(struct fbr_buf *b, const char *path)
+{
+    if (strchr(path, '\n'))
+        return true;
+    fbr_put(b, path, strlen(path));
+    fbr_put_u8(b, '\n');
+    return !b->failed;
+}
+
+/* What no script imports: histories, other environments. */
+static bool is_skipped(const FTSENT *e)
+{
+    static const char *const names[] = {".git", ".hg", ".svn", "__pycache__", "node_modules", NULL};
+    char mark[PATH_MAX];
+
+    for (const char *const *name = names; *name; name++)
+        if (strcmp(e->fts_name, *name) == 0)
+            return true;
+    snprintf(mark, sizeof(mark), "%s/pyvenv.cfg", e->fts_path);
+    return e->fts_level > 0 && access(mark, F_OK) == 0;
+}
+
+/* What a link leads to counts as a file; a link to a directory does not. */
+static bool is_file(const FTSENT *e, struct stat *st)
+{
+    return (e->fts_info == FTS_F || e->fts_info == FTS_SL) && stat(e->fts_path, st) == 0 &&
+           S_ISREG(st->st_mode) && access(e->fts_path, R_OK) == 0;
+}
+
+/* Its files as lines; -E2BIG without a sentence. */
+static int put_folder(struct fbr_buf *b, char *folder)
+{
+    char *roots[] = {folder, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    size_t had = b->len, files = 0;
+    uint64_t bytes = 0;
+    struct stat st;
+    int rc = 0;
+
+    if (!tree)
+        return -errno;
+    for (FTSENT *e; rc == 0 && (e = fts_read(tree));) {
+        if (e->fts_info == FTS_D && is_skipped(e))
+            fts_set(tree, e, FTS_SKIP);
+        if (!is_file(e, &st))
+            continue;
+        bytes += (uint64_t)st.st_size;
+        if (++files > INTERPRETER_FOLDER_FILES || bytes >> 20 >= INTERPRETER_FOLDER_MIB)
+            rc = -E2BIG;
+        else if (!put_line(b, e->fts_path))
+            rc = -ENOMEM;
+    }
+    fts_close(tree);
+    if (rc < 0)
+        b->len = had;
+    return rc;
+}
+
+/* Programs of PATH lie among others that have nothing to do with them. */
+static bool is_in_path(const char *folder)
+{
+    const char *path = getenv("PATH");
+    char *dir, *real;
+    bool found = false;
+
+    while (path && *path && !found) {
+        size_t n = strcspn(path, ":");
+
+        dir = strndup(path, n);
+        real = dir ? realpath(dir, NULL) : NULL;
+        found = real && strcmp(real, folder) == 0;
+        free(real);
+        free(dir);
+        path += n + (path[n] == ':');
+    }
+    return found;
+}
+
+static char *from(const char *workdir, const char *path)
+{
+    char *whole = NULL;
+
+    if (path[0] == '/' || !workdir)
+        return realpath(path, NULL);
+    if (asprintf(&whole, "%s/%s", workdir, path) >= 0) {
+        char *real = realpath(whole, NULL);
+
+        free(whole);
+        return real;
+    }
+    return NULL;
+}
+
+/* As it was named, which may be a link. */
+static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
+{
+    if (path[0] != '/' && workdir) {
+        fbr_put(b, workdir, strlen(workdir));
+        fbr_put_u8(b, '/');
+    }
+    return put_line(b, path);
+}
+
+/* The folder that a script's modules are in, or of `-m`; also a folder that is run, which has __main__.py. */
+static int put_script(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
+                      struct fbr_error *err)
+{
+    char *folder = from(w->workdir, c->script ? c->script : "."), *slash;
+    struct stat st;
+    int rc = 0;
+
+    if (!folder) /* the interpreter says what is wrong, in there */
+        return 0;
+    if (stat(folder, &st) == 0 && S_ISREG(st.st_mode)) {
+        rc = put_line(b, folder) && put_named(b, w->workdir, c->script) ? 0 : -ENOMEM;
+        slash = strrchr(folder, '/');
+        slash[slash == folder] = '\0';
+    }
+    if (rc == 0 && !(c->script && is_in_path(folder)))
+        rc = put_folder(b, folder);
+    if (rc == -E2BIG && w->named)
+        rc = 0;
+    else if (rc == -E2BIG)
+        fbr_fail(err, rc,
+                 "the folder %.512s is too large for an image that is made unasked (%d MiB, %d "
+                 "files): put %s into a folder of its own, or name what it needs of this one: "
+                 "FIBER_IMAGE_ADD='FILE DIR' (fiber image: -a FILE -a DIR)",
+                 folder, INTERPRETER_FOLDER_MIB, INTERPRETER_FOLDER_FILES,
+                 c->script ? base_of(c->script) : "the module");
+    else if (rc < 0)
+        fbr_fail(err, rc, "%.512s: %s", folder, fbr_strerror(rc));
+    free(folder);
+    return rc;
+}
+
+/* ---- Asking ---- */
+
+static int cannot_ask(const struct call *c, const char *why, struct fbr_error *err)
+{
+    return fbr_fail(err, -ENOTSUP,
+                    "no image can be made of %.256s, which %s; make one that has its library, "
+                    "fiber image build NAME %.256s -a DIR..., and name it: --image NAME",
+                    c->self, why, c->self);
+}
+
+static int put_library(const struct call *c, struct interpreter_files *files, struct fbr_error *err)
+{
+    const char *argv[] = {c->self, c->language->ask, c->language->question, NULL, NULL};
+    char *answer = malloc(ANSWER_MAX), *rest = NULL, why[80];
+    int rc;
+
+    if (!answer)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (c->kept[1]) {
+        argv[3] = argv[2];
+        argv[2] = argv[1];
+        argv[1] = c->kept;
+    }
+    rc = doctor_ask_all(argv, answer, ANSWER_MAX);
+    if (rc < 0) {
+        snprintf(why, sizeof(why), "does not say where its library is (%s)", fbr_strerror(rc));
+        free(answer);
+        return cannot_ask(c, why, err);
+    }
+    for (char *line = strtok_r(answer, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (line[0] != '/')
+            continue; /* of its start-up files */
+        if (!files->self[0])
+            snprintf(files->self, sizeof(files->self), "%s", line);
+        else if (!put_line(&files->lines, line))
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    free(answer);
+    return rc < 0 ? rc : files->self[0] ? 0 : cannot_ask(c, "does not say where it is", err);
+}
+
+int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
+                     struct fbr_error *err)
+{
+    struct call c = {.language = language_of(w->program), .self = w->program};
+    const char *words[WORDS + 1] = {NULL};
+    char line[LINE_MAX_LEN];
+    int n = c.language ? 0 : first_line(w->program, line, words), rc;
+
+    files->self[0] = '\0';
+    if (n > 0) {
+        c.self = words[0];
+        c.language = language_of(words[0]);
+        words[n] = w->program;
+    }
+    if (!c.language && is_stranger(w->program))
+        c.self = w->program;
+    if (!c.language)
+        return is_stranger(c.self) ? cannot_ask(&c, "has a library of files", err) : 0;
+    if (n > 0) {
+        parse(&c, words);
+    } else {
+        parse(&c, w->command);
+        c.self = w->program;
+    }
+    rc = put_library(&c, files, err);
+    for (int i = 0; i < c.nfolders && rc == 0; i++) {
+        char *folder = from(w->workdir, c.folders[i]);
+
+        if (folder && !put_line(&files->lines, folder))
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+        free(folder);
+    }
+    if (rc == 0 && (c.script || c.module))
+        rc = put_script(w, &c, &files->lines, err);
+    return rc < 0 ? rc : 1;
+}
