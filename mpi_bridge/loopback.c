@@ -23,6 +23,7 @@
 #include "runtime/log.h"
 
 #define BACKLOG 1024
+#define SAY_MS 1000
 
 struct fbr_lo_link {
     union {
@@ -332,11 +333,31 @@ struct fbr_lo_listener {
     struct fbr_loop *loop;
     uid_t uid;
     uint16_t port;
+    uint64_t said_ms; /* when a refusal was last told; `unsaid` came after it */
+    unsigned unsaid;
     void (*on_link)(void *user, struct fbr_lo_link *link);
     void *user;
 };
 
-static int check_owner(const struct fbr_lo_listener *l, const struct fbr_lo_link *link)
+/* One line a second at most: anybody on the host can be refused thousands of times a second. */
+static void say_refused(struct fbr_lo_listener *l, uid_t uid)
+{
+    uint64_t now = fbr_now_ms();
+    char more[48] = "";
+
+    if (l->said_ms && now - l->said_ms < SAY_MS) {
+        l->unsaid++;
+        return;
+    }
+    if (l->unsaid)
+        snprintf(more, sizeof(more), " (%u more before it)", l->unsaid);
+    fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it%s",
+             l->port, (unsigned)uid, (unsigned)l->uid, more);
+    l->said_ms = now;
+    l->unsaid = 0;
+}
+
+static int check_owner(struct fbr_lo_listener *l, const struct fbr_lo_link *link)
 {
     uid_t uid = 0;
     uv_os_fd_t fd;
@@ -347,8 +368,7 @@ static int check_owner(const struct fbr_lo_listener *l, const struct fbr_lo_link
     if (rc == 0 && uid != l->uid && uid != geteuid())
         rc = -EPERM;
     if (rc == -EPERM)
-        fbr_warn("refused a connection to 127.0.0.1:%u from user %u: only user %u may use it",
-                 l->port, (unsigned)uid, (unsigned)l->uid);
+        say_refused(l, uid);
     else if (rc < 0)
         fbr_debug("refused a connection to 127.0.0.1:%u: its owner could not be told: %s", l->port,
                   fbr_strerror(rc));
