@@ -20,6 +20,7 @@
 #include "runtime/registry.h"
 #include "runtime/config.h"
 #include "runtime/pin.h"
+#include "runtime/rundir.h"
 
 /* ---- The machine ---- */
 
@@ -37,16 +38,36 @@ static void check_configuration(struct doctor *d)
     fbr_config_free(c);
 }
 
+/* The one that a run would make now, below run_dir. */
+static void check_run_dir(struct doctor *d)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_rundir dir;
+    struct fbr_config *c;
+
+    if (fbr_config_load(&c, NULL) < 0)
+        return; /* told already */
+    if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
+        doctor_say(d, "run directory", DOCTOR_BAD,
+                   "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
+    } else {
+        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%.*s",
+                   (int)(strrchr(dir.root, '/') - dir.root), dir.root);
+        fbr_rundir_remove(&dir);
+    }
+    fbr_config_free(c);
+}
+
 static void check_registry(struct doctor *d)
 {
     struct fbr_error err = {0, ""};
     char root[FBR_REGISTRY_MAX];
 
     if (fbr_registry_root(root, &err) < 0)
-        doctor_say(d, "run directory", DOCTOR_BAD,
+        doctor_say(d, "list of runs", DOCTOR_BAD,
                    "remove it, or set XDG_RUNTIME_DIR to a directory of yours", "%s", err.text);
     else
-        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%s", root);
+        doctor_say(d, "list of runs", DOCTOR_GOOD, "", "%s", root);
 }
 
 static void check_processors(struct doctor *d)
@@ -201,6 +222,7 @@ static void check_gpus(struct doctor *d)
 void doctor_place(struct doctor *d)
 {
     check_configuration(d);
+    check_run_dir(d);
     check_registry(d);
 }
 

@@ -221,6 +221,10 @@ static int run_run(const struct cli_args *args)
 
     if (run_spec_make(&spec, args, &err) < 0)
         return cli_usage(args->command, &err);
+    if (!fbr_rt()) {
+        run_spec_fini(&spec);
+        return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
+    }
     if (set_hosts(&spec, &err) < 0 || name_programs(&spec, args, &err) < 0) {
         run_spec_fini(&spec);
         return cli_usage(args->command, &err);

@@ -35,7 +35,10 @@ gone() {
     fi
 }
 
-doctor '^ok +run directory ' 'as it is' "$fiber" doctor
+doctor '^ok +list of runs ' 'as it is' "$fiber" doctor
+doctor "^ok +run directory +$work/run\$" 'as it is' "$fiber" doctor
+doctor "^ok +run directory +$work\$" 'with a run_dir' env FIBER_RUN_DIR="$work" "$fiber" doctor
+doctor '^bad +run directory .*/nowhere: No such' 'without its run_dir' env FIBER_RUN_DIR="$work/nowhere" "$fiber" doctor
 doctor '^(ok|bad) +shared memory ' 'as it is' "$fiber" doctor --backend local
 ! grep -qE 'backend (docker|kubernetes|slurm)' said || { echo "--backend local speaks of others"; bad=1; }
 doctor '^absent +Open MPI ' 'without PATH' env PATH="$work/bin" "$fiber" doctor
@@ -49,7 +52,7 @@ echo 'grase = 3s' >.fiberconfig
 doctor '^bad +configuration .*grase' 'with a wrong configuration' "$fiber" doctor
 rm .fiberconfig
 chmod 755 run/fiber
-doctor '^bad +run directory ' 'with an open run directory' "$fiber" doctor
+doctor '^bad +list of runs ' 'with an open list of runs' "$fiber" doctor
 chmod 700 run/fiber
 
 gone 'without an engine' env DOCKER_HOST=unix://"$work/nowhere" "$fiber" doctor --backend docker

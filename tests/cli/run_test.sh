@@ -40,6 +40,12 @@ check() { # check <exit code> <pattern of standard output> <pattern of standard 
     check 125 '' 'no such file in the working directory /.*; --workdir DIR' run -n 1 ./no-such-program
     check 125 '' 'no such file in the working directory /; --workdir DIR' run -n 1 --workdir / ./no-such-program
     check 125 '' 'cannot start /no/such/program: there is no such file' run -n 1 /no/such/program
+    export FIBER_RUN_DIR=/nowhere
+    check 125 '' 'cannot make a run directory in /nowhere: .*set run_dir' run -n 1 true
+    check 125 '' 'cannot make a run directory in /nowhere: ' run --dry-run -n 1 true
+    check 125 '' 'cannot make a run directory in /nowhere: ' run --dry-run --json -n 1 true
+    check 125 '' 'cannot make a run directory in /nowhere: ' run --json -H localhost -n 1 true
+    unset FIBER_RUN_DIR
     printf '#!/no/such/shell\n' >odd
     check 125 '' 'chmod \+x lets it run' run -n 1 ./odd
     chmod +x odd
