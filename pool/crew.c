@@ -21,7 +21,9 @@
 
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
-#define FAILED_STARTS_MAX 4  /* in a row, with nobody at work: the pool is broken */
+#define FAILED_STARTS_MAX \
+    4                    /* in a row, with nobody at work, for start_patience: the pool is broken */
+#define CANNOT_START 125 /* of a process whose job has not come to run it */
 #define CLOSE_KILLED_MS 1000 /* for hosts to kill their workers */
 #define CLOSE_BUSY_MS 200    /* at close, for a task that looks at fiber_reply_cancelled() */
 
@@ -43,7 +45,7 @@ static void on_ready(struct fbr_pool_worker *w)
         w->ready_ms = fbr_now_ms();
         if (w->host)
             w->host->useful = true;
-        p->failed_starts = 0;
+        p->failed_starts = p->failed_alone = 0;
         fbr_crew_adjust(p); /* it may be one too many by now */
         fbr_pool_pump(p);
     }
@@ -82,7 +84,19 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
     return id;
 }
 
-void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
+/* A shortage (of descriptors, memory, names, hosts) passes; a process that ran and ended itself,
+ * as after an initializer that failed, will do so again. */
+static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
+{
+    int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
+    int code;
+
+    if (process && fiber_process_exitcode(process, &code) == 0 && code > 0 && code != CANNOT_START)
+        return false;
+    return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
+}
+
+void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
     struct fbr_dispatch_stats s;
@@ -91,18 +105,35 @@ void fbr_crew_failed_start(struct fiber_pool *p, const char *report)
     p->failed_starts++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     fbr_dispatch_stats(p->dispatch, &s);
-    fbr_warn("pool: a worker did not start: %s", report);
-    if (s.workers || p->failed_starts < FAILED_STARTS_MAX)
+    if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 1st, 2nd, 4th, ... */
+        fbr_warn("pool: a worker did not start: %s", report);
+    if (s.workers) {
+        p->failed_alone = 0;
+        return;
+    }
+    if (!p->failed_alone++)
+        p->alone_since_ms = fbr_now_ms();
+    if (p->failed_alone < FAILED_STARTS_MAX || may_pass(p, process))
         return;
     /* Others may be on their way, in a large pool many; but not for ever. */
     most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
-    if (on_the_way(p) && p->failed_starts < most)
+    if (on_the_way(p) && p->failed_alone < most)
         return;
     p->broken = true;
     snprintf(p->why, sizeof(p->why),
-             "%d workers in a row could not be started; the last one: %.400s", p->failed_starts,
+             "%d workers in a row could not be started; the last one: %.400s", p->failed_alone,
              report);
     fbr_result_end_all(p, -ECHILD, p->why);
+}
+
+void fbr_crew_retry(struct fiber_pool *p)
+{
+    if (!p->broken)
+        return;
+    p->broken = false;
+    p->failed_starts = p->failed_alone = 0;
+    p->not_before_ms = 0;
+    fbr_crew_adjust(p);
 }
 
 static void on_end(void *user, struct fiber_process *process)
@@ -126,7 +157,7 @@ static void on_end(void *user, struct fiber_process *process)
     }
     w->state = FBR_WORKER_STOPPING;
     if (!w->was_ready && !expected)
-        fbr_crew_failed_start(p, report);
+        fbr_crew_failed_start(p, process, report);
     DL_DELETE(p->workers, w);
     p->n_workers--;
     if (w->host)
@@ -281,7 +312,7 @@ void fbr_crew_adjust(struct fiber_pool *p)
     n = staying(p);
     while (n < p->target && fbr_now_ms() >= p->not_before_ms) {
         if (start_one(p, why, sizeof(why)) < 0) {
-            fbr_crew_failed_start(p, why);
+            fbr_crew_failed_start(p, NULL, why);
             return;
         }
         n++;

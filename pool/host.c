@@ -89,7 +89,7 @@ static void on_end(void *user, struct fiber_process *process)
     pthread_mutex_lock(&p->lock);
     h->ended = true;
     if (!h->useful && !h->leaving && !p->closing)
-        fbr_crew_failed_start(p, fiber_process_report(process));
+        fbr_crew_failed_start(p, process, fiber_process_report(process));
     fbr_crew_arm(p);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);

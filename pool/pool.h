@@ -118,9 +118,11 @@ struct fiber_pool {
     int idle_ms;
     bool short_of_memory; /* tasks wait for that and nothing else: the timer tries again */
     /* Crew. */
-    int failed_starts;      /* in a row */
-    uint64_t not_before_ms; /* no start before that: backing off */
-    bool broken;            /* workers cannot be started: all work fails with why */
+    int failed_starts;       /* in a row: pauses grow with it */
+    int failed_alone;        /* in a row, with nobody at work since the first of them */
+    uint64_t alone_since_ms; /* when that was */
+    uint64_t not_before_ms;  /* no start before that: backing off */
+    bool broken; /* workers could not be started: maps failed with why; the next one tries again */
     char why[512];
     struct fbr_timer timer;     /* loop thread */
     uint64_t timer_at_ms;       /* when it is armed to go off; UINT64_MAX: it is not */
@@ -226,8 +228,10 @@ void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
 void fbr_crew_arm(
     struct fiber_pool *p); /* sets the timer to when the engine or the crew needs it */
-/* A worker, or the host of some, ended before it was of use: tries again later, or gives up. */
-void fbr_crew_failed_start(struct fiber_pool *p, const char *report);
+/* A worker, or the host of some, ended before it was of use: tries again later, or gives up.
+ * process NULL: there is none. */
+void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report);
+void fbr_crew_retry(struct fiber_pool *p); /* a new map: a pool that gave up tries again */
 
 /* door.c, on the loop thread, not under the lock */
 void fbr_pool_door_open(struct fiber_pool *p); /* a pool that has none goes on without */

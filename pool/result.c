@@ -229,11 +229,10 @@ int fbr_result_begin(struct fiber_result *r, bool open)
                pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
     if (rc == 0 && p->closing)
         rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
-    else if (rc == 0 && p->broken)
-        rc = fbr_keep(-ECHILD, "the pool has no workers: %s", p->why);
     else if (rc == 0 && fbr_dispatch_map_add(p->dispatch, &map, &r->map) < 0)
         rc = fbr_keep(-ENOMEM, "pool: out of memory");
     if (rc == 0) {
+        fbr_crew_retry(p);
         r->open = open;
         DL_APPEND(p->results, r);
         p->stats.submitted += r->n;

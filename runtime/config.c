@@ -56,6 +56,9 @@ static const struct fbr_config_key keys[] = {
      "missing heartbeats after which a process is taken for lost"},
     {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
      "time until a job has joined, from when its backend has a place for it"},
+    {"start_patience", "FIBER_START_PATIENCE", FBR_CONFIG_MS, "30s", 0, 7 * 24 * HOUR, NULL,
+     "how long a pool that has no worker tries to start some, four times at least, before its maps "
+     "fail; the next map tries again"},
     {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * HOUR, NULL,
      "how long the nodes of a ring that have joined wait for those that have no place yet; then "
      "all of them are given back. 0: for ever"},

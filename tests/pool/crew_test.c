@@ -2,6 +2,8 @@
  * their figures.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <sys/stat.h>
+
 #include "tests/pool/tasks.h"
 
 /* ---- Initializers ---- */
@@ -601,11 +603,133 @@ static void test_a_program_that_does_not_serve_is_reported(void **state)
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_contains(fiber_last_error(), "no licence found");
     fiber_pool_close(pool);
+    assert_ok(fiber_config_set("start_patience", "0ms"));
     pool = open_pool_with(
         (struct fiber_pool_options){.min = 1, .max = 1, .serve = 1, .job.command = none});
     assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
     assert_contains(fiber_last_error(), "/no/such");
     fiber_pool_close(pool);
+    assert_ok(fiber_config_set("start_patience", "30s"));
+}
+
+/* ---- Shortages ---- */
+
+/* Workers of a script that writes a line for each start and fails, but for the starts with these
+ * numbers: as when something runs short. */
+struct shortage {
+    char dir[64], script[80];
+    const char *command[6];
+};
+
+static void begin_shortage(struct shortage *s, const char *works)
+{
+    static const char text[] = "#!/bin/sh\n"
+                               "echo >>\"$1/starts\"; n=$(wc -l <\"$1/starts\")\n"
+                               "case $2,$(cat \"$1/enough\" 2>/dev/null), in *,$n,*|*all*)\n"
+                               "exec \"$3\";; esac\n"
+                               "exit 1\n";
+    FILE *f;
+
+    snprintf(s->dir, sizeof(s->dir), "/tmp/crew-XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    snprintf(s->script, sizeof(s->script), "%s/run", s->dir);
+    f = fopen(s->script, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fchmod(fileno(f), 0700), 0);
+    fclose(f);
+    memcpy(s->command,
+           (const char *[]){s->script, s->dir, works, TEST_PROGRAM_DIR "/serve_prog", NULL},
+           5 * sizeof(char *));
+}
+
+static struct fiber_pool *open_short(const struct shortage *s)
+{
+    return open_pool_with((struct fiber_pool_options){
+        .min = 1, .max = 1, .workers_per_job = 1, .serve = 1, .job.command = s->command});
+}
+
+/* How many starts there were. */
+static long starts(const struct shortage *s)
+{
+    char path[80];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/starts", s->dir);
+    return stat(path, &st) == 0 ? (long)st.st_size : 0;
+}
+
+static void end_shortage(const struct shortage *s)
+{
+    static const char *const files[] = {"run", "starts", "enough"};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char path[80];
+
+        snprintf(path, sizeof(path), "%s/%s", s->dir, files[i]);
+        unlink(path);
+    }
+    rmdir(s->dir);
+}
+
+static void test_a_shortage_passes(void **state)
+{
+    struct fiber_pool *pool;
+    struct shortage s;
+
+    (void)state;
+    begin_shortage(&s, ",6");
+    pool = open_short(&s);
+    assert_ok(fiber_pool_apply(pool, NULL, "x", 1, NULL));
+    assert_int_equal(starts(&s), 6);
+    fiber_pool_close(pool);
+    end_shortage(&s);
+}
+
+static void test_the_next_map_of_a_pool_that_gave_up_tries_again(void **state)
+{
+    struct fiber_pool *pool;
+    struct shortage s;
+    char path[80];
+    FILE *f;
+
+    (void)state;
+    assert_ok(fiber_config_set("start_patience", "0ms"));
+    begin_shortage(&s, "none");
+    pool = open_short(&s);
+    assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
+    assert_int_equal(starts(&s), 4);
+    snprintf(path, sizeof(path), "%s/enough", s.dir);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("all", f);
+    fclose(f);
+    assert_ok(fiber_pool_apply(pool, NULL, "x", 1, NULL));
+    fiber_pool_close(pool);
+    end_shortage(&s);
+    assert_ok(fiber_config_set("start_patience", "30s"));
+}
+
+static void test_starts_that_fail_while_others_work_do_not_add_up(void **state)
+{
+    struct fiber_worker_stats w[2];
+    struct fiber_pool *pool;
+    struct shortage s;
+
+    (void)state;
+    assert_ok(fiber_config_set("start_patience", "0ms"));
+    begin_shortage(&s, ",1,6,7"); /* two at a time, once nobody works */
+    pool = open_short(&s);
+    assert_ok(fiber_pool_apply(pool, NULL, "x", 1, NULL));
+    assert_ok(fiber_pool_resize(pool, 2));
+    assert_comes(starts(&s) >= 4);
+    assert_in_range(fiber_pool_worker_stats(pool, w, 2), 1, 2); /* the first one is the oldest */
+    assert_int_equal(kill((pid_t)w[0].pid, SIGKILL), 0);
+    assert_comes(starts(&s) >= 5);
+    assert_ok(fiber_pool_apply(pool, NULL, "x", 1, NULL));
+    fiber_pool_close(pool);
+    end_shortage(&s);
+    assert_ok(fiber_config_set("start_patience", "30s"));
 }
 
 static void test_serving_needs_a_pool(void **state)
@@ -640,6 +764,9 @@ int main(int argc, char **argv)
         pool_test(test_figures_add_up),
         pool_test(test_another_program_serves),
         pool_test(test_a_program_that_does_not_serve_is_reported),
+        pool_test(test_a_shortage_passes),
+        pool_test(test_the_next_map_of_a_pool_that_gave_up_tries_again),
+        pool_test(test_starts_that_fail_while_others_work_do_not_add_up),
         pool_test(test_serving_needs_a_pool),
     };
 

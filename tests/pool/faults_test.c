@@ -299,10 +299,13 @@ static void test_a_worker_that_lost_its_host_ends_whatever_it_does_at_exit(void 
 /* The pool fails all work with a text that has `part`, and does not go on trying. */
 static void breaks(struct fiber_pool_options o, const char *part)
 {
-    struct fiber_pool *pool = open_pool_with(o);
-    struct fiber_result *r = apply_later(pool, square, 1, NULL);
+    struct fiber_result *r;
+    struct fiber_pool *pool;
     int64_t n = 1;
 
+    assert_ok(fiber_config_set("start_patience", "0ms"));
+    pool = open_pool_with(o);
+    r = apply_later(pool, square, 1, NULL);
     assert_ok(fiber_result_wait(r, WAIT_MS));
     assert_int_equal(error_of(r, 0, "could not be started"), -ECHILD);
     error_of(r, 0, part);
@@ -311,6 +314,7 @@ static void breaks(struct fiber_pool_options o, const char *part)
     assert_contains(fiber_last_error(), part);
     assert_comes(fiber_active_children(NULL, 0) == children_before);
     fiber_pool_close(pool);
+    assert_ok(fiber_config_set("start_patience", "30s"));
 }
 
 static void breaks_both_ways(struct fiber_pool_options o, const char *part)
