@@ -144,7 +144,7 @@ int cli_backend_open_with(struct cli_backend *b, const char *name, const struct 
     int rc;
 
     memset(b, 0, sizeof(*b));
-    rc = fbr_config_load(&b->config, err);
+    rc = fbr_config_load_again(&b->config, err);
     if (rc == 0 && args)
         rc = cli_args_settings(args, set_one, b, err);
     if (rc < 0) {
@@ -294,7 +294,7 @@ bool cli_backend_is_configured(const char *name)
     struct fbr_config *c;
     bool yes;
 
-    if (fbr_config_load(&c, NULL) < 0)
+    if (fbr_config_load_again(&c, NULL) < 0)
         return false;
     yes = strcmp(fbr_config_str(c, "backend"), name) == 0;
     for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)

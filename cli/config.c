@@ -105,7 +105,7 @@ static int run_config(const struct cli_args *args)
         ;
     if (key && !name)
         return unknown_key(key);
-    if (fbr_config_load(&c, &err) < 0)
+    if (fbr_config_load_again(&c, &err) < 0)
         return cli_failed(2, "%s", err.text);
     code = args->values[CONFIG_JSON].number ? show_json(c, key) : show_text(c, key);
     fbr_config_free(c);

@@ -29,7 +29,7 @@ static void check_configuration(struct doctor *d)
     struct fbr_error err = {0, ""};
     struct fbr_config *c;
 
-    if (fbr_config_load(&c, &err) < 0) {
+    if (fbr_config_load_again(&c, &err) < 0) {
         doctor_say(d, "configuration", DOCTOR_BAD,
                    "correct that line; `fiber config show` lists the settings", "%s", err.text);
         return;
@@ -45,7 +45,7 @@ static void check_run_dir(struct doctor *d)
     struct fbr_rundir dir;
     struct fbr_config *c;
 
-    if (fbr_config_load(&c, NULL) < 0)
+    if (fbr_config_load_again(&c, NULL) < 0)
         return; /* told already */
     if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
         doctor_say(d, "run directory", DOCTOR_BAD,

@@ -95,7 +95,7 @@ static bool on_directory(void *user, const char *root)
 static int sweep_host(struct gc *g, struct fbr_error *err)
 {
     struct fbr_config *c;
-    int rc = fbr_config_load(&c, err);
+    int rc = fbr_config_load_again(&c, err);
 
     if (rc < 0)
         return rc;

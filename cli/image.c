@@ -386,7 +386,7 @@ static int build(struct made *m, struct fbr_error *err)
 {
     const char *host = m->args->values[IMAGE_HOST].text;
     struct fbr_config *c;
-    int rc = fbr_config_load(&c, err);
+    int rc = fbr_config_load_again(&c, err);
 
     if (rc < 0)
         return rc;

@@ -240,7 +240,7 @@ static int find_user(long long *user)
     struct fbr_config *c = NULL;
     struct fbr_error err = {0, ""};
 
-    if (fbr_config_load(&c, &err) < 0)
+    if (fbr_config_load_again(&c, &err) < 0)
         return cli_failed(2, "%s", err.text);
     *user = fbr_config_int(c, "kubernetes_user");
     fbr_config_free(c);

@@ -95,6 +95,7 @@ int main(int argc, char **argv)
     int init;
 
     open_standard();
+    fbr_log_name(NULL);
     signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it hides how children end */
     init = fiber_init(&argc, &argv);
     if (argc < 2) {

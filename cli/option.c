@@ -431,7 +431,7 @@ int cli_args_configure(const struct cli_args *args, struct fbr_error *err)
 
 int cli_usage(const struct cli_command *command, const struct fbr_error *err)
 {
-    fprintf(stderr, "fiber%s%s: %s\n", command ? " " : "", command ? command->name : "", err->text);
+    fprintf(stderr, "fiber: %s\n", err->text);
     fprintf(stderr, "Try `fiber help%s%s`.\n", command ? " " : "", command ? command->name : "");
     return 2;
 }

@@ -201,7 +201,7 @@ int run_image_prepare(const struct run_image_wish *w, struct fbr_error *err)
     const struct fiber_ring_options *o = w->ring;
     struct run_image_files files;
     struct fbr_config *c;
-    int rc = fbr_config_load(&c, err);
+    int rc = fbr_config_load_again(&c, err);
 
     if (rc < 0)
         return rc;

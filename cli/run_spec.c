@@ -116,8 +116,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                       "on standard error"},
     [RUN_OVERSUBSCRIBE] = {"oversubscribe", 0, CLI_FLAG, .also = "O overcommit",
                            .help = "no warning about more ranks than processors"},
-    [RUN_VERBOSE] = {"verbose", 'v', CLI_FLAG,
-                     .help = "says what is done and which variables are set; twice: more"},
+    [RUN_VERBOSE] =
+        {"verbose", 'v', CLI_FLAG,
+         .help = "says what is done and which variables are set; twice: what each rank does, too"},
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
                    .help = "no summary of a failure, no word of what is waited for"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",

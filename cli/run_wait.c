@@ -32,8 +32,8 @@ struct wait {
     int stopped_by; /* the signal */
     uint64_t stopped_at;
     bool killed;
-    char waiting[192];    /* what it waits for */
-    char shown[192];      /* what of that was said last */
+    char waiting[480];    /* what it waits for */
+    char shown[480];      /* what of that was said last */
     uint64_t since, said; /* fbr_now_ms(); said 0: not yet */
 };
 
@@ -123,7 +123,7 @@ static void look(struct wait *w)
 {
     struct fbr_run_facts f;
     uint64_t now = fbr_now_ms();
-    char line[300];
+    char line[540];
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(w->ring, &f);

@@ -74,6 +74,7 @@ void fbr_agent_order_put(const struct fbr_agent_order *o, struct fbr_buf *b)
     fbr_put_u8(b, o->oversubscribe);
     fbr_put_u8(b, o->shared_host);
     fbr_put_u8(b, o->alone);
+    fbr_put_u8(b, o->image);
     fbr_put_u32(b, o->ranks);
 }
 
@@ -92,6 +93,7 @@ int fbr_agent_order_get(struct fbr_agent_order *o, const void *data, size_t len)
     o->oversubscribe = fbr_get_u8(&c);
     o->shared_host = fbr_get_u8(&c);
     o->alone = fbr_get_u8(&c);
+    o->image = fbr_get_u8(&c);
     o->ranks = fbr_get_u32(&c);
     return fbr_cur_ok(&c) ? 0 : -EBADMSG;
 }

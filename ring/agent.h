@@ -11,7 +11,7 @@
 #include "runtime/pin.h"
 
 /* What an agent is told when it starts: u32 number, u8 bind, u8 map, u32 processors, u32 GPUs a
- * rank, u8 verbose, u8 report, u8 oversubscribe, u8 shared host, u8 alone, u32 ranks. */
+ * rank, u8 verbose, u8 report, u8 oversubscribe, u8 shared host, u8 alone, u8 image, u32 ranks. */
 struct fbr_agent_order {
     uint32_t number;
     struct fbr_pin_wish wish; /* count is not used */
@@ -20,6 +20,7 @@ struct fbr_agent_order {
     bool oversubscribe; /* more ranks than processors is meant */
     bool shared_host;   /* other agents of the ring are on this host */
     bool alone;         /* there are no other agents */
+    bool image;         /* it runs in a container of an image */
     uint32_t ranks;     /* of the ring's first job, on all agents */
 };
 

@@ -198,8 +198,14 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 
 /* ---- What they are given ---- */
 
+static bool in_container(void)
+{
+    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+           getenv("KUBERNETES_SERVICE_HOST");
+}
+
 /* Whoever typed it may have meant a file of the folder that the ranks start in. */
-static int no_program(const char *name, const char *workdir, struct fbr_error *err)
+static int no_program(const char *name, const char *workdir, bool image, struct fbr_error *err)
 {
     size_t len = strlen(name);
     char path[PATH_MAX];
@@ -218,9 +224,8 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
     snprintf(path, sizeof(path), "%s%s%s", workdir, workdir[0] ? "/" : "", name);
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return fbr_fail(err, -ENOENT,
-                        "there is no program '%s' in PATH, nor in the folder it starts in; a "
-                        "container has what is in its image (--image)",
-                        name);
+                        "there is no program '%s' in PATH, nor in the folder it starts in%s", name,
+                        image ? "; a container has what is in its image (--image)" : "");
     if (len > 3 && !strcmp(name + len - 3, ".py"))
         return fbr_fail(err, -ENOENT,
                         "there is no program '%s' in PATH; the Python script of this folder is run "
@@ -229,12 +234,6 @@ static int no_program(const char *name, const char *workdir, struct fbr_error *e
     return fbr_fail(err, -ENOENT,
                     "there is no program '%s' in PATH; for the file of this folder say ./%s", name,
                     name);
-}
-
-static bool in_container(void)
-{
-    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-           getenv("KUBERNETES_SERVICE_HOST");
 }
 
 /* A file that is named by its path and is not there: a container has another working directory and other files than
@@ -289,7 +288,7 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
         at += n + (at[n] == ':');
     }
     r->file[0] = '\0';
-    return no_program(name, workdir, err);
+    return no_program(name, workdir, r->job->agent->order.image, err);
 }
 
 static void set_gpu(void *user, const char *name, const char *value)

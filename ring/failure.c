@@ -21,6 +21,7 @@
 
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
+#include "runtime/text.h"
 
 /* ---- Signals, and ending ranks ---- */
 
@@ -163,6 +164,27 @@ void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size
              (long long)k->pid, host_of(j, rank));
 }
 
+static bool has_said(const struct ring_rank *k, const char *text)
+{
+    const struct fbr_buf *b = &k->out[1].tail;
+
+    return b->len && memmem(b->data, b->len, text, strlen(text));
+}
+
+static const char *explain_code(const struct ring_job *j, uint32_t rank, int code)
+{
+    if (has_said(&j->ranks[rank], "error while loading shared libraries:"))
+        return "The loader looks for libraries in LD_LIBRARY_PATH, too: -x LD_LIBRARY_PATH=DIR "
+               "gives "
+               "it to the ranks. In a container DIR is one of the image.";
+    if (code != 127)
+        return "";
+    if (!strcmp(fbr_ring_backend(j->ring), "docker"))
+        return "127 is what a shell says when it does not find a program: FIBER_IMAGE_ADD=PROGRAM "
+               "puts one into an image that is made here.";
+    return "127 is what a shell says when it does not find a program.";
+}
+
 /* How it ended, decoded, and what to try. */
 static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel,
                    char *text, size_t size, const char **hint)
@@ -202,8 +224,7 @@ static void decode(const struct ring_job *j, uint32_t rank, int code, const char
     } else {
         snprintf(text, size, "%s exited with code %d%s%s", who, code, kernel[0] ? ": " : "",
                  kernel);
-        if (code == 127)
-            *hint = "127 is what a shell says when it does not find a program.";
+        *hint = explain_code(j, rank, code);
     }
 }
 
@@ -390,6 +411,24 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
         who);
 }
 
+/* MPI's own text has said why, unless it is empty: then it is "N/A" in Open MPI. */
+void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *text)
+{
+    const struct ring_rank *k = &j->ranks[rank];
+    bool spawn = strncmp(k->how, "PMI ", 4) == 0 && has_said(k, "Error in spawn call");
+    bool silent = !text[0] || !strcmp(text, "N/A");
+    char who[300];
+
+    j->ranks[rank].failed = true;
+    fbr_ring_name_rank(j, rank, who, sizeof(who));
+    fbr_ring_fail(
+        j->ring, j, rank, code & 255 ? code & 255 : 1,
+        spawn ? "MPICH that is built on UCX, as Debian's is, cannot spawn: use Open MPI, or "
+                "MPICH on OFI (ch4:ofi)."
+              : "",
+        "%s called abort with code %d%s%s", who, code, silent ? "" : ": ", silent ? "" : text);
+}
+
 /* Calls fn for each rank that the agent had; true as soon as one of these says so. */
 static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint32_t rank))
 {
@@ -512,21 +551,26 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 
 /* ---- The report ---- */
 
-char *fbr_ring_report(struct fiber_ring *r)
+/* `kept`: to be read later, and not where the last lines may stand right above. */
+static char *make_report(struct fiber_ring *r, bool kept)
 {
     const struct ring_failure *f = &r->failure;
     const struct ring_rank *k = f->job ? &f->job->ranks[f->rank] : NULL;
+    char text[sizeof(f->text) + 1];
     struct fbr_buf b;
 
     fbr_buf_init(&b);
     if (f->is) {
-        fbr_put(&b, f->text, strlen(f->text));
-        fbr_put(&b, ".\n", 2);
+        snprintf(text, sizeof(text), "%s", f->text);
+        fbr_text_end(text, sizeof(text));
+        fbr_put(&b, text, strlen(text));
+        fbr_put_u8(&b, '\n');
     }
-    if (k && (k->out[0].tail.len || k->out[1].tail.len)) {
-        fbr_put(&b, "its last lines:\n", 16);
-        fbr_line_report(&k->out[0], "    ", "\n", &b);
-        fbr_line_report(&k->out[1], "    ", "\n", &b);
+    for (int i = 0, any = 0; k && i < 2; i++) {
+        if (!k->out[i].tail.len || (!kept && fbr_ring_shown_last(f->job, f->rank, i + 1)))
+            continue;
+        fbr_put(&b, "its last lines:\n", any++ ? 0 : 16);
+        fbr_line_report(&k->out[i], "    ", "\n", &b);
     }
     if (f->is && f->hint[0]) {
         fbr_put(&b, f->hint, strlen(f->hint));
@@ -538,12 +582,27 @@ char *fbr_ring_report(struct fiber_ring *r)
     return (char *)b.data;
 }
 
+char *fbr_ring_report(struct fiber_ring *r)
+{
+    return make_report(r, true);
+}
+
+void fbr_ring_tell_failure(struct fiber_ring *r)
+{
+    char *report = make_report(r, false);
+
+    fbr_ring_tell(r, report);
+    free(report);
+}
+
 void fbr_ring_tell(struct fiber_ring *r, const char *report)
 {
     for (const char *at = report ? report : ""; *at;) {
-        size_t n = strcspn(at, "\n");
+        size_t n = strcspn(at, "\n"), shown = n;
 
-        fbr_ring_say(r, "%.*s", (int)n, at);
+        while (shown > 0 && strchr(" \t\r", at[shown - 1]))
+            shown--;
+        fbr_ring_say(r, "%.*s", (int)shown, at);
         at += n + (at[n] == '\n');
     }
 }

@@ -252,7 +252,7 @@ static void finish(struct fiber_ring *r)
     r->input = NULL;
     report = fbr_ring_report(r);
     if (r->failure.is && !(r->options.flags & FIBER_RING_QUIET))
-        fbr_ring_tell(r, report);
+        fbr_ring_tell_failure(r);
     if (r->control)
         fbr_control_ended(r->control, r->failure.is ? r->failure.code : 0, report ? report : "");
     pthread_mutex_lock(&r->lock);
@@ -394,6 +394,8 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     }
     j->started++;
     k->state = RANK_RUNNING;
+    fbr_debug("rank %u on %s has started: pid %lld", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
+              (long long)k->pid);
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
     if (r->options.flags & FIBER_RING_REPORT)
         fbr_ring_say(r, "rank %u on %s, pid %lld: %s%s%s", n,
@@ -501,6 +503,7 @@ static void on_exited(struct fiber_ring *r, struct fbr_cur *body)
         return;
     a = &r->agents[j->job.info.agents[fbr_ring_node_of(j, n)]];
     met = k->flags & FBR_RANK_MET;
+    fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);
     if (code != 0 && met) /* the others are told that it is lost: nobody waits for it now */
         look_for_idle(a);
@@ -522,10 +525,7 @@ static void on_abort(struct fiber_ring *r, struct fbr_cur *body)
     fbr_get_str(body, text, sizeof(text));
     if (!k || !fbr_cur_ok(body))
         return;
-    k->failed = true;
-    fbr_ring_fail(r, j, n, code & 255 ? code & 255 : 1, "",
-                  "rank %u (pid %lld) called abort with code %d%s%s", n, (long long)k->pid, code,
-                  text[0] ? ": " : "", text);
+    fbr_ring_rank_aborted(j, n, code, text);
 }
 
 static void on_output(struct ring_agent *a, struct fbr_cur *body)
@@ -554,6 +554,7 @@ static void on_met(struct fiber_ring *r, struct fbr_cur *body)
         return;
     k->flags |= FBR_RANK_MET;
     fbr_get_str(body, k->how, sizeof(k->how));
+    fbr_debug("rank %u has met its server: %s", n, k->how);
     fbr_ring_missing_met(j);
 }
 
@@ -693,6 +694,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     struct fiber_ring *r = a->ring;
     struct fiber_process_options options = {
         .size = sizeof(options), .job = r->options.job, .backend = r->options.backend};
+    const char *backend = fbr_ring_backend(r);
     struct fbr_agent_order order = {.number = a->number,
                                     .wish = r->wish,
                                     .verbose = fbr_log_on(FBR_LOG_INFO),
@@ -700,6 +702,8 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
                                     .shared_host = r->nagents > 1,
                                     .alone = r->nagents == 1,
+                                    .image = !strcmp(backend, "docker") ||
+                                             !strcmp(backend, "kubernetes"),
                                     .ranks = r->size};
     uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;
     struct fbr_process_spec spec = {.fn = fbr_agent_main,

@@ -106,13 +106,11 @@ void fbr_ring_print_begin(struct ring_rank *k)
     }
 }
 
-bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank)
+bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream)
 {
-    const struct fiber_ring *r = j->ring;
-    const struct ring_rank *k = &j->ranks[rank];
+    const struct fbr_screen *screen = screen_of(j->ring, 2);
 
-    return screen_of(r, 2)->last == k &&
-           (screen_of(r, 1) == screen_of(r, 2) || k->out[0].tail.len == 0);
+    return screen->last == &j->ranks[rank] && screen_of(j->ring, stream) == screen;
 }
 
 void fbr_ring_typed(struct fiber_ring *r)

@@ -197,6 +197,7 @@ void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, in
 /* A rank of the ring's own job, or all (-1). -ESRCH: there is none of that number. */
 int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
+void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *text);
 /* `taken`: the cluster took its job away. */
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
 void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
@@ -213,6 +214,7 @@ void fbr_ring_kill_unready(struct fiber_ring *r);
 bool fbr_ring_any_doomed(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* its name */
 char *fbr_ring_report(struct fiber_ring *r);
+void fbr_ring_tell_failure(struct fiber_ring *r);
 void fbr_ring_tell(struct fiber_ring *r, const char *report); /* on standard error, line by line */
 
 /* missing.c */
@@ -246,8 +248,8 @@ void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *d
                     bool show);
 void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
 void fbr_ring_print_over(struct ring_job *j); /* nothing more comes of any rank of it */
-/* Whether the last lines of that rank stand on standard error's screen, with nothing below them. */
-bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank);
+/* Whether that stream's last lines stand on standard error's screen, with nothing below them. */
+bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream);
 /* Somebody has typed a line: the cursor is at the beginning of the next one. */
 void fbr_ring_typed(struct fiber_ring *r);
 void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

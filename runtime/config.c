@@ -178,6 +178,7 @@ struct entry {
 };
 
 struct fbr_config {
+    bool again;           /* it was read before, by this process, which was warned */
     pthread_mutex_t lock; /* of those who set; newest */
     struct entry *newest[KEYS];
     struct entry *_Atomic entries[KEYS]; /* those that count */
@@ -426,6 +427,12 @@ static ssize_t file_slurp(int fd, char *out, size_t size)
     return (ssize_t)len;
 }
 
+static void warn_ignored(const struct fbr_config *c, const char *path, const char *why)
+{
+    if (!c->again)
+        fbr_warn("%s is ignored: %s", path, why);
+}
+
 static int file_take(struct fbr_config *c, const char *path, int fd, struct fbr_error *err)
 {
     char *text = malloc(MAX_FILE + 1);
@@ -435,7 +442,7 @@ static int file_take(struct fbr_config *c, const char *path, int fd, struct fbr_
     if (!text)
         rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
     else if (len < 0)
-        fbr_warn("%s is ignored: %s", path, fbr_strerror((int)len));
+        warn_ignored(c, path, fbr_strerror((int)len));
     else if ((size_t)len > MAX_FILE)
         rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
     else
@@ -453,7 +460,7 @@ static int file_read(struct fbr_config *c, const char *path, bool trusted, struc
         return 0;
     why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
     if (why)
-        fbr_warn("%s is ignored: %s", path, why);
+        warn_ignored(c, path, why);
     else
         rc = file_take(c, path, fd, err);
     if (fd >= 0)
@@ -544,7 +551,7 @@ static int environment_read(struct fbr_config *c, struct fbr_error *err)
     return 0;
 }
 
-int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
+static int load(struct fbr_config **config, bool again, struct fbr_error *err)
 {
     struct fbr_config *c = fbr_config_new();
     int rc;
@@ -552,6 +559,7 @@ int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
     *config = NULL;
     if (!c)
         return fbr_fail(err, -ENOMEM, "configuration: out of memory");
+    c->again = again;
     rc = file_read(c, "/etc/fiber/fiber.conf", true, err);
     rc = rc ? rc : user_file_read(c, err);
     rc = rc ? rc : file_read(c, "./.fiberconfig", false, err);
@@ -562,6 +570,16 @@ int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
     }
     *config = c;
     return 0;
+}
+
+int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
+{
+    return load(config, false, err);
+}
+
+int fbr_config_load_again(struct fbr_config **config, struct fbr_error *err)
+{
+    return load(config, true, err);
 }
 
 /* ---- reading values ---- */

@@ -62,6 +62,8 @@ struct fbr_config;
 struct fbr_config *fbr_config_new(void);
 /* Defaults, files and environment. On failure *config is NULL. -EINVAL or -ENOMEM. */
 int fbr_config_load(struct fbr_config **config, struct fbr_error *err);
+/* The same in a process that has loaded them before: it is not warned again. */
+int fbr_config_load_again(struct fbr_config **config, struct fbr_error *err);
 void fbr_config_free(struct fbr_config *c); /* NULL is fine */
 
 /* Sets one value as if written in a file; `origin` ("--backend", "fiber_init") is what

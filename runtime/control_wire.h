@@ -41,7 +41,7 @@ struct fbr_run_facts {
     char uid[33]; /* of the run */
     char backend[32];
     int size, agents, agents_joined, running, ended, restarts;
-    char waiting[192];  /* what it waits for, when something is not there yet; "" */
+    char waiting[480];  /* what it waits for, when something is not there yet; "" */
     int64_t started_ms; /* since the epoch */
     char doing[96];     /* a pool: its tasks, for people; "" */
     int64_t ended_ms;   /* of a record of a run that has ended: since the epoch; 0: unknown */

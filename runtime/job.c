@@ -16,6 +16,7 @@
 #include "runtime/nested.h"
 #include "runtime/process_priv.h"
 #include "runtime/strings.h"
+#include "runtime/text.h"
 
 #define EXIT_AFTER_CONN_MS \
     2000                       /* the backend should know soon that a job ended which has hung up */
@@ -252,7 +253,7 @@ void fbr_job_refuse(struct fiber_process *p, const char *why)
 static void on_time(void *arg)
 {
     struct fiber_process *p = arg;
-    char why[256];
+    char why[512];
 
     switch (p->state) {
     case P_STARTING:
@@ -468,7 +469,7 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         }
         if (!p->pending[0])
             p->pending_ms = fbr_now_ms();
-        snprintf(p->pending, sizeof(p->pending), "%s", e->text);
+        fbr_text_cut(p->pending, sizeof(p->pending), e->text);
         p->placed = e->placed || e->runs;
         if (p->waits_in_line && p->state == P_STARTING && e->runs)
             set_timer(p, (uint64_t)p->start_timeout_ms);

@@ -76,34 +76,64 @@ static void write_line(const char *line, size_t len)
     while (n < 0 && errno == EINTR);
 }
 
+/* "fiber[4711]: warn: " */
+static size_t make_head(enum fbr_log_level level, char *head, size_t size)
+{
+    const char *name = atomic_load_explicit(&log_name, memory_order_acquire);
+    bool colour = use_colour();
+    int n = name ? snprintf(head, size, "%.32s[%ld]: %s%s%s: ", name, (long)getpid(),
+                            colour ? levels[level].colour : "", levels[level].name,
+                            colour ? "\033[0m" : "")
+                 : snprintf(head, size, "fiber: ");
+
+    return (size_t)n;
+}
+
+/* Appends the next line of a text, with its head; cut where there is no room. */
+static size_t put_line(char *line, size_t at, const char *head, size_t head_len, const char *text,
+                       size_t len)
+{
+    size_t room = FBR_LOG_LINE - 1 - at;
+
+    if (room < head_len + 4)
+        return at;
+    memcpy(line + at, head, head_len);
+    at += head_len;
+    room -= head_len;
+    memcpy(line + at, text, len < room ? len : room);
+    if (len > room)
+        memcpy(line + at + room - 3, "...", 3);
+    line[at + (len < room ? len : room)] = '\0';
+    neutralise(line + at);
+    at += len < room ? len : room;
+    line[at++] = '\n';
+    return at;
+}
+
 void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
 {
-    int saved = errno, head, n;
-    bool colour = use_colour();
-    char line[FBR_LOG_LINE];
-    size_t len, room;
+    char head[128], text[FBR_LOG_LINE], line[FBR_LOG_LINE + 1];
+    int saved = errno;
+    size_t head_len = make_head(level, head, sizeof(head)), len, at = 0;
+    const char *next = text;
     va_list ap;
 
-    head = snprintf(line, 128,
-                    "%.32s[%ld]: %s%s%s: ", atomic_load_explicit(&log_name, memory_order_acquire),
-                    (long)getpid(), colour ? levels[level].colour : "", levels[level].name,
-                    colour ? "\033[0m" : "");
-    room = sizeof(line) - (size_t)head - 1; /* text and its NUL; one more byte for the newline */
-    errno = saved;                          /* for %m */
+    errno = saved; /* for %m */
     va_start(ap, fmt);
-    n = vsnprintf(line + head, room, fmt, ap);
+    if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+        text[0] = '\0';
     va_end(ap);
-    if (n < 0)
-        line[head] = '\0';
-    else if ((size_t)n >= room)
-        strcpy(line + head + room - 4, "...");
-    len = strlen(line + head);
-    while (len && line[(size_t)head + len - 1] == '\n')
-        line[(size_t)head + --len] = '\0';
-    neutralise(line + head);
-    line[(size_t)head + len] = '\n';
+    len = strlen(text);
+    while (len && text[len - 1] == '\n')
+        text[--len] = '\0';
+    do {
+        size_t n = strcspn(next, "\n");
+
+        at = put_line(line, at, head, head_len, next, n);
+        next += n;
+    } while (*next++);
     fbr_log_status_end();
-    write_line(line, (size_t)head + len + 1);
+    write_line(line, at);
     errno = saved;
 }
 

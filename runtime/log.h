@@ -1,4 +1,5 @@
-/* log.h - one line on stderr per event: "fiber[PID]: level: text".
+/* log.h - one line on stderr per event: "fiber[PID]: level: text"; of the command `fiber`
+ * "fiber: text". Each line of a text of several has that in front.
  *
  * A line is one write(2) of at most FBR_LOG_LINE bytes, so lines of threads and processes that
  * share a pipe do not mix; a longer one ends in "...". Control characters become spaces: hostile
@@ -24,8 +25,8 @@ enum fbr_log_level { FBR_LOG_ERROR, FBR_LOG_WARN, FBR_LOG_INFO, FBR_LOG_DEBUG, F
 void fbr_log_level(enum fbr_log_level level);
 /* The level of that name ("error", "warn", ...), or -EINVAL. */
 int fbr_log_level_named(const char *name);
-/* What stands in front of [PID] instead of "fiber". The string is kept, not copied, and must live
- * for ever. */
+/* What stands in front of [PID] instead of "fiber"; NULL: lines are "fiber: text". The string is
+ * kept, not copied, and must live for ever. */
 void fbr_log_name(const char *name);
 
 #define fbr_log(level, ...)                      \

@@ -9,6 +9,7 @@
 
 #include "runtime/log.h"
 #include "runtime/process.h"
+#include "runtime/text.h"
 
 #define PATIENCE_MS 2000 /* that long nothing is said, and so often we look */
 #define SHORT_MS 1000   /* of one that has waited for less nothing is said: the others run by now */
@@ -21,7 +22,7 @@ void fbr_pending_add(struct fbr_pending *p, const char *text)
     if (!text)
         return;
     if (!p->pending++)
-        snprintf(p->text, sizeof(p->text), "%s", text);
+        fbr_text_cut(p->text, sizeof(p->text), text);
     p->same += !fbr_pending_differ(p->text, text);
 }
 
@@ -35,16 +36,18 @@ void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t sin
 void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size)
 {
     int others = p->pending - p->same;
+    char line[sizeof(p->text) + 96];
 
     out[0] = '\0';
     if (!p->pending)
         return;
     if (others)
-        snprintf(out, size, "%d of %d jobs pending: %s; %d for other reasons", p->pending, p->jobs,
-                 p->text, others);
+        snprintf(line, sizeof(line), "%d of %d jobs pending: %s; %d for other reasons", p->pending,
+                 p->jobs, p->text, others);
     else
-        snprintf(out, size, "%d of %d job%s pending: %s", p->pending, p->jobs,
+        snprintf(line, sizeof(line), "%d of %d job%s pending: %s", p->pending, p->jobs,
                  p->jobs == 1 ? "" : "s", p->text);
+    fbr_text_cut(out, size, line);
 }
 
 bool fbr_pending_differ(const char *a, const char *b)

@@ -17,7 +17,7 @@ struct fbr_pending {
         same; /* same: of the pending ones, those that wait for what the first does */
     uint64_t
         since; /* fbr_now_ms() when the one that has waited longest began; 0: nobody has said */
-    char text[160];
+    char text[400];
 };
 
 /* text: why it does not run yet, in its backend's words; NULL: it does. Pure. */
@@ -36,7 +36,7 @@ struct fbr_pending_watch {
     bool on;       /* the timer runs */
     bool quiet;    /* somebody else tells, as `fiber run` does. Set before any job is started */
     uint64_t said; /* fbr_now_ms() */
-    char last[224];
+    char last[480];
 };
 
 /* A job has begun to wait. Loop thread, as the next. */

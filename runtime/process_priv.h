@@ -72,7 +72,7 @@ struct fiber_process {
     bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
     uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
     bool ready;          /* it has all connections that it needs */
-    char pending[160];   /* why it does not run yet, in the backend's words */
+    char pending[400];   /* why it does not run yet, in the backend's words */
     uint64_t pending_ms; /* fbr_now_ms() when that began */
     bool placed;         /* what it waits for is no place to run at */
     char shortage[160];  /* of our descriptors, when it was seen to fail */

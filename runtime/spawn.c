@@ -240,6 +240,9 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     if (l.code) {
         waitpid(pid, NULL, 0);
         close(pidfd);
+        if (!strcmp(l.step, "working directory"))
+            return fbr_fail(err, l.code, "cannot start %s: its working directory %s: %s", s->file,
+                            s->workdir, fbr_strerror(l.code));
         return fbr_fail(err, l.code, "cannot start %s: %s: %s%s", s->file, l.step,
                         fbr_strerror(l.code), strcmp(l.step, "exec") ? "" : exec_hint(s, l.code));
     }

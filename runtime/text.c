@@ -61,6 +61,35 @@ void fbr_text_plain(char *out, size_t size, const char *text)
         out[at] = '\0';
 }
 
+void fbr_text_cut(char *out, size_t size, const char *text)
+{
+    size_t n = (size_t)snprintf(out, size, "%s", text);
+
+    if (n < size || size < 5)
+        return;
+    n = size - 5;
+    for (size_t i = n; i > n / 2; i--)
+        if (text[i] == ' ') { /* not in a word, unless that is too long */
+            n = i;
+            break;
+        }
+    while (n > 0 && strchr(" ,;:", text[n - 1]))
+        n--;
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) /* nor in a character */
+        n--;
+    memcpy(out + n, " ...", 5); /* what stands before was copied above */
+}
+
+void fbr_text_end(char *text, size_t size)
+{
+    size_t n = strlen(text);
+
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        text[--n] = '\0';
+    if (n > 0 && n + 1 < size && !strchr(text, '\n') && !strchr(".?!:", text[n - 1]))
+        memcpy(text + n, ".", 2);
+}
+
 void fbr_text_command(char *out, size_t size, const char *const *argv)
 {
     char line[2048];

@@ -18,6 +18,11 @@ size_t fbr_text_char(const unsigned char *s);
 /* Copies text, with '?' for each byte of what is not such a character, and "..." at the end when it
  * does not fit. */
 void fbr_text_plain(char *out, size_t size, const char *text);
+/* Copies text; of one that does not fit as many words as do, and " ...". */
+void fbr_text_cut(char *out, size_t size, const char *text);
+/* Makes a sentence of it: without blanks at its end, and with a full stop unless it ends otherwise.
+ * Not of a text of several lines, which quotes something. */
+void fbr_text_end(char *text, size_t size);
 /* argv as one line of such text. */
 void fbr_text_command(char *out, size_t size, const char *const *argv);
 

@@ -30,4 +30,27 @@ if [ "$(id -u)" = 0 ] && unshare -u true 2>/dev/null; then
     FIBER_BIND=lo FIBER_COMMAND_START='unshare -u sh -c "hostname $0; exec \"$@\"" {host}' \
         check 0 "fiber: on 3 hosts: $((3 * n)) ranks share [^|]*\|" run -H "a:$n,b:$n,c:$n" true
 fi
+
+# shellcheck disable=SC2016
+{
+    # What stands right above is not repeated; what went elsewhere is shown.
+    fiber run -n 1 sh -c 'echo out; echo err >&2; exit 3' >both 2>&1 || :
+    grep -q 'its last lines' both && { echo "repeated:"; cat both; bad=1; }
+    check 3 'err\|fiber: rank 0 \(pid [0-9]+ on [^|]*\) exited with code 3\.\|fiber: its last lines:\|fiber:     out\|' \
+        run -n 1 sh -c 'echo out; echo err >&2; exit 3'
+    check 127 'sh: [^|]*not found\|fiber: [^|]*code 127\.\|fiber: 127 is what a shell says [^|]*\|' run -n 1 sh -c nosuch
+    check 127 'x: error while loading shared libraries: [^|]*\|fiber: [^|]*\|fiber: [^|]* -x LD_LIBRARY_PATH=DIR [^|]*\|' \
+        run -n 1 sh -c 'echo "x: error while loading shared libraries: libx.so: gone" >&2; exit 127'
+    check 125 "fiber: [^|]* in PATH, nor in the folder it starts in\\.\\|" run -n 1 nosuchprog
+    check 125 'fiber: [^|]* its working directory /nonexist: No such file or directory\.\|' run --workdir /nonexist -n 1 true
+    check 2 'fiber: there is no option --bogus\|Try `fiber help run`\.\|' run --bogus true
+    check 0 '(fiber: [^|]*\|)*fiber: rank 0 on [^|]* has started: pid [0-9]+\|(fiber: [^|]*\|)*' run -vv -n 1 true
+}
+
+if [ "$(id -u)" = 0 ]; then
+    echo 'grace = 1s' >.fiberconfig
+    chown nobody .fiberconfig 2>/dev/null || chown 65534 .fiberconfig
+    check 0 'fiber: \./\.fiberconfig is ignored: it belongs to another user\|' run -n 1 true
+    rm .fiberconfig
+fi
 exit $bad

@@ -107,6 +107,11 @@ static void the_name_can_be_changed(void **state)
     assert_true(recv(reader, line, sizeof(line) - 1, MSG_DONTWAIT) > 0);
     snprintf(want, sizeof(want), "worker[%ld]: warn: x\n", (long)getpid());
     assert_string_equal(line, want);
+    fbr_log_name(NULL); /* as the command speaks */
+    fbr_warn("x\n  y");
+    memset(line, 0, sizeof(line));
+    assert_true(recv(reader, line, sizeof(line) - 1, MSG_DONTWAIT) > 0);
+    assert_string_equal(line, "fiber: x\nfiber:   y\n");
 }
 
 static void errno_survives_and_percent_m_works(void **state)
@@ -133,9 +138,13 @@ static void errno_survives_a_broken_stderr(void **state)
 
 static void control_characters_cannot_reach_the_terminal(void **state)
 {
+    char want[128];
+
     (void)state;
     fbr_warn("a\033[2Jb\nfiber[1]: error: fake\r\x7f\n\n");
-    assert_string_equal(next_line(), "warn: a [2Jb fiber[1]: error: fake  \n");
+    snprintf(want, sizeof(want), "warn: a [2Jb\nfiber[%ld]: warn: fiber[1]: error: fake  \n",
+             (long)getpid());
+    assert_string_equal(next_line(), want);
     assert_string_equal(next_line(), "");
 }
 

@@ -55,6 +55,7 @@ static void long_texts_are_cut(void **state)
     fbr_pending_add(&p, text);
     fbr_pending_say(&p, out, sizeof(out));
     assert_int_equal(strlen(out), sizeof(out) - 1);
+    assert_string_equal(out + sizeof(out) - 5, " ...");
 }
 
 static void the_time_is_that_of_who_has_waited_longest(void **state)
