@@ -366,6 +366,7 @@ static void docker_check(struct fbr_backend *b, fbr_backend_say *say, void *user
 const struct fbr_backend_ops fbr_backend_docker = {
     .name = "docker",
     .reach = FBR_REACH_TCP,
+    .one_host = 1,
     .open = docker_open,
     .close = docker_close,
     .start = docker_start,

@@ -395,9 +395,41 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
     return rc;
 }
 
+/* ---- Where jobs can go ---- */
+
+static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                      struct fbr_error *err)
+{
+    struct fbr_slurm_settings settings;
+    int rc;
+
+    if (want_steps(env->config)) {
+        const struct fbr_slurm_allocation a = {
+            .nodes = fbr_getenv("SLURM_JOB_NODELIST"),
+            .tasks = fbr_getenv("SLURM_TASKS_PER_NODE"),
+            .cpus = fbr_getenv("SLURM_JOB_CPUS_PER_NODE"),
+            .ntasks = fbr_getenv("SLURM_NTASKS"),
+            .cpus_per_task = fbr_getenv("SLURM_CPUS_PER_TASK"),
+            .gpus_per_task = fbr_getenv("SLURM_GPUS_PER_TASK"),
+            /* With --pty the first task has the terminal, and is the only one that goes on. */
+            .copies = fbr_getenv("SLURM_PTY_PORT") ? NULL : fbr_getenv("SLURM_STEP_NUM_TASKS")};
+
+        rc = fbr_slurm_room_of(&a, room);
+        return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+    }
+    if (!sizes)
+        return 0;
+    rc = fbr_slurm_settings_load(&settings, env->config, err);
+    if (rc == 0)
+        rc = fbr_slurm_ask_room(&settings, room, err);
+    fbr_slurm_settings_fini(&settings);
+    return rc;
+}
+
 const struct fbr_backend_ops fbr_backend_slurm = {
     .name = "slurm",
     .reach = FBR_REACH_TCP,
+    .room = slurm_room,
     .open = slurm_open,
     .close = slurm_close,
     .start = slurm_start,

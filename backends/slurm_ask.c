@@ -47,6 +47,25 @@ int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
     return rc;
 }
 
+int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
+                       struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    struct fbr_buf out;
+    int rc = fbr_words_split(&w, "sinfo --noheader --exact --format=%P|%c|%D|%T", err);
+
+    fbr_buf_init(&out);
+    if (rc == 0 && s->partition[0])
+        rc = fbr_slurm_add(&w, "--partition=%s", s->partition);
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, err);
+    if (rc == 0)
+        fbr_slurm_sizes((char *)out.data, s->partition[0] != '\0', room);
+    fbr_buf_fini(&out);
+    fbr_words_fini(&w);
+    return rc;
+}
+
 /* ---- fiber doctor ---- */
 
 struct check {
@@ -188,18 +207,6 @@ static bool check_controller(const struct check *c)
 enum { N_PARTITION, N_NAME, N_AVAIL, N_COUNT, N_STATE, N_NODES, N_WHAT, N_REASON, N_FIELDS };
 #define NODE_FORMAT "%R|%P|%a|%D|%T|%N|%c cpus, %m MB, %G|%E"
 
-/* Of nodes on which no job starts. A star: the node does not answer. */
-static bool is_out(const char *state)
-{
-    static const char *const out[] = {"down", "drain", "fail", "error", "unknown", "inval", NULL};
-    size_t len = strlen(state);
-
-    for (size_t i = 0; out[i]; i++)
-        if (!strncmp(state, out[i], strlen(out[i])))
-            return true;
-    return len && state[len - 1] == '*';
-}
-
 static bool cut_fields(char *line, char *field[N_FIELDS])
 {
     for (int i = 0; i < N_FIELDS; i++) {
@@ -228,7 +235,7 @@ static bool check_group(const struct check *c, char *field[N_FIELDS], char *why,
                  field[N_PARTITION]);
         return false;
     }
-    if (is_out(field[N_STATE])) {
+    if (fbr_slurm_node_is_out(field[N_STATE])) {
         snprintf(why, size, "no node of partition %.60s takes jobs: %.60s %s %.30s: %.80s",
                  field[N_PARTITION], field[N_NODES], atoi(field[N_COUNT]) > 1 ? "are" : "is",
                  field[N_STATE], field[N_REASON]);

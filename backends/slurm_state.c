@@ -4,6 +4,7 @@
 #include "backends/slurm_state.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -626,4 +627,85 @@ void fbr_slurm_counts(const char *text, unsigned *counts, size_t n)
     }
     for (; i < n; i++)
         counts[i] = (unsigned)(value ? value < 1u << 20 ? value : 1u << 20 : 1);
+}
+
+/* ---- Where jobs can go ---- */
+
+#define NODES_MAX 65536
+
+/* A number, or one behind the name of a kind: "2", "a100:2". 0: it is none. */
+static unsigned count_of(const char *text)
+{
+    const char *colon = text ? strrchr(text, ':') : NULL;
+    unsigned long n = text ? strtoul(colon ? colon + 1 : text, NULL, 10) : 0;
+
+    return n < 1u << 20 ? (unsigned)n : 0;
+}
+
+/* As mpirun: the tasks that were asked for on each node, else as many as it has processors for, else one each. */
+static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_room *room)
+{
+    unsigned each = count_of(a->cpus_per_task);
+
+    fbr_slurm_counts(a->tasks ? a->tasks : a->cpus ? a->cpus : "1", room->slots, room->hosts);
+    for (unsigned i = 0; i < room->hosts; i++) {
+        if (!a->tasks && a->cpus && each)
+            room->slots[i] /= each;
+        room->slots[i] += !room->slots[i];
+    }
+}
+
+int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_room *room)
+{
+    struct fbr_words names = {0};
+    int rc = a->nodes ? fbr_slurm_hosts(a->nodes, NODES_MAX, &names) : -ENOENT;
+
+    if (rc < 0 || !names.n) {
+        fbr_words_fini(&names);
+        return rc == -ENOMEM ? rc : 0;
+    }
+    room->names = names.at;
+    room->hosts = (unsigned)names.n;
+    room->slots = calloc(names.n, sizeof(*room->slots));
+    if (!room->slots)
+        return -ENOMEM;
+    count_ranks(a, room);
+    room->ranks = count_of(a->ntasks);
+    room->cpus_per_rank = count_of(a->cpus_per_task);
+    room->gpus_per_rank = count_of(a->gpus_per_task);
+    room->copies = count_of(a->copies);
+    return 0;
+}
+
+bool fbr_slurm_node_is_out(const char *state)
+{
+    static const char *const out[] = {"down", "drain", "fail", "error", "unknown", "inval", NULL};
+    size_t len = strlen(state);
+
+    for (size_t i = 0; out[i]; i++)
+        if (!strncmp(state, out[i], strlen(out[i])))
+            return true;
+    return len && state[len - 1] == '*';
+}
+
+void fbr_slurm_sizes(char *text, bool chosen, struct fbr_room *room)
+{
+    char *rest = NULL;
+
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *cpus = strchr(line, '|'), *nodes = cpus ? strchr(cpus + 1, '|') : NULL,
+             *state = nodes ? strchr(nodes + 1, '|') : NULL;
+        unsigned n, c;
+
+        if (!state || fbr_slurm_node_is_out(state + 1) ||
+            !(chosen || (cpus > line && cpus[-1] == '*')))
+            continue;
+        *state = *nodes = '\0';
+        n = count_of(nodes + 1);
+        c = count_of(cpus + 1);
+        if (!n || !c)
+            continue;
+        room->hosts = n < UINT_MAX - room->hosts ? room->hosts + n : UINT_MAX;
+        room->cpus = !room->cpus || c < room->cpus ? c : room->cpus;
+    }
 }

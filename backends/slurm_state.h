@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "backends/command_template.h"
+#include "runtime/backend.h"
 
 #define FBR_SLURM_ID 48
 #define FBR_SLURM_TEXT 400
@@ -98,5 +99,25 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
 int fbr_slurm_hosts(const char *list, size_t max, struct fbr_words *w);
 /* The first n of the numbers in "2(x3),1"; what is missing is as the last. */
 void fbr_slurm_counts(const char *text, unsigned *counts, size_t n);
+
+/* ---- Where jobs can go ---- */
+
+/* What the environment says of an allocation; NULL: the variable is not set. */
+struct fbr_slurm_allocation {
+    const char *nodes;  /* SLURM_JOB_NODELIST */
+    const char *tasks;  /* SLURM_TASKS_PER_NODE */
+    const char *cpus;   /* SLURM_JOB_CPUS_PER_NODE */
+    const char *ntasks; /* SLURM_NTASKS: only where the user said so */
+    const char *cpus_per_task, *gpus_per_task;
+    const char *copies; /* SLURM_STEP_NUM_TASKS */
+};
+
+/* -ENOMEM. Nothing is known of an allocation whose nodes cannot be read: 0. */
+int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_room *room);
+/* From lines PARTITION|CPUS|NODES|STATE, which are cut up. `chosen`: all are of our partition; else ours is the default
+ * one, whose name ends in a star. */
+void fbr_slurm_sizes(char *text, bool chosen, struct fbr_room *room);
+/* Of nodes on which no job starts. A star: the node does not answer. */
+bool fbr_slurm_node_is_out(const char *state);
 
 #endif

@@ -66,6 +66,7 @@ struct step {
     struct fbr_timer again;
     unsigned tries;
     bool anywhere;   /* Slurm chooses the node */
+    int index;       /* 1 + the number of its node in the allocation; 0: any */
     uint64_t memory; /* that it asks for; 0: none */
     bool waiting, told, released;
     int asked;                      /* signal that we sent */
@@ -233,11 +234,16 @@ static bool is_better(const struct node *n, const struct node *other, uint64_t n
     return (uint64_t)(n->used + 1) * other->cpus < (uint64_t)(other->used + 1) * n->cpus;
 }
 
-static struct node *pick(struct fbr_slurm_steps *s)
+/* An agent of a ring has its own, as long as that works. */
+static struct node *pick(struct fbr_slurm_steps *s, int index)
 {
     struct node *best = NULL;
     uint64_t now = fbr_now_ms();
 
+    if (index > 0)
+        best = &s->nodes[(size_t)(index - 1) % s->names.n];
+    if (best && best->avoid_until <= now)
+        return best;
     for (size_t i = 0; i < s->names.n; i++)
         if (!best || is_better(&s->nodes[i], best, now))
             best = &s->nodes[i];
@@ -260,12 +266,16 @@ static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned c
 static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
                      struct fbr_words *w)
 {
-    unsigned cpus = fbr_slurm_cpus(job);
-    unsigned long mib = share_of_memory(s, cpus ? cpus : 1);
+    unsigned asked = fbr_slurm_cpus(job), wide = job->width > 1 ? (unsigned)job->width : 1,
+             node = job->numbered && s->names.n
+                        ? s->nodes[(size_t)(job->index - 1) % s->names.n].cpus
+                        : 1;
+    unsigned cpus = asked ? asked : wide < node ? wide : node;
+    unsigned long mib = share_of_memory(s, cpus);
     int rc = fbr_slurm_add(w, "--exact");
 
-    if (rc == 0 && !cpus)
-        rc = fbr_slurm_add(w, "--cpus-per-task=1");
+    if (rc == 0 && !asked)
+        rc = fbr_slurm_add(w, "--cpus-per-task=%u", cpus);
     if (rc == 0 && !job->memory && mib)
         rc = fbr_slurm_add(w, "--mem=%luM", mib);
     if (rc == 0 && !job->gpus)
@@ -341,7 +351,7 @@ static int launch(struct step *j, struct fbr_error *err)
     int rc = fbr_tool_find("srun", file, sizeof(file), err);
 
     j->err.said = (struct fbr_slurm_step){0};
-    j->node = j->anywhere ? NULL : pick(s);
+    j->node = j->anywhere ? NULL : pick(s, j->index);
     if (j->node) {
         snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
         j->words.at[NODE_WORD] = where;
@@ -417,7 +427,8 @@ int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, 
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(j->name, sizeof(j->name), "fiber-%.32s-%s.%d", job->run_uid, name, (int)getpid());
     j->memory = job->memory;
-    j->anywhere = job->cpus > 0 || job->gpus > 0 || s->names.n == 0;
+    j->index = job->numbered && s->names.n ? job->index : 0;
+    j->anywhere = !j->index && (job->cpus > 0 || job->gpus > 0 || s->names.n == 0);
     *handle = j;
     rc = prepare(j, job, err);
     if (rc == 0)

@@ -49,8 +49,9 @@ bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job
 {
     return s->stage == COLLECTING && s->n < FBR_SLURM_MAX_ARRAY && s->job.cpus == job->cpus &&
            s->job.gpus == job->gpus && s->job.memory == job->memory &&
-           !s->job.ticket == !job->ticket && strcmp(s->file, job->file) == 0 &&
-           !s->workdir == !job->workdir && (!s->workdir || strcmp(s->workdir, job->workdir) == 0) &&
+           !s->job.apart == !job->apart && !s->job.ticket == !job->ticket &&
+           strcmp(s->file, job->file) == 0 && !s->workdir == !job->workdir &&
+           (!s->workdir || strcmp(s->workdir, job->workdir) == 0) &&
            same_words(&s->argv, job->argv) && same_words(&s->env, job->env);
 }
 
@@ -84,6 +85,7 @@ struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const str
     s->seq = b->seq++;
     s->job = (struct fbr_job){.cpus = job->cpus, .gpus = job->gpus, .memory = job->memory};
     s->job.ticket = job->ticket ? "" : NULL;
+    s->job.apart = job->apart ? "" : NULL;
     fbr_slurm_name(job->name, name, sizeof(name));
     snprintf(s->name, sizeof(s->name), "fiber-%.32s-%.60s.%s.%u", job->run_uid, name, b->dir.tag,
              s->seq);
@@ -232,6 +234,9 @@ static int sbatch_words(const struct submission *s, struct fbr_words *w)
         rc = fbr_slurm_add(w, "--array=0-%u", s->n - 1);
     if (rc == 0)
         rc = fbr_slurm_add_needs(w, &s->job);
+    /* Slurm has no other way to keep jobs apart: each has a node of its own. */
+    if (rc == 0 && s->job.apart)
+        rc = fbr_slurm_add(w, "--exclusive");
     return rc < 0 ? rc : fbr_slurm_add_settings(w, b->settings);
 }
 

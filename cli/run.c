@@ -35,7 +35,7 @@
 /* Before the start, for people: on standard error. */
 static int show_map(const struct run_spec *s)
 {
-    char *text = fbr_ring_plan_text(s->size, &s->ring, s->hosts.names, 1);
+    char *text = fbr_ring_plan_text(s->size, &s->ring, s->names, 1);
 
     if (!text)
         return -1;
@@ -209,6 +209,16 @@ static int name_programs(struct run_spec *s, const struct cli_args *args, struct
     return run_programs_whole(&s->programs, args, err);
 }
 
+/* With what the backend, which is known now, says. */
+static int complete(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    int rc = set_hosts(s, err);
+
+    if (rc == 0)
+        rc = name_programs(s, args, err);
+    return rc < 0 || args->values[RUN_IN_CLUSTER].number ? rc : run_spec_settle(s, err);
+}
+
 static int run_run(const struct cli_args *args)
 {
     static const char *const levels[] = {"warn", "info", "debug", "trace"};
@@ -225,7 +235,7 @@ static int run_run(const struct cli_args *args)
         run_spec_fini(&spec);
         return cli_failed(COULD_NOT_START, "%s", fiber_last_error());
     }
-    if (set_hosts(&spec, &err) < 0 || name_programs(&spec, args, &err) < 0) {
+    if (complete(&spec, args, &err) < 0) {
         run_spec_fini(&spec);
         return cli_usage(args->command, &err);
     }

@@ -56,7 +56,10 @@ static int make_job(struct plan *p, const struct run_spec *s, struct fbr_error *
                               .process = 1,
                               .index = 1};
     if (!(s->ring.flags & FIBER_RING_OVERSUBSCRIBE))
-        p->job.width = (s->size + (int)p->agents - 1) / (int)p->agents;
+        p->job.width = (s->size + (int)p->agents - 1) / (int)p->agents *
+                       (s->ring.cpus_per_rank ? s->ring.cpus_per_rank : 1);
+    p->job.numbered = s->ring.slots != NULL;
+    p->job.apart = s->ring.nodes > 1 && !s->ring.slots ? "dry-run" : NULL;
     if (p->job.gpus == 0)
         p->job.gpus =
             s->ring.gpus_per_rank * (int)(((uint32_t)s->size + p->agents - 1) / p->agents);
@@ -244,8 +247,8 @@ int run_plan_show(const struct run_spec *s, const struct cli_args *args)
 
     if (p.inside)
         ring.backend = "kubernetes";
-    plan = p.json ? fbr_ring_plan_json(s->size, &ring, s->hosts.names)
-                  : fbr_ring_plan_text(s->size, &ring, s->hosts.names, 1);
+    plan = p.json ? fbr_ring_plan_json(s->size, &ring, s->names)
+                  : fbr_ring_plan_text(s->size, &ring, s->names, 1);
     code = plan ? show(&p, s, plan) : cli_failed(COULD_NOT_START, "%s", fiber_last_error());
 
     free(plan);

@@ -15,12 +15,13 @@
 const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RUN_RANKS_MAX,
                .also = "n ranks ntasks nproc",
-               .help = "how many ranks; default: --nodes times --per-node, each of which is 1 "
-                       "where it is not given"},
+               .help = "how many ranks; default: those that an allocation of Slurm is for, else "
+                       "--nodes times --per-node, each of which is 1 where it is not given"},
     [RUN_PER_NODE] =
         {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
          .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
-         .help = "ranks under one job on one host; default: as many as it has processors for"},
+         .help = "ranks under one job on one host; default: what an allocation says, else as many "
+                 "as a host has processors for (slurm, kubernetes), or all (local, docker)"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
                    .help = "jobs, each on a host of its own; default: as many as the ranks need"},
     [RUN_HOSTS] = {"host", 'H', CLI_LIST, "HOST[:M],...", .also = "hosts nodelist w",
@@ -389,6 +390,7 @@ static int take_size(struct run_spec *s, const struct cli_args *args, struct fbr
     long long most = (long long)nodes * per_node;
 
     s->size = asked;
+    s->sized = asked;
     if (!asked)
         s->size = most > RUN_RANKS_MAX ? 1
                   : most               ? (int)most
@@ -473,6 +475,8 @@ static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fb
     s->size = run_hosts_fit(&s->hosts, &wish, err);
     o->nodes = (int)s->hosts.n;
     o->slots = s->hosts.ranks;
+    s->names = s->hosts.names;
+    s->sized = true;
     o->per_node = 0;
     return s->size < 0 ? s->size : 0;
 }
@@ -553,8 +557,23 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     return rc;
 }
 
+int run_spec_settle(struct run_spec *s, struct fbr_error *err)
+{
+    int size = s->sized ? s->size : 0, rc = fbr_ring_room_ask(&s->room, &size, &s->ring, err);
+
+    if (rc < 0)
+        return rc;
+    s->size = size ? size : s->size;
+    if (s->room.slots)
+        s->names = (const char *const *)s->room.room.names;
+    if (s->room.note[0])
+        snprintf(s->note, sizeof(s->note), "%s", s->room.note);
+    return 0;
+}
+
 void run_spec_fini(struct run_spec *s)
 {
+    fbr_ring_room_fini(&s->room);
     run_programs_fini(&s->programs);
     run_env_fini(&s->env);
     run_hosts_fini(&s->hosts);

@@ -9,6 +9,7 @@
 #include "cli/run_hosts.h"
 #include "cli/run_programs.h"
 #include "fiber.h"
+#include "ring/room.h"
 
 #define RUN_RANKS_MAX (1 << 20)
 
@@ -80,15 +81,20 @@ enum {
 
 struct run_spec {
     int size;
+    bool sized; /* by -n, or by the programs; else an allocation may have another default */
     struct fiber_ring_options ring;
+    struct fbr_ring_room room; /* of the options; after run_spec_settle() */
     struct run_env env;
     struct run_programs programs; /* none: one program, ring.job.command */
     struct run_hosts hosts; /* of the ring's nodes; none where nobody named others than this one */
-    char note[160];         /* what is to be said before the start; "" */
+    const char *const *names; /* of its nodes; NULL: not known yet */
+    char note[400];           /* what is to be said before the start; "" */
 };
 
 /* -EINVAL and a sentence. On success free with run_spec_fini(); it points into args. */
 int run_spec_make(struct run_spec *spec, const struct cli_args *args, struct fbr_error *err);
+/* Asks the backend, which is known by now, for what the options leave open. -EINVAL and a sentence. */
+int run_spec_settle(struct run_spec *spec, struct fbr_error *err);
 void run_spec_fini(struct run_spec *spec);
 
 extern const struct cli_option run_options[RUN_OPTIONS];

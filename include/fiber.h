@@ -612,9 +612,12 @@ struct fiber_ring_options {
     struct fiber_jobspec
         job; /* of each agent: image, memory...; command, env and workdir are the ranks' */
     const char *backend; /* NULL: as configured */
-    /* ranks under one agent; 0: all (local), or as many as a host has processors for */
+    /* Ranks under one agent. 0: what the allocation that we are in says (Slurm), else as many as the
+     * smallest host has processors for, which is asked of the engine (slurm, kubernetes), else all */
     int per_node;
-    int nodes; /* agents; 0: as many as the ranks need */
+    /* Agents. On a cluster each has a host of its own, and -EINVAL tells that there are not so many.
+     * 0: as many as the ranks need */
+    int nodes;
     /* [nodes] how many ranks there may be on each, which are filled in this order; nodes that no rank
      * is left for are not used. Hosts that the backend `command` was told of are the nodes in their
      * order then. NULL: per_node says it */
@@ -626,8 +629,8 @@ struct fiber_ring_options {
     int grace_ms;        /* between telling and killing; 0: as configured (grace) */
     const char *bind_to; /* core hwthread l3 numa package none; NULL: chosen */
     const char *map_by;  /* compact spread core l3 numa package gpu; NULL: compact */
-    int cpus_per_rank, gpus_per_rank;
-    unsigned flags; /* FIBER_RING_* */
+    int cpus_per_rank, gpus_per_rank; /* 0: what the allocation says, else chosen, and none */
+    unsigned flags;                   /* FIBER_RING_* */
     const char
         *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
     /* Several programs in one ring, in the order of their ranks (MPI_APPNUM is the index): the

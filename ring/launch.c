@@ -717,8 +717,9 @@ int fbr_ring_start_agent(struct ring_agent *a)
 
     spec.index = (int)a->number + 1;
     spec.numbered = r->ranks;
+    spec.apart = r->options.nodes > 1 && !r->ranks ? r->uid : NULL;
     if (!(r->options.flags & FIBER_RING_OVERSUBSCRIBE))
-        spec.width = (int)ranks;
+        spec.width = (int)ranks * (r->options.cpus_per_rank ? r->options.cpus_per_rank : 1);
     /* Where GPUs are given to jobs, those of all its ranks. */
     if (options.job.gpus == 0 && is_elsewhere(r))
         options.job.gpus = (int)(r->wish.gpus_per_rank * ranks);

@@ -15,6 +15,7 @@
 
 #include "ring/programs.h"
 #include "ring/ring_priv.h"
+#include "ring/room.h"
 #include "runtime/control.h"
 #include "runtime/log.h"
 #include "runtime/strings.h"
@@ -161,19 +162,13 @@ static int make_uid(struct fiber_ring *r, struct fbr_error *err)
     return 0;
 }
 
-static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg, size_t len,
-                  const struct fiber_ring_options *opts, struct fbr_error *err)
+/* With options in which nothing is open. */
+static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg,
+                        size_t len, const struct fiber_ring_options *o, struct fbr_error *err)
 {
-    static const struct fiber_ring_options none = {.size = sizeof(none)};
-    const struct fiber_ring_options *o = opts ? opts : &none;
     struct timespec now;
-    int rc;
+    int rc = get_wish(&r->wish, o, err);
 
-    rc = check_numbers(size, o, err);
-    if (rc == 0)
-        rc = fbr_ring_programs_check(o, size, err);
-    if (rc == 0)
-        rc = get_wish(&r->wish, o, err);
     if (rc < 0)
         return rc;
     r->size = (uint32_t)size;
@@ -205,6 +200,28 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
     return r->sentinel < 0
                ? fbr_fail(err, -errno, "no descriptor for the sentinel: %s", fbr_strerror(errno))
                : 0;
+}
+
+static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *arg, size_t len,
+                  const struct fiber_ring_options *opts, struct fbr_error *err)
+{
+    struct fiber_ring_options o = {.size = sizeof(o)};
+    struct fbr_ring_room room = {0};
+    int rc;
+
+    if (opts)
+        o = *opts;
+    rc = check_numbers(size, &o, err);
+    if (rc == 0)
+        rc = fbr_ring_programs_check(&o, size, err);
+    if (rc == 0)
+        rc = fbr_ring_room_ask(&room, &size, &o, err);
+    if (room.note[0] && !(o.flags & FIBER_RING_QUIET))
+        fbr_warn("%s", room.note);
+    if (rc == 0)
+        rc = set_up_whole(r, size, fn, arg, len, &o, err);
+    fbr_ring_room_fini(&room);
+    return rc;
 }
 
 /* ---- Life of the handle ---- */

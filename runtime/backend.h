@@ -60,7 +60,11 @@ struct fbr_job {
     int link, control;
     uint64_t process, epoch; /* who it is, also for deterministic names */
     int index;               /* 1 + which of its ring's nodes it is; 0: of no ring */
-    int numbered; /* nonzero: a backend that was told of hosts takes the one of its index */
+    /* nonzero: a backend with a list of hosts (an allocation, command_hosts) takes the one of its index */
+    int numbered;
+    /* Jobs of a run with the same text run on distinct hosts; NULL: anywhere. For numbered jobs the list of hosts
+     * counts */
+    const char *apart;
 };
 
 enum fbr_job_event_type {
@@ -132,6 +136,18 @@ struct fbr_backend_env {
     char **environ; /* which it shall read (environ.h), for a backend of a module; NULL: its own */
 };
 
+/* Where jobs can go. Zero is unknown. */
+struct fbr_room {
+    unsigned hosts; /* how many there are */
+    unsigned cpus;  /* processors of the smallest */
+    /* Only of an allocation: the names of its hosts (NULL-terminated), how many ranks the user asked for on each, and
+     * in all. The caller frees both lists, and each name. NULL: there is no allocation */
+    char **names;
+    unsigned *slots;
+    unsigned ranks, cpus_per_rank, gpus_per_rank;
+    unsigned copies; /* the manager started our program so often, side by side */
+};
+
 /* How jobs of this backend reach their parent. */
 enum fbr_reach {
     FBR_REACH_HOST, /* same host, same user: unix sockets */
@@ -141,6 +157,7 @@ enum fbr_reach {
 struct fbr_backend_ops {
     const char *name;
     enum fbr_reach reach;
+    int one_host; /* nonzero: all of its jobs run on one other host, or as if they did */
     int (*open)(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err);
     /* Ends what runs (SIGKILL) and frees everything; no event comes after it. */
     void (*close)(struct fbr_backend *b);
@@ -169,6 +186,11 @@ struct fbr_backend_ops {
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
      * NULL: 127.0.0.1. May take a second for each host that it looks up, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);
+    /* Where jobs can go; the backend need not be open. `room` is zero before; the caller frees its lists, also after an
+     * error. `sizes`: the caller wants hosts and cpus, too, for which the engine is asked: some seconds at most. NULL:
+     * the backend knows nothing. */
+    int (*room)(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                struct fbr_error *err);
     /* For `fiber doctor`, with a backend that could be opened: versions, permissions, image, the way back, GPUs. What
      * is said of "", the backend itself, is why it cannot be used. May take some seconds. NULL: there is nothing to
      * say. */

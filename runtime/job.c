@@ -592,7 +592,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .process = p->id,
                           .epoch = p->epoch,
                           .index = p->spec.index,
-                          .numbered = p->spec.numbered};
+                          .numbered = p->spec.numbered,
+                          .apart = p->spec.apart};
     int rc = find_backend(p, err);
 
     fbr_buf_init(&ticket);

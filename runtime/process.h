@@ -30,7 +30,8 @@ struct fbr_process_spec {
     int width;     /* processes that it will start in its job; 0: nobody knows */
     bool is_host;  /* it starts others in its job: those whose host it is, or programs of its own */
     int index;     /* 1 + which of its ring's nodes it is; 0: of no ring */
-    bool numbered; /* its host is the one of its index, where the backend was told of hosts */
+    bool numbered; /* its host is the one of its index, where the backend has a list of hosts */
+    const char *apart; /* its host is no other's with the same text (backend.h). The caller's */
     struct fiber_process
         *host; /* not NULL: started by this one of ours, an is_host; it need not have joined */
     const struct fbr_link_ops

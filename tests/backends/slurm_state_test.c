@@ -376,6 +376,83 @@ static void counts_of_processors(void **state)
     }
 }
 
+/* "n1=2 n2=2 ranks 4 cpus 2 gpus 1 copies 0" */
+static const char *room_text(struct fbr_slurm_allocation a, char *text, size_t size)
+{
+    struct fbr_room room = {0};
+    size_t n = 0;
+
+    text[0] = '\0';
+    assert_int_equal(fbr_slurm_room_of(&a, &room), 0);
+    for (unsigned i = 0; i < room.hosts; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s=%u ", room.names[i], room.slots[i]);
+    snprintf(text + n, size - n, "ranks %u cpus %u gpus %u copies %u", room.ranks,
+             room.cpus_per_rank, room.gpus_per_rank, room.copies);
+    for (unsigned i = 0; i < room.hosts; i++)
+        free(room.names[i]);
+    free(room.names);
+    free(room.slots);
+    return text;
+}
+
+static void an_allocation_says_where_ranks_go(void **state)
+{
+    static const struct {
+        struct fbr_slurm_allocation a;
+        const char *want;
+    } cases[] = {
+        {{.nodes = "n[1-2]", .tasks = "4(x2)", .cpus = "4(x2)", .ntasks = "8"},
+         "n1=4 n2=4 ranks 8 cpus 0 gpus 0 copies 0"},
+        {{.nodes = "n[1-3,7]",
+          .tasks = "2(x3),1",
+          .ntasks = "7",
+          .cpus_per_task = "2",
+          .gpus_per_task = "1",
+          .copies = "4"},
+         "n1=2 n2=2 n3=2 n7=1 ranks 7 cpus 2 gpus 1 copies 4"},
+        {{.nodes = "a,b", .cpus = "8,1", .cpus_per_task = "2"},
+         "a=4 b=1 ranks 0 cpus 2 gpus 0 copies 0"},
+        {{.nodes = "n[1-2]"}, "n1=1 n2=1 ranks 0 cpus 0 gpus 0 copies 0"},
+        {{.nodes = "n1", .tasks = "0", .ntasks = "-1", .gpus_per_task = "a100:2"},
+         "n1=1 ranks 0 cpus 0 gpus 2 copies 0"},
+        {{.nodes = "n[1-", .tasks = "2"}, "ranks 0 cpus 0 gpus 0 copies 0"},
+        {{.nodes = NULL}, "ranks 0 cpus 0 gpus 0 copies 0"},
+    };
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_string_equal(room_text(cases[i].a, text, sizeof(text)), cases[i].want);
+}
+
+static void the_smallest_node_that_takes_jobs_counts(void **state)
+{
+    static const struct {
+        const char *text;
+        bool chosen;
+        unsigned hosts, cpus;
+    } cases[] = {
+        {"bed*|4|3|idle\n", false, 3, 4},
+        {"all*|64|10|mixed\nall*|48|2|idle\nall*|2|1|drained\nall*|2|1|idle*\n", false, 12, 48},
+        {"gpu|8|2|idle\nall*|64|10|mixed\n", false, 10, 64},
+        {"gpu|8|2|idle\n", true, 2, 8},
+        {"gpu|8|2|idle\n", false, 0, 0},
+        {"nonsense\n|||\n*|x|y|idle\n", false, 0, 0},
+        {"", true, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fbr_room room = {0};
+        char text[256];
+
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        fbr_slurm_sizes(text, cases[i].chosen, &room);
+        assert_int_equal(room.hosts, cases[i].hosts);
+        assert_int_equal(room.cpus, cases[i].cpus);
+    }
+}
+
 /* ---- What is asked for ---- */
 
 static void scripts_quote_everything(void **state)
@@ -461,6 +538,8 @@ int main(void)
         cmocka_unit_test(waiting_for_room_is_known),
         cmocka_unit_test(lists_of_hosts),
         cmocka_unit_test(counts_of_processors),
+        cmocka_unit_test(an_allocation_says_where_ranks_go),
+        cmocka_unit_test(the_smallest_node_that_takes_jobs_counts),
         cmocka_unit_test(scripts_quote_everything),
         cmocka_unit_test(environments_change_no_command),
         cmocka_unit_test(needs_are_rounded_up),

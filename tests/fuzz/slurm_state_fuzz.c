@@ -95,6 +95,24 @@ static void try_lists(const char *text)
     fbr_slurm_counts(text, counts, 8);
 }
 
+static void try_room(char *text)
+{
+    const struct fbr_slurm_allocation a = {text, text, text, text, text, text, text};
+    struct fbr_room room = {0};
+
+    if (fbr_slurm_room_of(&a, &room) < 0)
+        return;
+    for (unsigned i = 0; i < room.hosts; i++) {
+        require(room.slots[i] > 0);
+        free(room.names[i]);
+    }
+    free(room.names);
+    free(room.slots);
+    room = (struct fbr_room){0};
+    fbr_slurm_sizes(text, text[0] == '+', &room);
+    require(!room.hosts == !room.cpus);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
@@ -107,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_stderr(data, size, size ? size : 1);
     try_stderr(data, size, 3);
     try_lists(text);
+    try_room(text);
     free(text);
     return 0;
 }
