@@ -38,6 +38,8 @@ struct fbr_control {
     void *user;
     struct fbr_control_about about;
     char dir[FBR_REGISTRY_MAX];
+    int held_fd; /* says to cleaners of temporary directories that dir is in use */
+    struct fbr_timer keep;
     uv_pipe_t *listener;
     struct caller *callers;
     int count;
@@ -372,6 +374,26 @@ static int listen_there(struct fbr_control *c, struct fbr_error *err)
     return rc < 0 ? fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc)) : 0;
 }
 
+static void on_keep(void *arg)
+{
+    struct fbr_control *c = arg;
+
+    if (c->held_fd < 0)
+        c->held_fd = fbr_rundir_hold(c->dir);
+    fbr_rundir_touch(c->dir);
+}
+
+static int keep_there(struct fbr_control *c)
+{
+    int rc = fbr_timer_init(&c->keep, c->loop, on_keep, c);
+
+    if (rc < 0)
+        return rc;
+    fbr_timer_start(&c->keep, FBR_RUNDIR_KEEP_MS, FBR_RUNDIR_KEEP_MS);
+    c->held_fd = fbr_rundir_hold(c->dir);
+    return 0;
+}
+
 int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop,
                      const struct fbr_control_ops *ops, void *user,
                      const struct fbr_control_about *about, struct fbr_error *err)
@@ -382,6 +404,7 @@ int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop,
     *out = NULL;
     if (!c)
         return fbr_fail(err, -ENOMEM, "out of memory");
+    c->held_fd = -1;
     c->loop = loop;
     c->ops = ops;
     c->user = user;
@@ -393,7 +416,7 @@ int fbr_control_open(struct fbr_control **out, struct fbr_loop *loop,
         free(c);
         return rc;
     }
-    rc = listen_there(c, err);
+    rc = keep_there(c) < 0 ? fbr_fail(err, -ENOMEM, "out of memory") : listen_there(c, err);
     c->open = rc == 0;
     if (rc < 0)
         fbr_control_close(c);
@@ -429,6 +452,9 @@ void fbr_control_close(struct fbr_control *c)
         caller_close(c->callers);
     if (c->listener)
         uv_close((uv_handle_t *)c->listener, on_listener_closed);
+    fbr_timer_fini(&c->keep);
+    if (c->held_fd >= 0)
+        close(c->held_fd);
     memset(&facts, 0, sizeof(facts));
     if (!c->open) {
         fbr_registry_drop(c->dir);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/environ.h"
+#include "runtime/rundir.h"
 
 /* Records of ended runs: so many of each name, so that a test suite does not push out the run that somebody looks for;
  * and of all. */
@@ -126,6 +127,8 @@ static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur 
 
 /* ---- Runs ---- */
 
+static void sweep(const char *root);
+
 int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX],
                      struct fbr_error *err)
 {
@@ -136,6 +139,7 @@ int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTR
 
     if (rc < 0)
         return rc;
+    sweep(root);
     snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
     if (!is_run(name))
         return fbr_fail(err, -EINVAL, "registry: '%s' is no run's name", about->uid);
@@ -316,6 +320,28 @@ static int call(const char *dir)
     if (rc == -ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S)
         rc = -ECONNREFUSED;
     return rc;
+}
+
+/* Nobody but the dead is called: a run that lives holds its directory. */
+static void sweep(const char *root)
+{
+    DIR *d = opendir(root);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char dir[FBR_REGISTRY_MAX];
+        int fd;
+
+        if (!is_run(e->d_name) || fbr_rundir_is_held(join(dir, root, e->d_name)))
+            continue;
+        fd = call(dir);
+        if (fd == -ECONNREFUSED)
+            sweep_run(dir);
+        else if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
 }
 
 int fbr_registry_call(const char *uid)

@@ -6,7 +6,7 @@
  *
  * UID is the first half of the run's. Directories that belong to somebody else, or that somebody
  * else may write, are not used. A run whose launcher was killed leaves a socket that nobody listens
- * at: who finds it removes it and writes the record. Any thread; processes may do all of it at the
+ * at: the next run, and whatever lists runs, removes it and writes the record. Any thread; processes may do all of it at the
  * same time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -20,7 +20,7 @@
 
 /* The registry's directory, made if need be. */
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);
-/* Makes the directory of a run and its about file. */
+/* Makes the directory of a run and its about file, and removes those of runs that are dead. */
 int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX],
                      struct fbr_error *err);
 /* Removes it. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +40,48 @@ void fbr_rundir_remove_tree(const char *path)
 {
     for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
         nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* ---- Against cleaners ---- */
+
+static int lock_dir(const char *dir, int how)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = flock(fd, how | LOCK_NB) < 0 ? -errno : fd;
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+int fbr_rundir_hold(const char *dir)
+{
+    return lock_dir(dir, LOCK_SH);
+}
+
+bool fbr_rundir_is_held(const char *dir)
+{
+    int fd = lock_dir(dir, LOCK_EX);
+
+    if (fd >= 0)
+        close(fd);
+    return fd == -EWOULDBLOCK;
+}
+
+static int touch_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+    return 0;
+}
+
+void fbr_rundir_touch(const char *dir)
+{
+    nftw(dir, touch_entry, 8, FTW_PHYS | FTW_MOUNT);
 }
 
 static void shm_of(const char *root, char out[FBR_DIR_MAX])
@@ -71,9 +114,18 @@ static bool is_ours(const char *name)
     return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
 }
 
+/* Whether the number in its name is no process now. */
+static bool is_nobodys(const char *dir)
+{
+    long pid = strtol(strrchr(dir, '/') + 1 + strlen(PREFIX), NULL, 10);
+
+    return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
+}
+
 /* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks
  * do not share it, and to look does not take it. A directory without a lock is just being made,
- * unless it is old, or was `made` before we heard of it: then somebody is removing it. */
+ * unless it is old, or was `made` before we heard of it: then somebody is removing it. But it may
+ * have lost its lock to a cleaner while the run lives. */
 static bool is_without_master(const char *dir, bool made)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -87,7 +139,8 @@ static bool is_without_master(const char *dir, bool made)
     snprintf(path, sizeof(path), "%s/lock", dir);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ENOENT && (made || time(NULL) - st.st_mtime > OLD_S);
+        return errno == ENOENT && !fbr_rundir_is_held(dir) &&
+               (made || (time(NULL) - st.st_mtime > OLD_S && is_nobodys(dir)));
     dead = fcntl(fd, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
     close(fd);
     return dead;
@@ -198,10 +251,7 @@ static int open_owner(const char *shm, struct fbr_rundir_owner *o)
 
 static bool is_old(const char *shm, const struct stat *st)
 {
-    long pid = strtol(strrchr(shm, '/') + 1 + strlen(PREFIX), NULL, 10);
-
-    return time(NULL) - st->st_mtime > OLD_S && pid > 0 &&
-           (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
+    return time(NULL) - st->st_mtime > OLD_S && is_nobodys(shm);
 }
 
 static bool is_below(const char *root, const char *base)
@@ -468,7 +518,7 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     int rc;
 
     memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = -1;
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->master = true;
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
@@ -491,6 +541,7 @@ int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *
     }
     snprintf(d->own, sizeof(d->own), "%s", d->root);
     shm_of(d->root, d->shm);
+    d->held_fd = fbr_rundir_hold(d->root);
     rc = take_lock(d);
     if (rc < 0) {
         fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
@@ -508,7 +559,7 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
         !S_ISDIR(st.st_mode))
         return fbr_rundir_create(d, base, err);
     memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = -1;
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
     snprintf(d->root, sizeof(d->root), "%s", root);
     shm_of(root, d->shm);
     return 0;
@@ -563,7 +614,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     int rc = -EAGAIN;
 
     memset(d, 0, sizeof(*d));
-    d->lock_fd = d->shm_fd = -1;
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->shared = true;
     base = base_dir(base);
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
@@ -591,6 +642,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
                  fbr_strerror(rc));
         d->root[0] = '\0';
     } else {
+        d->held_fd = fbr_rundir_hold(d->root);
         fbr_rundir_shm(d, NULL); /* all of the run hold it; who needs it is told why it fails */
     }
     return rc;
@@ -610,6 +662,37 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
     return 0;
 }
 
+/* Whether the lock that we hold is the one that others look at. */
+static bool has_lock(const struct fbr_rundir *d)
+{
+    char path[FBR_DIR_MAX + 8];
+    struct stat held, there;
+
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    return d->lock_fd >= 0 && fstat(d->lock_fd, &held) == 0 && lstat(path, &there) == 0 &&
+           held.st_ino == there.st_ino;
+}
+
+void fbr_rundir_keep(struct fbr_rundir *d)
+{
+    int rc = 0;
+
+    if (!d->root[0] || !(d->master || d->shared) || access(d->root, F_OK) < 0)
+        return;
+    if (d->held_fd < 0)
+        d->held_fd = fbr_rundir_hold(d->root); /* a cleaner held it when we came */
+    if (!has_lock(d)) {
+        if (d->lock_fd >= 0)
+            close(d->lock_fd);
+        d->lock_fd = -1;
+        rc = d->master ? take_lock(d) : share_lock(d);
+    }
+    if (rc < 0)
+        fbr_debug("run directory %s: its lock is gone, and cannot be made again yet: %s", d->root,
+                  fbr_strerror(rc));
+    fbr_rundir_touch(d->root);
+}
+
 /* Of those who share one the last removes it: who lets go of the lock and then finds it free. */
 void fbr_rundir_remove(struct fbr_rundir *d)
 {
@@ -620,8 +703,10 @@ void fbr_rundir_remove(struct fbr_rundir *d)
         close(d->shm_fd);
     if (d->root[0] && d->lock_fd >= 0)
         close(d->lock_fd);
+    if (d->root[0] && d->held_fd >= 0)
+        close(d->held_fd);
     if (d->shared && d->root[0])
         clear_away_dead(d->root);
-    d->lock_fd = d->shm_fd = -1;
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->root[0] = d->own[0] = '\0';
 }

@@ -5,6 +5,10 @@
  * removes them, or, when it was killed, its children do as they end; what even so stays behind is
  * swept by the next run of the same user, which can tell by a lock that nobody holds any more.
  *
+ * Programs that clean temporary directories by age must leave it alone, however long the run lasts: its
+ * processes hold a shared BSD lock on the directory, at which systemd-tmpfiles stops, and fbr_rundir_keep() makes
+ * young again what is in it, for those that look at times only.
+ *
  * What is below /dev/shm says itself whose it is, in its file `run`: "MASTER ROOT", the master as
  * master.h names it. So it is swept, too, when somebody has removed the other directory by hand: when
  * that master is dead for certain. Where the master is on another host it is called "-", and each
@@ -27,7 +31,7 @@ struct fbr_rundir {
     char own[FBR_DIR_MAX +
              8]; /* this process's own, below root or equal to it; "" until it is needed */
     char shm[FBR_DIR_MAX]; /* segments of the run; fbr_rundir_shm() makes it */
-    int lock_fd, shm_fd;
+    int lock_fd, shm_fd, held_fd;
     bool master, shared;
 };
 
@@ -56,6 +60,17 @@ int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err);
 int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err);
 /* Removes it when the run is over and nothing is in it: it may have been made too late. */
 void fbr_rundir_shm_leave(const struct fbr_rundir *d);
+/* For cleaners by age, now and then: all that is in it was just used, and a lock that is gone is made
+ * again. Not two at a time. */
+void fbr_rundir_keep(struct fbr_rundir *d);
+/* Takes the BSD lock that says that a directory is in use: its descriptor, or negative. */
+int fbr_rundir_hold(const char *dir);
+/* Whether somebody holds that. */
+bool fbr_rundir_is_held(const char *dir);
+/* Makes all that is in it young. */
+void fbr_rundir_touch(const char *dir);
+#define FBR_RUNDIR_KEEP_MS \
+    3600000 /* how often: the shortest age that cleaners are given is hours */
 /* Removes our own; in the master all of it. */
 void fbr_rundir_remove(struct fbr_rundir *d);
 /* Removes a directory of ours with all that is in it; what cannot be removed stays. */

@@ -28,7 +28,7 @@
 
 #define END_AT_ONCE_MS 1000
 #define END_OF_OTHER_MS 60000 /* only a thread that the end waits for comes to wait so long */
-#define START_FDS 12          /* directory, lock, loop */
+#define START_FDS 13          /* directory, two locks, loop */
 #define POD_TOKEN "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 static struct fbr_runtime *the_runtime;
@@ -352,6 +352,23 @@ static void tune_malloc(void)
 #endif
 }
 
+static void on_keep(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+
+    fbr_rundir_keep(&rt->dir);
+}
+
+static int begin_keeping(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+    int rc = fbr_timer_init(&rt->keep, rt->loop, on_keep, rt);
+
+    if (rc == 0)
+        fbr_timer_start(&rt->keep, FBR_RUNDIR_KEEP_MS, FBR_RUNDIR_KEEP_MS);
+    return rc;
+}
+
 /* Under rt->lock: loop, directory, output. `root`: of the run, in a child. */
 static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err)
 {
@@ -375,6 +392,8 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
         rc = fbr_rundir_create(&rt->dir, base, err);
     if (rc == 0)
         rc = fbr_loop_open(&rt->loop, err);
+    if (rc == 0)
+        rc = fbr_loop_call(rt->loop, begin_keeping, rt);
     if (rc == 0)
         rc = fbr_random(rt->peer_key, sizeof(rt->peer_key));
     rt->started = rc == 0;
@@ -571,6 +590,7 @@ static int close_engines(void *arg)
 {
     struct fbr_runtime *rt = arg;
 
+    fbr_timer_fini(&rt->keep);
     fbr_pending_end(rt);
     fbr_nest_close(rt->nest);
     rt->nest = NULL;
@@ -605,6 +625,7 @@ static void kill_at_once(void *arg)
 {
     struct at_once *a = arg;
 
+    fbr_timer_fini(&a->rt->keep);
     fbr_process_kill_all(a->rt);
     pthread_mutex_lock(&a->lock);
     a->done = true;

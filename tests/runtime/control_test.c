@@ -24,6 +24,7 @@
 #include <cmocka.h>
 
 #include "runtime/control.h"
+#include "runtime/rundir.h"
 #include "tests/support/sync.h"
 
 static struct {
@@ -587,21 +588,28 @@ static void many_runs_of_one_name_leave_the_records_of_others(void **state)
     assert_int_equal(count[1], 50);
 }
 
-static void a_killed_launchers_run_is_swept(void **state)
+/* It has a socket that nobody listens at. */
+static void add_dead(const struct fbr_control_about *dead, char dir[FBR_REGISTRY_MAX])
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd;
+
+    assert_int_equal(fbr_registry_add(dead, dir, NULL), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/control", dir);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    close(fd);
+}
+
+static void a_killed_launchers_run_is_swept(void **state)
+{
     struct fbr_control_about dead = run.about;
     char dir[FBR_REGISTRY_MAX];
-    int fd;
 
     (void)state;
     fbr_loop_call(run.loop, close_door, NULL);
     memset(dead.uid, 'd', 32);
-    assert_int_equal(fbr_registry_add(&dead, dir, NULL), 0);
-    snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/control", dir);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    close(fd); /* a socket that nobody listens at */
+    add_dead(&dead, dir);
     memcpy(run.about.uid, dead.uid, sizeof(dead.uid));
     assert_int_equal(runs_listed(), 0);
     assert_int_equal(access(dir, F_OK), -1);
@@ -610,6 +618,32 @@ static void a_killed_launchers_run_is_swept(void **state)
     run.about.started_ms = dead.started_ms;
     assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
     assert_int_equal(ended_code, FBR_REGISTRY_LOST);
+}
+
+static void the_next_run_sweeps_it_too(void **state)
+{
+    struct fbr_control_about about = run.about;
+    char dead[FBR_REGISTRY_MAX], next[FBR_REGISTRY_MAX];
+
+    (void)state;
+    memset(about.uid, 'd', 32);
+    add_dead(&about, dead);
+    memset(about.uid, 'e', 32);
+    assert_int_equal(fbr_registry_add(&about, next, NULL), 0);
+    assert_int_equal(access(dead, F_OK), -1);
+    assert_int_equal(runs_listed(), 1); /* the one that lives */
+    fbr_registry_drop(next);
+}
+
+/* systemd-tmpfiles leaves alone what is locked so, with all that is below. */
+static void its_directory_is_held_while_it_lives(void **state)
+{
+    char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX + 20];
+
+    (void)state;
+    assert_int_equal(fbr_registry_root(root, NULL), 0);
+    snprintf(dir, sizeof(dir), "%s/%.16s", root, run.about.uid);
+    assert_true(fbr_rundir_is_held(dir));
 }
 
 static void a_directory_of_others_is_not_used(void **state)
@@ -687,6 +721,8 @@ int main(void)
         door_test(an_ended_run_is_kept_as_a_record),
         door_test(many_runs_of_one_name_leave_the_records_of_others),
         door_test(a_killed_launchers_run_is_swept),
+        door_test(the_next_run_sweeps_it_too),
+        door_test(its_directory_is_held_while_it_lives),
         door_test(a_directory_of_others_is_not_used),
     };
 

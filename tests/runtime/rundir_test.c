@@ -343,11 +343,71 @@ static void test_one_that_was_never_finished_is_swept_when_it_is_old(void **stat
     char path[128];
 
     (void)state;
-    make("fiber-17-abcdef", 0700, "new");
-    snprintf(path, sizeof(path), "%s/fiber-17-abcdef", base);
+    make("fiber-2147483647-abcdef", 0700, "new");
+    snprintf(path, sizeof(path), "%s/fiber-2147483647-abcdef", base);
     assert_int_equal(utimes(path, old), 0);
     create(&d);
     assert_int_equal(access(path, F_OK), -1);
+    fbr_rundir_remove(&d);
+}
+
+static void make_old(const char *path)
+{
+    struct timeval old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+
+    assert_int_equal(utimes(path, old), 0);
+}
+
+static int be_one_of_several(struct fbr_rundir *d)
+{
+    return fbr_rundir_share(d, "0123456789abcdef0123456789abcdef", base, NULL);
+}
+
+static void test_a_live_run_whose_lock_was_cleaned_away_is_left_alone(void **state)
+{
+    static int (*const makes[])(struct fbr_rundir *) = {be_master, be_one_of_several};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++) {
+        char root[FBR_DIR_MAX], path[FBR_DIR_MAX + 8];
+        struct fbr_rundir other;
+        pid_t pid = start_with(makes[i], root);
+
+        snprintf(path, sizeof(path), "%s/lock", root);
+        assert_int_equal(unlink(path), 0);
+        make_old(root);
+        create(&other);
+        fbr_rundir_remove(&other);
+        assert_int_equal(access(root, F_OK), 0);
+        kill_master(pid);
+        create(&other);
+        fbr_rundir_remove(&other);
+        assert_int_equal(access(root, F_OK), -1);
+    }
+}
+
+static void test_what_cleaners_go_by_is_kept(void **state)
+{
+    struct fbr_rundir d;
+    struct stat st;
+    char path[FBR_DIR_MAX + 16];
+
+    (void)state;
+    create(&d);
+    assert_true(fbr_rundir_is_held(d.root)); /* at which systemd-tmpfiles stops */
+    put_file(d.root, "topology.xml");
+    snprintf(path, sizeof(path), "%s/topology.xml", d.root);
+    make_old(path);
+    make_old(d.root);
+    fbr_rundir_keep(&d);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_mtime > 1000000000 && st.st_atime > 1000000000);
+    assert_int_equal(stat(d.root, &st), 0);
+    assert_true(st.st_mtime > 1000000000);
+    snprintf(path, sizeof(path), "%s/lock", d.root);
+    assert_int_equal(unlink(path), 0);
+    fbr_rundir_keep(&d);
+    assert_int_equal(access(path, F_OK), 0);
     fbr_rundir_remove(&d);
 }
 
@@ -639,6 +699,8 @@ int main(void)
         TEST(test_what_is_made_while_others_remove_a_dead_run_goes_too),
         TEST(test_nothing_else_is_swept),
         TEST(test_one_that_was_never_finished_is_swept_when_it_is_old),
+        TEST(test_a_live_run_whose_lock_was_cleaned_away_is_left_alone),
+        TEST(test_what_cleaners_go_by_is_kept),
         TEST(test_many_masters_start_at_once),
         TEST(test_several_may_remove_it_at_once),
         TEST(test_bases_that_cannot_be_used),
