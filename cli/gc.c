@@ -4,6 +4,7 @@
  * by a power failure, say, or an engine that was stopped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "runtime/rundir.h"
+#include "runtime/spool_dir.h"
 
 enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
 
@@ -92,14 +94,27 @@ static bool on_directory(void *user, const char *root)
     return !g->dry;
 }
 
+static bool on_logs(void *user, const char *dir)
+{
+    struct gc *g = user;
+
+    tell(g, g->dry ? "would remove" : "removed", "logs", dir,
+         "more is not kept than log_total, 200 runs and 14 days");
+    g->removed++;
+    return !g->dry;
+}
+
 static int sweep_host(struct gc *g, struct fbr_error *err)
 {
     struct fbr_config *c;
+    char logs[PATH_MAX];
     int rc = fbr_config_load_again(&c, err);
 
     if (rc < 0)
         return rc;
     fbr_rundir_sweep(fbr_config_str(c, "run_dir"), on_directory, g);
+    if (fbr_spool_root(logs, c, NULL) == 0)
+        fbr_spool_prune(logs, fbr_config_size(c, "log_total"), on_logs, g);
     fbr_config_free(c);
     return 0;
 }

@@ -1,7 +1,5 @@
-/* logs.c - `fiber logs`: what the ranks of a run print, from now on; for one that has ended, where
- * it is; of one that only engines know, what its jobs have written.
- *
- * Fiber keeps no copy of what ranks print: a run with --output has files.
+/* logs.c - `fiber logs`: what is kept of a run's output (logs_kept.c); where nothing is, what it prints from now on, or
+ * its files; of one that only engines know, what its jobs have written.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -13,9 +11,20 @@
 #include <unistd.h>
 
 #include "cli/engine_run.h"
+#include "cli/logs_kept.h"
 #include "cli/option.h"
+#include "runtime/runtime.h"
 
-enum { LOGS_FOLLOW, LOGS_TAG, LOGS_BACKEND, LOGS_OPTIONS };
+enum {
+    LOGS_FOLLOW,
+    LOGS_TAIL,
+    LOGS_SINCE,
+    LOGS_GREP,
+    LOGS_TIMESTAMP,
+    LOGS_TAG,
+    LOGS_BACKEND,
+    LOGS_OPTIONS
+};
 
 struct printer {
     bool tag;
@@ -181,9 +190,8 @@ static void read_job(struct reading *all, struct job_reader *r, struct cli_backe
     pthread_mutex_unlock(&all->lock);
 }
 
-static int show_engine_run(struct engine_run *e, const struct cli_args *args)
+static int show_engine_run(struct engine_run *e, const char *name, const struct cli_args *args)
 {
-    const char *name = args->operands[1];
     struct reading all = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .changed = PTHREAD_COND_INITIALIZER,
                           .tag = args->values[LOGS_TAG].number > 0};
@@ -215,45 +223,137 @@ static int show_engine_run(struct engine_run *e, const struct cli_args *args)
     return all.failed ? 1 : 0;
 }
 
-static int run_logs(const struct cli_args *args)
+/* ---- What is asked for ---- */
+
+/* "RUN/3" is RUN and rank 3. */
+static int split_name(const char *typed, char *name, size_t size, const char **rank)
+{
+    const char *slash = strrchr(typed, '/');
+
+    if (slash && slash[1] && slash[1 + strspn(slash + 1, "0123456789")] == '\0')
+        *rank = slash + 1;
+    else
+        slash = NULL;
+    return snprintf(name, size, "%.*s", slash ? (int)(slash - typed) : (int)strlen(typed), typed) <
+                   (int)size
+               ? 0
+               : -EINVAL;
+}
+
+static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr_error *err)
+{
+    *w = (struct logs_wish){.rank = -1,
+                            .follow = args->values[LOGS_FOLLOW].number > 0,
+                            .tag = args->values[LOGS_TAG].number > 0,
+                            .timestamp = args->values[LOGS_TIMESTAMP].number > 0,
+                            .tail =
+                                args->values[LOGS_TAIL].text ? args->values[LOGS_TAIL].number : -1,
+                            .grep = args->values[LOGS_GREP].text};
+    return args->values[LOGS_SINCE].text
+               ? logs_since(args->values[LOGS_SINCE].text, client_now() * 1000, &w->since_us, err)
+               : 0;
+}
+
+/* Whether something is kept of the run that is called so: then *kept and *run, which has no connection if the registry
+ * does not know it any more. */
+static bool find_kept(const char *name, const char *root, struct client_run *run,
+                      struct fbr_spool_run *kept)
 {
     struct fbr_error err = {0, ""};
-    struct client_run run;
-    struct engine_run e;
-    bool lives;
-    int rank = -1,
-        code = engine_run_find(args->operands[0], args->values[LOGS_BACKEND].text, &run, &e, &err);
+    int rc = client_find(name, run, &err);
 
-    if (code < 0)
-        return cli_failed(1, "%s", err.text);
-    if (code > 0) {
-        code = show_engine_run(&e, args);
-        engine_run_free(&e);
-        return code;
-    }
-    if (args->noperands > 1)
-        rank = client_rank(args->operands[1], &run, &err);
-    lives = run.state <= CLIENT_SILENT;
+    if (rc == 0 && fbr_spool_look(kept, root, run->about.uid))
+        return true;
+    if (rc == 0)
+        client_free(run);
+    if (rc != -ENOENT || fbr_spool_find(kept, root, name) < 0)
+        return false;
+    *run = (struct client_run){
+        .about = kept->about, .facts = kept->facts, .fd = -1, .state = CLIENT_ENDED};
+    return true;
+}
+
+static int show_kept(struct client_run *run, struct fbr_spool_run *kept, const char *root,
+                     const char *rank, struct logs_wish *w)
+{
+    struct fbr_error err = {0, ""};
+    int code;
+
+    w->rank = rank ? client_rank(rank, run, &err) : -1;
+    if (run->state == CLIENT_SILENT && run->fd >= 0 && w->follow)
+        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
+                run->about.uid, (long long)run->about.pid);
+    code = err.code ? cli_failed(1, "%s", err.text) : logs_kept(kept, root, w);
+    client_free(run);
+    return code;
+}
+
+/* One of which nothing is kept: the lines from now on, or its files. */
+static int show_run(struct client_run *run, const char *typed_rank, const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    bool lives = run->state <= CLIENT_SILENT;
+    int rank = typed_rank ? client_rank(typed_rank, run, &err) : -1, code;
+
     if (err.code)
         code = cli_failed(1, "%s", err.text);
-    else if (lives && (args->values[LOGS_FOLLOW].number || !run.about.output_dir[0]))
-        code = follow(&run, rank, args);
-    else if (run.about.output_dir[0])
-        code = show_files(&run, rank);
+    else if (lives && (args->values[LOGS_FOLLOW].number || !run->about.output_dir[0]))
+        code = follow(run, rank, args);
+    else if (run->about.output_dir[0])
+        code = show_files(run, rank);
     else
         code = cli_failed(1,
-                          "run %.16s has ended, and what it printed was not kept; fiber run "
-                          "--output DIR keeps it%s%s",
-                          run.about.uid, run.report[0] ? ". It ended so:\n" : "", run.report);
-    client_free(&run);
+                          "run %.16s has ended, and what it printed is not kept: the last 200 runs "
+                          "of 14 days are, as far as log_keep and log_total let them; fiber run "
+                          "--output DIR keeps it for good%s%s",
+                          run->about.uid, run->report[0] ? ". It ended so:\n" : "", run->report);
+    client_free(run);
+    return code;
+}
+
+static int run_logs(const struct cli_args *args)
+{
+    const char *backend = args->values[LOGS_BACKEND].text, *rank = NULL;
+    struct fbr_error err = {0, ""};
+    struct fbr_spool_run kept;
+    struct client_run run;
+    struct logs_wish wish;
+    struct engine_run e;
+    char root[PATH_MAX], name[128];
+    int code;
+
+    if (split_name(args->operands[0], name, sizeof(name), &rank) < 0)
+        return cli_failed(1, "no run has a name as long as that");
+    if (args->noperands > 1)
+        rank = args->operands[1];
+    if (get_wish(&wish, args, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    if (!backend && fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0 &&
+        find_kept(name, root, &run, &kept))
+        return show_kept(&run, &kept, root, rank, &wish);
+    code = engine_run_find(name, backend, &run, &e, &err);
+    if (code < 0)
+        return cli_failed(1, "%s", err.text);
+    if (code == 0)
+        return show_run(&run, rank, args);
+    code = show_engine_run(&e, args->noperands > 1 ? rank : NULL, args);
+    engine_run_free(&e);
     return code;
 }
 
 static const struct cli_option options[LOGS_OPTIONS] = {
-    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG,
-                     .help = "lines as they are printed, also when there are files"},
+    [LOGS_FOLLOW] = {"follow", 'f', CLI_FLAG, .help = "from the beginning on, until the run ends"},
+    [LOGS_TAIL] = {"tail", 'n', CLI_INT, "N",
+                   .help = "only the last N lines; with -f also what follows"},
+    [LOGS_SINCE] = {"since", 0, CLI_TEXT, "TIME",
+                    .help = "only what was printed since then: 10m, 2h, 14:30, 2026-11-23T14:30"},
+    [LOGS_GREP] = {"grep", 'g', CLI_TEXT, "RE",
+                   .help = "only lines that match the extended regular expression"},
+    [LOGS_TIMESTAMP] = {"timestamp", 't', CLI_FLAG, .help = "puts the time in front of each line",
+                        .also = "timestamps"},
     [LOGS_TAG] = {"tag", 'l', CLI_FLAG,
-                  .help = "puts the rank, or the job's name, in front of each line"},
+                  .help = "puts the rank, or the job's name, in front of each line; with several "
+                          "ranks it is there anyway"},
     [LOGS_BACKEND] = {"backend", 'b', CLI_WORD, "B",
                       .words = "local docker kubernetes slurm command",
                       .help = "only a run there; of the engines only this one is asked"},
@@ -261,18 +361,26 @@ static const struct cli_option options[LOGS_OPTIONS] = {
 
 const struct cli_command cli_logs = {
     .name = "logs",
-    .operands = "RUN [RANK|JOB]",
+    .operands = "RUN[/RANK] [RANK|JOB]",
     .kind = CLI_RUN,
-    .about = "Shows what the ranks of a run print",
-    .text = "Lines of a run that goes on are shown from now on, until it ends. Of a run that was "
-            "started "
-            "with --output the "
-            "files of RANK are shown, or, without RANK, the directory that they are in.\n\n"
-            "A run that is not of this host, or whose launcher is dead, is looked for on the "
-            "engines that are configured, by its id; what its jobs have written is shown, or that "
-            "of the job of that name, and with --follow what they will write.",
-    .examples = "fiber logs -f train\twhat all ranks print from now on\n"
-                "fiber logs train 3\trank 3\n"
+    .about = "Shows what the ranks of a run have printed",
+    .text =
+        "Shows all that is kept, in the order of time, and returns; with --follow it goes on "
+        "until the run ends. A rank's last 16 MiB are kept (the setting log_keep) in "
+        "~/.local/state/fiber/logs (log_dir), also when the run has ended: for 14 days, of the "
+        "last 200 runs, and of all together at most 1 GiB (log_total). What one rank has "
+        "printed is shown as it is when it goes into a file or a pipe; of a progress bar "
+        "among lines only the last state.\n\n"
+        "Where nothing is kept (log_keep=0), lines of a run that goes on are shown from now on, "
+        "and of one that was started with --output the files of RANK, or, without RANK, the "
+        "directory that they are in.\n\n"
+        "A run that is not of this host, or whose launcher is dead, is looked for on the "
+        "engines that are configured, by its id; what its jobs have written is shown, or that "
+        "of the job of that name, and with --follow what they will write.",
+    .examples = "fiber logs train\twhat all ranks have printed\n"
+                "fiber logs train/3\trank 3\n"
+                "fiber logs -f train --tail 20\tthe last lines, and what follows\n"
+                "fiber logs train --since 10m --grep loss -t\tlines with loss of ten minutes\n"
                 "fiber logs -b docker 3fa9 worker-2\tone job of a run that only the engine knows",
     .options = options,
     .count = LOGS_OPTIONS,

@@ -196,6 +196,8 @@ static void start_first_job(struct fiber_ring *r)
     fbr_ring_gang_end(r);
     if (rc == 0)
         rc = fbr_ring_job_start(r, r->size, programs, n, NULL, 0, &j, &err);
+    for (uint32_t i = 0; rc == 0 && r->epoch && i < r->size; i++)
+        fbr_ring_print_again(j, i, r->epoch);
     if (rc == 0) {
         if ((r->options.flags & FIBER_RING_STDIN) && !r->input && fbr_ring_input_open(r, &err) < 0)
             fbr_ring_say(r, "%s", err.text);
@@ -233,6 +235,14 @@ static void go_home(struct fiber_ring *r)
     fbr_ring_kill_unready(r);
 }
 
+static void end_spool(struct fiber_ring *r, const char *report)
+{
+    struct fbr_run_facts facts;
+
+    fbr_ring_facts(r, &facts);
+    fbr_spool_end(r->spool, &facts, r->failure.is ? r->failure.code : 0, report);
+}
+
 static void finish(struct fiber_ring *r)
 {
     uint64_t one = 1;
@@ -253,6 +263,7 @@ static void finish(struct fiber_ring *r)
     report = fbr_ring_report(r);
     if (r->failure.is && !(r->options.flags & FIBER_RING_QUIET))
         fbr_ring_tell_failure(r);
+    end_spool(r, report ? report : "");
     if (r->control)
         fbr_control_ended(r->control, r->failure.is ? r->failure.code : 0, report ? report : "");
     pthread_mutex_lock(&r->lock);
@@ -756,6 +767,8 @@ static void on_grace(void *arg)
 
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 {
+    struct fbr_control_about about;
+    struct fbr_error spool = {0, ""};
     int rc = fbr_ring_serve_open(r);
 
     if (rc == 0)
@@ -772,6 +785,9 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
         rc = fbr_ring_start_agent(&r->agents[i]);
     if (rc < 0)
         return fbr_fail(err, rc, "%s", fiber_last_error());
+    fbr_ring_about(r, &about);
+    if (fbr_spool_open(&r->spool, r->rt->config, &about, r->size, &spool) < 0)
+        fbr_info("what ranks print is not kept for `fiber logs`: %s", spool.text);
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
     return fbr_loop_post(r->rt->loop, fbr_ring_open_door, r); /* once the agents are on their way */

@@ -149,16 +149,56 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         fbr_buf_fini(b);
 }
 
+static void put_file(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len)
+{
+    struct fiber_ring *r = j->ring;
+    struct ring_rank *k = &j->ranks[rank];
+    int fd = file_of(j, rank, stream);
+
+    if (fd >= 0 && k->unmarked[stream - 1])
+        fbr_output_add(r->rt->output, fd, k->mark, strlen(k->mark));
+    k->unmarked[stream - 1] = false;
+    if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
+        r->output_full = true;
+}
+
+/* For `fiber logs`. */
+static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, const void *data,
+                 size_t len)
+{
+    struct fiber_ring *r = j->ring;
+    int rc =
+        fbr_spool_add(r->spool, j->job.info.spawned ? j->job.info.id : 0, rank, kind, data, len);
+
+    if (rc < 0)
+        fbr_ring_say(
+            r, "`fiber logs` will not show all of this run: what ranks print cannot be kept: %s",
+            fbr_strerror(rc));
+}
+
+void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times)
+{
+    struct ring_rank *k = &j->ranks[rank];
+    time_t now = time(NULL);
+    struct tm t;
+
+    localtime_r(&now, &t);
+    snprintf(k->mark, sizeof(k->mark), "--- restart %u, %02d:%02d:%02d ---\n", times, t.tm_hour,
+             t.tm_min, t.tm_sec);
+    k->unmarked[0] = k->unmarked[1] = true;
+    keep(j, rank, FBR_RECORD_MARK, k->mark, strlen(k->mark));
+}
+
 void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
                     bool show)
 {
     struct fiber_ring *r = j->ring;
     struct fbr_line_stream *s = &j->ranks[rank].out[stream - 1];
     char tag[64];
-    int fd = len ? file_of(j, rank, stream) : -1;
-
-    if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
-        r->output_full = true;
+    if (len)
+        put_file(j, rank, stream, data, len);
+    if (len)
+        keep(j, rank, stream == 1 ? FBR_RECORD_OUT : FBR_RECORD_ERR, data, len);
     make_tag(r, j, rank, tag, sizeof(tag));
     if (len)
         fbr_line_add(s, screen_of(r, stream), tag, data, len, &r->block);

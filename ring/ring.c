@@ -228,6 +228,7 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
 
 static void destroy(struct fiber_ring *r)
 {
+    fbr_spool_close(r->spool);
     if (r->sentinel >= 0)
         close(r->sentinel);
     free((char *)(uintptr_t)r->options.backend);
@@ -421,6 +422,7 @@ int fiber_ring_wait(struct fiber_ring *r, int timeout_ms)
         return fbr_keep(rc, "the ring still runs after %d ms", timeout_ms);
     if (r->rt->output) { /* else no agent was ever asked for */
         fbr_output_drain(r->rt->output);
+        fbr_spool_drain(r->spool);
         check_output(r);
     }
     return 0;

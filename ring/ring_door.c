@@ -71,6 +71,19 @@ static struct fiber_process *door_host(void *user, int rank, struct fbr_error *e
     return r->agents[node].process;
 }
 
+void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about)
+{
+    *about = (struct fbr_control_about){
+        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
+    snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
+    fbr_text_plain(about->name, sizeof(about->name),
+                   r->options.job.name ? r->options.job.name : "");
+    fbr_text_plain(about->command, sizeof(about->command), r->command);
+    snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
+    if (r->options.output_dir)
+        snprintf(about->output_dir, sizeof(about->output_dir), "%.500s", r->options.output_dir);
+}
+
 void fbr_ring_open_door(void *arg)
 {
     struct fiber_ring *r = arg;
@@ -81,16 +94,10 @@ void fbr_ring_open_door(void *arg)
                                                .signal = door_signal,
                                                .stop = door_stop,
                                                .host = door_host};
-    struct fbr_control_about about = {
-        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
+    struct fbr_control_about about;
     struct fbr_error err = {0, ""};
 
-    snprintf(about.uid, sizeof(about.uid), "%s", r->uid);
-    snprintf(about.name, sizeof(about.name), "%s", r->options.job.name ? r->options.job.name : "");
-    snprintf(about.command, sizeof(about.command), "%s", r->command);
-    snprintf(about.backend, sizeof(about.backend), "%s", fbr_ring_backend(r));
-    if (r->options.output_dir)
-        snprintf(about.output_dir, sizeof(about.output_dir), "%.500s", r->options.output_dir);
+    fbr_ring_about(r, &about);
     if (r->state == R_ENDED || r->control)
         return;
     if (fbr_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)

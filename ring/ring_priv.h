@@ -35,6 +35,7 @@
 #include "runtime/fnref.h"
 #include "runtime/output.h"
 #include "runtime/process.h"
+#include "runtime/spool.h"
 
 enum ring_state {
     R_WAITING, /* for the agents */
@@ -58,7 +59,9 @@ struct ring_rank {
     uint64_t cpu_ns, resident;
     char cpus[64];
     struct fbr_line_stream out[2];
-    int files[2]; /* of output_dir; -1: not open */
+    int files[2];     /* of output_dir; -1: not open */
+    char mark[48];    /* of its last start that was not its first; "" */
+    bool unmarked[2]; /* that stream's file has no such mark yet */
 };
 
 struct ring_service;
@@ -154,6 +157,7 @@ struct fiber_ring {
     void *follow_user;
     struct ring_input *input;
     struct fbr_control *control;
+    struct fbr_spool *spool; /* NULL: what ranks print is not kept */
 
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -190,6 +194,7 @@ void fbr_ring_end_all(struct fbr_runtime *rt);
 
 /* ring_door.c */
 void fbr_ring_open_door(void *ring);
+void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about);
 
 /* failure.c */
 /* j NULL: all jobs */
@@ -242,6 +247,8 @@ void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* print.c */
 void fbr_ring_print_begin(struct ring_rank *k);
+/* It is started for another time: a mark parts what it prints from what was printed before. */
+void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times);
 void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are shown */
 /* show: nothing follows for now. */
 void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,

@@ -75,6 +75,13 @@ static const struct fbr_config_key keys[] = {
      "put the name of the process in front of each line that it writes"},
     {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, MAX_VALUE, NULL,
      "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
+    {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "where what ranks print is kept for `fiber logs`; empty: $XDG_STATE_HOME/fiber/logs, else "
+     "~/.local/state/fiber/logs"},
+    {"log_keep", "FIBER_LOG_KEEP", FBR_CONFIG_SIZE, "16Mi", 0, 1024 * GIB, NULL,
+     "how much of that for each rank: its last bytes; 0: nothing is kept"},
+    {"log_total", "FIBER_LOG_TOTAL", FBR_CONFIG_SIZE, "1Gi", MIB, 1024 * 1024 * GIB, NULL,
+     "how much of that for all runs; the oldest go first, and each after 14 days or 200 runs"},
     {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
      "address or interface that jobs dial; empty: the one that the backend needs"},
     {"command_file", "FIBER_COMMAND_FILE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,

@@ -1,0 +1,490 @@
+/* logs_kept.c - shows what is kept of a run's output; see logs_kept.h.
+ *
+ * Each rank has two files (runtime/spool.c): the older is read first, then the newer, and while we read, the newer may
+ * become the older. Pieces of all ranks are taken in the order of their times and put together to lines, which the
+ * filters then see.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/logs_kept.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/option.h"
+#include "runtime/spool_record.h"
+#include "runtime/text.h"
+
+#define LOOK_MS 500 /* how often a run is looked at that writes nothing */
+#define PIECE 65536
+
+/* ---- Lines ---- */
+
+struct line {
+    struct fbr_buf text;
+    uint64_t time_us; /* of its first byte */
+};
+
+/* Lines that were chosen and wait, because only the last are wanted. */
+struct shown {
+    int stream;
+    struct fbr_buf text;
+};
+
+struct reader;
+
+struct source {
+    struct reader *all;
+    uint32_t job, rank;
+    int fd; /* of the file that is read; -1: none yet */
+    ino_t inode;
+    struct fbr_buf got;
+    size_t at;
+    bool have;
+    struct fbr_record head; /* the next one */
+    struct line lines[2];
+};
+
+struct reader {
+    const struct logs_wish *wish;
+    struct fbr_spool_run *run;
+    struct source **sources;
+    size_t count;
+    regex_t grep;
+    bool tags, raw, terminal[3];
+    struct shown *last; /* [wish->tail], a ring */
+    uint64_t nlast;
+};
+
+static void put_line(int stream, const struct fbr_buf *text)
+{
+    FILE *out = stream == 2 ? stderr : stdout;
+
+    if (stream == 2)
+        fflush(stdout); /* in their order where both are one terminal */
+    fwrite(text->data, 1, text->len, out);
+}
+
+static void put_head(struct reader *r, const struct source *s, uint64_t time_us, struct fbr_buf *b)
+{
+    char text[64];
+    size_t n = 0;
+
+    if (r->wish->timestamp) {
+        time_t seconds = (time_t)(time_us / 1000000);
+        struct tm t;
+
+        localtime_r(&seconds, &t);
+        n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &t);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, ".%03u ",
+                              (unsigned)(time_us / 1000 % 1000));
+        fbr_put(b, text, n);
+    }
+    if (r->tags && s->job)
+        n = (size_t)snprintf(text, sizeof(text), "[%u.%u] ", s->job, s->rank);
+    else
+        n = (size_t)snprintf(text, sizeof(text), "[%u] ", s->rank);
+    if (r->tags)
+        fbr_put(b, text, n);
+}
+
+/* Of a progress bar its last state. */
+static const char *behind_return(const char *at, size_t *len)
+{
+    size_t n = *len;
+    const char *back;
+
+    while (n && (at[n - 1] == '\n' || at[n - 1] == '\r'))
+        n--;
+    back = n ? memrchr(at, '\r', n) : NULL;
+    if (back)
+        *len -= (size_t)(back + 1 - at);
+    return back ? back + 1 : at;
+}
+
+static bool is_wanted(const struct reader *r, uint64_t time_us, const char *at, size_t len)
+{
+    regmatch_t m = {.rm_so = 0, .rm_eo = (regoff_t)len};
+
+    if ((int64_t)time_us < r->wish->since_us)
+        return false;
+    if (len && at[len - 1] == '\n')
+        m.rm_eo--;
+    return !r->wish->grep || regexec(&r->grep, at, 1, &m, REG_STARTEND) == 0;
+}
+
+/* One line; it has no newline when its rank has written none. */
+static void show(struct source *s, int stream, uint64_t time_us, const void *data, size_t len)
+{
+    struct reader *r = s->all;
+    const char *at = behind_return(data, &len);
+    struct fbr_text_filter filter = {.plain = false};
+    struct fbr_buf b;
+
+    if (!is_wanted(r, time_us, at, len))
+        return;
+    fbr_buf_init(&b);
+    put_head(r, s, time_us, &b);
+    if (r->terminal[stream])
+        fbr_text_filter(&filter, at, len, &b);
+    else
+        fbr_put(&b, at, len);
+    if (r->last && !b.failed) {
+        struct shown *place = &r->last[r->nlast++ % (uint64_t)r->wish->tail];
+
+        fbr_buf_fini(&place->text);
+        *place = (struct shown){stream, b};
+        return;
+    }
+    put_line(stream, &b);
+    fbr_buf_fini(&b);
+}
+
+static void end_line(struct source *s, int stream)
+{
+    struct line *l = &s->lines[stream - 1];
+
+    if (l->text.len)
+        show(s, stream, l->time_us, l->text.data, l->text.len);
+    fbr_buf_clear(&l->text);
+}
+
+static void add_piece(struct source *s, const struct fbr_record *rec)
+{
+    int stream = rec->kind == FBR_RECORD_ERR ? 2 : 1;
+    struct line *l = &s->lines[stream - 1];
+    const char *at = rec->data, *end = at + rec->len;
+
+    if (s->all->raw) {
+        fwrite(rec->data, 1, rec->kind == FBR_RECORD_MARK ? 0 : rec->len,
+               stream == 2 ? stderr : stdout);
+        return;
+    }
+    if (rec->kind == FBR_RECORD_MARK)
+        end_line(s, stream);
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl + 1 : end;
+
+        if (!l->text.len)
+            l->time_us = rec->time_us;
+        if (nl && !l->text.len) {
+            show(s, stream, rec->time_us, at, (size_t)(stop - at));
+        } else {
+            fbr_put(&l->text, at, (size_t)(stop - at));
+            if (nl || l->text.len > FBR_RECORD_MAX)
+                end_line(s, stream);
+        }
+        at = stop;
+    }
+}
+
+/* ---- Files ---- */
+
+static void path_of(const struct source *s, const char *end, char path[PATH_MAX + 40])
+{
+    snprintf(path, PATH_MAX + 40, "%s/%u.%u%s", s->all->run->dir, s->job, s->rank, end);
+}
+
+static bool open_file(struct source *s, const char *end)
+{
+    char path[PATH_MAX + 40];
+    struct stat st;
+    int fd;
+
+    path_of(s, end, path);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = fd;
+    s->inode = st.st_ino;
+    return true;
+}
+
+/* The file that we are at the end of is not the one that is written. */
+static bool is_over(const struct source *s)
+{
+    char path[PATH_MAX + 40];
+    struct stat st;
+
+    path_of(s, "", path);
+    return stat(path, &st) == 0 && st.st_ino != s->inode;
+}
+
+/* More bytes of it; false: there are none now. */
+static bool read_more(struct source *s)
+{
+    bool over = false;
+
+    if (s->fd < 0 && !open_file(s, ".old") && !open_file(s, ""))
+        return false;
+    fbr_buf_consume(&s->got, s->at);
+    s->at = 0;
+    for (;;) {
+        void *room = fbr_buf_reserve(&s->got, PIECE);
+        ssize_t n = room ? read(s->fd, room, PIECE) : 0;
+
+        if (n > 0) {
+            s->got.len += (size_t)n;
+            return true;
+        }
+        if (over) { /* what came between the two reads is here, too */
+            fbr_buf_clear(&s->got);
+            over = false;
+            if (!open_file(s, ""))
+                return false;
+        } else if (is_over(s)) {
+            over = true;
+        } else {
+            return false;
+        }
+    }
+}
+
+/* A file that is broken is passed over. */
+static void next_record(struct source *s)
+{
+    size_t used;
+    int rc;
+
+    s->have = false;
+    while ((rc = fbr_record_get(s->got.data + s->at, s->got.len - s->at, &s->head, &used)) == 0)
+        if (!read_more(s))
+            return;
+    if (rc < 0)
+        s->at = s->got.len;
+    else
+        s->at += used;
+    s->have = rc > 0;
+}
+
+static bool is_known(const struct reader *r, uint32_t job, uint32_t rank)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->sources[i]->job == job && r->sources[i]->rank == rank)
+            return true;
+    return false;
+}
+
+static void add_source(struct reader *r, uint32_t job, uint32_t rank)
+{
+    struct source **more = realloc(r->sources, (r->count + 1) * sizeof(*more));
+    struct source *s = more ? calloc(1, sizeof(*s)) : NULL;
+
+    if (more)
+        r->sources = more;
+    if (!s)
+        return;
+    *s = (struct source){.all = r, .job = job, .rank = rank, .fd = -1};
+    r->sources[r->count++] = s;
+}
+
+static void find_sources(struct reader *r)
+{
+    DIR *d = opendir(r->run->dir);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        unsigned job, rank;
+        char rest[8] = "";
+        int n = sscanf(e->d_name, "%u.%u%7s", &job, &rank, rest);
+
+        if (n >= 2 && (n == 2 || !strcmp(rest, ".old")) && !is_known(r, job, rank) &&
+            (r->wish->rank < 0 || (job == 0 && rank == (unsigned)r->wish->rank)))
+            add_source(r, job, rank);
+    }
+    if (d)
+        closedir(d);
+}
+
+static struct source *oldest(const struct reader *r)
+{
+    struct source *found = NULL;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct source *s = r->sources[i];
+
+        if (s->have && (!found || s->head.time_us < found->head.time_us))
+            found = s;
+    }
+    return found;
+}
+
+static void read_all(struct reader *r)
+{
+    struct source *s;
+
+    find_sources(r);
+    if (r->count > 1 && !r->raw)
+        r->tags = true;
+    for (size_t i = 0; i < r->count; i++)
+        if (!r->sources[i]->have)
+            next_record(r->sources[i]);
+    while ((s = oldest(r))) {
+        add_piece(s, &s->head);
+        next_record(s);
+    }
+}
+
+/* ---- Showing ---- */
+
+static void end_lines(struct reader *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        for (int k = 1; k <= 2; k++)
+            end_line(r->sources[i], k);
+}
+
+static void show_last(struct reader *r)
+{
+    uint64_t tail = (uint64_t)r->wish->tail, n = r->nlast < tail ? r->nlast : tail;
+
+    for (uint64_t i = r->nlast - n; r->last && i < r->nlast; i++) {
+        struct shown *l = &r->last[i % tail];
+
+        put_line(l->stream, &l->text);
+        fbr_buf_fini(&l->text);
+    }
+    free(r->last);
+    r->last = NULL;
+}
+
+static void flush(void)
+{
+    if (fflush(stdout) != 0 || fflush(stderr) != 0)
+        _exit(1); /* whoever read it has gone */
+}
+
+/* Until its launcher has closed the spool. */
+static void follow(struct reader *r, const char *root)
+{
+    int notes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    struct pollfd p = {.fd = notes, .events = POLLIN};
+    bool writes = true;
+    char events[4096];
+
+    if (notes >= 0)
+        inotify_add_watch(notes, r->run->dir, IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE);
+    while (writes) {
+        char uid[sizeof(r->run->about.uid)];
+
+        snprintf(uid, sizeof(uid), "%s", r->run->about.uid);
+        writes = fbr_spool_look(r->run, root, uid) && r->run->writes;
+        read_all(r);
+        flush();
+        if (writes)
+            poll(&p, 1, LOOK_MS);
+        while (notes >= 0 && read(notes, events, sizeof(events)) > 0)
+            continue;
+    }
+    if (notes >= 0)
+        close(notes);
+    end_lines(r);
+    flush();
+    if (r->run->ended && r->run->code)
+        fprintf(stderr, "fiber: run %.16s has ended with code %d\n", r->run->about.uid,
+                r->run->code);
+}
+
+static void close_all(struct reader *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        struct source *s = r->sources[i];
+
+        if (s->fd >= 0)
+            close(s->fd);
+        fbr_buf_fini(&s->got);
+        for (int k = 0; k < 2; k++)
+            fbr_buf_fini(&s->lines[k].text);
+        free(s);
+    }
+    free(r->sources);
+    if (r->wish->grep)
+        regfree(&r->grep);
+}
+
+int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wish *w)
+{
+    struct reader r = {.wish = w, .run = run, .tags = w->tag};
+    struct rlimit files;
+    int rc = w->grep ? regcomp(&r.grep, w->grep, REG_EXTENDED) : 0;
+    char why[128];
+
+    if (rc != 0) {
+        regerror(rc, &r.grep, why, sizeof(why));
+        return cli_failed(2, "--grep %s: %s", w->grep, why);
+    }
+    for (int i = 1; i <= 2; i++)
+        r.terminal[i] = isatty(i);
+    r.raw = w->rank >= 0 && !w->tag && !w->timestamp && !w->grep && w->tail < 0 && !w->since_us &&
+            !r.terminal[1];
+    if (w->tail > 0)
+        r.last = calloc((size_t)w->tail, sizeof(*r.last));
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* one for each rank */
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (w->tail != 0)
+        read_all(&r);
+    if (!w->follow)
+        end_lines(&r);
+    show_last(&r);
+    flush();
+    if (w->follow)
+        follow(&r, root);
+    close_all(&r);
+    return 0;
+}
+
+/* ---- When ---- */
+
+int logs_since(const char *text, int64_t now_us, int64_t *us, struct fbr_error *err)
+{
+    static const char *const forms[] = {
+        "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M",
+        "%Y-%m-%d",          "%H:%M:%S",          "%H:%M"};
+    time_t now = (time_t)(now_us / 1000000);
+    static const char units[] = "smhd";
+    static const double us_of[] = {1e6, 60e6, 3600e6, 86400e6};
+    char unit = '\0', rest;
+    double n;
+    const char *at =
+        sscanf(text, "%lf%c%c", &n, &unit, &rest) == 2 && n >= 0 ? strchr(units, unit) : NULL;
+
+    if (at && *at) {
+        *us = now_us - (int64_t)(n * us_of[at - units]);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct tm t = {0}, today;
+        const char *end;
+
+        localtime_r(&now, &today);
+        if (forms[i][1] == 'H')
+            t = (struct tm){
+                .tm_year = today.tm_year, .tm_mon = today.tm_mon, .tm_mday = today.tm_mday};
+        t.tm_isdst = -1;
+        end = strptime(text, forms[i], &t);
+        if (end && !*end) {
+            *us = (int64_t)mktime(&t) * 1000000;
+            return 0;
+        }
+    }
+    return fbr_fail(err, -EINVAL,
+                    "--since %s: write how long ago (10m, 2h) or a time (14:30, 2026-11-23T14:30)",
+                    text);
+}

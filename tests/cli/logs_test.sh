@@ -1,0 +1,110 @@
+# logs_test.sh - `fiber logs`: what is kept of a run while it goes on and after its end, and what of it is shown.
+#
+# The ranks tell by a FIFO how far they are, and are told by another one to go on.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state GATE=$work/gate GO=$work/go
+mkfifo "$GATE" "$GO"
+exec 9<>"$GATE" 8<>"$GO"
+cd "$work"
+bad=0
+
+complain() { # complain <text>...
+    echo "$*"
+    bad=1
+}
+
+hear() { # hear <line>: waits until a rank says that
+    local line
+    while read -r -t 60 line <&9; do
+        [ "$line" != "$1" ] || return 0
+    done
+    complain "no rank said $1"
+    exit 1
+}
+
+is() { # is <expected> <what> <command>...: its standard output, lines ended by |
+    local got
+    got=$(timeout 60 "${@:3}" 2>err | tr '\n' '|') || :
+    [ "$got" = "$1" ] || complain "$2: $got, not $1; it said: $(cat err)"
+}
+
+until_logs() { # until_logs <pattern> <run>: the spool's thread may not have written it yet
+    until fiber logs "$2" 2>&1 | grep -q "$1"; do kill -0 "$pid" || { complain "no $1"; exit 1; }; done
+}
+
+# shellcheck disable=SC2016
+fiber run -n 2 --name long bash -c 'echo "first $FIBER_RANK"; echo "bad $FIBER_RANK" >&2; printf "\r10%%\r20%%\n"
+    echo up >$GATE; read -r x <$GO; echo "last $FIBER_RANK"; [ $FIBER_RANK = 0 ] || { echo waits >$GATE; read -r x <$GO; exit 3; }' \
+    >out 2>&1 8<&- 9<&- &
+pid=$!
+hear up
+hear up
+until_logs 20% long/0
+until_logs 20% long/1
+is 'first 0|20%|' 'rank 0 so far' fiber logs --tail 9 long/0
+[ "$(cat err)" = 'bad 0' ] || complain "rank 0, standard error: $(cat err)"
+is '[0] first 0|[1] first 1|' 'two ranks' bash -c 'fiber logs long --grep first | sort'
+fiber logs -f long >followed 2>&1 &
+follower=$!
+echo go >&8
+echo go >&8
+hear waits
+echo go >&8
+code=0
+wait "$pid" || code=$?
+[ "$code" = 3 ] || complain "exit code $code"
+wait "$follower" || complain "logs -f: exit code $?"
+for line in '[0] first 0' '[1] first 1' '[0] last 0' '[1] last 1' '[1] 20%'; do
+    grep -qxF "$line" followed || complain "logs -f has no line $line: $(cat followed)"
+done
+grep -q 'has ended with code 3' followed || complain "logs -f: $(cat followed)"
+is '[0] last 0|[1] last 1|' 'the last lines' bash -c 'fiber logs long --tail 2 | sort'
+is 'last 1|' 'of a rank' fiber logs long 1 --tail 1
+is '' 'none' fiber logs long --tail 0
+is 'last 0|' 'by its words' fiber logs long/0 --grep '^l[a]st'
+is '' 'since later' fiber logs long --since 2100-01-01
+is '2' 'since an hour' bash -c 'fiber logs long --since 1h --grep last | wc -l | tr -d "\n"'
+fiber logs long/0 --grep last -t | grep -qE '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3} last 0$' || complain 'no time'
+fiber logs long 7 2>err && complain 'logs of rank 7'
+grep -q 'there is no rank 7' err || complain "rank 7: $(cat err)"
+fiber logs long --since bla 2>err && complain '--since bla'
+grep -q 'write how long ago' err || complain "--since bla: $(cat err)"
+fiber logs long --grep '(' 2>err && complain '--grep ('
+
+# The registry may forget it; what was kept is found even so.
+rm -rf run/fiber
+is 'last 0|' 'without the registry' fiber logs long/0 --grep '^last'
+
+# One rank byte for byte, also when its pieces are large.
+head -c 3000000 /dev/urandom >bytes
+fiber run -n 1 --name bytes cat bytes >out
+fiber logs bytes/0 | cmp - bytes || complain 'not the same bytes'
+FIBER_LOG_KEEP=256Ki fiber run -n 1 --name bytes cat bytes >out
+fiber logs bytes/0 >got
+[ "$(stat -c %s got)" -le 262144 ] && [ "$(stat -c %s got)" -ge 65536 ] || complain "kept $(stat -c %s got) bytes"
+tail -c "$(stat -c %s got)" bytes | cmp - got || complain 'not the last bytes'
+
+# Each start of a rank has a mark of its own.
+fiber run -n 1 --name again --on-failure restart --max-restarts 1 sh -c 'echo try; exit 3' >out 2>&1 || :
+is 'try|--- restart 1, HH:MM:SS ---|try|' 'a restart' \
+    bash -c 'fiber logs again --tail 9 | sed "s/[0-9][0-9]:[0-9][0-9]:[0-9][0-9]/HH:MM:SS/"'
+
+FIBER_LOG_KEEP=0 fiber run -n 1 --name none echo nothing >out
+fiber logs none 2>err && complain 'what is not kept is shown'
+grep -q 'is not kept' err || complain "nothing kept: $(cat err)"
+FIBER_LOG_DIR=/proc/none fiber run -n 1 echo said >out 2>err || complain 'no place for logs: the run fails'
+[ "$(cat out)" = said ] && [ ! -s err ] || complain "no place for logs: $(cat out err)"
+
+# gc removes what is too old.
+find state/fiber/logs -mindepth 1 -maxdepth 1 -exec touch -d '20 days ago' {} +
+fiber gc >out
+grep -q 'removed.* logs .*days' out || complain "gc: $(cat out)"
+[ -z "$(find state/fiber/logs -mindepth 1)" ] || complain "gc leaves $(find state/fiber/logs -mindepth 1)"
+exit $bad

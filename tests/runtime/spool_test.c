@@ -1,0 +1,284 @@
+/* spool_test.c - what is kept of a run's output: records byte by byte, the last bytes of each rank, runs that go, a
+ * disk that takes nothing.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/spool.h"
+
+static char root[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/fbrspool-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char command[128];
+
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf '%s'", root);
+    return system(command);
+}
+
+/* ---- Records ---- */
+
+static void test_a_record_is_read_as_it_was_written(void **state)
+{
+    const struct fbr_record in = {.time_us = 0x0102030405060708,
+                                  .job = 9,
+                                  .rank = 77,
+                                  .kind = FBR_RECORD_ERR,
+                                  .data = "a\0b\n",
+                                  .len = 4};
+    struct fbr_record out;
+    struct fbr_buf b;
+    size_t used;
+
+    (void)state;
+    fbr_buf_init(&b);
+    fbr_record_put(&b, &in);
+    assert_int_equal(b.len, FBR_RECORD_HEAD + 4);
+    for (size_t n = 0; n < b.len; n++)
+        assert_int_equal(fbr_record_get(b.data, n, &out, &used), 0);
+    assert_int_equal(fbr_record_get(b.data, b.len, &out, &used), 1);
+    assert_int_equal(used, b.len);
+    assert_true(out.time_us == in.time_us && out.job == 9 && out.rank == 77 &&
+                out.kind == FBR_RECORD_ERR);
+    assert_memory_equal(out.data, "a\0b\n", out.len);
+    b.data[20] = 9; /* of no kind */
+    assert_int_equal(fbr_record_get(b.data, b.len, &out, &used), -EBADMSG);
+    memset(b.data, 0xff, 4);
+    assert_int_equal(fbr_record_get(b.data, b.len, &out, &used), -EBADMSG);
+    memset(b.data, 0, 4);
+    assert_int_equal(fbr_record_get(b.data, b.len, &out, &used), -EBADMSG);
+    fbr_buf_fini(&b);
+}
+
+/* ---- Keeping ---- */
+
+static struct fbr_config *configure(const char *keep)
+{
+    struct fbr_config *c = fbr_config_new();
+
+    assert_int_equal(fbr_config_set(c, "log_dir", root, "test", NULL), 0);
+    assert_int_equal(fbr_config_set(c, "log_keep", keep, "test", NULL), 0);
+    return c;
+}
+
+static struct fbr_control_about about_of(const char *uid, const char *name)
+{
+    struct fbr_control_about a = {.size = 2, .started_ms = 1000};
+
+    snprintf(a.uid, sizeof(a.uid), "%s", uid);
+    snprintf(a.name, sizeof(a.name), "%s", name);
+    return a;
+}
+
+static struct fbr_spool *begin(const char *keep, const char *uid, const char *name)
+{
+    struct fbr_config *c = configure(keep);
+    struct fbr_control_about a = about_of(uid, name);
+    struct fbr_spool *s = NULL;
+
+    assert_int_equal(fbr_spool_open(&s, c, &a, 2, NULL), 0);
+    fbr_config_free(c);
+    return s;
+}
+
+static void end(struct fbr_spool *s, int code)
+{
+    const struct fbr_run_facts facts = {.size = 2};
+
+    fbr_spool_end(s, &facts, code, "why");
+    assert_true(fbr_spool_drain(s));
+    fbr_spool_close(s);
+}
+
+/* Appends what the records of a file hold; returns how long it is. */
+static size_t read_records(const char *uid, const char *name, struct fbr_buf *out)
+{
+    static uint8_t data[1 << 20];
+    struct fbr_record r;
+    char path[128];
+    size_t n, used, at = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%.16s/%s", root, uid, name);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    n = fread(data, 1, sizeof(data), f);
+    fclose(f);
+    for (; fbr_record_get(data + at, n - at, &r, &used) == 1; at += used)
+        fbr_put(out, r.data, r.len);
+    assert_int_equal(at, n);
+    return n;
+}
+
+#define UID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define UID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static void test_what_is_kept_is_found_by_name_and_id(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "train");
+    struct fbr_spool_run run;
+    struct fbr_buf got;
+    struct stat st;
+    char path[128];
+
+    (void)state;
+    fbr_buf_init(&got);
+    assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "one ", 4), 0);
+    assert_int_equal(fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "other", 5), 0);
+    assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_ERR, "two", 3), 0);
+    end(s, 3);
+    read_records(UID_A, "0.0", &got);
+    assert_int_equal(got.len, 7);
+    assert_memory_equal(got.data, "one two", 7);
+    assert_int_equal(fbr_spool_find(&run, root, "train"), 0);
+    assert_int_equal(fbr_spool_find(&run, root, "aaaa"), 0);
+    assert_true(run.ended && !run.writes && run.code == 3 && !strcmp(run.report, "why"));
+    assert_int_equal(fbr_spool_find(&run, root, "other"), -ENOENT);
+    snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    fbr_buf_fini(&got);
+}
+
+static void test_the_last_bytes_of_each_rank_stay(void **state)
+{
+    struct fbr_spool *s = begin("128Ki", UID_A, "");
+    struct fbr_buf got;
+    char line[64];
+    size_t bytes;
+
+    (void)state;
+    fbr_buf_init(&got);
+    fbr_spool_add(s, 0, 1, FBR_RECORD_OUT, "quiet", 5);
+    for (int i = 0; i < 20000; i++) {
+        int n = snprintf(line, sizeof(line), "line %d of a rank that says much\n", i);
+
+        fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, line, (size_t)n);
+    }
+    end(s, 0);
+    bytes = read_records(UID_A, "0.0.old", &got);
+    bytes += read_records(UID_A, "0.0", &got);
+    assert_true(bytes <= 128 << 10);
+    assert_true(got.len > 16 << 10);
+    fbr_put_u8(&got, 0);
+    assert_non_null(strstr((char *)got.data, "line 19999 of a rank that says much\n"));
+    fbr_buf_clear(&got);
+    assert_int_equal(read_records(UID_A, "0.1", &got), FBR_RECORD_HEAD + 5);
+    fbr_buf_fini(&got);
+}
+
+static void test_nothing_is_kept_unasked(void **state)
+{
+    struct fbr_spool *s = begin("0", UID_A, "");
+    struct fbr_spool_run run;
+
+    (void)state;
+    assert_null(s);
+    assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1), 0);
+    end(s, 0);
+    assert_false(fbr_spool_look(&run, root, UID_A));
+}
+
+/* A directory of somebody's choice, or one that others may enter, is not written to. */
+static void test_a_directory_of_others_is_not_used(void **state)
+{
+    struct fbr_spool_run run;
+    struct fbr_spool *s;
+
+    (void)state;
+    assert_int_equal(chmod(root, 0755), 0);
+    s = begin("1Mi", UID_A, "");
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1), 0);
+    end(s, 0);
+    assert_false(fbr_spool_look(&run, root, UID_A));
+}
+
+static void test_a_full_disk_is_told_once(void **state)
+{
+    struct fbr_spool *s;
+    char path[128];
+    int told = 0;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/%.16s", root, UID_A);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody reads it: opening fails as a device does */
+    s = begin("1Mi", UID_A, "");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/dev/full", path), 0); /* and a link is not followed */
+    for (int i = 0; i < 1000; i++)
+        told += fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1) < 0;
+    assert_true(told <= 1);
+    end(s, 0);
+}
+
+static void age(const char *uid, time_t seconds)
+{
+    struct timeval t[2];
+    char path[128];
+
+    gettimeofday(&t[0], NULL);
+    t[0].tv_sec -= seconds;
+    t[1] = t[0];
+    snprintf(path, sizeof(path), "%s/%.16s", root, uid);
+    assert_int_equal(utimes(path, t), 0);
+}
+
+static void test_old_runs_go_and_living_ones_stay(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "old"), *lives = begin("1Mi", UID_B, "lives");
+    struct fbr_spool_run run;
+
+    (void)state;
+    fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "x", 1);
+    end(s, 0);
+    while (!fbr_spool_look(&run, root, UID_B) || !run.writes)
+        sched_yield(); /* its thread makes it */
+    age(UID_A, 15 * 24 * 3600);
+    age(UID_B, 16 * 24 * 3600);
+    fbr_spool_prune(root, 0, NULL, NULL);
+    assert_false(fbr_spool_look(&run, root, UID_A));
+    assert_true(fbr_spool_look(&run, root, UID_B) && run.writes);
+    end(lives, 0);
+    assert_true(fbr_spool_look(&run, root, UID_B) && !run.writes);
+    fbr_spool_prune(root, 1, NULL, NULL); /* more than a byte */
+    assert_false(fbr_spool_look(&run, root, UID_B));
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(test_a_record_is_read_as_it_was_written), T(test_what_is_kept_is_found_by_name_and_id),
+        T(test_the_last_bytes_of_each_rank_stay),   T(test_nothing_is_kept_unasked),
+        T(test_a_directory_of_others_is_not_used),  T(test_a_full_disk_is_told_once),
+        T(test_old_runs_go_and_living_ones_stay),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
