@@ -376,8 +376,11 @@ static int take_plain(struct fbr_conn *c, const void *data, size_t len)
 
 static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct fbr_error *err)
 {
-    int rc = fbr_tls_feed(c->tls, data, len, err);
+    int rc = c->tls ? 0 : fbr_listener_open_tls(c); /* not for silent callers */
 
+    if (rc < 0)
+        return fbr_fail(err, rc, "no TLS: %s", fbr_strerror(rc));
+    rc = fbr_tls_feed(c->tls, data, len, err);
     fbr_conn_flush_tls(c);
     if (rc < 0)
         return rc;
@@ -402,23 +405,43 @@ static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
     *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+/* n bytes that have come, or an error. */
+static void take(struct fbr_conn *c, const void *data, ssize_t n)
 {
-    struct fbr_conn *c = stream->data;
     struct fbr_error err = {0, ""};
     int rc;
 
-    if (n == 0 || c->state == CONN_GONE)
-        return;
     if (n < 0) {
         fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n,
                       n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
         return;
     }
     c->heard_ms = awake_ms();
-    rc = c->tls ? take_cipher(c, buf->base, (size_t)n, &err) : take_plain(c, buf->base, (size_t)n);
+    rc = c->tcp ? take_cipher(c, data, (size_t)n, &err) : take_plain(c, data, (size_t)n);
     if (rc < 0)
         fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct fbr_conn *c = stream->data;
+
+    if (n != 0 && c->state != CONN_GONE)
+        take(c, buf->base, n);
+}
+
+bool fbr_conn_read_now(struct fbr_conn *c)
+{
+    void *data = fbr_loop_scratch(c->loop);
+    ssize_t n;
+    int fd = -1;
+
+    uv_fileno(&c->h.handle, &fd);
+    n = recv(fd, data, FBR_LOOP_SCRATCH, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    take(c, data, n < 0 ? -errno : n == 0 ? UV_EOF : n);
+    return true;
 }
 
 int fbr_conn_start_reading(struct fbr_conn *c)

@@ -3,8 +3,10 @@
  * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is let in when its
  * user id is ours (SO_PEERCRED) and it knows the secret of what it claims to be; over TCP (url
  * "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Nothing of a caller
- * is parsed before that. At most FBR_DOOR_HALF_OPEN calls may be unfinished, each for FBR_DOOR_MS;
- * further callers wait in the kernel's queue, and then the oldest call has FBR_DOOR_BUSY_MS.
+ * is parsed before that. Each caller is accepted at once. At most FBR_DOOR_HALF_OPEN calls may be unfinished, each
+ * for door.join_ms. One that is silent costs a descriptor and some hundred bytes; when there is no place
+ * left, the oldest call that has not proved itself, from the host that has most of them, ends at once.
+ * A caller with the right key proves itself by its first bytes, so strangers hardly delay it.
  *
  * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own
  * (heartbeats). Frames of several processes may share a connection: each has one of its own to us, which
@@ -24,8 +26,6 @@
 #include "runtime/loop.h"
 
 #define FBR_DOOR_HALF_OPEN 64
-#define FBR_DOOR_MS 5000
-#define FBR_DOOR_BUSY_MS 1000
 #define FBR_FRAME_MAX (1u << 30)
 #define FBR_FRAME_USER 16
 #define FBR_URL_MAX 112
@@ -62,6 +62,7 @@ struct fbr_door {
      * it is closed. */
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
+    unsigned join_ms; /* for each call */
 };
 
 struct fbr_listener;

@@ -37,7 +37,7 @@ struct fbr_conn {
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
-    uint64_t born_ms, rtt_ns;
+    uint64_t rtt_ns;
     uint64_t heard_ms, beat_at, due_ms; /* the peer was heard; the last ping; the timer's next */
     uint64_t stall_ms, stalled_at;      /* this process was stopped for so long, until then */
     size_t left_over;                   /* when closing: what was still queued */
@@ -47,6 +47,7 @@ struct fbr_conn {
     uv_getaddrinfo_t look_up;
     uint8_t hello[FBR_HELLO_SIZE]; /* what a caller sends */
     struct fbr_listener *listener; /* while half-open on the called side */
+    uint8_t from[16];              /* the address of the host that calls */
     struct fbr_conn *next, *prev;  /* in the listener's list of half-open calls */
 };
 
@@ -57,13 +58,16 @@ int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
 void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
+/* Takes at once what has come on a half-open one; it may be gone then. false: nothing has come. */
+bool fbr_conn_read_now(struct fbr_conn *c);
 int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
                    uint64_t repeat_ms);
 
 int fbr_listener_greet_unix(
     struct fbr_conn *c); /* looks at c->in; opens the conn when it is let in */
 int fbr_listener_greet_tls(struct fbr_conn *c);
-void fbr_listener_forget(struct fbr_conn *c); /* not half-open any more */
+int fbr_listener_open_tls(struct fbr_conn *c); /* a half-open one has said something */
+void fbr_listener_forget(struct fbr_conn *c);  /* not half-open any more */
 
 /* "join.7.0": how a caller names itself in TLS. */
 #define FBR_IDENTITY_MAX 64

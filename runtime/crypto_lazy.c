@@ -91,6 +91,12 @@ bool fbr_tls_ready(const struct fbr_tls *t)
     return fn(t);
 }
 
+bool fbr_tls_proven(const struct fbr_tls *t)
+{
+    MODULE(fbr_tls_proven);
+    return fn(t);
+}
+
 const char *fbr_tls_identity(const struct fbr_tls *t)
 {
     MODULE(fbr_tls_identity);

@@ -181,7 +181,8 @@ static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct f
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err)
 {
-    const struct fbr_door door = {door_secret, door_admit, rt};
+    const struct fbr_door door = {door_secret, door_admit, rt,
+                                  (unsigned)fbr_config_ms(rt->config, "join_timeout")};
     char url[FBR_URL_MAX];
     int rc = 0;
 

@@ -368,6 +368,11 @@ bool fbr_tls_ready(const struct fbr_tls *t)
     return t->ready;
 }
 
+bool fbr_tls_proven(const struct fbr_tls *t)
+{
+    return !t->failed && t->lookups && !t->lookup_rc && SSL_session_reused(t->ssl);
+}
+
 const char *fbr_tls_identity(const struct fbr_tls *t)
 {
     return t->ready ? t->identity : NULL;

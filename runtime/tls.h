@@ -76,6 +76,10 @@ int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_er
  * later error. */
 bool fbr_tls_ready(const struct fbr_tls *t);
 
+/* On a server: the peer's first message shows that it holds the key; it may still be a copy of an earlier
+ * connection's. */
+bool fbr_tls_proven(const struct fbr_tls *t);
+
 /* The authenticated peer's identity on a server (our own on a client), NULL before fbr_tls_ready;
  * lives as t does. */
 const char *fbr_tls_identity(const struct fbr_tls *t);

@@ -234,8 +234,6 @@ static void test_limits_have_the_values_of_the_page(void **state)
         (long long)(name), #name \
     }
     static const struct row rows[] = {LIMIT(FBR_DOOR_HALF_OPEN),
-                                      LIMIT(FBR_DOOR_MS),
-                                      LIMIT(FBR_DOOR_BUSY_MS),
                                       LIMIT(FBR_FRAME_MAX),
                                       LIMIT(FBR_URL_MAX),
                                       LIMIT(FBR_KEY_SIZE),

@@ -106,6 +106,12 @@ int fbr_listener_greet_tls(struct fbr_conn *c)
     return -EACCES;
 }
 
+int fbr_listener_open_tls(struct fbr_conn *c)
+{
+    (void)c;
+    return -EACCES;
+}
+
 /* ---- The receiver ---- */
 
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)

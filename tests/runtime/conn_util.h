@@ -130,7 +130,8 @@ static int do_send(void *arg)
     return rc;
 }
 
-static void send_frames(struct end *e, uint8_t type, const void *bytes, size_t len, unsigned times)
+static inline void send_frames(struct end *e, uint8_t type, const void *bytes, size_t len,
+                               unsigned times)
 {
     assert_int_equal(
         fbr_loop_call(loop, do_send, &(struct send){e, type, bytes, len, times, false}), 0);

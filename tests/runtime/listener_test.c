@@ -1,0 +1,226 @@
+/* listener_test.c - who is let in at the control channel, and who cannot keep others out: silent and trickling
+ * callers, floods of them, a shortage of descriptors.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/runtime/door_util.h"
+
+static void silent_callers_keep_nobody_out(void **state)
+{
+    int silent[200], n = strcmp(*state, "tcp") == 0 ? 200 : 100;
+    struct end client;
+
+    for (int i = 0; i < n; i++)
+        silent[i] = stranger();
+    join(&client); /* while they hold their lines */
+    for (int i = 0; i < n; i++)
+        close(silent[i]);
+    hang_up(&client);
+}
+
+#define FLOOD 4000
+
+/* Always FLOOD silent calls, or as many as this process may have. Tells `ready` when all are made. */
+static _Noreturn void flood(int ready)
+{
+    static int fds[FLOOD];
+    struct rlimit r;
+    int n, fd;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    getrlimit(RLIMIT_NOFILE, &r);
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    n = r.rlim_cur < FLOOD + 100 ? (int)r.rlim_cur - 100 : FLOOD;
+    for (int round = 0;; round++) {
+        for (int i = 0; i < n; i++) {
+            char byte;
+
+            fd = fds[i];
+            if (fd > 0 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN)
+                continue;
+            if (fd > 0)
+                close(fd);
+            fds[i] = try_stranger();
+        }
+        if (round == 0 && write(ready, "x", 1) != 1)
+            _exit(1);
+        let_time_pass(10);
+    }
+}
+
+/* As a child does that is turned away: again. */
+static uint64_t time_to_join(struct end *client)
+{
+    uint64_t since = fbr_now_ms();
+    unsigned before = admitted;
+
+    while (admitted == before) {
+        assert_int_equal(dial_as(client, url, GOOD, secret_of_good), 0);
+        pthread_mutex_lock(&lock);
+        while (admitted == before && !client->closes)
+            assert_int_equal(fbr_cond_wait(&changed, &lock, since + TEST_LONG_MS), 0);
+        pthread_mutex_unlock(&lock);
+    }
+    return fbr_now_ms() - since;
+}
+
+static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
+{
+    struct end client;
+    uint64_t took[10];
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0)
+        flood(ready[1]);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    for (int i = 0; i < 10; i++) {
+        took[i] = time_to_join(&client);
+        hang_up(&client);
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    for (int i = 0; i < 10; i++)
+        assert_in_range(took[i], 0, 1000);
+    close(ready[0]);
+}
+
+/* All places are held by callers that have begun to speak, and one that knows its key is let in. */
+static void tcp_tricklers_keep_nobody_out(void **state)
+{
+    static const uint8_t hello[] = {0x16, 3, 1, 2, 0, 1, 0, 1};
+    int fds[3 * FBR_DOOR_HALF_OPEN];
+    struct end client;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(fds); i++) {
+        fds[i] = stranger();
+        assert_int_equal(send(fds[i], hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+    }
+    assert_true(time_to_join(&client) < 1000);
+    for (size_t i = 0; i < COUNT(fds); i++)
+        close(fds[i]);
+    hang_up(&client);
+}
+
+static uint64_t cpu_ms(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+           (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+/* Callers wait, the loop does not spin meanwhile, and they are served when there are some again. */
+static void a_shortage_of_descriptors_passes(void **state)
+{
+    struct rlimit r, few;
+    struct end client;
+    int silent = stranger();
+    uint64_t cpu;
+
+    (void)state;
+    assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
+    wait_for(&admitted, 1);
+    hang_up(&client);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &r), 0);
+    few = r;
+    few.rlim_cur = 3;
+    assert_int_equal(dial_as(&client, url, GOOD, secret_of_good), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    close(silent);
+    cpu = cpu_ms();
+    let_time_pass(500);
+    assert_true(cpu_ms() - cpu < 250);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &r), 0);
+    wait_for(&admitted, 2);
+    hang_up(&client);
+}
+
+static void callers_that_hang_up_at_once(void **state)
+{
+    struct end client;
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        close(stranger());
+    join(&client);
+    hang_up(&client);
+}
+
+static void a_listener_that_closes_drops_the_half_open(void **state)
+{
+    int silent[3];
+    char again[FBR_URL_MAX];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        silent[i] = stranger();
+    snprintf(again, sizeof(again), "%s", url);
+    fbr_loop_call(loop, do_shut, NULL);
+    for (int i = 0; i < 3; i++)
+        expect_closed(silent[i]);
+    assert_int_equal(dir_count(dir, ""), 0);
+    assert_int_equal(fbr_loop_call(loop, do_listen, again), 0);
+}
+
+static void silent_callers_have_their_time(void **state)
+{
+    char again[FBR_URL_MAX];
+    uint64_t since;
+    int fd;
+
+    (void)state;
+    snprintf(again, sizeof(again), "%s", url);
+    fbr_loop_call(loop, do_shut, NULL);
+    join_ms = 300;
+    assert_int_equal(fbr_loop_call(loop, do_listen, again), 0);
+    join_ms = 5000;
+    since = fbr_now_ms();
+    fd = stranger();
+    expect_closed(fd);
+    assert_in_range(fbr_now_ms() - since, 250, 4000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_BOTH(silent_callers_keep_nobody_out),
+        ON(tcp, tcp_a_flood_of_silent_callers_delays_nobody),
+        ON_BOTH(a_shortage_of_descriptors_passes),
+        ON(tcp, tcp_tricklers_keep_nobody_out),
+        ON_BOTH(callers_that_hang_up_at_once),
+        ON_BOTH(a_listener_that_closes_drops_the_half_open),
+        ON_BOTH(silent_callers_have_their_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
