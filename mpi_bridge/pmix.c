@@ -14,6 +14,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +70,14 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
          * files takes longer than all else here */
         {.name = GDS, .value = "hash"},
     };
+    /* without both, libpmix 4.2 reads through a null pointer */
+    struct fbr_setting home = {.name = "HOME", .value = "/"};
+    size_t homeless = !getenv("HOME") && !getpwuid(geteuid());
     bool large = b->host->ranks == 0 || b->host->ranks > SMALL_JOB, chosen = getenv(GDS);
     size_t count = sizeof(settings) / sizeof(*settings) - (large || chosen); /* all but the last */
     pmix_server_module_t module = fbr_pmix_module;
     pmix_data_array_t infos = {0};
+    struct fbr_pmix_ports before;
     void *list = init_infos(b);
     pmix_status_t rc = PMIx_Info_list_convert(list, &infos);
 
@@ -87,8 +92,12 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
         snprintf(settings[2].value, sizeof(settings[2].value), "%s", path ? path : "");
     }
     fbr_settings_apply(settings, count);
+    fbr_settings_apply(&home, homeless);
+    fbr_pmix_ports_look(&before);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
+    fbr_pmix_ports_guard(&before);
+    fbr_settings_undo(&home, homeless);
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)

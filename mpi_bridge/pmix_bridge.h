@@ -14,6 +14,7 @@
 #define FBR_PMIX_BRIDGE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include <pmix.h>
 #include <pmix_server.h>
@@ -30,6 +31,15 @@ struct fbr_pmix_rank {
     int code;        /* when it has ended */
     char missed[64]; /* the name that it has looked for last, and that was not there */
 };
+
+/* pmix_port.c: the sockets of this process that listen for TCP connections, as they are before
+ * libpmix's server is there; and guards those that it has added. */
+#define FBR_PMIX_PORTS 64
+struct fbr_pmix_ports {
+    int fds[FBR_PMIX_PORTS], n;
+};
+void fbr_pmix_ports_look(struct fbr_pmix_ports *p);
+void fbr_pmix_ports_guard(const struct fbr_pmix_ports *before);
 
 struct fbr_pmix_job {
     const struct fbr_bridge_job *job;

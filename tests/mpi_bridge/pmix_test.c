@@ -153,6 +153,12 @@ static void test_many_fences_keep_apart(void **state)
     CHECK_ROLE("fences", 4, WORDS(": 50 fences are right"), 4);
 }
 
+static void test_callers_that_say_nothing_hold_nobody_up(void **state)
+{
+    (void)state;
+    CHECK_ROLE("crowd", 2, WORDS(": 50 fences are right"), 2);
+}
+
 static void test_data_is_fetched_without_a_fence(void **state)
 {
     (void)state;
@@ -308,6 +314,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_spawned_world_merges_across_agents),
         cmocka_unit_test(test_an_abort_says_who_and_why),
         cmocka_unit_test(test_many_fences_keep_apart),
+        cmocka_unit_test(test_callers_that_say_nothing_hold_nobody_up),
         cmocka_unit_test(test_data_is_fetched_without_a_fence),
         cmocka_unit_test(test_a_published_value_comes_back),
         cmocka_unit_test(test_an_event_reaches_all_of_the_job),

@@ -1,12 +1,14 @@
 /* ranks_pmix.c - a program that speaks PMIx itself, in several roles, for pmix_test.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/in.h>
 #include <pmix.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static pmix_proc_t self;
@@ -284,6 +286,27 @@ static void stuck(void)
         get(0, "never");
 }
 
+static void call_port(uint16_t port, const char *word)
+{
+    struct sockaddr_in in = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (connect(fd, (struct sockaddr *)&in, sizeof(in)) < 0 ||
+        send(fd, word, strlen(word), 0) != (ssize_t)strlen(word))
+        exit(10);
+}
+
+/* Connections to the server that say nothing, or too little, as long as we are there; as any user
+ * of the host could make them. */
+static void crowd_the_server(void)
+{
+    const char *uri = getenv("PMIX_SERVER_URI41"), *colon = uri ? strrchr(uri, ':') : NULL;
+
+    for (int i = 0; i < 4; i++)
+        call_port((uint16_t)(colon ? atoi(colon + 1) : 0), i ? "" : "hi");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -291,8 +314,10 @@ int main(int argc, char **argv)
         void (*play)(void);
     } roles[] = {{"lose", lose},   {"notify", notify}, {"modex", modex}, {"fences", fences},
                  {"keys", names},  {"query", query},   {"print", print}, {"end_all", end_all},
-                 {"group", group}, {"stuck", stuck}};
+                 {"group", group}, {"stuck", stuck},   {"crowd", fences}};
 
+    if (argc > 1 && strcmp(argv[1], "crowd") == 0)
+        crowd_the_server();
     if (PMIx_Init(&self, NULL, 0) != PMIX_SUCCESS)
         return 8;
     all = job_size();
