@@ -196,6 +196,14 @@ fiber run -q --stdin none -n 2 cat >out <<<input
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
 [ "$(cat logs/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
+# a user whom nobody knows, without a home
+as=(setpriv --reuid 54321 --regid 54321 --clear-groups env -i "PATH=$PATH" "XDG_RUNTIME_DIR=$work/strange")
+mkdir -m 700 strange
+chmod 755 .
+if [ "$(id -u)" = 0 ] && chown 54321 strange && "${as[@]}" fiber version >out 2>&1; then
+    timeout 60 "${as[@]}" fiber run -n 1 echo strange >out 2>err || cat err
+    [ "$(cat out)" = strange ] || { echo "a user without a name and HOME: $(cat out)"; bad=1; }
+fi
 left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*')
 [ -z "$left" ] || { echo "left behind: $left"; bad=1; }
 exit $bad
