@@ -185,7 +185,7 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
     free(list);
     if (rc == 0 && !*fbr_config_str(config, "command_start") &&
         !*fbr_config_str(config, "command_file"))
-        rc = set("command_start", SSH, err);
+        rc = set("command_start", s->start ? s->start : SSH, err);
     if (rc == 0)
         rc = fbr_command_settings_load(&settings, config, err);
     if (rc < 0)

@@ -98,6 +98,21 @@ static struct run_host *take_host(struct run_hosts *h, const char *where, const 
     return take_name(h, where, name, n, err);
 }
 
+int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size_t len,
+                  unsigned long slots, struct fbr_error *err)
+{
+    struct run_host *host;
+
+    if (!is_name(name, len) || slots < 1 || slots > SLOTS_MAX)
+        return fbr_fail(err, -EINVAL, "%s: \"%.*s\" is no host with 1 to %d ranks behind it", where,
+                        (int)(len < 64 ? len : 64), name, SLOTS_MAX);
+    host = take_name(h, where, name, len, err);
+    if (!host)
+        return err->code;
+    host->slots += (int64_t)slots;
+    return 0;
+}
+
 int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err)
 {
     while (*text) {
@@ -305,6 +320,18 @@ int64_t run_hosts_slots(const struct run_hosts *h)
     return all;
 }
 
+int64_t run_hosts_most(const struct run_hosts *h)
+{
+    int64_t all = 0;
+
+    for (size_t i = 0; i < h->n; i++) {
+        if (!h->at[i].most)
+            return 0;
+        all += h->at[i].most;
+    }
+    return all;
+}
+
 /* A file that says nothing of slots. */
 static bool is_silent(const struct run_hosts *h)
 {
@@ -381,8 +408,7 @@ static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size
     return spread(h, left, wish, err);
 }
 
-/* Drops those behind. */
-static void cut(struct run_hosts *h, size_t n)
+void run_hosts_cut(struct run_hosts *h, size_t n)
 {
     while (h->n > n)
         free(h->at[--h->n].name);
@@ -397,7 +423,7 @@ int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct
         return fbr_fail(err, -EINVAL, "--nodes %d: only %zu host%s named", wish->nodes, h->n,
                         h->n == 1 ? " is" : "s are");
     if (wish->nodes > 0)
-        cut(h, (size_t)wish->nodes);
+        run_hosts_cut(h, (size_t)wish->nodes);
     size = wish->size       ? wish->size
            : wish->per_node ? (int64_t)wish->per_node * (int64_t)h->n
                             : run_hosts_slots(h);
@@ -412,7 +438,7 @@ int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct
     if (rc < 0)
         return rc;
     while (h->n > 1 && h->ranks[h->n - 1] == 0)
-        cut(h, h->n - 1);
+        run_hosts_cut(h, h->n - 1);
     return (int)size;
 }
 
@@ -441,7 +467,7 @@ char *run_hosts_setting(const struct run_hosts *h)
 
 void run_hosts_fini(struct run_hosts *h)
 {
-    cut(h, 0);
+    run_hosts_cut(h, 0);
     free(h->at);
     free(h->names);
     free(h->ranks);

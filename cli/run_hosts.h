@@ -36,12 +36,18 @@ struct run_hosts {
 int run_hosts_list(struct run_hosts *h, const char *text, struct fbr_error *err);
 int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, size_t len,
                     struct fbr_error *err);
+int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size_t len,
+                  unsigned long slots, struct fbr_error *err);
 int run_hosts_read(struct run_hosts *h, const char *path, struct fbr_error *err);
 /* Only these are left of it: all must be there. What they say of slots counts for more. */
 int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct fbr_error *err);
 
 /* All are the host that we are on. */
 bool run_hosts_here(const struct run_hosts *h);
+/* How many there may be at most, by max_slots; 0: any number. */
+int64_t run_hosts_most(const struct run_hosts *h);
+/* Only the first n are left. */
+void run_hosts_cut(struct run_hosts *h, size_t n);
 /* How many ranks there are when nobody says it. */
 int64_t run_hosts_slots(const struct run_hosts *h);
 

@@ -8,15 +8,18 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/run_allocation.h"
 #include "cli/run_programs.h"
+#include "runtime/runtime.h"
 
 /* ---- The table ---- */
 
 const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_N] = {"np", 'n', CLI_INT, "N", .min = 1, .max = RUN_RANKS_MAX,
                .also = "n ranks ntasks nproc",
-               .help = "how many ranks; default: those that an allocation of Slurm is for, else "
-                       "--nodes times --per-node, each of which is 1 where it is not given"},
+               .help = "how many ranks; default: those that the allocation is for (Slurm, PBS, "
+                       "LSF, SGE, Flux), else --nodes times --per-node, each of which is 1 where "
+                       "it is not given"},
     [RUN_PER_NODE] =
         {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
          .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
@@ -450,6 +453,62 @@ static int check_backend(struct run_spec *s, const struct cli_args *args, struct
     return 0;
 }
 
+/* Nobody has said where jobs go. A rank of ours has its place already. */
+static bool may_be_allocated(const struct cli_args *args)
+{
+    const char *asked = args->values[RUN_BACKEND].text;
+    const struct fbr_runtime *rt = fbr_rt_peek();
+
+    return (!asked || !strcmp(asked, "auto")) && !args->values[RUN_IN_CLUSTER].number &&
+           !getenv("FIBER_RANK") &&
+           (!rt || (!strcmp(fbr_config_str(rt->config, "backend"), "auto") &&
+                    !strcmp(fbr_rt_backend_name(rt, NULL), "local")));
+}
+
+/* All of them are this host: no ssh is needed, and of what is said of slots only max_slots is a limit. */
+static int take_local(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    int64_t slots = run_hosts_slots(&s->hosts), most = run_hosts_most(&s->hosts);
+    int rc;
+
+    run_hosts_fini(&s->hosts);
+    rc = take_size(s, args, err);
+    if (rc == 0 && !s->sized && s->ring.nodes <= 1 && !s->ring.per_node)
+        s->size = slots < RUN_RANKS_MAX ? (int)slots : RUN_RANKS_MAX;
+    if (rc == 0 && most && s->size > most)
+        rc = fbr_fail(err, -EINVAL, "%d ranks are more than max_slots=%lld of this host", s->size,
+                      (long long)most);
+    return rc;
+}
+
+/* The hosts of an allocation are the ring's nodes. */
+static int take_allocation(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
+{
+    struct fiber_ring_options *o = &s->ring;
+    struct run_allocation a;
+    int rc = run_allocation_find(&a, err);
+
+    if (rc < 0 || !a.hosts.n)
+        return rc < 0 ? rc : take_size(s, args, err);
+    s->hosts = a.hosts;
+    s->size = asked_size(s, args);
+    if (run_hosts_here(&s->hosts) && (s->size || a.copies < 2)) {
+        o->backend = "local";
+        return take_local(s, args, err);
+    }
+    o->backend = "command";
+    s->sized = true;
+    s->start = a.start;
+    rc = run_allocation_room(&a, &s->room.room, err);
+    if (rc == 0)
+        rc = fbr_ring_room_use(&s->room, &s->size, o, err);
+    if (rc < 0)
+        return rc;
+    s->names = (const char *const *)s->room.room.names;
+    run_hosts_cut(&s->hosts, (size_t)o->nodes);
+    return 0;
+}
+
 static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     struct fiber_ring_options *o = &s->ring;
@@ -461,17 +520,12 @@ static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fb
 
     if (rc == 0 && s->hosts.n)
         rc = check_backend(s, args, err);
-    if (rc < 0 || !s->hosts.n)
-        return rc < 0 ? rc : take_size(s, args, err);
-    if (!strcmp(o->backend, "local")) { /* what is said of slots is no limit here */
-        int64_t slots = run_hosts_slots(&s->hosts);
-
-        run_hosts_fini(&s->hosts);
-        rc = take_size(s, args, err);
-        if (rc == 0 && !wish.size && o->nodes <= 1 && !o->per_node)
-            s->size = slots < RUN_RANKS_MAX ? (int)slots : RUN_RANKS_MAX;
+    if (rc < 0)
         return rc;
-    }
+    if (!s->hosts.n)
+        return may_be_allocated(args) ? take_allocation(s, args, err) : take_size(s, args, err);
+    if (!strcmp(o->backend, "local"))
+        return take_local(s, args, err);
     s->size = run_hosts_fit(&s->hosts, &wish, err);
     o->nodes = (int)s->hosts.n;
     o->slots = s->hosts.ranks;

@@ -87,6 +87,7 @@ struct run_spec {
     struct run_env env;
     struct run_programs programs; /* none: one program, ring.job.command */
     struct run_hosts hosts; /* of the ring's nodes; none where nobody named others than this one */
+    const char *start;      /* the command that starts a job on one of them; NULL: ssh does */
     const char *const *names; /* of its nodes; NULL: not known yet */
     char note[400];           /* what is to be said before the start; "" */
 };

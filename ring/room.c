@@ -109,11 +109,12 @@ static int use_allocation(struct fbr_ring_room *r, int *size, struct fiber_ring_
         return fbr_fail(err, -EINVAL, "--nodes %u: the allocation has %u node%s", n, r->room.hosts,
                         r->room.hosts == 1 ? "" : "s");
     if (!*size && r->room.copies > 1)
-        return fbr_fail(err, -EINVAL,
-                        "this is one of %u tasks that the manager started side by side, and each "
-                        "would start all ranks: leave srun out, as fiber run takes its place, or "
-                        "say -n and --backend local for a run of each task's own",
-                        r->room.copies);
+        return fbr_fail(
+            err, -EINVAL,
+            "this is one of %u tasks that the manager started side by side, and each "
+            "would start all ranks: leave srun (flux run) out, as fiber run takes its place, or "
+            "say -n and --backend local for a run of each task's own",
+            r->room.copies);
     if (!*size)
         *size = (int)choose_size(r, o, n);
     rc = plan_nodes(&p, r, (uint32_t)*size, o, n, err);

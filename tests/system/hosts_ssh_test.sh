@@ -45,6 +45,28 @@ chmod +x "$work/either"
 FIBER_COMMAND_START="$work/either {host} {shell_command}" holds "this host is one of them" \
     "$fiber" run -H "localhost,$h2:2" -q sh -c 'echo "$FIBER_RANK of $FIBER_SIZE on node $FIBER_NODE"'
 says "0 of 3 on node 0" "1 of 3 on node 1" "2 of 3 on node 1"
+# Allocations of other managers: their hosts, by ssh or their own command.
+printf '%s\n' "$h1" "$h1" "$h2" "$h3" >"$work/nodes"
+holds "an allocation of PBS" env PBS_NODEFILE="$work/nodes" "${run[@]}" "$prog" who
+says "rank 0 of 4 on h1" "rank 1 of 4 on h1" "rank 2 of 4 on h2" "rank 3 of 4 on h3"
+holds "hosts that are not used are named" env PBS_NODEFILE="$work/nodes" "${run[@]}" -n 2 "$prog" who
+grep -qx "fiber: 2 of 3 nodes of the allocation are not used: $h2 and $h3" "$work/out" || failed "it should name two hosts"
+printf '#!/bin/sh\nexec %s "$@"\n' "$TEST_SOURCE_DIR/tests/beds/hosts/rsh" >"$work/bin/blaunch"
+# shellcheck disable=SC2016 # it is the script's shell that expands them
+printf '#!/bin/sh\n[ "$1" = -inherit ] && shift && exec %s "$@"\n' "$TEST_SOURCE_DIR/tests/beds/hosts/rsh" >"$work/bin/qrsh"
+printf '#!/bin/sh\necho "2 3 %s,%s"\n' "$h1" "$h2" >"$work/bin/flux"
+printf '#!/bin/sh\necho "ssh was not to be used" >&2; exit 1\n' >"$work/no-ssh"
+chmod +x "$work"/bin/* "$work/no-ssh"
+mv "$work/bin/ssh" "$work/ssh"
+cp "$work/no-ssh" "$work/bin/ssh"
+holds "an allocation of LSF" env LSB_MCPU_HOSTS="$h1 1 $h2 2" "${run[@]}" "$prog" who
+says "rank 0 of 3 on h1" "rank 1 of 3 on h2" "rank 2 of 3 on h2"
+printf '%s 2 all.q@x UNDEFINED\n%s 1 all.q@x <NULL>\n' "$h1" "$h2" >"$work/pe"
+holds "an allocation of SGE" env PE_HOSTFILE="$work/pe" "${run[@]}" "$prog" who
+says "rank 0 of 3 on h1" "rank 1 of 3 on h1" "rank 2 of 3 on h2"
+mv "$work/ssh" "$work/bin/ssh"
+holds "an instance of Flux" env FLUX_URI=local:///x "${run[@]}" "$prog" who
+says "rank 0 of 3 on h1" "rank 1 of 3 on h1" "rank 2 of 3 on h2"
 # The agent of h2 is lost, and its host is not the next in turn.
 # shellcheck disable=SC2016
 holds "a host keeps its ranks when all start again" "${run[@]}" -H "$h1,$h2:2,$h3:3" --on-failure restart -q sh -c '
