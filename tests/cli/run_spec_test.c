@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -112,7 +113,7 @@ static void several_programs_stand_behind_one_another(void **state)
     (void)state;
     assert_int_equal(
         make("-x C=d -wdir /x --mem 1G -n 2 a -n : b : --np 3 --allow-run-as-root -x A=b "
-             "-mca pml ob1 b -n 4 : -n1 c :"),
+             "-mca pml ob1 b -n 4 : -n1 c : d"),
         0);
     p = spec.ring.programs;
     assert_int_equal(spec.size, 6);
@@ -134,7 +135,7 @@ static void several_programs_stand_behind_one_another(void **state)
     assert_string_equal(p[1].env[1], "OMPI_MCA_pml=ob1");
     assert_int_equal(p[2].count, 1);
     assert_string_equal(p[2].command[1], ":");
-    assert_null(p[2].command[2]);
+    assert_string_equal(p[2].command[2], "d");
     done();
     assert_int_equal(make("expr a : b"), 0); /* it is no option that stands behind it */
     assert_int_equal(spec.ring.nprograms, 0);
@@ -294,6 +295,24 @@ static void this_host_is_the_local_backend(void **state)
     done();
 }
 
+static void max_slots_hold_on_this_host_too(void **state)
+{
+    char path[] = "/tmp/run_spec-XXXXXX", line[64];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0 && write(fd, "localhost slots=4 max_slots=8\n", 30) == 30);
+    close(fd);
+    snprintf(line, sizeof(line), "--hostfile %s -n 8 p", path);
+    assert_int_equal(make(line), 0);
+    assert_int_equal(spec.size, 8);
+    done();
+    snprintf(line, sizeof(line), "--hostfile %s -n 9 p", path);
+    assert_int_equal(make(line), -22);
+    assert_non_null(strstr(err.text, "max_slots=8"));
+    unlink(path);
+}
+
 static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
 {
     static const struct {
@@ -340,6 +359,8 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"a : -n 3 b", "how many ranks of a?"},
         {"-n 2 a : -x A=b c", "how many ranks of c?"},
         {"-n 2 : -n 3 b", "the program before ':' is missing"},
+        {"-n 2 a :", "behind ':': "},
+        {"-n 2 a : -n 1 b :", "behind ':': "},
         {"-n 2 : -n 3 : -n 4 b", "the program before ':' is missing"},
         {"-n 2 cut -d : -f 1 file", "own: sh -c"},
         {"-n 2 a : -n 0 b", "behind ':': -n: "},
@@ -372,6 +393,7 @@ int main(void)
         cmocka_unit_test(output_and_input_are_flags),
         cmocka_unit_test(hosts_are_nodes),
         cmocka_unit_test(this_host_is_the_local_backend),
+        cmocka_unit_test(max_slots_hold_on_this_host_too),
         cmocka_unit_test(what_cannot_be_met_is_refused_with_what_to_do),
     };
 
