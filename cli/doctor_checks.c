@@ -92,8 +92,9 @@ static void check_processors(struct doctor *d)
     doctor_say(d, "processors", DOCTOR_GOOD, "", "%d that may be used%s%s%s", count,
                f.restricted ? ", of more" : "", f.model[0] ? ": " : "", f.model);
     doctor_say(d, "binding", DOCTOR_GOOD, "",
-               "hwloc: %u packages, %u NUMA nodes, %u L3, %u cores, %u GPUs", f.packages,
-               f.numa_nodes, f.l3s, f.cores, f.gpus);
+               "hwloc: %u package%s, %u NUMA node%s, %u L3, %u core%s, %u GPU%s", f.packages,
+               f.packages == 1 ? "" : "s", f.numa_nodes, f.numa_nodes == 1 ? "" : "s", f.l3s,
+               f.cores, f.cores == 1 ? "" : "s", f.gpus, f.gpus == 1 ? "" : "s");
 }
 
 static void check_limits(struct doctor *d)

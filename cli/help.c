@@ -132,7 +132,7 @@ static void help_option(FILE *out, const struct cli_option *o, int width)
 
 static bool is_shown(const struct cli_option *o)
 {
-    return !o->hidden && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
+    return !o->hidden && !o->foreign && o->type != CLI_REFUSED && o->type != CLI_NOTHING;
 }
 
 static bool has_options(const struct cli_command *c)
@@ -288,40 +288,66 @@ static void man_option(FILE *out, const struct cli_option *o)
     }
 }
 
-/* Spellings of mpirun and others, and what is refused: only the man page has room for them. */
+/* Of an option's spellings as others have them: their names, and what they mean here. NULL: it has
+ * none. */
+static const char *others_meaning(const struct cli_option *o, char *names, char *text, size_t size)
+{
+    if (o->hidden || (is_shown(o) && !o->also))
+        return NULL;
+    snprintf(names, size, "%s%s%s", is_shown(o) ? "" : o->name, is_shown(o) || !o->also ? "" : " ",
+             o->also ? o->also : "");
+    if (is_shown(o))
+        snprintf(text, size, "the same as --%s", o->name);
+    else
+        snprintf(text, size, "%s: %s",
+                 o->type == CLI_NOTHING   ? "accepted"
+                 : o->type == CLI_REFUSED ? "refused"
+                                          : "taken",
+                 o->help);
+    return text;
+}
+
+static const char about_others[] = "As mpirun, mpiexec, srun and torchrun have them; one dash or "
+                                   "two.";
+
+void cli_help_others(FILE *out, const struct cli_command *c, int width)
+{
+    char names[1024], text[1024];
+
+    fprintf(out, "Spellings of other launchers that fiber %s understands.\n%s\n\n", c->name,
+            about_others);
+    for (size_t i = 0; i < c->count; i++) {
+        const char *meaning = others_meaning(&c->options[i], names, text, sizeof(text));
+
+        if (!meaning)
+            continue;
+        fputs("  ", out);
+        fill(out, names, names + strlen(names), 2, 2, width);
+        fputs("      ", out);
+        fill(out, meaning, meaning + strlen(meaning), 6, 6, width);
+    }
+}
+
+/* Spellings of mpirun and others, and what is refused: the command's own help has no room for
+ * them. */
 static void man_others(FILE *out, const struct cli_command *c)
 {
+    char names[1024], text[1024];
     bool any = false;
 
     for (size_t i = 0; i < c->count; i++) {
-        const struct cli_option *o = &c->options[i];
+        const char *meaning = others_meaning(&c->options[i], names, text, sizeof(text));
 
-        if (o->hidden || (is_shown(o) && !o->also))
+        if (!meaning)
             continue;
         if (!any)
-            fputs(".SH OTHER SPELLINGS\nAs mpirun, mpiexec, srun and torchrun have them; one dash "
-                  "or two.\n",
-                  out);
+            fprintf(out, ".SH OTHER SPELLINGS\n%s\n", about_others);
         any = true;
         fputs(".TP\n.B ", out);
-        if (!is_shown(o))
-            roff_str(out, o->name);
-        fputs(is_shown(o) || !o->also ? "" : " ", out);
-        roff_str(out, o->also ? o->also : "");
+        roff_str(out, names);
         fputc('\n', out);
-        if (is_shown(o)) {
-            fputs("the same as \\fB\\-\\-", out);
-            roff_str(out, o->name);
-            fputs("\\fR\n", out);
-        } else if (o->type == CLI_NOTHING) {
-            fputs("accepted; ", out);
-            roff_str(out, o->help);
-            fputc('\n', out);
-        } else {
-            fputs("refused: ", out);
-            roff_str(out, o->help);
-            fputc('\n', out);
-        }
+        roff_str(out, meaning);
+        fputc('\n', out);
     }
 }
 
@@ -413,16 +439,33 @@ void cli_help_man(FILE *out, const struct cli_command *c)
 
 enum { HELP_MAN, HELP_OPTIONS };
 
+/* A launcher whose options are understood. */
+static bool is_launcher(const char *name)
+{
+    static const char *const names[] = {"mpirun",  "mpiexec", "mpiexec.hydra", "orterun",
+                                        "prterun", "srun",    "torchrun"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
 static int run_help(const struct cli_args *args)
 {
     const char *name = args->noperands ? args->operands[0] : NULL;
     const struct cli_command *c = name ? cli_command_find(name) : NULL;
 
+    if (name && !c && is_launcher(name)) {
+        cli_help_others(stdout, cli_command_find("run"), cli_width(STDOUT_FILENO));
+        return 0;
+    }
     if (name && !c) {
         const char *near = cli_command_nearest(name);
 
-        return cli_failed(2, "there is no subcommand %s%s%s%s", name, near ? "; did you mean " : "",
-                          near ? near : "", near ? "?" : "");
+        return cli_failed(2, "there is no subcommand %s; %s%s%s", name,
+                          near ? "did you mean " : "`fiber help`", near ? near : " names all",
+                          near ? "?" : "");
     }
     if (args->values[HELP_MAN].text)
         cli_help_man(stdout, c);

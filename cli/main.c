@@ -56,7 +56,10 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
 
     if (cli_parse(c, argc, argv, &args, &err) < 0)
         return cli_usage(c, &err);
-    if (args.help) {
+    if (args.version) {
+        printf("fiber %s\n", fiber_version());
+        code = 0;
+    } else if (args.help) {
         cli_help_command(stdout, c, cli_width(STDOUT_FILENO));
         code = 0;
     } else if (init < 0 && needs_configuration(c)) {

@@ -91,7 +91,8 @@ static const char *next_word(void *user)
 
 /* ---- Options by name ---- */
 
-static bool is_called(const struct cli_option *o, const char *name, size_t len)
+/* `name` stands behind one dash or two. */
+static bool is_called(const struct cli_option *o, const char *name, size_t len, bool one)
 {
     const char *also = o->also;
 
@@ -102,17 +103,24 @@ static bool is_called(const struct cli_option *o, const char *name, size_t len)
 
         if (n == len && !strncmp(also, name, n))
             return true;
+        if (one && also[0] == '-' && n == len + 1 && !strncmp(also + 1, name, len))
+            return true;
         also += n + (also[n] == ' ');
     }
     return false;
 }
 
-static const struct cli_option *find_long(const struct cli_command *c, const char *name, size_t len)
+/* What is meant with one dash only goes first. */
+static const struct cli_option *find_long(const struct cli_command *c, const char *name, size_t len,
+                                          bool one)
 {
+    const struct cli_option *found = NULL;
+
     for (size_t i = 0; i < c->count; i++)
-        if (is_called(&c->options[i], name, len))
-            return &c->options[i];
-    return NULL;
+        if (is_called(&c->options[i], name, len, one) &&
+            (!found || !is_called(&c->options[i], name, len, false)))
+            found = &c->options[i];
+    return found;
 }
 
 static const struct cli_option *find_letter(const struct cli_command *c, char letter)
@@ -120,7 +128,7 @@ static const struct cli_option *find_letter(const struct cli_command *c, char le
     for (size_t i = 0; i < c->count; i++)
         if (c->options[i].letter == letter)
             return &c->options[i];
-    return find_long(c, &letter, 1);
+    return find_long(c, &letter, 1, true);
 }
 
 struct option_walk {
@@ -133,7 +141,8 @@ static const char *next_option(void *user)
     struct option_walk *w = user;
 
     while (w->at < w->command->count &&
-           (w->command->options[w->at].hidden || w->command->options[w->at].type == CLI_REFUSED))
+           (w->command->options[w->at].hidden || w->command->options[w->at].foreign ||
+            w->command->options[w->at].type == CLI_REFUSED))
         w->at++;
     return w->at < w->command->count ? w->command->options[w->at++].name : NULL;
 }
@@ -228,6 +237,9 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     v->text = text;
     switch (o->type) {
     case CLI_INT:
+        if (o->words && isalpha((unsigned char)text[0]))
+            return take_word(o, said, text, v, err);
+        return take_number(o, said, text, v, err);
     case CLI_MS:
     case CLI_SIZE:
         return take_number(o, said, text, v, err);
@@ -262,6 +274,9 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
 
     if (o->type == CLI_REFUSED)
         return fbr_fail(r->err, -EINVAL, "%s: %s", said, o->help);
+    if (o->type == CLI_NOTHING && o->words && !glued && r->at < r->argc &&
+        word_index(o->words, r->argv[r->at], 0) >= 0)
+        glued = r->argv[r->at++];
     if (!o->argument) {
         v->number++;
         v->text = "";
@@ -288,15 +303,21 @@ static int read_long(struct reader *r, const char *arg)
 {
     const char *name = arg + strspn(arg, "-");
     size_t len = strcspn(name, "=");
-    const struct cli_option *o = find_long(r->command, name, len);
+    const struct cli_option *o = find_long(r->command, name, len, name == arg + 1);
     char said[64];
 
     snprintf(said, sizeof(said), "%.*s",
              (int)(len + (size_t)(name - arg) < 60 ? len + (size_t)(name - arg) : 60), arg);
+    if (o && o->type == CLI_PAIR && r->at < r->argc && strchr(r->argv[r->at], '='))
+        o = find_long(r->command, name, len, false); /* -env A=B */
     if (o)
         return read_option(r, o, said, name[len] == '=' ? name + len + 1 : NULL);
     if (len == 4 && !strncmp(name, "help", 4))
         return 1;
+    if (len == 7 && !strncmp(name, "version", 7)) {
+        r->args->version = true;
+        return 1;
+    }
     return unknown_option(r->command, arg, len + (size_t)(name - arg), r->err);
 }
 
@@ -306,19 +327,22 @@ static int read_short(struct reader *r, const char *arg)
     size_t len = strcspn(arg + 1, "=");
     int rc = 0;
 
-    if (len > 1 && (find_long(r->command, arg + 1, len) || !strncmp(arg, "-help", 6)))
+    if (!strncmp(arg, "-version", 9))
+        return read_long(r, arg);
+    if (len > 1 && (find_long(r->command, arg + 1, len, true) || !strncmp(arg, "-help", 6)))
         return read_long(r, arg);
     for (const char *p = arg + 1; *p && rc == 0; p++) {
         const struct cli_option *o = find_letter(r->command, *p);
         char said[3] = {'-', *p, '\0'};
 
-        if (!o && *p == 'h')
+        r->args->version = !o && *p == 'V';
+        if (!o && strchr("hV", *p))
             return 1;
         if (!o && p > arg + 1)
             return fbr_fail(r->err, -EINVAL, "there is no option -%c (in %.64s)", *p, arg);
         if (!o)
             return unknown_option(r->command, arg, strlen(arg) < 60 ? strlen(arg) : 60, r->err);
-        if (o->argument)
+        if (o->argument || (o->type == CLI_NOTHING && o->words && p[1]))
             return read_option(r, o, said, p[1] ? p + 1 + (p[1] == '=') : NULL);
         rc = read_option(r, o, said, NULL);
     }
@@ -358,7 +382,7 @@ static int parse(struct reader *r)
         else
             r->args->operands[r->args->noperands++] = arg;
         if (rc == 1)
-            r->args->help = true;
+            r->args->help = !r->args->version;
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (r->command->stops && r->args->noperands)

@@ -4,7 +4,8 @@
  * A subcommand is one file that ends in its const struct cli_command. Its options stand in an array
  * that an enum indexes, so that `args->values[RUN_GRACE]` is what was given for it. What people
  * type for mpirun and its like stands in the same table: `also` names other spellings, options of
- * type CLI_REFUSED are answered with a sentence.
+ * type CLI_REFUSED are answered with a sentence. A spelling that begins with a dash ("-env") is meant
+ * with one dash only.
  *
  * Every long name may also be written with one dash (-bind-to core), as mpirun's may; `--name
  * value`, `--name=value`, `-n 4` and `-n4` mean the same.
@@ -23,15 +24,17 @@
 enum cli_type {
     /* no argument; `number` counts how often it was given. With `words`: one of them may stand behind =, in `text` */
     CLI_FLAG,
-    CLI_INT,     /* min to max */
-    CLI_MS,      /* a duration: 5s, 2m; a bare number is seconds. In ms */
-    CLI_SIZE,    /* 512Mi, 8Gi; in bytes */
-    CLI_WORD,    /* one of `words` */
-    CLI_TEXT,    /* anything */
-    CLI_DIR,     /* a directory; only completion cares */
-    CLI_LIST,    /* text; may be given again and again */
-    CLI_PAIR,    /* two arguments, kept as two entries of the list */
-    CLI_NOTHING, /* accepted and means nothing here; `argument` NULL or what is passed over */
+    CLI_INT,  /* min to max */
+    CLI_MS,   /* a duration: 5s, 2m; a bare number is seconds. In ms */
+    CLI_SIZE, /* 512Mi, 8Gi; in bytes */
+    CLI_WORD, /* one of `words` */
+    CLI_TEXT, /* anything */
+    CLI_DIR,  /* a directory; only completion cares */
+    CLI_LIST, /* text; may be given again and again */
+    CLI_PAIR, /* two arguments, kept as two entries of the list */
+    /* accepted and means nothing here; `argument` NULL or what is passed over; one of `words` may
+     * follow, or stand behind =, in `text` */
+    CLI_NOTHING,
     CLI_REFUSED, /* `help` is the sentence that says what to use instead */
 };
 
@@ -39,8 +42,10 @@ struct cli_option {
     const char *name; /* "bind-to" */
     char letter;      /* 'n', or 0 */
     enum cli_type type;
-    const char *argument;     /* "N", for people; NULL when it takes none */
-    const char *words;        /* of CLI_WORD and CLI_FLAG, separated by single spaces */
+    const char *argument; /* "N", for people; NULL when it takes none */
+    /* of CLI_WORD, CLI_FLAG and CLI_NOTHING, separated by single spaces; of CLI_INT those that are
+     * taken for a number: only `text` has them */
+    const char *words;
     const char *hidden_words; /* that are taken too, but not shown: as others spell them */
     const char *help;         /* a sentence or two, without a period at the end */
     /* the configuration's key that it sets, or NULL: flag, environment, files in this order */
@@ -48,6 +53,7 @@ struct cli_option {
     const char *also; /* other spellings, separated by spaces */
     int64_t min, max; /* of CLI_INT; both 0: any that is not negative */
     bool hidden;      /* not in help, man page and completion */
+    bool foreign;     /* for those who know other launchers: shown among their spellings only */
 };
 
 struct cli_value {
@@ -67,7 +73,8 @@ struct cli_args {
     struct cli_value *values; /* by the index of the option */
     char **operands;          /* what is no option, NULL-terminated */
     int noperands;
-    bool help; /* --help was given: nothing else was checked */
+    bool help;    /* --help was given: nothing else was checked */
+    bool version; /* the same of --version */
 };
 
 enum cli_operand {
@@ -118,7 +125,8 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
 /* help.c: pages */
 void cli_help_short(FILE *out, int width);
 void cli_help_command(FILE *out, const struct cli_command *command, int width);
-void cli_help_man(FILE *out, const struct cli_command *command); /* NULL: fiber(1) */
+void cli_help_others(FILE *out, const struct cli_command *command, int width); /* spellings */
+void cli_help_man(FILE *out, const struct cli_command *command);               /* NULL: fiber(1) */
 int cli_width(int fd); /* of the terminal there, 80 when it is none */
 
 /* commands.c: all, in the order of the help; NULL at its end */

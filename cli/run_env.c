@@ -69,7 +69,8 @@ static int take_pairs(struct run_env *e, const struct cli_value *v, const char *
         const char *name = v->list[i];
 
         if (!name[0] || strchr(name, '='))
-            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name", option, name);
+            return fbr_fail(err, -EINVAL, "%s: \"%.64s\" is no name; write %s%.64s", option, name,
+                            prefix[0] ? "--mca KEY VALUE, not " : "-x ", name);
         rc = env_add(e, pair_of(prefix, name, strlen(name), v->list[i + 1]), err);
     }
     return rc;

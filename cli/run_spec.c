@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "cli/run_allocation.h"
+#include "cli/run_foreign.h"
 #include "cli/run_programs.h"
 #include "runtime/runtime.h"
 
@@ -21,7 +22,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                        "LSF, SGE, Flux), else --nodes times --per-node, each of which is 1 where "
                        "it is not given"},
     [RUN_PER_NODE] =
-        {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16,
+        {"per-node", 'N', CLI_INT, "M", .min = 1, .max = 1 << 16, .words = "auto cpu gpu",
          .also = "npernode ppn perhost ntasks-per-node nproc_per_node nproc-per-node",
          .help = "ranks under one job on one host; default: what an allocation says, else as many "
                  "as a host has processors for (slurm, kubernetes), or all (local, docker)"},
@@ -73,9 +74,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                       .help =
                           "variables for the ranks, a line NAME=VALUE each, # before a comment; "
                           "--env wins. May be repeated"},
-    [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir",
+    [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir D",
                      .help = "where the ranks start; default: here"},
-    [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name",
+    [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name J",
                   .help = "shown by fiber ps; default: the program's"},
     [RUN_NAMESPACE] = {"namespace", 0, CLI_TEXT, "S", .config = "kubernetes_namespace",
                        .help = "of Kubernetes, where the pods are; default: the context's"},
@@ -101,7 +102,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_OUTPUT] = {"output", 'o', CLI_DIR, "DIR",
                     .also = "output-filename output-dir log-dir log_dir outfile-pattern",
                     .help = "also writes what each rank prints to DIR/RANK.out and DIR/RANK.err"},
-    [RUN_STDIN] = {"stdin", 0, CLI_WORD, "R", .words = "0 none",
+    [RUN_STDIN] = {"stdin", 0, CLI_TEXT, "R", .words = "0 none", .also = "i input",
                    .help = "which rank reads standard input"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
                     .help = "shows where each rank was bound, as the kernel says"},
@@ -127,14 +128,15 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                    .help = "no summary of a failure, no word of what is waited for"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",
                  .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
-    [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .help = "the same as -x VAR=VALUE"},
+    [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .also = "-env",
+                  .help = "the same as -x VAR=VALUE"},
     [RUN_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING,
                      .also =
-                         "nooversubscribe enable-recovery continuous standalone no_python "
+                         "nooversubscribe standalone no_python "
                          "no-python bind-to-core byslot bycore disable-recovery noprefix genvall "
                          "envall get-stack-traces leave-session-attached show-progress "
                          "report-state-on-timeout report-child-jobs-separately do-not-resolve "
-                         "print-all-exitcodes pmi-port enable-x disable-x unbuffered run_path "
+                         "print-all-exitcodes pmi-port enable-x disable-x unbuffered u run_path "
                          "run-path novm use-regexp",
                      .help = "it makes no difference here"},
     [RUN_NOTHING_ARGUMENT] =
@@ -143,7 +145,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                  "monitor-interval monitor_interval start-method start_method "
                  "local-addr local_addr personality launcher launcher-exec "
                  "launch-agent prefix rmk topolib demux usize order-nodes "
-                 "localhost nameserver kill-on-bad-exit",
+                 "localhost nameserver stream-buffering",
          .help = "every bootstrap is served at once"},
     [RUN_RANK_BY] =
         {"rank-by", 0, CLI_REFUSED, "X",
@@ -152,7 +154,11 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                       .help = "processors are chosen by --bind-to, --map-by and --cpus-per-rank. "
                               "To use only some of this "
                               "machine: taskset -c LIST fiber run ..."},
-    [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_REFUSED, .help = "use --bind-to hwthread"},
+    [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_NOTHING, .words = "0 1", .also = "K",
+                  .help = "ranks are ended when one fails; for the others to go on: --on-failure "
+                          "shrink"},
+    [RUN_HWTHREADS] = {"use-hwthread-cpus", 0, CLI_FLAG, .foreign = true,
+                       .help = "--bind-to hwthread, unless another one is given"},
     [RUN_STANDALONE] =
         {"node-rank", 0, CLI_REFUSED, "R", .also = "node_rank",
          .help = "one `fiber run` starts the ranks of all hosts: use --nodes and --per-node"},
@@ -173,7 +179,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                           "several programs stand behind one another: fiber run -n 1 A : -n 3 B"},
     [RUN_MCA_FILE] = {"tune", 0, CLI_REFUSED, "FILE", .also = "am",
                       .help = "use --mca KEY VALUE for each parameter in it"},
-    [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "prtemca",
+    [RUN_MCA_OTHER] = {"pmixmca", 0, CLI_REFUSED, "KEY VALUE", .also = "gpmixca prtemca",
                        .help = "it is for mpirun itself, which is not here: leave it out"},
     [RUN_NAMES] = {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist",
                    .help = "use -x for each: -x A -x B"},
@@ -187,13 +193,17 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_DISPLAY] = {"display", 0, CLI_REFUSED, "X",
                      .help =
                          "use --display-map for the plan, --report-bindings for what became of it"},
-    [RUN_STREAMS] = {"tee", 0, CLI_REFUSED, "X",
-                     .also = "redirects r t errfile-pattern prepend-pattern merge-stderr-to-stdout "
-                             "xml xterm",
-                     .help = "use --output DIR for files, --tag and --timestamp for what stands "
-                             "before a line, 2>&1 for one stream"},
-    [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED, .also = "with-ft",
-                       .help = "use --on-failure shrink"},
+    [RUN_STREAMS] =
+        {"tee", 0, CLI_REFUSED, "X",
+         .also = "redirects r e error errfile-pattern prepend-pattern merge-stderr-to-stdout "
+                 "xml xterm",
+         .help = "use --output DIR for files, --tag and --timestamp for what stands "
+                 "before a line, 2>&1 for one stream"},
+    [RUN_SURVIVORS] = {"disable-auto-cleanup", 0, CLI_REFUSED,
+                       .also = "with-ft enable-recovery continuous",
+                       .help =
+                           "use --on-failure shrink, with which the others go on without a rank "
+                           "that failed, or replace"},
     [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons pty",
                       .help = "use `fiber stack RUN` to see where ranks are, and gdb -p with the "
                               "number of the process that `fiber top` shows"},
@@ -204,8 +214,13 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                    .also = "p account A qos exclusive reservation",
                    .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
                            "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
-    [RUN_TIME] = {"time", 0, CLI_REFUSED, "T",
-                  .help = "use --timeout for the run, FIBER_SLURM_TIME=T for its jobs"},
+    [RUN_TIME] = {"time", 't', CLI_TEXT, "T", .foreign = true, .also = "t",
+                  .help = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes["
+                          ":seconds]], as in srun: --timeout for the run; FIBER_SLURM_TIME limits "
+                          "its jobs"},
+    [RUN_PID] = {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
+                 .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
+                         "it"},
     [RUN_ALL_GPUS] = {"gpus", 0, CLI_REFUSED, "N", .also = "gres G gpus-per-node mem-per-cpu",
                       .help = "use --gpus-per-rank and --mem"},
 };
@@ -555,7 +570,7 @@ static unsigned flags_of(const struct cli_value *v)
     return (v[RUN_TAG].number ? FIBER_RING_TAG : 0) |
            (v[RUN_TIMESTAMP].number ? FIBER_RING_TIMESTAMP : 0) |
            (v[RUN_REPORT].number ? FIBER_RING_REPORT : 0) |
-           (v[RUN_STDIN].text && v[RUN_STDIN].number == 1 ? 0 : FIBER_RING_STDIN) |
+           (v[RUN_STDIN].text && !strcmp(v[RUN_STDIN].text, "none") ? 0 : FIBER_RING_STDIN) |
            (v[RUN_QUIET].number || (v[RUN_JSON].number && !v[RUN_DRY_RUN].number) ? FIBER_RING_QUIET
                                                                                   : 0) |
            (v[RUN_OVERSUBSCRIBE].number ? FIBER_RING_OVERSUBSCRIBE : 0);
@@ -593,8 +608,10 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
         rc = take_bind(s, v[RUN_BIND_TO].text, err);
     if (rc == 0 && v[RUN_MAP_BY].text)
         rc = take_map(s, v[RUN_MAP_BY].text, err);
-    if (v[RUN_PER_NODE].text)
-        o->per_node = (int)v[RUN_PER_NODE].number;
+    if (rc == 0)
+        rc = run_foreign_take(s, args, err);
+    if (rc == 0)
+        rc = run_foreign_per_node(&v[RUN_PER_NODE], &o->per_node, err);
     if (v[RUN_CPUS].text)
         o->cpus_per_rank = (int)v[RUN_CPUS].number;
     if (rc == 0)

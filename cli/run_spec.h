@@ -54,6 +54,7 @@ enum {
     RUN_NOTHING_ARGUMENT,
     RUN_RANK_BY,
     RUN_CPU_LIST,
+    RUN_KILL,
     RUN_HWTHREADS,
     RUN_STANDALONE,
     RUN_RENDEZVOUS,
@@ -75,6 +76,7 @@ enum {
     RUN_MODULE,
     RUN_SLURM,
     RUN_TIME,
+    RUN_PID,
     RUN_ALL_GPUS,
     RUN_OPTIONS
 };

@@ -633,7 +633,8 @@ struct fiber_ring_options {
     unsigned flags;                   /* FIBER_RING_* */
     const char
         *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
-    /* Several programs in one ring, in the order of their ranks (MPI_APPNUM is the index): the
+    /* Several programs in one ring, in the order of their ranks (MPI_APPNUM, FIBER_APPNUM
+     * without MPI, is the index, and FIBER_APP_SIZES, as in "1,8", has the ranks of each): the
      * ring's size is the sum of their counts, and job.command is NULL. NULL: one program */
     const struct fiber_ring_program *programs;
     int nprograms; /* 0: one */

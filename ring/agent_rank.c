@@ -376,6 +376,28 @@ static void note_given(struct agent_rank *r, const struct fbr_env *e)
     }
 }
 
+/* Which program it runs, and how many ranks each has, as in "1,8". */
+static void put_apps(struct agent_rank *r, struct fbr_env *e)
+{
+    const struct fbr_ring_job *j = &r->job->job;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    for (uint32_t i = 0; i < j->nprograms; i++) {
+        uint32_t end = i + 1 < j->nprograms ? j->programs[i + 1].first : j->info.size;
+        char text[16];
+        int n = snprintf(text, sizeof(text), "%s%u", i ? "," : "", end - j->programs[i].first);
+
+        fbr_put(&b, text, (size_t)n);
+    }
+    fbr_put_u8(&b, 0);
+    fbr_env_set(e, "FIBER_APPNUM", "%u",
+                (unsigned)(fbr_ring_job_program(j, r->rank) - j->programs));
+    if (!b.failed)
+        fbr_env_set(e, "FIBER_APP_SIZES", "%s", (const char *)b.data);
+    fbr_buf_fini(&b);
+}
+
 static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr_error *err)
 {
     struct agent_job *j = r->job;
@@ -417,6 +439,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
         if (rc < 0)
             fbr_wrap(err, "%s", a->bridges[i].ops->name);
     }
+    put_apps(r, e);
     note_given(r, e);
     if (r->restarts > 0)
         fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);

@@ -119,7 +119,10 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     i->id = r->next_job++;
     i->size = size;
     i->epoch = r->epoch;
-    i->max_restarts = (uint32_t)r->max_restarts;
+    i->max_restarts = r->options.on_failure == FIBER_RING_RESTART ||
+                              r->options.on_failure == FIBER_RING_REPLACE
+                          ? (uint32_t)r->max_restarts
+                          : 0;
     i->run = strdup(r->uid);
     i->nspace = new_nspace();
     if (parent) {

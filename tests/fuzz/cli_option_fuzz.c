@@ -5,6 +5,7 @@
 #include "cli/option.c"
 #include "cli/run_allocation.c"
 #include "cli/run_env.c"
+#include "cli/run_foreign.c"
 #include "cli/run_hosts.c"
 #include "cli/run_programs.c"
 #include "cli/run_spec.c"

@@ -1,0 +1,75 @@
+# foreign_test.sh - what people type for mpirun, mpiexec, srun and torchrun does the same here, or is refused with the
+# option to use instead.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run
+cd "$work"
+bad=0
+
+check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
+    local code=$1 out=$2 err=$3 got=0 said told
+    shift 3
+    timeout 60 fiber "$@" >out 2>err </dev/null || got=$?
+    said=$(tr '\n' ' ' <out)
+    told=$(tr '\n' ' ' <err)
+    if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
+        echo "fiber $*: code $got ($code), said:"
+        cat out err
+        bad=1
+    fi
+}
+
+# mpiexec of MPICH
+check 0 'two ' '^$' run -n 1 -env FRUIT two printenv FRUIT
+check 0 'two ' '^$' run -n 1 -env FRUIT=two printenv FRUIT
+check 0 'two ' '^$' run -n 1 --env FRUIT=two printenv FRUIT
+check 2 '' 'write -x FRUIT=two' run -n 1 -genv FRUIT=two x printenv FRUIT
+
+# mpirun
+check 2 '' 'use --on-failure shrink' run --enable-recovery true
+check 2 '' 'fiber ps' run --report-pid - true
+check 2 '' 'leave it out' run --gpmixca a b true
+check 2 '' 'rank 0 reads standard input' run --stdin all true
+check 2 '' 'rank 0 reads standard input' run --stdin 1 true
+check 0 '' '^$' run --stdin none -n 1 cat
+HWLOC_SYNTHETIC='pack:1 core:2 pu:2' check 0 '.* core 0, thread 0, cpus 0 .*' '^' run --dry-run --use-hwthread-cpus -n 1 true
+check 0 'fiber [0-9.]+ ' '^$' run --version
+check 0 'fiber [0-9.]+ ' '^$' run -V
+
+# srun
+check 0 'a ' '^$' run --kill-on-bad-exit -n 1 echo a
+check 0 'a ' '^$' run --kill-on-bad-exit=1 -n 1 echo a
+check 0 'a ' '^$' run -K1 -n 1 echo a
+check 2 '' 'use --on-failure shrink' run -K0 -n 1 echo a
+check 0 'a ' '--time 10 is taken as srun.s: --timeout 600s' run -t 10 -n 1 echo a
+check 0 'a ' '--timeout 93784s' run -t 1-02:03:04 -n 1 echo a
+check 0 'a ' '--timeout 3723s' run --time=1:02:03 -n 1 echo a
+check 124 '' 'the time limit of 1 s is over' run -t 0:01 -n 1 tail -f /dev/null
+check 2 '' '"1x" is no time as srun has it' run -t 1x true
+check 2 '' 'use --output DIR' run -e err true
+check 0 '/ ' '^$' run -q -u -J name -D / -i none -n 1 pwd
+
+# torchrun
+check 0 '(x )+' '^' run --nproc_per_node cpu echo x
+check 0 '(x )+' '^' run --nproc_per_node=auto echo x
+check 2 '' 'is none of: auto cpu gpu' run --nproc_per_node frob echo x
+check 0 '0 ' '^$' run -n 1 printenv TORCHELASTIC_MAX_RESTARTS
+check 0 '2 ' '^$' run -n 1 --max-restarts 2 printenv TORCHELASTIC_MAX_RESTARTS
+
+# several programs, without MPI
+# shellcheck disable=SC2016
+check 0 '(0/1,2 |1/1,2 ){3}' '^' run -q -n 1 sh -c 'echo $FIBER_APPNUM/$FIBER_APP_SIZES' : \
+    -n 2 sh -c 'echo $FIBER_APPNUM/$FIBER_APP_SIZES'
+[ "$(grep -c '^1/' out)" = 2 ] || { echo 'two ranks run the second program'; bad=1; }
+
+for name in mpirun mpiexec srun torchrun; do
+    check 0 '.* kill-on-bad-exit K .*' '^$' help "$name"
+done
+check 2 '' 'there is no subcommand frobnicate; .fiber help. names all' help frobnicate
+exit $bad
