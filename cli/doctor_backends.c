@@ -102,6 +102,9 @@ static int way_back(struct cli_backend *b, char out[FBR_BIND_MAX], struct fbr_er
 
 static void look(const struct place *p, int fd)
 {
+    static const char module[] = "install all of Fiber (cmake --install): its modules stand in "
+                                 "PREFIX/lib/fiber, and are built where libcurl, jansson, libyaml "
+                                 "and libarchive are";
     struct fbr_error err = {0, ""};
     struct looker l = {fd, false};
     struct cli_backend b;
@@ -112,10 +115,11 @@ static void look(const struct place *p, int fd)
         bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);
 
         send_finding(fd, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "", err.text,
-                     absent                           ? p->absent
-                     : rc == -EKEYREJECTED && p->keys ? p->keys
-                     : rc == -EACCES && p->may        ? p->may
-                                                      : p->bad);
+                     strstr(err.text, "Fiber's module") ? module
+                     : absent                           ? p->absent
+                     : rc == -EKEYREJECTED && p->keys   ? p->keys
+                     : rc == -EACCES && p->may          ? p->may
+                                                        : p->bad);
         return;
     }
     cli_backend_check(&b, on_finding, &l);

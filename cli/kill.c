@@ -139,6 +139,9 @@ static int run_kill(const struct cli_args *args)
         rc = client_ask(&run, FBR_CONTROL_SIGNAL, rank, sig, &err);
     if (rc == -ECONNRESET && !name && rank < 0)
         rc = 0; /* it has ended, before it could say so */
+    if (rc == -ESRCH && rank >= 0 && run.state < CLIENT_ENDED)
+        fbr_fail(&err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
+                 run.about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run.about.uid);
     client_free(&run);
     return rc < 0 ? cli_failed(1, "%s", err.text) : 0;
 }

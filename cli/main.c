@@ -78,10 +78,11 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
     return code;
 }
 
-/* Who was started with closed descriptors would get sockets as them, and write words for people
- * there. */
+/* If standard descriptors are closed, the first sockets would become them, and get words for people.
+ * What is written to a closed standard output is lost, which must show: writing there fails. */
 static void open_standard(void)
 {
+    bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     int fd;
 
     do
@@ -89,6 +90,11 @@ static void open_standard(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
+    fd = closed ? open("/dev/null", O_RDONLY) : -1;
+    if (fd >= 0) {
+        dup2(fd, STDOUT_FILENO);
+        close(fd);
+    }
 }
 
 int main(int argc, char **argv)

@@ -378,14 +378,13 @@ static void check_output(struct fiber_ring *r)
 {
     int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
     char *report = NULL;
-    bool lost;
+    bool full, lost; /* full: standard output */
 
     pthread_mutex_lock(&r->lock);
     file = r->file_error ? r->file_error : file; /* it has ended: nobody writes it any more */
-    lost = (out && out != EPIPE && out != EBADF) || (file && r->options.output_dir);
+    full = out && out != EPIPE && (out != EBADF || !r->options.output_dir);
+    lost = full || (file && r->options.output_dir);
     if (lost && r->code == 0) {
-        bool full = out && out != EPIPE && out != EBADF;
-
         r->code = 1;
         if (asprintf(&report, "some of what the ranks printed is lost: %s: %s.\n",
                      full ? "standard output" : r->options.output_dir,

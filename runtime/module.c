@@ -179,7 +179,10 @@ static void *open_locked(const char *name, struct fbr_error *err)
         fbr_fail(err, s.stale ? -ESTALE : -ENOENT, "cannot load Fiber's module %s: %s%s", name,
                  s.why[0] ? s.why
                           : "there is no such file beside this program, nor in " FBR_MODULE_DIR,
-                 s.stale ? "" : "; is the installation complete?");
+                 s.stale                   ? ""
+                 : strcmp(name, "cluster") ? "; is the installation complete?"
+                                           : "; is the installation complete? An image has it by "
+                                             "`fiber image export ... --cluster`");
         return NULL;
     }
     snprintf(modules.loaded[modules.count].name, sizeof(modules.loaded[0].name), "%s", name);

@@ -53,4 +53,20 @@ if [ "$(id -u)" = 0 ]; then
     check 0 'fiber: \./\.fiberconfig is ignored: it belongs to another user\|' run -n 1 true
     rm .fiberconfig
 fi
+
+# Who has closed standard output is told that output is lost, unless it goes to files, too.
+code=0
+fiber run -n 1 echo hi >&- 2>err || code=$?
+[[ $code = 1 && $(<err) == *'is lost: standard output'* ]] || { echo "closed output: code $code"; cat err; bad=1; }
+fiber run -q -n 1 --output kept echo hi >&- || { echo "closed output, with --output"; bad=1; }
+fiber run -n 1 true >&- || { echo 'closed output, of a silent program'; bad=1; }
+
+# Without modules.
+mkdir alone
+cp "$(command -v fiber)" alone
+alone/fiber doctor >out 2>&1 || :
+if grep -q "cannot load Fiber's module" out; then
+    grep -q 'install all of Fiber' out || { echo "doctor: no word of the installation"; cat out; bad=1; }
+    ! grep -q 'apt install docker.io' out || { echo "doctor: wrong advice"; bad=1; }
+fi
 exit $bad

@@ -59,6 +59,8 @@ grep -q 'no number of workers' said || complain "scale to 0: $(cat said)"
 ! fiber logs -f "$id" 2>said || complain "the output of a pool was followed"
 grep -q 'where it was started' said || complain "logs -f: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
+! fiber kill "$id" 99 2>said || complain "a worker that is not there was killed"
+grep -q 'worker 99 does not run' said || complain "kill 99: $(cat said)"
 echo >&9
 ended 0 "its end"
 fiber ps -a | grep -qE "^$id .* exit 0 +2 +0 +[0-9]+s +[0-9]+s ago +[^ ]" || complain "ps -a: $(fiber ps -a)"
