@@ -88,6 +88,8 @@ static int show_files(const struct client_run *run, int rank)
     bool any = false;
     struct stat st;
 
+    if (strchr(run->about.output_dir, '%')) /* hosts are in its names, perhaps */
+        return printf("%s\n", run->about.output_dir) < 0;
     if (rank < 0) {
         printf("%s\n", run->about.output_dir);
         return stat(run->about.output_dir, &st) < 0 ? cli_failed(1, "%s: %m", run->about.output_dir)

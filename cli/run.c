@@ -24,6 +24,7 @@
 #include "ring/programs.h"
 #include "ring/ring.h"
 #include "runtime/loop.h"
+#include "runtime/rundir.h"
 #include "runtime/runtime.h"
 
 #define COULD_NOT_START 125
@@ -86,40 +87,29 @@ static int run_ring(const struct run_spec *s, const struct cli_args *args)
     return code;
 }
 
-/* With those above it. */
-static int make_dirs(const char *dir)
-{
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s", dir);
-
-    if (n >= (int)sizeof(path))
-        return -ENAMETOOLONG;
-    for (char *at = path + 1; n > 0; at++) {
-        bool last = *at == '\0';
-
-        if (*at != '/' && !last)
-            continue;
-        *at = '\0';
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
-            return -errno;
-        if (last)
-            break;
-        *at = '/';
-    }
-    return 0;
-}
-
 /* Makes the directory of --output; ours is the absolute name, so that `fiber logs` finds it from
- * anywhere. */
+ * anywhere. Those of a pattern are made when its files are. */
 static int make_output(struct run_spec *s, char path[PATH_MAX])
 {
     const char *dir = s->ring.output_dir;
+    char here[PATH_MAX];
     struct stat st;
     int rc;
 
     if (!dir)
         return 0;
-    rc = make_dirs(dir);
+    if (strchr(dir, '%')) {
+        bool whole = dir[0] == '/' || !getcwd(here, sizeof(here));
+
+        if (snprintf(path, PATH_MAX, "%s%s%s", whole ? "" : here, whole ? "" : "/", dir) >=
+            PATH_MAX)
+            return cli_failed(-1, "--output: the pattern is too long");
+        s->ring.output_dir = path;
+        return 0;
+    }
+    rc = fbr_rundir_parents(dir, 0777);
+    if (rc == 0 && mkdir(dir, 0777) < 0 && errno != EEXIST)
+        rc = -errno;
     if (rc < 0)
         return cli_failed(-1, "--output: cannot make %s: %s", dir, strerror(-rc));
     if (!realpath(dir, path) || stat(path, &st) < 0)

@@ -99,9 +99,12 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                  .help = "puts the rank in front of each line"},
     [RUN_TIMESTAMP] = {"timestamp", 0, CLI_FLAG, .also = "timestamp-output",
                        .help = "puts the time in front of each line"},
-    [RUN_OUTPUT] = {"output", 'o', CLI_DIR, "DIR",
-                    .also = "output-filename output-dir log-dir log_dir outfile-pattern",
-                    .help = "also writes what each rank prints to DIR/RANK.out and DIR/RANK.err"},
+    [RUN_OUTPUT] =
+        {"output", 'o', CLI_DIR, "DIR|PATTERN",
+         .also = "output-filename output-dir log-dir log_dir outfile-pattern",
+         .help = "also writes what each rank prints to DIR/<run>/RANK.out and RANK.err, to which "
+                 "DIR/latest leads; or to the files of a pattern: %t or %r is the rank, %h "
+                 "its host, %j the run"},
     [RUN_STDIN] = {"stdin", 0, CLI_TEXT, "R", .words = "0 none", .also = "i input",
                    .help = "which rank reads standard input"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",

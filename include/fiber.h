@@ -632,7 +632,10 @@ struct fiber_ring_options {
     int cpus_per_rank, gpus_per_rank; /* 0: what the allocation says, else chosen, and none */
     unsigned flags;                   /* FIBER_RING_* */
     const char
-        *output_dir; /* each rank's output also goes to DIR/RANK.out and DIR/RANK.err; NULL: not */
+        /* NULL; or a directory: each rank's output also goes to DIR/<first 8 digits of the run's id>/RANK.out
+         * and RANK.err there, and DIR/latest is a link to it; or, with a %, the name of a file for each rank:
+         * %t and %r are the rank, %h its host, %j the run, %% a percent sign */
+        *output_dir;
     /* Several programs in one ring, in the order of their ranks (MPI_APPNUM, FIBER_APPNUM
      * without MPI, is the index, and FIBER_APP_SIZES, as in "1,8", has the ranks of each): the
      * ring's size is the sum of their counts, and job.command is NULL. NULL: one program */

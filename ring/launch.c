@@ -220,7 +220,7 @@ static void end_job(struct fiber_ring *r, struct ring_job *j)
     if (j->over)
         return;
     j->over = true;
-    fbr_ring_print_over(j);
+    fbr_ring_files_over(j);
     fbr_ring_serve_job_end(j);
     fbr_buf_init(&b);
     fbr_put_u32(&b, j->job.info.id);

@@ -23,51 +23,31 @@
 #define SHOW_MS 100         /* after which an unfinished line is shown on a terminal */
 #define SHOW_SHARED_MS 1000 /* the same, in a pipe or a file of several ranks */
 
+/* The time, where it was asked for. */
+static int make_time(const struct fiber_ring *r, char *tag, size_t size)
+{
+    struct timeval now;
+    struct tm t;
+
+    tag[0] = '\0';
+    if (!(r->options.flags & FIBER_RING_TIMESTAMP))
+        return 0;
+    gettimeofday(&now, NULL);
+    localtime_r(&now.tv_sec, &t);
+    return snprintf(tag, size, "%02d:%02d:%02d.%03d ", t.tm_hour, t.tm_min, t.tm_sec,
+                    (int)(now.tv_usec / 1000));
+}
+
 static const char *make_tag(struct fiber_ring *r, const struct ring_job *j, uint32_t rank,
                             char *tag, size_t size)
 {
-    int n = 0;
+    int n = make_time(r, tag, size);
 
-    tag[0] = '\0';
-    if (r->options.flags & FIBER_RING_TIMESTAMP) {
-        struct timeval now;
-        struct tm t;
-
-        gettimeofday(&now, NULL);
-        localtime_r(&now.tv_sec, &t);
-        n = snprintf(tag, size, "%02d:%02d:%02d.%03d ", t.tm_hour, t.tm_min, t.tm_sec,
-                     (int)(now.tv_usec / 1000));
-    }
     if ((r->options.flags & FIBER_RING_TAG) && j->job.info.spawned)
         snprintf(tag + n, size - (size_t)n, "[%u.%u] ", j->job.info.id, rank);
     else if (r->options.flags & FIBER_RING_TAG)
         snprintf(tag + n, size - (size_t)n, "[%u] ", rank);
     return tag;
-}
-
-/* DIR/RANK.out and DIR/RANK.err; of a spawned job DIR/JOB.RANK.out. */
-static int file_of(struct ring_job *j, uint32_t rank, int stream)
-{
-    struct fiber_ring *r = j->ring;
-    int *fd = &j->ranks[rank].files[stream - 1];
-    char path[4200];
-
-    if (!r->options.output_dir || *fd >= 0 || *fd == -2)
-        return *fd;
-    if (j->job.info.spawned)
-        snprintf(path, sizeof(path), "%s/%u.%u.%s", r->options.output_dir, j->job.info.id, rank,
-                 stream == 1 ? "out" : "err");
-    else
-        snprintf(path, sizeof(path), "%s/%u.%s", r->options.output_dir, rank,
-                 stream == 1 ? "out" : "err");
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (r->epoch ? 0 : O_TRUNC), 0666);
-    if (*fd < 0) {
-        if (!r->file_error)
-            r->file_error = errno;
-        fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(errno));
-        *fd = -2;
-    }
-    return *fd;
 }
 
 /* ---- Screens ---- */
@@ -149,19 +129,6 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         fbr_buf_fini(b);
 }
 
-static void put_file(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len)
-{
-    struct fiber_ring *r = j->ring;
-    struct ring_rank *k = &j->ranks[rank];
-    int fd = file_of(j, rank, stream);
-
-    if (fd >= 0 && k->unmarked[stream - 1])
-        fbr_output_add(r->rt->output, fd, k->mark, strlen(k->mark));
-    k->unmarked[stream - 1] = false;
-    if (fd >= 0 && fbr_output_add(r->rt->output, fd, data, len))
-        r->output_full = true;
-}
-
 /* For `fiber logs`. */
 static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, const void *data,
                  size_t len)
@@ -195,8 +162,10 @@ void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *d
     struct fiber_ring *r = j->ring;
     struct fbr_line_stream *s = &j->ranks[rank].out[stream - 1];
     char tag[64];
-    if (len)
-        put_file(j, rank, stream, data, len);
+
+    make_time(r, tag, sizeof(tag));
+    if (len && fbr_ring_file_put(j, rank, stream, tag, data, len))
+        r->output_full = true;
     if (len)
         keep(j, rank, stream == 1 ? FBR_RECORD_OUT : FBR_RECORD_ERR, data, len);
     make_tag(r, j, rank, tag, sizeof(tag));
@@ -217,18 +186,6 @@ void fbr_ring_print_end(struct ring_job *j, uint32_t rank)
                      make_tag(r, j, rank, tag, sizeof(tag)), &r->block);
         put_out(j, rank, stream);
     }
-}
-
-/* Restarts and spawns would use up our descriptors. */
-void fbr_ring_print_over(struct ring_job *j)
-{
-    for (uint32_t i = 0; j->ring->options.output_dir && i < j->job.info.size; i++)
-        for (int k = 0; k < 2; k++) {
-            int *fd = &j->ranks[i].files[k];
-
-            if (*fd >= 0 && fbr_output_finish(j->ring->rt->output, *fd))
-                *fd = -2;
-        }
 }
 
 /* Credit for what was taken, unless our own reader is behind. */

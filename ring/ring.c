@@ -187,6 +187,8 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     rc = make_uid(r, err);
     if (rc == 0)
         rc = count_agents(r, o, err);
+    if (rc == 0)
+        rc = fbr_ring_files_open(r, err);
     if (rc == 0 && fn)
         rc = make_work(r, fn, arg, len, err);
     if (rc < 0)

@@ -8,6 +8,7 @@
  *     notes.c     what agents find on their hosts
  *     serve.c     what bridges ask for: fences, names, spawns, streams
  *     print.c     what ranks print
+ *     files.c     the same, in files
  *     input.c     what rank 0 reads
  *     ring_door.c what `fiber ps` and its like ask
  *
@@ -62,6 +63,7 @@ struct ring_rank {
     int files[2];     /* of output_dir; -1: not open */
     char mark[48];    /* of its last start that was not its first; "" */
     bool unmarked[2]; /* that stream's file has no such mark yet */
+    bool within[2];   /* that stream's file ends within a line */
 };
 
 struct ring_service;
@@ -254,13 +256,20 @@ void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are sh
 void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *data, size_t len,
                     bool show);
 void fbr_ring_print_end(struct ring_job *j, uint32_t rank); /* what is left of its last lines */
-void fbr_ring_print_over(struct ring_job *j); /* nothing more comes of any rank of it */
 /* Whether that stream's last lines stand on standard error's screen, with nothing below them. */
 bool fbr_ring_shown_last(const struct ring_job *j, uint32_t rank, int stream);
 /* Somebody has typed a line: the cursor is at the beginning of the next one. */
 void fbr_ring_typed(struct fiber_ring *r);
 void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fbr_ring_room(struct fiber_ring *r);
+
+/* files.c */
+int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err);
+/* `time` is put in front of each line. True: what is to be written piles up. */
+bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char *time,
+                       const void *data, size_t len);
+/* Nothing more comes of any rank of it: restarts and spawns would use up our descriptors. */
+void fbr_ring_files_over(struct ring_job *j);
 
 /* input.c */
 int fbr_ring_input_open(struct fiber_ring *r, struct fbr_error *err);

@@ -710,3 +710,17 @@ void fbr_rundir_remove(struct fbr_rundir *d)
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->root[0] = d->own[0] = '\0';
 }
+
+int fbr_rundir_parents(const char *path, unsigned mode)
+{
+    char dir[PATH_MAX];
+
+    if (snprintf(dir, sizeof(dir), "%s", path) >= (int)sizeof(dir))
+        return -ENAMETOOLONG;
+    for (char *at = dir; at[0] && (at = strchr(at + 1, '/')); *at = '/') {
+        *at = '\0';
+        if (mkdir(dir, mode) < 0 && errno != EEXIST)
+            return -errno;
+    }
+    return 0;
+}

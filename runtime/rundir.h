@@ -71,6 +71,8 @@ bool fbr_rundir_is_held(const char *dir);
 void fbr_rundir_touch(const char *dir);
 #define FBR_RUNDIR_KEEP_MS \
     3600000 /* how often: the shortest age that cleaners are given is hours */
+/* Makes the directories that are above the last name of a path. */
+int fbr_rundir_parents(const char *path, unsigned mode);
 /* Removes our own; in the master all of it. */
 void fbr_rundir_remove(struct fbr_rundir *d);
 /* Removes a directory of ours with all that is in it; what cannot be removed stays. */

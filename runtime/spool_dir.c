@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/environ.h"
+#include "runtime/rundir.h"
 
 #define RECORD 16384 /* longest about or end */
 #define UID_CHARS 16
@@ -51,19 +52,6 @@ int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct 
 }
 
 /* ---- Making ---- */
-
-static int make_parents(const char *dir)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s", dir);
-    for (char *at = path + 1; (at = strchr(at, '/')); *at++ = '/') {
-        *at = '\0';
-        if (mkdir(path, 0700) < 0 && errno != EEXIST)
-            return -errno;
-    }
-    return 0;
-}
 
 /* Ours alone, and no link: nobody else reads what ranks have printed, or chooses what we write to. */
 static int make_own(const char *dir, struct fbr_error *err)
@@ -102,7 +90,7 @@ int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
 {
     char name[UID_CHARS + 1];
     struct fbr_buf b;
-    int rc = make_parents(root);
+    int rc = fbr_rundir_parents(root, 0700);
 
     if (rc < 0)
         return fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc));

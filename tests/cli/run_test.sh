@@ -119,7 +119,7 @@ FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
     export FIBER_BIND=127.0.0.1 FIBER_COMMAND_START='env HOST={host} sh -c {shell_command}'
     # shellcheck disable=SC2016
     check 0 '.*' '^' run -q -H h1,h2:2,h3 -o hosts.d sh -c 'echo $HOST'
-    [ "$(cat hosts.d/?.out | tr '\n' ' ')" = 'h1 h2 h2 h3 ' ] || { echo "ranks are on $(cat hosts.d/?.out)"; bad=1; }
+    [ "$(cat hosts.d/latest/?.out | tr '\n' ' ')" = 'h1 h2 h2 h3 ' ] || { echo "ranks are on $(cat hosts.d/latest/?.out)"; bad=1; }
     FIBER_COMMAND_PROGRAM=/nowhere/fiber check 125 '' 'this program, or a library that it needs, is not on h1' run -H h1 true
     exit $bad
 ) || bad=1
@@ -194,7 +194,7 @@ echo input | fiber run -q -n 2 cat >out
 fiber run -q --stdin none -n 2 cat >out <<<input
 [ ! -s out ] || { echo "--stdin none: $(cat out)"; bad=1; }
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
-[ "$(cat logs/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
+[ "$(cat logs/latest/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
 # a user whom nobody knows, without a home
 as=(setpriv --reuid 54321 --regid 54321 --clear-groups env -i "PATH=$PATH" "XDG_RUNTIME_DIR=$work/strange")

@@ -398,13 +398,15 @@ static void test_each_rank_has_its_files(void **state)
     temp_dir_make(dir);
     ran = ring("echo out $FIBER_RANK; echo err $FIBER_RANK >&2", "-n", "2", "-o", dir, NULL);
     assert_int_equal(ran.code, 0);
-    snprintf(path, sizeof(path), "%s/1.err", dir);
+    snprintf(path, sizeof(path), "%s/latest/1.err", dir);
     f = fopen(path, "r");
     assert_non_null(f);
     assert_non_null(fgets(text, sizeof(text), f));
     fclose(f);
     assert_string_equal(text, "err 1\n");
-    assert_int_equal(dir_count(dir, ""), 4);
+    assert_int_equal(dir_count(dir, ""), 2);
+    snprintf(path, sizeof(path), "%s/latest/", dir);
+    assert_int_equal(dir_count(path, ""), 4);
     ran_free(&ran);
     temp_dir_remove(dir);
 }

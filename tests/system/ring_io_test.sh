@@ -81,7 +81,7 @@ test_closed_descriptors() {
     local code=0 files=$work/files
     timeout "$patience" "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
     [ "$code" = 0 ] || fail "all closed: exit code $code" || return
-    [ "$(cat "$files/1.out")" = 'rank 1' ] || fail "$(ls "$files"): its file is not whole" || return
+    [ "$(cat "$files/latest/1.out")" = 'rank 1' ] || fail "$(ls "$files"): its file is not whole" || return
     code=0
     timeout "$patience" "$fiber" run -n 2 sh -c 'echo "rank $FIBER_RANK"; cat' <&- >"$work/out" 2>"$work/err" || code=$?
     [ "$code" = 0 ] || fail "closed input: exit code $code" || return
@@ -112,9 +112,9 @@ test_full_disk_fails_the_run() {
 test_lost_file_fails_the_run() {
     local code=0
     mkdir -p "$work/taken/0.out"
-    timeout "$patience" "$fiber" run -n 2 -o "$work/taken" echo hello >"$work/out" 2>"$work/err" </dev/null || code=$?
+    timeout "$patience" "$fiber" run -n 2 -o "$work/taken/%t.out" echo hello >"$work/out" 2>"$work/err" </dev/null || code=$?
     [ "$code" = 1 ] || fail "exit code $code though a file is lost" || return
-    says "some of what the ranks printed is lost: $work/taken: Is a directory" || return
+    says "some of what the ranks printed is lost: $work/taken/%t.out: Is a directory" || return
     [ "$(cat "$work/taken/1.out")" = hello ] || fail 'the other file is not whole' || return
     leaves_nothing
 }
@@ -127,8 +127,26 @@ test_files_of_many_restarts_are_whole() {
             sh -c 'echo out; echo err >&2; [ "$FIBER_RANK" = 1 ] && exec tail -f /dev/null; exit 3' >"$work/out" 2>"$work/err" </dev/null
     ) || code=$?
     [ "$code" = 3 ] || fail "exit code $code" || return
-    [ "$(grep -c '^out$' "$work/again/0.out")" = 41 ] || fail "$(wc -l "$work/again/0.out"), not 41 lines" || return
-    [ "$(grep -c '^err$' "$work/again/0.err")" = 41 ] || fail "$(wc -l "$work/again/0.err"), not 41 lines" || return
+    [ "$(grep -c '^out$' "$work/again/latest/0.out")" = 41 ] || fail "$(wc -l "$work/again/latest/0.out"), not 41 lines" || return
+    [ "$(grep -c '^err$' "$work/again/latest/0.err")" = 41 ] || fail "$(wc -l "$work/again/latest/0.err"), not 41 lines" || return
+    [ "$(grep -c '^--- restart [0-9]*, [0-9:]* ---$' "$work/again/latest/0.out")" = 40 ] || fail 'not 40 marks' || return
+    leaves_nothing
+}
+
+# A second run leaves the files of the first one alone; a pattern's are written anew, and a link in their place stays.
+test_files_by_run_and_by_pattern() {
+    fiber_run 0 -n 2 -o "$work/runs" sh -c 'echo first' || return
+    fiber_run 0 -n 2 -o "$work/runs" --timestamp sh -c 'echo second; printf half' || return
+    [ "$(cat "$work"/runs/????????/1.out | grep -c first)" = 1 ] || fail "$(find "$work/runs"): the first run is gone" || return
+    grep -qE '^[0-9:]{8}\.[0-9]{3} second$' "$work/runs/latest/1.out" || fail "no time: $(cat "$work/runs/latest/1.out")" || return
+    fiber_run 0 -n 2 -o "$work/by/%h/%t-100%%.log" sh -c 'echo out; echo err >&2' || return
+    fiber_run 0 -n 2 -o "$work/by/%h/%t-100%%.log" sh -c 'echo out; echo err >&2' || return
+    [ "$(sort "$work/by/$(hostname)/1-100%.log" | tr '\n' ' ')" = 'err out ' ] || fail "$(find "$work/by"): not as asked for" || return
+    ln -sf "$work/elsewhere" "$work/link.0"
+    fiber_run 1 -n 1 -o "$work/link.%t" echo out || return
+    [ ! -e "$work/elsewhere" ] || fail 'a link was followed' || return
+    fiber_run 125 -n 2 -o "$work/one-%j" echo out || return
+    says 'names one file for 2 ranks' || return
     leaves_nothing
 }
 
@@ -201,7 +219,7 @@ test_lines_without_an_end_take_no_memory() {
 
 run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
-    test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole \
+    test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
     test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
     test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole

@@ -1,0 +1,208 @@
+/* files.c - what ranks print, in files of the user's: DIR/<run>/RANK.out and RANK.err with a link DIR/latest, or files
+ * by a pattern; with a mark where a rank was started again, and with times where these were asked for.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ring/ring_priv.h"
+#include "runtime/rundir.h"
+
+#define UID_SHOWN 8 /* of a run's uid, as `fiber ps` has it */
+
+/* ---- Names ---- */
+
+static bool is_pattern(const char *output)
+{
+    return strchr(output, '%') != NULL;
+}
+
+static int check_pattern(const struct fiber_ring *r, const char *pattern, struct fbr_error *err)
+{
+    bool ranks = r->size == 1;
+
+    for (const char *at = pattern; (at = strchr(at, '%')); at += 2) {
+        if (!at[1] || !strchr("trhj%", at[1]))
+            return fbr_fail(
+                err, -EINVAL,
+                "output: %%%.1s means nothing in a pattern; %%t or %%r is the rank, %%h "
+                "its host, %%j the run, %%%% a percent sign",
+                at + 1);
+        ranks |= at[1] == 't' || at[1] == 'r';
+    }
+    return ranks ? 0
+                 : fbr_fail(err, -EINVAL,
+                            "output: %s names one file for %u ranks; %%t stands for the rank",
+                            pattern, r->size);
+}
+
+/* The last run is found without its name. It is no failure when it is not. */
+static void link_latest(const char *dir, const char *run)
+{
+    char link[PATH_MAX], fresh[PATH_MAX + 16];
+
+    if (snprintf(link, sizeof(link), "%s/latest", dir) >= (int)sizeof(link))
+        return;
+    snprintf(fresh, sizeof(fresh), "%s.%s", link, run);
+    if (symlink(run, fresh) == 0 && rename(fresh, link) < 0)
+        unlink(fresh);
+}
+
+int fbr_ring_files_open(struct fiber_ring *r, struct fbr_error *err)
+{
+    const char *dir = r->options.output_dir;
+    char run[UID_SHOWN + 1], *path;
+
+    if (!dir)
+        return 0;
+    if (is_pattern(dir))
+        return check_pattern(r, dir, err);
+    snprintf(run, sizeof(run), "%.*s", UID_SHOWN, r->uid);
+    if (asprintf(&path, "%s/%s", dir, run) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (mkdir(path, 0777) < 0) {
+        int rc = fbr_fail(err, -errno, "output: cannot make %s: %s", path, fbr_strerror(errno));
+
+        free(path);
+        return rc;
+    }
+    link_latest(dir, run);
+    free((char *)(uintptr_t)r->options.output_dir);
+    r->options.output_dir = path;
+    return 0;
+}
+
+static void put_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
+{
+    if (j->job.info.spawned)
+        snprintf(out, size, "%u.%u", j->job.info.id, rank);
+    else
+        snprintf(out, size, "%u", rank);
+}
+
+/* -ENAMETOOLONG. */
+static int expand(const struct ring_job *j, uint32_t rank, char *out, size_t size)
+{
+    const char *at = j->ring->options.output_dir;
+    char number[32];
+    size_t n = 0;
+
+    put_rank(j, rank, number, sizeof(number));
+    for (; *at && n < size; at++) {
+        if (*at != '%')
+            n += (size_t)snprintf(out + n, size - n, "%c", *at);
+        else if (*++at == 'h')
+            n += (size_t)snprintf(out + n, size - n, "%s",
+                                  j->job.info.hosts[fbr_ring_node_of(j, rank)]);
+        else if (*at == 'j')
+            n += (size_t)snprintf(out + n, size - n, "%.*s", UID_SHOWN, j->ring->uid);
+        else
+            n += (size_t)snprintf(out + n, size - n, "%s", *at == '%' ? "%" : number);
+    }
+    return n < size ? 0 : -ENAMETOOLONG;
+}
+
+static int name_file(const struct ring_job *j, uint32_t rank, int stream, char *out, size_t size)
+{
+    const char *dir = j->ring->options.output_dir;
+    char number[32];
+
+    if (is_pattern(dir))
+        return expand(j, rank, out, size);
+    put_rank(j, rank, number, sizeof(number));
+    return snprintf(out, size, "%s/%s.%s", dir, number, stream == 1 ? "out" : "err") < (int)size
+               ? 0
+               : -ENAMETOOLONG;
+}
+
+/* ---- Files ---- */
+
+/* A link in its place is not followed: others may write in that directory. Who may read the file is the user's umask to
+ * say. Only the first file of a pattern's name begins empty: both streams go there, and so do restarts. */
+static int open_file(struct ring_job *j, uint32_t rank, int stream)
+{
+    struct fiber_ring *r = j->ring;
+    struct ring_rank *k = &j->ranks[rank];
+    bool fresh = r->epoch == 0 && k->files[2 - stream] == -1 && is_pattern(r->options.output_dir);
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (fresh ? O_TRUNC : 0);
+    char path[PATH_MAX];
+    int rc = name_file(j, rank, stream, path, sizeof(path)), fd = -1;
+
+    if (rc == 0 && (fd = open(path, flags, 0666)) < 0 && errno == ENOENT) {
+        rc = fbr_rundir_parents(path, 0777);
+        fd = rc < 0 ? -1 : open(path, flags, 0666);
+    }
+    if (fd >= 0)
+        return fd;
+    rc = rc < 0 ? rc : -errno;
+    if (!r->file_error)
+        r->file_error = -rc;
+    fbr_ring_say(r, "cannot write %s: %s", path, fbr_strerror(rc));
+    return -2;
+}
+
+static int file_of(struct ring_job *j, uint32_t rank, int stream)
+{
+    int *fd = &j->ranks[rank].files[stream - 1];
+
+    if (j->ring->options.output_dir && *fd == -1)
+        *fd = open_file(j, rank, stream);
+    return *fd;
+}
+
+/* Puts the time in front of each line. */
+static void stamp(struct ring_rank *k, int stream, const char *time, const char *at, size_t len,
+                  struct fbr_buf *out)
+{
+    const char *end = at + len;
+
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl + 1 : end;
+
+        if (!k->within[stream - 1])
+            fbr_put(out, time, strlen(time));
+        fbr_put(out, at, (size_t)(stop - at));
+        k->within[stream - 1] = !nl;
+        at = stop;
+    }
+}
+
+bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char *time,
+                       const void *data, size_t len)
+{
+    struct ring_rank *k = &j->ranks[rank];
+    struct fbr_output *o = j->ring->rt->output;
+    int fd = file_of(j, rank, stream);
+    struct fbr_buf b;
+    bool full;
+
+    if (fd < 0)
+        return false;
+    if (k->unmarked[stream - 1])
+        fbr_output_add(o, fd, k->mark, strlen(k->mark));
+    k->unmarked[stream - 1] = false;
+    if (!*time)
+        return fbr_output_add(o, fd, data, len);
+    fbr_buf_init(&b);
+    stamp(k, stream, time, data, len, &b);
+    full = !b.failed && fbr_output_add(o, fd, b.data, b.len);
+    fbr_buf_fini(&b);
+    return full;
+}
+
+void fbr_ring_files_over(struct ring_job *j)
+{
+    for (uint32_t i = 0; j->ring->options.output_dir && i < j->job.info.size; i++)
+        for (int k = 0; k < 2; k++) {
+            int *fd = &j->ranks[i].files[k];
+
+            if (*fd >= 0 && fbr_output_finish(j->ring->rt->output, *fd))
+                *fd = -2;
+        }
+}
