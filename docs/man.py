@@ -24,7 +24,7 @@ PAGES = {
     "Pipe": ("fiber_pipe", "a connection between two ends in any two processes"),
     "Manager": ("fiber_manager", "a process that owns a state and runs methods on it"),
     "Store": ("fiber_store", "shared state: dictionary, lists, counters, locks"),
-    "Host-shared memory": ("fiber_shared", "read-only memory that the processes of a host share"),
+    "Host-shared memory": ("fiber_shared", "memory that the processes of a host share"),
     "Pool": ("fiber_pool", "an elastic set of worker processes that share one task list"),
     "Ring": ("fiber_ring", "ranks of an MPI, torch.distributed or plain program, booted and pinned"),
     "Waiting for several things": ("fiber_wait_any", "wait for queues, pipes, processes, results and others at once"),

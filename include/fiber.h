@@ -27,8 +27,9 @@
  *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails there with -EPERM, and
  *    one that returns nothing does nothing. Only these still answer, from memory, what was true at the fork:
  *    fiber_process_name(), _self(), _is_child() and _work(), fiber_result_count() and _done(), fiber_shared_data(),
- *    _len() and _built(); and reports and names of jobs are "". What is a thread's or the caller's own goes on to
- *    work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close() and the calls on a fiber_reply.
+ *    _memory(), _len() and _built(); and reports and names of jobs are "". What is a thread's or the caller's own goes
+ *    on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(), fiber_address_format()
+ *    and _parse(), and the calls on a fiber_reply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FIBER_H
@@ -161,8 +162,10 @@ FIBER_API int fiber_process_sentinel(struct fiber_process *p);
 /* Frees the handle. A process that still lives goes on and ends with its parent. NULL is fine. */
 FIBER_API void fiber_process_close(struct fiber_process *p);
 
-/* How many children of this process live; their handles (up to max) in `out`, which may be NULL.
- * Handles that the program closed are counted and not listed. */
+/* How many of the processes that this one has started by fiber_process_start() and
+ * fiber_process_start_work() live; those of its pools, rings, managers and stores do not count.
+ * Their handles (up to max) in `out`, which may be NULL; those that the program closed are counted
+ * and not listed. */
 FIBER_API int fiber_active_children(struct fiber_process **out, int max);
 
 /* In a child: its name ("main" in the master), and 1 if the process was started by another one. */
@@ -180,6 +183,17 @@ FIBER_API int fiber_process_work(const void **work, size_t *len);
 struct fiber_address {
     unsigned char bytes[192];
 };
+
+#define FIBER_ADDRESS_TEXT 400 /* bytes that are enough for any address as text */
+
+/* An address as text without spaces, for files, environments and command lines, and back. The text is as secret as the
+ * address: best is a file of mode 0600 or a pipe. The environment is inherited by every child and can be read by
+ * processes of this user; an argv by everybody on the host.
+ * format: -ERANGE: size is too small; -EINVAL: the bytes are no address.
+ * parse: white space behind the text is passed over; -EINVAL: it is no address, or not all of one. Whether the object
+ * still lives is found by its connect call. */
+FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
+FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
 
@@ -371,24 +385,46 @@ FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int p
 
 /* ---- Host-shared memory ---------------------------------------------------------------------- */
 
-/* A named read-only segment that all processes of this run on one host share: the first that asks
- * builds it, the others map it (noise tables, data sets). Gone with the run. */
+/* Named segments that all processes of this run on one host share. Gone with the run. A host is what shares a
+ * /dev/shm: on docker and kubernetes each job is a container with one of its own, so there it is the processes of one
+ * job that share; several workers share where workers_per_job puts them into one job. */
 struct fiber_shared;
 
 /* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns
- * the code (-EIO for a positive one); the next that asks builds. May open other segments, not its own (-EDEADLK). */
+ * the code (-EIO for a positive one); the next that asks builds. May open other segments, not its
+ * own (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
-/* Names have 1 to 200 of the characters a-z A-Z 0-9 - _ . . Waits while another process builds it;
- * when that one dies, this one builds. -EEXIST: the segment exists with another length. -ENOSPC:
- * the host has no room for it in /dev/shm. */
+/* Read-only (noise tables, data sets): the first that asks builds it, the others map it. Names have 1 to 200 of the
+ * characters a-z A-Z 0-9 - _ . . Waits while another process builds it; when that one dies, this one builds. -EEXIST:
+ * the segment exists with another length. -ENOSPC: the host has no room for it in /dev/shm.
+ * build NULL: only what is there, or is being built; len 0: whatever its length. -ENOENT: there is none. */
 FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len,
                                 fiber_shared_fn build, void *user);
+
+#define FIBER_SHARED_CREATE 1u    /* make it when there is none, zeroed */
+#define FIBER_SHARED_EXCLUSIVE 2u /* make it, and fail with -EEXIST when there is one */
+
+/* Writable: what one process writes the others see, as threads see each other's memory. Nothing is locked: use C11
+ * atomics, a process-shared (and robust) pthread mutex inside of it, or fiber_store_lock(). What a process wrote stays
+ * when it dies or closes, also half of something. It ends with the run, or when it was deleted and the last process has
+ * closed it. Writable segments have names of their own.
+ * flags 0: the one that is there, of that length, or with len 0 of any (fiber_shared_len()). -ENOENT: there is none;
+ * -EEXIST: it has another length, or EXCLUSIVE; -ENOSPC: the host has no room for it in /dev/shm. */
+FIBER_API int fiber_shared_open_writable(struct fiber_shared **s, const char *name, size_t len,
+                                         unsigned flags);
+/* Deletes the segments of this name, read-only and writable. Who has one open keeps it; the next
+ * open finds none, or makes another one. -ENOENT: there is none. */
+FIBER_API int fiber_shared_delete(const char *name);
+/* The segment's bytes, page-aligned, valid until close. */
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
+/* The same to write to; NULL for a read-only segment. */
+FIBER_API void *fiber_shared_memory(struct fiber_shared *s);
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
-FIBER_API int fiber_shared_built(struct fiber_shared *s); /* 1: this call built it */
-FIBER_API void
-fiber_shared_close(struct fiber_shared *s); /* unmaps it; the segment stays. NULL is fine */
+/* 1: this call built or made it; else 0. */
+FIBER_API int fiber_shared_built(struct fiber_shared *s);
+/* Unmaps it; the segment stays. NULL is fine. */
+FIBER_API void fiber_shared_close(struct fiber_shared *s);
 
 /* ---- Pool ------------------------------------------------------------------------------------ */
 
@@ -457,6 +493,9 @@ struct fiber_map_options {
     int retries;
     /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
     int timeout_ms;
+    /* for all tasks together, from the call on, whether they have started or not: what is not done
+     * then fails with -ETIMEDOUT, and is cancelled; 0: none */
+    int map_timeout_ms;
     size_t chunk;               /* a hint for tasks per message; 0: measured */
     fiber_task_done_fn on_done; /* for each task, result or error; may be NULL */
     /* after messages of results, with the newest figures; may be NULL */

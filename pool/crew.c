@@ -362,6 +362,7 @@ static void on_tick(void *arg)
 
     pthread_mutex_lock(&p->lock);
     p->timer_at_ms = UINT64_MAX;
+    fbr_result_end_late(p);
     fbr_crew_adjust(p);
     fbr_pool_pump(p);
     pthread_mutex_unlock(&p->lock);
@@ -395,6 +396,8 @@ void fbr_crew_arm(struct fiber_pool *p)
         at = look;
     if (p->not_before_ms > now && p->not_before_ms < at)
         at = p->not_before_ms;
+    if (p->end_by_ms < at)
+        at = p->end_by_ms;
     if (p->short_of_memory && now + FBR_DEMAND_TICK_MS < at)
         at = now + FBR_DEMAND_TICK_MS;
     if (at >= p->timer_at_ms)

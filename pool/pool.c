@@ -258,6 +258,7 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->rt = rt;
     p->refs = 1;
     p->timer_at_ms = UINT64_MAX;
+    p->end_by_ms = UINT64_MAX;
     p->callbacks_last = &p->callbacks;
     pthread_mutex_init(&p->lock, NULL);
     fbr_cond_init(&p->changed);

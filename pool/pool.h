@@ -130,7 +130,8 @@ struct fiber_pool {
     struct fbr_pool_door *door; /* loop thread; NULL: it has none */
     /* Maps. */
     struct fiber_result *results; /* not done */
-    uint64_t undone;              /* tasks */
+    uint64_t end_by_ms; /* when the first of them may be over its time; UINT64_MAX: none */
+    uint64_t undone;    /* tasks */
     /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
     struct fiber_result *wakes;
     struct fbr_callback *callbacks, **callbacks_last;
@@ -210,7 +211,8 @@ struct fiber_result {
     bool quick;  /* it should be done in less than a thread takes to go to sleep and wake */
     bool waking; /* in pool->wakes */
     struct fiber_result *next_wake;
-    int callbacks; /* that have not returned */
+    int callbacks;      /* that have not returned */
+    uint64_t end_by_ms; /* opts.map_timeout_ms; UINT64_MAX: never */
 };
 
 /* ---- Under the lock, unless they say otherwise ---- */
@@ -264,6 +266,7 @@ void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, con
     __attribute__((format(printf, 4, 5)));
 void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f);
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
+void fbr_result_end_late(struct fiber_pool *p); /* those whose time is over */
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
 void fbr_result_messages_end(
     struct fiber_result *r); /* a message of results was delivered: wakes and reports */

@@ -79,7 +79,8 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     if (opts && opts->size != sizeof(*opts))
         return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
                         opts->size);
-    if (opts && (opts->timeout_ms < 0 || opts->retries < FIBER_RETRIES_NONE))
+    if (opts &&
+        (opts->timeout_ms < 0 || opts->map_timeout_ms < 0 || opts->retries < FIBER_RETRIES_NONE))
         return fbr_keep(-EINVAL, "map options: a timeout below 0, or retries below "
                                  "FIBER_RETRIES_NONE, make no sense");
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
@@ -205,6 +206,19 @@ static int need_callbacks(struct fiber_result *r)
                : fbr_keep(-ENOMEM, "pool: no memory for %llu callbacks", (unsigned long long)r->n);
 }
 
+/* Under the lock: it is one of the pool's now. */
+static void enlist(struct fiber_result *r)
+{
+    struct fiber_pool *p = r->pool;
+
+    DL_APPEND(p->results, r);
+    r->end_by_ms = UINT64_MAX;
+    if (r->opts.map_timeout_ms)
+        r->end_by_ms = fbr_now_ms() + (uint64_t)r->opts.map_timeout_ms;
+    if (r->end_by_ms < p->end_by_ms)
+        p->end_by_ms = r->end_by_ms;
+}
+
 int fbr_result_begin(struct fiber_result *r, bool open)
 {
     struct fiber_pool *p = r->pool;
@@ -234,7 +248,7 @@ int fbr_result_begin(struct fiber_result *r, bool open)
     if (rc == 0) {
         fbr_crew_retry(p);
         r->open = open;
-        DL_APPEND(p->results, r);
+        enlist(r);
         p->stats.submitted += r->n;
         p->undone += r->n;
         if (r->n == 0 && !open)
@@ -498,6 +512,27 @@ void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why)
 
     DL_FOREACH_SAFE(p->results, r, next)
         end_map(r, code, why);
+}
+
+void fbr_result_end_late(struct fiber_pool *p)
+{
+    uint64_t now = fbr_now_ms(), next = UINT64_MAX;
+    struct fiber_result *r, *after;
+    char why[96];
+
+    if (now < p->end_by_ms)
+        return;
+    DL_FOREACH_SAFE(p->results, r, after) {
+        if (r->end_by_ms <= now) {
+            snprintf(why, sizeof(why),
+                     "%llu of %llu tasks were done when the map's %d ms were over",
+                     (unsigned long long)r->done, (unsigned long long)r->n, r->opts.map_timeout_ms);
+            end_map(r, -ETIMEDOUT, why);
+        } else if (r->end_by_ms < next) {
+            next = r->end_by_ms;
+        }
+    }
+    p->end_by_ms = next;
 }
 
 int fiber_result_cancel(struct fiber_result *r)

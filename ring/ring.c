@@ -461,6 +461,13 @@ int fiber_ring_sentinel(struct fiber_ring *r)
     return rc < 0 ? rc : r->sentinel;
 }
 
+/* The loop did not take it. */
+static int refused(int rc, const char *what)
+{
+    return fbr_keep(rc, "the ring cannot %s: %s", what,
+                    rc == -ESHUTDOWN ? "fiber_fini() was called" : fbr_strerror(rc));
+}
+
 struct signal_call {
     struct fiber_ring *r;
     int rank, sig;
@@ -483,7 +490,7 @@ static int send_signal(struct fiber_ring *r, int rank, int sig)
     if (rc < 0)
         return rc;
     rc = fbr_loop_call(r->rt->loop, call_signal, &c);
-    return rc < 0 ? fbr_keep(rc, "the ring cannot be sent a signal: %s", fbr_strerror(rc)) : 0;
+    return rc < 0 ? refused(rc, "be sent a signal") : 0;
 }
 
 int fiber_ring_signal(struct fiber_ring *r, int sig)
@@ -513,7 +520,7 @@ int fiber_ring_stop(struct fiber_ring *r)
     if (rc < 0)
         return rc;
     rc = fbr_loop_call(r->rt->loop, call_stop, r);
-    return rc < 0 ? fbr_keep(rc, "the ring cannot be stopped: %s", fbr_strerror(rc)) : 0;
+    return rc < 0 ? refused(rc, "be stopped") : 0;
 }
 
 void fiber_ring_close(struct fiber_ring *r)
@@ -637,7 +644,7 @@ int fiber_ring_stats(struct fiber_ring *r, struct fiber_rank_stats *out, int max
     if (rc < 0)
         return rc;
     rc = fbr_loop_call(r->rt->loop, call_stats, &c);
-    return rc < 0 ? fbr_keep(rc, "the ring cannot be asked: %s", fbr_strerror(rc)) : rc;
+    return rc < 0 ? refused(rc, "be asked") : rc;
 }
 
 /* Agents that have not joined, and why if their backend says so. */

@@ -196,6 +196,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
     p->refs = 2; /* the handle's and the job's */
     p->handle_open = true;
+    p->ours = spec->prefix != NULL;
     p->code = p->told_code = FBR_EXIT_UNKNOWN;
     fbr_cond_init(&p->changed);
     pthread_mutex_lock(&rt->lock);
@@ -490,7 +491,7 @@ void fiber_process_close(struct fiber_process *p)
     fbr_process_unref(p);
 }
 
-int fiber_active_children(struct fiber_process **out, int max)
+static int active(struct fiber_process **out, int max, bool ours)
 {
     struct fbr_runtime *rt = fbr_rt_peek();
     struct fiber_process *p;
@@ -500,7 +501,7 @@ int fiber_active_children(struct fiber_process **out, int max)
         return n;
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p) {
-        if (p->state == P_ENDED)
+        if (p->state == P_ENDED || (p->ours && !ours))
             continue;
         n++;
         if (out && listed < max && p->handle_open)
@@ -510,7 +511,17 @@ int fiber_active_children(struct fiber_process **out, int max)
     return n;
 }
 
+int fiber_active_children(struct fiber_process **out, int max)
+{
+    return active(out, max, false);
+}
+
 /* ---- For the rest of Fiber ---- */
+
+int fbr_process_active(struct fiber_process **out, int max)
+{
+    return active(out, max, true);
+}
 
 uint64_t fbr_process_id(const struct fiber_process *p)
 {

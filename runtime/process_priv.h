@@ -35,6 +35,7 @@ struct fiber_process {
     /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
     int refs;
     bool handle_open, doomed;
+    bool ours; /* started for a pool, a ring, a manager or a store, not by the program itself */
     struct fbr_post
         kill; /* needs no memory, as a process that is lost must be killed in any case */
 

@@ -1,4 +1,4 @@
-/* segment.c - fiber_shared: memory that the processes of a run on one host share, read-only.
+/* segment.c - fiber_shared: memory that the processes of a run on one host share, read-only or writable.
  *
  * A segment is a file in the run's directory below /dev/shm, which ends with the run (rundir.h):
  *
@@ -6,6 +6,8 @@
  *     b.NAME   in the making
  *     l.NAME   the lock of whoever builds it; the kernel frees it when that process dies, and the
  *              next one starts over
+ *     w.NAME   a writable segment; it appears there by link(2), zeroed, so that one process made it
+ *     n.*      one of those in the making
  *
  * All of its memory is allocated before it is filled, so that a full /dev/shm is an error here and
  * not a SIGBUS later.
@@ -29,7 +31,7 @@
 struct fiber_shared {
     void *data;
     size_t len;
-    bool built;
+    bool built, writable;
 };
 
 /* The segments that this thread is building, the innermost first: to wait for one of them would be
@@ -54,41 +56,48 @@ static void path_of(char path[SHARED_PATH_MAX], const char *dir, char kind, cons
     snprintf(path, SHARED_PATH_MAX, "%s/%c.%s", dir, kind, name);
 }
 
-/* Maps the finished segment. -ENOENT, which is not kept: there is none. */
+/* Of a file that has s->len bytes. */
+static int map_fd(struct fiber_shared *s, const char *name, int fd)
+{
+    int prot = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
+
+    s->data = mmap(NULL, s->len, prot, MAP_SHARED, fd, 0);
+    return s->data == MAP_FAILED ? fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s",
+                                            name, s->len, fbr_strerror(errno))
+                                 : 0;
+}
+
+/* Maps the segment that is there; s->len is its length, or 0 for any. -ENOENT, which is not kept: there is none. */
 static int map_finished(struct fiber_shared *s, const char *dir, const char *name)
 {
     char path[SHARED_PATH_MAX];
     struct stat st;
     int fd, rc = 0;
 
-    path_of(path, dir, 's', name);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    path_of(path, dir, s->writable ? 'w' : 's', name);
+    fd = open(path, (s->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT
                    ? -ENOENT
                    : fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     if (fstat(fd, &st) < 0)
         rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
-    else if ((uint64_t)st.st_size != s->len)
+    else if (s->len && (uint64_t)st.st_size != s->len)
         rc = fbr_keep(-EEXIST, "shared memory '%s' exists with %llu bytes; %zu were asked for",
                       name, (unsigned long long)st.st_size, s->len);
     if (rc == 0) {
-        s->data = mmap(NULL, s->len, PROT_READ, MAP_SHARED, fd, 0);
-        if (s->data == MAP_FAILED)
-            rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len,
-                          fbr_strerror(errno));
+        s->len = (size_t)st.st_size;
+        rc = map_fd(s, name, fd);
     }
     close(fd);
     return rc;
 }
 
-/* A file of len zeroed bytes that has all of its memory. */
-static int make_file(const char *path, const char *name, size_t len)
+/* Gives a new file len zeroed bytes, with all of their memory; else closes and removes it. */
+static int fill_file(int fd, const char *path, const char *name, size_t len)
 {
-    int fd, rc;
+    int rc;
 
-    unlink(path); /* of a builder that died */
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     do
@@ -124,14 +133,15 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
 
     path_of(path, dir, 'b', name);
     path_of(final, dir, 's', name);
-    fd = make_file(path, name, s->len);
+    unlink(path); /* of a builder that died */
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    fd = fill_file(fd, path, name, s->len);
     if (fd < 0)
         return fd;
-    s->data = mmap(NULL, s->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (s->data == MAP_FAILED)
-        rc = fbr_keep(-errno, "shared memory '%s': cannot map %zu bytes: %s", name, s->len,
-                      fbr_strerror(errno));
-    else
+    s->writable = true; /* until it is built */
+    rc = map_fd(s, name, fd);
+    s->writable = false;
+    if (rc == 0)
         rc = run_builder(s, name, build, user);
     if (rc == 0 && (mprotect(s->data, s->len, PROT_READ) < 0 || fchmod(fd, 0400) < 0 ||
                     rename(path, final) < 0))
@@ -146,7 +156,7 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
     return rc;
 }
 
-/* Waits for the lock, then maps what another one built meanwhile, or builds. */
+/* Waits for the lock, then maps what another one built meanwhile, or builds. build NULL: -ENOENT, not kept. */
 static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name,
                          fiber_shared_fn build, void *user)
 {
@@ -157,7 +167,9 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
         if (strcmp(b->name, name) == 0)
             return fbr_keep(-EDEADLK, "shared memory '%s': its own builder asks for it", name);
     path_of(path, dir, 'l', name);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = open(path, O_RDWR | (build ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ENOENT && !build)
+        return -ENOENT;
     if (fd < 0)
         return fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
     do
@@ -167,48 +179,167 @@ static int build_or_wait(struct fiber_shared *s, const char *dir, const char *na
         fbr_keep(rc, "shared memory: %s: %s", path, fbr_strerror(rc));
     if (rc == 0)
         rc = map_finished(s, dir, name);
-    if (rc == -ENOENT)
+    if (rc == -ENOENT && build)
         rc = make_segment(s, dir, name, build, user);
     close(fd);
     return rc;
 }
 
-int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
-                      fiber_shared_fn build, void *user)
+/* Makes a writable one and maps it. -EEXIST, which is not kept: another process was faster. */
+static int make_writable(struct fiber_shared *s, const char *dir, const char *name)
+{
+    char path[SHARED_PATH_MAX], final[SHARED_PATH_MAX];
+    int fd, rc;
+
+    path_of(path, dir, 'n', "XXXXXX");
+    path_of(final, dir, 'w', name);
+    fd = fill_file(mkostemp(path, O_CLOEXEC), path, name, s->len);
+    if (fd < 0)
+        return fd;
+    rc = map_fd(s, name, fd);
+    close(fd);
+    if (rc == 0 && link(path, final) < 0) {
+        rc = errno == EEXIST
+                 ? -EEXIST
+                 : fbr_keep(-errno, "shared memory: %s: %s", final, fbr_strerror(errno));
+        munmap(s->data, s->len);
+    }
+    unlink(path);
+    s->built = rc == 0;
+    return rc;
+}
+
+/* Another process may make it, or delete it, at any time. */
+static int map_or_make(struct fiber_shared *s, const char *dir, const char *name, unsigned flags)
+{
+    int rc;
+
+    do {
+        rc = flags & FIBER_SHARED_EXCLUSIVE ? -ENOENT : map_finished(s, dir, name);
+        if (rc == -ENOENT && flags)
+            rc = make_writable(s, dir, name);
+        else
+            break;
+    } while (rc == -EEXIST && !(flags & FIBER_SHARED_EXCLUSIVE));
+    return rc == -EEXIST && flags & FIBER_SHARED_EXCLUSIVE
+               ? fbr_keep(rc, "shared memory '%s' exists already", name)
+               : rc;
+}
+
+static int check_name(const char *name)
+{
+    return name && name_is_good(name)
+               ? 0
+               : fbr_keep(-EINVAL,
+                          "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 "
+                          "- _ .",
+                          name ? name : "", SHARED_NAME_MAX);
+}
+
+/* The directory of this run's segments, in *dir. */
+static int find_dir(const char **dir)
 {
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_error err = {0, ""};
-    struct fiber_shared *s;
     int rc;
 
     if (!rt)
         return fbr_kept();
-    if (!out || !build || !len || len > PTRDIFF_MAX)
-        return fbr_keep(
-            -EINVAL,
-            "fiber_shared_open: needs a place for the handle, a length above 0, and a builder");
-    *out = NULL;
-    if (!name || !name_is_good(name))
-        return fbr_keep(
-            -EINVAL,
-            "shared memory '%.64s': a name has 1 to %d of the characters a-z A-Z 0-9 - _ .",
-            name ? name : "", SHARED_NAME_MAX);
     rc = fbr_rundir_shm(&rt->dir, &err);
-    if (rc < 0)
-        return fbr_keep(rc, "shared memory: %s", err.text);
+    *dir = rt->dir.shm;
+    return rc < 0 ? fbr_keep(rc, "shared memory: %s", err.text) : 0;
+}
+
+/* A new handle for a segment of that name; NULL: kept. */
+static struct fiber_shared *new_shared(const char *name, size_t len, const char **dir)
+{
+    struct fiber_shared *s;
+
+    if (check_name(name) < 0 || find_dir(dir) < 0)
+        return NULL;
     s = calloc(1, sizeof(*s));
     if (!s)
-        return fbr_keep(-ENOMEM, "shared memory: out of memory");
-    s->len = len;
-    rc = map_finished(s, rt->dir.shm, name);
-    if (rc == -ENOENT)
-        rc = build_or_wait(s, rt->dir.shm, name, build, user);
-    if (rc != 0) {
-        free(s);
-        return rc;
+        fbr_keep(-ENOMEM, "shared memory: out of memory");
+    else
+        s->len = len;
+    return s;
+}
+
+/* Of an open that ended with rc. */
+static int hand_over(struct fiber_shared *s, const char *name, int rc, struct fiber_shared **out)
+{
+    if (rc == 0) {
+        *out = s;
+        return 0;
     }
-    *out = s;
-    return 0;
+    free(s);
+    return rc == -ENOENT ? fbr_keep(rc, "there is no shared memory '%s' on this host", name) : rc;
+}
+
+int fiber_shared_open(struct fiber_shared **out, const char *name, size_t len,
+                      fiber_shared_fn build, void *user)
+{
+    struct fiber_shared *s;
+    const char *dir;
+    int rc;
+
+    if (!out || (build && !len) || len > PTRDIFF_MAX)
+        return fbr_keep(-EINVAL, "fiber_shared_open: needs a place for the handle, and for a "
+                                 "builder a length above 0");
+    *out = NULL;
+    s = new_shared(name, len, &dir);
+    if (!s)
+        return fbr_kept();
+    rc = map_finished(s, dir, name);
+    if (rc == -ENOENT)
+        rc = build_or_wait(s, dir, name, build, user);
+    return hand_over(s, name, rc, out);
+}
+
+int fiber_shared_open_writable(struct fiber_shared **out, const char *name, size_t len,
+                               unsigned flags)
+{
+    struct fiber_shared *s;
+    const char *dir;
+
+    if (!out || (flags && !len) || len > PTRDIFF_MAX || flags > FIBER_SHARED_EXCLUSIVE)
+        return fbr_keep(-EINVAL, "fiber_shared_open_writable: needs a place for the handle, known "
+                                 "flags, and a length above 0 to make it");
+    *out = NULL;
+    s = new_shared(name, len, &dir);
+    if (!s)
+        return fbr_kept();
+    s->writable = true;
+    return hand_over(s, name, map_or_make(s, dir, name, flags), out);
+}
+
+int fiber_shared_delete(const char *name)
+{
+    char path[SHARED_PATH_MAX];
+    bool found = false;
+    const char *dir = "";
+    int rc = check_name(name);
+
+    if (rc == 0)
+        rc = find_dir(&dir);
+    for (const char *kind = "sw"; rc == 0 && *kind; kind++) {
+        path_of(path, dir, *kind, name);
+        if (unlink(path) == 0)
+            found = true;
+        else if (errno != ENOENT)
+            rc = fbr_keep(-errno, "shared memory: %s: %s", path, fbr_strerror(errno));
+    }
+    if (rc < 0 || found)
+        return rc;
+    return fbr_keep(-ENOENT, "there is no shared memory '%s' on this host", name);
+}
+
+void *fiber_shared_memory(struct fiber_shared *s)
+{
+    if (s->writable)
+        return s->data;
+    fbr_keep(-EPERM, "this shared memory is read-only");
+    return NULL;
 }
 
 const void *fiber_shared_data(struct fiber_shared *s)

@@ -1,4 +1,4 @@
-/* address_fuzz.c - the address of an object from hostile bytes.
+/* address_fuzz.c - the address of an object from hostile bytes, and from hostile text.
  *
  * One kind takes it, or none does, and what was taken comes out the same when it is written again.
  *
@@ -28,12 +28,28 @@ static void check_round_trip(const struct fbr_address *a, enum fbr_kind kind)
     require(memcmp(back.key, a->key, sizeof(a->key)) == 0 && strcmp(back.url, a->url) == 0);
 }
 
+static void check_text(const uint8_t *data, size_t size)
+{
+    char text[FIBER_ADDRESS_TEXT], *given = calloc(1, size + 1);
+    struct fiber_address a, again;
+
+    require(given != NULL);
+    memcpy(given, data, size);
+    if (fiber_address_parse(&a, given) == 0) {
+        require(fiber_address_format(&a, text, sizeof(text)) == 0);
+        require(fiber_address_parse(&again, text) == 0);
+        require(memcmp(&a, &again, sizeof(a)) == 0);
+    }
+    free(given);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fiber_address in = {{0}};
     struct fbr_address a;
     int taken = 0;
 
+    check_text(data, size);
     memcpy(&in, data, size < sizeof(in) ? size : sizeof(in));
     for (int kind = FBR_KIND_QUEUE; kind <= FBR_KIND_STORE; kind++) {
         int rc = fbr_address_get(&a, &in, (enum fbr_kind)kind);

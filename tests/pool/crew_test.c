@@ -445,7 +445,7 @@ static void test_jobs_hold_several_workers(void **state)
     for (int i = 0; i < 300; i++)
         in[i] = i;
     meet(pool, 5);
-    assert_int_equal(fiber_active_children(NULL, 0), 8); /* three hosts */
+    assert_int_equal(fbr_process_active(NULL, 0), 8); /* three hosts */
     assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 300, NULL));
     assert_int_equal(fiber_pool_worker_stats(pool, w, 5), 5);
     assert_int_equal(kill((pid_t)w[1].pid, SIGKILL), 0);
@@ -453,7 +453,7 @@ static void test_jobs_hold_several_workers(void **state)
     meet(pool, 5);
     assert_ok(fiber_pool_map(pool, kill_worker, in, 8, out, 8, 0, NULL));
     assert_ok(fiber_pool_resize(pool, 1));
-    assert_comes(fiber_active_children(NULL, 0) == 2);
+    assert_comes(fbr_process_active(NULL, 0) == 2);
     fiber_pool_close(pool);
 }
 
@@ -739,6 +739,19 @@ static void test_serving_needs_a_pool(void **state)
     assert_int_equal(fiber_serve(square), -ENODATA);
 }
 
+/* ---- What the program sees of them ---- */
+
+static void test_workers_are_not_children_of_the_programs_own(void **state)
+{
+    struct fiber_pool *pool = open_pool(2);
+    int others = fbr_process_active(NULL, 0);
+
+    (void)state;
+    assert_true(others >= 2);
+    assert_int_equal(fiber_active_children(NULL, 0), 0);
+    fiber_pool_close(pool);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -768,6 +781,7 @@ int main(int argc, char **argv)
         pool_test(test_the_next_map_of_a_pool_that_gave_up_tries_again),
         pool_test(test_starts_that_fail_while_others_work_do_not_add_up),
         pool_test(test_serving_needs_a_pool),
+        pool_test(test_workers_are_not_children_of_the_programs_own),
     };
 
     assert_ok(fiber_init(&argc, &argv));

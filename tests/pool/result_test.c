@@ -326,6 +326,64 @@ static void test_a_time_limit_runs_from_the_tasks_start(void **state)
     fiber_pool_close(pool);
 }
 
+#define MAP_MS 500
+
+static void note_code(void *user, size_t index, int code, const void *data, size_t len)
+{
+    (void)data;
+    (void)len;
+    ((int *)user)[index] = code;
+}
+
+static void test_a_map_over_its_time_is_cancelled(void **state)
+{
+    struct fiber_pool *pool = open_pool(2);
+    int codes[20] = {0};
+    struct fiber_map_options o = {
+        .size = sizeof(o), .map_timeout_ms = MAP_MS, .on_done = note_code, .user = codes};
+    int64_t in[20], out[20];
+    struct fiber_result *r;
+
+    (void)state;
+    meet(pool, 2);
+    for (int i = 0; i < 20; i++)
+        in[i] = i < 16 ? 2 * i : 2 * i + 1; /* the last four hang */
+    assert_int_equal(fiber_pool_map(pool, hang_odd, in, 8, out, 8, 20, &o), -ETIMEDOUT);
+    assert_contains(fiber_last_error(), "of 20 tasks were done when the map's 500 ms were over");
+    for (int i = 0; i < 20; i++)
+        assert_true(codes[i] == -ETIMEDOUT || (i < 16 && codes[i] == 0));
+    open_gate(); /* the workers go on */
+    o.on_done = NULL;
+    o.map_timeout_ms = WAIT_MS;
+    assert_ok(fiber_pool_map(pool, square, in, 8, out, 8, 20, &o));
+    assert_ok(fiber_pool_map_array(pool, square, in, 8, out, 8, 0, &o, &r));
+    assert_ok(fiber_result_error(r, NULL));
+    fiber_result_close(r);
+    o.map_timeout_ms = -1;
+    assert_int_equal(fiber_pool_map(pool, square, in, 8, out, 8, 20, &o), -EINVAL);
+    assert_int_equal(stats_of(pool).deaths, 0);
+    fiber_pool_close(pool);
+}
+
+/* Nothing runs yet that could look at a clock. */
+static void test_the_time_of_a_map_runs_while_no_worker_does(void **state)
+{
+    const char *const late[] = {"sh", "-c", "sleep 1000", NULL};
+    struct fiber_pool_options po = {.size = sizeof(po), .min = 1, .max = 1, .job.command = late};
+    struct fiber_map_options o = {.size = sizeof(o), .map_timeout_ms = MAP_MS};
+    struct fiber_result *r;
+    struct fiber_pool *pool;
+    int64_t in = 3;
+
+    (void)state;
+    assert_ok(fiber_pool_open(&pool, &po));
+    assert_ok(fiber_pool_apply_async(pool, square, &in, 8, &o, &r));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(error_of(r, 0, "0 of 1 tasks were done"), -ETIMEDOUT);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
 /* ---- Deaths ---- */
 
 static void test_without_retries_a_task_is_lost_with_its_worker(void **state)
@@ -534,7 +592,7 @@ static void test_closing_a_pool_cancels_its_work(void **state)
         assert_int_equal(error_of(running, i, "closed"), -ECANCELED);
     assert_int_equal(number_of(done, 0), 16);
     late = done;
-    assert_int_equal(fiber_active_children(NULL, 0), children_before);
+    assert_int_equal(fbr_process_active(NULL, 0), children_before);
     fiber_result_close(running);
     fiber_result_close(late);
 }
@@ -588,6 +646,8 @@ int main(int argc, char **argv)
         pool_test(test_closing_a_result_cancels_it),
         pool_test(test_a_task_over_its_time_fails_and_the_rest_goes_on),
         pool_test(test_a_time_limit_runs_from_the_tasks_start),
+        pool_test(test_a_map_over_its_time_is_cancelled),
+        pool_test(test_the_time_of_a_map_runs_while_no_worker_does),
         pool_test(test_without_retries_a_task_is_lost_with_its_worker),
         pool_test(test_one_retry_is_one_more_run),
         pool_test(test_a_task_that_recovers_is_delivered),

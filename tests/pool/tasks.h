@@ -32,6 +32,7 @@
 #include <cmocka.h>
 
 #include "fiber.h"
+#include "runtime/process.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -407,7 +408,7 @@ static inline int board_setup(void **state)
 {
     (void)state;
     board_make();
-    children_before = fiber_active_children(NULL, 0);
+    children_before = fbr_process_active(NULL, 0);
     return 0;
 }
 
@@ -415,8 +416,7 @@ static inline int board_teardown(void **state)
 {
     (void)state;
     board_drop();
-    return fiber_active_children(NULL, 0) !=
-           children_before; /* pools that were closed leave nobody */
+    return fbr_process_active(NULL, 0) != children_before; /* pools that were closed leave nobody */
 }
 
 static inline int open_descriptors(void)

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/process.h"
 #include "runtime/limits.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
@@ -651,7 +652,7 @@ static int end_among_rings(void)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     gate_close(&gate);
-    return fiber_active_children(NULL, 0) == 0 ? 7 : 3;
+    return fbr_process_active(NULL, 0) == 0 ? 7 : 3;
 }
 
 static void test_the_program_may_end_while_threads_run_rings(void **state)

@@ -261,6 +261,72 @@ static void test_only_the_owner_gives_out_addresses(void **state)
     fiber_queue_close(q);
 }
 
+/* ---- As text ---- */
+
+static void test_an_address_travels_as_text(void **state)
+{
+    char text[FIBER_ADDRESS_TEXT], line[FIBER_ADDRESS_TEXT + 2];
+    struct fiber_address a, b;
+    struct fiber_queue *q = open_queue(0, &a), *same;
+
+    (void)state;
+    assert_int_equal(fiber_address_format(&a, text, sizeof(text)), 0);
+    assert_int_equal(strncmp(text, "fiber:", 6), 0);
+    assert_int_equal(strcspn(text, " \t\n'\"\\$&;"),
+                     strlen(text)); /* nothing that a shell looks at */
+    snprintf(line, sizeof(line), "%s\r\n", text);
+    assert_int_equal(fiber_address_parse(&b, line), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    must(fiber_queue_connect(&same, &b));
+    fiber_queue_close(same);
+    fiber_queue_close(q);
+}
+
+static void test_the_longest_address_has_room(void **state)
+{
+    struct fbr_address a = {.kind = FBR_KIND_STORE, .owner = 1, .object = UINT64_MAX};
+    char text[FIBER_ADDRESS_TEXT];
+    struct fiber_address bytes;
+
+    (void)state;
+    memset(a.url, 'u', sizeof(a.url) - 1);
+    while (fbr_address_put(&a, &bytes) < 0)
+        a.url[strlen(a.url) - 1] = '\0';
+    assert_int_equal(fiber_address_format(&bytes, text, sizeof(text)), 0);
+    assert_int_equal(fiber_address_format(&bytes, text, strlen(text) + 1), 0);
+    assert_int_equal(fiber_address_format(&bytes, text, strlen(text)), -ERANGE);
+}
+
+static void test_other_texts_are_refused(void **state)
+{
+    char text[FIBER_ADDRESS_TEXT], other[FIBER_ADDRESS_TEXT + 2];
+    struct fiber_address a, none = {{0}}, b = none;
+    struct fiber_queue *q = open_queue(0, &a);
+    size_t len;
+
+    (void)state;
+    assert_int_equal(fiber_address_format(&none, text, sizeof(text)), -EINVAL);
+    assert_int_equal(fiber_address_format(&a, text, sizeof(text)), 0);
+    len = strlen(text);
+    for (size_t n = 0; n < len; n++) { /* cut off */
+        snprintf(other, sizeof(other), "%.*s", (int)n, text);
+        assert_int_equal(fiber_address_parse(&b, other), -EINVAL);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        static const char *const bad[] = {"", "fiber:", "fiber:zz", "fiber:0", "FIBER:01", "\n"};
+
+        assert_int_equal(fiber_address_parse(&b, bad[i]), -EINVAL);
+    }
+    snprintf(other, sizeof(other), "%s x", text);
+    assert_int_equal(fiber_address_parse(&b, other), -EINVAL);
+    memset(other, '0', sizeof(other) - 1);
+    memcpy(other, "fiber:", 6);
+    other[sizeof(other) - 1] = '\0';
+    assert_int_equal(fiber_address_parse(&b, other), -EINVAL);
+    assert_memory_equal(&b, &none, sizeof(b));
+    fiber_queue_close(q);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +339,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_address_of_a_process_that_ended_leads_nowhere),
         cmocka_unit_test(test_the_address_of_a_closed_queue_is_the_end),
         cmocka_unit_test(test_only_the_owner_gives_out_addresses),
+        cmocka_unit_test(test_an_address_travels_as_text),
+        cmocka_unit_test(test_the_longest_address_has_room),
+        cmocka_unit_test(test_other_texts_are_refused),
     };
 
     if (fiber_init(&argc, &argv) < 0) {

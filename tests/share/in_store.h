@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/process.h"
 #include "tests/support/children.h"
 
 #define ROUNDS 100
@@ -51,7 +52,7 @@ static inline int end_store(void **state)
 {
     (void)state;
     fiber_store_close(store);
-    return fiber_active_children(NULL, 0);
+    return fbr_process_active(NULL, 0);
 }
 
 /* In a child: its order, with the store connected. */

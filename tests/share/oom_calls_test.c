@@ -6,6 +6,7 @@
  * memory, and says what came.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/process.h"
 #include "channel_util.h"
 #include "tests/support/refuse.h"
 
@@ -537,7 +538,7 @@ static void test_a_program_gets_its_work(void **state)
         more = end_refusing(k, rc);
         if (rc == 0)
             join(p);
-        assert_int_equal(fiber_active_children(NULL, 0), 1); /* the manager */
+        assert_int_equal(fbr_process_active(NULL, 0), 1); /* the manager */
     }
 }
 

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/process.h"
 #include "fiber.h"
 #include "tests/support/refuse.h"
 
@@ -64,7 +65,7 @@ static void test_a_manager_starts_and_ends(void **state)
             assert_int_equal(fiber_manager_call(m, "echo", "x", 1, NULL, -1), 0);
             fiber_manager_close(m);
         }
-        assert_int_equal(fiber_active_children(NULL, 0), 0);
+        assert_int_equal(fbr_process_active(NULL, 0), 0);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -316,7 +317,112 @@ static void test_names_and_lengths_are_checked(void **state)
     fiber_shared_close(s);
     assert_int_equal(fiber_shared_open(&s, "zero", 0, fill, NULL), -EINVAL);
     assert_int_equal(fiber_shared_open(&s, "huge", SIZE_MAX, fill, NULL), -EINVAL);
-    assert_int_equal(fiber_shared_open(&s, "nobody", LEN, NULL, NULL), -EINVAL);
+    assert_int_equal(fiber_shared_open_writable(&s, "zero", 0, FIBER_SHARED_CREATE), -EINVAL);
+    assert_int_equal(fiber_shared_open_writable(&s, "flags", LEN, 4), -EINVAL);
+    assert_int_equal(fiber_shared_open_writable(&s, "a/b", LEN, FIBER_SHARED_CREATE), -EINVAL);
+    assert_int_equal(fiber_shared_delete("../x"), -EINVAL);
+}
+
+static void test_what_is_there_is_opened_without_a_builder(void **state)
+{
+    struct fiber_shared *s, *same;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open(&s, "there", 0, NULL, NULL), -ENOENT);
+    assert_non_null(strstr(fiber_last_error(), "'there'"));
+    assert_int_equal(fiber_shared_open(&s, "there", LEN, fill, NULL), 0);
+    assert_int_equal(fiber_shared_open(&same, "there", 0, NULL, NULL), 0);
+    assert_int_equal(fiber_shared_len(same), LEN);
+    assert_true(is_filled(same));
+    fiber_shared_close(same);
+    assert_int_equal(fiber_shared_open(&same, "there", LEN, NULL, NULL), 0);
+    assert_int_equal(fiber_shared_built(same), 0);
+    fiber_shared_close(same);
+    assert_int_equal(fiber_shared_open(&same, "there", LEN + 1, NULL, NULL), -EEXIST);
+    assert_int_equal(fiber_shared_delete("there"), 0);
+    assert_int_equal(fiber_shared_delete("there"), -ENOENT);
+    assert_true(is_filled(s)); /* who has it keeps it */
+    fiber_shared_close(s);
+    assert_int_equal(fiber_shared_open(&s, "there", 0, NULL, NULL), -ENOENT);
+    assert_int_equal(fiber_shared_open(&s, "there", 8, fill, NULL), 0);
+    assert_int_equal(fiber_shared_built(s), 1);
+    fiber_shared_close(s);
+}
+
+/* ---- Writable ---- */
+
+#define ADDERS 4
+#define ADDS 20000
+
+/* Adds to a counter, then dies with what it wrote. */
+static int add_and_die(const void *arg, size_t len)
+{
+    struct fiber_shared *s;
+    _Atomic uint64_t *sum;
+
+    (void)len;
+    if (fiber_shared_open_writable(&s, ((const struct order *)arg)->name, 64, FIBER_SHARED_CREATE) <
+        0)
+        return 2;
+    sum = fiber_shared_memory(s);
+    atomic_fetch_add(sum + 1, (uint64_t)fiber_shared_built(s));
+    for (int i = 0; i < ADDS; i++)
+        atomic_fetch_add(sum, 1);
+    raise(SIGKILL);
+    return 3;
+}
+
+static void test_what_others_write_is_seen_also_when_they_die(void **state)
+{
+    struct order o = order_of("sum", NULL);
+    struct fiber_process *p[ADDERS];
+    struct fiber_shared *s;
+    uint64_t *sum;
+
+    (void)state;
+    for (int i = 0; i < ADDERS; i++)
+        p[i] = begin(add_and_die, &o, sizeof(o), NULL);
+    for (int i = 0; i < ADDERS; i++)
+        assert_int_equal(finish(p[i]), -SIGKILL);
+    assert_int_equal(fiber_shared_open_writable(&s, "sum", 0, 0), 0);
+    assert_int_equal(fiber_shared_len(s), 64);
+    assert_int_equal(fiber_shared_built(s), 0);
+    sum = fiber_shared_memory(s);
+    assert_ptr_equal(sum, fiber_shared_data(s));
+    assert_int_equal(sum[0], ADDERS * ADDS);
+    assert_int_equal(sum[1], 1); /* one of them made it */
+    fiber_shared_close(s);
+}
+
+static void test_writable_segments_are_made_found_and_deleted(void **state)
+{
+    struct fiber_shared *s, *other;
+    char *at;
+
+    (void)state;
+    assert_int_equal(fiber_shared_open_writable(&s, "w", 0, 0), -ENOENT);
+    assert_int_equal(fiber_shared_open_writable(&s, "w", 8, FIBER_SHARED_EXCLUSIVE), 0);
+    assert_int_equal(fiber_shared_built(s), 1);
+    at = fiber_shared_memory(s);
+    assert_int_equal(at[0] | at[7], 0);
+    at[0] = 'a';
+    assert_int_equal(fiber_shared_open_writable(&other, "w", 8, FIBER_SHARED_EXCLUSIVE), -EEXIST);
+    assert_int_equal(fiber_shared_open_writable(&other, "w", 9, FIBER_SHARED_CREATE), -EEXIST);
+    assert_int_equal(fiber_shared_open_writable(&other, "w", 9, 0), -EEXIST);
+    assert_int_equal(fiber_shared_open(&other, "w", 0, NULL, NULL), -ENOENT); /* names of its own */
+    assert_int_equal(fiber_shared_open_writable(&other, "w", 8, FIBER_SHARED_CREATE), 0);
+    assert_int_equal(*(char *)fiber_shared_memory(other), 'a');
+    assert_int_equal(fiber_shared_delete("w"), 0);
+    at[0] = 'b';
+    assert_int_equal(*(char *)fiber_shared_memory(other), 'b');
+    fiber_shared_close(other);
+    assert_int_equal(fiber_shared_open_writable(&other, "w", 16, FIBER_SHARED_CREATE), 0);
+    assert_int_equal(*(char *)fiber_shared_memory(other), 0);
+    fiber_shared_close(other);
+    fiber_shared_close(s);
+    assert_int_equal(fiber_shared_open(&s, "read-only", LEN, fill, NULL), 0);
+    assert_null(fiber_shared_memory(s));
+    fiber_shared_close(s);
 }
 
 static void test_no_room_is_an_error(void **state)
@@ -372,6 +478,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_builder_that_fails_leaves_nothing),
         cmocka_unit_test(test_a_builder_may_ask_for_others_but_not_for_its_own),
         cmocka_unit_test(test_names_and_lengths_are_checked),
+        cmocka_unit_test(test_what_is_there_is_opened_without_a_builder),
+        cmocka_unit_test(test_what_others_write_is_seen_also_when_they_die),
+        cmocka_unit_test(test_writable_segments_are_made_found_and_deleted),
         cmocka_unit_test(test_no_room_is_an_error),
         cmocka_unit_test(test_it_is_gone_with_the_run),
     };

@@ -151,6 +151,14 @@ static void try_processes(void)
     ANSWERS(fiber_process_work, fiber_process_work(&place, &size) == -ENODATA);
 }
 
+static void try_addresses(void)
+{
+    char text[FIBER_ADDRESS_TEXT];
+
+    ANSWERS(fiber_address_format, fiber_address_format(&queue_at, text, sizeof(text)) == 0);
+    ANSWERS(fiber_address_parse, fiber_address_parse(&address, text) == 0);
+}
+
 static void try_queues_and_pipes(void)
 {
     FAILS(fiber_queue_open, &new_queue, 0);
@@ -212,6 +220,9 @@ static void try_stores(void)
 static void try_shared_memory(void)
 {
     FAILS(fiber_shared_open, &new_shared, "other", 8, fill, NULL);
+    FAILS(fiber_shared_open_writable, &new_shared, "other", 8, FIBER_SHARED_CREATE);
+    FAILS(fiber_shared_delete, "other");
+    ANSWERS(fiber_shared_memory, fiber_shared_memory(shared) == NULL);
     ANSWERS(fiber_shared_data, *(const unsigned char *)fiber_shared_data(shared) == 7);
     ANSWERS(fiber_shared_len, fiber_shared_len(shared) == 8);
     ANSWERS(fiber_shared_built, fiber_shared_built(shared) == 1);
@@ -321,6 +332,7 @@ static void be_a_fork_child(void)
     alarm(TEST_LONG_MS / 1000); /* a call that hangs is a failure */
     try_the_library();
     try_processes();
+    try_addresses();
     try_queues_and_pipes();
     try_managers();
     try_stores();
