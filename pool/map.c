@@ -247,15 +247,15 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
 
 static int array_get(const struct fiber_result *r, size_t i, const void **data, size_t *len)
 {
-    const struct fbr_array_error *e = r->errors;
+    const struct fbr_array_error *e;
+    uint64_t index = i;
 
     if (r->flags[i] == 1) {
         *data = r->out + i * r->out_size;
         *len = r->out_size;
         return 0;
     }
-    while (e && e->index != i)
-        e = e->next;
+    HASH_FIND(hh, r->errors, &index, sizeof(index), e);
     *data = e ? e->text : r->why ? r->why : "failed";
     *len = strlen(*data);
     return e ? e->code : r->end_code ? r->end_code : -EIO;

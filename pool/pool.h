@@ -196,11 +196,11 @@ struct fiber_result {
     int end_code;           /* its code */
     uint8_t *flags;         /* ARRAY: done, failed; errors have slots in `errors` */
     struct fbr_array_error {
-        struct fbr_array_error *next;
+        UT_hash_handle hh;
         uint64_t index;
         int32_t code;
         char text[];
-    } * errors;
+    } * errors; /* by index */
     uint64_t first_error;
     int first_code;
     struct fiber_map_options opts;

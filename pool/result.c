@@ -24,6 +24,7 @@ enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
 static void destroy(struct fiber_result *r)
 {
+    struct fbr_array_error *e, *after;
     struct fbr_item *item, *next;
 
     for (uint64_t i = 0; r->slots && i < r->n; i++)
@@ -35,10 +36,8 @@ static void destroy(struct fiber_result *r)
         free(item->slot.data);
         free(item);
     }
-    while (r->errors) {
-        struct fbr_array_error *e = r->errors;
-
-        r->errors = e->next;
+    HASH_ITER(hh, r->errors, e, after) {
+        HASH_DELETE(hh, r->errors, e);
         free(e);
     }
     free(r->own.data);
@@ -303,9 +302,11 @@ static const char *keep_array_error(struct fiber_result *r, uint64_t index, int 
     e->code = code;
     memcpy(e->text, text, len);
     e->text[len] = '\0';
-    e->next = r->errors;
-    r->errors = e;
-    return e->text;
+    HASH_ADD(hh, r->errors, index, sizeof(e->index), e);
+    if (e->hh.tbl)
+        return e->text;
+    free(e);
+    return "failed";
 }
 
 /* Whom it is reported to gets `c` filled. */

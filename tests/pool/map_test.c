@@ -248,6 +248,33 @@ static void test_a_user_error_is_a_result_with_its_text(void **state)
     fiber_pool_close(pool);
 }
 
+enum { ALL_ODD = 300000 };
+
+/* Looking for each of them among all would take minutes. */
+static void test_the_errors_of_a_large_map_are_read_at_once(void **state)
+{
+    struct fiber_pool *pool = open_pool(2);
+    int64_t *in = malloc(ALL_ODD * sizeof(*in)), *out = calloc(ALL_ODD, sizeof(*out));
+    struct fiber_result *r;
+
+    (void)state;
+    assert_true(in && out);
+    for (int i = 0; i < ALL_ODD; i++)
+        in[i] = 2 * i + 1;
+    assert_ok(fiber_pool_map_array(pool, refuse_odd, in, 8, out, 8, ALL_ODD, NULL, &r));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (size_t i = 0; i < ALL_ODD; i++) {
+        char text[32];
+
+        snprintf(text, sizeof(text), "%zu is odd", 2 * i + 1);
+        assert_int_equal(error_of(r, i, text), -EDOM);
+    }
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    free(in);
+    free(out);
+}
+
 static int return_7(const void *in, size_t len, struct fiber_reply *reply)
 {
     return fiber_reply_write(reply, in, len) < 0 ? -1 : 7;
@@ -510,6 +537,7 @@ int main(int argc, char **argv)
         pool_test(test_a_result_of_more_than_64_mebibytes),
         pool_test(test_an_input_of_more_than_64_mebibytes),
         pool_test(test_a_user_error_is_a_result_with_its_text),
+        pool_test(test_the_errors_of_a_large_map_are_read_at_once),
         pool_test(test_a_bare_code_gets_a_text),
         pool_test(test_a_result_of_the_wrong_size_is_that_tasks_error),
         pool_test(test_wrong_arguments_are_refused),
