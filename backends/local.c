@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -186,8 +185,7 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     (void)status;
     (void)events;
     kill_left(j);
-    /* The system call: the C library's function has no place for what it used. */
-    if (syscall(SYS_waitid, P_PIDFD, j->pidfd, &info, WEXITED, &use) < 0)
+    if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
         j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
     else
         j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
@@ -219,13 +217,15 @@ static int local_open(struct fbr_backend **out, const struct fbr_backend_env *en
     return 0;
 }
 
-/* With its group, which it may have left. */
+/* With its group, which it may have left; unless the program has waited for it: then its number may
+ * be somebody else's. */
 static int kill_now(const struct local_job *j)
 {
-    int in_group = kill(-j->pid, SIGKILL) < 0 ? -errno : 0;
-    int rc = syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0) < 0 ? -errno : 0;
+    int rc = fbr_spawn_signal(j->pid, j->pidfd, SIGKILL);
 
-    return in_group == 0 || rc == -ESRCH ? 0 : rc;
+    if (rc == -ESRCH)
+        return 0;
+    return kill(-j->pid, SIGKILL) == 0 ? 0 : rc;
 }
 
 static bool ends_until(const struct local_job *j, uint64_t until)
@@ -462,14 +462,15 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
 static int local_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct local_job *j = handle;
+    int rc;
 
     (void)b;
     if (j->dead)
         return 0;
     if (sig == SIGKILL)
         return kill_now(j);
-    return syscall(SYS_pidfd_send_signal, j->pidfd, sig, NULL, 0) < 0 && errno != ESRCH ? -errno
-                                                                                        : 0;
+    rc = fbr_spawn_signal(j->pid, j->pidfd, sig);
+    return rc == -ESRCH ? 0 : rc;
 }
 
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused)

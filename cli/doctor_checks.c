@@ -21,6 +21,7 @@
 #include "runtime/config.h"
 #include "runtime/pin.h"
 #include "runtime/rundir.h"
+#include "runtime/spawn.h"
 
 /* ---- The machine ---- */
 
@@ -68,6 +69,31 @@ static void check_registry(struct doctor *d)
                    "remove it, or set XDG_RUNTIME_DIR to a directory of yours", "%s", err.text);
     else
         doctor_say(d, "list of runs", DOCTOR_GOOD, "", "%s", root);
+}
+
+/* As ranks and workers are started. */
+static void check_starting(struct doctor *d)
+{
+    char *argv[] = {"true", NULL};
+    struct fbr_spawn s = {.argv = argv, .env = environ, .fds = {-1, -1, -1}, .nfds = 3};
+    struct fbr_error err = {0, ""};
+    char path[PATH_MAX];
+    siginfo_t how;
+    int pidfd;
+    pid_t pid;
+
+    if (fbr_spawn_find("true", path, sizeof(path), &err) < 0)
+        return;
+    s.file = path;
+    if (fbr_spawn(&s, &pid, &pidfd, &err) < 0) {
+        doctor_say(d, "processes", DOCTOR_BAD,
+                   "a limit (ulimit -u, pids of the container) or a seccomp profile forbids it",
+                   "%s", err.text);
+        return;
+    }
+    fbr_spawn_wait(pid, pidfd, &how, NULL);
+    close(pidfd);
+    doctor_say(d, "processes", DOCTOR_GOOD, "", "%s was started", path);
 }
 
 static void check_processors(struct doctor *d)
@@ -232,6 +258,7 @@ void doctor_machine(struct doctor *d)
     struct fbr_probe p;
 
     fbr_probe_run(&p);
+    check_starting(d);
     check_processors(d);
     check_limits(d);
     check_shm(d, &p);

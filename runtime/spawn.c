@@ -7,7 +7,11 @@
  * A master of a thousand children has thousands of descriptors, and copying their table for each
  * child would cost more than the exec. So the child shares the table at first, and copies of it
  * only the first few entries, among which the descriptors that it shall have were put before: in
- * slots that are taken early, while low numbers are free.
+ * slots that are taken early, while low numbers are free. Where close_range() does not work, on old
+ * kernels and in containers that forbid it, the child gets a copy of the table from clone().
+ *
+ * valgrind knows clone() only as vfork() uses it, and makes a fork of that: what the child tells us
+ * is in memory that both share, whatever becomes of the rest.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/spawn.h"
@@ -41,9 +45,22 @@
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
 static int slots[FBR_SPAWN_FDS];
+static int clone_flags;
 
-static void open_slots(void)
+static bool under_valgrind(void)
 {
+    const char *preload = getenv("LD_PRELOAD");
+
+    return preload && strstr(preload, "vgpreload_");
+}
+
+static void look_around(void)
+{
+    clone_flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    if (!under_valgrind())
+        clone_flags |= CLONE_PIDFD;
+    if (!under_valgrind() && syscall(SYS_close_range, ~0U, ~0U, 0) == 0) /* closes nothing */
+        clone_flags |= CLONE_FILES;
     for (int i = 0; i < FBR_SPAWN_FDS; i++)
         slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
 }
@@ -97,6 +114,38 @@ IN_CHILD static int fail(struct launch *l, int code, const char *step)
     return 127;
 }
 
+/* What getdents64() fills in; see getdents(2). */
+struct entry {
+    uint64_t ino;
+    int64_t off;
+    uint16_t len;
+    uint8_t type;
+    char name[];
+};
+
+/* For want of close_range(): those that the program has opened for all its children. valgrind's own,
+ * which it shows, cannot be closed. */
+IN_CHILD static void close_from(int first)
+{
+    _Alignas(struct entry) char some[2048];
+    int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY);
+    long n;
+
+    while (dir >= 0 && (n = syscall(SYS_getdents64, dir, some, sizeof(some))) > 0)
+        for (const char *at = some; at < some + n;) {
+            const struct entry *e = (const struct entry *)(const void *)at;
+            int fd = 0;
+
+            for (const char *c = e->name; *c >= '0' && *c <= '9'; c++)
+                fd = 10 * fd + (*c - '0');
+            if (fd >= first && fd != dir)
+                syscall(SYS_close, fd);
+            at += e->len;
+        }
+    if (dir >= 0)
+        syscall(SYS_close, dir);
+}
+
 /* Our own table of descriptors, with those of the slots at 0, 1, ... and nothing else. */
 IN_CHILD static int place_fds(const struct fbr_spawn *s)
 {
@@ -104,9 +153,9 @@ IN_CHILD static int place_fds(const struct fbr_spawn *s)
 
     for (int i = 0; i < FBR_SPAWN_FDS; i++)
         highest = slots[i] > highest ? slots[i] : highest;
-    if (syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0 &&
-        syscall(SYS_unshare, CLONE_FILES) < 0)
-        return -errno; /* kernels before 5.9 copy the table; the rest is close-on-exec */
+    if ((clone_flags & CLONE_FILES) &&
+        syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+        return -errno;
     for (int i = 0; i < s->nfds; i++) {
         parked[i] = (int)syscall(SYS_fcntl, slots[i], F_DUPFD_CLOEXEC, highest + 1);
         if (parked[i] < 0)
@@ -115,7 +164,8 @@ IN_CHILD static int place_fds(const struct fbr_spawn *s)
     for (int i = 0; i < s->nfds; i++)
         if (syscall(SYS_dup3, parked[i], i, 0) < 0)
             return -errno;
-    syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0);
+    if (syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0) < 0 && (clone_flags & CLONE_PIDFD))
+        close_from(s->nfds);
     return 0;
 }
 
@@ -177,21 +227,89 @@ int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 static pid_t run_child(struct launch *l, int *pidfd)
 {
     uint8_t *stack =
-        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    struct launch *shared = (struct launch *)(void *)stack; /* at the end that it does not reach */
     sigset_t all, old;
     pid_t pid;
 
     if (stack == MAP_FAILED)
         return -errno;
+    *shared = *l;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = __clone(child_main, stack + STACK,
-                  CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PIDFD | SIGCHLD, l, pidfd);
+    pid = __clone(child_main, stack + STACK, clone_flags, shared, pidfd);
     if (pid < 0)
         pid = -errno;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    *l = *shared;
     munmap(stack, STACK);
     return pid;
+}
+
+/* ---- Without pidfds ---- */
+
+struct vigil {
+    pid_t pid;
+    int fd; /* closed when it has ended */
+};
+
+static void *keep_vigil(void *arg)
+{
+    struct vigil v = *(struct vigil *)arg;
+    siginfo_t info;
+
+    free(arg);
+    while (waitid(P_PID, (id_t)v.pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        continue;
+    close(v.fd);
+    return NULL;
+}
+
+/* valgrind knows no pidfd: a descriptor that can be read when the process has ended, too. */
+static int watch_child(pid_t pid, int *pidfd)
+{
+    struct vigil *v = malloc(sizeof(*v));
+    sigset_t all, old;
+    int ends[2], rc;
+    pthread_t id;
+
+    if (!v || pipe2(ends, O_CLOEXEC) < 0) {
+        free(v);
+        return -ENOMEM;
+    }
+    *v = (struct vigil){pid, ends[1]};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&id, NULL, keep_vigil, v);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        close(ends[0]);
+        close(ends[1]);
+        free(v);
+        return -rc;
+    }
+    pthread_detach(id);
+    *pidfd = ends[0];
+    return 0;
+}
+
+int fbr_spawn_signal(pid_t pid, int pidfd, int sig)
+{
+    int rc = clone_flags & CLONE_PIDFD ? (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0)
+                                       : kill(pid, sig);
+
+    return rc < 0 ? -errno : 0;
+}
+
+int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use)
+{
+    bool by_fd = clone_flags & CLONE_PIDFD;
+    long rc;
+
+    do /* the system call: the C library's function has no place for what it used */
+        rc = syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? pidfd : pid, how, WEXITED, use);
+    while (rc < 0 && errno == EINTR);
+    return rc < 0 ? -errno : 0;
 }
 
 /* What the kernel means, for who typed the name. */
@@ -218,13 +336,29 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 
-int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
+/* To the kernel /proc/self/exe is valgrind, which answers readlink() with the program that it runs. */
+static void name_program(struct fbr_spawn *s, char *path, size_t size)
 {
+    ssize_t n = under_valgrind() && !strcmp(s->file, "/proc/self/exe")
+                    ? readlink("/proc/self/exe", path, size - 1)
+                    : -1;
+
+    if (n <= 0)
+        return;
+    path[n] = '\0';
+    s->file = path;
+}
+
+int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
+{
+    struct fbr_spawn copy = *wanted, *s = &copy;
     struct launch l = {.s = s, .parent = getpid()};
     int pidfd = -1, rc;
+    char program[4096];
     pid_t pid = 0;
 
-    pthread_once(&slots_once, open_slots);
+    pthread_once(&slots_once, look_around);
+    name_program(s, program, sizeof(program));
     if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
         l.descriptors.rlim_cur = fbr_fds_before();
     pthread_mutex_lock(&slots_lock);
@@ -235,11 +369,18 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
     pthread_mutex_unlock(&slots_lock);
     if (rc == 0 && pid < 0)
         rc = pid;
+    if (rc == 0 && !(clone_flags & CLONE_PIDFD) && !l.code)
+        rc = watch_child(pid, &pidfd);
+    if (rc < 0 && pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
     if (rc < 0)
         return fbr_fail(err, rc, "cannot start a process: %s", fbr_strerror(rc));
     if (l.code) {
         waitpid(pid, NULL, 0);
-        close(pidfd);
+        if (pidfd >= 0)
+            close(pidfd);
         if (!strcmp(l.step, "working directory"))
             return fbr_fail(err, l.code, "cannot start %s: its working directory %s: %s", s->file,
                             s->workdir, fbr_strerror(l.code));
@@ -252,15 +393,6 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid_out, int *pidfd_out, struct 
 }
 
 /* ---- What is left ---- */
-
-/* What getdents64() fills in; see getdents(2). */
-struct entry {
-    uint64_t ino;
-    int64_t off;
-    uint16_t len;
-    uint8_t type;
-    char name[];
-};
 
 /* A number that is free is not given again before all others were, so it is still the same process that is killed. */
 static bool sweep_once(int dir, pid_t session)

@@ -4,9 +4,11 @@
 #ifndef FBR_SPAWN_H
 #define FBR_SPAWN_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "runtime/error.h"
@@ -29,10 +31,16 @@ struct fbr_spawn {
     bool session;        /* it leads a session of its own: see fbr_spawn_sweep */
 };
 
-/* Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It
+/* The pidfd can be polled and closed; whatever else one does with a pidfd is below, as under valgrind it is none.
+ * Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It
  * is killed when the calling thread ends, so call on the loop thread. On success *pid and *pidfd
  * (close-on-exec) are the caller's. An exec that fails is an error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
+
+/* To a process that nobody has waited for: 0, or -ESRCH: somebody has. */
+int fbr_spawn_signal(pid_t pid, int pidfd, int sig);
+/* Waits for its end, of which the pidfd can be read; `use` may be NULL. -ECHILD: the program itself has waited for it. */
+int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use);
 
 /* Kills what is left of the session of a process that has ended: all that it has started, and what that has forked, in
  * whatever group it is; not what has taken a session of its own. Nobody has waited for the leader yet, so that its

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,10 +167,8 @@ static int finish(struct tracer *t)
 
     close(t->out);
     if (t->hung)
-        syscall(SYS_pidfd_send_signal, t->pidfd, SIGKILL, NULL, 0); /* whoever has waited for it */
-    do
-        rc = waitid(P_PIDFD, (id_t)t->pidfd, &how, WEXITED);
-    while (rc < 0 && errno == EINTR);
+        fbr_spawn_signal(t->pid, t->pidfd, SIGKILL);
+    rc = fbr_spawn_wait(t->pid, t->pidfd, &how, NULL);
     close(t->pidfd);
     if (rc < 0)
         return 0; /* the program ignores its children */

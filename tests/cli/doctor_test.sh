@@ -39,6 +39,7 @@ doctor '^ok +list of runs ' 'as it is' "$fiber" doctor
 doctor "^ok +run directory +$work/run\$" 'as it is' "$fiber" doctor
 doctor "^ok +run directory +$work\$" 'with a run_dir' env FIBER_RUN_DIR="$work" "$fiber" doctor
 doctor '^bad +run directory .*/nowhere: No such' 'without its run_dir' env FIBER_RUN_DIR="$work/nowhere" "$fiber" doctor
+doctor '^ok +processes +/.*/true was started$' 'as it is' "$fiber" doctor
 doctor '^(ok|bad) +shared memory ' 'as it is' "$fiber" doctor --backend local
 ! grep -qE 'backend (docker|kubernetes|slurm)' said || { echo "--backend local speaks of others"; bad=1; }
 doctor '^absent +Open MPI ' 'without PATH' env PATH="$work/bin" "$fiber" doctor

@@ -4,6 +4,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +78,42 @@ static void test_descriptors_are_those_asked_for_and_no_others(void **state)
     for (int i = 0; i < 20; i++)
         close(keep[i]);
     close(extra);
+}
+
+/* As on kernels before 5.9 in a container, whose engine forbids unshare(), too. */
+static int forbid_close_range(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+                   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0
+               ? -errno
+               : 0;
+}
+
+/* The first of all: the process looks once at what it may do. */
+static void test_close_range_may_be_forbidden(void **state)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        if (forbid_close_range() < 0)
+            _exit(77);
+        test_descriptors_are_those_asked_for_and_no_others(state);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
 }
 
 /* The target numbers themselves as sources, crosswise. */
@@ -256,6 +295,7 @@ static void test_a_path_that_does_not_fit_is_no_other_programs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_close_range_may_be_forbidden),
         cmocka_unit_test(test_descriptors_are_those_asked_for_and_no_others),
         cmocka_unit_test(test_descriptors_that_overlap_their_targets),
         cmocka_unit_test(test_environment_group_and_signals),
