@@ -23,6 +23,8 @@
 #define CLOSE_MS 20000
 #define MAKING_MS 3000 /* for what the engine is just making, at the end */
 #define AGAIN_US 30000
+#define REMOVED_MS 5000 /* for what the engine is just removing, at the end */
+#define ANSWER_MS 2000
 
 static void on_again(void *arg)
 {
@@ -272,12 +274,47 @@ static void remove_all(struct fbr_backend *b)
     free(l);
 }
 
+static void on_left(void *user, const struct fbr_http_answer *a)
+{
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    bool *left = user;
+
+    *left = fbr_json_count(list) > 0;
+    fbr_json_free(list);
+}
+
+/* The engine removes what has ended by itself, in its own time; who removes their network next is told that it is in
+ * use until then. */
+static void wait_removed(struct fbr_backend *b)
+{
+    struct fbr_http_request r = {.method = "GET", .done = on_left};
+    uint64_t until = fbr_now_ms() + REMOVED_MS;
+    char filter[80], *escaped, *path = NULL;
+    bool left = true;
+
+    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%.36s\"]}", b->run);
+    escaped = fbr_http_escape(filter);
+    if (b->run[0] && escaped)
+        path = fbr_docker_path(b, "/containers/json?all=1&filters=%s", escaped);
+    r.path = path;
+    r.user = &left;
+    while (path && left && fbr_now_ms() < until) {
+        left = false; /* without an answer there is nothing to wait for */
+        fbr_http_now(b->engine.http, &r, 1, ANSWER_MS);
+        if (left)
+            usleep(AGAIN_US);
+    }
+    free(path);
+    free(escaped);
+}
+
 static void docker_close(struct fbr_backend *b)
 {
     struct fbr_docker_job *j, *next;
     struct fbr_docker_doomed *d, *more;
 
     remove_all(b);
+    wait_removed(b);
     DL_FOREACH_SAFE(b->doomed, d, more)
         free(d);
     DL_FOREACH_SAFE(b->jobs, j, next) {

@@ -49,6 +49,20 @@ does 300 "$prog" nested
 [[ $(grep -c '^leaf beside its parent$' "$work/out") == 2 ]] || failed "they should be in its container"
 ok "nested processes"
 
+# --- when the program has ended, its containers are gone: their network can be removed
+"$bed" api POST /networks/create -d '{"Name":"fiber-gone"}' >/dev/null
+for how in pool pool ring; do
+    if [[ $how == pool ]]; then
+        gives 0 env FIBER_DOCKER_NETWORK=fiber-gone "$prog" pool 3 30 5
+    else
+        gives 0 env FIBER_DOCKER_NETWORK=fiber-gone "$fiber" run -n 2 -N 1 /bin/sh -c :
+    fi
+    [[ ! $("$bed" jobs all) ]] || failed "containers are there when the program has ended ($how)"
+done
+"$bed" api DELETE /networks/fiber-gone >"$work/out"
+[[ ! -s $work/out ]] || failed "the network should be removed"
+ok "containers are gone when the program has ended"
+
 # Nothing of Fiber in it: the program is put in, with the libraries of this machine.
 "$bed" has bare:1 || "$bed" image bare:1 /bin/sh >/dev/null
 gives 0 "$fiber" run --image bare:1 -n 2 -N 1 /bin/sh -c 'echo "rank $FIBER_RANK of $FIBER_SIZE"'
@@ -111,7 +125,7 @@ begins 1 begun "$prog" pool 4 400 20 "$enough" 2
 shows_containers() {
     local run
     run=$("$fiber" ps --json | grep -oE "\"uid\":\"[0-9a-f]+\",[^}]*\"pid\":$launcher," | grep -oE '[0-9a-f]{32}' | head -1)
-    [[ $run && $("$fiber" top -c 1 "$run" | grep -cE '^ +[0-9]+ running .* [0-9a-f]{12} ') == 4 ]]
+    [[ $run && $("$fiber" top -c 1 "$run" | grep -cE '^ +[0-9]+ running .* [0-9a-f]{12}$') == 4 ]]
 }
 wait_for "top does not show the containers of 4 workers" shows_containers
 jobs=$("$bed" jobs)
