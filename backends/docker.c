@@ -120,7 +120,9 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     char here[PATH_MAX], *program = b->program;
     const char *workdir = job->workdir ? job->workdir : getcwd(here, sizeof(here)) ? here : NULL;
     ssize_t n = job->own_program ? readlink("/proc/self/exe", program, sizeof(b->program) - 1) : 0;
+    struct fbr_docker_owner owner;
     struct json_t *body;
+    bool made, known;
     int rc;
 
     if (n < 0)
@@ -133,7 +135,8 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     rc = fbr_docker_images_choose(b->images, job->image, j->image, sizeof(j->image), err);
     if (rc < 0)
         return rc;
-    if (b->caller[0] && fbr_docker_images_is_made(b->images, j->image)) {
+    made = fbr_docker_images_is_made(b->images, j->image);
+    if (b->caller[0] && made) {
         wishes.user = b->caller;
         wishes.groups = b->groups;
     }
@@ -141,9 +144,10 @@ static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct f
     j->body = body ? fbr_json_print(body, NULL) : NULL;
     if (j->body && job->own_program && !fbr_docker_images_is_own(b->images, j->image))
         j->bundled_body = fbr_docker_bundled(body);
+    known = fbr_docker_owner(fbr_json_text(body, "User", NULL), made, &owner);
     fbr_json_free(body);
     if (job->ticket)
-        fbr_docker_ticket(job->ticket, job->ticket_len, &j->ticket);
+        fbr_docker_ticket(job->ticket, job->ticket_len, known ? &owner : NULL, &j->ticket);
     return !j->body || j->ticket.failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 

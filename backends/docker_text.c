@@ -15,6 +15,7 @@
 #define OLDEST 40 /* 1.40: device requests */
 #define NEWEST 44 /* what is asked for where both are spoken */
 #define TAR_BLOCK 512
+#define TAR_OWNER_MAX 02000000 /* what fits into a header */
 
 /* ---- Creating ---- */
 
@@ -178,8 +179,8 @@ char *fbr_docker_bundled(struct json_t *body)
 
 /* ---- The ticket ---- */
 
-void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
-                         unsigned mode, size_t size)
+static void put_head(struct fbr_buf *out, const char *name, const char *link, char type,
+                     unsigned mode, const struct fbr_docker_owner *owner, size_t size)
 {
     char h[TAR_BLOCK] = {0};
     unsigned sum = 0;
@@ -188,8 +189,8 @@ void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link
     snprintf(h, 100, "%s", name);
     snprintf(h + 157, 100, "%s", link);
     snprintf(h + 100, 8, "%07o", mode);
-    snprintf(h + 108, 8, "%07o", 0);
-    snprintf(h + 116, 8, "%07o", 0);
+    snprintf(h + 108, 8, "%07o", owner->uid);
+    snprintf(h + 116, 8, "%07o", owner->gid);
     snprintf(h + 124, 12, "%011zo", size);
     snprintf(h + 136, 12, "%011o", 0);
     memset(h + 148, ' ', 8); /* as it counts itself */
@@ -201,13 +202,37 @@ void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link
     fbr_put(out, h, TAR_BLOCK);
 }
 
-/* Whoever the container's user is can read it, and remove it when it was read. Nobody else is in there. */
-void fbr_docker_ticket(const void *ticket, size_t len, struct fbr_buf *out)
+void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
+                         unsigned mode, size_t size)
 {
+    put_head(out, name, link, type, mode, &(struct fbr_docker_owner){0}, size);
+}
+
+bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out)
+{
+    char *end;
+
+    memset(out, 0, sizeof(*out));
+    if (!user[0])
+        return made; /* by us, without a user: root */
+    if (strspn(user, "0123456789:") != strlen(user) || user[0] == ':')
+        return false;
+    out->uid = (unsigned)strtoul(user, &end, 10);
+    out->gid = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 0;
+    return out->uid < TAR_OWNER_MAX && out->gid < TAR_OWNER_MAX;
+}
+
+/* The user can read it, and remove it when it was read. */
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
+                       struct fbr_buf *out)
+{
+    static const struct fbr_docker_owner root;
     static const char zeros[2 * TAR_BLOCK];
 
-    fbr_docker_tar_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', 0777, 0);
-    fbr_docker_tar_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', 0666, len);
+    put_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', owner ? 0700 : 0777, owner ? owner : &root,
+             0);
+    put_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', owner ? 0400 : 0444,
+             owner ? owner : &root, len);
     fbr_put(out, ticket, len);
     fbr_put(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
     fbr_put(out, zeros, sizeof(zeros));

@@ -43,8 +43,17 @@ char *fbr_docker_bundled(struct json_t *body);
 /* A header of the format that POSIX calls ustar; out->failed when a name is too long for it. */
 void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
                          unsigned mode, size_t size);
-/* A tar archive with the ticket, for PUT /containers/ID/archive?path=/. */
-void fbr_docker_ticket(const void *ticket, size_t len, struct fbr_buf *out);
+struct fbr_docker_owner {
+    unsigned uid, gid;
+};
+
+/* Who runs in a container whose body says `user`, "" for none; `made`: its image was made here, and says none either.
+ * False: only the image knows. */
+bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out);
+/* A tar archive with the ticket, for PUT /containers/ID/archive?path=/. With an owner only that user can read it; NULL:
+ * whoever the image's user is, who is alone in there. */
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
+                       struct fbr_buf *out);
 
 /* Frames of an attached container without a terminal: u8 stream, three zeros, u32 big-endian length, bytes. */
 struct fbr_docker_frames {

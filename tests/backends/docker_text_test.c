@@ -182,7 +182,7 @@ static void test_a_ticket_is_an_archive(void **state)
 
     (void)state;
     memset(ticket, 'k', sizeof(ticket));
-    fbr_docker_ticket(ticket, sizeof(ticket), &tar);
+    fbr_docker_ticket(ticket, sizeof(ticket), NULL, &tar);
     assert_false(tar.failed);
     assert_int_equal(tar.len, 512 + 512 + 1024 + 1024);
     assert_string_equal((char *)tar.data, ".fiber/");
@@ -429,6 +429,39 @@ static void test_numbers_of_a_pull_that_cannot_be(void **state)
     assert_string_equal(pull_says(&p, "{}"), "pulled 1.0 of 1.0 MB, and 127 layers more");
 }
 
+static void test_a_ticket_is_for_its_owner_where_that_is_known(void **state)
+{
+    static const struct {
+        const char *user;
+        bool made, known;
+        unsigned uid, gid;
+    } cases[] = {
+        {"", true, true, 0, 0},
+        {"", false, false, 0, 0},
+        {"1000", false, true, 1000, 0},
+        {"4321:56", true, true, 4321, 56},
+        {"user", false, false, 0, 0},
+        {"5:staff", true, false, 0, 0},
+        {"4000000000", true, false, 0, 0},
+    };
+    struct fbr_docker_owner owner;
+    struct fbr_buf tar = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool known = fbr_docker_owner(cases[i].user, cases[i].made, &owner);
+
+        assert_int_equal(known, cases[i].known);
+        fbr_buf_clear(&tar);
+        fbr_docker_ticket("t", 1, known ? &owner : NULL, &tar);
+        assert_string_equal((char *)tar.data + 100, known ? "0000700" : "0000777");
+        assert_string_equal((char *)tar.data + 612, known ? "0000400" : "0000444");
+        assert_int_equal(strtoul((char *)tar.data + 620, NULL, 8), known ? cases[i].uid : 0);
+        assert_int_equal(strtoul((char *)tar.data + 628, NULL, 8), known ? cases[i].gid : 0);
+    }
+    fbr_buf_fini(&tar);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_the_overlay_has_the_last_word),
         cmocka_unit_test(test_what_json_cannot_carry_is_refused),
         cmocka_unit_test(test_a_ticket_is_an_archive),
+        cmocka_unit_test(test_a_ticket_is_for_its_owner_where_that_is_known),
         cmocka_unit_test(test_frames_come_in_any_pieces),
         cmocka_unit_test(test_what_is_no_frame_is_told),
         cmocka_unit_test(test_lines_come_in_any_pieces),
