@@ -347,6 +347,7 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
 const struct fbr_backend_ops fbr_backend_kubernetes = {
     .name = "kubernetes",
     .reach = FBR_REACH_TCP,
+    .room = fbr_kube_room,
     .open = kube_open,
     .close = kube_close,
     .start = fbr_kube_start,

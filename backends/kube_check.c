@@ -12,8 +12,10 @@
 #include "backends/json.h"
 #include "backends/kube_priv.h"
 #include "runtime/bind.h"
+#include "runtime/environ.h"
 
 #define ANSWER_MS 10000
+#define ROOM_MS 4000
 #define NODES "500" /* of which GPUs are counted */
 
 static const struct {
@@ -161,6 +163,67 @@ struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char 
     }
     return g;
 }
+
+/* ---- The size of nodes ---- */
+
+/* "2", or "1930m": whole processors. */
+static unsigned processors(const char *text)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+
+    n = text[0] == '-' ? 0 : *end == 'm' ? n / 1000 : n;
+    return n < 1u << 20 ? (unsigned)n : 1u << 20;
+}
+
+/* Pods without tolerations find no place on it. */
+static bool is_closed(const struct json_t *node)
+{
+    const struct json_t *taints = fbr_json_at(node, "spec", "taints", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(taints); i++)
+        if (!strncmp(fbr_json_text(fbr_json_item(taints, i), "effect", NULL), "No", 2))
+            return true; /* NoSchedule, NoExecute */
+    return fbr_json_bool(node, "spec", "unschedulable", NULL);
+}
+
+unsigned fbr_kube_smallest(const struct json_t *nodes)
+{
+    const struct json_t *items = fbr_json_at(nodes, "items", NULL);
+    unsigned least = 0;
+
+    for (size_t i = 0; i < fbr_json_count(items); i++) {
+        const struct json_t *one = fbr_json_item(items, i);
+        unsigned n = processors(fbr_json_text(one, "status", "allocatable", "cpu", NULL));
+
+        if (n && !is_closed(one) && (!least || n < least))
+            least = n;
+    }
+    return least;
+}
+
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                  struct fbr_error *err)
+{
+    struct fbr_kube_api *api = NULL;
+    struct json_t *nodes = NULL;
+    int rc;
+
+    if (!sizes)
+        return 0;
+    fbr_environ_use(env->environ);
+    rc = fbr_kube_api_open(&api, env->loop, env->config, err);
+    if (rc < 0)
+        return rc;
+    rc = fbr_kube_ask(api, "GET", strdup("/api/v1/nodes?limit=" NODES), NULL, ROOM_MS, &nodes, err);
+    if (nodes)
+        room->cpus = fbr_kube_smallest(nodes);
+    fbr_json_free(nodes);
+    fbr_kube_api_close(api);
+    return rc >= 200 && rc < 300 ? 0 : -EIO;
+}
+
+/* ---- GPUs of nodes ---- */
 
 static void check_gpus(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {

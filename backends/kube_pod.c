@@ -310,6 +310,27 @@ static struct json_t *labels_of(const struct fbr_job *job, const char *user)
     return NULL;
 }
 
+/* On no host with another one of the same label, whatever else a template asks for. */
+static int keep_apart(struct json_t *pod, const char *apart)
+{
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL), *anti;
+    int rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_APART_LABEL,
+                          fbr_json_string(apart));
+
+    if (rc == 0 && !fbr_json_at(spec, "affinity", NULL))
+        rc = fbr_json_set(spec, "affinity", fbr_json_pack("{}"));
+    if (rc == 0 && !fbr_json_at(spec, "affinity", "podAntiAffinity", NULL))
+        rc = fbr_json_set(fbr_json_at(spec, "affinity", NULL), "podAntiAffinity",
+                          fbr_json_pack("{}"));
+    anti = fbr_json_at(spec, "affinity", "podAntiAffinity", NULL);
+    if (rc == 0)
+        rc = fbr_kube_append(anti, "requiredDuringSchedulingIgnoredDuringExecution",
+                             fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
+                                           "kubernetes.io/hostname", "labelSelector", "matchLabels",
+                                           FBR_KUBE_APART_LABEL, apart));
+    return rc;
+}
+
 /* What a template may not change: who the pod is, and that it runs once. */
 static int set_identity(struct json_t *pod, const struct fbr_job *job,
                         const struct fbr_kube_settings *s)
@@ -396,6 +417,8 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
         rc = fbr_kube_overlay(pod, s->overlay);
     if (rc == 0)
         rc = set_identity(pod, job, s);
+    if (rc == 0 && job->apart)
+        rc = keep_apart(pod, job->apart);
     if (rc < 0)
         fbr_fail(err, rc, "out of memory");
     else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])

@@ -20,6 +20,7 @@ struct json_t;
 #define FBR_KUBE_JOB_LABEL "fiber.io/job"
 #define FBR_KUBE_USER_LABEL "fiber.io/user"
 #define FBR_KUBE_INDEX_LABEL "fiber.io/index" /* of a ring's pods: which of its nodes, from 0 */
+#define FBR_KUBE_APART_LABEL "fiber.io/apart" /* no two with the same value are on one host */
 #define FBR_KUBE_ROLE_LABEL "fiber.io/role"   /* "master": of those; others have none */
 #define FBR_KUBE_MASTER "fiber.io/master"     /* an annotation */
 

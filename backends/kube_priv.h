@@ -179,6 +179,11 @@ struct fbr_kube_gpus {
 };
 /* Of a NodeList: what pods can be given. Pure. */
 struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource);
+/* The processors of the smallest node that takes pods; 0: there is none. Pure. */
+unsigned fbr_kube_smallest(const struct json_t *nodes);
+/* Only how large nodes are: their number is not known where a cluster grows on demand. */
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                  struct fbr_error *err);
 /* Why no pod can call us there, or NULL: nothing speaks against it. Pure. */
 const char *fbr_kube_why_unreachable(const char *address);
 void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user);

@@ -27,7 +27,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
          .help = "ranks under one job on one host; default: what an allocation says, else as many "
                  "as a host has processors for (slurm, kubernetes), or all (local, docker)"},
     [RUN_NODES] = {"nodes", 0, CLI_INT, "K", .min = 1, .max = 1 << 16, .also = "nnodes",
-                   .help = "jobs, each on a host of its own; default: as many as the ranks need"},
+                   .help =
+                       "jobs, each on a host of its own (with local all here); default: as many as "
+                       "the ranks need"},
     [RUN_HOSTS] = {"host", 'H', CLI_LIST, "HOST[:M],...", .also = "hosts nodelist w",
                    .help = "runs on these, by ssh: up to M ranks on each, or 1, host by host; "
                            "without -n as many as that is. fiber and the program are there at the "

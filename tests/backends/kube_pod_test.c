@@ -103,6 +103,43 @@ static const char *variable(const struct json_t *pod, const char *name)
                          NULL);
 }
 
+/* Each agent of --nodes K is on a host of its own, also where a template has an affinity. */
+static void pods_that_are_to_be_apart_share_no_host(void **state)
+{
+    static const char *const templates[] = {
+        NULL, "spec: {affinity: {podAntiAffinity: "
+              "{requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}}"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct json_t *over = templates[i] ? yaml(templates[i]) : NULL, *pod;
+        struct fbr_job job = job_named("agent-1", 1);
+        struct fbr_kube_settings s = plain;
+        const struct json_t *terms, *own;
+
+        job.index = 1;
+        s.overlay = over;
+        pod = fbr_kube_pod(&job, &s, NULL);
+        assert_non_null(pod);
+        assert_true(!i == !fbr_json_at(pod, "spec", "affinity", NULL));
+        fbr_json_free(pod);
+        job.apart = "0123abcd";
+        pod = fbr_kube_pod(&job, &s, NULL);
+        assert_non_null(pod);
+        terms = fbr_json_at(pod, "spec", "affinity", "podAntiAffinity",
+                            "requiredDuringSchedulingIgnoredDuringExecution", NULL);
+        assert_int_equal(fbr_json_count(terms), i + 1);
+        own = fbr_json_item(terms, i);
+        assert_string_equal(fbr_json_text(own, "topologyKey", NULL), "kubernetes.io/hostname");
+        assert_string_equal(
+            fbr_json_text(own, "labelSelector", "matchLabels", "fiber.io/apart", NULL), "0123abcd");
+        assert_string_equal(fbr_json_text(pod, "metadata", "labels", "fiber.io/apart", NULL),
+                            "0123abcd");
+        fbr_json_free(pod);
+        fbr_json_free(over);
+    }
+}
+
 static void a_master_has_an_account_and_knows_its_pod(void **state)
 {
     char *env[] = {"FIBER_BACKEND=mine", "A=$b", NULL};
@@ -557,6 +594,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_fixed_and_fit),
+        cmocka_unit_test(pods_that_are_to_be_apart_share_no_host),
         cmocka_unit_test(a_master_has_an_account_and_knows_its_pod),
         cmocka_unit_test(a_template_that_reaches_no_master_is_told),
         cmocka_unit_test(a_gang_is_marked_by_the_template),

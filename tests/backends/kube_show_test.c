@@ -230,6 +230,23 @@ static void gpus_are_counted_by_node(void **state)
     fbr_json_free(nodes);
 }
 
+static void the_smallest_node_that_takes_pods_counts(void **state)
+{
+    static const char text[] =
+        "{\"items\":[{\"status\":{\"allocatable\":{\"cpu\":\"8\"}}},"
+        "{\"status\":{\"allocatable\":{\"cpu\":\"3920m\"}}},"
+        "{\"status\":{\"allocatable\":{\"cpu\":\"2\"}},\"spec\":{\"taints\":[{\"key\":\"a\","
+        "\"effect\":\"PreferNoSchedule\"},{\"key\":\"b\",\"effect\":\"NoSchedule\"}]}},"
+        "{\"status\":{\"allocatable\":{\"cpu\":\"1\"}},\"spec\":{\"unschedulable\":true}},"
+        "{\"status\":{\"allocatable\":{\"cpu\":\"-1\"}}},{}]}";
+    struct json_t *nodes = fbr_json_parse(text, strlen(text), NULL);
+
+    (void)state;
+    assert_int_equal(fbr_kube_smallest(nodes), 3);
+    assert_int_equal(fbr_kube_smallest(NULL), 0);
+    fbr_json_free(nodes);
+}
+
 static void addresses_that_no_pod_can_call_are_known(void **state)
 {
     static const char *const bad[] = {"127.0.0.1", "127.1.2.3", "169.254.7.8", "0.0.0.0",
@@ -255,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_refusal_is_told_with_its_fields),
         cmocka_unit_test(who_may_not_make_secrets_hears_it),
         cmocka_unit_test(gpus_are_counted_by_node),
+        cmocka_unit_test(the_smallest_node_that_takes_pods_counts),
         cmocka_unit_test(addresses_that_no_pod_can_call_are_known),
     };
 

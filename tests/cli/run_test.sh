@@ -78,6 +78,7 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
     check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
+    check 2 '' '--nodes 2: all jobs of backend docker are on one host' run -b docker --nodes 2 -n 2 ./x
     printf '#!/bin/sh\n' >here
     chmod +x here
     check 0 "2 ranks of $work/here .*" '^' run --dry-run -b kubernetes --image x:1 -n 2 ./here

@@ -221,6 +221,21 @@ says 'an agent could not be started: .*no node takes it: .*Insufficient fiber.io
 nothing_left
 ok "a ring begins with all of its pods or none"
 
+# --- --nodes K needs K nodes, and there is one
+FIBER_KUBERNETES_PENDING_TIMEOUT=5s gives 125 "$fiber" run --nodes 2 "$prog" rank
+says 'an agent could not be started: .*no node takes it: .*anti-affinity.*given up after kubernetes_pending_timeout'
+nothing_left
+gives 0 "$fiber" run --nodes 1 -n 2 sh -c 'echo "rank $FIBER_RANK"'
+nothing_left
+# Who may list the nodes knows how many ranks go into a pod.
+"$bed" kubectl create clusterrole fiber-nodes --verb=list --resource=nodes >/dev/null
+"$bed" kubectl create clusterrolebinding fiber-nodes --clusterrole=fiber-nodes --serviceaccount=fiber:fiber >/dev/null
+processors=$("$bed" kubectl get node node1 -o 'jsonpath={.status.allocatable.cpu}')
+two_pods() { "$fiber" run --dry-run -n $((2 * processors)) "$prog" rank | grep -q '^backend kubernetes, 2 agents$'; }
+wait_for "a pod should have as many ranks as its node has processors" two_pods
+"$bed" kubectl delete clusterrolebinding,clusterrole fiber-nodes >/dev/null
+ok "nodes are distinct, and as large as they are"
+
 # --- the cluster is asked before anything is started
 gives 0 "$fiber" run --dry-run=server -n 4 -N 2 "$prog" rank
 says '^kind: "Pod"'
