@@ -37,22 +37,17 @@ static const struct {
 
 /* ---- Texts ---- */
 
-/* The next word of at..end; its length, 0: there is none. */
-static size_t next_field(const char **at, const char *end)
+/* The next word; its length, 0: there is none. */
+static size_t next_field(const char **at)
 {
-    size_t n = 0;
-
-    while (*at < end && strchr(SPACES, **at))
-        (*at)++;
-    while (*at + n < end && !strchr(SPACES, (*at)[n]))
-        n++;
-    return n;
+    *at += strspn(*at, SPACES);
+    return strcspn(*at, SPACES);
 }
 
 /* A word that is a number; 0: it is none. */
-static unsigned long next_number(const char **at, const char *end)
+static unsigned long next_number(const char **at)
 {
-    size_t n = next_field(at, end), i = 0;
+    size_t n = next_field(at), i = 0;
     unsigned long value = 0;
 
     for (; i < n && isdigit((unsigned char)(*at)[i]) && value < UINT_MAX; i++)
@@ -61,25 +56,23 @@ static unsigned long next_number(const char **at, const char *end)
     return i == n ? value : 0;
 }
 
-/* HOST RANKS, and what stands behind them up to `end`. */
-static int take_pair(struct run_hosts *h, const char *where, const char **at, const char *end,
-                     struct fbr_error *err)
+/* HOST RANKS */
+static int take_pair(struct run_hosts *h, const char *where, const char **at, struct fbr_error *err)
 {
-    size_t n = next_field(at, end);
+    size_t n = next_field(at);
     const char *name = *at;
 
     *at += n;
-    return n ? run_hosts_add(h, where, name, n, next_number(at, end), err) : 0;
+    return n ? run_hosts_add(h, where, name, n, next_number(at), err) : 0;
 }
 
 /* NODES CORES HOSTLIST: the first nodes have one more when it is no even split. */
-static int take_group(struct run_hosts *h, const char *where, const char *at, const char *end,
-                      struct fbr_error *err)
+static int take_group(struct run_hosts *h, const char *where, const char *at, struct fbr_error *err)
 {
-    unsigned long nodes = next_number(&at, end), cores = next_number(&at, end);
-    size_t n = next_field(&at, end);
-    struct fbr_words names = {0};
+    unsigned long nodes = next_number(&at), cores = next_number(&at);
+    size_t n = next_field(&at);
     char *list = strndup(at, n);
+    struct fbr_words names = {0};
     int rc = !list ? -ENOMEM : nodes ? fbr_slurm_hosts(list, HOSTS_MAX, &names) : 0;
 
     free(list);
@@ -95,39 +88,43 @@ static int take_group(struct run_hosts *h, const char *where, const char *at, co
 }
 
 static int take_words(struct run_hosts *h, enum run_manager kind, const char *where,
-                      const char *text, const char *end, struct fbr_error *err)
+                      const char *line, struct fbr_error *err)
 {
     int rc = 0;
 
     if (kind == RUN_FLUX)
-        return take_group(h, where, text, end, err);
+        return take_group(h, where, line, err);
     if (kind == RUN_SGE)
-        return take_pair(h, where, &text, end, err);
-    while (rc == 0 && text < end)
-        rc = take_pair(h, where, &text, end, err);
+        return take_pair(h, where, &line, err);
+    while (rc == 0 && *line)
+        rc = take_pair(h, where, &line, err);
     return rc;
 }
 
 int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char *origin,
                          const char *text, size_t len, struct fbr_error *err)
 {
-    const char *end = text + len;
+    char *copy, *rest = NULL, where[256];
     unsigned number = 0;
-    char where[256];
     int rc = 0;
 
     if (kind == RUN_PBS || kind == RUN_LSF_FILE)
         return run_hosts_parse(h, origin, text, len, err);
-    if (memchr(text, '\0', len))
-        return fbr_fail(err, -EINVAL, "%.200s: not text", origin);
-    while (rc == 0 && text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        const char *stop = newline ? newline : end;
-
+    copy = malloc(len + 1);
+    if (!copy)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    if (strlen(copy) != len)
+        rc = fbr_fail(err, -EINVAL, "%.200s: not text", origin);
+    for (char *line = copy; rc == 0 && line; line = rest) {
+        rest = strchr(line, '\n');
+        if (rest)
+            *rest++ = '\0';
         snprintf(where, sizeof(where), "%.200s:%u", origin, ++number);
-        rc = take_words(h, kind, where, text, stop, err);
-        text = stop + (newline != NULL);
+        rc = take_words(h, kind, where, line, err);
     }
+    free(copy);
     return rc == 0 && !h->n ? fbr_fail(err, -EINVAL, "%.200s: there is no host in it", origin) : rc;
 }
 

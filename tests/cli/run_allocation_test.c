@@ -21,7 +21,7 @@
 /* "h1=2 h2=1", or the sentence. */
 static const char *hosts_in(enum run_manager kind, const char *text)
 {
-    static char said[600];
+    static char said[1200];
     struct fbr_error err = {0, ""};
     struct run_hosts h = {0};
     size_t n = 0;
