@@ -263,14 +263,27 @@ static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned c
     return cpus >= of ? mib : mib * cpus / of;
 }
 
+/* The processors of one that did not ask for any. An agent of a ring has those of its node, by its share of the GPUs
+ * there: others may want the rest. */
+static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_job *job)
+{
+    const char *on_node = fbr_getenv("SLURM_GPUS_ON_NODE");
+    unsigned long all, gpus = on_node ? strtoul(on_node, NULL, 10) : 0, share;
+
+    if (!job->numbered || !s->names.n)
+        return 1;
+    all = s->nodes[(size_t)(job->index - 1) % s->names.n].cpus;
+    share = job->gpus > 0 && (unsigned long)job->gpus < gpus ? all * (unsigned long)job->gpus / gpus
+                                                             : all;
+    if (job->width > 1 && share < (unsigned long)job->width)
+        share = (unsigned long)job->width < all ? (unsigned long)job->width : all;
+    return share ? (unsigned)share : 1;
+}
+
 static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
                      struct fbr_words *w)
 {
-    unsigned asked = fbr_slurm_cpus(job), wide = job->width > 1 ? (unsigned)job->width : 1,
-             node = job->numbered && s->names.n
-                        ? s->nodes[(size_t)(job->index - 1) % s->names.n].cpus
-                        : 1;
-    unsigned cpus = asked ? asked : wide < node ? wide : node;
+    unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
     unsigned long mib = share_of_memory(s, cpus);
     int rc = fbr_slurm_add(w, "--exact");
 

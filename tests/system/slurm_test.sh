@@ -297,9 +297,10 @@ if [[ -x $fiber ]]; then
     [[ $(grep -c 'rank' "$work/out") -ge 4 ]] || failed "ranks are missing"
     # shellcheck disable=SC2016
     holds "GPUs of an allocation" "${alloc[@]}" --gres=gpu:2 "$fiber" run -n 4 --per-node 2 --gpus-per-rank 1 -- \
-        sh -c 'echo "gpus $(hostname) $CUDA_VISIBLE_DEVICES"'
+        sh -c 'echo "gpus $(hostname) $CUDA_VISIBLE_DEVICES"; echo "cpus $SLURM_CPUS_PER_TASK"'
     [[ $(grep -E '^gpus n[1-3] [01]$' "$work/out" | sort -u | wc -l) == 4 ]] ||
         failed "four ranks should have a GPU of their own each"
+    [[ $(grep -cx "cpus $size" "$work/out") == 4 ]] || failed "a step should have all processors of its node"
 fi
 nothing_left
 echo "all is well"
