@@ -383,11 +383,13 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     return rc;
 }
 
-/* One that is numbered keeps its host, also when it is started again. */
+/* One that is numbered keeps its host, also when it is started again. Of those that are to be apart there are no more
+ * than hosts. */
 static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
 {
-    return job->numbered && job->index > 0 && h->n ? &h->at[((size_t)job->index - 1) % h->n]
-                                                   : fbr_hosts_pick(h);
+    bool own = (job->numbered || job->apart) && job->index > 0 && h->n;
+
+    return own ? &h->at[((size_t)job->index - 1) % h->n] : fbr_hosts_pick(h);
 }
 
 static int command_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
@@ -647,9 +649,24 @@ static int command_logs(struct fbr_backend *b, const char *id, int follow,
     return rc;
 }
 
+static int command_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                        struct fbr_error *err)
+{
+    struct fbr_command_settings s;
+    int rc = sizes ? fbr_command_settings_load(&s, env->config, err) : 0;
+
+    if (!sizes || rc < 0)
+        return rc;
+    if (fbr_template_has(&s.start, "{host}"))
+        room->hosts = (unsigned)s.hosts.n;
+    fbr_command_settings_fini(&s);
+    return 0;
+}
+
 const struct fbr_backend_ops fbr_backend_command = {
     .name = "command",
     .reach = FBR_REACH_TCP,
+    .room = command_room,
     .open = command_open,
     .close = command_close,
     .start = command_start,

@@ -10,6 +10,9 @@ holds "a relative program, in our directory" env -C "$(dirname "$prog")" "$prog"
 says "rank 0 of 2 on h1" "rank 1 of 2 on h2"
 
 four=$h1,$h2,$("$bed" address h3),$("$bed" address h4)
+if "$prog" ring 3 3 "$prog" who >"$work/out" 2>&1; then failed "three nodes on two hosts"; fi
+grep -q 'only 2 nodes can take jobs' "$work/out" || failed "it should say how many hosts there are"
+echo "ok: more nodes than hosts"
 FIBER_COMMAND_HOSTS=$four holds "a ring of four hosts" "$prog" ring 8 4 "$prog" who
 says "rank 0 of 8 on h1" "rank 1 of 8 on h1" "rank 2 of 8 on h2" "rank 3 of 8 on h2" \
     "rank 4 of 8 on h3" "rank 5 of 8 on h3" "rank 6 of 8 on h4" "rank 7 of 8 on h4"
