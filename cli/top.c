@@ -25,6 +25,7 @@ enum { TOP_INTERVAL, TOP_COUNT, TOP_SORT, TOP_JSON, TOP_OPTIONS };
 enum order { BY_RANK, BY_CPU, BY_MEMORY, BY_HOST };
 
 static const char order_words[] = "rank cpu memory host"; /* in the order of enum order */
+static const char *const order_names[] = {"number", "time", "memory", "host"};
 
 /* A rank's figures at the last look. */
 struct seen {
@@ -284,10 +285,11 @@ static void put_foot(struct view *v, int rows)
     int last = v->first + rows < v->run.nranks ? v->first + rows : v->run.nranks;
     char line[512];
 
-    snprintf(line, sizeof(line),
-             "%d to %d of %d; arrows and pages scroll; c %s, m memory, h host, r %s sort; q quits",
-             v->first + 1, last, v->run.nranks, is_pool(v) ? "busy" : "cpu",
-             is_pool(v) ? "worker" : "rank");
+    snprintf(
+        line, sizeof(line),
+        "%d to %d of %d by %s; arrows and pages scroll; c %s, m memory, h host, r %s sort; q quits",
+        v->first + 1, last, v->run.nranks, order_names[v->order], is_pool(v) ? "busy" : "cpu",
+        is_pool(v) ? "worker" : "rank");
     put_line(v, line);
 }
 

@@ -131,6 +131,11 @@ static void model(struct fbr_store_ask *ask, int slot, int name)
     case FBR_STORE_EVENT_CLEAR:
         h.event[name] = ask->op == FBR_STORE_EVENT_SET;
         break;
+    case FBR_STORE_DELETE: /* whatever has the name, of each kind but locks and the like */
+        h.popped[name] = h.pushed[name];
+        h.counter[name] = 0;
+        h.event[name] = false;
+        break;
     case FBR_STORE_BARRIER:
         ask->number = 3;
         break;
