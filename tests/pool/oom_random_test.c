@@ -186,5 +186,7 @@ int main(int argc, char **argv)
     assert_ok(fiber_init(&argc, &argv));
     assert_ok(fiber_config_set("grace", "300ms"));
     assert_ok(fiber_config_set("start_timeout", "20s"));
+    assert_ok(fiber_config_set("start_patience",
+                               "0ms")); /* rounds of shortage, which do not pass by waiting */
     return run_pool_tests(tests, "short of memory, at random");
 }
