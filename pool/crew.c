@@ -18,6 +18,7 @@
 #include "pool/demand.h"
 #include "pool/pool.h"
 #include "runtime/log.h"
+#include "runtime/text.h"
 
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000
@@ -96,6 +97,28 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
     return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
 }
 
+/* Why the first of a row failed; later only how many have. */
+static void warn_of_start(const struct fiber_pool *p, const char *report)
+{
+    if (p->failed_starts == 1)
+        fbr_warn("pool: a worker did not start: %s", report);
+    else if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 2nd, 4th, 8th, ... */
+        fbr_warn("pool: %d starts of workers have failed in a row", p->failed_starts);
+}
+
+/* Where warnings are on, all of the report stands on the screen already. */
+static void say_broken(struct fiber_pool *p, const char *report)
+{
+    bool told = fbr_log_on(FBR_LOG_WARN);
+    const char *lines = told ? strstr(report, "; its last lines:") : NULL;
+    char first[401], last[401];
+
+    snprintf(first, sizeof(first), "%.*s", lines ? (int)(lines - report) : 400, report);
+    fbr_text_cut(last, told ? 201 : sizeof(last), first);
+    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %s",
+             p->failed_alone, last);
+}
+
 void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
@@ -105,8 +128,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
     p->failed_starts++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     fbr_dispatch_stats(p->dispatch, &s);
-    if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 1st, 2nd, 4th, ... */
-        fbr_warn("pool: a worker did not start: %s", report);
+    warn_of_start(p, report);
     if (s.workers) {
         p->failed_alone = 0;
         return;
@@ -120,9 +142,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
     if (on_the_way(p) && p->failed_alone < most)
         return;
     p->broken = true;
-    snprintf(p->why, sizeof(p->why),
-             "%d workers in a row could not be started; the last one: %.400s", p->failed_alone,
-             report);
+    say_broken(p, report);
     fbr_result_end_all(p, -ECHILD, p->why);
 }
 
