@@ -50,17 +50,20 @@ int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
 int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
                        struct fbr_error *err)
 {
+    const char *partition = fbr_slurm_partition(s, fbr_getenv("SBATCH_PARTITION"));
     struct fbr_words w = {0};
     struct fbr_buf out;
     int rc = fbr_words_split(&w, "sinfo --noheader --exact --format=%P|%c|%D|%T", err);
 
     fbr_buf_init(&out);
-    if (rc == 0 && s->partition[0])
-        rc = fbr_slurm_add(&w, "--partition=%s", s->partition);
+    if (rc == 0 && !partition)
+        rc = fbr_fail(err, -ENOTSUP, "slurm_options name another cluster");
+    if (rc == 0 && partition[0])
+        rc = fbr_slurm_add(&w, "--partition=%s", partition);
     if (rc == 0)
         rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, err);
     if (rc == 0)
-        fbr_slurm_sizes((char *)out.data, s->partition[0] != '\0', room);
+        fbr_slurm_sizes((char *)out.data, partition[0] != '\0', room);
     fbr_buf_fini(&out);
     fbr_words_fini(&w);
     return rc;

@@ -91,6 +91,34 @@ int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings 
     return rc;
 }
 
+/* The value of option i, written in one word or two; NULL: it is another one. */
+static const char *value_of(const struct fbr_words *w, size_t i, const char *name, char letter)
+{
+    const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
+    size_t n = strlen(name);
+
+    if (at[0] != '-')
+        return NULL;
+    if (at[1] == letter)
+        return at[2] ? at + 2 : next;
+    if (strncmp(at, "--", 2) != 0 || strncmp(at + 2, name, n) != 0)
+        return NULL;
+    return at[2 + n] == '=' ? at + 3 + n : at[2 + n] ? NULL : next;
+}
+
+const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable)
+{
+    const char *found = s->partition[0] ? s->partition : variable ? variable : "", *value;
+
+    for (size_t i = 0; i < s->options.n; i++) { /* the last one wins */
+        value = value_of(&s->options, i, "partition", 'p');
+        found = value ? value : found;
+        if (value_of(&s->options, i, "clusters", 'M') || value_of(&s->options, i, "cluster", 'M'))
+            return NULL;
+    }
+    return found;
+}
+
 void fbr_slurm_name(const char *name, char *out, size_t size)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";

@@ -522,6 +522,38 @@ static void needs_are_rounded_up(void **state)
     fbr_words_fini(&w);
 }
 
+static void the_partition_is_the_one_that_sbatch_takes(void **state)
+{
+    static const struct {
+        const char *setting, *variable, *options, *want;
+    } cases[] = {
+        {"", NULL, "", ""},
+        {"a", NULL, "", "a"},
+        {"", "b", "", "b"},
+        {"a", "b", "--mem=1G -C x", "a"},
+        {"a", "b", "--partition=c", "c"},
+        {"", NULL, "-p c --partition d", "d"},
+        {"", NULL, "-pc", "c"},
+        {"", NULL, "--parsable --partitionx=e", ""},
+        {"a", NULL, "-M other", NULL},
+        {"a", NULL, "--clusters=other", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fbr_slurm_settings s = {.partition = cases[i].setting};
+        const char *got;
+
+        assert_int_equal(fbr_words_split(&s.options, cases[i].options, NULL), 0);
+        got = fbr_slurm_partition(&s, cases[i].variable);
+        if (cases[i].want)
+            assert_string_equal(got, cases[i].want);
+        else
+            assert_null(got);
+        fbr_words_fini(&s.options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -543,6 +575,7 @@ int main(void)
         cmocka_unit_test(scripts_quote_everything),
         cmocka_unit_test(environments_change_no_command),
         cmocka_unit_test(needs_are_rounded_up),
+        cmocka_unit_test(the_partition_is_the_one_that_sbatch_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
