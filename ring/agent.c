@@ -234,6 +234,7 @@ void fbr_agent_job_ended(struct agent_job *j)
         if (a->bridges[b].ops->job_end)
             a->bridges[b].ops->job_end(a->bridges[b].bridge, &j->job.info);
     DL_DELETE(a->jobs, j);
+    fbr_agent_job_unclaim(a);
     fbr_rundir_remove_tree(j->dir);
     free_job(j);
 }
@@ -333,6 +334,9 @@ static void go_home(struct agent *a)
     fbr_agent_host_fini(a);
     if (a->pin)
         a->pin->close(a->machine);
+    if (a->claims >= 0)
+        close(a->claims);
+    a->claims = -1;
     remove_dirs(a);
     pthread_mutex_lock(&a->lock);
     a->ended = true;
@@ -506,7 +510,7 @@ static int begin(void *arg)
 
 int fbr_agent_main(const void *arg, size_t len)
 {
-    struct agent a = {.rt = fbr_rt()};
+    struct agent a = {.rt = fbr_rt(), .claims = -1};
 
     if (!a.rt || fbr_agent_order_get(&a.order, arg, len) < 0)
         return 125;

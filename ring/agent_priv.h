@@ -19,6 +19,7 @@
 #include "ring/job.h"
 #include "ring/probe.h"
 #include "ring/wire.h"
+#include "runtime/claim.h"
 #include "runtime/limits.h"
 #include "runtime/pin.h"
 #include "runtime/process.h"
@@ -104,6 +105,7 @@ struct agent {
     struct fbr_probe probe;
     const struct fbr_pin_ops *pin;
     struct fbr_topology *machine;
+    int claims; /* of the processors that its ranks are bound to (claim.h); negative: none yet */
     const struct fbr_backend_ops *local;
     struct fbr_backend *backend;
     struct agent_bridge bridges[AGENT_BRIDGES];
@@ -131,6 +133,7 @@ struct agent_job *fbr_agent_job_find(struct agent *a, uint32_t id);
 void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err);
 int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err); /* where its ranks go */
+void fbr_agent_job_unclaim(struct agent *a); /* a job has gone from the list */
 int fbr_agent_rank_start(struct agent_rank *r);
 struct agent_rank *fbr_agent_rank_find(struct agent_job *j, uint32_t rank); /* NULL: not ours */
 void fbr_agent_rank_signal(struct agent_rank *r, int sig);

@@ -23,6 +23,7 @@
 #include "runtime/work.h"
 #include "runtime/usage.h"
 
+#define CLAIM_TRIES 8
 #define THREADS_ENV "OMP_NUM_THREADS"
 
 extern char **environ;
@@ -79,28 +80,130 @@ static int check_machine(struct agent *a, struct fbr_error *err)
 /* Ranks of other agents may be on the same processors: all are placed together, by each agent in the
  * same way, and each takes its own. Where that cannot be (each sees GPUs of its own, or there are
  * more ranks than places) it places its own alone. */
-static int plan_places(struct agent_job *j, struct fbr_pin_wish *wish, char *note, size_t size,
-                       struct fbr_error *err)
+static int plan_places(struct agent_job *j, const struct fbr_topology *machine,
+                       struct fbr_pin_wish *wish, char *note, size_t size, struct fbr_error *err)
 {
     struct agent *a = j->agent;
     uint32_t before, all = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
     int rc = -ENOSPC;
 
+    free(j->pins);
     j->pins = calloc(all, sizeof(*j->pins));
     if (!j->pins)
         return fbr_fail(err, -ENOMEM, "out of memory");
     wish->count = all;
     if (all > j->nlocal)
-        rc = a->pin->plan(a->machine, wish, j->pins, note, size, NULL);
+        rc = a->pin->plan(machine, wish, j->pins, note, size, NULL);
     if (rc < 0) {
         wish->count = j->nlocal;
         before = 0;
-        rc = a->pin->plan(a->machine, wish, j->pins, note, size, err);
+        rc = a->pin->plan(machine, wish, j->pins, note, size, err);
     }
     for (uint32_t i = 0; i < j->nlocal && rc == 0; i++)
         j->ranks[i].threads = fbr_pin_threads(j->pins, wish->count, before + i);
     memmove(j->pins, j->pins + before, j->nlocal * sizeof(*j->pins));
     return rc;
+}
+
+/* The processors of its ranks, of which each is bound; false: they are fewer than ranks want. */
+static bool add_cpus(const struct agent_job *j, struct fbr_cpuset *set)
+{
+    for (uint32_t i = 0; j->pins && i < j->nlocal; i++)
+        if (!j->pins[i].cpus[0] || j->pins[i].shared || fbr_cpuset_add(set, j->pins[i].cpus) < 0)
+            return false;
+    return j->pins;
+}
+
+/* Places its ranks where no other run of this user is bound. `note` as of the plan. -EBUSY: there
+ * is not so much left. */
+static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note, size_t size)
+{
+    struct agent *a = j->agent;
+    struct fbr_topology *rest;
+    char source[FBR_PIN_LIST + sizeof(a->topology) + 16], list[FBR_PIN_LIST];
+    struct fbr_cpuset others, ours;
+    int rc = -EBUSY;
+
+    for (int i = 0; i < CLAIM_TRIES && rc == -EBUSY; i++) { /* others may be faster */
+        rest = a->machine;
+        fbr_claim_others(a->claims, &others);
+        if (fbr_cpuset_count(&others)) {
+            if (!fbr_cpuset_rest(&others, list, sizeof(list)))
+                return -EBUSY;
+            snprintf(source, sizeof(source), "only:%s:xml:%s", list, a->topology);
+            if (a->pin->open(&rest, source, 0, NULL) < 0)
+                return -EBUSY; /* there is nothing left */
+        }
+        memset(&ours, 0, sizeof(ours));
+        rc = plan_places(j, rest, wish, note, size, NULL);
+        if (rest != a->machine)
+            a->pin->close(rest);
+        if (rc < 0 || !add_cpus(j, &ours))
+            return -EBUSY;
+        rc = fbr_claim_take(a->claims, &ours) < 0 ? -EBUSY : 0;
+    }
+    return rc;
+}
+
+/* Ranks that share their GPUs' neighbourhood, or the machine with other agents of their own run,
+ * go where they would go alone. */
+static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
+{
+    struct agent *a = j->agent;
+    uint32_t before;
+
+    if (a->claims < 0)
+        a->claims = fbr_claim_open();
+    return a->claims >= 0 && a->topology[0] && !wish->gpus_per_rank &&
+           fbr_ring_job_sharing(&j->job, j->job.info.node, &before) == j->nlocal;
+}
+
+/* The end of a job, whose ranks the next one's may have joined already. */
+void fbr_agent_job_unclaim(struct agent *a)
+{
+    const struct agent_job *j;
+
+    if (a->claims < 0)
+        return;
+    fbr_claim_drop(a->claims);
+    DL_FOREACH(a->jobs, j) {
+        struct fbr_cpuset set = {{0}};
+
+        if (add_cpus(j, &set))
+            fbr_claim_take(a->claims, &set);
+    }
+}
+
+/* With other runs of this user in mind. */
+static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool chosen, char *note,
+                        size_t size, struct fbr_error *err)
+{
+    struct agent *a = j->agent;
+    struct fbr_cpuset others, ours = {{0}};
+    bool moves = may_move(j, wish);
+    int rc;
+
+    if (moves && plan_apart(j, wish, note, size) == 0)
+        return 0;
+    rc = plan_places(j, a->machine, wish, note, size, err);
+    if (rc < 0 || a->claims < 0 || !add_cpus(j, &ours) || fbr_claim_take(a->claims, &ours) == 0 ||
+        !moves)
+        return rc;
+    fbr_claim_others(a->claims, &others);
+    if (chosen) {
+        snprintf(note, size,
+                 "other runs of yours are bound to %u of the processors here; these "
+                 "ranks may share some with them",
+                 fbr_cpuset_count(&others));
+        return 0;
+    }
+    free(j->pins);
+    j->pins = NULL;
+    snprintf(note, size,
+             "ranks are not bound: other runs of yours are bound to %u of the %u "
+             "processors here",
+             fbr_cpuset_count(&others), a->limits.affinity);
+    return 0;
 }
 
 /* Nobody has asked for a binding: is there a reason to leave it? */
@@ -145,7 +248,7 @@ static int find_places(struct agent_job *j, struct fbr_error *err)
         return 0;
     }
     if (rc == 0)
-        rc = plan_places(j, &wish, note, sizeof(note), err);
+        rc = plan_for_all(j, &wish, chosen, note, sizeof(note), err);
     if (note[0] && rc == 0)
         fbr_agent_note(a, "%s", note);
     return rc;

@@ -3,6 +3,7 @@
  *   $XDG_RUNTIME_DIR/fiber/UID/control     a socket (control.h); /tmp/fiber-<user id>/ without XDG_RUNTIME_DIR
  *                         UID/about        what was known at the start (control_wire.h: a RUN)
  *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is a hash
+ *                     cpus             which processors runs are bound to (claim.h)
  *
  * UID is the first half of the run's. Directories that belong to somebody else, or that somebody
  * else may write, are not used. A run whose launcher was killed leaves a socket that nobody listens

@@ -92,6 +92,6 @@ read -r -t 60 _ <&8
 grep -q 'the size of a ring is fixed' said || complain "scale of a ring: $(cat said)"
 echo >&9
 ended 0 "the ring's end"
-left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*')
+left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
 [ -z "$left" ] || complain "left behind: $left"
 exit $bad

@@ -190,6 +190,26 @@ check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
 check 1 'RUN .*' 'backend docker: .*no Docker engine at /nowhere' ps --backend docker
 unset DOCKER_HOST
 
+# runs that are there at the same time do not share processors, unless there are too few
+if [ "$(nproc)" -ge 2 ]; then
+    mkfifo hold up
+    for i in 1 2; do
+        timeout 60 fiber run -n 1 --report-bindings sh -c 'echo >up; read -r x <hold' 2>bound.$i &
+        read -r _ <up
+    done
+    first=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.1)
+    second=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.2)
+    [ -n "$first" ] && [ -n "$second" ] && [ "$first" != "$second" ] ||
+        { echo "two runs are on the same processors:"; cat bound.1 bound.2; bad=1; }
+    check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
+    exec 7<>hold
+    echo >&7
+    echo >&7
+    wait
+    exec 7>&-
+    check 0 '' '^fiber: rank 0 on .*; cpus [0-9]' run -n 1 --report-bindings true
+fi
+
 echo input | fiber run -q -n 2 cat >out
 [ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }
 fiber run -q --stdin none -n 2 cat >out <<<input
@@ -205,6 +225,6 @@ if [ "$(id -u)" = 0 ] && chown 54321 strange && "${as[@]}" fiber version >out 2>
     timeout 60 "${as[@]}" fiber run -n 1 echo strange >out 2>err || cat err
     [ "$(cat out)" = strange ] || { echo "a user without a name and HOME: $(cat out)"; bad=1; }
 fi
-left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*')
+left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
 [ -z "$left" ] || { echo "left behind: $left"; bad=1; }
 exit $bad

@@ -1,0 +1,115 @@
+/* claim_test.c - processors are claimed by one run at a time, and free when it ends, however it ends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/claim.h"
+#include "tests/support/files.h"
+#include "tests/support/sync.h"
+
+static char base[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    temp_dir_make(base);
+    setenv("XDG_RUNTIME_DIR", base, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temp_dir_remove(base);
+    return 0;
+}
+
+static struct fbr_cpuset cpus(const char *list)
+{
+    struct fbr_cpuset set = {{0}};
+
+    assert_int_equal(fbr_cpuset_add(&set, list), 0);
+    return set;
+}
+
+static void test_two_do_not_have_the_same(void **state)
+{
+    struct fbr_cpuset a = cpus("0-2,9"), b = cpus("2-4"), c = cpus("3-4"), others;
+    int one = fbr_claim_open(), two = fbr_claim_open();
+
+    (void)state;
+    assert_true(one >= 0 && two >= 0);
+    assert_int_equal(fbr_claim_take(one, &a), 0);
+    assert_int_equal(fbr_claim_take(one, &b), 0); /* one's own may overlap */
+    fbr_claim_drop(one);
+    assert_int_equal(fbr_claim_take(one, &a), 0);
+    assert_int_equal(fbr_claim_take(two, &b), -EAGAIN);
+    fbr_claim_others(one, &others);
+    assert_int_equal(fbr_cpuset_count(&others), 0); /* nothing of it is kept */
+    assert_int_equal(fbr_claim_take(two, &c), 0);
+    fbr_claim_others(two, &others);
+    assert_memory_equal(&others, &a, sizeof(a));
+    close(one);
+    assert_int_equal(fbr_claim_take(two, &b), 0);
+    close(two);
+}
+
+static void test_they_are_free_when_their_process_is_killed(void **state)
+{
+    struct fbr_cpuset a = cpus("0"), others;
+    int fd = fbr_claim_open();
+    struct gate told;
+    pid_t pid;
+
+    (void)state;
+    gate_open(&told);
+    pid = fork();
+    if (pid == 0) {
+        int own = fbr_claim_open(), rc = fbr_claim_take(own, &a);
+
+        gate_tell(told.path, &rc, sizeof(rc));
+        for (;;)
+            pause();
+    }
+    assert_int_equal(gate_wait(&told, &others, sizeof(int)), 0);
+    assert_int_equal(fbr_claim_take(fd, &a), -EAGAIN);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(fbr_claim_take(fd, &a), 0);
+    close(fd);
+    gate_close(&told);
+}
+
+static void test_the_rest_is_a_list(void **state)
+{
+    struct fbr_cpuset set = cpus("0,3-5,4095"), all = cpus("0-4095");
+    char list[64];
+
+    (void)state;
+    assert_true(fbr_cpuset_rest(&set, list, sizeof(list)));
+    assert_string_equal(list, "1-2,6-4094");
+    assert_false(fbr_cpuset_rest(&set, list, 5));
+    assert_false(fbr_cpuset_rest(&all, list, sizeof(list)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_two_do_not_have_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_they_are_free_when_their_process_is_killed, set_up,
+                                        tear_down),
+        cmocka_unit_test(test_the_rest_is_a_list),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
