@@ -286,6 +286,7 @@ const struct cli_command cli_run = {
         "fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
+        "fiber run ./train\tin an allocation of Slurm, PBS, LSF, SGE or Flux: all that it is for\n"
         "fiber run -H h1:8,h2:8 ./train\t16 ranks on two hosts that ssh reaches\n"
         "fiber run -n 8 --gpus-per-rank 1 python3 train.py\teach with the GPU nearest to it\n"
         "fiber run -n 1 ./learner : -n 8 ./actor\ttwo programs in one MPI_COMM_WORLD\n"
