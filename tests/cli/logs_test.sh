@@ -41,7 +41,7 @@ until_logs() { # until_logs <pattern> <run>: the spool's thread may not have wri
 
 # shellcheck disable=SC2016
 fiber run -n 2 --name long bash -c 'echo "first $FIBER_RANK"; echo "bad $FIBER_RANK" >&2; printf "\r10%%\r20%%\n"
-    echo up >$GATE; read -r x <$GO; echo "last $FIBER_RANK"; [ $FIBER_RANK = 0 ] || { echo waits >$GATE; read -r x <$GO; exit 3; }' \
+    echo up >$GATE; read -r x <$GO; echo "last $FIBER_RANK"; echo said >$GATE; [ $FIBER_RANK = 0 ] || { read -r x <$GO; exit 3; }' \
     >out 2>&1 8<&- 9<&- &
 pid=$!
 hear up
@@ -55,7 +55,9 @@ fiber logs -f long >followed 2>&1 &
 follower=$!
 echo go >&8
 echo go >&8
-hear waits
+hear said
+hear said
+until_logs 'last 0' long/0
 echo go >&8
 code=0
 wait "$pid" || code=$?
