@@ -383,8 +383,9 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .argv = job->argv,
                           .env = env,
                           .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : l->in, out[1], errp[1], fd,
-                                  job->link ? job->link : -1, job->control},
+                          .fds = {job->keep_stdin ? 0 : l->in, l->terminal ? l->in : out[1],
+                                  l->terminal ? l->in : errp[1], fd, job->link ? job->link : -1,
+                                  job->control},
                           .nfds = job->control ? 6
                                   : fd >= 0    ? 4
                                                : 3,
@@ -392,7 +393,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
                           .nodes = placed ? j->place->nodes : l->nodes,
                           .slack = l->slack,
-                          .session = job->is_host != 0};
+                          .session = j->is_host,
+                          .terminal = l->terminal != 0};
     int rc = !env || (job->ticket && fd < 0)
                  ? fd
                  : find_program(job->file, env, file, sizeof(file), err);
@@ -430,10 +432,13 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
         return fbr_fail(err, -ENOMEM, "out of memory");
     j->b = b;
     j->user = user;
-    j->is_host = job->is_host != 0;
+    j->is_host = job->is_host || (job->local && job->local->terminal);
     say_what_is_not(b, job);
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
         rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+    if (rc == 0 && job->local && job->local->terminal &&
+        dup3(job->local->terminal, out[0], O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "no descriptor for its terminal: %s", fbr_strerror(errno));
     if (rc == 0)
         rc = find_place(j, job, err);
     if (rc == 0)

@@ -122,8 +122,8 @@ static void help_option(FILE *out, const struct cli_option *o, int width)
 
     if (o->argument)
         snprintf(left + n, sizeof(left) - (size_t)n, " %s", o->argument);
-    else if (o->words)
-        snprintf(left + n, sizeof(left) - (size_t)n, "[=%s]", o->words);
+    else if (o->words || o->max)
+        snprintf(left + n, sizeof(left) - (size_t)n, "[=%s]", o->words ? o->words : "N");
     n = snprintf(text, sizeof(text), "%s\t%s", left, o->help);
     if (o->words && o->argument && n < (int)sizeof(text))
         put_words(text + n, sizeof(text) - (size_t)n, o->words);
@@ -267,9 +267,9 @@ static void man_option(FILE *out, const struct cli_option *o)
         fputs(" \\fI", out);
         roff_str(out, o->argument);
         fputs("\\fR", out);
-    } else if (o->words) {
+    } else if (o->words || o->max) {
         fputs("[=\\fI", out);
-        roff_str(out, o->words);
+        roff_str(out, o->words ? o->words : "N");
         fputs("\\fR]", out);
     }
     fputc('\n', out);

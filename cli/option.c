@@ -253,6 +253,21 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     }
 }
 
+/* What stands behind the '=' of a flag. */
+static int take_flag_value(const struct cli_option *o, const char *said, const char *text,
+                           struct cli_value *v, struct fbr_error *err)
+{
+    struct cli_option number = *o;
+
+    if (o->words)
+        return take_flag_word(o, said, text, v, err);
+    if (!o->max)
+        return fbr_fail(err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said, text);
+    number.type = CLI_INT;
+    v->text = text;
+    return take_number(&number, said, text, v, err);
+}
+
 /* ---- Arguments ---- */
 
 struct reader {
@@ -280,11 +295,8 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
     if (!o->argument) {
         v->number++;
         v->text = "";
-        if (glued && o->words)
-            return take_flag_word(o, said, glued, v, r->err);
         if (glued)
-            return fbr_fail(r->err, -EINVAL, "%s takes no value, but was given \"%.64s\"", said,
-                            glued);
+            return take_flag_value(o, said, glued, v, r->err);
         return 0;
     }
     for (int i = 0; i < more && rc == 0; i++) {

@@ -22,7 +22,8 @@
 #include "runtime/error.h"
 
 enum cli_type {
-    /* no argument; `number` counts how often it was given. With `words`: one of them may stand behind =, in `text` */
+    /* no argument; `number` counts how often it was given, `text` is "". With `words`: one of them may stand behind =,
+     * in `text`; with `max`: a number, also in `number` */
     CLI_FLAG,
     CLI_INT,  /* min to max */
     CLI_MS,   /* a duration: 5s, 2m; a bare number is seconds. In ms */

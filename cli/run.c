@@ -239,6 +239,10 @@ static int run_run(const struct cli_args *args)
         warn_of_launcher(&spec);
     if (args->values[RUN_DRY_RUN].number)
         code = run_plan_show(&spec, args);
+    else if (args->values[RUN_IN_CLUSTER].number && args->values[RUN_PTY].text)
+        code =
+            cli_failed(2, "--pty: a master in the cluster has no terminal; leave out --in-cluster, "
+                          "the ranks may still be pods (-b kubernetes)");
     else if (args->values[RUN_IN_CLUSTER].number)
         code = in_cluster_run(&spec, args);
     else if (args->values[RUN_MAP].number && show_map(&spec) < 0)
@@ -293,6 +297,7 @@ const struct cli_command cli_run = {
         "fiber run --nodes 4 --per-node 8 -b slurm ./train\t32 ranks on four hosts\n"
         "fiber run -n 4 -b docker ./train\tfour ranks in a container\n"
         "fiber run --in-cluster --image reg/x:1 -n 8 ./train\tfrom a laptop: the master is a pod\n"
+        "fiber run -n 1 --pty gdb ./train\ta terminal for the rank: debuggers, shells\n"
         "fiber run -n 64 --on-failure restart ./train\tall start again when one fails\n"
         "fiber run -n 16 --dry-run ./train\tshow the plan only\n"
         "fiber run -n 16 --dry-run=server -b kubernetes ./train\task the cluster, start nothing",

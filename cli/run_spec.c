@@ -109,6 +109,9 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                  "its host, %j the run"},
     [RUN_STDIN] = {"stdin", 0, CLI_TEXT, "R", .words = "0 none", .also = "i input",
                    .help = "which rank reads standard input"},
+    [RUN_PTY] = {"pty", 0, CLI_FLAG, .max = RUN_RANKS_MAX,
+                 .help = "a terminal for the only rank, or for the one of that number: for gdb, "
+                         "python -i, a shell. Ctrl-C is the rank's"},
     [RUN_REPORT] = {"report-bindings", 0, CLI_FLAG, .also = "print-rank-map",
                     .help = "shows where each rank was bound, as the kernel says"},
     [RUN_MAP] = {"display-map", 0, CLI_FLAG,
@@ -209,7 +212,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                        .help =
                            "use --on-failure shrink, with which the others go on without a rank "
                            "that failed, or replace"},
-    [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons pty",
+    [RUN_DEBUGGER] = {"debug", 0, CLI_REFUSED, .also = "tv debugger d debug-daemons",
                       .help = "use `fiber stack RUN` to see where ranks are, and gdb -p with the "
                               "number of the process that `fiber top` shows"},
     [RUN_INTERFACE] = {"iface", 0, CLI_REFUSED, "X", .help = "use FIBER_BIND=X fiber run ..."},
@@ -576,9 +579,16 @@ static unsigned flags_of(const struct cli_value *v)
            (v[RUN_TIMESTAMP].number ? FIBER_RING_TIMESTAMP : 0) |
            (v[RUN_REPORT].number ? FIBER_RING_REPORT : 0) |
            (v[RUN_STDIN].text && !strcmp(v[RUN_STDIN].text, "none") ? 0 : FIBER_RING_STDIN) |
+           (v[RUN_PTY].text ? FIBER_RING_PTY : 0) |
            (v[RUN_QUIET].number || (v[RUN_JSON].number && !v[RUN_DRY_RUN].number) ? FIBER_RING_QUIET
                                                                                   : 0) |
            (v[RUN_OVERSUBSCRIBE].number ? FIBER_RING_OVERSUBSCRIBE : 0);
+}
+
+static void take_pty(struct run_spec *s, const struct cli_value *v)
+{
+    s->pty_named = v->text && v->text[0];
+    s->ring.pty_rank = s->pty_named ? (int)v->number : 0;
 }
 
 int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
@@ -608,6 +618,7 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
         else if (o->on_failure == FIBER_RING_REPLACE)
             o->on_failure = FIBER_RING_SHRINK;
     }
+    take_pty(s, &v[RUN_PTY]);
     rc = check_output(o->output_dir, err);
     if (rc == 0 && v[RUN_BIND_TO].text)
         rc = take_bind(s, v[RUN_BIND_TO].text, err);
@@ -633,6 +644,19 @@ int run_spec_make(struct run_spec *s, const struct cli_args *args, struct fbr_er
     return rc;
 }
 
+static int check_pty(const struct run_spec *s, struct fbr_error *err)
+{
+    if (!(s->ring.flags & FIBER_RING_PTY))
+        return 0;
+    if (!s->pty_named && s->size > 1)
+        return fbr_fail(err, -EINVAL,
+                        "--pty: one of %d ranks has the terminal; name it by --pty=RANK", s->size);
+    return s->ring.pty_rank < s->size
+               ? 0
+               : fbr_fail(err, -EINVAL, "--pty=%d: there are %d ranks, from 0", s->ring.pty_rank,
+                          s->size);
+}
+
 int run_spec_settle(struct run_spec *s, struct fbr_error *err)
 {
     int size = s->sized ? s->size : 0, rc = fbr_ring_room_ask(&s->room, &size, &s->ring, err);
@@ -644,7 +668,7 @@ int run_spec_settle(struct run_spec *s, struct fbr_error *err)
         s->names = (const char *const *)s->room.room.names;
     if (s->room.note[0])
         snprintf(s->note, sizeof(s->note), "%s", s->room.note);
-    return 0;
+    return check_pty(s, err);
 }
 
 void run_spec_fini(struct run_spec *s)

@@ -54,7 +54,8 @@ sigset_t run_wait_heard(const int *list, size_t n)
 
 static sigset_t our_signals(void)
 {
-    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+    static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+                               SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
 
     return run_wait_heard(list, sizeof(list) / sizeof(list[0]));
 }
@@ -109,6 +110,9 @@ static void on_signal(struct wait *w, int sig)
         fbr_ring_suspend(w->ring, true);
         fbr_log_status_end();
         raise(SIGSTOP);
+        break;
+    case SIGWINCH:
+        fbr_ring_resize(w->ring);
         break;
     case SIGCONT:
         fbr_ring_suspend(w->ring, false);

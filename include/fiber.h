@@ -636,6 +636,8 @@ enum fiber_ring_policy {
     4u /* where each rank was bound, read back from the kernel, on standard error */
 #define FIBER_RING_STDIN 8u  /* rank 0 reads our standard input; else all read end of file */
 #define FIBER_RING_QUIET 16u /* no summary of a failure on standard error */
+/* rank pty_rank has a pseudo-terminal, which is what we have as standard input and output: for debuggers and shells */
+#define FIBER_RING_PTY 64u
 #define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
 
 /* One of several programs in a ring. */
@@ -680,6 +682,7 @@ struct fiber_ring_options {
      * ring's size is the sum of their counts, and job.command is NULL. NULL: one program */
     const struct fiber_ring_program *programs;
     int nprograms; /* 0: one */
+    int pty_rank;  /* of FIBER_RING_PTY */
 };
 
 /* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command or opts->programs, and returns; starting goes on

@@ -364,6 +364,9 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
     case FBR_RING_JOB:
         on_job(a, body);
         break;
+    case FBR_RING_RESIZE:
+        fbr_agent_on_resize(a, body);
+        break;
     case FBR_RING_SIGNAL:
         on_signal(a, body);
         break;

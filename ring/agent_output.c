@@ -35,7 +35,7 @@ static uint32_t show_ms(const struct agent_rank *r, int stream)
     const struct fbr_ring_job *j = &r->job->job;
     uint32_t ms = j->show_ms[stream - 1];
 
-    return r->rank == 0 && j->has_stdin && j->reader_ms < ms ? j->reader_ms : ms;
+    return r->rank == j->reader && j->has_stdin && j->reader_ms < ms ? j->reader_ms : ms;
 }
 
 /* How long the unfinished line at the end of these bytes waits for its rest; -1: as long as it takes. A multiple of

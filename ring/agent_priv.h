@@ -1,6 +1,6 @@
 /* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
- * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_stdin.c (input of
- * rank 0), agent_host.c (what it does for bridges).
+ * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_pty.c (a terminal
+ * for one of them), agent_stdin.c (its input), agent_host.c (what it does for bridges).
  *
  * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
  * it runs on the loop thread; its main thread only waits for the end.
@@ -41,6 +41,7 @@ struct agent_rank {
     bool mpi;                /* it, or a descendant of it, has been seen with an MPI library */
     uint64_t mpi_since;      /* fbr_now_ms(); 0: perhaps it came along with torch */
     struct agent_feed *feed; /* its standard input, while it reads one */
+    int pty;                 /* our end of its pseudo-terminal; 0: it has none */
     uint64_t piece_ms[2]; /* of each stream: when an unfinished line came, fbr_now_ms(); 0: none */
     char file[256];       /* program */
 };
@@ -155,6 +156,12 @@ int fbr_agent_stdin_open(struct agent_rank *r, int *theirs,
                          struct fbr_error *err); /* *theirs: to be closed; -1: none */
 void fbr_agent_stdin_close(struct agent_rank *r);
 void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
+
+/* agent_pty.c */
+int fbr_agent_pty_open(struct agent_rank *r, int *theirs,
+                       struct fbr_error *err); /* *theirs: to be closed */
+void fbr_agent_pty_close(struct agent_rank *r);
+void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body);
 
 /* agent_host.c */
 void fbr_agent_host_init(struct agent_bridge *b);

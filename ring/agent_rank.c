@@ -543,6 +543,8 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
             fbr_wrap(err, "%s", a->bridges[i].ops->name);
     }
     put_apps(r, e);
+    if (j->job.pty && r->rank == j->job.reader && j->job.term[0])
+        fbr_env_set(e, "TERM", "%s", j->job.term);
     note_given(r, e);
     if (r->restarts > 0)
         fbr_env_set(e, "FIBER_RANK_RESTARTS", "%u", r->restarts);
@@ -583,6 +585,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
         snprintf(r->file, sizeof(r->file), "/proc/self/exe");
     if (rc == 0) {
         const struct fbr_job_local local = {.in = theirs,
+                                            .terminal = r->pty,
                                             .fd = fd,
                                             .cpus = masked ? mask : NULL,
                                             .cpus_len = (size_t)masked,

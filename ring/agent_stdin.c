@@ -1,4 +1,4 @@
-/* agent_stdin.c - what the launcher reads goes to rank 0: written by libuv, so that a rank that
+/* agent_stdin.c - what the launcher reads goes to one rank: written by libuv, so that a rank that
  * does not read holds up nothing but its own input.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -10,6 +10,9 @@
 
 #include "ring/agent_priv.h"
 
+#define END_OF_FILE "\004" /* as typed: Ctrl-D */
+#define END_AGAIN_MS 500
+
 /* Our end of the pipe. Freed once it is closed. */
 struct agent_feed {
     uv_pipe_t pipe;
@@ -17,6 +20,9 @@ struct agent_feed {
     struct agent_rank *rank; /* NULL: it has ended */
     unsigned writing;
     bool last; /* end of file has come: close when all is written */
+    /* On a terminal the end is typed, again and again: a program that changes the terminal's mode at its start loses
+     * what was typed before. */
+    struct fbr_timer typing;
 };
 
 struct feed_write {
@@ -48,6 +54,7 @@ static void close_feed(struct agent_feed *f)
     if (f->rank)
         f->rank->feed = NULL;
     f->rank = NULL;
+    fbr_timer_fini(&f->typing);
     if (!uv_is_closing((uv_handle_t *)&f->pipe))
         uv_close((uv_handle_t *)&f->pipe, on_closed);
 }
@@ -56,32 +63,49 @@ void fbr_agent_stdin_close(struct agent_rank *r)
 {
     if (r->feed)
         close_feed(r->feed);
+    fbr_agent_pty_close(r);
 }
 
-int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err)
+static int open_feed(struct agent_rank *r, int fd)
 {
     struct agent *a = r->job->agent;
-    struct agent_feed *f;
-    int fds[2];
+    struct agent_feed *f = fd < 0 ? NULL : calloc(1, sizeof(*f));
 
-    *theirs = -1;
-    if (r->rank != 0 || !r->job->job.has_stdin || r->restarts > 0)
-        return 0;
-    f = calloc(1, sizeof(*f));
-    if (!f || pipe2(fds, O_CLOEXEC) < 0) {
-        free(f);
-        return fbr_fail(err, f ? -errno : -ENOMEM, "no pipe for its input: %s",
-                        fbr_strerror(errno));
+    if (!f) {
+        if (fd >= 0)
+            close(fd);
+        return -ENOMEM;
     }
     f->loop = a->rt->loop;
     f->rank = r;
     f->pipe.data = f;
     uv_pipe_init(fbr_loop_uv(a->rt->loop), &f->pipe, 0);
-    uv_pipe_open(&f->pipe, fds[1]);
+    uv_pipe_open(&f->pipe, fd);
     fbr_loop_hold(a->rt->loop);
     r->feed = f;
-    *theirs = fds[0];
     return 0;
+}
+
+int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err)
+{
+    const struct fbr_ring_job *j = &r->job->job;
+    int fds[2] = {-1, -1}, rc = 0;
+
+    *theirs = -1;
+    if (!j->has_stdin || r->rank != j->reader || (r->restarts > 0 && !j->pty))
+        return 0;
+    if (j->pty) {
+        rc = fbr_agent_pty_open(r, theirs, err);
+        if (rc < 0)
+            return rc;
+        fds[1] = fcntl(r->pty, F_DUPFD_CLOEXEC, 0);
+    } else if (pipe2(fds, O_CLOEXEC) < 0) {
+        return fbr_fail(err, -errno, "no pipe for its input: %s", fbr_strerror(errno));
+    } else {
+        *theirs = fds[0];
+    }
+    rc = open_feed(r, fds[1]);
+    return rc < 0 ? fbr_fail(err, rc, "no memory for its input") : 0;
 }
 
 static void on_written(uv_write_t *req, int status)
@@ -101,27 +125,22 @@ static struct agent_feed *find_feed(struct agent *a)
 {
     struct agent_job *j;
 
-    DL_FOREACH(a->jobs, j)
-        if (j->nlocal && j->ranks[0].feed)
-            return j->ranks[0].feed;
+    DL_FOREACH(a->jobs, j) {
+        struct agent_rank *r = fbr_agent_rank_find(j, j->job.reader);
+
+        if (r && r->feed)
+            return r->feed;
+    }
     return NULL;
 }
 
-void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
+static void send_bytes(struct agent_feed *f, const void *data, size_t len)
 {
-    struct agent_feed *f = find_feed(a);
-    struct feed_write *w;
+    struct feed_write *w = malloc(sizeof(*w) + len);
+    struct agent *a = f->rank->job->agent;
     uv_buf_t buf;
 
-    if (len == 0) {
-        if (f && f->writing == 0)
-            close_feed(f);
-        else if (f)
-            f->last = true;
-        return;
-    }
-    w = f ? malloc(sizeof(*w) + len) : NULL;
-    if (!w) { /* nobody reads it any more */
+    if (!w) {
         give_room(a, len);
         return;
     }
@@ -135,4 +154,37 @@ void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
         free(w);
         give_room(a, len);
     }
+}
+
+static void type_end(void *arg)
+{
+    struct agent_feed *f = arg;
+
+    if (f->writing == 0)
+        send_bytes(f, END_OF_FILE, 1);
+}
+
+static void end_input(struct agent_feed *f)
+{
+    if (f->rank->pty) {
+        send_bytes(f, END_OF_FILE, 1);
+        if (fbr_timer_init(&f->typing, f->loop, type_end, f) == 0)
+            fbr_timer_start(&f->typing, END_AGAIN_MS, END_AGAIN_MS);
+    } else if (f->writing == 0) {
+        close_feed(f);
+    } else {
+        f->last = true;
+    }
+}
+
+void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
+{
+    struct agent_feed *f = find_feed(a);
+
+    if (!f)
+        give_room(a, len); /* nobody reads it any more */
+    else if (len == 0)
+        end_input(f);
+    else
+        send_bytes(f, data, len);
 }

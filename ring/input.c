@@ -56,12 +56,13 @@ static void send_piece(void *arg)
     struct ring_job *j;
     struct fbr_buf b = {.data = p->data, .len = p->len};
 
-    if (r && p->len && p->data[p->len - 1] == '\n' && isatty(0))
+    if (r && p->len && p->data[p->len - 1] == '\n' && !r->raw && isatty(0))
         fbr_ring_typed(r);
     if (r) {
         DL_FOREACH(r->jobs, j)
             if (!j->over && j->job.has_stdin)
-                fbr_ring_send(&r->agents[j->job.info.agents[0]], FBR_RING_STDIN, &b);
+                fbr_ring_send(&r->agents[j->job.info.agents[fbr_ring_node_of(j, j->job.reader)]],
+                              FBR_RING_STDIN, &b);
     }
     unref(p->input);
     free(p);

@@ -111,6 +111,11 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
         fbr_put_str(b, j->programs[p].workdir);
     }
     fbr_put_u8(b, j->has_stdin);
+    fbr_put_u8(b, j->pty);
+    fbr_put_u32(b, j->reader);
+    fbr_put_u16(b, j->rows);
+    fbr_put_u16(b, j->columns);
+    fbr_put_str(b, j->term);
     fbr_put_u32(b, j->reader_ms);
     fbr_put_u32(b, j->show_ms[0]);
     fbr_put_u32(b, j->show_ms[1]);
@@ -218,6 +223,12 @@ int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
     if (fbr_cur_ok(c))
         get_programs(j, c);
     j->has_stdin = fbr_get_u8(c);
+    j->pty = fbr_get_u8(c);
+    j->reader = fbr_get_u32(c);
+    c->bad |= j->reader >= i->size;
+    j->rows = fbr_get_u16(c);
+    j->columns = fbr_get_u16(c);
+    fbr_get_str(c, j->term, sizeof(j->term));
     j->reader_ms = fbr_get_u32(c);
     j->show_ms[0] = fbr_get_u32(c);
     j->show_ms[1] = fbr_get_u32(c);

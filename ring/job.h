@@ -2,8 +2,8 @@
  *
  *     u32 id, str run, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent),
  *     u32 epoch, u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
- *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir), u8 stdin,
- *     u32 reader ms, 2 x u32 show ms, bytes work,
+ *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir),
+ *     u8 stdin, u8 pty, u32 reader, u16 rows, u16 columns, str TERM, u32 reader ms, 2 x u32 show ms, bytes work,
  *     u32 n, n x (u32 rank, u32 how often it was started again)
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -31,8 +31,12 @@ struct fbr_ring_job {
     uint32_t *machines;
     struct fbr_program *programs;
     uint32_t nprograms;
-    bool has_stdin;     /* rank 0 reads what the launcher sends */
-    uint32_t reader_ms; /* as show_ms, of a rank 0 that reads */
+    bool has_stdin; /* rank `reader` reads what the launcher sends */
+    bool pty;       /* and has a pseudo-terminal */
+    uint32_t reader;
+    uint16_t rows, columns; /* of that */
+    char term[64];          /* what it is like (TERM); "": nobody knows */
+    uint32_t reader_ms;     /* as show_ms, of a rank 0 that reads */
     uint32_t show_ms
         [2]; /* of each stream: an unfinished line is shown when nothing follows it for so long */
     uint8_t *work; /* of ranks that run a function (work.h) */

@@ -119,10 +119,10 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     i->id = r->next_job++;
     i->size = size;
     i->epoch = r->epoch;
-    i->max_restarts = r->options.on_failure == FIBER_RING_RESTART ||
-                              r->options.on_failure == FIBER_RING_REPLACE
-                          ? (uint32_t)r->max_restarts
-                          : 0;
+    i->max_restarts =
+        r->options.on_failure == FIBER_RING_RESTART || r->options.on_failure == FIBER_RING_REPLACE
+            ? (uint32_t)r->max_restarts
+            : 0;
     i->run = strdup(r->uid);
     i->nspace = new_nspace();
     if (parent) {
@@ -142,6 +142,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     j->job.programs = programs;
     j->job.nprograms = n;
     j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
+    fbr_ring_terminal_job(j);
     fbr_ring_print_job(j);
     if (!parent && r->work_len) {
         j->job.work = malloc(r->work_len);
@@ -202,7 +203,8 @@ static void start_first_job(struct fiber_ring *r)
     for (uint32_t i = 0; rc == 0 && r->epoch && i < r->size; i++)
         fbr_ring_print_again(j, i, r->epoch);
     if (rc == 0) {
-        if ((r->options.flags & FIBER_RING_STDIN) && !r->input && fbr_ring_input_open(r, &err) < 0)
+        if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
+            fbr_ring_input_open(r, &err) < 0)
             fbr_ring_say(r, "%s", err.text);
         return;
     }
@@ -238,14 +240,6 @@ static void go_home(struct fiber_ring *r)
     fbr_ring_kill_unready(r);
 }
 
-static void end_spool(struct fiber_ring *r, const char *report)
-{
-    struct fbr_run_facts facts;
-
-    fbr_ring_facts(r, &facts);
-    fbr_spool_end(r->spool, &facts, r->failure.is ? r->failure.code : 0, report);
-}
-
 static void finish(struct fiber_ring *r)
 {
     uint64_t one = 1;
@@ -254,6 +248,7 @@ static void finish(struct fiber_ring *r)
     if (r->state == R_ENDED)
         return;
     r->state = R_ENDED;
+    fbr_ring_terminal_give(r);
     fbr_timer_fini(&r->grace);
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
@@ -266,7 +261,7 @@ static void finish(struct fiber_ring *r)
     report = fbr_ring_report(r);
     if (r->failure.is && !(r->options.flags & FIBER_RING_QUIET))
         fbr_ring_tell_failure(r);
-    end_spool(r, report ? report : "");
+    fbr_ring_keep_end(r, report ? report : "");
     if (r->control)
         fbr_control_ended(r->control, r->failure.is ? r->failure.code : 0, report ? report : "");
     pthread_mutex_lock(&r->lock);
@@ -408,6 +403,8 @@ static void on_started(struct fiber_ring *r, struct fbr_cur *body)
     }
     j->started++;
     k->state = RANK_RUNNING;
+    if (j->job.pty && n == j->job.reader)
+        fbr_ring_terminal_take(r);
     fbr_debug("rank %u on %s has started: pid %lld", n, j->job.info.hosts[fbr_ring_node_of(j, n)],
               (long long)k->pid);
     snprintf(k->cpus, sizeof(k->cpus), "%.*s", (int)sizeof(k->cpus) - 1, cpus);
@@ -447,6 +444,8 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     k->state = RANK_ENDED;
     k->code = code;
     j->ended++;
+    if (j->job.pty && rank == j->job.reader)
+        fbr_ring_terminal_give(j->ring);
     fbr_ring_print_end(j, rank);
 }
 

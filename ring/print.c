@@ -143,6 +143,14 @@ static void keep(struct ring_job *j, uint32_t rank, enum fbr_record_kind kind, c
             fbr_strerror(rc));
 }
 
+void fbr_ring_keep_end(struct fiber_ring *r, const char *report)
+{
+    struct fbr_run_facts facts;
+
+    fbr_ring_facts(r, &facts);
+    fbr_spool_end(r->spool, &facts, r->failure.is ? r->failure.code : 0, report);
+}
+
 void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times)
 {
     struct ring_rank *k = &j->ranks[rank];
@@ -168,6 +176,12 @@ void fbr_ring_print(struct ring_job *j, uint32_t rank, int stream, const void *d
         r->output_full = true;
     if (len)
         keep(j, rank, stream == 1 ? FBR_RECORD_OUT : FBR_RECORD_ERR, data, len);
+    if (j->job.pty && rank == j->job.reader) { /* it has the terminal for itself */
+        fbr_line_raw(s, screen_of(r, stream), data, len);
+        fbr_put(&r->block, data, len);
+        put_out(j, rank, stream);
+        return;
+    }
     make_tag(r, j, rank, tag, sizeof(tag));
     if (len)
         fbr_line_add(s, screen_of(r, stream), tag, data, len, &r->block);
@@ -216,12 +230,14 @@ void fbr_ring_say(struct fiber_ring *r, const char *fmt, ...)
 
     va_start(ap, fmt);
     n = snprintf(text, sizeof(text), "fiber: ");
-    vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, ap);
+    vsnprintf(text + n, sizeof(text) - (size_t)n - 2, fmt, ap);
     va_end(ap);
     n = (int)strlen(text);
     for (int i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t')
             text[i] = ' '; /* hostile text cannot steer a terminal */
+    if (r->raw)
+        text[n++] = '\r';
     text[n++] = '\n';
     fbr_buf_init(&out);
     fbr_screen_break(screen_of(r, 2), &out);

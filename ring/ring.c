@@ -90,6 +90,9 @@ static int check_numbers(int size, const struct fiber_ring_options *o, struct fb
             err, -EINVAL,
             "ring options: on_failure %d is none of FIBER_RING_ABORT to FIBER_RING_REPLACE",
             (int)o->on_failure);
+    if ((o->flags & FIBER_RING_PTY) && (o->pty_rank < 0 || o->pty_rank >= size))
+        return fbr_fail(err, -EINVAL, "ring options: there is no rank %d for a pseudo-terminal",
+                        o->pty_rank);
     if (o->gpus_per_rank > FBR_PIN_GPUS)
         return fbr_fail(err, -EINVAL, "ring options: at most %d GPUs for a rank", FBR_PIN_GPUS);
     return 0;
@@ -287,6 +290,7 @@ static int tear_down(void *arg)
         return 0;
     r->listed = false;
     DL_DELETE(r->rt->rings, r);
+    fbr_ring_terminal_give(r);
     fbr_control_close(r->control);
     r->control = NULL;
     fbr_ring_input_close(r->input);

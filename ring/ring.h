@@ -30,6 +30,8 @@ void fbr_ring_look(struct fiber_ring *ring);
 /* Before the caller stops itself, and when it goes on again: the ranks do the same, and no agent
  * takes the silence for death. Returns when the agents have been told (or do not listen). */
 void fbr_ring_suspend(struct fiber_ring *ring, bool suspend);
+/* Our terminal has another size, which a rank's pseudo-terminal gets. */
+void fbr_ring_resize(struct fiber_ring *ring);
 /* Sends what is shown of all ranks from now on to fn as well, on the loop
  * thread, until it is called with fn NULL: `fiber logs -f`. */
 void fbr_ring_follow(struct fiber_ring *ring,

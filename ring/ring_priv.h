@@ -10,6 +10,7 @@
  *     print.c     what ranks print
  *     files.c     the same, in files
  *     input.c     what rank 0 reads
+ *     terminal.c  our terminal while a rank has one of its own
  *     ring_door.c what `fiber ps` and its like ask
  *
  * Everything of a ring happens on the loop thread, except what stands under its lock.
@@ -19,6 +20,7 @@
 #define FBR_RING_PRIV_H
 
 #include <pthread.h>
+#include <termios.h>
 
 #define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
 #include <uthash.h>
@@ -158,6 +160,8 @@ struct fiber_ring {
     void (*follow)(void *user, int rank, int stream, const void *data, size_t len);
     void *follow_user;
     struct ring_input *input;
+    struct termios cooked; /* our terminal as it was, while it is raw */
+    bool raw;
     struct fbr_control *control;
     struct fbr_spool *spool; /* NULL: what ranks print is not kept */
 
@@ -249,6 +253,8 @@ void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* print.c */
 void fbr_ring_print_begin(struct ring_rank *k);
+void fbr_ring_keep_end(struct fiber_ring *r,
+                       const char *report); /* of what is kept for `fiber logs` */
 /* It is started for another time: a mark parts what it prints from what was printed before. */
 void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times);
 void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are shown */
@@ -270,6 +276,12 @@ bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char
                        const void *data, size_t len);
 /* Nothing more comes of any rank of it: restarts and spawns would use up our descriptors. */
 void fbr_ring_files_over(struct ring_job *j);
+
+/* terminal.c */
+void fbr_ring_terminal_job(
+    struct ring_job *j); /* the pseudo-terminal of its reader, if it has one */
+void fbr_ring_terminal_take(struct fiber_ring *r); /* ours becomes raw */
+void fbr_ring_terminal_give(struct fiber_ring *r); /* and what it was; at any time */
 
 /* input.c */
 int fbr_ring_input_open(struct fiber_ring *r, struct fbr_error *err);

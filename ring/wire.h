@@ -13,6 +13,7 @@
  *                     JOB_END  u32 job: no rank of it lives anywhere
  *                     LOOK
  *                     WAITS    u32 job: does a rank of yours wait in MPI_Init?
+ *                     RESIZE   u32 job, u16 rows, u16 columns: of its reader's terminal
  *                     END      go home
  *     from the agent  HELLO    str host name, str address, u32 processors that it may use
  *                     NOTE     str text: what it found and set, for -v
@@ -77,6 +78,7 @@ enum fbr_ring_frame {
     FBR_RING_USE,
     FBR_RING_MISSED,
     FBR_RING_WAITS,
+    FBR_RING_RESIZE,
 };
 
 #define FBR_RING_ALL 0xffffffffu

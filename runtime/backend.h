@@ -26,7 +26,10 @@
 
 /* What only a process of this machine can be given; for the local backend. */
 struct fbr_job_local {
-    int in;           /* its standard input; -1: /dev/null. Not closed by the backend, nor is fd */
+    int in; /* its standard input; -1: /dev/null. Not closed by the backend, nor is fd */
+    /* The other end of a terminal: `in` is all of its standard streams, and controls its session; what it writes is
+     * read here. 0: none. Not closed by the backend */
+    int terminal;
     int fd;           /* its descriptor 3, in place of a ticket; -1: none */
     const void *cpus; /* mask of processors; NULL: ours */
     size_t cpus_len;

@@ -23,7 +23,7 @@ void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out)
     if (screen->owner && screen->coloured)
         fbr_put(out, "\033[0m", 4);
     if (screen->owner)
-        fbr_put_u8(out, '\n');
+        fbr_put(out, screen->raw ? "\r\n" : "\n", screen->raw ? 2 : 1);
     screen->owner = screen->last = NULL;
     screen->coloured = screen->returned = false;
 }
@@ -174,6 +174,16 @@ void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const ch
     if (at < end)
         hold(s, screen, tag, at, (size_t)(end - at), out);
     fbr_buf_fini(&shown);
+}
+
+void fbr_line_raw(struct fbr_line_stream *s, struct fbr_screen *screen, const void *data,
+                  size_t len)
+{
+    if (!len)
+        return;
+    keep_tail(s, data, len);
+    screen->owner = ((const char *)data)[len - 1] == '\n' ? NULL : s->who;
+    screen->last = s->who;
 }
 
 void fbr_line_show(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,

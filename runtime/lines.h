@@ -28,6 +28,7 @@
 
 struct fbr_screen {
     bool terminal;
+    bool raw;          /* and makes no new line of a newline alone */
     bool shared;       /* several ranks write there */
     const void *owner; /* whose unfinished line stands there; NULL: the next byte begins a line */
     const void *last;  /* whose bytes came last; NULL: our own */
@@ -52,6 +53,9 @@ void fbr_line_show(struct fbr_line_stream *s, struct fbr_screen *screen, const c
 /* Nothing follows any more: the unfinished line, without an end that it did not have. */
 void fbr_line_end(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                   struct fbr_buf *out);
+/* What is shown as it is, by somebody else: it counts as what came last, and for reports. */
+void fbr_line_raw(struct fbr_line_stream *s, struct fbr_screen *screen, const void *data,
+                  size_t len);
 /* Somebody else writes there now: ends the unfinished line that stands there. */
 void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out);
 /* Appends the last lines of the stream for a report, each between `before` and `after`: what is behind its last

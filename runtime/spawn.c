@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -203,6 +204,8 @@ IN_CHILD static int child_main(void *arg)
     rc = place_fds(s);
     if (rc < 0)
         return fail(l, rc, "descriptors");
+    if (s->terminal && syscall(SYS_ioctl, 0, TIOCSCTTY, 0) < 0)
+        return fail(l, -errno, "terminal");
     rc = bind_child(s);
     if (rc < 0)
         return fail(l, rc, "binding to its processors");

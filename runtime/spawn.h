@@ -29,6 +29,7 @@ struct fbr_spawn {
     uint64_t nodes;      /* NUMA nodes that its memory is bound to, by bit; 0: ours */
     unsigned long slack; /* by so many nanoseconds its timers may be late; 0: ours */
     bool session;        /* it leads a session of its own: see fbr_spawn_sweep */
+    bool terminal;       /* and its standard input is the terminal that controls it */
 };
 
 /* The pidfd can be polled and closed; whatever else one does with a pidfd is below, as under valgrind it is none.

@@ -150,6 +150,7 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
         {FBR_RING_USE, "USE |"},
         {FBR_RING_MISSED, "MISSED |"},
         {FBR_RING_WAITS, "WAITS |"},
+        {FBR_RING_RESIZE, "RESIZE |"},
     };
 
     (void)state;

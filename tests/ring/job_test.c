@@ -26,8 +26,15 @@ static void put(struct fbr_buf *b)
     uint32_t restarts[] = {0, 0, 1, 0, 3};
     struct fbr_program programs[] = {{0, argv_a, env_a, (char *)"/tmp"},
                                      {4, argv_b, none, (char *)""}};
-    struct fbr_ring_job j = {
-        .programs = programs, .nprograms = 2, .has_stdin = true, .restarts = restarts};
+    struct fbr_ring_job j = {.programs = programs,
+                             .nprograms = 2,
+                             .has_stdin = true,
+                             .pty = true,
+                             .reader = 4,
+                             .rows = 50,
+                             .columns = 132,
+                             .term = "xterm",
+                             .restarts = restarts};
 
     j.info = (struct fbr_bridge_job){.id = 7,
                                      .run = "a-run",
@@ -66,7 +73,9 @@ static void test_there_and_back(void **state)
     assert_string_equal(j.info.hosts[1], "n0");
     assert_int_equal(j.info.first[1], 3);
     assert_int_equal(j.info.node, -1);
-    assert_true(j.info.spawned && j.has_stdin);
+    assert_true(j.info.spawned && j.has_stdin && j.pty && j.reader == 4);
+    assert_true(j.rows == 50 && j.columns == 132);
+    assert_string_equal(j.term, "xterm");
     assert_string_equal(fbr_ring_job_program(&j, 3)->argv[2], "0.1");
     assert_string_equal(fbr_ring_job_program(&j, 3)->env[0], "A=1");
     assert_string_equal(fbr_ring_job_program(&j, 4)->argv[0], "./other");

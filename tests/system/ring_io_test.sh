@@ -168,6 +168,20 @@ test_unfinished_lines_on_a_terminal() {
     leaves_nothing
 }
 
+# A shell on a rank, as if it were here.
+test_pseudo_terminal() {
+    local code=0
+    timeout "$patience" python3 "$here/ring_pty.py" "$fiber" >"$work/out" 2>"$work/err" || fail 'see above' || return
+    fiber_run 2 -n 2 --pty sh || return
+    says 'name it by --pty=RANK' || return
+    fiber_run 2 -n 2 --pty=2 sh || return
+    says 'there are 2 ranks, from 0' || return
+    timeout "$patience" "$fiber" run -n 2 --pty=1 sh -c 'echo "$FIBER_RANK: $(tty)"; cat' <<<typed >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = 0 ] || fail "rank 1: exit code $code" || return
+    says '0: not a tty' && says '1: /dev/pts/' && says 'typed' || return
+    leaves_nothing
+}
+
 # The prompt is read before anything is answered, through pipes.
 test_unfinished_line_in_a_pipe() {
     local prompt=
@@ -220,6 +234,6 @@ test_lines_without_an_end_take_no_memory() {
 run_tests test_slow_reader_holds_up_the_ranks test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_closed_descriptors test_reader_that_goes_away_ends_the_run \
     test_full_disk_fails_the_run test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
-    test_unfinished_lines_on_a_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
+    test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
     test_bar_is_one_line_of_a_file_and_of_a_report test_lines_without_an_end_take_no_memory \
     test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole

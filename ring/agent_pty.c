@@ -1,0 +1,61 @@
+/* agent_pty.c - the pseudo-terminal of a rank: its own end is the rank's standard streams and controls its session,
+ * ours is read by the local backend and written by agent_stdin.c.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "ring/agent_priv.h"
+
+static void set_size(int fd, const struct fbr_ring_job *j)
+{
+    const struct winsize w = {.ws_row = j->rows, .ws_col = j->columns};
+
+    ioctl(fd, TIOCSWINSZ, &w);
+}
+
+int fbr_agent_pty_open(struct agent_rank *r, int *theirs, struct fbr_error *err)
+{
+    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), rc;
+    char name[64];
+
+    *theirs = -1;
+    if (ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0 &&
+        ptsname_r(ours, name, sizeof(name)) == 0)
+        *theirs = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (*theirs < 0) {
+        rc = -errno;
+        if (ours >= 0)
+            close(ours);
+        return fbr_fail(err, rc, "no pseudo-terminal for it: %s (is /dev/pts there?)",
+                        fbr_strerror(rc));
+    }
+    set_size(ours, &r->job->job);
+    r->pty = ours;
+    return 0;
+}
+
+void fbr_agent_pty_close(struct agent_rank *r)
+{
+    if (r->pty)
+        close(r->pty);
+    r->pty = 0;
+}
+
+void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body)
+{
+    struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
+    uint16_t rows = fbr_get_u16(body), columns = fbr_get_u16(body);
+    struct agent_rank *r = j ? fbr_agent_rank_find(j, j->job.reader) : NULL;
+
+    if (!r || !fbr_cur_ok(body))
+        return;
+    j->job.rows = rows;
+    j->job.columns = columns;
+    if (r->pty)
+        set_size(r->pty, &j->job); /* the kernel tells the rank: SIGWINCH */
+}
