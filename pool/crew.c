@@ -97,32 +97,24 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
     return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
 }
 
-/* Why the first of a row failed; later only how many have. */
+/* Why the first of a row failed, without the lines that it printed itself: these stand on the screen
+ * already. Later only how many have. */
 static void warn_of_start(const struct fiber_pool *p, const char *report)
 {
+    const char *lines = strstr(report, "; its last lines:");
+
     if (p->failed_starts == 1)
-        fbr_warn("pool: a worker did not start: %s", report);
+        fbr_warn("pool: a worker did not start: %.*s",
+                 (int)(lines ? (size_t)(lines - report) : strlen(report)), report);
     else if ((p->failed_starts & (p->failed_starts - 1)) == 0) /* the 2nd, 4th, 8th, ... */
         fbr_warn("pool: %d starts of workers have failed in a row", p->failed_starts);
-}
-
-/* Where warnings are on, all of the report stands on the screen already. */
-static void say_broken(struct fiber_pool *p, const char *report)
-{
-    bool told = fbr_log_on(FBR_LOG_WARN);
-    const char *lines = told ? strstr(report, "; its last lines:") : NULL;
-    char first[401], last[401];
-
-    snprintf(first, sizeof(first), "%.*s", lines ? (int)(lines - report) : 400, report);
-    fbr_text_cut(last, told ? 201 : sizeof(last), first);
-    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %s",
-             p->failed_alone, last);
 }
 
 void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
     struct fbr_dispatch_stats s;
+    char last[401];
     int most;
 
     p->failed_starts++;
@@ -142,7 +134,9 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
     if (on_the_way(p) && p->failed_alone < most)
         return;
     p->broken = true;
-    say_broken(p, report);
+    fbr_text_cut(last, sizeof(last), report);
+    snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %s",
+             p->failed_alone, last);
     fbr_result_end_all(p, -ECHILD, p->why);
 }
 
