@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "runtime/runtime.h"
 
 #define SOME_PORT 9 /* discard; nothing is sent to it */
 
@@ -126,7 +127,7 @@ static void *look_up(void *arg)
 static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bool *here)
 {
     struct look_up *l = calloc(1, sizeof(*l));
-    struct timespec until;
+    uint64_t deadline = fbr_deadline((int)ms);
     pthread_attr_t attr;
     pthread_t thread;
     int rc = 0;
@@ -136,16 +137,9 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bo
         return -ENOMEM;
     strncpy(l->name, name, sizeof(l->name) - 1);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    fbr_cond_init(&l->changed);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     rc = -pthread_create(&thread, &attr, look_up, l);
     pthread_attr_destroy(&attr);
     if (rc < 0) {
@@ -154,7 +148,7 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bo
     }
     pthread_mutex_lock(&l->lock);
     while (!l->done && rc == 0)
-        rc = -pthread_cond_timedwait(&l->changed, &l->lock, &until);
+        rc = fbr_cond_wait(&l->changed, &l->lock, deadline);
     done = l->done;
     l->left = true;
     pthread_mutex_unlock(&l->lock);

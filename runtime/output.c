@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/log.h"
+#include "runtime/runtime.h"
 
 #define FULL (4u << 20)
 #define CLOSE_MS 1000
@@ -135,7 +135,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     o->roomy = (struct fbr_post){.fn = room, .arg = o, .own = true};
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->work, NULL);
-    pthread_cond_init(&o->idle, NULL);
+    fbr_cond_init(&o->idle);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = -pthread_create(&o->thread, NULL, writer_main, o);
@@ -151,12 +151,10 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
 /* Under the lock: waits until all is written, at most CLOSE_MS. */
 static bool wait_idle(struct fbr_output *o)
 {
-    struct timespec until;
+    uint64_t deadline = fbr_deadline(CLOSE_MS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += CLOSE_MS / 1000;
     while (o->first || o->writing)
-        if (pthread_cond_timedwait(&o->idle, &o->lock, &until) != 0)
+        if (fbr_cond_wait(&o->idle, &o->lock, deadline) < 0)
             break;
     return !o->first && !o->writing;
 }
