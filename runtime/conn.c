@@ -32,7 +32,9 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
 #define CLOSE_LOOKS 3
-#define PATIENCE_MIN_MS 30000 /* of the kernel, with bytes that the peer does not acknowledge */
+#define PATIENCE_MIN_MS 5000    /* of the kernel, with bytes that the peer does not acknowledge */
+#define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
+#define IDLE_BYTES 4096 /* whoever sends more at once may have its answers to pings behind it */
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
 #endif
@@ -287,7 +289,8 @@ static uint64_t silence_ms(const struct fbr_conn *c)
  * A peer that has said that it is stopped may take none for ever. */
 static void set_patience(struct fbr_conn *c)
 {
-    uint64_t ms = silence_ms(c) > PATIENCE_MIN_MS ? silence_ms(c) : PATIENCE_MIN_MS;
+    uint64_t least = c->beat_ms ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
+    uint64_t ms = silence_ms(c) > least ? silence_ms(c) : least;
     unsigned timeout = c->silent ? 0 : ms < INT_MAX ? (unsigned)ms : INT_MAX;
     unsigned again = c->beat_ms < 1000 ? 1000 : c->beat_ms > 120000 ? 120000 : c->beat_ms;
     int fd = -1;
@@ -329,6 +332,7 @@ static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         fbr_conn_send(c, FRAME_PONG, body->at - 8, 8);
     if (type != FRAME_PONG)
         return;
+    c->asked_ms = 0;
     c->rtt_ns = fbr_now_ns() - sent;
     if (c->ops && c->ops->on_pong)
         c->ops->on_pong(c->user, c);
@@ -417,6 +421,8 @@ static void take(struct fbr_conn *c, const void *data, ssize_t n)
         return;
     }
     c->heard_ms = awake_ms();
+    if (c->asked_ms && n >= IDLE_BYTES)
+        c->asked_ms = c->heard_ms;
     rc = c->tcp ? take_cipher(c, data, (size_t)n, &err) : take_plain(c, data, (size_t)n);
     if (rc < 0)
         fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
@@ -479,6 +485,8 @@ static void note_stall(struct fbr_conn *c, uint64_t now)
     uint64_t late = now > c->due_ms ? now - c->due_ms : 0;
 
     c->due_ms = now;
+    if (c->asked_ms)
+        c->asked_ms = c->asked_ms + late < now ? c->asked_ms + late : now;
     if (late < silence_ms(c) || !c->misses) {
         c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
         return;
@@ -500,10 +508,12 @@ uint64_t fbr_conn_stall_ms(struct fbr_conn *c)
     return c->stall_ms && now - c->stalled_at < silence_ms(c) ? c->stall_ms : 0;
 }
 
-static void ping(struct fbr_conn *c)
+static void ping(struct fbr_conn *c, uint64_t now)
 {
     struct fbr_buf b;
 
+    if (!c->asked_ms)
+        c->asked_ms = now;
     fbr_buf_init(&b);
     fbr_put_u64(&b, fbr_now_ns());
     fbr_conn_send_buf(c, FRAME_PING, &b);
@@ -521,6 +531,20 @@ static void set_beat(struct fbr_conn *c, uint64_t now)
     fbr_timer_start(&c->timer, c->due_ms > now ? c->due_ms - now : 0, 0);
 }
 
+/* It speaks, and does not hear: the way to it is cut, and the way back is not. */
+static bool is_deaf(const struct fbr_conn *c, uint64_t now)
+{
+    return c->asked_ms && now - c->asked_ms >= silence_ms(c) && fbr_conn_queued(c) == 0;
+}
+
+static void give_up(struct fbr_conn *c, const char *what, uint64_t ms)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "%s for %.1f s", what, (double)ms / 1e3);
+    fbr_conn_lost(c, -ETIMEDOUT, text);
+}
+
 static void on_beat(void *arg)
 {
     struct fbr_conn *c = arg;
@@ -531,19 +555,22 @@ static void on_beat(void *arg)
         return;
     }
     note_stall(c, now);
-    if (c->silent)
+    if (c->silent) {
         c->heard_ms = now;
+        c->asked_ms = 0;
+    }
     if (c->misses && now - c->heard_ms >= silence_ms(c)) {
-        char text[96];
-
-        snprintf(text, sizeof(text), "no heartbeat for %.1f s", (double)(now - c->heard_ms) / 1e3);
-        fbr_conn_lost(c, -ETIMEDOUT, text);
+        give_up(c, "no heartbeat", now - c->heard_ms);
+        return;
+    }
+    if (c->misses && is_deaf(c, now)) {
+        give_up(c, "no answer to a heartbeat", now - c->asked_ms);
         return;
     }
     if (now >= c->beat_at + c->beat_ms) {
         c->beat_at = now;
         if (!c->silent)
-            ping(c);
+            ping(c, now);
     }
     set_beat(c, now);
 }
@@ -564,6 +591,7 @@ void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misse
     c->beat_ms = interval_ms;
     c->misses = misses;
     c->heard_ms = c->beat_at = awake_ms();
+    c->asked_ms = 0;
     if (c->connected)
         set_patience(c);
     if (fbr_conn_timer(c, on_beat, interval_ms, 0) == 0)

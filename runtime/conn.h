@@ -103,7 +103,8 @@ size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by t
 void fbr_conn_close(struct fbr_conn *conn);
 
 /* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT), and not
- * later. misses 0: ping only. Time in which this process was itself stopped does not count. */
+ * later. So is one that speaks and answers no ping, as the way to it is cut. misses 0: ping only.
+ * Time in which this process was itself stopped does not count. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
 /* A child on another host waits so many times as long for its parent as its parent waits for it: a
  * master that was stopped for a while finds its children where it left them. */

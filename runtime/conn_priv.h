@@ -39,9 +39,10 @@ struct fbr_conn {
     unsigned beat_ms, misses;
     uint64_t rtt_ns;
     uint64_t heard_ms, beat_at, due_ms; /* the peer was heard; the last ping; the timer's next */
-    uint64_t stall_ms, stalled_at;      /* this process was stopped for so long, until then */
-    size_t left_over;                   /* when closing: what was still queued */
-    unsigned stuck;                     /* and how many looks in a row found no less */
+    uint64_t asked_ms; /* the first ping that is not answered, or 0; later if it sends much */
+    uint64_t stall_ms, stalled_at; /* this process was stopped for so long, until then */
+    size_t left_over;              /* when closing: what was still queued */
+    unsigned stuck;                /* and how many looks in a row found no less */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;

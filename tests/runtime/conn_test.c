@@ -235,7 +235,7 @@ static int do_slow_heartbeat(void *arg)
 
 static unsigned silence_until_given_up(void)
 {
-    static const uint8_t frame[] = {0, 0, 0, 0, 20};
+    static const uint8_t pong[] = {8, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0};
     struct fbr_buf hello;
     int fd = stranger();
     uint64_t since;
@@ -246,7 +246,7 @@ static unsigned silence_until_given_up(void)
     fbr_loop_call(loop, do_slow_heartbeat, &server);
     let_time_pass(SLOW_BEAT_MS * 7 / 5);
     since = fbr_now_ms();
-    assert_int_equal(send(fd, frame, sizeof(frame), 0), sizeof(frame));
+    assert_int_equal(send(fd, pong, sizeof(pong), 0), sizeof(pong));
     wait_for(&server.closes, 1);
     assert_int_equal(server.why, -ETIMEDOUT);
     close(fd);
@@ -298,6 +298,32 @@ static void unix_our_own_stall_is_not_the_peers(void **state)
     wait_for_some(&server.pongs, server.pongs + 8);
     assert_int_equal(server.closes, 0);
     hang_up(&client);
+}
+
+/* It speaks, and answers no ping: what we send does not reach it. */
+static void unix_a_peer_that_hears_nothing(void **state)
+{
+    static const uint8_t frame[] = {0, 0, 0, 0, 20};
+    struct fbr_buf hello;
+    int fd = stranger();
+    unsigned closes = 0;
+
+    (void)state;
+    put_hello(&hello, secret_of_good);
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    fbr_loop_call(loop, do_heartbeat, &server);
+    for (int i = 0; i < 1000 && !closes; i++) { /* of which ten are enough */
+        send(fd, frame, sizeof(frame), MSG_NOSIGNAL);
+        let_time_pass(20);
+        pthread_mutex_lock(&lock);
+        closes = server.closes;
+        pthread_mutex_unlock(&lock);
+    }
+    assert_int_equal(closes, 1);
+    assert_int_equal(server.why, -ETIMEDOUT);
+    close(fd);
+    fbr_buf_fini(&hello);
 }
 
 static unsigned ticks;
@@ -454,6 +480,7 @@ int main(void)
         ON(unix, unix_a_peer_that_falls_silent),
         ON(unix, unix_silence_is_noticed_in_time),
         ON(unix, unix_our_own_stall_is_not_the_peers),
+        ON(unix, unix_a_peer_that_hears_nothing),
         ON(unix, unix_a_peer_that_says_that_it_is_stopped),
         ON(unix, unix_another_user_is_not_let_in),
         ON(unix, unix_the_socket_is_its_owners),
