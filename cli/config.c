@@ -19,6 +19,7 @@ static void put_json(struct fbr_json *j, const struct fbr_config *c, const struc
     fbr_json_str(j, "origin", fbr_config_origin(c, k->name));
     fbr_json_str(j, "default", k->fallback);
     fbr_json_str(j, "variable", k->env);
+    fbr_json_str(j, "values", k->words);
     fbr_json_str(j, "help", k->help);
     fbr_json_end_object(j);
 }
@@ -97,7 +98,7 @@ static int run_config(const struct cli_args *args)
     struct walk w = {0};
     int code;
 
-    if (strcmp(args->operands[0], "show") != 0) {
+    if (args->noperands && strcmp(args->operands[0], "show") != 0) {
         fbr_fail(&err, 0, "\"%.64s\" is none of: show", args->operands[0]);
         return cli_usage(args->command, &err);
     }
@@ -118,17 +119,17 @@ static const struct cli_option options[CONFIG_OPTIONS] = {
 
 const struct cli_command cli_config = {
     .name = "config",
-    .operands = "show [KEY]",
+    .operands = "[show [KEY]]",
     .kind = CLI_KEY,
     .about = "Shows every setting, its value, and where it came from",
-    .text = "A setting comes from the first of: an option, the environment (FIBER_KEY), "
-            "./.fiberconfig, "
-            "~/.config/fiber/fiber.conf, /etc/fiber/fiber.conf, the default.",
-    .examples = "fiber config show\tall\nfiber config show grace\tone, with what it is for",
+    .text = "fiber.conf(5) tells what each is for. A setting comes from the first of: an option, "
+            "the environment (FIBER_KEY), ./.fiberconfig, ~/.config/fiber/fiber.conf, "
+            "/etc/fiber/fiber.conf, the default.",
+    .examples = "fiber config\tall\nfiber config show grace\tone, with what it is for",
     .exit = "0\tshown\n2\tthe configuration is wrong, or there is no such key",
     .options = options,
     .count = CONFIG_OPTIONS,
-    .least = 1,
+    .least = 0,
     .most = 2,
     .run = run_config,
 };

@@ -1,4 +1,5 @@
-"""man.py - writes the man pages out of include/fiber.h: docs/man.py <header> <folder>
+"""man.py - writes the man pages out of include/fiber.h: docs/man.py <header> <folder> [<program>...]
+and fiber.conf(5) out of `fiber config show --json`:     docs/man.py --settings <file> <header> <folder>
 
 The header is the manual; nothing is said here that it does not say. Each of its sections (`/* ---- Queue ---- */`) is
 a page of man3, named in PAGES; each function and type of it is a link to that page. The comment that the header opens
@@ -7,9 +8,12 @@ with is fiber(7). What the pages are made of:
     SYNOPSIS     the prototypes
     DESCRIPTION  the comments that stand alone or at a type without a body, then everything else that has a comment,
                  in the header's order
+    ERRORS       what the comments say of each code
+    EXAMPLES     the first call of each function in the programs that are given
 
 SPDX-License-Identifier: Apache-2.0
 """
+import json
 import os
 import re
 import sys
@@ -86,7 +90,9 @@ def read_items(text):
     lines, items, at = text.split("\n"), [], 0
     above = None
     while at < len(lines) and not lines[at].startswith("#ifdef"):
-        if lines[at].startswith("/*"):
+        if re.match(r"/\* clang-format o(n|ff) \*/", lines[at]):
+            at += 1
+        elif lines[at].startswith("/*"):
             end = next(i for i in range(at, len(lines)) if lines[i].endswith("*/")) + 1
             if above:
                 items.append(Item(above))
@@ -194,7 +200,7 @@ def head(name, section, version, date):
     return ['.\\" Written by docs/man.py out of fiber.h; change that.', f'.TH {name} {section} {date} "fiber {version}"']
 
 
-def page(section, items, version, date):
+def page(section, items, version, date, programs):
     name, about = PAGES[section]
     functions = [item for item in items if item.kind() == "function"]
     names = [item.names()[0] for item in functions] or [name]
@@ -212,9 +218,61 @@ def page(section, items, version, date):
         elif item.kind() == "function" and item.text:
             out += [".TP", short_form(item), *prose(item.text)]
     out += [".SH RETURN VALUE", "Where nothing else is said: 0, or a negative errno, and", "\\fBfiber_last_error\\fR(3) says why."]
+    found = errors(functions)
+    if found:
+        out += [".SH ERRORS", "Any call may return \\fB\\-EINVAL\\fR for arguments that make no sense and \\fB\\-ENOMEM\\fR.", *found]
+    shown = examples(functions, programs)
+    if shown:
+        out += [".SH EXAMPLES", *shown]
     others = sorted(page for page, _ in PAGES.values() if page != name)
     out += [".SH SEE ALSO", *[f".BR {other} (3)," for other in others], ".BR fiber (7)"]
     return join(out)
+
+
+# ---- Errors and examples ----
+
+
+def errors(functions):
+    """The codes that the comments of functions name, each with what is said of it."""
+    codes = {}
+    for item in functions:
+        for sentence in re.split(r"(?<=[.;])\s+", " ".join(item.text)):
+            for code in dict.fromkeys(re.findall(r"-(E[A-Z0-9]+)", sentence)):
+                says = re.sub(rf"^-{code}:?\s+|[.;]$", "", sentence.strip())
+                codes.setdefault(code, []).append((item.names()[0], "" if says == f"-{code}" else says))
+    out = []
+    for code in sorted(codes):
+        out += [".TP", f".B \\-{code}"]
+        for at, (name, says) in enumerate(codes[code]):
+            out += [".br"] * (at > 0) + [f"\\fB{name}\\fR()" + (": " + words(says) if says else "")]
+    return out
+
+
+def call_of(name, programs):
+    """The statement of the first call in a program, as lines; None."""
+    for path, lines in programs:
+        for at, line in enumerate(lines):
+            if not re.search(rf"\b{name}\(", line) or re.match(r"\s*(/?\*|//)", line):
+                continue
+            end = at
+            while end + 1 < min(len(lines), at + 5) and not re.search(r"[;{}]\s*(/\*.*\*/)?$", lines[end]):
+                end += 1
+            shift = len(line) - len(line.lstrip())
+            return [f"/* {path} */", *[part[shift:] if not part[:shift].strip() else part for part in lines[at : end + 1]]]
+    return None
+
+
+def read_programs(paths):
+    programs = []
+    for path in paths:
+        with open(path, encoding="utf-8") as f:
+            programs.append((os.path.join(*path.split(os.sep)[-2:]), f.read().split("\n")))
+    return programs
+
+
+def examples(functions, programs):
+    calls = [call for call in (call_of(item.names()[0], programs) for item in functions) if call]
+    return [line for call in calls for line in verbatim(call)]
 
 
 def overview(opening, version, date):
@@ -228,6 +286,44 @@ def overview(opening, version, date):
     return join(out)
 
 
+FILES = """The configuration of Fiber: lines of the form
+.IP
+key = value
+.PP
+where # begins a comment. A setting is looked for in this order; the first that has it counts:
+.IP \\(bu 2
+options of the command
+.BR fiber (1)
+and calls of
+.BR fiber_config_set (3)
+.IP \\(bu 2
+the environment: the variable that stands with each key
+.IP \\(bu 2
+\\fI./.fiberconfig\\fR, if it is the user's and nobody else may write it
+.IP \\(bu 2
+\\fI$XDG_CONFIG_HOME/fiber/fiber.conf\\fR, else \\fI\\(ti/.config/fiber/fiber.conf\\fR
+.IP \\(bu 2
+\\fI/etc/fiber/fiber.conf\\fR
+.PP
+Children of a program get its settings.
+.BR "fiber config"
+shows each value and where it is from. Times are written as 200ms, 5s, 2m or 1h, sizes as 64Ki, 8Mi or 2Gi."""
+
+
+def settings_page(settings, version, date):
+    out = head("fiber.conf", 5, version, date) + [".SH NAME", "fiber.conf \\- settings of Fiber", ".SH DESCRIPTION", FILES]
+    out += [".SH SETTINGS"]
+    for one in settings:
+        default = one["default"] or "empty"
+        out += [".TP", f"\\fB{code_line(one['key'])}\\fR = {code_line(default)}", words(one["help"])]
+        if one["values"]:
+            out += [".br", "One of: " + words(one["values"]) + "."]
+        out += [".br", "Variable: " + words(one["variable"])]
+    out += [".SH EXAMPLES", *verbatim(["backend = slurm", "slurm_partition = gpu", "heartbeat = 2s"])]
+    out += [".SH SEE ALSO", ".BR fiber (1),", ".BR fiber\\-config (1),", ".BR fiber (7)"]
+    return join(out)
+
+
 def write(folder, name, section, text):
     os.makedirs(os.path.join(folder, f"man{section}"), exist_ok=True)
     with open(os.path.join(folder, f"man{section}", f"{name}.{section}"), "w", encoding="utf-8") as f:
@@ -235,16 +331,22 @@ def write(folder, name, section, text):
 
 
 def main():
-    header, folder = sys.argv[1:]
+    settings = sys.argv[2] if sys.argv[1] == "--settings" else None
+    header, folder, *paths = sys.argv[3 if settings else 1 :]
+    programs = read_programs(paths)
     opening, sections, version = read_header(header)
     stamp = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(header)))
     date = time.strftime("%Y-%m-%d", time.gmtime(stamp))
+    if settings:
+        with open(settings, encoding="utf-8") as f:
+            write(folder, "fiber.conf", 5, settings_page(json.load(f), version, date))
+        return
     write(folder, "fiber", 7, overview(opening, version, date))
     for section, items in sections.items():
         for item in items:
             for name in item.names():
                 write(folder, name, 3, f".so man3/{PAGES[section][0]}.3\n")
-        write(folder, PAGES[section][0], 3, page(section, items, version, date))
+        write(folder, PAGES[section][0], 3, page(section, items, version, date, programs))
 
 
 main()

@@ -150,6 +150,7 @@ FIBER_API int fiber_process_is_alive(struct fiber_process *p); /* 1 or 0 */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
 FIBER_API int64_t
 fiber_process_pid(struct fiber_process *p); /* on its own host; 0 until it has joined */
+/* As its options say, else made from its number. Valid until the handle is closed. */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
 FIBER_API const char *
 fiber_process_job(struct fiber_process *p); /* the backend's name for the job, "" until known */
@@ -170,6 +171,7 @@ FIBER_API int fiber_active_children(struct fiber_process **out, int max);
 
 /* In a child: its name ("main" in the master), and 1 if the process was started by another one. */
 FIBER_API const char *fiber_process_self(void);
+/* 1: another process of Fiber started this one; 0: it is a master. */
 FIBER_API int fiber_process_is_child(void);
 /* In a worker program of its own, after fiber_init() returned 1: the bytes of
  * fiber_process_start_work(). Valid for the life of the process. -ENODATA otherwise. */
@@ -193,6 +195,7 @@ struct fiber_address {
  * parse: white space behind the text is passed over; -EINVAL: it is no address, or not all of one. Whether the object
  * still lives is found by its connect call. */
 FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
+/* The address of such a text. */
 FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
@@ -203,8 +206,11 @@ FIBER_API int fiber_address_parse(struct fiber_address *address, const char *tex
  * receiver. */
 struct fiber_queue;
 
+/* Makes a queue of which this process is the owner. A put waits while max_messages are in it. */
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages /* 0: no bound */);
+/* Where others find it. The address may travel in any argument or message. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
+/* Opens the queue of another process, or of this one. -EPIPE: its owner is gone. */
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
 /* -ETIMEDOUT: full; -EPIPE: the owner is gone or the queue was shut. When a put was taken by an
  * owner that then died, the message is lost with it. */
@@ -233,12 +239,16 @@ struct fiber_pipe;
 
 #define FIBER_PIPE_ONEWAY 1 /* ends[0] receives, ends[1] sends */
 
+/* Makes a pipe and opens both ends here. Each sends and receives, unless flags say otherwise. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
+/* Where another process opens this end; from then on it is that process's. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
+/* Takes over the end of that address. -EPIPE: the process that made it is gone. */
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
 /* Blocks while more than about 8 MiB wait at the other end. -EPIPE: the other end is gone. -EBADF:
  * a receiving end. */
 FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t len, int timeout_ms);
+/* The next message in *out. -ETIMEDOUT; -EPIPE: the end of file; -EBADF: a sending end. */
 FIBER_API int fiber_pipe_recv(struct fiber_pipe *end, struct fiber_bytes *out, int timeout_ms);
 /* 1: a message or the end of file can be read now; 0: nothing came within the timeout. */
 FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
@@ -285,7 +295,9 @@ struct fiber_class {
 FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls,
                                   const void *arg, size_t len,
                                   const struct fiber_process_options *opts);
+/* Where others find it. */
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
+/* Opens a manager that another process started. -EPIPE: it is gone. */
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
 /* Runs a method and waits. A method's own error is its code (-EIO for a positive one), with the
  * text in fiber_last_error();
@@ -321,13 +333,17 @@ FIBER_API void fiber_manager_close(struct fiber_manager *m);
  * store is gone. */
 struct fiber_store;
 
+/* Starts the process of a store, and opens it here. */
 FIBER_API int fiber_store_start(struct fiber_store **s, const struct fiber_process_options *opts);
+/* Where others find it. */
 FIBER_API int fiber_store_address(struct fiber_store *s, struct fiber_address *address);
+/* Opens a store that another process started. */
 FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_address *address);
 /* In the process that started it the store ends. Elsewhere, with its last handle, a process lets go
  * of all that it holds there, as if it had died. NULL is fine. */
 FIBER_API void fiber_store_close(struct fiber_store *s);
 
+/* Sets a key of the dictionary; the value before it is gone. */
 FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value,
                               size_t len);
 /* -ENOENT: no such key when the timeout was over (0: look once, -1: wait until it is set). */
@@ -358,6 +374,7 @@ FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fi
 /* -ENOENT: it is not that long. */
 FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
                              struct fiber_bytes *value);
+/* How many values are in the list; 0 when nobody has named it yet. */
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
 /* -ETIMEDOUT: not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now, and its
@@ -371,8 +388,11 @@ FIBER_API int fiber_store_unlock(struct fiber_store *s,
  * it: -EPERM. */
 FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial,
                                   int timeout_ms);
+/* Gives a unit back. */
 FIBER_API int fiber_store_release(struct fiber_store *s, const char *semaphore);
+/* Lets all that wait for the event go on, and those that come later. */
 FIBER_API int fiber_store_event_set(struct fiber_store *s, const char *event);
+/* From now on they wait again. */
 FIBER_API int fiber_store_event_clear(struct fiber_store *s, const char *event);
 FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event,
                                      int timeout_ms); /* -ETIMEDOUT */
@@ -420,6 +440,7 @@ FIBER_API int fiber_shared_delete(const char *name);
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
 /* The same to write to; NULL for a read-only segment. */
 FIBER_API void *fiber_shared_memory(struct fiber_shared *s);
+/* Its length in bytes. */
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
 /* 1: this call built or made it; else 0. */
 FIBER_API int fiber_shared_built(struct fiber_shared *s);
@@ -470,6 +491,7 @@ FIBER_API int fiber_pool_open(struct fiber_pool **pool, const struct fiber_pool_
 /* Sets the number of workers: fixed from now on. More are started at once, fewer are drained
  * first. */
 FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
+/* From now on between min and max workers, by the work that waits. */
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
 /* Waits until all that was submitted is done. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
@@ -530,6 +552,7 @@ FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, 
                                      struct fiber_result **result);
 
 FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms); /* 0: every task is done */
+/* The same for one task. */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
 /* A descriptor to wait with: see fiber_wait_any(). */
 FIBER_API int fiber_result_fd(struct fiber_result *r);
@@ -538,13 +561,16 @@ FIBER_API int fiber_result_fd(struct fiber_result *r);
  * fiber_last_error(), its text. */
 FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data,
                                size_t *len);
+/* How many tasks there are. */
 FIBER_API size_t fiber_result_count(struct fiber_result *r);
+/* How many of them have a result or an error. */
 FIBER_API size_t fiber_result_done(struct fiber_result *r);
 /* The first error by index: its negative code (0: none), its index in *index (may be NULL). */
 FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
 /* What is not done fails with -ECANCELED; a running task is told (fiber_reply_cancelled) and its
  * result is dropped. */
 FIBER_API int fiber_result_cancel(struct fiber_result *r);
+/* The same for one task. */
 FIBER_API int fiber_result_cancel_task(struct fiber_result *r, size_t index);
 FIBER_API void
 fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is fine */
@@ -596,6 +622,7 @@ struct fiber_worker_stats {
     int state;      /* 0 starting, 1 idle, 2 busy, 3 draining */
 };
 
+/* What the pool has done so far. */
 FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats *stats);
 /* Fills up to max entries; returns how many workers there are. */
 FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out,

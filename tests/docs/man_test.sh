@@ -1,4 +1,5 @@
-# man_test.sh - every function of fiber.h has a man page, which names it; groff and mandoc take them without a warning.
+# man_test.sh - every function of fiber.h has a man page, which names it and has words of its own for it; every setting is
+# in fiber.conf(5); groff and mandoc take the pages without a warning.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -19,7 +20,8 @@ check_function() { # check_function <name>: its page, through the link, names it
     local page=man3/$1.3
     [ -f "$page" ] || return 1
     ! grep -q '^\.so ' "$page" || page=$(sed -n 's/^\.so //p' "$page")
-    [ -f "$page" ] && sed -n 4p "$page" | grep -qw "$1" && grep -q "^\\\\fB.*\b$1(" "$page"
+    [ -f "$page" ] && sed -n 4p "$page" | grep -qw "$1" && grep -q "^\\\\fB.*\b$1(" "$page" || return
+    grep -A1 "^\\\\fB$1\\\\fR(.*)\$" "$page" | sed -n 2p | grep -q '^[^.]' || complain "$1: its page has no words for it"
 }
 
 functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]+\(' | grep -oE 'fiber_\w+' | sort -u)
@@ -27,7 +29,16 @@ functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]
 for function in $functions; do
     check_function "$function" || complain "$function: has no man page that names it"
 done
-for page in man3/*.3 man7/*.7; do
+! grep -l 'clang.*format' man3/*.3 || complain "these pages speak to the formatter"
+conf=../cli/man5/fiber.conf.5
+if [ -f "$conf" ]; then
+    for key in $(env -i "$TEST_BINARY_DIR/cli/fiber" config | awk 'NR > 1 { print $1 }'); do
+        grep -q "^\\\\fB$key\\\\fR = " "$conf" || complain "$key: is not in fiber.conf(5)"
+    done
+else
+    conf=
+fi
+for page in man3/*.3 man7/*.7 $conf; do
     said=
     ! command -v groff >/dev/null || said=$(groff -man -Tutf8 -ww -z "$page" 2>&1)
     if [ -z "$said" ] && command -v mandoc >/dev/null && ! grep -q '^\.so ' "$page"; then
