@@ -18,7 +18,10 @@
 
 int fbr_words_add(struct fbr_words *w, const char *word, size_t len)
 {
-    char **at = realloc(w->at, (w->n + 2) * sizeof(*at)), *copy = malloc(len + 1);
+    bool full =
+        !w->at || (w->n & (w->n + 1)) == 0; /* it has room for a power of two, the NULL included */
+    char **at = full ? realloc(w->at, 2 * (w->n + 1) * sizeof(*at)) : w->at,
+         *copy = malloc(len + 1);
 
     if (at)
         w->at = at;

@@ -71,7 +71,9 @@ static struct run_host *take_name(struct run_hosts *h, const char *where, const 
         fbr_fail(err, -EINVAL, "%s: more than %d hosts", where, HOSTS_MAX);
         return NULL;
     }
-    more = realloc(h->at, (h->n + 1) * sizeof(*more));
+    more = h->at;
+    if ((h->n & (h->n - 1)) == 0) /* it has room for a power of two */
+        more = realloc(h->at, (h->n ? 2 * h->n : 1) * sizeof(*more));
     if (more)
         h->at = more;
     copy = strndup(name, len);
