@@ -326,6 +326,37 @@ static void unix_a_peer_that_hears_nothing(void **state)
     fbr_buf_fini(&hello);
 }
 
+static int get_queued(void *arg)
+{
+    struct end *e = arg;
+
+    return e->conn ? (int)fbr_conn_queued(e->conn) : -1;
+}
+
+/* It may not have us hold the answers to its pings. */
+static void unix_a_peer_that_pings_and_does_not_read(void **state)
+{
+    uint8_t pings[13 * 4096] = {0};
+    struct fbr_buf hello;
+    int fd = stranger(), queued;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pings); i += 13) {
+        pings[i] = 8;
+        pings[i + 4] = 1;
+    }
+    put_hello(&hello, secret_of_good);
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    for (int i = 0; i < 120; i++) /* 6 MiB */
+        assert_int_equal(send(fd, pings, sizeof(pings), 0), sizeof(pings));
+    queued = fbr_loop_call(loop, get_queued, &server);
+    assert_in_range(queued, 1, 1 << 20);
+    close(fd);
+    wait_for(&server.closes, 1);
+    fbr_buf_fini(&hello);
+}
+
 static unsigned ticks;
 static struct fbr_timer ticker;
 
@@ -481,6 +512,7 @@ int main(void)
         ON(unix, unix_silence_is_noticed_in_time),
         ON(unix, unix_our_own_stall_is_not_the_peers),
         ON(unix, unix_a_peer_that_hears_nothing),
+        ON(unix, unix_a_peer_that_pings_and_does_not_read),
         ON(unix, unix_a_peer_that_says_that_it_is_stopped),
         ON(unix, unix_another_user_is_not_let_in),
         ON(unix, unix_the_socket_is_its_owners),
