@@ -1,5 +1,6 @@
 /* stall_test.c - masters that are stopped (SIGSTOP, as a laptop or a virtual machine may be) while their children are
  * reached by TCP: a short stall loses nothing; after a long one the reports say that it was the master who stood still.
+ * And a child that is frozen is given up after 15 s.
  *
  * The masters are this program in another role. All of them are stopped together, so that the test takes as long as
  * one of them.
@@ -18,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/loop.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 
@@ -113,11 +115,36 @@ static int play_restart(const char *gate)
     return run_ring(gate, FIBER_RING_RESTART);
 }
 
+static int freeze(const void *arg, size_t len)
+{
+    (void)arg;
+    (void)len;
+    tell_gate();
+    raise(SIGSTOP);
+    return 0;
+}
+
+/* The promise with the settings that everybody has: 15 s, and what starting and killing take here. */
+static int play_frozen(const char *arg)
+{
+    uint64_t since = fbr_now_ms(), took;
+    struct fiber_process *p = begin(freeze, NULL, 0, NULL);
+
+    (void)arg;
+    ended(p);
+    took = fbr_now_ms() - since;
+    printf("%s after %llu ms, %s\n", fiber_process_report(p), (unsigned long long)took,
+           took <= 15000 + 1500 ? "in time" : "too late");
+    fiber_process_close(p);
+    return 0;
+}
+
 /* ---- The test ---- */
 
 struct master {
     const char *role;
-    int stall_ms, tells; /* bytes that say that its children work */
+    int stall_ms; /* 0: it is not stopped, and has the settings that everybody has */
+    int tells;    /* bytes that say that its children work */
     const char *says[4];
     struct gate works, go_on;
     pid_t pid;
@@ -127,8 +154,8 @@ struct master {
 static void start_master(struct master *m)
 {
     char gate[128];
-    const char *const env[] = {"FIBER_TRANSPORT=tcp", "FIBER_HEARTBEAT=700ms",
-                               "FIBER_HEARTBEAT_MISSES=3", gate, NULL};
+    const char *const env[] = {gate, "FIBER_TRANSPORT=tcp",
+                               m->stall_ms ? "FIBER_HEARTBEAT=700ms" : NULL, NULL};
     char bytes[4];
 
     gate_open(&m->works);
@@ -170,6 +197,7 @@ static void test_masters_that_were_stopped(void **state)
 {
     enum { SHORT = SILENCE_MS + 2 * BEAT_MS, LONG = PATIENCE_MS + 3 * BEAT_MS };
     struct master all[] = {
+        {.role = "frozen", .tells = 1, .says = {"no heartbeat for 15.", "in time"}},
         {.role = "pool",
          .stall_ms = SHORT,
          .tells = 1,
@@ -191,11 +219,15 @@ static void test_masters_that_were_stopped(void **state)
     for (size_t i = 0; i < COUNT(all); i++)
         start_master(&all[i]);
     for (size_t i = 0; i < COUNT(all); i++) {
+        if (!all[i].stall_ms)
+            continue;
         kill(all[i].pid, SIGSTOP);
         assert_int_equal(waitpid(all[i].pid, &status, WUNTRACED), all[i].pid);
         assert_true(WIFSTOPPED(status));
     }
     for (size_t i = 0; i < COUNT(all); i++) {
+        if (!all[i].stall_ms)
+            continue;
         let_time_pass(all[i].stall_ms - stopped_for);
         stopped_for = all[i].stall_ms;
         kill(all[i].pid, SIGCONT);
@@ -210,6 +242,8 @@ static int play(const char *role, const char *arg)
         return 98;
     if (strcmp(role, "pool") == 0)
         return play_pool(arg);
+    if (strcmp(role, "frozen") == 0)
+        return play_frozen(arg);
     return strcmp(role, "ring") == 0 ? play_ring(arg) : play_restart(arg);
 }
 
