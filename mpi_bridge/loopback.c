@@ -9,9 +9,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +18,7 @@
 #include <unistd.h>
 
 #include "runtime/log.h"
+#include "runtime/tcp.h"
 
 #define BACKLOG 1024
 #define SAY_MS 1000
@@ -218,112 +216,6 @@ void fbr_lo_link_close(struct fbr_lo_link *link)
     link->failed = true;
     uv_close(&link->uv.handle, on_closed);
     uv_close((uv_handle_t *)&link->later, on_closed);
-}
-
-/* ---- who it is ---- */
-
-/* The kernel's answer for a socket. One that its process has closed has no inode, and soon no owner
- * either: the kernel then names user 0, whoever it was. */
-static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
-{
-    if (!inode)
-        return -ENOTCONN;
-    *uid = found;
-    return 0;
-}
-
-/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of
- * connections. A client that took an IPv6 socket, as torch does, is found by its IPv4 address
- * too. */
-static int ask_diag(const struct sockaddr_in *from, const struct sockaddr_in *to, uid_t *uid)
-{
-    struct {
-        struct nlmsghdr head;
-        struct inet_diag_req_v2 ask;
-    } q = {
-        .head = {.nlmsg_len = sizeof(q),
-                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                 .nlmsg_flags = NLM_F_REQUEST},
-        .ask = {.sdiag_family = AF_INET,
-                .sdiag_protocol = IPPROTO_TCP,
-                .idiag_states = UINT32_MAX,
-                .id = {.idiag_sport = from->sin_port,
-                       .idiag_dport = to->sin_port,
-                       .idiag_src = {from->sin_addr.s_addr},
-                       .idiag_dst = {to->sin_addr.s_addr},
-                       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
-    };
-    union {
-        struct nlmsghdr head;
-        char room[4096];
-    } a;
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = -EPROTO;
-    const struct inet_diag_msg *found = NLMSG_DATA(&a.head);
-    ssize_t got;
-
-    if (fd < 0)
-        return -errno;
-    if (send(fd, &q, sizeof(q), 0) < 0) {
-        rc = -errno;
-        close(fd);
-        return rc;
-    }
-    got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
-    if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
-        a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
-        rc = owner_is(uid, found->idiag_uid, found->idiag_inode);
-    close(fd);
-    return rc;
-}
-
-/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the
- * port. */
-static void print_end(char out[48], const struct sockaddr_in *in, bool v6)
-{
-    snprintf(out, 48, "%s%08X:%04X", v6 ? "0000000000000000FFFF0000" : "", in->sin_addr.s_addr,
-             ntohs(in->sin_port));
-}
-
-/* The same where there is no netlink: reads the list of all connections. */
-static int ask_proc(const char *path, bool v6, const struct sockaddr_in *from,
-                    const struct sockaddr_in *to, uid_t *uid)
-{
-    char local[48], remote[48], line[512], a[64], b[64];
-    FILE *f = fopen(path, "re");
-    unsigned long inode;
-    unsigned found;
-    int rc = -ENOENT;
-
-    if (!f)
-        return -errno;
-    print_end(local, from, v6);
-    print_end(remote, to, v6);
-    while (rc == -ENOENT && fgets(line, sizeof(line), f))
-        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u %*d %lu", a, b, &found, &inode) ==
-                4 &&
-            !strcmp(a, local) && !strcmp(b, remote))
-            rc = owner_is(uid, found, inode);
-    fclose(f);
-    return rc;
-}
-
-int fbr_loopback_owner(int fd, uid_t *uid)
-{
-    struct sockaddr_in here = {0}, there = {0};
-    socklen_t here_len = sizeof(here), there_len = sizeof(there);
-    int rc;
-
-    if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_len) < 0)
-        return -errno;
-    if (here.sin_family != AF_INET || there.sin_family != AF_INET)
-        return -EAFNOSUPPORT;
-    rc = ask_diag(&there, &here, uid);
-    if (rc < 0 && rc != -ENOTCONN)
-        rc = ask_proc("/proc/self/net/tcp", false, &there, &here, uid);
-    if (rc < 0 && rc != -ENOTCONN)
-        rc = ask_proc("/proc/self/net/tcp6", true, &there, &here, uid);
-    return rc;
 }
 
 /* ---- the listener ---- */

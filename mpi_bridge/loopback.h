@@ -52,9 +52,4 @@ uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener);
 void fbr_lo_listener_close(
     struct fbr_lo_listener *listener); /* NULL is fine; links that it gave live on */
 
-/* Finds in the kernel's own list which user owns the other end of fd, a TCP connection within this
- * host. -ENOENT: not found. -ENOTCONN: the other end is closed already, and nothing tells whose it
- * was: what it sent must not be read. */
-int fbr_loopback_owner(int fd, uid_t *uid);
-
 #endif

@@ -22,6 +22,7 @@
 #include "mpi_bridge/loopback.h"
 #include "mpi_bridge/tcpstore.h"
 #include "runtime/log.h"
+#include "runtime/tcp.h"
 #include "tests/support/bridge_host.h"
 #include "tests/support/sync.h"
 
