@@ -55,7 +55,7 @@ int fbr_pool_host_main(const void *arg, size_t len)
     fbr_child_on_frame(rt->child, on_frame, rt->relay);
     fbr_buf_init(&none);
     fbr_child_send(rt->child, FBR_FRAME_READY, &none);
-    rc = fbr_relay_run(rt->relay, up, fbr_config_ms(rt->config, "heartbeat"));
+    rc = fbr_relay_run(rt->relay, up, fbr_uplink_beat_ms(up));
     if (rc < 0)
         fbr_child_exit(rt->child, 1, "lost its data link");
     fbr_child_on_frame(rt->child, NULL, NULL);
@@ -137,8 +137,14 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct fbr_pool_host *h = user;
+    bool leaves;
 
     (void)link;
+    pthread_mutex_lock(&h->pool->lock);
+    leaves = why == -EPIPE && h->leaving;
+    pthread_mutex_unlock(&h->pool->lock);
+    if (leaves) /* it was told to */
+        return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
              fbr_strerror(why));
     fbr_process_give_up(h->process, "had its data link broken; killed");

@@ -149,13 +149,17 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct fbr_pool_worker *w = user;
+    bool leaves;
 
     (void)link;
+    pthread_mutex_lock(&w->pool->lock);
+    leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
+    w->disrupted |= !leaves;
+    pthread_mutex_unlock(&w->pool->lock);
+    if (leaves) /* it was told to, and may have something to do before it is gone */
+        return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process),
              fbr_strerror(why));
-    pthread_mutex_lock(&w->pool->lock);
-    w->disrupted = true;
-    pthread_mutex_unlock(&w->pool->lock);
     fbr_process_give_up(w->process, "had its data link broken; killed");
 }
 

@@ -75,8 +75,8 @@ struct worker {
     struct fbr_buf out;       /* RESULTS in the making: head, then items */
     uint64_t out_batch, out_busy;
     uint32_t out_pos, out_count;
-    bool armed;             /* the timer will look */
-    struct fbr_timer timer; /* loop thread */
+    bool armed;                   /* the timer will look */
+    struct fbr_timer timer, beat; /* loop thread */
 };
 
 static void send_results(struct worker *w);
@@ -516,8 +516,8 @@ static void serve(struct worker *w)
     while (!stopped(w)) {
         int rc = fbr_uplink_recv(w->up, on_record, w);
 
-        if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0 && fbr_uplink_lost(w->up))
-            rc = -EPIPE;
+        if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0)
+            rc = fbr_uplink_lost(w->up) ? -EPIPE : fbr_uplink_beat(w->up, false);
         if (rc < 0) {
             atomic_store(&serving, NULL);
             fbr_child_exit(w->child, 1, "lost its data link");
@@ -525,11 +525,28 @@ static void serve(struct worker *w)
     }
 }
 
-static int open_timer(void *arg)
+/* On the loop thread: the main one may be at a task. */
+static void on_beat(void *arg)
 {
     struct worker *w = arg;
 
-    return fbr_timer_init(&w->timer, w->rt->loop, on_flush, w);
+    fbr_uplink_beat(w->up, true);
+}
+
+static int open_timer(void *arg)
+{
+    struct worker *w = arg;
+    int rc = fbr_timer_init(&w->timer, w->rt->loop, on_flush, w);
+
+    return rc < 0 ? rc : fbr_timer_init(&w->beat, w->rt->loop, on_beat, w);
+}
+
+static int start_beat(void *arg)
+{
+    struct worker *w = arg;
+
+    fbr_timer_start(&w->beat, (uint64_t)w->beat_ms / 2, (uint64_t)w->beat_ms / 2);
+    return 0;
 }
 
 static int close_timer(void *arg)
@@ -537,6 +554,7 @@ static int close_timer(void *arg)
     struct worker *w = arg;
 
     fbr_timer_fini(&w->timer);
+    fbr_timer_fini(&w->beat);
     return 0;
 }
 
@@ -566,6 +584,9 @@ static int open_worker(struct worker *w, fiber_task_fn fn)
         return fbr_keep_error(&err);
     }
     fbr_uplink_no_streams(w->up);
+    if (!fbr_uplink_is_local(w->up))
+        w->beat_ms = fbr_uplink_beat_ms(w->up);
+    fbr_loop_call(rt->loop, start_beat, w);
     return 0;
 }
 

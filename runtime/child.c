@@ -76,7 +76,8 @@ struct fbr_child {
     size_t work_len;
     char hub_url[FBR_URL_MAX];
     uint64_t link;
-    uint8_t alg; /* 0: not sealed */
+    uint8_t alg;      /* 0: not sealed */
+    uint32_t beat_ms; /* how often its server wants to hear us; 0: never */
 };
 
 static void dial(void *arg);
@@ -192,6 +193,7 @@ static int read_start(struct fbr_child *c)
     fbr_get_str(&cur, c->hub_url, sizeof(c->hub_url));
     c->link = fbr_get_u64(&cur);
     c->alg = fbr_get_u8(&cur);
+    c->beat_ms = fbr_get_u32(&cur);
     if (!fbr_cur_ok(&cur))
         return -EPROTO;
     memmove(c->start, work, c->work_len);
@@ -534,6 +536,9 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
     rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit,
                          fbr_config_ms(c->rt->config, "start_timeout"), err);
     fbr_wipe(&keys, sizeof(keys));
+    if (rc == 0)
+        fbr_uplink_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
+                             fbr_config_int(c->rt->config, "heartbeat_misses"));
     return rc;
 }
 

@@ -66,10 +66,11 @@ static int add_branch(struct fiber_process *p, struct fbr_error *err)
     fbr_put_str(&p->start, FBR_URL_OF_HOST);
     fbr_put_u64(&p->start, p->id);
     fbr_put_u8(&p->start, 0);
+    fbr_put_u32(&p->start, 0);
     return rc;
 }
 
-/* Adds url, id and seal of the child's data link to its START. */
+/* Adds url, id, seal and heartbeat of the child's data link to its START. */
 static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
 {
     enum fbr_reach reach = p->reach;
@@ -86,6 +87,7 @@ static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_e
     fbr_put_str(&p->start, url);
     fbr_put_u64(&p->start, fbr_link_id(p->link));
     fbr_put_u8(&p->start, rc == 0 ? (uint8_t)keys.alg : 0);
+    fbr_put_u32(&p->start, fbr_hub_beat_ms(hub));
     if (rc == 0)
         rc = fbr_link_seal(p->link, &keys);
     else if (rc == -ENOTSUP && reach == FBR_REACH_HOST)
@@ -125,6 +127,7 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
         fbr_put_str(&p->start, "");
         fbr_put_u64(&p->start, 0);
         fbr_put_u8(&p->start, 0);
+        fbr_put_u32(&p->start, 0);
     }
     if (rc == 0)
         rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start);

@@ -3,7 +3,21 @@
  * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it
  * holds the last one; what is sent meanwhile waits, and then travels together. So a link is slow
  * for nobody but its own peer, and nothing is ever dropped by nanomsg (sock.h). Messages from a
- * peer may come at any time.
+ * peer may come at any time. The first one, which proves who it is, is answered at once
+ * over TCP.
+ *
+ * ipc:// is served by nanomsg, in a directory that only our user can enter; tcp:// by sp_server.h,
+ * which keeps strangers out. A link over TCP must be sealed; it belongs to the connection by which its
+ * first message came, and breaks when
+ *
+ *  - that connection ends, unless its owner closes it within a heartbeat: an orderly end of the peer
+ *    is told on the control channel;
+ *  - the peer's host has answered nothing for beat_ms x misses (fbr_tcp_patience);
+ *  - nothing has come for about as long, not even a beat, which the calling side sends when it has
+ *    nothing else to say (fbr_uplink_beat);
+ *  - the peer has not got a message that was sent so long ago, and waits (as its beat tells).
+ *
+ * Time in which this process did not run does not count.
  *
  * Threads: records are handed out on the hub's thread; everything else may be called from any
  * thread.
@@ -22,14 +36,24 @@ struct fbr_link_ops {
     /* One record, valid during the call. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
     /* The link is broken (a forged, damaged or missing message, a record above the limit, a long
-     * one of a stream that never had a branch): nothing more comes from it. */
+     * one of a stream that never had a branch, a connection that ended or fell silent): nothing more
+     * comes from it. */
     void (*on_broken)(void *user, struct fbr_link *link, int why);
 };
 
-/* Binds url (see sock.h). `limit`: longest record that is taken from a peer. */
-int fbr_hub_open(struct fbr_hub **h, const char *url, size_t limit, struct fbr_error *err);
-bool fbr_hub_here(const struct fbr_hub *h); /* on its thread? NULL: no */
-void fbr_hub_close(struct fbr_hub *h);      /* all links must be closed. NULL is fine */
+struct fbr_hub_options {
+    size_t limit;             /* longest record that is taken from a peer */
+    unsigned beat_ms, misses; /* of tcp://; 0: a silent peer is waited for */
+    bool own_user;            /* tcp://: callers on this host must be of our user */
+};
+
+/* Binds url: "ipc:///path", "tcp://address:port", "tcp://[address]:port" (port 0: any). */
+int fbr_hub_open(struct fbr_hub **h, const char *url, const struct fbr_hub_options *options,
+                 struct fbr_error *err);
+const char *fbr_hub_url(const struct fbr_hub *h);  /* with the port that it got */
+unsigned fbr_hub_beat_ms(const struct fbr_hub *h); /* how often it wants to hear a peer; 0: never */
+bool fbr_hub_here(const struct fbr_hub *h);        /* on its thread? NULL: no */
+void fbr_hub_close(struct fbr_hub *h);             /* all links must be closed. NULL is fine */
 
 /* A new link under a random id (fbr_link_id); keys NULL: not sealed. */
 int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops,

@@ -24,6 +24,8 @@
 #define STREAM 4u       /* the number of its stream follows */
 #define PARTS_MAX 65536 /* long records under way at once, where no stream is ever closed */
 
+_Static_assert(HEAD + COUNTER + INNER + FBR_SEAL_TAG == FBR_LANE_EMPTY, "an empty message");
+
 struct fbr_piece {
     struct fbr_piece *next;
     void *msg; /* of fbr_sock_alloc, with room for the head and the tag */
@@ -590,7 +592,7 @@ int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
     ack = fbr_get_u32(&c);
     if (!fbr_cur_ok(&c))
         return -EBADMSG;
-    if (seq != l->seq + 1)
+    if (seq != l->seq + 1 && !(l->repeats && seq == 1 && l->seq == 1))
         return refuse(l, -EILSEQ, "a message is missing");
     l->seq = seq;
     if (on_ack)

@@ -34,6 +34,7 @@
 
 #define FBR_LANE_VERSION 1
 #define FBR_LANE_MAX (256 * 1024)
+#define FBR_LANE_EMPTY 44 /* a sealed message without records, as the first one up is */
 
 /* Keys of a link: NULL where there is no seal (in one host's 0700 directory). */
 struct fbr_keys {
@@ -99,6 +100,7 @@ struct fbr_lane_in {
     uint64_t link;
     struct fbr_seal seal;
     bool sealed;
+    bool repeats;                /* the first message may come again, while there was no other */
     uint32_t seq;                /* of the last message opened */
     uint64_t stream;             /* of the record that is handed out */
     struct fbr_lane_part *parts; /* long records under way, one of a stream at most */

@@ -382,7 +382,7 @@ static int turn(struct fbr_relay *r, int beat_ms)
 
     if (n < 0 && errno != EINTR)
         return -errno;
-    if (n == 0 && fbr_uplink_lost(r->up))
+    if (n == 0 && (fbr_uplink_lost(r->up) || fbr_uplink_beat(r->up, false) < 0))
         return -EPIPE;
     for (int i = 0; i < n; i++) {
         if (e[i].data.ptr == NULL)

@@ -10,9 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <netinet/in.h>
-#include <arpa/inet.h>
 #include <unistd.h>
 
 #include "runtime/bind.h"
@@ -200,49 +197,38 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
     return rc;
 }
 
-/* nanomsg does not tell which port it got, so one is found for it. Negative: an error. */
-static int free_port(const char *address)
+/* Who may call over TCP from this host: nobody but us where jobs of the backend are processes of
+ * ours; in a container, for one, they may be of another user. */
+static bool only_ours(const struct fbr_runtime *rt)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port;
+    const struct fbr_backend_ops *ops = configured_backend(rt);
 
-    inet_pton(AF_INET, address, &a.sin_addr);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 &&
-        getsockname(fd, (struct sockaddr *)&a, &len) == 0)
-        port = ntohs(a.sin_port);
-    else
-        port = -errno;
-    if (fd >= 0)
-        close(fd);
-    return port;
+    for (const struct fbr_backend_slot *s = rt->backends; s; s = s->next)
+        if (s->ops->reach == FBR_REACH_TCP)
+            return false;
+    return ops && ops->reach == FBR_REACH_HOST && !rt->child;
 }
 
 static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **hub,
                     struct fbr_error *err)
 {
-    size_t limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK;
-    char *url = rt->hub_url[reach], address[FBR_BIND_MAX];
+    const struct fbr_hub_options o = {
+        .limit = fbr_config_size(rt->config, "max_message") + FBR_LANE_SLACK,
+        .beat_ms = (unsigned)fbr_config_ms(rt->config, "heartbeat"),
+        .misses = (unsigned)fbr_config_int(rt->config, "heartbeat_misses"),
+        .own_user = only_ours(rt),
+    };
+    char url[FBR_URL_MAX], address[FBR_BIND_MAX];
     int rc;
 
     if (reach == FBR_REACH_HOST) {
         rc = fbr_rundir_own(&rt->dir, err);
-        snprintf(url, FBR_URL_MAX, "ipc://%s/d", rt->dir.own);
-        return rc < 0 ? rc : fbr_hub_open(hub, url, limit, err);
+        snprintf(url, sizeof(url), "ipc://%s/d", rt->dir.own);
+    } else {
+        rc = bind_address(rt, address, err);
+        snprintf(url, sizeof(url), strchr(address, ':') ? "tcp://[%s]:0" : "tcp://%s:0", address);
     }
-    rc = bind_address(rt, address, err);
-    if (rc == 0)
-        rc = -EADDRINUSE;
-    for (int i = 0; i < 16 && rc == -EADDRINUSE; i++) { /* somebody may take the port in between */
-        int port = free_port(address);
-
-        if (port < 0)
-            return fbr_fail(err, port, "data channel: no port at %s: %s", address,
-                            fbr_strerror(port));
-        snprintf(url, FBR_URL_MAX, "tcp://%s:%d", address, port);
-        rc = fbr_hub_open(hub, url, limit, err);
-    }
-    return rc;
+    return rc < 0 ? rc : fbr_hub_open(hub, url, &o, err);
 }
 
 int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
@@ -254,7 +240,7 @@ int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h,
     pthread_mutex_lock(&rt->lock);
     rt->hub[reach] = *h = hub;
     pthread_mutex_unlock(&rt->lock);
-    *url = rt->hub_url[reach];
+    *url = rc < 0 ? "" : fbr_hub_url(hub);
     return rc;
 }
 

@@ -54,7 +54,6 @@ struct fbr_runtime {
     bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
     struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
     struct fbr_hub *hub[2];           /* set on the loop thread */
-    char hub_url[2][FBR_URL_MAX];
     struct fbr_output *output;
     struct fbr_pending_watch pending; /* loop thread */
     struct fbr_backend_slot {

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sock.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -19,17 +18,23 @@
 #include <nanomsg/tcp.h>
 
 #include "runtime/fds.h"
+#include "runtime/tcp.h"
+
+#define URL_MAX 128
 
 struct fbr_sock {
     int s, in_fd, out_fd;
-    uint64_t attempts;    /* calling side: connections that broke before anything was sent */
+    bool begun;           /* calling side: the first message was sent, */
+    uint64_t attempts;    /* after so many connections had broken */
     struct fbr_route own; /* calling side: the request id that every message carries */
+    char url[URL_MAX];    /* calling side */
 };
 
 #define CONTROL_SIZE (NN_CMSG_SPACE(sizeof(size_t) + sizeof(struct fbr_route)))
 #define SOCKET_FDS 12             /* with those of its thread */
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
 #define BACKLOG 4096
+#define LOOK_MS 200      /* between two looks whether a connection was lost */
 #define AGAIN_MS 10      /* a call that failed is made again, */
 #define AGAIN_MAX_MS 160 /* after twice as long each time */
 
@@ -108,6 +113,8 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
         set_int(s->s, NN_RECONNECT_IVL_MAX, AGAIN_MAX_MS);
         rc = get_fd(s->s, NN_SNDFD, &s->out_fd);
     }
+    if (rc == 0 && strchr(url, '[')) /* an address of IPv6 */
+        rc = set_int(s->s, NN_IPV4ONLY, 0);
     if (rc == 0) { /* off by default; small messages would wait for acknowledgements */
         int on = 1;
 
@@ -123,45 +130,53 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     return 0;
 }
 
-static bool listens_at(int fd, const char *url)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_un un;
-        struct sockaddr_in in;
-    } a;
-    socklen_t len = sizeof(a), one = sizeof(int);
-    char own[sizeof(a.un.sun_path) + 8], address[INET_ADDRSTRLEN] = "";
-    int listens = 0;
-
-    memset(&a, 0, sizeof(a));
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &one) < 0 || !listens ||
-        getsockname(fd, &a.any, &len) < 0)
-        return false;
-    inet_ntop(AF_INET, &a.in.sin_addr, address, sizeof(address));
-    if (a.any.sa_family == AF_UNIX)
-        snprintf(own, sizeof(own), "ipc://%.*s", (int)sizeof(a.un.sun_path), a.un.sun_path);
-    else
-        snprintf(own, sizeof(own), "tcp://%s:%d", address, ntohs(a.in.sin_port));
-    return strcmp(own, url) == 0;
-}
-
-/* nanomsg has the kernel keep 10 callers for it (100 of TCP). Each of the others makes a new socket every few
- * milliseconds and calls again, and a thousand workers that start together take the processors from each other for
- * nothing. It does not tell its descriptor, so we look for it. */
-static void widen(const char *url)
+/* nanomsg does not tell its descriptors, so we look for them. */
+static void each_fd(void (*fn)(int fd, const void *what, uint64_t ms), const void *what,
+                    uint64_t ms)
 {
     DIR *all = opendir("/proc/self/fd");
     struct dirent *e;
 
-    while (all && (e = readdir(all)) != NULL) {
-        int fd = atoi(e->d_name);
-
-        if (listens_at(fd, url))
-            listen(fd, BACKLOG);
-    }
+    while (all && (e = readdir(all)) != NULL)
+        fn(atoi(e->d_name), what, ms);
     if (all)
         closedir(all);
+}
+
+/* nanomsg has the kernel keep 10 callers for it. Each of the others makes a new socket every few milliseconds and
+ * calls again, and a thousand workers that start together take the processors from each other for nothing. */
+static void widen(int fd, const void *path, uint64_t ms)
+{
+    struct sockaddr_un a = {0};
+    socklen_t len = sizeof(a), one = sizeof(int);
+    int listens = 0;
+
+    (void)ms;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &one) == 0 && listens &&
+        getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.sun_family == AF_UNIX &&
+        strncmp(a.sun_path, path, sizeof(a.sun_path)) == 0)
+        listen(fd, BACKLOG);
+}
+
+/* Others of ours that call at the same place are served as well. */
+static void be_patient(int fd, const void *server, uint64_t ms)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof(a);
+    char url[URL_MAX];
+
+    if (getpeername(fd, (struct sockaddr *)&a, &len) < 0 ||
+        (a.ss_family != AF_INET && a.ss_family != AF_INET6))
+        return;
+    fbr_tcp_url(&a, url, sizeof(url));
+    if (strcmp(url, server) == 0)
+        fbr_tcp_patience(fd, ms);
+}
+
+void fbr_sock_patience(const struct fbr_sock *s, uint64_t ms)
+{
+    if (strncmp(s->url, "tcp://", 6) == 0)
+        each_fd(be_patient, s->url, ms);
 }
 
 int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err)
@@ -169,7 +184,7 @@ int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err)
     int rc = sock_open(s, NN_REP, url, nn_bind, err);
 
     if (rc == 0)
-        widen(url);
+        each_fd(widen, url + strlen("ipc://"), 0);
     return rc;
 }
 
@@ -181,6 +196,7 @@ int fbr_sock_connect(struct fbr_sock **s, const char *url, struct fbr_error *err
     if (rc == 0) {
         (*s)->own.len = sizeof(id);
         memcpy((*s)->own.bytes, &id, sizeof(id));
+        snprintf((*s)->url, sizeof((*s)->url), "%s", url);
     }
     return rc;
 }
@@ -204,6 +220,38 @@ void fbr_sock_free(void *msg)
         nn_freemsg(msg);
 }
 
+static uint64_t broken_connections(const struct fbr_sock *s)
+{
+    return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
+}
+
+static int try_send(struct fbr_sock *s, const struct nn_msghdr *h)
+{
+    int n;
+
+    if (!s->begun) /* one that breaks after this look cannot have a successor before the next */
+        s->attempts = broken_connections(s);
+    n = nn_sendmsg(s->s, h, NN_DONTWAIT);
+    s->begun |= n >= 0;
+    return n;
+}
+
+/* Calling side: waits until there may be room, for a while at a time, as nanomsg does not tell when
+ * the connection is lost. */
+static int await_room(const struct fbr_sock *s, int *timeout_ms)
+{
+    struct pollfd p = {.fd = s->out_fd, .events = POLLIN};
+    int ms = *timeout_ms < 0 || *timeout_ms > LOOK_MS ? LOOK_MS : *timeout_ms;
+
+    if (*timeout_ms == 0)
+        return -EAGAIN;
+    if (s->begun && fbr_sock_lost(s))
+        return -EPIPE;
+    if (poll(&p, 1, ms) == 0 && *timeout_ms > 0)
+        *timeout_ms -= ms;
+    return 0;
+}
+
 int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms)
 {
     union {
@@ -212,20 +260,14 @@ int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, 
     } control;
     struct nn_iovec iov = {&msg, NN_MSG};
     struct nn_msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
+    int rc = 0;
 
     memset(&control, 0, sizeof(control));
     h.msg_controllen = put_route(&control, route ? route : &s->own);
-    while (nn_sendmsg(s->s, &h, NN_DONTWAIT) < 0) {
-        struct pollfd p = {.fd = s->out_fd, .events = POLLIN};
-
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN || route || timeout_ms == 0)
-            return -errno;
-        if (poll(&p, 1, timeout_ms) == 0)
-            return -EAGAIN;
-    }
-    return 0;
+    while (rc == 0 && try_send(s, &h) < 0)
+        if (errno != EINTR)
+            rc = errno != EAGAIN || route ? -errno : await_room(s, &timeout_ms);
+    return rc;
 }
 
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len)
@@ -256,14 +298,9 @@ int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_
     return 0;
 }
 
-void fbr_sock_met(struct fbr_sock *s)
-{
-    s->attempts = nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
-}
-
 int fbr_sock_lost(const struct fbr_sock *s)
 {
-    return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS) > s->attempts;
+    return broken_connections(s) > s->attempts;
 }
 
 int fbr_sock_fd(const struct fbr_sock *s)

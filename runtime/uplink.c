@@ -4,13 +4,21 @@
 #include "runtime/uplink.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/loop.h"
 #include "runtime/sock.h"
 #include "runtime/strand.h"
+
+#define ANSWER_MS \
+    250 /* without an answer to the first message we call again; twice as long each time */
+#define ANSWER_MAX_MS 8000
+#define PATIENCE 4 /* times as long as the server: it may have been stopped for a while */
 
 struct fbr_uplink {
     struct fbr_sock *sock;
@@ -21,14 +29,16 @@ struct fbr_uplink {
     void *unsent;  /* a numbered message for which there was no room */
     uint32_t held; /* messages down that we hold */
     bool broken, never_wait;
+    bool beats, said; /* something was sent since the last beat of the busy */
+    int beat_ms;
     bool owes;             /* the server does not know yet that we hold the last one */
     struct fbr_lane_in in; /* receiving thread only */
     struct fbr_spare spare;
 };
 
-/* Sends everything in the lane, and a message without records if there is nothing. Under the
- * lock. */
-static int push(struct fbr_uplink *u, int timeout_ms)
+/* Sends everything in the lane, and a message without records if there is nothing. What does not leave
+ * is the first next time. Under the lock. */
+static int send_out(struct fbr_uplink *u, int timeout_ms)
 {
     int rc;
 
@@ -42,13 +52,61 @@ static int push(struct fbr_uplink *u, int timeout_ms)
         }
         if (rc == 0)
             rc = fbr_sock_send(u->sock, NULL, u->unsent, timeout_ms);
-        if (rc == 0)
+        if (rc == 0) {
             u->unsent = NULL;
+            u->said = true;
+        }
     } while (rc == 0 && (!fbr_lane_empty(&u->out) || u->owes));
+    return rc;
+}
+
+static int push(struct fbr_uplink *u, int timeout_ms)
+{
+    int rc = send_out(u, timeout_ms);
+
     if (rc == -EAGAIN && u->never_wait)
         return 1;
     if (rc < 0)
         u->broken = true; /* a numbered message did not leave */
+    return rc;
+}
+
+/* Another connection, and the first message again, with the same number. */
+static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *err)
+{
+    fbr_sock_close(u->sock);
+    fbr_sock_free(u->unsent);
+    u->sock = NULL;
+    u->unsent = NULL;
+    u->out.seq = 0;
+    u->broken = false;
+    return fbr_sock_connect(&u->sock, url, err);
+}
+
+/* Sends the first message. A server of TCP answers; it hangs up on callers whose first message does not
+ * come while others crowd at its door, and nanomsg does not always notice. So we call again after a
+ * while. */
+static int greet(struct fbr_uplink *u, const char *url, int timeout_ms, struct fbr_error *err)
+{
+    uint64_t deadline = fbr_now_ms() + (uint64_t)timeout_ms;
+    int rc = fbr_sock_connect(&u->sock, url, err), wait_ms = ANSWER_MS, came = 0;
+
+    while (rc == 0 && !came) {
+        uint64_t now = fbr_now_ms();
+        int left = now < deadline ? (int)(deadline - now) : 0;
+        struct pollfd p = {.events = POLLIN};
+
+        pthread_mutex_lock(&u->lock);
+        rc = push(u, left);
+        pthread_mutex_unlock(&u->lock);
+        if (rc < 0 || strncmp(url, "tcp://", 6) != 0)
+            return rc;
+        p.fd = fbr_sock_fd(u->sock);
+        came = poll(&p, 1, left < wait_ms ? left : wait_ms) > 0;
+        if (!came)
+            rc = fbr_now_ms() < deadline ? begin_again(u, url, err) : -EAGAIN;
+        wait_ms = wait_ms < ANSWER_MAX_MS ? 2 * wait_ms : ANSWER_MAX_MS;
+    }
     return rc;
 }
 
@@ -68,19 +126,13 @@ int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
         rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, keys ? keys->alg : 0, limit);
     u->in.spare = &u->spare;
     u->in.streams = UINT64_MAX;
-    if (rc == 0)
-        rc = fbr_sock_connect(&u->sock, url, err);
     if (rc == 0) {
-        pthread_mutex_lock(&u->lock);
-        rc = push(u, timeout_ms);
-        pthread_mutex_unlock(&u->lock);
+        rc = greet(u, url, timeout_ms, err);
         if (rc == -EAGAIN)
             rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
                           timeout_ms / 1e3);
-        else if (rc < 0)
+        else if (rc < 0 && u->sock)
             fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
-        else
-            fbr_sock_met(u->sock);
     }
     if (rc < 0) {
         fbr_uplink_close(u);
@@ -239,6 +291,42 @@ int fbr_uplink_ack(struct fbr_uplink *u)
     rc = u->broken ? -EPIPE : u->owes ? push(u, u->never_wait ? 0 : -1) : 0;
     pthread_mutex_unlock(&u->lock);
     return rc;
+}
+
+void fbr_uplink_heartbeat(struct fbr_uplink *u, unsigned server_ms, int beat_ms, int misses)
+{
+    u->beats = server_ms > 0;
+    u->beat_ms = u->beats && server_ms < (unsigned)beat_ms ? (int)server_ms : beat_ms;
+    if (u->sock)
+        fbr_sock_patience(u->sock, PATIENCE * (uint64_t)beat_ms * (unsigned)misses);
+}
+
+int fbr_uplink_beat_ms(const struct fbr_uplink *u)
+{
+    return u->beat_ms;
+}
+
+int fbr_uplink_beat(struct fbr_uplink *u, bool busy)
+{
+    static const struct iovec nothing = {NULL, 0};
+    bool said;
+    int rc = 0;
+
+    if (!u->beats || (busy && pthread_mutex_trylock(&u->lock) != 0))
+        return 0; /* who has the lock is sending */
+    if (!busy)
+        pthread_mutex_lock(&u->lock);
+    said = busy && u->said;
+    if (u->broken)
+        rc = -EPIPE;
+    else if (!said && busy && !u->unsent)
+        rc = fbr_lane_add(&u->out, &nothing, 1);
+    if (rc == 0 && !said)
+        rc = send_out(u, 0);
+    if (busy)
+        u->said = false;
+    pthread_mutex_unlock(&u->lock);
+    return rc == -EAGAIN ? 0 : rc;
 }
 
 bool fbr_uplink_lost(const struct fbr_uplink *u)

@@ -21,8 +21,9 @@
 
 struct fbr_uplink;
 
-/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here:
- * -ETIMEDOUT when nobody has answered for timeout_ms. */
+/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here; over
+ * TCP by a new connection until the server has answered. -ETIMEDOUT: nobody was there, or has answered,
+ * for timeout_ms. */
 int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
                     const struct fbr_keys *keys, size_t limit, int timeout_ms,
                     struct fbr_error *err);
@@ -36,6 +37,17 @@ void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 /* Long records of streams end the link from now on: for whoever is no host. Before the first message
  * is received. */
 void fbr_uplink_no_streams(struct fbr_uplink *u);
+
+/* `server_ms`: how often the server wants to hear us (hub.h), 0: never; then our own heartbeat. Over TCP
+ * the connection is lost when the server's host has answered nothing for several times as long as our
+ * heartbeats say: it may have been stopped for a while, and has other means to end us. */
+void fbr_uplink_heartbeat(struct fbr_uplink *u, unsigned server_ms, int beat_ms, int misses);
+int fbr_uplink_beat_ms(const struct fbr_uplink *u); /* the shorter heartbeat of the two */
+/* Tells the server that we are there, where nothing else does. The receiving thread calls it when
+ * nothing has come for a heartbeat: not `busy`. If that thread may be busy for longer, another one
+ * calls it as `busy` twice in a heartbeat; it does nothing if something was sent since its last call,
+ * and never waits; the server gets an empty record then. Negative: broken. */
+int fbr_uplink_beat(struct fbr_uplink *u, bool busy);
 
 /* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and
  * the link is broken then if a part of the record was sent. -EPIPE: broken. */

@@ -217,7 +217,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none). */
+/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none), u32 heartbeat. */
 static int welcome(struct peer *p, struct fbr_conn *conn)
 {
     enum fbr_reach reach;
@@ -248,6 +248,7 @@ static int welcome(struct peer *p, struct fbr_conn *conn)
     fbr_put_str(&b, url);
     fbr_put_u64(&b, fbr_link_id(link));
     fbr_put_u8(&b, reach == FBR_REACH_TCP ? (uint8_t)keys.alg : 0);
+    fbr_put_u32(&b, fbr_hub_beat_ms(hub));
     rc = fbr_conn_send_buf(conn, FBR_FRAME_PEER, &b);
     fbr_buf_fini(&b);
     fbr_wipe(&keys, sizeof(keys));

@@ -75,6 +75,7 @@ struct fbr_remote {
     char hub_url[FBR_URL_MAX];
     uint64_t link;
     uint8_t alg;
+    uint32_t beat_ms; /* how often the owner wants to hear us; 0: never */
     /* Set once. */
     struct fbr_uplink *up;
     int wake;
@@ -248,11 +249,19 @@ static int take_in(struct fbr_remote *r)
     return got < 0 ? got : rc;
 }
 
+/* Nothing has come for a while. */
+static int look_after(struct fbr_remote *r, bool awake)
+{
+    if (fbr_uplink_lost(r->up))
+        return -EPIPE;
+    return awake ? 0 : fbr_uplink_beat(r->up, false);
+}
+
 static void *receive(void *arg)
 {
     static const struct timespec soon = {.tv_nsec = LATER_NS};
     struct fbr_remote *r = arg;
-    const int beat = fbr_config_ms(r->share->rt->config, "heartbeat");
+    const int beat = fbr_uplink_beat_ms(r->up);
     const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
     struct pollfd p[3] = {{.fd = fbr_uplink_fd(r->up), .events = POLLIN},
                           {.fd = r->wake, .events = POLLIN},
@@ -275,8 +284,8 @@ static void *receive(void *arg)
             set_awake(r, false);
         if (n == 0 || p[1].revents || p[2].revents)
             rc = tend(r);
-        if (n == 0 && fbr_uplink_lost(r->up))
-            rc = -EPIPE;
+        if (n == 0 && rc == 0)
+            rc = look_after(r, awake);
         awake = awake && n > 0;
         if (rc == 0 && n > 0 && p[0].revents) {
             rc = take_in(r);
@@ -300,6 +309,7 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     fbr_get_str(body, r->hub_url, sizeof(r->hub_url));
     r->link = fbr_get_u64(body);
     r->alg = fbr_get_u8(body);
+    r->beat_ms = fbr_get_u32(body);
     if (r->alg)
         rc = fbr_rt_keys(conn, r->link, r->alg, &r->keys);
     pthread_mutex_lock(&r->share->lock);
@@ -467,6 +477,8 @@ static int bring_up(struct fbr_remote *r)
                              fbr_config_size(s->rt->config, "max_message") + FBR_LANE_SLACK,
                              left > 0 ? left : 0, &err);
     if (rc == 0) {
+        fbr_uplink_heartbeat(r->up, r->beat_ms, fbr_config_ms(s->rt->config, "heartbeat"),
+                             fbr_config_int(s->rt->config, "heartbeat_misses"));
         fbr_uplink_never_wait(r->up);
         fbr_uplink_no_streams(r->up);
         rc = start_thread(r);

@@ -137,7 +137,7 @@ static void open_all(bool sealed)
     fbr_cond_init(&changed);
     temp_dir_make(dir);
     snprintf(url, sizeof(url), "ipc://%s/d", dir);
-    assert_int_equal(fbr_hub_open(&hub, url, LIMIT, &err), 0);
+    assert_int_equal(fbr_hub_open(&hub, url, &(struct fbr_hub_options){.limit = LIMIT}, &err), 0);
     assert_int_equal(fbr_link_open(&trunk, hub, &ops, NULL), 0);
     if (sealed)
         assert_int_equal(fbr_link_seal(trunk, &keys), 0);
