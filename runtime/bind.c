@@ -106,7 +106,7 @@ static void free_look_up(struct look_up *l)
 
 static void *look_up(void *arg)
 {
-    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM};
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
     struct look_up *l = arg;
     struct addrinfo *found = NULL;
     int rc = getaddrinfo(l->name, NULL, &hints, &found);
@@ -122,6 +122,18 @@ static void *look_up(void *arg)
     if (left)
         free_look_up(l);
     return NULL;
+}
+
+/* By an address of version 4 where there is a way to one, as the control channel calls. */
+static int ask_routes(const struct addrinfo *found, char out[FBR_BIND_MAX], bool *here)
+{
+    int rc = -ENETUNREACH;
+
+    for (int four = 1; four >= 0; four--)
+        for (const struct addrinfo *a = found; a && rc < 0; a = a->ai_next)
+            if ((a->ai_family == AF_INET) == four)
+                rc = ask_route(a->ai_addr, a->ai_addrlen, out, here);
+    return rc;
 }
 
 static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bool *here)
@@ -154,7 +166,7 @@ static int toward_name(const char *name, unsigned ms, char out[FBR_BIND_MAX], bo
     pthread_mutex_unlock(&l->lock);
     if (!done)
         return -ETIMEDOUT;
-    rc = l->rc ? -ENOENT : ask_route(l->found->ai_addr, l->found->ai_addrlen, out, here);
+    rc = l->rc ? -ENOENT : ask_routes(l->found, out, here);
     free_look_up(l);
     return rc;
 }

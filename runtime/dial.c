@@ -81,7 +81,7 @@ static void on_connect(uv_connect_t *req, int status)
         fbr_conn_lost(c, rc, fbr_strerror(rc));
 }
 
-/* Our listeners have one address, of version 4 where there is a choice, as nanomsg's have. */
+/* Our listeners have one address, of version 4 where there is a choice. */
 static const struct sockaddr *pick(const struct addrinfo *found)
 {
     for (const struct addrinfo *a = found; a; a = a->ai_next)
