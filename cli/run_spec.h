@@ -86,7 +86,7 @@ struct run_spec {
     int size;
     bool sized; /* by -n, or by the programs; else an allocation may have another default */
     struct fiber_ring_options ring;
-    bool pty_named; /* --pty=RANK */
+    bool pty_named;            /* --pty=RANK */
     struct fbr_ring_room room; /* of the options; after run_spec_settle() */
     struct run_env env;
     struct run_programs programs; /* none: one program, ring.job.command */

@@ -195,6 +195,8 @@ ok "many at once"
 # --- rings
 gives 5 "$fiber" run -n 4 -N 2 sh -c 'echo "$FIBER_RANK of $FIBER_SIZE"; [ "$FIBER_RANK" != 3 ] || exit 5'
 says '^3 of 4$' # the others may have been ended before they spoke
+FIBER_IMAGE_ADD="/bin/sh /bin/stty /bin/sleep /bin/cat" gives 0 python3 "$(dirname "$0")/ring_pty.py" "$fiber"
+ok "a pseudo-terminal in a container"
 hello=$TEST_BINARY_DIR/examples/mpi/mpi_hello
 if [[ -x $hello ]]; then
     gives 0 "$fiber" run --oversubscribe -n 8 -N 2 "$hello"

@@ -22,7 +22,7 @@ if pid == 0:
     for fd in range(3):
         os.dup2(theirs, fd)
     os.environ.update(TERM="vt100", PS1="")
-    os.execv(sys.argv[1], ["fiber", "run", "-n", "1", "--pty", *sys.argv[2:], "sh", "-i"])
+    os.execv(sys.argv[1], ["fiber", "run", "--bind-to", "none", "-n", "1", "--pty", *sys.argv[2:], "sh", "-i"])
 text = b""
 
 
@@ -39,8 +39,10 @@ def send(what):
 
 send(b"PS1=; echo at $(stty size) $TERM\n")  # typed before anybody reads it
 until(b"at 33 101 vt100\r\n")
-send(b"trap 'echo caught' INT; echo be''gin; sleep 1000\n")
-until(b"begin\r\n")
+send(b"trap 'echo caught' INT; cat\n")
+send(b"hello\n")
+until(b"hello\r\n")
+until(b"hello\r\n")  # by the terminal, and by cat, which is in the foreground
 send(b"\x03")
 until(b"caught\r\n")
 send(b"echo re''ady; while [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; echo now $(stty size)\n")

@@ -95,6 +95,7 @@ if [[ -x $fiber ]]; then
     [[ $(grep -cE '^gpus n[1-3] ([01]) \1$' "$work/out") == 4 && $(grep '^gpus ' "$work/out" | sort -u | wc -l) == 4 ]] ||
         failed "four ranks should have a GPU of their own each"
     # Distinct nodes, and no more ranks on one than it has processors for.
+    holds "a pseudo-terminal on a node" python3 "${0%/*}/ring_pty.py" "$fiber"
     holds "--nodes" "$fiber" run --nodes 3 -N 1 hostname
     [[ $(grep -x 'n[123]' "$work/out" | sort -u | wc -l) == 3 ]] || failed "three jobs should be on three nodes"
     fails "--nodes, more than there are" "only 3 nodes can take jobs" "$fiber" run --nodes 4 hostname
