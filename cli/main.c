@@ -105,6 +105,7 @@ int main(int argc, char **argv)
 
     open_standard();
     fbr_log_name(NULL);
+    signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write that fails is an error like others */
     signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it hides how children end */
     init = fiber_init(&argc, &argv);
     if (argc < 2) {

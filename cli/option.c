@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fiber.h"
+#include "runtime/text.h"
 #include "runtime/config.h"
 #include "runtime/config_value.h"
 
@@ -472,14 +473,24 @@ int cli_usage(const struct cli_command *command, const struct fbr_error *err)
     return 2;
 }
 
+/* Much of it came over a wire, or is the name of a file: nothing of it may steer a terminal. */
 int cli_failed(int code, const char *fmt, ...)
 {
+    struct fbr_text_filter filter = {.plain = true};
+    struct fbr_buf plain;
+    char *text = NULL;
     va_list ap;
+    int n;
 
-    fputs("fiber: ", stderr);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    n = vasprintf(&text, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+    fbr_buf_init(&plain);
+    if (n > 0)
+        fbr_text_filter(&filter, text, (size_t)n, &plain);
+    fprintf(stderr, "fiber: %.*s\n", (int)plain.len, plain.len ? (const char *)plain.data : "");
+    fbr_buf_fini(&plain);
+    if (n >= 0)
+        free(text);
     return code;
 }

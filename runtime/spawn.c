@@ -216,6 +216,7 @@ IN_CHILD static int child_main(void *arg)
     if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)
         return fail(l, -errno, "working directory");
     syscall(SYS_rt_sigaction, SIGPIPE, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigaction, SIGXFSZ, zeros, NULL, sizeof(uint64_t));
     syscall(SYS_rt_sigaction, SIGCHLD, zeros, NULL, sizeof(uint64_t));
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, zeros, NULL, sizeof(uint64_t));
     syscall(SYS_execve, s->file, s->argv, s->env);

@@ -190,6 +190,14 @@ check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
 check 1 'RUN .*' 'backend docker: .*no Docker engine at /nowhere' ps --backend docker
 unset DOCKER_HOST
 
+# nothing that is quoted steers a terminal
+check 2 '' 'there is no subcommand ' $'\033]0;pwned\007x'
+! grep -q $'\033' err || { echo "an escape sequence is shown:"; cat -v err; bad=1; }
+
+# no file may be written: told, not killed
+said=$( (ulimit -f 0; timeout 60 fiber run -n 1 true; echo "code $?") 2>&1 | cat)
+[[ $said == *"File too large"*"code 125" ]] || { echo "ulimit -f 0: $said"; bad=1; }
+
 # runs that are there at the same time do not share processors, unless there are too few
 if [ "$(nproc)" -ge 2 ]; then
     mkfifo hold up
