@@ -41,6 +41,19 @@ static void remove_inside(int fd, unsigned depth)
     closedir(d);
 }
 
+/* It may have come with less. By its descriptor: somebody may put a link in its place meanwhile. */
+static void open_up(int at, const char *name)
+{
+    int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char self[32];
+
+    if (fd < 0)
+        return;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    chmod(self, 0700);
+    close(fd);
+}
+
 static void remove_at(int at, const char *name, unsigned depth)
 {
     struct stat st;
@@ -49,7 +62,7 @@ static void remove_at(int at, const char *name, unsigned depth)
     if (unlinkat(at, name, 0) == 0 || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
         !S_ISDIR(st.st_mode))
         return;
-    fchmodat(at, name, 0700, 0); /* it may have come with less */
+    open_up(at, name);
     fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         remove_inside(fd, depth);
@@ -149,6 +162,21 @@ static void sweep(const char *path)
             sweep_one(dirfd(d), e->d_name, boot);
     if (d)
         closedir(d);
+}
+
+bool fbr_beside_in_use(int at, const char *name)
+{
+    bool used;
+    int fd;
+
+    if (strncmp(name, FBR_BESIDE, sizeof(FBR_BESIDE) - 1) != 0)
+        return false;
+    fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    used = lock(fd, LOCK_SH | LOCK_NB) == -EWOULDBLOCK;
+    close(fd);
+    return used;
 }
 
 /* ---- Making ---- */

@@ -10,9 +10,10 @@
 #ifndef FBR_BESIDE_H
 #define FBR_BESIDE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#define FBR_BESIDE ".fiber-cp-" /* begins the names of unfinished ones, which are no part of any */
+#define FBR_BESIDE ".fiber-cp-" /* begins the names of unfinished ones */
 #define FBR_BESIDE_ROOM 64      /* that a name may be longer than the path that it is beside */
 
 /* A new directory, or file, beside path, in `name`: its descriptor, or -errno. What others have left behind in that
@@ -22,6 +23,8 @@ int fbr_beside_file(const char *path, char *name, size_t size);
 /* A file that has no name until fbr_beside_name() gives it one. -EOPNOTSUPP: the file system has no such files. */
 int fbr_beside_nameless(const char *path);
 int fbr_beside_name(int fd, const char *path, char *name, size_t size);
+/* Whether `name`, in the folder `at`, is one that somebody goes on with: no part of the folder. */
+bool fbr_beside_in_use(int at, const char *name);
 /* It, and what is in it; what cannot be removed stays. */
 void fbr_beside_remove(const char *name);
 

@@ -232,8 +232,7 @@ static int send_dir(struct sending *s, int fd, unsigned depth)
             rc = errno ? failed(s, -errno, "a directory") : 0;
             break;
         }
-        if (fbr_tree_is_name(e->d_name) &&
-            strncmp(e->d_name, FBR_BESIDE, sizeof(FBR_BESIDE) - 1) != 0)
+        if (fbr_tree_is_name(e->d_name) && !fbr_beside_in_use(fd, e->d_name))
             rc = send_one(s, fd, e->d_name, depth);
     }
     closedir(d);

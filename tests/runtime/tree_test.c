@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,6 +68,8 @@ static bool is_there(const char *name)
     return lstat(in_dir(name), &st) == 0;
 }
 
+static int unfinished = -1; /* holds the lock of one */
+
 /* A directory with all sorts of things in it. */
 static void make_sorts(const char *name)
 {
@@ -89,6 +92,12 @@ static void make_sorts(const char *name)
     assert_int_equal(mkfifo(in_dir(path), 0600), 0);
     snprintf(path, sizeof(path), "%s/.fiber-cp-abcdef", name); /* another one's, unfinished */
     assert_int_equal(mkdir(in_dir(path), 0700), 0);
+    if (unfinished >= 0)
+        close(unfinished);
+    unfinished = open(in_dir(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(unfinished, LOCK_EX), 0);
+    snprintf(path, sizeof(path), "%s/.fiber-cp-0-mine", name); /* a file like others */
+    make_file(path, "mine", 0600);
     snprintf(path, sizeof(path), "%s/sub", name);
     assert_int_equal(chmod(in_dir(path), 0555), 0);
 }
@@ -102,6 +111,8 @@ static void check_sorts(const char *name)
     check_file(path, "hello", 0640);
     snprintf(path, sizeof(path), "%s/sub/empty", name);
     check_file(path, "", 0400);
+    snprintf(path, sizeof(path), "%s/.fiber-cp-0-mine", name);
+    check_file(path, "mine", 0600);
     snprintf(path, sizeof(path), "%s/sub", name);
     assert_int_equal(stat(in_dir(path), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0555);
