@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,18 @@ static void check_configuration(struct doctor *d)
     fbr_config_free(c);
 }
 
+/* Of a user whose services systemd ends with his last session. */
+static bool goes_at_logout(const char *path)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    char linger[PATH_MAX];
+
+    if (strncmp(path, "/run/user/", 10) != 0 || access("/run/systemd/system", F_OK) < 0 || !user)
+        return false;
+    snprintf(linger, sizeof(linger), "/var/lib/systemd/linger/%s", user->pw_name);
+    return access(linger, F_OK) < 0;
+}
+
 /* The one that a run would make now, below run_dir. */
 static void check_run_dir(struct doctor *d)
 {
@@ -52,8 +65,12 @@ static void check_run_dir(struct doctor *d)
         doctor_say(d, "run directory", DOCTOR_BAD,
                    "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);
     } else {
-        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%.*s",
-                   (int)(strrchr(dir.root, '/') - dir.root), dir.root);
+        doctor_say(d, "run directory", DOCTOR_GOOD, "", "%.*s%s",
+                   (int)(strrchr(dir.root, '/') - dir.root), dir.root,
+                   goes_at_logout(dir.root)
+                       ? "; systemd removes it when you log out, for runs that go on: "
+                         "loginctl enable-linger"
+                       : "");
         fbr_rundir_remove(&dir);
     }
     fbr_config_free(c);

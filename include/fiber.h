@@ -110,7 +110,8 @@ struct fiber_jobspec {
      * that the job has when it has no slash; default: this one */
     const char *const *command;
     /* NULL-terminated NAME=VALUE, added to the child's environment: the parent's own, as it is when
-     * the process is started, or the pool is opened that starts it */
+     * the process is started, or the pool is opened that starts it. No place for secrets: with the
+     * backend "command" it is part of a command line, which all users of both hosts can see */
     const char *const *env;
     const char *workdir; /* default: the parent's */
 };

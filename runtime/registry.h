@@ -7,8 +7,8 @@
  *
  * UID is the first half of the run's. Directories that belong to somebody else, or that somebody
  * else may write, are not used. A run whose launcher was killed leaves a socket that nobody listens
- * at: the next run, and whatever lists runs, removes it and writes the record. Any thread; processes may do all of it at the
- * same time.
+ * at: the next run, and whatever lists runs, removes it and writes the record. Any thread; processes
+ * may do all of it at the same time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_REGISTRY_H

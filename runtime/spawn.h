@@ -40,7 +40,7 @@ int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_erro
 
 /* To a process that nobody has waited for: 0, or -ESRCH: somebody has. */
 int fbr_spawn_signal(pid_t pid, int pidfd, int sig);
-/* Waits for its end, of which the pidfd can be read; `use` may be NULL. -ECHILD: the program itself has waited for it. */
+/* Waits for its end; `use` may be NULL. -ECHILD: the program itself has waited for it. */
 int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use);
 
 /* Kills what is left of the session of a process that has ended: all that it has started, and what that has forked, in
