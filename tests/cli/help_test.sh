@@ -1,6 +1,6 @@
 # help_test.sh - each page of help is the one that is kept in expected/, fits a terminal, and its man page is well formed.
 #
-# After a change of an option: UPDATE=1 TEST_SOURCE_DIR=. TEST_BINARY_DIR=build/release bash tests/cli/help_test.sh
+# After a change of an option: UPDATE=1 TEST_SOURCE_DIR=. TEST_BINARY_DIR=build/dev bash tests/cli/help_test.sh
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
