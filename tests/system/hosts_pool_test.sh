@@ -33,5 +33,32 @@ ends
 grep -q '^h1 ' "$work/out" || failed "the others should have done it"
 "$bed" heal
 echo "ok: a pool survives a host"
+
+# data_port PID: the one of its ports that greets as nanomsg does.
+data_port() {
+    local at greeting
+    for at in $(ss -ltnHp | awk -v pid="pid=$1," 'index($0, pid) {print $4}'); do
+        greeting=$(timeout 5 bash -c "exec 4<>/dev/tcp/${at%:*}/${at##*:} && head -c 3 <&4" | tr -d '\0')
+        if [[ $greeting == SP ]]; then
+            echo "${at##*:}"
+            return
+        fi
+    done
+    failed "no data port found"
+}
+
+# Only the data of a host is cut off, silently: its heartbeats go on, and its tasks are done elsewhere, in time.
+begins 1 "$prog" pool 4 400 until "$work/enough2"
+port=$(data_port "$launcher")
+"$bed" exec h2 iptables -w -I OUTPUT -p tcp --dport "$port" -j DROP
+"$bed" exec h2 iptables -w -I INPUT -p tcp --sport "$port" -j DROP
+began=$SECONDS
+touch "$work/enough2"
+ends
+took=$((SECONDS - began))
+grep -q '^h1 ' "$work/out" || failed "h1 should have done it"
+((took <= 30)) || failed "a data link that died silently held the pool up for $took s"
+"$bed" heal
+echo "ok: a pool survives a data link that dies silently"
 unset FIBER_HEARTBEAT
 nothing_left
