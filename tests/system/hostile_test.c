@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@
 #define TASKS 400
 #define PORTS_MAX 16
 #define CROWD 500
-#define SILENT 100 /* callers of each port who say nothing and stay */
+#define MEMORY_KIB (16 * 1024) /* what all attackers together may have us allocate */
+#define SILENT 100             /* callers of each port who say nothing and stay */
 
 /* ---- Which ports ---- */
 
@@ -189,6 +191,27 @@ static void crowd(const struct port *p)
     atomic_fetch_add(&attacks, CROWD);
 }
 
+/* nanomsg's greeting, the longest message that a peer may announce, and the beginning of it: what a
+ * server would keep in memory if it believed them. */
+static void crowd_with_halves(const struct port *p)
+{
+    static const uint8_t begin[16] = {0, 'S', 'P', 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0};
+    static const uint8_t bytes[60000] = {0x80, 0, 0, 1, 1};
+    int fds[CROWD];
+
+    for (int i = 0; i < CROWD; i++) {
+        fds[i] = dial_attacked(p);
+        if (fds[i] < 0)
+            continue;
+        send(fds[i], begin, sizeof(begin), MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(fds[i], bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    for (int i = 0; i < CROWD; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    atomic_fetch_add(&attacks, CROWD);
+}
+
 static void *attack(void *arg)
 {
     static int silent[PORTS_MAX * SILENT];
@@ -204,6 +227,7 @@ static void *attack(void *arg)
         send_nanomsg(&ports[i]);
         send_tls(&ports[i]);
         crowd(&ports[i]);
+        crowd_with_halves(&ports[i]);
     }
     atomic_store(&attack_over, true);
     while (n-- > 0) /* they were there to the end */
@@ -334,6 +358,14 @@ static void use_served(struct fiber_manager *m, struct fiber_queue *q, uint64_t 
     }
 }
 
+/* The most memory that we have had. */
+static long peak_kib(void)
+{
+    struct rusage r;
+
+    return getrusage(RUSAGE_SELF, &r) < 0 ? -1 : r.ru_maxrss;
+}
+
 static void open_all(struct fiber_pool **pool, struct fiber_queue **q,
                      struct fiber_address *address)
 {
@@ -358,6 +390,7 @@ static void test_attacks_on_every_port_while_a_map_runs(void **state)
     struct served child;
     pthread_t attacker;
     int rounds = 0, ours;
+    long peak;
 
     (void)state;
     open_all(&pool, &q, &address);
@@ -369,6 +402,7 @@ static void test_attacks_on_every_port_while_a_map_runs(void **state)
     assert_true(n_ports >= ours + 2); /* the child's own */
     for (int i = 0; i < n_ports; i++)
         assert_int_equal(ports[i].address, htonl(INADDR_LOOPBACK));
+    peak = peak_kib();
     assert_int_equal(pthread_create(&attacker, NULL, attack, NULL), 0);
     while (!atomic_load(&attack_over)) {
         assert_int_equal(map_once(pool), 0);
@@ -381,7 +415,11 @@ static void test_attacks_on_every_port_while_a_map_runs(void **state)
         }
     }
     pthread_join(attacker, NULL);
-    printf("           %d attacks on %d ports, %d maps\n", atomic_load(&attacks), n_ports, rounds);
+    printf("           %d attacks on %d ports, %d maps, %ld KiB\n", atomic_load(&attacks), n_ports,
+           rounds, peak_kib() - peak);
+#ifndef __SANITIZE_ADDRESS__
+    assert_true(peak_kib() - peak < MEMORY_KIB);
+#endif
     assert_int_equal(map_once(pool), 0);
     use_served(manager, its, 1u << 20);
     fiber_queue_close(its);
