@@ -22,6 +22,8 @@ fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/fbrring-XXXXXX")
 chmod 755 "$work"
 mkdir -m 1777 "$work/run"
+mkdir -m 700 "$work/own"
+export XDG_RUNTIME_DIR=$work/own # runs of other tests share no processors with ours
 export RING_TEST_MARK="$work" # in the environment of all that is started here
 export FIBER_RUN_DIR=$work/run
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
