@@ -50,7 +50,7 @@ static int clone_flags;
 
 static bool under_valgrind(void)
 {
-    const char *preload = getenv("LD_PRELOAD");
+    const char *preload = fbr_getenv("LD_PRELOAD"); /* the program may change its environment */
 
     return preload && strstr(preload, "vgpreload_");
 }
