@@ -739,6 +739,25 @@ FIBER_API void fiber_ring_close(struct fiber_ring *ring); /* kills what runs. NU
 FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len,
                              const struct fiber_ring_options *opts);
 
+/* Collectives, for ranks that run a function of fiber_ring_start() and have no MPI. Every rank calls the same ones in
+ * the same order, with the same numbers; they go through the launcher, so they are for what is said now and then, not
+ * for gradients: in 64 ranks one takes about as long as 64 messages. One at a time in a rank: another thread waits.
+ * When one fails, no later one succeeds before the ring starts again (FIBER_RING_RESTART); with SHRINK and REPLACE
+ * there is none after a death.
+ * -ETIMEDOUT: not all ranks came; -ECONNABORTED: another rank has ended, or gave up; -EINVAL: the ranks do not call the
+ * same; -EMSGSIZE: above max_message; -EPIPE: the launcher is gone; -EPERM: this is no such rank. */
+enum fiber_ring_type { FIBER_RING_INT64 = 1, FIBER_RING_DOUBLE = 2 };
+enum fiber_ring_op { FIBER_RING_SUM = 1, FIBER_RING_MIN = 2, FIBER_RING_MAX = 3 };
+
+/* Waits until every rank is here. */
+FIBER_API int fiber_ring_barrier(int timeout_ms);
+/* The len bytes of rank `root` replace those of the others. */
+FIBER_API int fiber_ring_broadcast(void *data, size_t len, int root, int timeout_ms);
+/* data[i] becomes the sum, minimum or maximum of all ranks' data[i], for n elements of 8 bytes. The order of a sum is
+ * that of the ranks, so it is the same each time; sums of int64_t wrap around. */
+FIBER_API int fiber_ring_allreduce(void *data, size_t n, enum fiber_ring_type type,
+                                   enum fiber_ring_op op, int timeout_ms);
+
 struct fiber_rank_stats {
     int rank;
     int state; /* 0 starting, 1 running, 2 ended */

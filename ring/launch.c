@@ -17,6 +17,7 @@
 
 #include "runtime/control.h"
 #include "ring/programs.h"
+#include "ring/collect.h"
 #include "ring/ring_priv.h"
 #include "runtime/log.h"
 
@@ -446,6 +447,8 @@ static void rank_ended(struct ring_job *j, uint32_t rank, int code)
     j->ended++;
     if (j->job.pty && rank == j->job.reader)
         fbr_ring_terminal_give(j->ring);
+    if (j->ring->collect && !j->job.info.spawned)
+        fbr_collect_ended(j->ring->collect, j->job.info.epoch, rank);
     fbr_ring_print_end(j, rank);
 }
 

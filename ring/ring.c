@@ -13,68 +13,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ring/collect.h"
 #include "ring/programs.h"
 #include "ring/ring_priv.h"
 #include "ring/room.h"
 #include "runtime/control.h"
 #include "runtime/log.h"
 #include "runtime/strings.h"
-#include "runtime/work.h"
 
 #define TOLD_MS 2000 /* for agents to be told that we stop */
-
-/* ---- Ranks that run a function ---- */
-
-/* The argument of rank_main: [reference of the user's function], bytes. */
-static int rank_main(const void *arg, size_t len)
-{
-    struct fbr_cur c = fbr_cur(arg, len);
-    const char *rank = getenv("FIBER_RANK"), *size = getenv("FIBER_SIZE");
-    struct fbr_error err = {0, ""};
-    struct fbr_fnref ref;
-    void (*fn)(void);
-    void *copy;
-    size_t n;
-    int code;
-
-    fbr_fnref_get(&c, &ref);
-    n = fbr_cur_left(&c);
-    copy = malloc(n + 1); /* where it is aligned */
-    if (!rank || !size || !fbr_cur_ok(&c) || !copy || fbr_fnref_resolve(&ref, &fn, &err) < 0) {
-        free(copy);
-        fbr_log_error("rank: %s", err.text[0] ? err.text : "its work cannot be read");
-        return 125;
-    }
-    memcpy(copy, c.at, n);
-    code = ((fiber_rank_fn)fn)(atoi(rank), atoi(size), copy, n);
-    free(copy);
-    return code;
-}
-
-static int make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
-                     struct fbr_error *err)
-{
-    struct fbr_buf inner, outer;
-    struct fbr_fnref ref;
-    int rc = fbr_fnref_make(&ref, (void (*)(void))fn, err);
-
-    if (rc < 0)
-        return fbr_wrap(err, "the function of a ring cannot travel");
-    fbr_buf_init(&inner);
-    fbr_buf_init(&outer);
-    fbr_fnref_put(&inner, &ref);
-    fbr_put(&inner, arg, len);
-    rc = inner.failed ? fbr_fail(err, -ENOMEM, "out of memory")
-                      : fbr_work_put(&outer, rank_main, inner.data, inner.len, err);
-    fbr_buf_fini(&inner);
-    if (rc < 0) {
-        fbr_buf_fini(&outer);
-        return rc;
-    }
-    r->work = outer.data;
-    r->work_len = outer.len;
-    return 0;
-}
 
 /* ---- Options ---- */
 
@@ -193,7 +140,7 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     if (rc == 0)
         rc = fbr_ring_files_open(r, err);
     if (rc == 0 && fn)
-        rc = make_work(r, fn, arg, len, err);
+        rc = fbr_ring_make_work(r, fn, arg, len, err);
     if (rc < 0)
         return rc;
     r->agents = calloc(r->nagents, sizeof(*r->agents));
@@ -233,6 +180,7 @@ static int set_up(struct fiber_ring *r, int size, fiber_rank_fn fn, const void *
 
 static void destroy(struct fiber_ring *r)
 {
+    fbr_collect_close(r->collect);
     fbr_spool_close(r->spool);
     if (r->sentinel >= 0)
         close(r->sentinel);

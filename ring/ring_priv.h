@@ -1,6 +1,7 @@
 /* ring_priv.h - what the files of the launcher share.
  *
  *     ring.c      the calls of fiber.h, and the options
+ *     function.c  ranks that run a function
  *     launch.c    agents and jobs: start, news of them, end
  *     gang.c      all places or none
  *     failure.c   signals; what a failure means, and how it is told
@@ -116,6 +117,7 @@ struct ring_failure {
 struct fiber_ring {
     struct fiber_ring *next, *prev; /* rt->rings, under rt->lock */
     struct fbr_runtime *rt;
+    struct fbr_collect *collect; /* of ranks that run a function; else NULL */
 
     /* From the options; read-only once it runs. */
     uint32_t size;
@@ -197,6 +199,11 @@ void fbr_ring_check(
     struct fiber_ring *r); /* has everything ended? then goes on to the next state */
 void fbr_ring_free_job(struct ring_job *j);
 void fbr_ring_end_all(struct fbr_runtime *rt);
+
+/* function.c */
+/* What ranks that run fn(arg) are started with, in r->work. The program's thread. */
+int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
+                       struct fbr_error *err);
 
 /* ring_door.c */
 void fbr_ring_open_door(void *ring);

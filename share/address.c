@@ -17,7 +17,7 @@
 #define VERSION 1
 #define PREFIX "fiber:"
 
-static const char *const kinds[] = {"?", "queue", "pipe", "manager", "store"};
+static const char *const kinds[] = {"?", "queue", "pipe", "manager", "store", "ring"};
 
 int fbr_address_put(const struct fbr_address *a, struct fiber_address *out)
 {
@@ -54,7 +54,7 @@ static int read_address(struct fbr_address *a, const struct fiber_address *in)
     a->object = fbr_get_u64(&c);
     key = fbr_get(&c, FBR_KEY_SIZE);
     fbr_get_str(&c, a->url, sizeof(a->url));
-    if (!fbr_cur_ok(&c) || version != VERSION || a->kind == 0 || a->kind > FBR_KIND_STORE ||
+    if (!fbr_cur_ok(&c) || version != VERSION || a->kind == 0 || a->kind > FBR_KIND_RING ||
         !a->url[0])
         return -EINVAL;
     memcpy(a->key, key, FBR_KEY_SIZE);

@@ -23,7 +23,13 @@
 
 /* ---- Addresses (address.c) ---- */
 
-enum fbr_kind { FBR_KIND_QUEUE = 1, FBR_KIND_PIPE, FBR_KIND_MANAGER, FBR_KIND_STORE };
+enum fbr_kind {
+    FBR_KIND_QUEUE = 1,
+    FBR_KIND_PIPE,
+    FBR_KIND_MANAGER,
+    FBR_KIND_STORE,
+    FBR_KIND_RING
+};
 
 struct fbr_address {
     uint8_t kind;

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check_text(data, size);
     memcpy(&in, data, size < sizeof(in) ? size : sizeof(in));
-    for (int kind = FBR_KIND_QUEUE; kind <= FBR_KIND_STORE; kind++) {
+    for (int kind = FBR_KIND_QUEUE; kind <= FBR_KIND_RING; kind++) {
         int rc = fbr_address_get(&a, &in, (enum fbr_kind)kind);
 
         require(rc == 0 || (rc == -EINVAL && fiber_last_error()[0]));

@@ -14,7 +14,7 @@ MAY = {
     "share": ["runtime/*"],
     "pool": ["runtime/*"],
     "mpi_bridge": [f"runtime/{name}.h" for name in ("buf", "environ", "error", "log", "loop", "module", "tcp")],
-    "ring": ["mpi_bridge/bridge.h", "mpi_bridge/env.h", "mpi_bridge/service.h", "runtime/*"],
+    "ring": ["mpi_bridge/bridge.h", "mpi_bridge/env.h", "mpi_bridge/service.h", "runtime/*", "share/rpc.h"],
     "backends": [f"runtime/{name}.h" for name in ("backend", "bind", "environ", "error", "log", "buf", "spawn", "config", "loop", "module", "elf", "master", "pin")],
     "cli": ["ring/*", "backends/*", "mpi_bridge/*", "runtime/*"],
     "python": [],

@@ -73,7 +73,7 @@ static void test_other_bytes_are_refused(void **state)
     bytes = good;
     bytes.bytes[1] = 0; /* kind */
     refuse(&bytes, "not an address");
-    bytes.bytes[1] = FBR_KIND_STORE + 1;
+    bytes.bytes[1] = FBR_KIND_RING + 1;
     refuse(&bytes, "not an address");
     bytes = good;
     bytes.bytes[URL_AT] = 200; /* url: longer than what is left, */

@@ -270,6 +270,9 @@ static void try_rings(void)
     FAILS(fiber_ring_signal, ring, SIGTERM);
     FAILS(fiber_ring_signal_rank, ring, 0, SIGTERM);
     FAILS(fiber_ring_stop, ring);
+    FAILS(fiber_ring_barrier, -1);
+    FAILS(fiber_ring_broadcast, &value, sizeof(value), 0, -1);
+    FAILS(fiber_ring_allreduce, &value, 1, FIBER_RING_INT64, FIBER_RING_SUM, -1);
     FAILS(fiber_ring_run, 1, rank_waits, NULL, 0, NULL);
     FAILS(fiber_ring_stats, ring, &rank_stats, 1);
 }

@@ -1,0 +1,273 @@
+/* collect_test.c - barrier, broadcast and allreduce of ranks that run a function, and their failures.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+
+/* In a rank: says what was wrong, and ends it. */
+#define CHECK(what)                                                                \
+    do {                                                                           \
+        if (!(what)) {                                                             \
+            fprintf(stderr, "%s:%d: %s: not so (%s)\n", __func__, __LINE__, #what, \
+                    fiber_last_error());                                           \
+            return 99;                                                             \
+        }                                                                          \
+    } while (0)
+
+static struct fiber_ring_options options(enum fiber_ring_policy policy)
+{
+    return (struct fiber_ring_options){.size = sizeof(struct fiber_ring_options),
+                                       .on_failure = policy,
+                                       .grace_ms = 20000,
+                                       .flags = FIBER_RING_QUIET | FIBER_RING_OVERSUBSCRIBE};
+}
+
+static void run_ok(int size, fiber_rank_fn fn, const struct fiber_ring_options *o)
+{
+    struct fiber_ring *ring;
+    int code = -1;
+
+    assert_int_equal(fiber_ring_start(&ring, size, fn, NULL, 0, o), 0);
+    assert_int_equal(fiber_ring_wait(ring, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(ring, &code), 0);
+    if (code)
+        fail_msg("%d: %s", code, fiber_ring_report(ring));
+    fiber_ring_close(ring);
+}
+
+static int64_t sum_below(int n)
+{
+    return (int64_t)n * (n - 1) / 2;
+}
+
+static int use_all(int rank, int size, const void *arg, size_t len)
+{
+    double d[3] = {rank * 0.1, -rank, 1};
+    char text[64] = "nothing", said[64];
+    int64_t n[2];
+
+    (void)arg;
+    (void)len;
+    for (int i = 0; i < 20; i++) {
+        n[0] = rank + i;
+        n[1] = 1;
+        CHECK(fiber_ring_barrier(-1) == 0);
+        CHECK(fiber_ring_allreduce(n, 2, FIBER_RING_INT64, FIBER_RING_SUM, -1) == 0);
+        CHECK(n[0] == sum_below(size) + (int64_t)size * i && n[1] == size);
+        snprintf(text, sizeof(text), "round %d of %d", i, rank);
+        CHECK(fiber_ring_broadcast(text, sizeof(text), i % size, TEST_LONG_MS) == 0);
+        snprintf(said, sizeof(said), "round %d of %d", i, i % size);
+        CHECK(strcmp(text, said) == 0);
+    }
+    n[0] = n[1] = rank;
+    CHECK(fiber_ring_allreduce(n, 1, FIBER_RING_INT64, FIBER_RING_MIN, -1) == 0 && n[0] == 0);
+    CHECK(fiber_ring_allreduce(n + 1, 1, FIBER_RING_INT64, FIBER_RING_MAX, -1) == 0);
+    CHECK(n[1] == size - 1);
+    CHECK(fiber_ring_allreduce(d, 3, FIBER_RING_DOUBLE, FIBER_RING_MAX, -1) == 0);
+    CHECK(d[0] == (size - 1) * 0.1 && d[1] == 0 && d[2] == 1);
+    CHECK(fiber_ring_allreduce(NULL, 0, FIBER_RING_DOUBLE, FIBER_RING_SUM, -1) == 0);
+    CHECK(fiber_ring_broadcast(NULL, 0, 0, -1) == 0);
+    CHECK(fiber_ring_broadcast(text, 1, size, -1) == -EINVAL);
+    CHECK(fiber_ring_allreduce(d, 1, (enum fiber_ring_type)3, FIBER_RING_SUM, -1) == -EINVAL);
+    return 0;
+}
+
+static void test_four_ranks_agree(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(4, use_all, &o);
+    run_ok(1, use_all, &o);
+    o.per_node = 2; /* two agents */
+    run_ok(4, use_all, &o);
+}
+
+#define MANY (1 << 17)
+
+static int reduce_a_mebibyte(int rank, int size, const void *arg, size_t len)
+{
+    double *d = malloc(MANY * sizeof(*d)), expected = 0;
+    int wrong = 0;
+
+    (void)arg;
+    (void)len;
+    for (int r = 0; r < size; r++)
+        expected += 1.0 / (r + 3); /* in the order of the ranks, to the last bit */
+    for (size_t i = 0; d && i < MANY; i++)
+        d[i] = 1.0 / (rank + 3);
+    CHECK(d && fiber_ring_allreduce(d, MANY, FIBER_RING_DOUBLE, FIBER_RING_SUM, -1) == 0);
+    for (size_t i = 0; i < MANY; i++)
+        wrong += d[i] != expected;
+    free(d);
+    CHECK(!wrong);
+    return 0;
+}
+
+static void test_sixteen_ranks_and_a_mebibyte(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(16, reduce_a_mebibyte, &o);
+}
+
+/* ---- Failures ---- */
+
+static int one_dies(int rank, int size, const void *arg, size_t len)
+{
+    int rc;
+
+    (void)size;
+    (void)arg;
+    (void)len;
+    CHECK(fiber_ring_barrier(-1) == 0);
+    if (rank == 1)
+        raise(SIGKILL);
+    rc = fiber_ring_barrier(-1);
+    CHECK(rc == -ECONNABORTED && strstr(fiber_last_error(), "rank 1 has ended"));
+    rc = fiber_ring_barrier(-1);
+    CHECK(rc == -ECONNABORTED && strstr(fiber_last_error(), "rank 1 has ended"));
+    return 0;
+}
+
+static void test_a_death_is_told_to_all_that_wait(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_SHRINK);
+
+    (void)state;
+    run_ok(4, one_dies, &o);
+}
+
+static int one_returns(int rank, int size, const void *arg, size_t len)
+{
+    (void)size;
+    (void)arg;
+    (void)len;
+    if (rank == 2)
+        return 0;
+    CHECK(fiber_ring_barrier(-1) == -ECONNABORTED);
+    CHECK(strstr(fiber_last_error(), "rank 2 has ended"));
+    return 0;
+}
+
+static void test_who_returns_early_is_missed(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(3, one_returns, &o);
+}
+
+static int one_dies_at_first(int rank, int size, const void *arg, size_t len)
+{
+    int64_t n = 1;
+
+    (void)arg;
+    (void)len;
+    CHECK(fiber_ring_barrier(-1) == 0);
+    if (rank == 1 && strcmp(getenv("FIBER_EPOCH"), "0") == 0)
+        raise(SIGKILL);
+    CHECK(fiber_ring_allreduce(&n, 1, FIBER_RING_INT64, FIBER_RING_SUM, -1) == 0 && n == size);
+    return 0;
+}
+
+static void test_a_restart_begins_anew(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_RESTART);
+
+    (void)state;
+    o.grace_ms = 100;
+    run_ok(3, one_dies_at_first, &o);
+}
+
+/* Rank 0 does not come; the others find that one of them gave up. */
+static int one_gives_up(int rank, int size, const void *arg, size_t len)
+{
+    int rc;
+
+    (void)size;
+    (void)arg;
+    (void)len;
+    if (rank == 0) {
+        rc = fiber_ring_broadcast(&rank, 0, 0, TEST_LONG_MS); /* when the others have failed */
+        CHECK(rc == -ECONNABORTED || rc == -EINVAL);
+        return 0;
+    }
+    rc = fiber_ring_barrier(rank == 1 ? 50 : -1);
+    CHECK(rc < 0);
+    CHECK(rank != 1 || rc == -ETIMEDOUT || rc == -EINVAL || rc == -ECONNABORTED);
+    CHECK(fiber_ring_barrier(-1) < 0);
+    return 0;
+}
+
+static void test_who_gives_up_breaks_it_for_all(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(3, one_gives_up, &o);
+}
+
+static int disagree(int rank, int size, const void *arg, size_t len)
+{
+    int64_t n[2] = {1, 2};
+
+    (void)size;
+    (void)arg;
+    (void)len;
+    CHECK(fiber_ring_allreduce(n, rank == 0 ? 1 : 2, FIBER_RING_INT64, FIBER_RING_SUM, -1) ==
+          -EINVAL);
+    CHECK(strstr(fiber_last_error(), "do not agree"));
+    CHECK(n[0] == 1 && n[1] == 2);
+    return 0;
+}
+
+static void test_ranks_that_do_not_agree_are_told(void **state)
+{
+    struct fiber_ring_options o = options(FIBER_RING_ABORT);
+
+    (void)state;
+    run_ok(2, disagree, &o);
+}
+
+static void test_who_is_no_rank_is_told(void **state)
+{
+    int64_t n = 1;
+
+    (void)state;
+    assert_int_equal(fiber_ring_barrier(0), -EPERM);
+    assert_non_null(strstr(fiber_last_error(), "no rank"));
+    assert_int_equal(fiber_ring_allreduce(&n, 1, FIBER_RING_INT64, FIBER_RING_SUM, 0), -EPERM);
+    assert_int_equal(fiber_ring_broadcast(&n, 8, 0, 0), -EPERM);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_four_ranks_agree),
+        cmocka_unit_test(test_sixteen_ranks_and_a_mebibyte),
+        cmocka_unit_test(test_a_death_is_told_to_all_that_wait),
+        cmocka_unit_test(test_who_returns_early_is_missed),
+        cmocka_unit_test(test_a_restart_begins_anew),
+        cmocka_unit_test(test_who_gives_up_breaks_it_for_all),
+        cmocka_unit_test(test_ranks_that_do_not_agree_are_told),
+        cmocka_unit_test(test_who_is_no_rank_is_told),
+    };
+
+    if (fiber_init(&argc, &argv) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
