@@ -63,6 +63,7 @@ struct fbr_door {
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
     unsigned join_ms; /* for each call */
+    bool own_user;    /* over TCP: callers on this host's loopback must be of our user */
 };
 
 struct fbr_listener;

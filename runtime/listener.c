@@ -15,6 +15,7 @@
 
 #include "runtime/conn_priv.h"
 #include "runtime/log.h"
+#include "runtime/tcp.h"
 
 #define BACKLOG 4096
 #define AT_ONCE 64 /* calls are accepted before others on the loop have their turn */
@@ -207,14 +208,26 @@ static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
         memcpy(c->from, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
 }
 
-static int begin_call(struct fbr_conn *c, int fd)
+/* Anybody on this host can call a loopback port. Nobody can tell whose a closed caller was: it is refused. */
+static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
+{
+    uid_t uid = 0;
+    int rc;
+
+    if (!c->tcp || !c->listener->door.own_user || !fbr_tcp_is_loopback(from))
+        return 0;
+    rc = fbr_loopback_owner(fd, &uid);
+    return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
+}
+
+static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
 {
     int rc = c->tcp ? uv_tcp_open(&c->h.tcp, fd) : uv_pipe_open(&c->h.pipe, fd);
 
     if (rc < 0)
         close(fd);
-    if (rc == 0 && !c->tcp)
-        rc = same_user(c);
+    if (rc == 0)
+        rc = c->tcp ? check_owner(c, fd, from) : same_user(c);
     if (rc == 0)
         rc = fbr_conn_timer(c, on_slow, c->listener->door.join_ms, 0);
     return rc < 0 ? rc : fbr_conn_start_reading(c);
@@ -234,7 +247,7 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
     note_from(c, from);
     DL_APPEND(l->half_open, c);
     l->n_half_open++;
-    rc = begin_call(c, fd);
+    rc = begin_call(c, fd, from);
     if (rc < 0)
         fbr_conn_lost(c, rc, "accept");
     else

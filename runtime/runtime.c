@@ -175,11 +175,24 @@ static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct f
     return rc;
 }
 
+/* Who may call over TCP from this host: nobody but us where jobs of the backend are processes of
+ * ours; in a container, for one, they may be of another user. */
+static bool only_ours(const struct fbr_runtime *rt)
+{
+    const struct fbr_backend_ops *ops = configured_backend(rt);
+
+    for (const struct fbr_backend_slot *s = rt->backends; s; s = s->next)
+        if (s->ops->reach == FBR_REACH_TCP)
+            return false;
+    return ops && ops->reach == FBR_REACH_HOST && !rt->child;
+}
+
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err)
 {
     const struct fbr_door door = {door_secret, door_admit, rt,
-                                  (unsigned)fbr_config_ms(rt->config, "join_timeout")};
+                                  (unsigned)fbr_config_ms(rt->config, "join_timeout"),
+                                  only_ours(rt)};
     char url[FBR_URL_MAX];
     int rc = 0;
 
@@ -195,18 +208,6 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
     }
     *l = rt->listener[reach];
     return rc;
-}
-
-/* Who may call over TCP from this host: nobody but us where jobs of the backend are processes of
- * ours; in a container, for one, they may be of another user. */
-static bool only_ours(const struct fbr_runtime *rt)
-{
-    const struct fbr_backend_ops *ops = configured_backend(rt);
-
-    for (const struct fbr_backend_slot *s = rt->backends; s; s = s->next)
-        if (s->ops->reach == FBR_REACH_TCP)
-            return false;
-    return ops && ops->reach == FBR_REACH_HOST && !rt->child;
 }
 
 static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **hub,

@@ -88,7 +88,7 @@ static void join(struct end *e)
 
 static int do_listen(void *arg)
 {
-    const struct fbr_door door = {door_secret, door_admit, NULL, join_ms};
+    const struct fbr_door door = {door_secret, door_admit, NULL, join_ms, true};
     int rc = fbr_listener_open(&listener, loop, arg, &door, NULL);
 
     if (rc == 0)

@@ -212,6 +212,30 @@ static void silent_callers_have_their_time(void **state)
     assert_in_range(fbr_now_ms() - since, 250, 4000);
 }
 
+/* It is gone before anything of it is read, also if it knows the secret. */
+static void tcp_another_user_is_not_heard(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    pid = fork();
+    if (pid == 0) {
+        char byte;
+        int fd;
+
+        if (setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(2);
+        fd = try_stranger();
+        alarm(4); /* a silent caller of our own user has five seconds */
+        _exit(fd < 0 || recv(fd, &byte, 1, 0) > 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +243,7 @@ int main(void)
         ON(tcp, tcp_a_flood_of_silent_callers_delays_nobody),
         ON_BOTH(a_shortage_of_descriptors_passes),
         ON(tcp, tcp_tricklers_keep_nobody_out),
+        ON(tcp, tcp_another_user_is_not_heard),
         ON_BOTH(callers_that_hang_up_at_once),
         ON_BOTH(a_listener_that_closes_drops_the_half_open),
         ON_BOTH(silent_callers_have_their_time),

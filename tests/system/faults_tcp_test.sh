@@ -3,7 +3,8 @@
 # uses them goes on, or fails with a sentence, within the time of detection and five seconds.
 #
 # In a network namespace of its own, so it disturbs nobody. FAULTS_TCP_KINDS says which connections: control, data. The
-# arguments are one case and one fault, SHOW=1 prints how long each took, FAULTS_TCP_ALL=1 has data connections stalled, too.
+# arguments are one case and one fault, SHOW=1 prints how long each took, FAULTS_TCP_ALL=1 has data
+# connections stalled on the way down, too, which idle links do not notice.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
