@@ -207,8 +207,11 @@ if [ "$(nproc)" -ge 2 ]; then
     done
     first=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.1)
     second=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.2)
-    [ -n "$first" ] && [ -n "$second" ] && [ "$first" != "$second" ] ||
-        { echo "two runs are on the same processors:"; cat bound.1 bound.2; bad=1; }
+    if [ -z "$first" ] || [ -z "$second" ] || [ "$first" = "$second" ]; then
+        echo "two runs are on the same processors:"
+        cat bound.1 bound.2
+        bad=1
+    fi
     check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
     exec 7<>hold
     echo >&7
