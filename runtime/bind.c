@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
+#include "runtime/sync.h"
 
 #define SOME_PORT 9 /* discard; nothing is sent to it */
 

@@ -17,6 +17,7 @@
 #include "runtime/hub.h"
 #include "runtime/pending.h"
 #include "runtime/rundir.h"
+#include "runtime/sync.h"
 
 /* Frames of the control channel; docs/wire.md has them byte by byte. */
 enum fbr_frame {
@@ -133,14 +134,5 @@ int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
 int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
 void fbr_process_end_all(struct fbr_runtime *rt);
 void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
-
-/* Milliseconds left until `deadline` (of fbr_now_ms), for a timeout of -1 always -1. */
-static inline uint64_t fbr_deadline(int timeout_ms)
-{
-    return timeout_ms < 0 ? UINT64_MAX : fbr_now_ms() + (uint64_t)timeout_ms;
-}
-/* Waits on a condition with CLOCK_MONOTONIC until the deadline: 0 or -ETIMEDOUT. */
-int fbr_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
-void fbr_cond_init(pthread_cond_t *cond);
 
 #endif
