@@ -1,15 +1,17 @@
-"""man.py - writes the man pages out of include/fiber.h: docs/man.py <header> <folder> [<program>...]
+"""man.py - writes the man pages out of include/fiber.h: docs/man.py <header> <folder> <example>...
 and fiber.conf(5) out of `fiber config show --json`:     docs/man.py --settings <file> <header> <folder>
 
 The header is the manual; nothing is said here that it does not say. Each of its sections (`/* ---- Queue ---- */`) is
-a page of man3, named in PAGES; each function and type of it is a link to that page. The comment that the header opens
-with is fiber(7). What the pages are made of:
+a page of man3, named in PAGES, and so is each function. The comment that the header opens with is fiber(7). What a
+function's page is made of:
 
-    SYNOPSIS     the prototypes
-    DESCRIPTION  the comments that stand alone or at a type without a body, then everything else that has a comment,
-                 in the header's order
-    ERRORS       what the comments say of each code
-    EXAMPLES     the first call of each function in the programs that are given
+    NAME          the first sentence of its comment
+    RETURN VALUE  the sentences that begin with "Returns"; else 0 or a negative errno
+    ERRORS        the sentences that begin with a code, "-EPIPE: the owner is gone."
+    DESCRIPTION   the other sentences, and all paragraphs but the first
+    EXAMPLE       the lines around the call in the shortest of the examples that has it; those are compiled and run
+
+A function without a comment, or that no example calls, is an error.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -21,7 +23,7 @@ import time
 
 # section of the header -> page, what it is about
 PAGES = {
-    "The library": ("fiber_init", "join a process to Fiber, configure it, errors and memory"),
+    "The library": ("fiber_library", "join a process to Fiber, configure it, errors and memory"),
     "Processes": ("fiber_process", "job-backed processes"),
     "Addresses": ("fiber_address", "where a queue, a pipe's end, a manager or a store lives"),
     "Queue": ("fiber_queue", "messages between processes, many senders and receivers"),
@@ -31,7 +33,7 @@ PAGES = {
     "Host-shared memory": ("fiber_shared", "memory that the processes of a host share"),
     "Pool": ("fiber_pool", "an elastic set of worker processes that share one task list"),
     "Ring": ("fiber_ring", "ranks of an MPI, torch.distributed or plain program, booted and pinned"),
-    "Waiting for several things": ("fiber_wait_any", "wait for queues, pipes, processes, results and others at once"),
+    "Waiting for several things": ("fiber_wait", "wait for queues, pipes, processes, results and others at once"),
 }
 WIDTH = 78  # of a prototype
 
@@ -90,10 +92,11 @@ def read_items(text):
     lines, items, at = text.split("\n"), [], 0
     above = None
     while at < len(lines) and not lines[at].startswith("#ifdef"):
-        if re.match(r"/\* clang-format o(n|ff) \*/", lines[at]):
-            at += 1
-        elif lines[at].startswith("/*"):
+        if lines[at].startswith("/*"):
             end = next(i for i in range(at, len(lines)) if lines[i].endswith("*/")) + 1
+            if lines[at].startswith("/* clang-format"):
+                at = end
+                continue
             if above:
                 items.append(Item(above))
             above, at = comment_text("\n".join(lines[at:end])), end
@@ -189,22 +192,106 @@ def prototype(item):
     return "\n".join(f"\\fB{line}\\fR" for line in marked).replace("\\fIvoid\\fB", "void")
 
 
-def short_form(item):
-    """Its name and those of its parameters."""
-    start, rest = item.prototype().split("(", 1)
-    names = [name for name, _ in re.findall(PARAMETER, rest) if name != "void"]
-    return f"\\fB{item.names()[0]}\\fR(" + ", ".join(f"\\fI{name}\\fR" for name in names) + ")"
+# ---- A function's comment, taken apart ----
 
 
-def head(name, section, version, date):
-    return ['.\\" Written by docs/man.py out of fiber.h; change that.', f'.TH {name} {section} {date} "fiber {version}"']
+def sentences(lines):
+    """The comment in pieces: each a list of lines that are prose together, or one verbatim block."""
+    text = " ".join(line.strip() for line in lines)
+    # A sentence ends before a capital letter, a code or a quotation, and not within parentheses or quotes.
+    return [part for part in re.split(r"(?<=[.!?])(?:(?<=\.\.\.)(?!))? (?=[A-Z\"`*-])", text) if part]
 
 
-def page(section, items, version, date, programs):
+class Manual:
+    """What the comment of a function says, by the sections of a page."""
+
+    def __init__(self, item):
+        self.name = item.names()[0]
+        first = item.text.index("") if "" in item.text else len(item.text)
+        parts = sentences(item.text[:first])
+        self.more = item.text[first:]
+        self.errors = [re.match(r"(-E[A-Z]+): (.*)", part).groups() for part in parts if re.match(r"-E[A-Z]+: ", part)]
+        self.returns = [part for part in parts if part.startswith("Returns ")]
+        self.prose = [part for part in parts if part not in self.returns and not re.match(r"-E[A-Z]+: ", part)]
+
+    def summary(self):
+        first = self.prose[0].rstrip(".")
+        cut = re.split(r"[;:] (?![^(]*\))", first)[0]
+        return cut[0].lower() + cut[1:]
+
+    def return_value(self, item):
+        if item.prototype().startswith("void "):
+            return []
+        if item.prototype().startswith("int ") or item.prototype().startswith("int64_t "):
+            usual = ["A negative errno on failure, and", "\\fBfiber_last_error\\fR(3) says why."]
+            return (self.returned() or ["0 on success."]) + usual
+        return self.returned()
+
+    def returned(self):
+        said = " ".join(self.returns).removeprefix("Returns ")
+        return [words(said[0].upper() + said[1:])] if said else []
+
+
+# ---- Examples ----
+
+
+def window(lines, at, most=14):
+    """The lines of the paragraph around line `at`, or those nearest to it, without their common indent."""
+    first = last = at
+    while first > 0 and lines[first - 1].strip() and last - first < most - 4:
+        first -= 1
+    while last + 1 < len(lines) and lines[last + 1].strip() and last - first < most:
+        last += 1
+    shown = lines[first : last + (lines[last] != "}")]  # not the end of its function
+    indent = min(len(line) - len(line.lstrip()) for line in shown)
+    return [line[indent:] for line in shown]
+
+
+def find_example(name, examples):
+    for path in examples:
+        with open(path, encoding="utf-8") as f:
+            lines = f.read().split("\n")
+        for at, line in enumerate(lines):
+            if re.search(rf"\b{name}\(", line) and not line.startswith((" *", "/*")):
+                return os.path.basename(path), window(lines, at)
+    sys.exit(f"man.py: no example calls {name}()")
+
+
+# ---- Pages ----
+
+
+def head(name, section, version, date, source="fiber.h"):
+    return [f'.\\" Written by docs/man.py out of {source}; change that.', f'.TH {name} {section} {date} "fiber {version}"']
+
+
+def see_also(names):
+    return [".SH SEE ALSO", *[f".BR {other} (3)," for other in names], ".BR fiber (7)"]
+
+
+def function_page(section, item, version, date, examples):
+    if not item.text:
+        sys.exit(f"man.py: {item.names()[0]}() has no comment")
+    manual = Manual(item)
+    out = head(manual.name, 3, version, date) + [".SH NAME", f"{manual.name} \\- {escape(manual.summary())}"]
+    out += [".SH SYNOPSIS", ".nf", "\\fB#include <fiber.h>\\fR", "", prototype(item), ".fi", ".SH DESCRIPTION"]
+    out += [words(part) for part in manual.prose] + prose(manual.more)
+    if manual.return_value(item):
+        out += [".SH RETURN VALUE", *manual.return_value(item)]
+    if item.prototype().startswith("int "):
+        out += [".SH ERRORS"]
+        for code, meaning in manual.errors:
+            out += [".TP", words(code), words(meaning[0].upper() + meaning[1:])]
+        out += [".PP", "Errors that every call has are in", ".BR fiber (7)."]
+    file, lines = find_example(manual.name, examples)
+    out += [".SH EXAMPLE", f"From examples/{escape(file)}:", *verbatim(lines)]
+    named = re.findall(r"\b(fiber_\w+)\(\)", " ".join(item.text))
+    return join(out + see_also(sorted({PAGES[section][0], *named} - {manual.name})))
+
+
+def page(section, items, version, date):
     name, about = PAGES[section]
     functions = [item for item in items if item.kind() == "function"]
-    names = [item.names()[0] for item in functions] or [name]
-    out = head(name, 3, version, date) + [".SH NAME", ", ".join(names) + f" \\- {escape(about)}", ".SH SYNOPSIS", ".nf"]
+    out = head(name, 3, version, date) + [".SH NAME", f"{name} \\- {escape(about)}", ".SH SYNOPSIS", ".nf"]
     out += ["\\fB#include <fiber.h>\\fR"]
     for item in functions:
         out += ["", prototype(item)] if item is functions[0] else [prototype(item)]
@@ -215,64 +302,12 @@ def page(section, items, version, date, programs):
     for item in items:
         if item.kind() in ("type", "macro"):
             out += [".PP", *prose(item.text), *verbatim(item.code.split("\n"))]
-        elif item.kind() == "function" and item.text:
-            out += [".TP", short_form(item), *prose(item.text)]
-    out += [".SH RETURN VALUE", "Where nothing else is said: 0, or a negative errno, and", "\\fBfiber_last_error\\fR(3) says why."]
-    found = errors(functions)
-    if found:
-        out += [".SH ERRORS", "Any call may return \\fB\\-EINVAL\\fR for arguments that make no sense and \\fB\\-ENOMEM\\fR.", *found]
-    shown = examples(functions, programs)
-    if shown:
-        out += [".SH EXAMPLES", *shown]
-    others = sorted(page for page, _ in PAGES.values() if page != name)
-    out += [".SH SEE ALSO", *[f".BR {other} (3)," for other in others], ".BR fiber (7)"]
-    return join(out)
-
-
-# ---- Errors and examples ----
-
-
-def errors(functions):
-    """The codes that the comments of functions name, each with what is said of it."""
-    codes = {}
+    if functions:
+        out += [".SH CALLS"]
     for item in functions:
-        for sentence in re.split(r"(?<=[.;])\s+", " ".join(item.text)):
-            for code in dict.fromkeys(re.findall(r"-(E[A-Z0-9]+)", sentence)):
-                says = re.sub(rf"^-{code}:?\s+|[.;]$", "", sentence.strip())
-                codes.setdefault(code, []).append((item.names()[0], "" if says == f"-{code}" else says))
-    out = []
-    for code in sorted(codes):
-        out += [".TP", f".B \\-{code}"]
-        for at, (name, says) in enumerate(codes[code]):
-            out += [".br"] * (at > 0) + [f"\\fB{name}\\fR()" + (": " + words(says) if says else "")]
-    return out
-
-
-def call_of(name, programs):
-    """The statement of the first call in a program, as lines; None."""
-    for path, lines in programs:
-        for at, line in enumerate(lines):
-            if not re.search(rf"\b{name}\(", line) or re.match(r"\s*(/?\*|//)", line):
-                continue
-            end = at
-            while end + 1 < min(len(lines), at + 5) and not re.search(r"[;{}]\s*(/\*.*\*/)?$", lines[end]):
-                end += 1
-            shift = len(line) - len(line.lstrip())
-            return [f"/* {path} */", *[part[shift:] if not part[:shift].strip() else part for part in lines[at : end + 1]]]
-    return None
-
-
-def read_programs(paths):
-    programs = []
-    for path in paths:
-        with open(path, encoding="utf-8") as f:
-            programs.append((os.path.join(*path.split(os.sep)[-2:]), f.read().split("\n")))
-    return programs
-
-
-def examples(functions, programs):
-    calls = [call for call in (call_of(item.names()[0], programs) for item in functions) if call]
-    return [line for call in calls for line in verbatim(call)]
+        summary = Manual(item).summary()
+        out += [".TP", f".BR {item.names()[0]} (3)", words(summary[0].upper() + summary[1:] + ".")]
+    return join(out + see_also(sorted(page for page, _ in PAGES.values() if page != name)))
 
 
 def overview(opening, version, date):
@@ -332,8 +367,8 @@ def write(folder, name, section, text):
 
 def main():
     settings = sys.argv[2] if sys.argv[1] == "--settings" else None
-    header, folder, *paths = sys.argv[3 if settings else 1 :]
-    programs = read_programs(paths)
+    header, folder, *examples = sys.argv[3 if settings else 1 :]
+    examples.sort(key=os.path.getsize)  # the shortest makes the plainest example
     opening, sections, version = read_header(header)
     stamp = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(header)))
     date = time.strftime("%Y-%m-%d", time.gmtime(stamp))
@@ -343,10 +378,14 @@ def main():
         return
     write(folder, "fiber", 7, overview(opening, version, date))
     for section, items in sections.items():
+        name = PAGES[section][0]
         for item in items:
-            for name in item.names():
-                write(folder, name, 3, f".so man3/{PAGES[section][0]}.3\n")
-        write(folder, PAGES[section][0], 3, page(section, items, version, date, programs))
+            for link in item.names():
+                write(folder, link, 3, f".so man3/{name}.3\n")
+        write(folder, name, 3, page(section, items, version, date))
+        for item in items:
+            if item.kind() == "function" and item.names()[0] != name:
+                write(folder, item.names()[0], 3, function_page(section, item, version, date, examples))
 
 
 main()

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -99,6 +100,7 @@ static void queue_and_pipe(void)
     struct fiber_queue *queue;
     struct fiber_pipe *ends[2];
     struct fiber_bytes message;
+    struct pollfd readable;
     size_t waiting;
 
     must(fiber_queue_open(&queue, 0));
@@ -113,12 +115,29 @@ static void queue_and_pipe(void)
     fiber_queue_close(queue);
 
     must(fiber_pipe_open(ends, 0));
+    readable = (struct pollfd){.fd = fiber_pipe_fd(ends[1]), .events = POLLIN};
     must(fiber_pipe_send(ends[0], "ping", 4, -1));
+    poll(&readable, 1, -1); /* in an event loop */
     if (fiber_pipe_poll(ends[1], 1000) == 1)
         must(fiber_pipe_recv(ends[1], &message, 0));
     fiber_bytes_free(&message);
     fiber_pipe_close(ends[0]);
     fiber_pipe_close(ends[1]);
+}
+
+static void address_as_text(void)
+{
+    char text[FIBER_ADDRESS_TEXT];
+    struct fiber_address address, same;
+    struct fiber_queue *queue, *other;
+
+    must(fiber_queue_open(&queue, 0));
+    must(fiber_queue_address(queue, &address));
+    must(fiber_address_format(&address, text, sizeof(text))); /* for a file of mode 0600 */
+    must(fiber_address_parse(&same, text));
+    must(fiber_queue_connect(&other, &same));
+    fiber_queue_close(other);
+    fiber_queue_close(queue);
 }
 
 /* ---- Manager ---- */
@@ -143,6 +162,7 @@ static void manager(void)
     struct fiber_address address;
     struct fiber_future *first, *second;
     struct fiber_bytes answer;
+    struct pollfd readable;
 
     must(fiber_manager_start(&owner, &class, NULL, 0, NULL));
     must(fiber_manager_address(owner, &address)); /* travels inside arguments and messages */
@@ -150,6 +170,8 @@ static void manager(void)
 
     must(fiber_manager_call_async(user, "add", NULL, 0, &first));
     must(fiber_manager_call_async(user, "add", NULL, 0, &second)); /* both are under way */
+    readable = (struct pollfd){.fd = fiber_future_fd(second), .events = POLLIN};
+    poll(&readable, 1, -1); /* in an event loop */
     must(fiber_future_wait(second, -1));
     must(fiber_future_get(second, &answer, 0));
     printf("the counter is at %d\n", (int)*(int64_t *)answer.data);
@@ -232,6 +254,42 @@ static void shared_memory(void)
     printf("%s %zu bytes of %d\n", fiber_shared_built(table) ? "built" : "found",
            fiber_shared_len(table), *(const char *)fiber_shared_data(table));
     fiber_shared_close(table);
+}
+
+static void writable_memory(void)
+{
+    struct fiber_shared *counter;
+    atomic_int *value;
+
+    must(fiber_shared_open_writable(&counter, "counter", sizeof(*value), FIBER_SHARED_CREATE));
+    value = fiber_shared_memory(counter); /* zeroed by whoever made it */
+    atomic_fetch_add(value, 1);
+    must(fiber_shared_delete("counter")); /* processes that have it open keep it */
+    fiber_shared_close(counter);
+}
+
+/* ---- Waiting for several things ---- */
+
+static void whichever_comes_first(struct fiber_pool *pool)
+{
+    struct fiber_wait things[2] = {{0}, {0}};
+    struct fiber_result *result;
+    struct fiber_queue *queue;
+    struct pollfd loop[2];
+
+    must(fiber_queue_open(&queue, 0));
+    must(fiber_pool_apply_async(pool, square, &(int){4}, sizeof(int), NULL, &result));
+    things[0].queue = queue;
+    things[1].result = result;
+    must(fiber_wait_any(things, 2, -1));
+    printf("the %s was ready first\n", things[0].ready ? "queue" : "result");
+
+    loop[0] = (struct pollfd){.fd = fiber_queue_fd(queue), .events = POLLIN};
+    loop[1] = (struct pollfd){.fd = fiber_result_fd(result), .events = POLLIN};
+    poll(loop, 2, -1); /* the same, in an event loop */
+
+    fiber_result_close(result);
+    fiber_queue_close(queue);
 }
 
 /* ---- Pool ---- */
@@ -345,6 +403,7 @@ int main(int argc, char **argv)
     processes();
     workers_of_their_own();
     queue_and_pipe();
+    address_as_text();
     manager();
 
     must(fiber_store_start(&store, NULL));
@@ -354,10 +413,12 @@ int main(int argc, char **argv)
     fiber_store_close(store);
 
     shared_memory();
+    writable_memory();
     must(fiber_pool_open(&pool, NULL));
     one_task(pool);
     results_later(pool);
     lazy_source(pool);
+    whichever_comes_first(pool);
     must(fiber_pool_autoscale(pool, 1, 2)); /* by its backlog from now on */
     fiber_pool_close(pool);
     rings();

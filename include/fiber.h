@@ -56,40 +56,43 @@ extern "C" {
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-/* Joins this process to Fiber. The first call of main(), before threads are started and before
- * argc/argv are used; both may be NULL. In a process that a parent started to run a function it
- * runs that function and exits: it returns only in a master (returns 0) or in a worker program of
- * its own (returns 1; see fiber_serve() and fiber_process_work()). Reads the configuration: a wrong
- * value or an unknown key is an error that names its file and line. Calling it again is harmless
- * (0). */
+/* Joins this process to Fiber. Make it the first call of main(), before threads are started and
+ * before argc and argv are used; both may be NULL. In a process that a parent started to run a
+ * function, it runs that function and exits. It reads the configuration: an unknown key or a wrong
+ * value is an error that names its file and line. A second call does nothing. Returns 0 in a
+ * master, and 1 in a worker program of its own (fiber_serve(), fiber_process_work()). */
 FIBER_API int fiber_init(int *argc, char ***argv);
 
-/* Ends everything that this process started: kills its processes, waits for them, removes its
- * sockets and segments. Work of pools that are still open fails with -ESHUTDOWN, who waits for it
- * returns, and no callback comes after that; who waits at a queue or a pipe gets -EPIPE. Called by
- * exit() by itself. Handles that are still open only may be closed afterwards. Of several threads
- * that call it at once all return when that is done. In a callback it does not wait: it kills what
- * was started, and the program shall end. */
+/* Ends everything that this process started: kills its processes, waits for them, and removes its
+ * sockets and segments. Tasks of open pools fail with -ESHUTDOWN, calls that wait for them return,
+ * and no callback comes after that; calls that wait at a queue or a pipe fail with -EPIPE. exit()
+ * calls it. Handles that are still open may only be closed afterwards. When several threads call it
+ * at once, all return when the work is done. In a callback it does not wait: it kills the
+ * processes, and the program must end then. */
 FIBER_API void fiber_fini(void);
 
-/* Sets a configuration value from code, e.g. ("backend", "local"), ("heartbeat", "500ms"); wins
- * over environment and files. At any time, on any thread; it counts for what is begun from then on:
- * processes, connections, waits that were begun before keep what they began with, and `run_dir` and
- * `bind` what was opened there. -EINVAL with a sentence for an unknown key or a wrong value. */
+/* Sets a value of the configuration, e.g. ("backend", "local") or ("heartbeat", "500ms"). It wins
+ * over the environment and files. Any thread may call it at any time; the value counts for what
+ * begins after the call: processes, connections and waits that have begun keep the old one, and
+ * `run_dir` and `bind` keep the one that they were opened with. -EINVAL: the key is unknown or the
+ * value is wrong. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
-FIBER_API const char *
-fiber_last_error(void); /* why the last failed call of this thread failed; never NULL */
-FIBER_API const char *fiber_strerror(int code); /* "No such file or directory" for -ENOENT */
-FIBER_API const char *fiber_version(void);      /* "0.1.0" */
+/* Says in a sentence why the call of this thread that failed last has failed. Returns a text that
+ * stays valid until the next call of this thread that fails; never NULL. */
+FIBER_API const char *fiber_last_error(void);
+/* Names an error code: "No such file or directory" for -ENOENT. Returns a static text. */
+FIBER_API const char *fiber_strerror(int code);
+/* Names the version of the library. Returns a static text, such as "0.1.0". */
+FIBER_API const char *fiber_version(void);
 
 struct fiber_bytes {
     void *data;
     size_t len;
 };
 
-FIBER_API void
-fiber_bytes_free(struct fiber_bytes *bytes); /* frees data, sets it to NULL; NULL is fine */
+/* Frees the data and sets it to NULL. NULL is fine. */
+FIBER_API void fiber_bytes_free(struct fiber_bytes *bytes);
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
@@ -126,56 +129,61 @@ struct fiber_process_options {
     int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
 };
 
-/* Starts fn(arg) in a new job and returns at once; fn must be a function of this program or its
- * libraries. Starting goes on in the background: a start that fails shows as an ended process,
- * whose report says why, with the job's last lines. opts may be NULL. On success *p is the caller's
- * until fiber_process_close(). */
+/* Starts fn(arg) in a new job and returns at once. fn must be a function of this program or of a
+ * library that it has loaded. The start goes on in the background: one that fails shows as a
+ * process that has ended, and its report says why, with the last lines of the job. opts may be
+ * NULL. *p belongs to the caller until fiber_process_close(). */
 FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg,
                                   size_t len, const struct fiber_process_options *opts);
 
-/* The same for a program that decides itself what to do with the bytes: it gets them by
- * fiber_process_work(). */
+/* Starts another program as a job and hands it bytes, which it gets by fiber_process_work().
+ * Otherwise as fiber_process_start(); job.command names the program. */
 FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
                                        const struct fiber_process_options *opts);
 
-/* Waits until the process has ended. */
+/* Waits until the process has ended. -ETIMEDOUT: it has not. */
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
-/* SIGTERM, or what the backend has for it; ended processes are left alone. */
+/* Asks the process to end: SIGTERM, or what the backend has for it. A process that has ended is
+ * left alone. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);
-FIBER_API int
-fiber_process_kill(struct fiber_process *p); /* SIGKILL, or what the backend has for it */
-FIBER_API int fiber_process_is_alive(struct fiber_process *p); /* 1 or 0 */
-/* Exit code, or -N when signal N ended it (as in multiprocessing), in *code. -EAGAIN while it
- * lives; -ENODATA when it ended and nobody knows how (a lost host). A process that could not be
- * started has code 125. */
+/* Kills the process: SIGKILL, or what the backend has for it. A process that has ended is left
+ * alone. */
+FIBER_API int fiber_process_kill(struct fiber_process *p);
+/* Tells whether the process has not ended yet. Returns 1 or 0. */
+FIBER_API int fiber_process_is_alive(struct fiber_process *p);
+/* Stores in *code the exit code, or -N when signal N ended the process (as multiprocessing does). A
+ * process that could not be started has the code 125. -EAGAIN: it has not ended. -ENODATA: it has
+ * ended, and nobody knows how, because its host was lost. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
-FIBER_API int64_t
-fiber_process_pid(struct fiber_process *p); /* on its own host; 0 until it has joined */
-/* As its options say, else made from its number. Valid until the handle is closed. */
+/* Tells the process id on the host of the process. Returns 0 until the process has joined. */
+FIBER_API int64_t fiber_process_pid(struct fiber_process *p);
+/* Tells the name of the process. Returns a text that is valid until fiber_process_close(). */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
-FIBER_API const char *
-fiber_process_job(struct fiber_process *p); /* the backend's name for the job, "" until known */
-/* How it ended, in a sentence with its last lines: "process-3 (pid 4711) was killed by signal 9
- * (Killed)"; "" while it lives. Valid until close. */
+/* Tells what the backend calls the job of the process. Returns a text that is valid until
+ * fiber_process_close(); "" until it is known. */
+FIBER_API const char *fiber_process_job(struct fiber_process *p);
+/* Says how the process ended, in a sentence with its last lines: "process-3 (pid 4711) was killed
+ * by signal 9 (Killed)". Returns a text that is valid until fiber_process_close(); "" while the
+ * process lives. */
 FIBER_API const char *fiber_process_report(struct fiber_process *p);
-/* A descriptor that polls readable once the process has ended; Fiber's own, not to be read or
- * closed. */
+/* Gives a descriptor that polls readable once the process has ended. It belongs to Fiber: do not
+ * read or close it. Returns the descriptor. */
 FIBER_API int fiber_process_sentinel(struct fiber_process *p);
-/* Frees the handle. A process that still lives goes on and ends with its parent. NULL is fine. */
+/* Frees the handle. A process that still lives goes on, and ends with its parent. NULL is fine. */
 FIBER_API void fiber_process_close(struct fiber_process *p);
 
-/* How many of the processes that this one has started by fiber_process_start() and
- * fiber_process_start_work() live; those of its pools, rings, managers and stores do not count.
- * Their handles (up to max) in `out`, which may be NULL; those that the program closed are counted
- * and not listed. */
+/* Lists the children of this process that live: processes that the program started, not a pool's
+ * workers. Up to max handles are stored in `out`, which may be NULL; handles that the program
+ * closed are counted and not listed. Returns how many there are. */
 FIBER_API int fiber_active_children(struct fiber_process **out, int max);
 
-/* In a child: its name ("main" in the master), and 1 if the process was started by another one. */
+/* Tells the name of the calling process. Returns "main" in a master. */
 FIBER_API const char *fiber_process_self(void);
-/* 1: another process of Fiber started this one; 0: it is a master. */
+/* Tells whether another process of the run started the calling one. Returns 1 or 0. */
 FIBER_API int fiber_process_is_child(void);
-/* In a worker program of its own, after fiber_init() returned 1: the bytes of
- * fiber_process_start_work(). Valid for the life of the process. -ENODATA otherwise. */
+/* Gives the bytes of fiber_process_start_work() to a worker program, after its fiber_init()
+ * returned 1. They stay valid as long as the process lives. -ENODATA: the process was not started
+ * with bytes. */
 FIBER_API int fiber_process_work(const void **work, size_t *len);
 
 /* ---- Addresses ------------------------------------------------------------------------------- */
@@ -189,14 +197,14 @@ struct fiber_address {
 
 #define FIBER_ADDRESS_TEXT 400 /* bytes that are enough for any address as text */
 
-/* An address as text without spaces, for files, environments and command lines, and back. The text is as secret as the
- * address: best is a file of mode 0600 or a pipe. The environment is inherited by every child and can be read by
- * processes of this user; an argv by everybody on the host.
- * format: -ERANGE: size is too small; -EINVAL: the bytes are no address.
- * parse: white space behind the text is passed over; -EINVAL: it is no address, or not all of one. Whether the object
- * still lives is found by its connect call. */
+/* Writes an address as text without spaces, for files, environments and command lines;
+ * FIBER_ADDRESS_TEXT bytes are enough for any. The text is as secret as the address: best is a file
+ * of mode 0600 or a pipe. Every child inherits the environment, processes of this user can read it,
+ * and everybody on the host can read an argv. -ERANGE: size is too small. -EINVAL: the bytes are no
+ * address. */
 FIBER_API int fiber_address_format(const struct fiber_address *address, char *text, size_t size);
-/* The address of such a text. */
+/* Reads an address from its text; white space behind it is passed over. Whether the object still
+ * lives shows when it is connected to. -EINVAL: it is no address, or not all of one. */
 FIBER_API int fiber_address_parse(struct fiber_address *address, const char *text);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
@@ -207,27 +215,34 @@ FIBER_API int fiber_address_parse(struct fiber_address *address, const char *tex
  * receiver. */
 struct fiber_queue;
 
-/* Makes a queue of which this process is the owner. A put waits while max_messages are in it. */
-FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages /* 0: no bound */);
-/* Where others find it. The address may travel in any argument or message. */
+/* Makes a queue that this process owns. max_messages bounds the messages that wait in it; 0: no
+ * bound. */
+FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages);
+/* Stores the address of the queue, by which other processes connect. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
-/* Opens the queue of another process, or of this one. -EPIPE: its owner is gone. */
+/* Opens the queue that lives at this address. -EPIPE: its owner is gone, or has closed it. */
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
-/* -ETIMEDOUT: full; -EPIPE: the owner is gone or the queue was shut. When a put was taken by an
- * owner that then died, the message is lost with it. */
+/* Puts a message at the end of the queue. A message that the owner has taken is lost when the owner
+ * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
+ * the message is longer than max_message of the configuration. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
-/* The next message in *out. -ETIMEDOUT: empty; -EPIPE: shut and drained, or the owner is gone. */
+/* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: it
+ * was shut and is drained, or the owner is gone. */
 FIBER_API int fiber_queue_get(struct fiber_queue *q, struct fiber_bytes *out, int timeout_ms);
-/* A descriptor to wait with: see fiber_wait_any(). */
+/* Gives a descriptor to wait for messages with; see fiber_wait_any(). Returns the descriptor. */
 FIBER_API int fiber_queue_fd(struct fiber_queue *q);
-/* Waits until everything that this process put has reached the owner. */
+/* Waits until everything that this process put has reached the owner. -ETIMEDOUT: it has not.
+ * -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
-FIBER_API int fiber_queue_size(struct fiber_queue *q,
-                               size_t *messages); /* about; it changes at any time */
-/* No more puts by anyone; gets go on until the queue is drained, then fail with -EPIPE. */
+/* Stores how many messages wait in the queue. The number may change at any time. -EPIPE: the owner
+ * is gone. */
+FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages);
+/* Ends all puts, by any process. Gets go on until the queue is drained, and fail with -EPIPE
+ * then. */
 FIBER_API int fiber_queue_shut(struct fiber_queue *q);
-/* Frees the handle; in the owner the queue ends. Flushes first, as long as the owner takes something
- * (configuration: linger says how long one waits while it does not). NULL is fine. */
+/* Frees the handle; in the owner the queue ends. It flushes first, for as long as the owner
+ * takes messages; while the owner takes none, it waits for `linger` of the configuration. NULL
+ * is fine. */
 FIBER_API void fiber_queue_close(struct fiber_queue *q);
 
 /* ---- Pipe ------------------------------------------------------------------------------------ */
@@ -240,22 +255,28 @@ struct fiber_pipe;
 
 #define FIBER_PIPE_ONEWAY 1 /* ends[0] receives, ends[1] sends */
 
-/* Makes a pipe and opens both ends here. Each sends and receives, unless flags say otherwise. */
+/* Makes a pipe, both ends of which are in this process: ends[0] and ends[1]. flags: 0, or
+ * FIBER_PIPE_ONEWAY. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
-/* Where another process opens this end; from then on it is that process's. */
+/* Stores the address of this end, by which another process takes it over. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
-/* Takes over the end of that address. -EPIPE: the process that made it is gone. */
+/* Takes over the end of a pipe that has this address. From then on the end is this process's.
+ * -EPIPE: the pipe is gone. */
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
-/* Blocks while more than about 8 MiB wait at the other end. -EPIPE: the other end is gone. -EBADF:
- * a receiving end. */
+/* Sends a message to the other end. It waits while more than about 8 MiB wait there. -ETIMEDOUT:
+ * they still do. -EPIPE: the other end is gone. -EBADF: this is a receiving end. */
 FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t len, int timeout_ms);
-/* The next message in *out. -ETIMEDOUT; -EPIPE: the end of file; -EBADF: a sending end. */
+/* Receives the next message; *out belongs to the caller. -ETIMEDOUT: none has come. -EPIPE: the
+ * other end is gone, and all that it sent has been received. -EBADF: this is a sending end. */
 FIBER_API int fiber_pipe_recv(struct fiber_pipe *end, struct fiber_bytes *out, int timeout_ms);
-/* 1: a message or the end of file can be read now; 0: nothing came within the timeout. */
+/* Waits until there is a message, or the end of file. Returns 1 when fiber_pipe_recv() would not
+ * wait, and 0 when nothing came within the timeout. */
 FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
-/* A descriptor to wait with: see fiber_wait_any(). -EBADF: a sending end. */
+/* Gives a descriptor to wait for messages with; see fiber_wait_any(). Returns the descriptor.
+ * -EBADF: this is a sending end. */
 FIBER_API int fiber_pipe_fd(struct fiber_pipe *end);
-FIBER_API void fiber_pipe_close(struct fiber_pipe *end); /* NULL is fine */
+/* Frees the handle, and with it this end of the pipe. NULL is fine. */
+FIBER_API void fiber_pipe_close(struct fiber_pipe *end);
 
 /* ---- Manager --------------------------------------------------------------------------------- */
 
@@ -265,18 +286,19 @@ struct fiber_manager;
 struct fiber_reply;
 struct fiber_future;
 
-/* Writes an answer: in a manager's method, a task of a pool. Each call appends. -ENOMEM. */
+/* Appends bytes to the answer of a manager's method or a pool's task. -ENOMEM: memory is short. */
 FIBER_API int fiber_reply_write(struct fiber_reply *reply, const void *data, size_t len);
-/* Appends len bytes for the caller to fill; NULL when memory is short. 8-byte aligned when it is
- * the first. Valid until the next call on `reply`. */
+/* Appends len bytes to the answer, for the caller to fill. The first ones of an answer are 8-byte
+ * aligned. Returns where they are, until the next call with this reply; NULL when memory is
+ * short. */
 FIBER_API void *fiber_reply_alloc(struct fiber_reply *reply, size_t len);
-/* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d", i);`
- * returns code (-EIO for 0). The caller gets a positive code as -EIO, with the number behind the
- * text. */
+/* Makes the answer an error with a text: `return fiber_reply_fail(reply, -EINVAL, "no row %d",
+ * i);`. The caller gets a positive code as -EIO, with the number behind the text. Returns code, and
+ * -EIO for 0. */
 FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...)
     FIBER_PRINTF(3, 4);
-/* In a task of a pool: 1 once its result is not wanted any more. A long task may look and return
- * early. */
+/* Tells a task of a pool whether its result is still wanted, so that a long task may end early.
+ * Returns 1 once it is not, else 0. */
 FIBER_API int fiber_reply_cancelled(struct fiber_reply *reply);
 
 struct fiber_class {
@@ -291,39 +313,39 @@ struct fiber_class {
     void (*close)(void *state); /* when the manager is closed in good order; may be NULL */
 };
 
-/* Starts the manager's process. Returns once it serves; -ECHILD: it does not, and why is in
- * fiber_last_error(). opts may be NULL. */
+/* Starts the process of a manager and waits until it serves. opts may be NULL. -ECHILD: it does not
+ * serve; fiber_last_error() says why. */
 FIBER_API int fiber_manager_start(struct fiber_manager **m, const struct fiber_class *cls,
                                   const void *arg, size_t len,
                                   const struct fiber_process_options *opts);
-/* Where others find it. */
+/* Stores the address of the manager, by which other processes connect. */
 FIBER_API int fiber_manager_address(struct fiber_manager *m, struct fiber_address *address);
-/* Opens a manager that another process started. -EPIPE: it is gone. */
+/* Opens the manager that lives at this address. -EPIPE: it is gone. */
 FIBER_API int fiber_manager_connect(struct fiber_manager **m, const struct fiber_address *address);
-/* Runs a method and waits. A method's own error is its code (-EIO for a positive one), with the
- * text in fiber_last_error();
- * -EPIPE: the manager is gone. `out` may be NULL. On -ETIMEDOUT the call goes on, and its answer is
- * dropped. -EDEADLK: a method waits for its own manager (another thread of the manager's process
- * may). */
+/* Runs a method and waits for its answer; `out` may be NULL. An error of the method is its code
+ * (-EIO for a positive one), with its text in fiber_last_error(). -ETIMEDOUT: there is no answer
+ * yet; the call goes on, and its answer is dropped. -EPIPE: the manager is gone. -EDEADLK: a method
+ * called its own manager; another thread of that process may. */
 FIBER_API int fiber_manager_call(struct fiber_manager *m, const char *method, const void *in,
                                  size_t len, struct fiber_bytes *out, int timeout_ms);
-/* The same without waiting for the answer; futures may be waited for in any order. While 64 MiB of
- * a process's calls are without an answer, it waits for one. */
+/* Runs a method without waiting for its answer. Futures may be waited for in any order. While 64
+ * MiB of calls of this process have no answer, it waits for one. -EPIPE: the manager is gone. */
 FIBER_API int fiber_manager_call_async(struct fiber_manager *m, const char *method, const void *in,
                                        size_t len, struct fiber_future **future);
-FIBER_API int fiber_future_wait(struct fiber_future *f,
-                                int timeout_ms); /* 0: done, with result or error */
-/* Waits; the answer's bytes (once: a second get has -ENODATA), or the error, as
- * fiber_manager_call(). */
+/* Waits until the call is done, with an answer or an error. -ETIMEDOUT: it is not. */
+FIBER_API int fiber_future_wait(struct fiber_future *f, int timeout_ms);
+/* Waits for the answer and hands it over once; *out belongs to the caller. An error is that of the
+ * call, as from fiber_manager_call(). -ETIMEDOUT: there is none yet. -ENODATA: the answer was
+ * handed over before. */
 FIBER_API int fiber_future_get(struct fiber_future *f, struct fiber_bytes *out, int timeout_ms);
-/* A descriptor to wait with: see fiber_wait_any(). */
+/* Gives a descriptor to wait for the answer with; see fiber_wait_any(). Returns the descriptor. */
 FIBER_API int fiber_future_fd(struct fiber_future *f);
-/* Frees it. A call that was not answered goes on, unless this process ends. NULL is fine. */
+/* Frees the future. A call without an answer goes on, unless this process ends. NULL is fine. */
 FIBER_API void fiber_future_close(struct fiber_future *f);
-/* In the process that started it: waits for the answers to its own calls, ends the manager (a
- * method that takes longer than the configured `grace` is killed) and waits for its end. Elsewhere:
- * lets go. With the last handle of a process its calls without an answer end with -EPIPE. NULL is
- * fine. */
+/* Frees the handle. In the process that started the manager, it waits for the answers to its own
+ * calls, ends the manager (a method that takes longer than `grace` of the configuration is killed)
+ * and waits for its end. With the last handle of another process, that process's calls without an
+ * answer fail with -EPIPE. NULL is fine. */
 FIBER_API void fiber_manager_close(struct fiber_manager *m);
 
 /* ---- Store ----------------------------------------------------------------------------------- */
@@ -334,73 +356,80 @@ FIBER_API void fiber_manager_close(struct fiber_manager *m);
  * store is gone. */
 struct fiber_store;
 
-/* Starts the process of a store, and opens it here. */
+/* Starts the process of a store and waits until it serves. opts may be NULL. -ECHILD: it does not
+ * serve; fiber_last_error() says why. */
 FIBER_API int fiber_store_start(struct fiber_store **s, const struct fiber_process_options *opts);
-/* Where others find it. */
+/* Stores the address of the store, by which other processes connect. */
 FIBER_API int fiber_store_address(struct fiber_store *s, struct fiber_address *address);
-/* Opens a store that another process started. */
+/* Opens the store that lives at this address. -EPIPE: it is gone. */
 FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_address *address);
-/* In the process that started it the store ends. Elsewhere, with its last handle, a process lets go
- * of all that it holds there, as if it had died. NULL is fine. */
+/* Frees the handle. In the process that started the store, the store ends. With the last handle
+ * of another process, that process gives up all that it holds there, as if it had died. NULL is
+ * fine. */
 FIBER_API void fiber_store_close(struct fiber_store *s);
 
-/* Sets a key of the dictionary; the value before it is gone. */
+/* Sets the value of a key of the dictionary. */
 FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value,
                               size_t len);
-/* -ENOENT: no such key when the timeout was over (0: look once, -1: wait until it is set). */
+/* Gets the value of a key; *value belongs to the caller. It waits until the key is set: a timeout
+ * of 0 looks once. -ENOENT: there is no such key within the timeout. */
 FIBER_API int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *value,
                               int timeout_ms);
-/* Sets key only if it has the value `expect` (NULL: only if it is absent). -ESTALE: it has not; the
- * value that it has is in *found, which may be NULL (empty when absent). */
+/* Sets a key only if it has the value `expect`, or, with NULL, only if it is absent. -ESTALE: it
+ * has another value, which is in *found (empty when the key is absent); found may be NULL. */
 FIBER_API int fiber_store_swap(struct fiber_store *s, const char *key, const void *expect,
                                size_t expect_len, const void *value, size_t len,
                                struct fiber_bytes *found);
-/* Deletes what has this name: the key of the dictionary, the list, the counter and the event, all at
- * once. Calls that wait for one of them go on to wait. -ENOENT: there is none; an empty list, a
- * counter at 0 and a clear event are none and take no memory. Locks, semaphores and barriers take
- * none once nobody holds or waits for them, and are left alone. */
+/* Deletes everything of this name at once: the key of the dictionary, the list, the counter and the
+ * event. Calls that wait for one of them go on waiting. Locks, semaphores and barriers are left
+ * alone: they take no memory once nobody holds them or waits for them. -ENOENT: there is none; an
+ * empty list, a counter at 0 and an event that is not set count as none, and take no memory. */
 FIBER_API int fiber_store_delete(struct fiber_store *s, const char *name);
-/* All keys that begin with prefix (NULL: all), each followed by a NUL byte, sorted. */
+/* Lists the keys that begin with prefix (NULL: all), sorted, each followed by a NUL byte; *keys
+ * belongs to the caller. */
 FIBER_API int fiber_store_keys(struct fiber_store *s, const char *prefix, struct fiber_bytes *keys);
-/* Adds to a counter (absent: 0) and answers its new value in *value, which may be NULL. -ERANGE: it
- * would overflow. */
+/* Adds to a counter; an absent one is 0. Its new value is in *value, which may be NULL. -ERANGE: it
+ * would overflow, and is unchanged. */
 FIBER_API int fiber_store_add(struct fiber_store *s, const char *counter, int64_t delta,
                               int64_t *value);
 
+/* Appends a value to the end of a list; an absent list is empty. */
 FIBER_API int fiber_store_push(struct fiber_store *s, const char *list, const void *value,
-                               size_t len); /* at the end */
-/* Takes from the front; -ETIMEDOUT when it stays empty. */
+                               size_t len);
+/* Takes the first value of a list; *value belongs to the caller. -ETIMEDOUT: the list stayed
+ * empty. */
 FIBER_API int fiber_store_pop(struct fiber_store *s, const char *list, struct fiber_bytes *value,
                               int timeout_ms);
-/* -ENOENT: it is not that long. */
+/* Gets the value at index i of a list, and leaves it there; *value belongs to the caller. -ENOENT:
+ * the list is not that long. */
 FIBER_API int fiber_store_at(struct fiber_store *s, const char *list, size_t i,
                              struct fiber_bytes *value);
-/* How many values are in the list; 0 when nobody has named it yet. */
+/* Stores how many values a list has. */
 FIBER_API int fiber_store_length(struct fiber_store *s, const char *list, size_t *length);
 
-/* -ETIMEDOUT: not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now, and its
- * last holder died with it: what it guards may be half changed (told once). Held by a process:
- * another thread of the same process waits too, and any of them may unlock it. */
+/* Takes a lock for this process: its other threads wait, too, and any of them may unlock it.
+ * -ETIMEDOUT: it is not held; fiber_last_error() says who holds it. -EOWNERDEAD: it is held now,
+ * but its last holder died with it, so what it guards may be half changed; this is said once. */
 FIBER_API int fiber_store_lock(struct fiber_store *s, const char *name, int timeout_ms);
-FIBER_API int fiber_store_unlock(struct fiber_store *s,
-                                 const char *name); /* -EPERM: not the holder */
-/* Takes a unit of a semaphore that has `initial` (>= 1, else -EINVAL) when nobody holds or waits
- * for one. -ETIMEDOUT. A process that dies gives its units back. Only who holds a unit may release
- * it: -EPERM. */
+/* Gives a lock back. -EPERM: this process does not hold it. */
+FIBER_API int fiber_store_unlock(struct fiber_store *s, const char *name);
+/* Takes a unit of a semaphore. `initial` (at least 1) is the number of its units when nobody holds
+ * or waits for one. A process that dies gives its units back. -ETIMEDOUT: no unit was free.
+ * -EINVAL: initial is less than 1. */
 FIBER_API int fiber_store_acquire(struct fiber_store *s, const char *semaphore, int64_t initial,
                                   int timeout_ms);
-/* Gives a unit back. */
+/* Gives a unit of a semaphore back. -EPERM: this process holds none. */
 FIBER_API int fiber_store_release(struct fiber_store *s, const char *semaphore);
-/* Lets all that wait for the event go on, and those that come later. */
+/* Sets an event: calls that wait for it return. */
 FIBER_API int fiber_store_event_set(struct fiber_store *s, const char *event);
-/* From now on they wait again. */
+/* Clears an event: calls that wait for it wait until it is set again. */
 FIBER_API int fiber_store_event_clear(struct fiber_store *s, const char *event);
-FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event,
-                                     int timeout_ms); /* -ETIMEDOUT */
-/* Waits until `parties` callers are here; *index (may be NULL) is parties - 1 for the first to
- * come, 0 for the last. A caller that dies or times out breaks the barrier: all that wait get
- * -ECONNABORTED, and it is whole again. All name the same number; one that does not gets
- * -EINVAL. */
+/* Waits until an event is set. -ETIMEDOUT: it is not. */
+FIBER_API int fiber_store_event_wait(struct fiber_store *s, const char *event, int timeout_ms);
+/* Waits until `parties` callers wait at the barrier. *index (may be NULL) is parties - 1 for the
+ * first of them and 0 for the last. -ECONNABORTED: a caller died or timed out, which breaks the
+ * barrier for all that wait; it is whole again at once. -ETIMEDOUT: this call timed out. -EINVAL:
+ * another caller named another number of parties. */
 FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int parties, int *index,
                                   int timeout_ms);
 
@@ -416,36 +445,41 @@ struct fiber_shared;
  * own (-EDEADLK). */
 typedef int (*fiber_shared_fn)(void *data, size_t len, void *user);
 
-/* Read-only (noise tables, data sets): the first that asks builds it, the others map it. Names have 1 to 200 of the
- * characters a-z A-Z 0-9 - _ . . Waits while another process builds it; when that one dies, this one builds. -EEXIST:
- * the segment exists with another length. -ENOSPC: the host has no room for it in /dev/shm.
- * build NULL: only what is there, or is being built; len 0: whatever its length. -ENOENT: there is none. */
+/* Opens a read-only segment, such as a noise table or a data set: the first process that asks
+ * builds it, the others map it. A name has 1 to 200 of the characters a-z A-Z 0-9 - _ and the
+ * period. The call waits while another process builds, and builds itself when that one dies. With
+ * build NULL it opens only what is there, or is being built; with len 0, a segment of any length.
+ * -EEXIST: the segment has another length. -ENOENT: there is none. -ENOSPC: the host has no room
+ * for it in /dev/shm. */
 FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_t len,
                                 fiber_shared_fn build, void *user);
 
 #define FIBER_SHARED_CREATE 1u    /* make it when there is none, zeroed */
 #define FIBER_SHARED_EXCLUSIVE 2u /* make it, and fail with -EEXIST when there is one */
 
-/* Writable: what one process writes the others see, as threads see each other's memory. Nothing is locked: use C11
- * atomics, a process-shared (and robust) pthread mutex inside of it, or fiber_store_lock(). What a process wrote stays
- * when it dies or closes, also half of something. It ends with the run, or when it was deleted and the last process has
- * closed it. Writable segments have names of their own.
- * flags 0: the one that is there, of that length, or with len 0 of any (fiber_shared_len()). -ENOENT: there is none;
- * -EEXIST: it has another length, or EXCLUSIVE; -ENOSPC: the host has no room for it in /dev/shm. */
+/* Opens a writable segment: what one process writes the others see, as threads see each other's
+ * memory. Nothing is locked: use C11 atomics, a process-shared and robust pthread mutex in the
+ * segment, or fiber_store_lock(). What a process wrote stays when it dies or closes the segment,
+ * also when it is half of something. The segment ends with the run, or once it was deleted and no
+ * process has it open. Writable segments have names of their own. flags: 0 opens what is there, of
+ * that length or, with len 0, of any; FIBER_SHARED_CREATE and FIBER_SHARED_EXCLUSIVE make one.
+ * -ENOENT: there is none. -EEXIST: it has another length, or it is there and FIBER_SHARED_EXCLUSIVE
+ * was given. -ENOSPC: the host has no room for it in /dev/shm. */
 FIBER_API int fiber_shared_open_writable(struct fiber_shared **s, const char *name, size_t len,
                                          unsigned flags);
-/* Deletes the segments of this name, read-only and writable. Who has one open keeps it; the next
- * open finds none, or makes another one. -ENOENT: there is none. */
+/* Deletes the segments of this name, read-only and writable. Processes that have one open keep it;
+ * the next open call finds none, or makes another one. -ENOENT: there is none. */
 FIBER_API int fiber_shared_delete(const char *name);
-/* The segment's bytes, page-aligned, valid until close. */
+/* Gives the memory of a segment. Returns its address, page-aligned, until fiber_shared_close(). */
 FIBER_API const void *fiber_shared_data(struct fiber_shared *s);
-/* The same to write to; NULL for a read-only segment. */
+/* Gives the memory of a writable segment. Returns its address, page-aligned, until
+ * fiber_shared_close(); NULL for a read-only segment. */
 FIBER_API void *fiber_shared_memory(struct fiber_shared *s);
-/* Its length in bytes. */
+/* Tells the length of the segment. Returns bytes. */
 FIBER_API size_t fiber_shared_len(struct fiber_shared *s);
-/* 1: this call built or made it; else 0. */
+/* Tells whether this handle's open call built or made the segment. Returns 1 or 0. */
 FIBER_API int fiber_shared_built(struct fiber_shared *s);
-/* Unmaps it; the segment stays. NULL is fine. */
+/* Unmaps the segment, which stays for the other processes of the run. NULL is fine. */
 FIBER_API void fiber_shared_close(struct fiber_shared *s);
 
 /* ---- Pool ------------------------------------------------------------------------------------ */
@@ -486,18 +520,18 @@ struct fiber_pool_options {
     int idle_ms; /* autoscale: a worker above min that was idle for so long is stopped; 0: 2000 */
 };
 
-/* Starts min workers in the background (max at most, by backlog); tasks may be given at once. opts
- * may be NULL. */
+/* Opens a pool: starts min workers in the background, and at most max as the backlog asks for them.
+ * Tasks may be given at once. opts may be NULL. */
 FIBER_API int fiber_pool_open(struct fiber_pool **pool, const struct fiber_pool_options *opts);
-/* Sets the number of workers: fixed from now on. More are started at once, fewer are drained
- * first. */
+/* Sets the number of workers, which is fixed from then on. More are started at once; those that are
+ * too many finish what they hold first. */
 FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
-/* From now on between min and max workers, by the work that waits. */
+/* Lets the pool choose how many workers it has, from min to max, by its backlog. */
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
-/* Waits until all that was submitted is done. */
+/* Waits until all tasks that were given are done. -ETIMEDOUT: they are not. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
-/* Stops the workers; what is not done fails with -ECANCELED. Results stay readable until they are
- * closed. NULL is fine. */
+/* Ends the workers. Tasks that are not done fail with -ECANCELED. Results stay readable until they
+ * are closed. NULL is fine. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
 /* Called on an internal thread, or within a call of the program's that ends tasks (cancel, close);
@@ -526,55 +560,60 @@ struct fiber_map_options {
     void *user;
 };
 
-/* fn over an array: n inputs of in_size bytes each to n outputs of out_size bytes each, in order. A
- * result of another size is the error -EMSGSIZE of that task. Returns the first error by index; the
- * others are computed all the same. */
+/* Runs fn over an array and waits: n inputs of in_size bytes each give n outputs of out_size bytes
+ * each, in the same order. The other tasks are done when one of them fails; a result of another
+ * size is the error -EMSGSIZE of its task. The error of a task is its negative code, with its text
+ * in fiber_last_error(); of several, the first in the order of the inputs. */
 FIBER_API int fiber_pool_map(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                              size_t in_size, void *out, size_t out_size, size_t n,
                              const struct fiber_map_options *opts);
-/* The same without waiting; `in` and `out` must stay valid until the result is done or closed. */
+/* Begins fiber_pool_map() and returns. `in` and `out` must stay valid until the result is done or
+ * closed. */
 FIBER_API int fiber_pool_map_array(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                    size_t in_size, void *out, size_t out_size, size_t n,
                                    const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* fn over n byte strings, each result of any length. The array and its bytes must stay valid until
- * the result is done. */
+/* Begins fn over n byte strings, each with a result of any length. The array and its bytes must
+ * stay valid until the result is done. */
 FIBER_API int fiber_pool_map_async(struct fiber_pool *pool, fiber_task_fn fn,
                                    const struct fiber_bytes *in, size_t n,
                                    const struct fiber_map_options *opts,
                                    struct fiber_result **result);
-/* One task; waits. `out` may be NULL. A user error: its code (-EIO for a positive one), its text in
- * fiber_last_error(). */
+/* Runs one task and waits; `out` may be NULL and belongs to the caller. A user error is its code
+ * (-EIO for a positive one), with its text in fiber_last_error(). */
 FIBER_API int fiber_pool_apply(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                size_t len, struct fiber_bytes *out);
-/* One task, without waiting; `in` is copied. */
+/* Begins one task and returns. `in` is copied. */
 FIBER_API int fiber_pool_apply_async(struct fiber_pool *pool, fiber_task_fn fn, const void *in,
                                      size_t len, const struct fiber_map_options *opts,
                                      struct fiber_result **result);
 
-FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms); /* 0: every task is done */
-/* The same for one task. */
+/* Waits until every task is done. -ETIMEDOUT: some are not. */
+FIBER_API int fiber_result_wait(struct fiber_result *r, int timeout_ms);
+/* Waits until one task is done. -ETIMEDOUT: it is not. -ENOENT: there is no task of that index. */
 FIBER_API int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms);
-/* A descriptor to wait with: see fiber_wait_any(). */
+/* Gives a descriptor to wait for the end of all tasks with; see fiber_wait_any(). Returns the
+ * descriptor. */
 FIBER_API int fiber_result_fd(struct fiber_result *r);
-/* A done task's result: its bytes in place, valid until the result is closed (for array maps: in
- * `out`). -EAGAIN: not done; a task's error: its negative code and, in *data and in
- * fiber_last_error(), its text. */
+/* Gives the result of a task that is done: its bytes in place, valid until the result is closed;
+ * for maps over arrays, in `out`. An error of the task is its negative code, with its text in *data
+ * and in fiber_last_error(). -EAGAIN: the task is not done. */
 FIBER_API int fiber_result_get(struct fiber_result *r, size_t index, const void **data,
                                size_t *len);
-/* How many tasks there are. */
+/* Tells how many tasks there are. Returns the number. */
 FIBER_API size_t fiber_result_count(struct fiber_result *r);
-/* How many of them have a result or an error. */
+/* Tells how many tasks are done, with a result or an error. Returns the number. */
 FIBER_API size_t fiber_result_done(struct fiber_result *r);
-/* The first error by index: its negative code (0: none), its index in *index (may be NULL). */
+/* Finds the first error, in the order of the tasks; *index (may be NULL) is its task. Returns the
+ * negative code of that task; 0: there is none. */
 FIBER_API int fiber_result_error(struct fiber_result *r, size_t *index);
-/* What is not done fails with -ECANCELED; a running task is told (fiber_reply_cancelled) and its
- * result is dropped. */
+/* Cancels the tasks that are not done: they fail with -ECANCELED. A task that runs is told by
+ * fiber_reply_cancelled(), and its result is dropped. */
 FIBER_API int fiber_result_cancel(struct fiber_result *r);
-/* The same for one task. */
+/* Cancels one task, as fiber_result_cancel() does all. -ENOENT: there is no task of that index. */
 FIBER_API int fiber_result_cancel_task(struct fiber_result *r, size_t index);
-FIBER_API void
-fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is fine */
+/* Frees the handle, and cancels the tasks that are not done. NULL is fine. */
+FIBER_API void fiber_result_close(struct fiber_result *r);
 
 #define FIBER_IMAP_UNORDERED 1
 
@@ -583,17 +622,20 @@ fiber_result_close(struct fiber_result *r); /* cancels what is not done. NULL is
  * in its caller's thread. */
 typedef int (*fiber_source_fn)(void *user, struct fiber_bytes *in);
 
-/* fn over a lazy source with at most `window` tasks taken from it and not yet handed out (0: four
- * per worker). */
+/* Begins fn over a lazy source. At most `window` tasks are taken from it and not yet handed out; 0:
+ * four for each worker. flags: 0, results come in the order of the source; FIBER_IMAP_UNORDERED, as
+ * they are done. */
 FIBER_API int fiber_pool_imap(struct fiber_pool *pool, fiber_task_fn fn, fiber_source_fn source,
                               void *user, size_t window, unsigned flags,
                               const struct fiber_map_options *opts, struct fiber_imap **it);
-/* 1 and the next result (its index in the source in *index, may be NULL); 0 at the end; -ETIMEDOUT;
- * a task's error: its code with the text in fiber_last_error(), and the next call goes on behind
- * it. *out is the caller's. */
+/* Waits for the next result; *out belongs to the caller, and *index (may be NULL) is its place in
+ * the source. An error of a task is its code, with its text in fiber_last_error(), and the next
+ * call goes on with the task behind it. Returns 1 with a result, 0 at the end. -ETIMEDOUT: there is
+ * none yet. */
 FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *out,
                               int timeout_ms);
-FIBER_API void fiber_imap_close(struct fiber_imap *it); /* cancels what is not done. NULL is fine */
+/* Frees the iteration, and cancels its tasks that are not done. NULL is fine. */
+FIBER_API void fiber_imap_close(struct fiber_imap *it);
 
 #define FIBER_POOL_BUCKETS 32
 
@@ -623,18 +665,19 @@ struct fiber_worker_stats {
     int state;      /* 0 starting, 1 idle, 2 busy, 3 draining */
 };
 
-/* What the pool has done so far. */
+/* Fills in the pool's figures. stats->size must be set. */
 FIBER_API int fiber_pool_stats(struct fiber_pool *pool, struct fiber_pool_stats *stats);
-/* Fills up to max entries; returns how many workers there are. */
+/* Fills in up to max entries, one for each worker. Returns how many workers there are. */
 FIBER_API int fiber_pool_worker_stats(struct fiber_pool *pool, struct fiber_worker_stats *out,
                                       int max);
 
-/* Kills the worker of that name (struct fiber_worker_stats), wherever it runs; its tasks go to others
- * as after any death, and another worker takes its place. -ESRCH: there is none of that name now. */
+/* Kills the worker of that name (struct fiber_worker_stats), wherever it runs. Its tasks go to
+ * others, as after any death, and another worker takes its place. -ESRCH: there is none of that
+ * name now. */
 FIBER_API int fiber_pool_worker_kill(struct fiber_pool *pool, const char *name);
 
-/* In a worker program of its own (fiber_pool_options.serve), after fiber_init() returned 1: serves
- * tasks with fn until the pool ends, then returns 0. */
+/* Serves tasks with fn, in a worker program of its own (fiber_pool_options.serve) whose
+ * fiber_init() returned 1, until the pool ends. */
 FIBER_API int fiber_serve(fiber_task_fn fn);
 
 /* ---- Ring ------------------------------------------------------------------------------------ */
@@ -713,29 +756,35 @@ struct fiber_ring_options {
     int pty_rank;  /* of FIBER_RING_PTY */
 };
 
-/* Starts `size` ranks of fn(arg), or (fn NULL) of opts->job.command or opts->programs, and returns; starting goes on
- * in the background. Their output appears on ours: whole lines of several ranks, and unfinished
- * ones that nothing has followed for 100 ms. opts may be NULL when fn is not. */
+/* Starts `size` ranks of fn(arg), or, with fn NULL, of opts->job.command or opts->programs, and
+ * returns; the start goes on in the background. What the ranks print appears on our standard output
+ * and error in whole lines. opts may be NULL when fn is not. */
 FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,
                                const void *arg, size_t len, const struct fiber_ring_options *opts);
-/* Waits until the ring has ended. */
+/* Waits until the ring has ended. -ETIMEDOUT: it has not. */
 FIBER_API int fiber_ring_wait(struct fiber_ring *ring, int timeout_ms);
-/* 0 when every rank ended well; else the exit code of the first that failed (128 + N: signal N;
- * 125: it could not be started; 124: timeout_ms was over). -EAGAIN while it runs. */
+/* Stores in *code 0 when every rank ended well, else the exit code of the rank that failed first:
+ * 128 + N when signal N ended it, 125 when it could not be started, 124 when timeout_ms was over.
+ * -EAGAIN: the ring has not ended. */
 FIBER_API int fiber_ring_exitcode(struct fiber_ring *ring, int *code);
-/* What happened first, where, why, and what to try: several lines for people; "" when it went well.
- * Valid until close. */
+/* Says what failed first, where, why, and what to try, in several lines for people. Returns a text
+ * that is valid until fiber_ring_close(); "" when all went well. */
 FIBER_API const char *fiber_ring_report(struct fiber_ring *ring);
-/* A descriptor that polls readable once the ring has ended; Fiber's own, not to be read or
- * closed. */
+/* Gives a descriptor that polls readable once the ring has ended. It belongs to Fiber: do not read
+ * or close it. Returns the descriptor. */
 FIBER_API int fiber_ring_sentinel(struct fiber_ring *ring);
-FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal); /* to every rank that lives */
-/* To one, wherever it runs. -ESRCH: there is none of that number, or the ring has ended. */
+/* Sends a signal to every rank that lives. */
+FIBER_API int fiber_ring_signal(struct fiber_ring *ring, int signal);
+/* Sends a signal to one rank, wherever it runs. -ESRCH: there is none of that number, or the ring
+ * has ended. */
 FIBER_API int fiber_ring_signal_rank(struct fiber_ring *ring, int rank, int signal);
-/* As a failure would: tells the ranks (SIGTERM), gives them grace, kills them. */
+/* Ends the ring as a failure would: the ranks get SIGTERM, have the grace to end, and are killed
+ * then. */
 FIBER_API int fiber_ring_stop(struct fiber_ring *ring);
-FIBER_API void fiber_ring_close(struct fiber_ring *ring); /* kills what runs. NULL is fine */
-/* start, wait and close: the exit code, or a negative errno. */
+/* Frees the handle, and kills the ranks that run. NULL is fine. */
+FIBER_API void fiber_ring_close(struct fiber_ring *ring);
+/* Starts a ring, waits for its end and closes it. Returns the exit code of the ring, or a negative
+ * errno when it could not be started. */
 FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len,
                              const struct fiber_ring_options *opts);
 
@@ -749,12 +798,14 @@ FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t
 enum fiber_ring_type { FIBER_RING_INT64 = 1, FIBER_RING_DOUBLE = 2 };
 enum fiber_ring_op { FIBER_RING_SUM = 1, FIBER_RING_MIN = 2, FIBER_RING_MAX = 3 };
 
-/* Waits until every rank is here. */
+/* Waits, in a rank, until every rank is in this call. -ETIMEDOUT: some are not. */
 FIBER_API int fiber_ring_barrier(int timeout_ms);
-/* The len bytes of rank `root` replace those of the others. */
+/* Copies, in every rank, the len bytes of rank `root` over those of the others. -ETIMEDOUT: some
+ * ranks have not called it. */
 FIBER_API int fiber_ring_broadcast(void *data, size_t len, int root, int timeout_ms);
-/* data[i] becomes the sum, minimum or maximum of all ranks' data[i], for n elements of 8 bytes. The order of a sum is
- * that of the ranks, so it is the same each time; sums of int64_t wrap around. */
+/* Makes data[i], in every rank, the sum, the minimum or the maximum of all ranks' data[i], for n
+ * elements of 8 bytes. A sum is built in the order of the ranks, so it is the same each time; sums
+ * of int64_t wrap around. -ETIMEDOUT: some ranks have not called it. */
 FIBER_API int fiber_ring_allreduce(void *data, size_t n, enum fiber_ring_type type,
                                    enum fiber_ring_op op, int timeout_ms);
 
@@ -771,7 +822,7 @@ struct fiber_rank_stats {
     uint64_t memory; /* resident bytes, at the last look */
 };
 
-/* Fills up to max entries; returns how many ranks there are. */
+/* Fills in up to max entries, one for each rank. Returns how many ranks there are. */
 FIBER_API int fiber_ring_stats(struct fiber_ring *ring, struct fiber_rank_stats *out, int max);
 
 /* ---- Waiting for several things -------------------------------------------------------------- */
@@ -787,8 +838,8 @@ struct fiber_wait {
     int ready;                     /* set by the call: 1 or 0 */
 };
 
-/* Waits until at least one of n things is ready, and returns how many are. -ETIMEDOUT: none. Any thread may call, and
- * several may wait for the same thing.
+/* Waits until at least one of n things is ready. Any thread may call, and several may wait for the
+ * same thing. Returns how many are ready. -ETIMEDOUT: none is.
  *
  * A program with a loop of its own (poll, epoll, libuv) asks for the descriptors instead: fiber_process_sentinel(),
  * fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(), fiber_result_fd() and fiber_future_fd(), or a negative

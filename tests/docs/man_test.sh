@@ -1,5 +1,5 @@
-# man_test.sh - every function of fiber.h has a man page, which names it and has words of its own for it; every setting is
-# in fiber.conf(5); groff and mandoc take the pages without a warning.
+# man_test.sh - every function of fiber.h has a man page of its own, with its call, what it returns and an example; every
+# setting is in fiber.conf(5); groff and mandoc take the pages without a warning.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -16,18 +16,17 @@ complain() { # complain <text>...
     bad=1
 }
 
-check_function() { # check_function <name>: its page, through the link, names it and its call
-    local page=man3/$1.3
-    [ -f "$page" ] || return 1
-    ! grep -q '^\.so ' "$page" || page=$(sed -n 's/^\.so //p' "$page")
-    [ -f "$page" ] && sed -n 4p "$page" | grep -qw "$1" && grep -q "^\\\\fB.*\b$1(" "$page" || return
-    grep -A1 "^\\\\fB$1\\\\fR(.*)\$" "$page" | sed -n 2p | grep -q '^[^.]' || complain "$1: its page has no words for it"
+check_function() { # check_function <name>: its page names it and its call, and has all sections
+    local page=man3/$1.3 section
+    [ -f "$page" ] && sed -n 4p "$page" | grep -q "^$1 .- ." && grep -q "^\\\\fB.*\b$1(" "$page" || return 1
+    for section in DESCRIPTION EXAMPLE; do grep -q "^\.SH $section$" "$page" || return 1; done
+    grep -q "^\\\\fBvoid .*\b$1(" "$page" || grep -q '^\.SH RETURN VALUE$' "$page"
 }
 
 functions=$(tr '\n' ' ' <"$header" | grep -oE 'FIBER_API [^;(]*\bfiber_[a-z0-9_]+\(' | grep -oE 'fiber_\w+' | sort -u)
 [ -n "$functions" ] || complain "fiber.h declares no function"
 for function in $functions; do
-    check_function "$function" || complain "$function: has no man page that names it"
+    check_function "$function" || complain "$function: has no man page of its own with all sections"
 done
 ! grep -l 'clang.*format' man3/*.3 || complain "these pages speak to the formatter"
 conf=../cli/man5/fiber.conf.5
