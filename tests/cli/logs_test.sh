@@ -90,7 +90,7 @@ fiber run -n 1 --name bytes cat bytes >out
 fiber logs bytes/0 | cmp - bytes || complain 'not the same bytes'
 FIBER_LOG_KEEP=256Ki fiber run -n 1 --name bytes cat bytes >out
 fiber logs bytes/0 >got
-[ "$(stat -c %s got)" -le 262144 ] && [ "$(stat -c %s got)" -ge 65536 ] || complain "kept $(stat -c %s got) bytes"
+{ [ "$(stat -c %s got)" -le 262144 ] && [ "$(stat -c %s got)" -ge 65536 ]; } || complain "kept $(stat -c %s got) bytes"
 tail -c "$(stat -c %s got)" bytes | cmp - got || complain 'not the last bytes'
 
 # Each start of a rank has a mark of its own.
@@ -102,7 +102,7 @@ FIBER_LOG_KEEP=0 fiber run -n 1 --name none echo nothing >out
 fiber logs none 2>err && complain 'what is not kept is shown'
 grep -q 'is not kept' err || complain "nothing kept: $(cat err)"
 FIBER_LOG_DIR=/proc/none fiber run -n 1 echo said >out 2>err || complain 'no place for logs: the run fails'
-[ "$(cat out)" = said ] && [ ! -s err ] || complain "no place for logs: $(cat out err)"
+{ [ "$(cat out)" = said ] && [ ! -s err ]; } || complain "no place for logs: $(cat out err)"
 
 # gc removes what is too old.
 find state/fiber/logs -mindepth 1 -maxdepth 1 -exec touch -d '20 days ago' {} +

@@ -55,7 +55,7 @@ for how in pool pool ring; do
     if [[ $how == pool ]]; then
         gives 0 env FIBER_DOCKER_NETWORK=fiber-gone "$prog" pool 3 30 5
     else
-        gives 0 env FIBER_DOCKER_NETWORK=fiber-gone "$fiber" run -n 2 -N 1 /bin/sh -c :
+        gives 0 env FIBER_DOCKER_NETWORK=fiber-gone "$fiber" run -n 2 -N 1 /bin/true
     fi
     [[ ! $("$bed" jobs all) ]] || failed "containers are there when the program has ended ($how)"
 done
