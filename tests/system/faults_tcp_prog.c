@@ -343,8 +343,8 @@ static const struct {
 static const char *const faults[] = {"pass", "delay",   "split", "trickle",  "cut",       "reset",
                                      "half", "corrupt", "stall", "stall-up", "stall-down"};
 #define HARMLESS 4 /* the first of them */
-#define OF_DATA \
-    10 /* with FAULTS_TCP_ALL one more: a link that is idle, and of which only the way down is cut */
+/* Idle data links do not notice it if only the way down is cut; FAULTS_TCP_ALL tries that, too. */
+#define OF_DATA 10
 
 static void play(size_t c, size_t f)
 {

@@ -2,7 +2,7 @@
 # faults_tcp_test.sh - connections that are cut, reset, stalled, delayed, corrupted or split by a proxy in their middle: what
 # uses them goes on, or fails with a sentence, within the time of detection and five seconds.
 #
-# In a network namespace of its own, so it disturbs nobody. FAULTS_TCP_KINDS says which connections: control, data. The
+# In a network namespace of its own, so it disturbs nobody. FAULTS_TCP_KINDS="control data" disturbs data links, too. The
 # arguments are one case and one fault, SHOW=1 prints how long each took, FAULTS_TCP_ALL=1 has data
 # connections stalled on the way down, too, which idle links do not notice.
 #
@@ -35,7 +35,7 @@ trap 'kill %1; rm -rf "$work"' EXIT
 read -rt 60 line <&4 || line=nothing
 [[ $line == ready ]] || { echo "FAILED: the proxy does not begin: $line"; exit 1; }
 code=0
-for kind in ${FAULTS_TCP_KINDS:-control data}; do
+for kind in ${FAULTS_TCP_KINDS:-control}; do
     "$program" "$kind" "$@" || code=1
 done
 exit $code
