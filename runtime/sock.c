@@ -225,14 +225,18 @@ static uint64_t broken_connections(const struct fbr_sock *s)
     return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
 }
 
-static int try_send(struct fbr_sock *s, const struct nn_msghdr *h)
+/* `calling`: of the calling side, whose threads send one at a time (uplink.c). Those of the serving side
+ * send at once, and have no connection of their own to lose. */
+static int try_send(struct fbr_sock *s, const struct nn_msghdr *h, bool calling)
 {
     int n;
 
-    if (!s->begun) /* one that breaks after this look cannot have a successor before the next */
+    if (calling &&
+        !s->begun) /* one that breaks after this look cannot have a successor before the next */
         s->attempts = broken_connections(s);
     n = nn_sendmsg(s->s, h, NN_DONTWAIT);
-    s->begun |= n >= 0;
+    if (calling)
+        s->begun |= n >= 0;
     return n;
 }
 
@@ -264,7 +268,7 @@ int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, 
 
     memset(&control, 0, sizeof(control));
     h.msg_controllen = put_route(&control, route ? route : &s->own);
-    while (rc == 0 && try_send(s, &h) < 0)
+    while (rc == 0 && try_send(s, &h, !route) < 0)
         if (errno != EINTR)
             rc = errno != EAGAIN || route ? -errno : await_room(s, &timeout_ms);
     return rc;
