@@ -1,0 +1,131 @@
+/* detect_test.c - how soon a parent learns that a child has ended: 0.2 s on the same host, 1 s over TCP, and 2 s when
+ * the backend alone tells of it, because the child's connection is still open.
+ *
+ * Each figure is the best of a few tries: it is about the product, not about what else the machine does.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/children.h"
+
+#define TRIES 5
+#define LOCAL_S 0.2
+#define REMOTE_S 1.0
+#define GONE_S 2.0
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int tell_and_exit(const void *gate, size_t len)
+{
+    pid_t me = getpid();
+
+    (void)len;
+    if (gate_tell(gate, &me, sizeof(me)) < 0)
+        return 1;
+    _exit(3);
+}
+
+/* Its own child has the connection open as well, and leaves the session, so that nobody kills the two together. */
+static int fork_and_tell(const void *gate, size_t len)
+{
+    pid_t heir = fork();
+
+    (void)len;
+    if (heir == 0) {
+        setsid();
+        heir = getpid();
+        gate_tell(gate, &heir, sizeof(heir));
+    }
+    return child_wait(NULL, 0);
+}
+
+/* Seconds from its end to the moment when we know. What it tells is a pid. */
+static double time_one(fiber_process_fn fn, int code, struct gate *told, pid_t *pid)
+{
+    struct fiber_process *p = begin_str(fn, told->path);
+    double start;
+
+    assert_int_equal(gate_wait(told, pid, sizeof(*pid)), 0);
+    start = now();
+    if (code == -SIGKILL)
+        kill((pid_t)fiber_process_pid(p), SIGKILL);
+    assert_int_equal(finish(p), code);
+    return now() - start;
+}
+
+static void expect_soon(const char *what, fiber_process_fn fn, int code, double limit)
+{
+    double best = -1;
+    struct gate told;
+
+    gate_open(&told);
+    for (int i = 0; i < TRIES && (best < 0 || best > limit); i++) {
+        pid_t pid = 0;
+        double took = time_one(fn, code, &told, &pid);
+
+        if (fn == fork_and_tell)
+            kill(pid, SIGKILL);
+        best = best < 0 || took < best ? took : best;
+    }
+    printf("           %s: known after %.3f s\n", what, best);
+    assert_true(best <= limit);
+    gate_close(&told);
+}
+
+static double promised(void)
+{
+    const char *transport = getenv("FIBER_TRANSPORT");
+
+    return transport && strcmp(transport, "tcp") == 0 ? REMOTE_S : LOCAL_S;
+}
+
+static void test_a_child_that_is_killed(void **state)
+{
+    (void)state;
+    expect_soon("killed", child_tell_wait, -SIGKILL, promised());
+}
+
+static void test_a_child_that_exits(void **state)
+{
+    (void)state;
+    expect_soon("exited", tell_and_exit, 3, promised());
+}
+
+static void test_a_child_whose_connection_stays_open(void **state)
+{
+    (void)state;
+    expect_soon("killed, with its connection open", fork_and_tell, -SIGKILL, GONE_S);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_child_that_is_killed),
+        cmocka_unit_test(test_a_child_that_exits),
+        cmocka_unit_test(test_a_child_whose_connection_stays_open),
+    };
+
+    setenv("FIBER_HEARTBEAT", "1h", 1); /* what is known, is known because an end was seen */
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
