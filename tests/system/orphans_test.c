@@ -1,5 +1,6 @@
 /* orphans_test.c - when a master dies, by whatever, nothing of its run stays: no process, no
  * socket, no segment. Nobody's heartbeat is heard in time: what ends, ends because an end was seen.
+ * Its entry in the registry goes with the next run or with `fiber ps`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -25,7 +26,8 @@
 #define OTHERS (3 + 2 * PARENTS + 2)
 #define PROMISED_S 2 /* after SIGKILL of the master nothing of its run is left */
 
-static char base[64]; /* where runs make their directories */
+static char base[64];     /* where runs make their directories */
+static char registry[72]; /* where runs that have a door are found */
 
 /* ---- What the children do: each tells its pid, and goes on for ever ---- */
 
@@ -146,6 +148,21 @@ static int play_ends(const char *gate)
     return 0;
 }
 
+static int rank(int rank, int size, const void *gate, size_t len)
+{
+    (void)rank;
+    (void)size;
+    return len ? child_tell_wait(gate, len) : 0;
+}
+
+/* With a gate its rank stays, and without it ends. */
+static int play_ring(const char *gate)
+{
+    const struct fiber_ring_options o = {.size = sizeof(o), .flags = FIBER_RING_OVERSUBSCRIBE};
+
+    return fiber_ring_run(1, rank, gate, gate[0] ? strlen(gate) + 1 : 0, &o);
+}
+
 /* ---- Tests ---- */
 
 static int set_up(void **state)
@@ -162,6 +179,23 @@ static int tear_down(void **state)
     unsetenv("FIBER_RUN_DIR");
     temp_dir_remove(base);
     return 0;
+}
+
+static char home[64];
+
+static int set_up_registry(void **state)
+{
+    temp_dir_make(home);
+    snprintf(registry, sizeof(registry), "%s/fiber", home);
+    setenv("XDG_RUNTIME_DIR", home, 1);
+    return set_up(state);
+}
+
+static int tear_down_registry(void **state)
+{
+    unsetenv("XDG_RUNTIME_DIR");
+    temp_dir_remove(home);
+    return tear_down(state);
 }
 
 /* The one run's name; fails when there is none. */
@@ -292,13 +326,74 @@ static void test_what_nobody_could_remove_is_swept_by_the_next_run(void **state)
     gate_close(&told);
 }
 
+/* Directories of runs, which have names of 16 hexadecimal digits. */
+static int count_entries(void)
+{
+    DIR *d = opendir(registry);
+    struct dirent *e;
+    int n = 0;
+
+    assert_non_null(d);
+    while ((e = readdir(d)))
+        n += strspn(e->d_name, "0123456789abcdef") == 16 && !e->d_name[16];
+    closedir(d);
+    return n;
+}
+
+/* Its entry stays, as nobody is left who could remove it. */
+static void leave_an_entry(void)
+{
+    struct gate told;
+    pid_t master, child;
+    int fd;
+
+    gate_open(&told);
+    master = start_self("ring", told.path, NULL, NULL);
+    assert_int_equal(gate_wait(&told, &child, sizeof(child)), 0);
+    fd = pid_open(child);
+    kill(master, SIGKILL);
+    assert_int_equal(waitpid(master, NULL, 0), master);
+    assert_int_equal(pids_gone(&fd, 1, TEST_LONG_MS), 0);
+    assert_int_equal(count_entries(), 1);
+    gate_close(&told);
+}
+
+static void test_a_registry_entry_goes_with_the_next_run(void **state)
+{
+    struct ran r;
+
+    (void)state;
+    leave_an_entry();
+    r = run_self("ring", "", NULL);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+    assert_int_equal(count_entries(), 0);
+}
+
+static void test_a_registry_entry_goes_with_fiber_ps(void **state)
+{
+    char fiber[512];
+    struct ran r;
+
+    (void)state;
+    snprintf(fiber, sizeof(fiber), "%.400s/cli/fiber", getenv("TEST_BINARY_DIR"));
+    leave_an_entry();
+    r = run_program((const char *const[]){fiber, "ps", NULL}, NULL, NULL);
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+    assert_int_equal(count_entries(), 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*play)(const char *arg);
-    } roles[] = {
-        {"family", play_family}, {"alone", play_alone}, {"ends", play_ends}, {"short", play_short}};
+    } roles[] = {{"family", play_family},
+                 {"alone", play_alone},
+                 {"ends", play_ends},
+                 {"short", play_short},
+                 {"ring", play_ring}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sigkill_of_the_master, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sigterm_of_the_master, set_up, tear_down),
@@ -306,6 +401,10 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_all_other_ways_to_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_nobody_could_remove_is_swept_by_the_next_run,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_registry_entry_goes_with_the_next_run,
+                                        set_up_registry, tear_down_registry),
+        cmocka_unit_test_setup_teardown(test_a_registry_entry_goes_with_fiber_ps, set_up_registry,
+                                        tear_down_registry),
     };
 
     setenv("FIBER_HEARTBEAT", "1h", 1);
