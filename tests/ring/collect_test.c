@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "ring/collect.h"
+#include "share/rpc.h"
 #include "tests/support/children.h"
 
 /* In a rank: says what was wrong, and ends it. */
@@ -193,6 +195,72 @@ static void test_a_restart_begins_anew(void **state)
     run_ok(3, one_dies_at_first, &o);
 }
 
+/* Rank `rank` brings `n` to a sum. */
+static struct fiber_future *bring(struct fbr_rpc *rpc, uint32_t epoch, uint32_t rank, int64_t n)
+{
+    const struct fbr_collect_ask ask = {.op = FBR_COLLECT_ALLREDUCE,
+                                        .rank = rank,
+                                        .epoch = epoch,
+                                        .type = FIBER_RING_INT64,
+                                        .how = FIBER_RING_SUM,
+                                        .len = sizeof(n)};
+    struct fiber_future *f;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_collect_put(&b, &ask);
+    fbr_put(&b, &n, sizeof(n));
+    assert_int_equal(fbr_rpc_call(rpc, &(struct iovec){b.data, b.len}, 1, UINT64_MAX, &f), 0);
+    fbr_buf_fini(&b);
+    return f;
+}
+
+static void expect_sum(struct fiber_future *f, int64_t sum)
+{
+    struct fiber_bytes out;
+
+    assert_int_equal(fiber_future_get(f, &out, TEST_LONG_MS), 0);
+    assert_int_equal(out.len, sizeof(sum));
+    assert_memory_equal(out.data, &sum, sizeof(sum));
+    fiber_bytes_free(&out);
+    fiber_future_close(f);
+}
+
+static void expect_stale(struct fiber_future *f)
+{
+    assert_int_equal(fiber_future_get(f, NULL, TEST_LONG_MS), -ESTALE);
+    assert_true(has(fiber_last_error(), "the ring has started again", NULL));
+    fiber_future_close(f);
+}
+
+/* A rank of an old epoch may live on where no kill reaches it. Nothing of it gets into the sums of the new one. */
+static void test_messages_of_an_old_epoch_are_refused(void **state)
+{
+    struct fiber_address address;
+    struct fiber_future *first, *old;
+    struct fbr_collect *group;
+    struct fbr_address at;
+    struct fbr_rpc *rpc;
+
+    (void)state;
+    assert_int_equal(fbr_collect_open(&group, 2, &address), 0);
+    assert_int_equal(fbr_address_get(&at, &address, FBR_KIND_RING), 0);
+    assert_int_equal(fbr_rpc_open(&rpc, &at), 0);
+    old = bring(rpc, 0, 0, 1000);
+    fbr_collect_ended(group, 0, 1);
+    assert_int_equal(fiber_future_get(old, NULL, TEST_LONG_MS), -ECONNABORTED);
+    fiber_future_close(old);
+    first = bring(rpc, 1, 0, 1);
+    expect_stale(bring(rpc, 0, 1, 2000));
+    expect_stale(bring(rpc, 0, 0, 4000));
+    fbr_collect_ended(group, 0, 0); /* the news of its death changes nothing either */
+    expect_sum(bring(rpc, 1, 1, 2), 3);
+    expect_sum(first, 3);
+    expect_stale(bring(rpc, 0, 0, 1000));
+    fbr_rpc_close(rpc);
+    fbr_collect_close(group);
+}
+
 /* Rank 0 does not come; the others find that one of them gave up. */
 static int one_gives_up(int rank, int size, const void *arg, size_t len)
 {
@@ -262,6 +330,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_death_is_told_to_all_that_wait),
         cmocka_unit_test(test_who_returns_early_is_missed),
         cmocka_unit_test(test_a_restart_begins_anew),
+        cmocka_unit_test(test_messages_of_an_old_epoch_are_refused),
         cmocka_unit_test(test_who_gives_up_breaks_it_for_all),
         cmocka_unit_test(test_ranks_that_do_not_agree_are_told),
         cmocka_unit_test(test_who_is_no_rank_is_told),
