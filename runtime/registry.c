@@ -51,17 +51,56 @@ static int make_dir(const char *path, struct fbr_error *err)
     return check_dir(path, err);
 }
 
+/* The first by name of this user's directories /tmp/fiber-uUID-*. */
+static bool find_substitute(char root[FBR_REGISTRY_MAX])
+{
+    char prefix[32], path[FBR_REGISTRY_MAX];
+    DIR *d = opendir("/tmp");
+    struct dirent *e;
+    bool found = false;
+
+    snprintf(prefix, sizeof(prefix), "fiber-u%u-", (unsigned)geteuid());
+    while (d && (e = readdir(d))) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) > 32)
+            continue;
+        snprintf(path, sizeof(path), "/tmp/%.32s", e->d_name);
+        if (check_dir(path, NULL) < 0 || (found && strcmp(path, root) > 0))
+            continue;
+        snprintf(root, FBR_REGISTRY_MAX, "%s", path);
+        found = true;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Another user has made /tmp/fiber-UID. Processes that make substitutes at the same time all use the first one. */
+static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
+{
+    char made[48];
+
+    if (find_substitute(root))
+        return 0;
+    snprintf(made, sizeof(made), "/tmp/fiber-u%u-XXXXXX", (unsigned)geteuid());
+    if (!mkdtemp(made))
+        return fbr_fail(err, -errno, "cannot make %s: %s", made, fbr_strerror(errno));
+    return find_substitute(root) ? 0 : check_dir(made, err);
+}
+
 int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
 {
     const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");
     struct stat st;
+    int rc;
 
     if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_REGISTRY_MAX - 48 && stat(xdg, &st) == 0 &&
-        st.st_uid == geteuid() && access(xdg, W_OK | X_OK) == 0)
+        st.st_uid == geteuid() && access(xdg, W_OK | X_OK) == 0) {
         snprintf(root, FBR_REGISTRY_MAX, "%s/fiber", xdg);
-    else
-        snprintf(root, FBR_REGISTRY_MAX, "/tmp/fiber-%u", (unsigned)geteuid());
-    return make_dir(root, err);
+        return make_dir(root, err);
+    }
+    snprintf(root, FBR_REGISTRY_MAX, "/tmp/fiber-%u", (unsigned)geteuid());
+    rc = make_dir(root, NULL);
+    return rc < 0 ? use_substitute(root, err) : 0;
 }
 
 /* "DIR/NAME", which always fits: both are short. */

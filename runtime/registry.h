@@ -5,6 +5,8 @@
  *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is a hash
  *                     cpus             which processors runs are bound to (claim.h)
  *
+ * Where another user has made /tmp/fiber-<user id>, it is the first of this user's directories /tmp/fiber-u<user id>-*.
+ *
  * UID is the first half of the run's. Directories that belong to somebody else, or that somebody
  * else may write, are not used. A run whose launcher was killed leaves a socket that nobody listens
  * at: the next run, and whatever lists runs, removes it and writes the record. Any thread; processes

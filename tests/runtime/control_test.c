@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -26,6 +27,8 @@
 #include "runtime/control.h"
 #include "runtime/rundir.h"
 #include "tests/support/sync.h"
+
+#define OTHER_USER 54321u /* nobody's */
 
 static struct {
     struct fbr_loop *loop;
@@ -659,6 +662,41 @@ static void a_directory_of_others_is_not_used(void **state)
     assert_int_equal(chmod(root, 0700), 0);
 }
 
+/* In a child that is another user: this one has made its directory before it. */
+static int use_another(const char *taken)
+{
+    char root[FBR_REGISTRY_MAX], again[FBR_REGISTRY_MAX];
+    bool same;
+
+    unsetenv("XDG_RUNTIME_DIR");
+    if (setuid(OTHER_USER) < 0 || fbr_registry_root(root, NULL) < 0 ||
+        fbr_registry_root(again, NULL) < 0)
+        return 1;
+    same = !strcmp(root, again) && strcmp(root, taken) != 0;
+    rmdir(root);
+    return same ? 0 : 2;
+}
+
+static void a_directory_that_another_user_took_is_replaced(void **state)
+{
+    char taken[64];
+    int status;
+    pid_t pid;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    snprintf(taken, sizeof(taken), "/tmp/fiber-%u", OTHER_USER);
+    assert_int_equal(mkdir(taken, 0700), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(use_another(taken));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(rmdir(taken), 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static int setup_as(bool is_fixed)
 {
     struct fbr_error err = {0, ""};
@@ -724,6 +762,7 @@ int main(void)
         door_test(the_next_run_sweeps_it_too),
         door_test(its_directory_is_held_while_it_lives),
         door_test(a_directory_of_others_is_not_used),
+        door_test(a_directory_that_another_user_took_is_replaced),
     };
 
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
