@@ -370,6 +370,18 @@ static int load_files(struct fbr_kube_config *c, const char *context, int *found
     return rc;
 }
 
+bool fbr_kube_config_is_plain(const struct fbr_kube_config *c)
+{
+    static const char *const here[] = {"localhost", "127.", "[::1]"}; /* a `kubectl proxy` */
+
+    if (strncmp(c->server, "http://", 7) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+        if (!strncmp(c->server + 7, here[i], strlen(here[i])))
+            return false;
+    return true;
+}
+
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err)
 {
     const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST"),
@@ -390,6 +402,10 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
     if (c->insecure)
         fbr_warn("context %s: insecure-skip-tls-verify is set: whoever is on the way to %s can "
                  "read and change everything, keys of jobs too",
+                 c->context, c->server);
+    else if (fbr_kube_config_is_plain(c))
+        fbr_warn("context %s: %s is not https: whoever is on the way there can read the "
+                 "credentials, and read and change everything else",
                  c->context, c->server);
     return 0;
 }

@@ -45,6 +45,8 @@ struct fbr_kube_config {
 
 /* From the environment; `context` "" or NULL: the current one of the files. -ENOENT: there is nothing. */
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err);
+/* Its requests would cross a network in clear. */
+bool fbr_kube_config_is_plain(const struct fbr_kube_config *c);
 void fbr_kube_config_fini(struct fbr_kube_config *c);
 
 /* ---- Of which that is made ---- */

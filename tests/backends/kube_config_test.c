@@ -214,6 +214,23 @@ static void a_context_can_be_chosen(void **state)
     fbr_kube_config_fini(&c);
 }
 
+static void http_to_another_host_is_plain(void **state)
+{
+    static const struct {
+        char server[32];
+        bool plain;
+    } cases[] = {{"http://api.example.com:8080", true}, {"http://10.1.2.3", true},
+                 {"http://localhost:8001", false},      {"http://127.0.0.1:8001", false},
+                 {"http://[::1]:8001", false},          {"https://api.example.com", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fbr_kube_config c = {.server = (char *)(uintptr_t)cases[i].server};
+
+        assert_int_equal(fbr_kube_config_is_plain(&c), cases[i].plain);
+    }
+}
+
 static void what_cannot_be_used_is_told(void **state)
 {
     static const char *const cases[][2] = {
@@ -418,6 +435,7 @@ int main(void)
         cmocka_unit_test(yaml_that_blows_up_is_refused),
         TEST(files_are_merged_and_the_first_counts),
         TEST(a_context_can_be_chosen),
+        TEST(http_to_another_host_is_plain),
         TEST(what_cannot_be_used_is_told),
         TEST(without_a_cluster_a_sentence_says_where_it_was_looked_for),
         TEST(a_pod_uses_its_service_account),
