@@ -4,7 +4,7 @@
  *
  *     start_fails      start() answers an error
  *     fails_later      the engine takes the job, then says that it failed: EXITED 1 with a reason
- *     never_joins      the job is stopped as it starts, and says nothing ever
+ *     never_joins      sleep(1) runs in its place, and says nothing ever
  *     slow_start=MS    PENDING with a reason, and the real start after MS
  *     dies_after=MS    killed by the engine after MS
  *     freezes_after=MS stopped (SIGSTOP) after MS, and stays so
@@ -100,8 +100,6 @@ static void on_event(void *user, const struct fbr_job_event *e)
     struct mock_job *j = user;
     struct fbr_job_event copy = *e;
 
-    if (e->type == FBR_JOB_STARTED && j->fault == NEVER_JOINS)
-        kill((pid_t)e->pid, SIGSTOP);
     if (e->type == FBR_JOB_EXITED) {
         j->ended = true;
         fbr_timer_stop(&j->timer);
@@ -224,6 +222,16 @@ static void on_time(void *arg)
     }
 }
 
+/* A program that knows nothing of Fiber. One that is stopped may have joined before that. */
+static int start_stranger(struct mock_job *j, const struct fbr_job *job, struct fbr_error *err)
+{
+    struct fbr_job stranger = *job;
+
+    stranger.file = "/bin/sleep";
+    stranger.argv = (char *[]){"sleep", "infinity", NULL};
+    return fbr_backend_local.start(j->b->local, &stranger, j, &j->inner, err);
+}
+
 static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                       struct fbr_error *err)
 {
@@ -241,6 +249,8 @@ static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *us
         rc = fbr_fail(err, -EIO, "the mock engine refuses the job, as ordered");
     else if (j->fault == SLOW_START)
         keep(j, job);
+    else if (j->fault == NEVER_JOINS)
+        rc = start_stranger(j, job, err);
     else if (j->fault != FAILS_LATER)
         rc = fbr_backend_local.start(b->local, job, j, &j->inner, err);
     if (rc < 0) {
