@@ -80,7 +80,9 @@ static const char *bash_operands(const struct cli_command *c)
     case CLI_SHELL:
         return "compgen -W 'bash zsh fish'";
     case CLI_KEY:
-        return "compgen -W 'show'";
+        return "compgen -W \"$( ((COMP_CWORD == 2)) && echo show set || \"${COMP_WORDS[0]}\" "
+               "config "
+               "--names 2>/dev/null)\"";
     case CLI_IMAGE:
         return "((COMP_CWORD == 2)) && compgen -W 'build export'";
     case CLI_PROGRAM:
@@ -200,7 +202,7 @@ static const char *zsh_operands(const struct cli_command *c)
     case CLI_SHELL:
         return "'1:shell:(bash zsh fish)'";
     case CLI_KEY:
-        return "'1:what:(show)' '2:key:'";
+        return "'1:what:(show set)' '2:key:_fiber_keys' '3:value:'";
     case CLI_IMAGE:
         return "'1:what:(build export)' '2:name:' '*:program:_command_names -e'";
     case CLI_PROGRAM:
@@ -221,6 +223,9 @@ static void write_zsh(void)
         "folder of $fpath.\n"
         "_fiber_runs() {\n    local -a runs\n    runs=(${(f)\"$(fiber ps --names 2>/dev/null)\"})\n"
         "    compadd -a runs\n}\n"
+        "_fiber_keys() {\n    local -a keys\n    keys=(${(f)\"$(fiber config --names "
+        "2>/dev/null)\"})\n"
+        "    compadd -a keys\n}\n"
         "_fiber_subcommands() {\n    local -a subcommands\n    subcommands=(");
     for (size_t i = 0; cli_commands[i]; i++) {
         printf("        '%s:", cli_commands[i]->name);
@@ -292,7 +297,7 @@ static void fish_operands(const struct cli_command *c)
         printf(FISH_OF " -a 'bash zsh fish'\n", c->name);
         break;
     case CLI_KEY:
-        printf(FISH_OF " -a show\n", c->name);
+        printf(FISH_OF " -a 'show set (fiber config --names 2>/dev/null)'\n", c->name);
         break;
     case CLI_IMAGE:
         printf("complete -c fiber -n '__fish_seen_subcommand_from %s; and not "

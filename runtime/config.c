@@ -480,17 +480,23 @@ int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *er
     return file_read(c, path, true, err);
 }
 
-static int user_file_read(struct fbr_config *c, struct fbr_error *err)
+int fbr_config_user_file(char *path, size_t size)
 {
     const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    char path[PATH_MAX];
     int n = 0;
 
     if (dir && dir[0] == '/')
-        n = snprintf(path, sizeof(path), "%s/fiber/fiber.conf", dir);
+        n = snprintf(path, size, "%s/fiber/fiber.conf", dir);
     else if (home && home[0] == '/')
-        n = snprintf(path, sizeof(path), "%s/.config/fiber/fiber.conf", home);
-    return n > 0 && (size_t)n < sizeof(path) ? file_read(c, path, true, err) : 0;
+        n = snprintf(path, size, "%s/.config/fiber/fiber.conf", home);
+    return n > 0 && (size_t)n < size ? 0 : -ENOENT;
+}
+
+static int user_file_read(struct fbr_config *c, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+
+    return fbr_config_user_file(path, sizeof(path)) == 0 ? file_read(c, path, true, err) : 0;
 }
 
 int fbr_config_scan(const char *path,

@@ -1,0 +1,161 @@
+/* config_set.c - see config_set.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/config_set.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/text_file.h"
+#include "runtime/beside.h"
+#include "runtime/config.h"
+
+/* ---- The text ---- */
+
+/* How many blanks a line begins with; fewer than n, so that there is a character behind them, if one is none. */
+static size_t skip_blanks(const char *line, size_t n)
+{
+    size_t i = 0;
+
+    while (i + 1 < n && (line[i] == ' ' || line[i] == '\t'))
+        i++;
+    return i;
+}
+
+static bool is_setting(const char *line, size_t n, const char *key)
+{
+    size_t len = strlen(key), at = skip_blanks(line, n);
+
+    if (n < at + len + 1 || memcmp(line + at, key, len) != 0)
+        return false;
+    at += len;
+    at += skip_blanks(line + at, n - at);
+    return line[at] == '=' || line[at] == ':';
+}
+
+static void put_setting(struct fbr_buf *b, const char *key, const char *value)
+{
+    fbr_put(b, key, strlen(key));
+    fbr_put(b, " = ", 3);
+    fbr_put(b, value, strlen(value));
+    fbr_put(b, "\n", 1);
+}
+
+char *config_set_text(const char *text, size_t len, const char *key, const char *value)
+{
+    const char *end = len ? text + len : text, *next;
+    bool put = false, in_section = false;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    for (const char *line = text; line < end; line = next) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t n = (size_t)((stop ? stop : end) - line);
+        bool section = n && line[skip_blanks(line, n)] == '[',
+             same = !in_section && is_setting(line, n, key);
+
+        next = stop ? stop + 1 : end;
+        in_section |= section;
+        if (!put && (same || section)) {
+            put_setting(&b, key, value);
+            put = true;
+        }
+        if (!same) {
+            fbr_put(&b, line, n);
+            fbr_put(&b, "\n", 1);
+        }
+    }
+    if (!put)
+        put_setting(&b, key, value);
+    fbr_put_u8(&b, 0);
+    if (b.failed)
+        fbr_buf_fini(&b);
+    return (char *)b.data;
+}
+
+/* ---- The file ---- */
+
+/* A value that the file would not give back as it is: one with a comment in it, or blanks at its ends. */
+static int check(const char *key, const char *value, const char *text, struct fbr_error *err)
+{
+    struct fbr_config *c = fbr_config_new();
+    int rc = c ? fbr_config_set(c, key, value, "fiber config set", err) : -ENOMEM;
+
+    fbr_config_free(c);
+    c = rc == 0 ? fbr_config_new() : NULL;
+    if (rc == 0)
+        rc = c ? fbr_config_parse(c, "fiber.conf", text, strlen(text), err) : -ENOMEM;
+    if (rc == 0 && strcmp(fbr_config_str(c, key), value) != 0)
+        rc = fbr_fail(
+            err, -EINVAL,
+            "%s: a file cannot hold a value with a line break, with \" ;\", or with blanks "
+            "at its ends: set it in the environment",
+            key);
+    fbr_config_free(c);
+    return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
+}
+
+/* The folders above it. */
+static int make_folders(const char *path, struct fbr_error *err)
+{
+    char folder[PATH_MAX];
+
+    snprintf(folder, sizeof(folder), "%s", path);
+    for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+            return fbr_fail(err, -errno, "cannot make %s: %s", folder, fbr_strerror(errno));
+        *at = '/';
+    }
+    return 0;
+}
+
+static int replace(const char *path, const char *text, struct fbr_error *err)
+{
+    char name[PATH_MAX + FBR_BESIDE_ROOM];
+    struct stat old;
+    size_t len = strlen(text);
+    int fd = fbr_beside_file(path, name, sizeof(name)), rc = fd < 0 ? fd : 0;
+
+    if (rc == 0 && stat(path, &old) == 0 && fchmod(fd, old.st_mode & 0777) < 0)
+        rc = -errno;
+    if (rc == 0 && write(fd, text, len) != (ssize_t)len)
+        rc = -EIO;
+    if (rc == 0 && (fsync(fd) < 0 || rename(name, path) < 0))
+        rc = -errno;
+    if (rc < 0 && fd >= 0)
+        unlink(name);
+    if (fd >= 0)
+        close(fd);
+    return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;
+}
+
+int config_set(const char *key, const char *value, char *path, size_t size, struct fbr_error *err)
+{
+    char *old = NULL, *text = NULL;
+    size_t len = 0;
+    int rc = fbr_config_user_file(path, size);
+
+    if (rc < 0)
+        return fbr_fail(err, rc,
+                        "there is no place for settings: HOME and XDG_CONFIG_HOME are not set");
+    rc = access(path, F_OK) == 0 ? text_file_read(path, &old, &len, err) : 0;
+    if (rc == 0)
+        text = config_set_text(old, len, key, value);
+    if (rc == 0)
+        rc = text ? check(key, value, text, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = make_folders(path, err);
+    if (rc == 0)
+        rc = replace(path, text, err);
+    free(old);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,45 @@
+# config_test.sh - `fiber config`: what is set is written into the user's file and read from there; mistakes change nothing.
+#
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/config
+file=$work/config/fiber/fiber.conf
+bad=0
+
+complain() { # complain <text>...
+    echo "$*"
+    bad=1
+}
+
+refuses() { # refuses <pattern> <argument of config>...
+    local code=0
+    fiber config "${@:2}" >out 2>&1 || code=$?
+    { [ $code = 2 ] && grep -q "$1" out; } || complain "config ${*:2}: code $code, $(cat out)"
+}
+
+fiber config set heartbeat 2s >out
+[ "$(cat out)" = "heartbeat = 2s, in $file" ] || complain "set: $(cat out)"
+[ "$(fiber config show heartbeat | head -1)" = 'heartbeat = 2s' ] || complain "show: $(fiber config show heartbeat)"
+fiber config show heartbeat | grep -q "from $file:1;" || complain "origin: $(fiber config show heartbeat)"
+fiber config set docker_mounts '/data:/data:ro /scratch:/scratch' >out
+[ "$(cat "$file")" = $'heartbeat = 2s\ndocker_mounts = /data:/data:ro /scratch:/scratch' ] || complain "file: $(cat "$file")"
+[ "$(stat -c %a "$file")" = 600 ] || complain "mode: $(stat -c %a "$file")"
+
+FIBER_HEARTBEAT=3s fiber config set heartbeat 4s >out 2>err
+grep -q 'here it is 3s all the same, from FIBER_HEARTBEAT' err || complain "what wins: $(cat err)"
+
+cp "$file" before
+refuses 'heartbeat' set heartbeat soon
+refuses 'did you mean heartbeat' set hartbeat 2s
+refuses 'cannot hold' set image 'a ;b'
+refuses 'KEY and VALUE' set heartbeat
+refuses 'none of: show, set' get heartbeat
+cmp "$file" before || complain 'a mistake changed the file'
+
+fiber config --names | grep -qx heartbeat || complain 'no names for completion'
+exit $bad
