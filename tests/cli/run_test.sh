@@ -201,9 +201,10 @@ said=$( (ulimit -f 0; timeout 60 fiber run -n 1 true; echo "code $?") 2>&1 | cat
 # runs that are there at the same time do not share processors, unless there are too few
 if [ "$(nproc)" -ge 2 ]; then
     mkfifo hold up
+    exec 7<>hold 8<>up # open to the end: one who opens it between two writers reads an end of file
     for i in 1 2; do
-        timeout 60 fiber run -n 1 --report-bindings sh -c 'echo >up; read -r x <hold' 2>bound.$i &
-        read -r _ <up
+        timeout 60 fiber run -n 1 --report-bindings sh -c 'echo >up; read -r x <hold' 2>bound.$i 7>&- 8>&- &
+        read -r _ <&8
     done
     first=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.1)
     second=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.2)
@@ -213,11 +214,10 @@ if [ "$(nproc)" -ge 2 ]; then
         bad=1
     fi
     check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
-    exec 7<>hold
     echo >&7
     echo >&7
     wait
-    exec 7>&-
+    exec 7>&- 8>&-
     check 0 '' '^fiber: rank 0 on .*; cpus [0-9]' run -n 1 --report-bindings true
 fi
 
