@@ -353,6 +353,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_too_little_shared_memory_is_reported),
     };
 
+    setenv("FIBER_START_PATIENCE", "0ms", 0); /* what is short here stays so */
     if (argc == 3 && strcmp(argv[1], "disk") == 0)
         return poor_disk(&argc, &argv);
     if (argc == 3 && strcmp(argv[1], "greedy") == 0)
