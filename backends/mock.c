@@ -12,6 +12,7 @@
  *     mute             the engine never tells of its end
  *     late_word        the engine tells of its end, and why, when it is asked to kill it
  *     evicted          when it ends, the engine says that it has taken it away
+ *     unreachable      no signal reaches it, as on a host that is cut off
  *
  * A backend does not see tasks, so there is no death after so many of them to order here: the task
  * functions of tests/pool/storm_test.c and tests/system/chaos_test.c count, and kill their worker.
@@ -42,7 +43,8 @@ enum fault {
     EXIT_UNKNOWN,
     MUTE,
     LATE_WORD,
-    EVICTED
+    EVICTED,
+    UNREACHABLE
 };
 
 static const struct {
@@ -54,6 +56,7 @@ static const struct {
     {"dies_after=", DIES_AFTER},    {"freezes_after=", FREEZES_AFTER},
     {"exit_unknown", EXIT_UNKNOWN}, {"mute", MUTE},
     {"late_word", LATE_WORD},       {"evicted", EVICTED},
+    {"unreachable", UNREACHABLE},
 };
 
 struct mock_job {
@@ -276,6 +279,8 @@ static int mock_signal(struct fbr_backend *b, void *handle, int sig)
         tell_exit(j, j->code, "had gone beyond its time in the mock engine, as ordered");
         return 0;
     }
+    if (j->fault == UNREACHABLE)
+        return 0;
     if (j->inner)
         return fbr_backend_local.signal(b->local, j->inner, sig);
     fbr_timer_stop(&j->timer); /* it has not started: now it never will */

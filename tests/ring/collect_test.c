@@ -17,6 +17,7 @@
 #include "ring/collect.h"
 #include "share/rpc.h"
 #include "tests/support/children.h"
+#include "tests/support/run.h"
 
 /* In a rank: says what was wrong, and ends it. */
 #define CHECK(what)                                                                \
@@ -261,6 +262,93 @@ static void test_messages_of_an_old_epoch_are_refused(void **state)
     fbr_collect_close(group);
 }
 
+/* ---- A rank that lives on in a restart ---- */
+
+struct way {
+    char stopped[96], again[96], go_old[96], verdict[96], go_new[96];
+};
+
+/* Its agent is given up, and no kill reaches the two. */
+static int outlive(const struct way *w)
+{
+    pid_t pids[2] = {getppid(), getpid()};
+    int64_t n = 1000;
+    int rc;
+
+    CHECK(fiber_ring_barrier(-1) == 0);
+    kill(pids[0], SIGSTOP);
+    CHECK(gate_tell(w->stopped, pids, sizeof(pids)) == 0 && gate_listen(w->go_old) == 0);
+    rc = fiber_ring_allreduce(&n, 1, FIBER_RING_INT64, FIBER_RING_SUM, -1);
+    CHECK(gate_tell(w->verdict, &rc, sizeof(rc)) == 0);
+    return child_wait(NULL, 0);
+}
+
+static int one_lives_on(int rank, int size, const void *arg, size_t len)
+{
+    const struct way *w = arg;
+    int64_t n = 1;
+
+    CHECK(len == sizeof(*w));
+    if (strcmp(getenv("FIBER_EPOCH"), "0") == 0) {
+        if (rank == 1)
+            return outlive(w);
+        CHECK(fiber_ring_barrier(-1) == 0);
+        return child_wait(NULL, 0);
+    }
+    CHECK(fiber_ring_barrier(-1) == 0);
+    CHECK(gate_tell(w->again, "x", 1) == 0 && gate_listen(w->go_new) == 0);
+    CHECK(fiber_ring_allreduce(&n, 1, FIBER_RING_INT64, FIBER_RING_SUM, -1) == 0 && n == size);
+    return 0;
+}
+
+static int play_launcher(void)
+{
+    struct fiber_ring_options o = options(FIBER_RING_RESTART);
+    struct gate stopped, again, go_old, verdict, go_new;
+    struct gate *gates[] = {&stopped, &again, &go_old, &verdict, &go_new};
+    struct fiber_ring *ring;
+    int fds[2], code = -1;
+    struct way w;
+    pid_t pids[2];
+    char both[2];
+
+    for (int i = 0; i < 5; i++) {
+        gate_open(gates[i]);
+        snprintf((char *)&w + i * sizeof(w.stopped), sizeof(w.stopped), "%s", gates[i]->path);
+    }
+    o.per_node = 1;
+    o.nodes = 2;
+    o.grace_ms = 100;
+    CHECK(fiber_ring_start(&ring, 2, one_lives_on, &w, sizeof(w), &o) == 0);
+    CHECK(gate_wait(&stopped, pids, sizeof(pids)) == 0);
+    for (int i = 0; i < 2; i++)
+        fds[i] = pid_open(pids[i]);
+    CHECK(gate_wait(&again, both, sizeof(both)) == 0); /* all ranks of the new epoch */
+    CHECK(fds[0] >= 0 && fds[1] >= 0 && kill(pids[1], 0) == 0);
+    CHECK(write(go_old.fd, "x", 1) == 1 && gate_wait(&verdict, &code, sizeof(code)) == 0);
+    CHECK(code == -ESTALE);
+    kill(pids[0], SIGCONT); /* it finds that it was given up */
+    CHECK(pids_gone(fds, 2, TEST_LONG_MS) == 0);
+    CHECK(write(go_new.fd, "xx", 2) == 2 && fiber_ring_wait(ring, TEST_LONG_MS) == 0);
+    CHECK(fiber_ring_exitcode(ring, &code) == 0 && code == 0);
+    fiber_ring_close(ring);
+    for (int i = 0; i < 5; i++)
+        gate_close(gates[i]);
+    return 0;
+}
+
+static void test_a_rank_that_lives_on_is_refused(void **state)
+{
+    const char *const env[] = {"FIBER_HEARTBEAT=1s", "FIBER_BACKEND=mock",
+                               "FIBER_MOCK=agent-2:unreachable", NULL};
+    struct ran r = run_self("launcher", NULL, env);
+
+    (void)state;
+    if (r.code)
+        fail_msg("%d: %s", r.code, r.err);
+    ran_free(&r);
+}
+
 /* Rank 0 does not come; the others find that one of them gave up. */
 static int one_gives_up(int rank, int size, const void *arg, size_t len)
 {
@@ -331,6 +419,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_who_returns_early_is_missed),
         cmocka_unit_test(test_a_restart_begins_anew),
         cmocka_unit_test(test_messages_of_an_old_epoch_are_refused),
+        cmocka_unit_test(test_a_rank_that_lives_on_is_refused),
         cmocka_unit_test(test_who_gives_up_breaks_it_for_all),
         cmocka_unit_test(test_ranks_that_do_not_agree_are_told),
         cmocka_unit_test(test_who_is_no_rank_is_told),
@@ -338,5 +427,7 @@ int main(int argc, char **argv)
 
     if (fiber_init(&argc, &argv) < 0)
         return 1;
+    if (argc > 1 && strcmp(argv[1], "launcher") == 0)
+        return play_launcher();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
