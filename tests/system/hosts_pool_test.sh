@@ -34,24 +34,32 @@ grep -q '^h1 ' "$work/out" || failed "the others should have done it"
 "$bed" heal
 echo "ok: a pool survives a host"
 
-# data_port PID: the one of its ports that greets as nanomsg does.
-data_port() {
+# data_ports SS...: those of the addresses that this command of ss prints which greet as nanomsg does.
+data_ports() {
     local at greeting
-    for at in $(ss -ltnHp | awk -v pid="pid=$1," 'index($0, pid) {print $4}'); do
+    for at in $("$@" | awk '{print $4}'); do
         greeting=$(timeout 5 bash -c "exec 4<>/dev/tcp/${at%:*}/${at##*:} && head -c 3 <&4" | tr -d '\0')
-        if [[ $greeting == SP ]]; then
-            echo "${at##*:}"
-            return
-        fi
+        [[ $greeting != SP ]] || echo "${at##*:}"
     done
-    failed "no data port found"
 }
+
+# cut_data: silently, between h2 and the launcher, both of whose control channels live
+cut_data() {
+    local port way
+    for port in $(data_ports ours) $(data_ports "$bed" exec h2 ss -ltnH); do
+        for way in "--dport $port" "--sport $port"; do
+            # shellcheck disable=SC2086 # two words
+            "$bed" exec h2 iptables -w -I OUTPUT -p tcp $way -j DROP
+            # shellcheck disable=SC2086
+            "$bed" exec h2 iptables -w -I INPUT -p tcp $way -j DROP
+        done
+    done
+}
+ours() { ss -ltnHp | grep "pid=$launcher,"; }
 
 # Only the data of a host is cut off, silently: its heartbeats go on, and its tasks are done elsewhere, in time.
 begins 1 "$prog" pool 4 400 until "$work/enough2"
-port=$(data_port "$launcher")
-"$bed" exec h2 iptables -w -I OUTPUT -p tcp --dport "$port" -j DROP
-"$bed" exec h2 iptables -w -I INPUT -p tcp --sport "$port" -j DROP
+cut_data
 began=$SECONDS
 touch "$work/enough2"
 ends
@@ -60,5 +68,18 @@ grep -q '^h1 ' "$work/out" || failed "h1 should have done it"
 ((took <= 30)) || failed "a data link that died silently held the pool up for $took s"
 "$bed" heal
 echo "ok: a pool survives a data link that dies silently"
+
+# The same for those who wait for a method, a barrier and a message: they fail, in time.
+FIBER_COMMAND_HOSTS=$h2 begins 1 "$prog" links
+cut_data
+began=$SECONDS
+ends
+took=$((SECONDS - began))
+for what in manager store queue; do
+    grep -q "^$what: failed" "$work/out" || failed "$what: its call should have failed"
+done
+((took <= 30)) || failed "data links that died silently held calls up for $took s"
+"$bed" heal
+echo "ok: calls fail when their data link dies silently"
 unset FIBER_HEARTBEAT
 nothing_left

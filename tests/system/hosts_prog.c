@@ -5,12 +5,15 @@
  *                                            until FILE     so, and a tenth again and again until there is that file
  *                                            everywhere N   so, until N hosts have done some
  *   hosts_prog objects WORKERS          queues, a store and a segment between hosts
+ *   hosts_prog links                    waits for a method, a barrier and, on another host, for a message, which never
+ *                                       come; ends when each of them has failed
  *   hosts_prog nested                   a job that starts jobs
  *   hosts_prog ring [-t] [-f POLICY] RANKS NODES PROGRAM...   a ring with RANKS / NODES ranks on each
  *   hosts_prog wait                     a rank: says where it is, then waits for ever
  *   hosts_prog who                      a rank: says its number and host
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +194,91 @@ static int play_objects(int n)
     return 0;
 }
 
+/* ---- Links ---- */
+
+static int open_nothing(void **state, const void *arg, size_t len)
+{
+    (void)state;
+    (void)arg;
+    (void)len;
+    return 0;
+}
+
+/* The first call comes back, the others do not. */
+static int serve(void *state, const char *method, const void *in, size_t len,
+                 struct fiber_reply *reply)
+{
+    (void)state;
+    (void)in;
+    (void)len;
+    (void)reply;
+    while (strcmp(method, "wait") == 0)
+        pause();
+    return 0;
+}
+
+static const struct fiber_class server = {
+    .size = sizeof(server), .open = open_nothing, .call = serve};
+
+static void *call_manager(void *manager)
+{
+    struct fiber_bytes b;
+
+    return fiber_manager_call(manager, "wait", NULL, 0, &b, -1) < 0 ? "failed" : NULL;
+}
+
+static void *wait_in_store(void *store)
+{
+    return fiber_store_barrier(store, "nobody else", 2, NULL, -1) < 0 ? "failed" : NULL;
+}
+
+static int get_in_vain(const void *address, size_t len)
+{
+    struct fiber_queue *q;
+    struct fiber_bytes b;
+
+    (void)len;
+    if (fiber_queue_connect(&q, address) < 0 || fiber_queue_get(q, &b, 20000) < 0)
+        return fail("the first get");
+    fiber_bytes_free(&b);
+    printf("all is done but the rest\n");
+    fflush(stdout);
+    return fiber_queue_get(q, &b, -1) < 0 ? 0 : 1;
+}
+
+static int play_links(void)
+{
+    struct fiber_manager *manager;
+    struct fiber_store *store;
+    struct fiber_queue *queue;
+    struct fiber_process *p;
+    struct fiber_address a;
+    struct fiber_bytes b;
+    pthread_t threads[2];
+    void *failed;
+    int code;
+
+    if (fiber_manager_start(&manager, &server, NULL, 0, NULL) < 0 ||
+        fiber_manager_call(manager, "go", NULL, 0, &b, -1) < 0 ||
+        fiber_store_start(&store, NULL) < 0 || fiber_store_set(store, "key", "value", 5) < 0 ||
+        fiber_queue_open(&queue, 0) < 0 || fiber_queue_address(queue, &a) < 0)
+        return fail("objects");
+    pthread_create(&threads[0], NULL, call_manager, manager);
+    pthread_create(&threads[1], NULL, wait_in_store, store);
+    if (fiber_process_start(&p, get_in_vain, &a, sizeof(a), NULL) < 0 ||
+        fiber_queue_put(queue, "word", 4, 20000) < 0)
+        return fail("start");
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], &failed);
+        printf("%s: %s\n", i ? "store" : "manager", failed ? "failed" : "came back");
+    }
+    fiber_process_join(p, -1);
+    if (fiber_process_exitcode(p, &code) < 0)
+        code = -1;
+    printf("queue: %s\n", code == 0 ? "failed" : fiber_process_report(p));
+    return 0;
+}
+
 /* ---- Nested ---- */
 
 static int leaf(const void *arg, size_t len)
@@ -286,6 +374,8 @@ int main(int argc, char **argv)
                          argc > 5 ? argv[5] : "");
     if (strcmp(what, "objects") == 0 && argc == 3)
         return play_objects(atoi(argv[2]));
+    if (strcmp(what, "links") == 0)
+        return play_links();
     if (strcmp(what, "nested") == 0)
         return play_nested();
     if (strcmp(what, "ring") == 0)
