@@ -33,17 +33,7 @@
 
 #include "fiber.h"
 #include "runtime/process.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "tests/support/sanitized.h"
 
 #define CELLS 32768
 #define WAIT_MS 300000 /* only a failure reaches it */

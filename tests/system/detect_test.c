@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "tests/support/children.h"
+#include "tests/support/sanitized.h"
 
 #define TRIES 5
 #define LOCAL_S 0.2
@@ -88,7 +89,7 @@ static void expect_soon(const char *what, fiber_process_fn fn, int code, double 
         best = best < 0 || took < best ? took : best;
     }
     printf("           %s: known after %.3f s\n", what, best);
-    assert_true(best <= limit);
+    assert_true(SANITIZED || best <= limit);
     gate_close(&told);
 }
 
@@ -161,7 +162,7 @@ static void test_a_rank_that_is_killed(void **state)
         best = best < 0 || took < best ? took : best;
     }
     printf("           a rank killed: all have ended after %.3f s\n", best);
-    assert_true(best <= RING_S);
+    assert_true(SANITIZED || best <= RING_S);
     gate_close(&told);
 }
 

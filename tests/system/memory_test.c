@@ -14,12 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/support/children.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* their memory is not ours, and they are slow */
-#else
-#define SANITIZED 0
-#endif
+#include "tests/support/sanitized.h"
 
 /* ---- What we use ---- */
 
@@ -103,9 +98,13 @@ static int take_many(struct fiber_queue *q)
 static int take_there(const void *address, size_t len)
 {
     struct fiber_queue *q;
+    int rc;
 
-    (void)len;
-    return fiber_queue_connect(&q, address) < 0 ? 1 : take_many(q);
+    if (len != sizeof(struct fiber_address) || fiber_queue_connect(&q, address) < 0)
+        return 2;
+    rc = take_many(q);
+    fiber_queue_close(q);
+    return rc;
 }
 
 /* The consumer does not begin before the queue is full, so that it is behind all the time. */

@@ -1,0 +1,18 @@
+/* sanitized.h - SANITIZED is 1 where a sanitizer makes programs slow and large, so that figures mean nothing.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TEST_SANITIZED_H
+#define TEST_SANITIZED_H
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#endif
