@@ -372,6 +372,7 @@ static void test_a_chunk_hint_makes_large_first_messages(void **state)
     struct fiber_pool *pool = open_pool(2);
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
     int64_t in[1000] = {0}, out[1000];
+    struct fiber_pool_stats s;
     struct fiber_result *r;
     uint32_t arrived;
     uint64_t before;
@@ -383,8 +384,10 @@ static void test_a_chunk_hint_makes_large_first_messages(void **state)
     before = stats_of(pool).messages;
     assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 1000, &o, &r));
     assert_int_equal(wait_for(&board->arrived, arrived + 2), 0);
-    assert_int_equal(stats_of(pool).messages - before, 2);
-    assert_int_equal(stats_of(pool).running, 200);
+    s = stats_of(pool);
+    assert_true(s.messages >=
+                before + 2); /* a worker has another one ahead when its tasks seem short */
+    assert_int_equal(s.running, 100 * (s.messages - before));
     open_gate();
     assert_ok(fiber_result_wait(r, WAIT_MS));
     fiber_result_close(r);
