@@ -39,6 +39,11 @@ static void silent_callers_keep_nobody_out(void **state)
     hang_up(&client);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define JOIN_MS 10000 /* the flood and its victim are both slow */
+#else
+#define JOIN_MS 1000 /* the promise */
+#endif
 #define FLOOD 4000
 
 /* Always FLOOD silent calls, or as many as this process may have. Tells `ready` when all are made. */
@@ -109,7 +114,7 @@ static void tcp_a_flood_of_silent_callers_delays_nobody(void **state)
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     for (int i = 0; i < 10; i++)
-        late += took[i] >= 1000;
+        late += took[i] >= JOIN_MS;
     assert_in_range(late, 0, 2); /* others want the processors, too */
     close(ready[0]);
 }
@@ -126,7 +131,7 @@ static void tcp_tricklers_keep_nobody_out(void **state)
         fds[i] = stranger();
         assert_int_equal(send(fds[i], hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
     }
-    assert_true(time_to_join(&client) < 1000);
+    assert_true(time_to_join(&client) < JOIN_MS);
     for (size_t i = 0; i < COUNT(fds); i++)
         close(fds[i]);
     hang_up(&client);
