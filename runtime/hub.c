@@ -41,6 +41,8 @@ struct fbr_link {
     uint32_t sent, acked;       /* messages down; equal: the peer holds all of them */
     uint32_t sent_at, heard_at; /* ticks of the hub */
     bool met, broken;
+    bool answers;          /* the last message down was an answer, and no more, */
+    unsigned asked;        /* since which so many beats have come */
     bool fresh;            /* our first message was an answer to the peer's, and no more */
     int failed;            /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
@@ -79,8 +81,11 @@ static int send_next(struct fbr_link *l)
     struct fbr_hub *h = l->hub;
     void *msg;
     size_t len;
-    int rc = fbr_lane_take(&l->out, 0, &msg, &len);
+    int rc;
 
+    l->answers = fbr_lane_empty(&l->out);
+    l->asked = 0;
+    rc = fbr_lane_take(&l->out, 0, &msg, &len);
     if (rc == 0) {
         l->sent++;
         l->sent_at = ticks_of(h);
@@ -131,13 +136,33 @@ static bool is_fresh(const struct fbr_link *l)
     return l->fresh && l->sent == 1 && l->acked == 0 && l->in.seq == 1;
 }
 
-/* Whether a peer that waits, for it says nothing, should have got by now what was sent. */
-static bool is_overdue(const struct fbr_link *l, bool records)
+/* Whether a peer that waits, for it says nothing, should have got by now what was sent. An answer has a
+ * heartbeat less: the peer had heard nothing for that long when it asked. One that comes late to its
+ * answer, as it was stopped meanwhile, has not asked as often. */
+static bool is_overdue(const struct fbr_link *l)
 {
     const struct fbr_hub *h = l->hub;
+    unsigned beats = h->options.misses > 1 ? h->options.misses - 1 : 1;
+    uint32_t patience = l->answers ? TICKS * beats - 1 : h->patience;
 
-    return !records && l->conn && l->sent != l->acked && h->patience &&
-           ticks_of(h) - l->sent_at >= h->patience && fbr_sp_all_arrived(l->conn);
+    return ticks_of(h) - l->sent_at >= patience && (!l->answers || l->asked >= beats) &&
+           fbr_sp_all_arrived(l->conn);
+}
+
+/* A peer that has nothing to say has said that it is there. It is answered where nothing else went to it
+ * for a while: whether it holds the answer, its next beat tells. */
+static void on_beat(struct fbr_link *l)
+{
+    if (!l->conn || !l->hub->patience)
+        return;
+    if (l->sent == l->acked) {
+        if (ticks_of(l->hub) != l->sent_at)
+            send_next(l);
+        return;
+    }
+    l->asked++;
+    if (is_overdue(l))
+        l->failed = -ETIMEDOUT;
 }
 
 /* A message is authentic, and the next one. */
@@ -155,9 +180,9 @@ static void on_ack(void *user, uint32_t ack, bool records)
         meet(l, a);
     if (ack == l->sent)
         l->acked = ack;
-    if (is_overdue(l, records))
-        l->failed = -ETIMEDOUT;
     push(l);
+    if (!records)
+        on_beat(l);
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -3,8 +3,8 @@
  * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it
  * holds the last one; what is sent meanwhile waits, and then travels together. So a link is slow
  * for nobody but its own peer, and nothing is ever dropped by nanomsg (sock.h). Messages from a
- * peer may come at any time. The first one, which proves who it is, is answered at once
- * over TCP.
+ * peer may come at any time. Over TCP the first one, which proves who it is, is answered at once, and so
+ * is a beat when nothing else was sent for half a heartbeat.
  *
  * ipc:// is served by nanomsg, in a directory that only our user can enter; tcp:// by sp_server.h,
  * which keeps strangers out. A link over TCP must be sealed; it belongs to the connection by which its
@@ -15,7 +15,9 @@
  *  - the peer's host has answered nothing for beat_ms x misses (fbr_tcp_patience);
  *  - nothing has come for about as long, not even a beat, which the calling side sends when it has
  *    nothing else to say (fbr_uplink_beat);
- *  - the peer has not got a message that was sent so long ago, and waits (as its beat tells).
+ *  - the peer has not got a message that was sent so long ago, or an answer to a beat that is a heartbeat
+ *    younger, and waits (as its next beats tell). So a way down that is stalled ends the link though nobody
+ *    has anything to send; its owner then hangs up on the peer, which may hear of it only there.
  *
  * Time in which this process did not run does not count.
  *

@@ -270,6 +270,24 @@ static void an_idle_link_lives(void **state)
     assert_int_equal(came, 1);
 }
 
+/* It asks, is stopped, and asks again before it looks at what has come. */
+static void a_peer_that_was_stopped_lives(void **state)
+{
+    struct pollfd p = {.fd = fbr_uplink_fd(up), .events = POLLIN};
+
+    (void)state;
+    assert_int_equal(fbr_uplink_recv(up, on_record_down, NULL),
+                     1); /* the answer to its first message */
+    assert_int_equal(fbr_uplink_ack(up), 0);
+    let_time_pass(BEAT_MS);
+    assert_int_equal(fbr_uplink_beat(up, false), 0);
+    assert_int_equal(poll(&p, 1, TEST_LONG_MS), 1);
+    let_time_pass(5 * BEAT_MS / 3);
+    assert_int_equal(fbr_uplink_beat(up, false), 0);
+    assert_true(idle_for(2 * BEAT_MS, NULL) >= 0);
+    assert_int_equal(broken(), 0);
+}
+
 /* Its thread is at a task, and holds what was sent unread. */
 static void a_busy_peer_lives(void **state)
 {
@@ -311,6 +329,15 @@ static void a_link_whose_way_down_is_stalled_breaks(void **state)
     assert_true(idle_for(BEAT_MS, NULL) >= 0);
     atomic_store(&proxy.stalls[1], true);
     send_down("x");
+    assert_true(wait_broken(true, -ETIMEDOUT) <= SILENT_MS + BEAT_MS + 2000);
+}
+
+/* Nobody has anything to say, but the server's answers to beats do not come. */
+static void an_idle_link_whose_way_down_is_stalled_breaks(void **state)
+{
+    (void)state;
+    assert_true(idle_for(2 * BEAT_MS, NULL) >= 0);
+    atomic_store(&proxy.stalls[1], true);
     assert_true(wait_broken(true, -ETIMEDOUT) <= SILENT_MS + BEAT_MS + 2000);
 }
 
@@ -360,10 +387,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(an_idle_link_lives),
+        CASE(a_peer_that_was_stopped_lives),
         CASE(a_busy_peer_lives),
         CASE(who_says_nothing_is_given_up_in_time),
         CASE(a_link_whose_way_up_is_stalled_breaks),
         CASE(a_link_whose_way_down_is_stalled_breaks),
+        CASE(an_idle_link_whose_way_down_is_stalled_breaks),
         CASE(a_connection_that_ends_breaks_the_link),
         CASE(a_second_connection_of_a_peer_breaks_the_link),
         CASE(a_peer_that_leaves_in_order_breaks_nothing),
