@@ -45,7 +45,8 @@ static struct fbr_uplink *up;
 /* ---- The proxy ---- */
 
 static struct {
-    int listening, caller, server, stop; /* sockets, eventfd */
+    int listening, stop; /* socket, eventfd */
+    atomic_int caller, server;
     pthread_t thread;
     atomic_bool stalls[2]; /* up, down */
     atomic_bool cuts_caller;
