@@ -149,12 +149,14 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct fbr_pool_worker *w = user;
-    bool leaves;
+    bool leaves, lost = why == -EPIPE || why == -ETIMEDOUT;
 
     (void)link;
     pthread_mutex_lock(&w->pool->lock);
     leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
-    w->disrupted |= !leaves;
+    /* A link that is lost counts as a death, as lost heartbeats do: a task may be to blame, which has stopped the
+     * process or closed its descriptors. */
+    w->disrupted |= !lost;
     pthread_mutex_unlock(&w->pool->lock);
     if (leaves) /* it was told to, and may have something to do before it is gone */
         return;

@@ -58,12 +58,12 @@ uid=$(awk '/docker_prog/ { print $1 }' "$work/out")
 gives 0 "$fiber" ps --all-backends
 [[ $(grep -c kubernetes "$work/out") == 1 ]] || failed "its pods are those of a run that is listed"
 gives 0 "$fiber" top "$uid" -c 1 --json
-[[ $(jq -c '[.ranks[] | select(.state == "running")] | length' "$work/out") == 2 ]] || failed "both workers should be shown"
+[[ $(jq -c '[.workers[] | select(.state == "running")] | length' "$work/out") == 2 ]] || failed "both workers should be shown"
 in_space get pods -l fiber.io/run -o jsonpath='{.items[*].metadata.name}' >"$work/pods"
-for pod in $(jq -r '.ranks[].host' "$work/out"); do
+for pod in $(jq -r '.workers[].host' "$work/out"); do
     grep -qw "$pod" "$work/pods" || failed "$pod is no pod"
 done
-worker=$(jq '.ranks[0].rank' "$work/out")
+worker=$(jq '.workers[0].worker' "$work/out")
 gives 0 "$fiber" cp "$prog" "$uid/$worker:/tmp/there"
 gives 0 "$fiber" cp "$uid/$worker:/tmp/there" "$work/back"
 cmp "$prog" "$work/back" || failed "it is not as it was"
