@@ -84,9 +84,9 @@ begins 2 'of 2 on' "$fiber" run -n 2 -N 1 --name living --on-failure restart \
     sh -c 'trap "echo tick $FIBER_RANK" USR1; "$0" rank & while :; do wait; done' "$prog"
 cat <&"$out" >/dev/null & # all the time
 reader=$!
-"$fiber" logs --tag living >"$work/logs" 2>&1 &
+"$fiber" logs -f --tag living >"$work/logs" 2>&1 &
 logs=$!
-# Those who come later hear what is said from then on.
+# It follows from the beginning.
 ticks() { "$fiber" kill -s USR1 living && grep -qxF '[0] tick 0' "$work/logs" && grep -qxF '[1] tick 1' "$work/logs"; }
 wait_for "logs should show what both ranks print at a signal" ticks
 gives 0 "$fiber" kill living 1
