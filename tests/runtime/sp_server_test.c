@@ -30,6 +30,7 @@
 #include "runtime/sp_server.h"
 #include "runtime/tcp.h"
 #include "runtime/uplink.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/sync.h"
 
 #define LIMIT (1u << 20)
@@ -229,7 +230,7 @@ static void a_flood_delays_nobody(void **state)
     static int fds[FLOOD];
     struct rlimit r;
     pthread_t thread;
-    uint64_t took, worst = 0;
+    uint64_t took, worst = 0, deadline = fbr_now_ms() + TEST_LONG_MS;
     int joins = 0;
 
     (void)state;
@@ -250,8 +251,10 @@ static void a_flood_delays_nobody(void **state)
     pthread_join(thread, NULL);
     printf("           %d joins in the flood, the slowest took %d ms\n", joins, (int)worst);
     assert_true(joins > 0);
-    assert_true(worst < 1000);
-    assert_true(count_over(fds, FLOOD) >= FLOOD - FBR_SP_UNPROVEN);
+    assert_true(SANITIZED || worst < 1000);
+    while (count_over(fds, FLOOD) <
+           FLOOD - FBR_SP_UNPROVEN) /* the last of them still wait in the kernel */
+        assert_true(fbr_now_ms() < deadline);
     close_all(fds, FLOOD);
 }
 
