@@ -84,10 +84,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (at && argc < ARGUMENTS)
         argv[argc++] = strsep(&at, "\n");
     if (cli_parse(&command, argc, argv, &args, &err) == 0) {
-        if (!args.help && run_spec_make(&spec, &args, &err) == 0) {
+        bool checked = !args.help && !args.version;
+
+        if (checked && run_spec_make(&spec, &args, &err) == 0) {
             check(&spec);
             run_spec_fini(&spec);
-        } else if (!args.help && !err.text[0]) {
+        } else if (checked && !err.text[0]) {
             abort();
         }
         cli_args_fini(&args);
