@@ -56,9 +56,10 @@ static int check_options(const struct cli_args *args, struct fbr_error *err)
             return fbr_fail(err, -EINVAL,
                             "--%s is for all of the run: it stands before the first program",
                             run_options[i].name);
-    return args->help             ? fbr_fail(err, -EINVAL, "--help stands before the first program")
-           : args->operands[0][0] ? 0
-                                  : fbr_fail(err, -EINVAL, "the program's name is empty");
+    if (args->help || args->version) /* nothing else was checked, there may be no operands */
+        return fbr_fail(err, -EINVAL, "--%s stands before the first program",
+                        args->help ? "help" : "version");
+    return args->operands[0][0] ? 0 : fbr_fail(err, -EINVAL, "the program's name is empty");
 }
 
 /* Ours are told to a master in the cluster by a Secret, one value for each name. */
