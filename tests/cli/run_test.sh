@@ -1,482 +1,242 @@
 # run_test.sh - `fiber run` as people use it: output, exit codes, input, mistakes; and nothing is left behind.
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 #
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # SPDX-License-Identifier: Apache-2.0
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 set -euo pipefail
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 PATH=${TEST_BINARY_DIR:?}/cli:$PATH
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 work=$(mktemp -d)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 trap 'rm -rf "$work"' EXIT
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 mkdir -m 700 "$work/run"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 export XDG_RUNTIME_DIR=$work/run
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 cd "$work"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 bad=0
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     local code=$1 out=$2 err=$3 got=0 said told
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     shift 3
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     timeout 60 fiber "$@" >out 2>err </dev/null || got=$?
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     said=$(tr '\n' ' ' <out)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     told=$(tr '\n' ' ' <err)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         echo "fiber $*: code $got ($code), said:"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         cat out err
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         bad=1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # shellcheck disable=SC2016
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 {
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 'hi hi ' '^' run -n 2 --quiet /bin/echo hi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '[01] [01] ' '^' run -np 2 -q sh -c 'echo $FIBER_RANK'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '\[0\] x ' '^' run --tag -n 1 echo x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 'yes/pmi ob1 ' '^' run -x A=yes --genv B pmi --mca pml ob1 sh -c 'echo $A/$B $OMPI_MCA_pml'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     printf '# of a test\nA=x "y"\nB=2\n\nPATH\n' >a.env
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 'x "y"/3 ' '^' run -x B=1 -x B=3 --env-file a.env sh -c 'echo "$A/$B"'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '/ ' '^' run --workdir / pwd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 'a -n 3 ' '^' run -n 1 echo a -n 3
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 124 '' '' run --timeout 100ms tail -f /dev/null
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'no such file in the working directory /.*; --workdir DIR' run -n 1 ./no-such-program
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'no such file in the working directory /; --workdir DIR' run -n 1 --workdir / ./no-such-program
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'cannot start /no/such/program: there is no such file' run -n 1 /no/such/program
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     export FIBER_RUN_DIR=/nowhere
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'cannot make a run directory in /nowhere: .*set run_dir' run -n 1 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'cannot make a run directory in /nowhere: ' run --dry-run -n 1 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'cannot make a run directory in /nowhere: ' run --dry-run --json -n 1 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'cannot make a run directory in /nowhere: ' run --json -H localhost -n 1 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     unset FIBER_RUN_DIR
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     printf '#!/no/such/shell\n' >odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'chmod \+x lets it run' run -n 1 ./odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     chmod +x odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'it is there; the interpreter that it names is not' run -n 1 ./odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'the interpreter that it names is not' run --workdir / -n 1 "$work/odd"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     printf 'echo hi\n' >odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'no script that begins with #!' run -n 1 ./odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     cp odd odd.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'put python3 before it' run -n 1 ./odd.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     chmod -x odd.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'put python3 before it' run -n 1 ./odd.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'is run by python3 odd.py' run -n 1 odd.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'say ./odd' run -n 1 odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'say ./odd' run --workdir "$work" -n 1 odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'in PATH, nor in the folder' run --workdir / -n 1 odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'quotes make one word of it' run -n 1 'echo a; echo b'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'quotes make one word of it' run -n 1 './odd -v'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'is given by -x A=1, before the program' run -n 1 A=1 ./odd
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' 'it is a directory' run -n 1 /
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '' '--output: odd is no directory' run -n 1 --output odd true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 'hi ' '^' run -q -n 1 --output deep/er/logs echo hi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 4 '' '^\{"uid":"[0-9a-f]{32}","code":4,.*\} $' run --json -n 1 sh -c 'exit 4'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '.*' '^' run --dry-run -n 4 ./no-such-program
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '\{.*\} ' '^' run --dry-run --json -n 4 ./no-such-program
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     # agents of one machine place their ranks together
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     HWLOC_SYNTHETIC='pack:2 core:4 pu:1' check 0 '.*rank 1: [^:]*cpus 4 .*node 1: [^:]*: [^:]*cpus 2 .*rank 3: [^:]*cpus 6 .*' '^' \
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         run --dry-run -n 4 --per-node 2 --map-by spread ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; none is asked
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 125 '.*' 'which image' run --dry-run -b kubernetes -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 2 '' '--nodes 2: all jobs of backend docker are on one host' run -b docker --nodes 2 -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     printf '#!/bin/sh\n' >here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     chmod +x here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 "2 ranks of $work/here .*" '^' run --dry-run -b kubernetes --image x:1 -n 2 ./here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     FIBER_BACKEND=kubernetes check 0 ".* 0 to 0: $work/here .* 1 to 2: $work/here .*" '^' run --dry-run --image x:1 -n 1 ./here : -n 2 ./here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '2 ranks of ./here .*' '^' run --dry-run -b kubernetes --image x:1 --workdir /app -n 2 ./here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 "2 ranks of $work/here .*- \"$work/here\" .*" '^' run --dry-run --in-cluster --image x:1 -n 2 ./here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 ".*command: \[\"$work/here\", \"./here\"\].*" '^' kubernetes manifest -i x:1 -- ./here ./here
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS='a b' check 0 ".*one of 2 jobs, .* ssh a 'env -C .* FIBER_TICKET=fd:0 .*' " '^' \
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     run --dry-run -b command -n 2 -N 1 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 125 '.*' 'no command that starts a job' run --dry-run -b command -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*one of 1 job sbatch .* --mem=1024M .*FIBER_TICKET=file:.*' '^' run --dry-run -b slurm -n 2 --mem 1Gi ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '\{.*,"manifest":"sbatch .*"\} ' '^' run --dry-run --json -b slurm -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 SLURM_JOB_ID=1 check 0 '.*one of 1 job srun .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'asks the API server of Kubernetes, and the backend here is local' run --dry-run=server -b local -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'the program is missing' run -n 2
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 printf '#!/bin/sh\n' >mpirun
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 chmod +x mpirun
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '' 'is a launcher itself, and each of the 2 ranks starts a run of its own: leave mpirun out' run -n 2 ./mpirun -np 2 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '' '^' run -q -n 2 ./mpirun -np 2 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '' '^' run -n 1 ./mpirun -np 2 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*' 'leave torch.distributed.run out' run --dry-run -n 2 python3 -m torch.distributed.run x.py
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean --timeout' run --timout 3 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean core' run --bind-to cor true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'hi hi hi ' '^' run -H localhost:3 -q echo hi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'hi hi ' '^' run -q -f <(echo localhost slots=2) -n 2 echo hi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 printf '# ours\nh1 slots=2\n\nh2:1 # slow\nh3\n' >hosts
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*backend command, 2 agents node 0, h1: ranks 0 to 1 node 1, h2: ranks 2 to 2 .*' '^' run --dry-run --hostfile hosts -n 3 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*node 0, h2: ranks 0 to 0 node 1, h3: ranks 1 to 1 .*' '^' run --dry-run --hostfile hosts --host h3,h2 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*"node":0,"host":"h2","ranks":\[\{"rank":0,.*' '^' run --dry-run --json -H h2 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*"node":0,"host":null,.*' '^' run --dry-run --json -n 1 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_BACKEND=docker SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n check 0 '.*backend command, 1 agent .*' '^' run --dry-run -H h1 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_COMMAND_START='rsh -l me {host}' check 0 '.*backend command.*' '^' run --dry-run -H h1 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_COMMAND_START='bsub -I' check 2 '' 'FIBER_COMMAND_START: the command that starts jobs has no \{host\}' run -H h1 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_COMMAND_FILE=/nowhere check 2 '' '/nowhere' run -H h1 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # a shell of this host for each, where others have ssh
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 (
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     export FIBER_BIND=127.0.0.1 FIBER_COMMAND_START='env HOST={host} sh -c {shell_command}'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     # shellcheck disable=SC2016
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '.*' '^' run -q -H h1,h2:2,h3 -o hosts.d sh -c 'echo $HOST'
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     [ "$(cat hosts.d/latest/?.out | tr '\n' ' ')" = 'h1 h2 h2 h3 ' ] || { echo "ranks are on $(cat hosts.d/latest/?.out)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     FIBER_COMMAND_PROGRAM=/nowhere/fiber check 125 '' 'this program, or a library that it needs, is not on h1' run -H h1 true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     exit $bad
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 ) || bad=1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' '3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe' run -H a,b -n 3 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' '"-oProxyCommand=x" is no host' run --hosts -oProxyCommand=x x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'a file with hosts is --hostfile' run --nodelist ./hosts x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'not for --backend kubernetes: leave one' run -H a -b kubernetes x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'hostfile: none: No such file' run --hostfile none x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'hostfile: a.env:2: "A=x" is no host' run -machinefile a.env x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 printf 'h1 slots=0\n' >hosts
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'hosts:1: slots=0: a number from 1' run --hostfile hosts x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 for ((i = 0; i < 3000; i++)); do echo "node-$i.example.org"; done >hosts # more than one line of a configuration
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' '' run --hostfile hosts --nodes 3001 x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '.*3000 agents.*node 2999, node-2999.example.org: ranks 2999 to 2999.*' '^' run --dry-run --hostfile hosts x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'env-file: none.env: ' run --env-file none.env true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 printf 'A=1\nexport B=2\n' >bad.env
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'bad.env:2: "export B" is no name' run --env-file bad.env true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean .fiber run' rnu
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean .fiber kill' stop
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean .fiber ps' status
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'to start a program: fiber run -np 2 ' -np 2 ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'there is no option --colour; try' --colour
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 printf '#!/bin/sh\n' >x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 chmod +x x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'fiber run ./x' ./x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean docker' run --backend doker true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 export FIBER_GRACE=7s
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'grace = 7s   from FIBER_GRACE; .* ' '^' config show grace
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 unset FIBER_GRACE
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'did you mean grace' config show grase
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 fiber config show >table
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 begins=$(grep -o '^KEY *' table) # the second column of all lines begins where it does in the first
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ "$(cut -c "${#begins}" table | sort -u)" = " " ] || { echo "config show is no table: $(cat table)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'fiber [0-9.]+ .*' '^' version
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '\{"version":.*\} ' '^' version --json
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '\[\] ' '^' ps --json
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours on this host is called x1' kill x1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours' kill -9 x1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours' kill -TERM x1 3
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours' cp -r out x1:/tmp
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours' logs x1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'no run of yours' top x1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 for command in "ps" "ps --json" "config show" "version" "doctor --backend local"; do
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     # shellcheck disable=SC2086
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     if fiber $command >/dev/full 2>err || ! grep -q '^fiber: standard output' err; then
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         echo "fiber $command to a full disk: code 0, or it said: $(cat err)"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         bad=1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 done
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 FIBER_MOCK=slow_start=6000 check 0 'x x ' 'waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine takes its time' \
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     run --backend mock --nodes 2 -n 2 echo x
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 125 '' 'no program ./nowhere here to make an image of' run --backend docker ./nowhere
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'nothing is left behind ' '^' gc --backend local
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 '\[\] ' '^' gc --backend local --json
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 mkdir -m 700 "$work/run/fiber-7-abcdef"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 : >"$work/run/fiber-7-abcdef/lock"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'would remove directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local --dry-run
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ -d "$work/run/fiber-7-abcdef" ] || { echo "gc --dry-run removes"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 0 'removed +directory .*/fiber-7-abcdef: its run is over ' '^' gc -b local
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ ! -e "$work/run/fiber-7-abcdef" ] || { echo "gc does not remove"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 export DOCKER_HOST=unix:///nowhere
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 '' 'backend docker: .*no Docker engine at /nowhere' gc --backend docker
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 1 'RUN .*' 'backend docker: .*no Docker engine at /nowhere' ps --backend docker
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 unset DOCKER_HOST
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # nothing that is quoted steers a terminal
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 check 2 '' 'there is no subcommand ' $'\033]0;pwned\007x'
 check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 ! grep -q $'\033' err || { echo "an escape sequence is shown:"; cat -v err; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # no file may be written: told, not killed
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 said=$( (ulimit -f 0; timeout 60 fiber run -n 1 true; echo "code $?") 2>&1 | cat)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [[ $said == *"File too large"*"code 125" ]] || { echo "ulimit -f 0: $said"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # runs that are there at the same time do not share processors, unless there are too few
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 if [ "$(nproc)" -ge 2 ]; then
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     mkfifo hold up
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     exec 7<>hold 8<>up # open to the end: one who opens it between two writers reads an end of file
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     for i in 1 2; do
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         timeout 60 fiber run -n 1 --report-bindings sh -c 'echo >up; read -r x <hold' 2>bound.$i 7>&- 8>&- &
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         read -r _ <&8
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     done
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     first=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.1)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     second=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.2)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     if [ -z "$first" ] || [ -z "$second" ] || [ "$first" = "$second" ]; then
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         echo "two runs are on the same processors:"
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         cat bound.1 bound.2
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
         bad=1
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     echo >&7
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     echo >&7
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     wait
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     exec 7>&- 8>&-
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     check 0 '' '^fiber: rank 0 on .*; cpus [0-9]' run -n 1 --report-bindings true
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 echo input | fiber run -q -n 2 cat >out
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ "$(cat out)" = input ] || { echo "rank 0 reads our input: $(cat out)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 fiber run -q --stdin none -n 2 cat >out <<<input
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ ! -s out ] || { echo "--stdin none: $(cat out)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 timeout 60 fiber run -q -n 2 -o logs echo kept >/dev/null
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ "$(cat logs/latest/1.out)" = kept ] || { echo "--output: $(ls logs)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ "$(timeout 60 fiber logs echo 1)" = kept ] || { echo "fiber logs shows no kept file"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 # a user whom nobody knows, without a home
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 as=(setpriv --reuid 54321 --regid 54321 --clear-groups env -i "PATH=$PATH" "XDG_RUNTIME_DIR=$work/strange")
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 mkdir -m 700 strange
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 chmod 755 .
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 if [ "$(id -u)" = 0 ] && chown 54321 strange && "${as[@]}" fiber version >out 2>&1; then
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     timeout 60 "${as[@]}" fiber run -n 1 echo strange >out 2>err || cat err
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
     [ "$(cat out)" = strange ] || { echo "a user without a name and HOME: $(cat out)"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 fi
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 left=$(find run -mindepth 1 ! -path 'run/fiber' ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 [ -z "$left" ] || { echo "left behind: $left"; bad=1; }
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
 exit $bad
-check 2 '' 'behind .:.: --version stands before the first program' run -n 2 true : -V
