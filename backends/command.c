@@ -383,8 +383,8 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     return rc;
 }
 
-/* One that is numbered keeps its host, also when it is started again. Of those that are to be apart there are no more
- * than hosts. */
+/* A numbered job keeps its host, also when it is started again. There are never more jobs that are to be apart than
+ * there are hosts. */
 static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
 {
     bool own = (job->numbered || job->apart) && job->index > 0 && h->n;

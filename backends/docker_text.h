@@ -50,8 +50,8 @@ struct fbr_docker_owner {
 /* Who runs in a container whose body says `user`, "" for none; `made`: its image was made here, and says none either.
  * False: only the image knows. */
 bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out);
-/* A tar archive with the ticket, for PUT /containers/ID/archive?path=/. With an owner only that user can read it; NULL:
- * whoever the image's user is, who is alone in there. */
+/* A tar archive with the ticket, for PUT /containers/ID/archive?path=/. With an owner only that user can read it. With
+ * NULL every user of the container can: there is only the image's own. */
 void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
                        struct fbr_buf *out);
 

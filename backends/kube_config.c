@@ -404,7 +404,7 @@ int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct 
                  "read and change everything, keys of jobs too",
                  c->context, c->server);
     else if (fbr_kube_config_is_plain(c))
-        fbr_warn("context %s: %s is not https: whoever is on the way there can read the "
+        fbr_warn("context %s: %s is not https: hosts between here and there can read the "
                  "credentials, and read and change everything else",
                  c->context, c->server);
     return 0;

@@ -44,7 +44,7 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
         fputc('\n', out);
     p->within = more;
     if (fflush(out) != 0)
-        _exit(1); /* whoever read it has gone */
+        _exit(1); /* the reader has gone */
 }
 
 static int follow(struct client_run *run, int rank, const struct cli_args *args)
@@ -149,7 +149,7 @@ static void on_job_piece(void *user, int stream, const void *data, size_t len)
         fbr_buf_consume(line, n);
     }
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1); /* whoever read it has gone */
+        _exit(1); /* the reader has gone */
     pthread_mutex_unlock(&r->all->lock);
 }
 
@@ -370,9 +370,9 @@ const struct cli_command cli_logs = {
         "Shows all that is kept, in the order of time, and returns; with --follow it goes on "
         "until the run ends. A rank's last 16 MiB are kept (the setting log_keep) in "
         "~/.local/state/fiber/logs (log_dir), also when the run has ended: for 14 days, of the "
-        "last 200 runs, and of all together at most 1 GiB (log_total). What one rank has "
-        "printed is shown as it is when it goes into a file or a pipe; of a progress bar "
-        "among lines only the last state.\n\n"
+        "last 200 runs, and of all together at most 1 GiB (log_total). The output of a "
+        "single rank goes into a file or a pipe byte for byte; of a progress bar among lines "
+        "only the last state is shown.\n\n"
         "Where nothing is kept (log_keep=0), lines of a run that goes on are shown from now on, "
         "and of one that was started with --output the files of RANK, or, without RANK, the "
         "directory that they are in.\n\n"

@@ -366,7 +366,7 @@ static void show_last(struct reader *r)
 static void flush(void)
 {
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1); /* whoever read it has gone */
+        _exit(1); /* the reader has gone */
 }
 
 /* Until its launcher has closed the spool. */

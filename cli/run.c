@@ -285,9 +285,10 @@ const struct cli_command cli_run = {
         "With --backend docker no image is needed: when none is named, and we are in none, one is "
         "made of the program, its libraries and interpreter, and the script that a shell is to "
         "read. Python and Perl bring their library, the packages that they find (of a virtual "
-        "environment, too) and the folder of the script. What else it calls or reads is named by "
-        "image_add (FIBER_IMAGE_ADD=\"/bin/sleep /data\"), or seen by docker_mounts; see "
-        "fiber-image(1).",
+        "environment, too) and the folder of the script. image_add (FIBER_IMAGE_ADD=\"/bin/sleep "
+        "/data\") "
+        "names the other files that the program calls or reads, and docker_mounts shows it "
+        "folders of this host; see fiber-image(1).",
     .examples =
         "fiber run -n 4 ./train\tfour ranks on this machine\n"
         "fiber run ./train\tin an allocation of Slurm, PBS, LSF, SGE or Flux: all that it is for\n"

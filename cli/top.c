@@ -559,8 +559,8 @@ const struct cli_command cli_top = {
     .operands = "[RUN]",
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run use, live",
-    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. Of a "
-            "pool: how busy each "
+    .text = "Processor time, memory and restarts of each rank, and the bootstrap that it met. For "
+            "a pool: how busy each "
             "worker is, what it uses, the tasks that it has done, and how many tasks a second the "
             "pool does. The "
             "first table has averages since the start, the others those since the last table. "

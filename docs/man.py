@@ -2,7 +2,7 @@
 and fiber.conf(5) out of `fiber config show --json`:     docs/man.py --settings <file> <header> <folder>
 
 The header is the manual; nothing is said here that it does not say. Each of its sections (`/* ---- Queue ---- */`) is
-a page of man3, named in PAGES, and so is each function. The comment that the header opens with is fiber(7). What a
+a page of man3, named in PAGES, and so is each function. The comment that the header opens with is fiber(7). A
 function's page is made of:
 
     NAME          the first sentence of its comment

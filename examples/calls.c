@@ -262,7 +262,7 @@ static void writable_memory(void)
     atomic_int *value;
 
     must(fiber_shared_open_writable(&counter, "counter", sizeof(*value), FIBER_SHARED_CREATE));
-    value = fiber_shared_memory(counter); /* zeroed by whoever made it */
+    value = fiber_shared_memory(counter); /* zeroed when it was made */
     atomic_fetch_add(value, 1);
     must(fiber_shared_delete("counter")); /* processes that have it open keep it */
     fiber_shared_close(counter);

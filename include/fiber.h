@@ -27,9 +27,9 @@
  *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails there with -EPERM, and
  *    one that returns nothing does nothing. Only these still answer, from memory, what was true at the fork:
  *    fiber_process_name(), _self(), _is_child() and _work(), fiber_result_count() and _done(), fiber_shared_data(),
- *    _memory(), _len() and _built(); and reports and names of jobs are "". What is a thread's or the caller's own goes
- *    on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(), fiber_address_format()
- *    and _parse(), and the calls on a fiber_reply.
+ *    _memory(), _len() and _built(); and reports and names of jobs are "". Calls on what belongs to a thread or to the
+ *    caller go on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(),
+ *    fiber_address_format() and _parse(), and the calls on a fiber_reply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FIBER_H
