@@ -392,8 +392,11 @@ int main(int argc, char **argv)
 {
     struct fiber_store *store;
     struct fiber_pool *pool;
-    int rc = fiber_init(&argc, &argv);
+    const char *const again[] = {"/proc/self/exe", NULL}; /* an interpreter and a script, say */
+    int rc;
 
+    must(fiber_program(again));
+    rc = fiber_init(&argc, &argv);
     must(rc);
     if (rc == 1)
         return be_a_worker();

@@ -78,6 +78,15 @@ FIBER_API void fiber_fini(void);
  * value is wrong. */
 FIBER_API int fiber_config_set(const char *key, const char *value);
 
+/* Sets the command that starts this program again in a job: a NULL-terminated argv, which is
+ * copied. The default is the executable of the program; a program that runs in an interpreter needs
+ * the interpreter and the script. Processes, pools, managers, stores, agents of rings and the ranks
+ * of a ring's function use it where no job.command is given. It may be called before fiber_init(),
+ * and the started command calls it there, too: what it starts in turn needs a command as well. The
+ * command must load the same builds of this library and of the code whose functions it is sent, and
+ * call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY: something was started already. */
+FIBER_API int fiber_program(const char *const *argv);
+
 /* Says in a sentence why the call of this thread that failed last has failed. Returns a text that
  * stays valid until the next call of this thread that fails; never NULL. */
 FIBER_API const char *fiber_last_error(void);

@@ -563,6 +563,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
 static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_error *err)
 {
     static char *self[] = {(char *)"fiber-rank", NULL};
+    char *const *again = (char *const *)(uintptr_t)fbr_process_program();
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
     const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
@@ -579,10 +580,12 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     if (rc < 0)
         return fbr_fail(err, rc, "its place %s is no list of processors", pin->cpus);
     rc = fbr_agent_stdin_open(r, &theirs, err);
-    if (rc == 0 && p->argv[0])
-        rc = find_program(r, p->argv[0], p->workdir, env, err);
+    if (rc == 0 && (p->argv[0] || again))
+        rc = find_program(r, p->argv[0] ? p->argv[0] : again[0], p->workdir, env, err);
     else if (rc == 0)
         snprintf(r->file, sizeof(r->file), "/proc/self/exe");
+    if (!again)
+        again = self;
     if (rc == 0) {
         const struct fbr_job_local local = {.in = theirs,
                                             .terminal = r->pty,
@@ -594,7 +597,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
         const struct fbr_job job = {.name = name,
                                     .run_uid = a->rt->run_uid,
                                     .file = r->file,
-                                    .argv = p->argv[0] ? p->argv : self,
+                                    .argv = p->argv[0] ? p->argv : again,
                                     .env = env->list,
                                     .workdir = p->workdir[0] ? p->workdir : NULL,
                                     .local = &local};

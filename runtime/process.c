@@ -69,6 +69,67 @@ void fbr_process_unref(struct fiber_process *p)
 
 static void run_kill(void *process);
 
+/* ---- The program ---- */
+
+/* Set before anything is started. */
+static const char **program;
+
+static const char **copy_argv(const char *const *argv)
+{
+    size_t n = 0, bytes = 0;
+    const char **copy;
+    char *at;
+
+    for (; argv[n]; n++)
+        bytes += strlen(argv[n]) + 1;
+    copy = malloc((n + 1) * sizeof(*copy) + bytes);
+    if (!copy)
+        return NULL;
+    at = (char *)(copy + n + 1);
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = at;
+        at = stpcpy(at, argv[i]) + 1;
+    }
+    copy[n] = NULL;
+    return copy;
+}
+
+static bool has_started(struct fbr_runtime *rt)
+{
+    bool started;
+
+    pthread_mutex_lock(&rt->lock);
+    started = rt->next_process > 0;
+    pthread_mutex_unlock(&rt->lock);
+    return started;
+}
+
+int fiber_program(const char *const *argv)
+{
+    struct fbr_runtime *rt;
+    const char **copy;
+
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
+    if (!argv || !argv[0] || !argv[0][0])
+        return fbr_keep(-EINVAL, "fiber_program: needs a command");
+    rt = fbr_rt_peek();
+    if (rt && has_started(rt))
+        return fbr_keep(-EBUSY,
+                        "fiber_program: processes were started already, by another command");
+    copy = copy_argv(argv);
+    if (!copy)
+        return fbr_keep(-ENOMEM, "fiber_program: out of memory");
+    free(program);
+    program = copy;
+    return 0;
+}
+
+const char *const *fbr_process_program(void)
+{
+    return program;
+}
+
 /* ---- Starting ---- */
 
 static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec,
@@ -133,6 +194,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
 {
     static const struct fiber_process_options none = {.size = sizeof(none)};
     const struct fiber_process_options *o = spec->options ? spec->options : &none;
+    struct fiber_jobspec job;
     int rc;
 
     if (o->size != sizeof(*o))
@@ -166,7 +228,10 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
     if (p->sentinel < 0)
         return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name,
                         fbr_strerror(errno));
-    rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
+    job = o->job;
+    if (!job.command)
+        job.command = fbr_process_program();
+    rc = fbr_jobspec_copy(&p->job, &p->strings, &job);
     p->job.name = p->name;
     if (rc == 0)
         rc = keep_env(p, spec, &o->job);
