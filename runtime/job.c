@@ -174,13 +174,13 @@ static void end(struct fiber_process *p)
         p->code = p->told_code;
     p->report = make_report(p);
     p->state = P_ENDED;
+    if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call tells of the end */
+        fbr_debug("%s: sentinel: %m", p->name);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&rt->lock);
     for (int i = 0; i < 2; i++)
         fbr_lines_fini(&p->out[i]);
     fbr_info("%s", p->report ? p->report : p->name);
-    if (write(p->sentinel, &one, sizeof(one)) < 0)
-        fbr_debug("%s: sentinel: %m", p->name);
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
     fbr_nested_host_ended(p, p->report ? p->report : p->name);
