@@ -15,5 +15,5 @@ while IFS= read -r -d '' file; do
         clang-format "$file" | diff -u --label "$file" --label formatted "$file" - | head -20 || true
         bad=1
     fi
-done < <(find include runtime share pool ring mpi_bridge backends cli examples benchmarks tests -name '*.[ch]' -print0)
+done < <(find include runtime share pool ring mpi_bridge backends cli python examples benchmarks tests -name '*.[ch]' -print0)
 exit $bad

@@ -1,0 +1,61 @@
+"""__init__.py - Fiber: programs written for multiprocessing, run on a cluster.
+
+    import fiber as mp
+
+    if __name__ == "__main__":
+        with mp.Pool(8) as pool:
+            print(pool.map(f, range(100)))
+
+The module has the API of multiprocessing (start method "spawn"): Process, Pool, Pipe, queues, locks, managers. Processes
+are jobs of the configured backend: this machine, Docker, Kubernetes, Slurm or others. Every name is loaded when it is
+first used, so that a worker imports little; a name of _NAMES comes from the module that it stands beside, and every name
+of _CONTEXT is bound to the default context.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+__version__ = "0.1.0"
+
+_MODULES = frozenset((
+    "backend", "config", "connection", "context", "experimental", "futures", "image", "managers", "meta", "pool",
+    "process", "queues", "ring", "synchronize", "util",
+))
+
+_NAMES = {
+    "Process": "process",
+    "Ring": "ring",
+    "WorkerLost": "_errors",
+    "RingError": "_errors",
+    "AsyncManager": "managers",
+    "init": "config",
+    "reset": "config",
+    "Connection": "connection",
+}
+
+_CONTEXT = (
+    "Array", "AuthenticationError", "Barrier", "BoundedSemaphore", "BufferTooShort", "Condition", "Event",
+    "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "ProcessError", "Queue", "RLock", "RawArray", "RawValue",
+    "Semaphore", "SimpleQueue", "TimeoutError", "Value", "active_children", "allow_connection_pickling", "cpu_count",
+    "current_process", "freeze_support", "get_all_start_methods", "get_context", "get_logger", "get_start_method",
+    "log_to_stderr", "parent_process", "reducer", "set_executable", "set_forkserver_preload", "set_start_method",
+)
+
+__all__ = sorted({"Process", "Ring", "AsyncManager", "WorkerLost", "RingError", "init", "reset", *_CONTEXT} - {"reducer"})
+
+
+def __getattr__(name):
+    import importlib
+    if name in _NAMES:
+        value = getattr(importlib.import_module("." + _NAMES[name], __name__), name)
+    elif name in _CONTEXT:
+        from .context import default
+        value = getattr(default, name)
+    elif name in _MODULES:
+        return importlib.import_module("." + name, __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES, *__all__})

@@ -1,0 +1,92 @@
+"""_child.py - the side of a child: joins its parent, becomes like it, runs its work. It imports as little as it can.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import sys
+
+import _pickle as pickle  # the same functions; pickle.py brings re and more, which costs milliseconds in each child
+
+# kind of work -> module and function, which is called with the payload and returns the exit code
+KINDS = {
+    "process": ("fiber.process", "run_child"),
+}
+
+
+def main():
+    """Runs in an interpreter that _core.command() started; does not return in a child."""
+    from . import _core, _fiber
+    print_by_lines()
+    _fiber.program(_core.command())
+    _fiber.init()
+    sys.exit("fiber: this process was not started by another one")
+
+
+def run(work):
+    """Runs the work of _core.work() and returns the exit code."""
+    from ._core import versions
+    parent, kind, payload = work.split(b"\n", 2)
+    if parent.decode() != versions():
+        sys.stderr.write("fiber: this process has Python and fiber %s, its parent %s: they must be the same "
+                         "(FIBER_PYTHON names the interpreter of jobs)\n" % (versions(), parent.decode()))
+        return 1
+    module, function = KINDS[kind.decode()]
+    __import__(module)
+    return getattr(sys.modules[module], function)(payload)
+
+
+def print_by_lines():
+    """Output goes into pipes, which Python fills in blocks by default."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.reconfigure(line_buffering=True)
+        except AttributeError:  # None, or a stream of somebody else
+            pass
+
+
+def prepare(data):
+    """Becomes like the parent, by the data of _core.preparation(): for workers, without multiprocessing and runpy."""
+    sys.path[:] = data["sys_path"]
+    sys.argv[:] = data["sys_argv"]
+    enter(data["dir"])
+    for module in data["modules"]:
+        __import__(module)
+    name, path = data.get("init_main_from_name"), data.get("init_main_from_path")
+    if name:
+        import_main_by_name(name)
+    elif path:
+        import_main_by_path(path)
+
+
+def enter(folder):
+    """A job on another host may not have the folder."""
+    try:
+        os.chdir(folder)
+    except OSError:
+        pass
+
+
+def import_main_by_name(name):
+    if name == "__main__" or name.endswith(".__main__"):  # python -m package: it would run the whole program
+        return
+    import runpy
+    main = type(sys)("__mp_main__")
+    main.__dict__.update(runpy.run_module(name, run_name="__mp_main__", alter_sys=True))
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
+
+
+def import_main_by_path(path):
+    if os.path.splitext(os.path.basename(path))[0] == "ipython":  # its script runs a shell without a guard
+        return
+    main = type(sys)("__mp_main__")
+    main.__file__ = path
+    with open(path, "rb") as f:
+        code = compile(f.read(), path, "exec")
+    sys.modules["__mp_main__"] = main
+    exec(code, main.__dict__)
+    sys.modules["__main__"] = main
+
+
+def loads(data):
+    """Unpickles an object of the parent."""
+    return pickle.loads(data)

@@ -1,0 +1,88 @@
+"""_core.py - the extension, joined to Fiber at its first use; what every module of the package starts from.
+
+    core = start()          # the extension _fiber; in a master the first call joins the process to Fiber
+    work(kind, payload)     # bytes for a process that the extension starts; _child.run() reads them
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import sys
+
+import _thread
+
+from . import __version__, _fiber
+
+_lock = _thread.RLock()
+_started = False
+
+
+def start():
+    """Joins this process to Fiber, unless it is joined, and returns the extension."""
+    global _started
+    if not _started:
+        with _lock:
+            if not _started:
+                _join()
+                _started = True
+    return _fiber
+
+
+def _join():
+    from . import config
+    _fiber.program(command())
+    with config.without_foreign_variables():
+        _fiber.init()
+    config.apply()
+    _end_with_interpreter()
+
+
+def _end_with_interpreter():
+    """After multiprocessing's own handler has joined the children and ended the daemons, whatever is open ends."""
+    from multiprocessing import util
+    util.Finalize(None, _fiber.fini, exitpriority=-200)
+
+
+def package_folder():
+    """The folder that has the package."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def command():
+    """Returns the argv that starts this interpreter again, as a child.
+
+    sys.executable is not resolved: an interpreter finds its virtual environment by the link through which it was called.
+    """
+    from subprocess import _args_from_interpreter_flags
+    python = os.environ.get("FIBER_PYTHON") or _executable()
+    line = "import sys; sys.path.insert(0, %r); from fiber._child import main; main()" % package_folder()
+    return [python, *_args_from_interpreter_flags(), "-c", line]
+
+
+def _executable():
+    spawn = sys.modules.get("multiprocessing.spawn")
+    python = spawn.get_executable() if spawn else sys.executable
+    return os.fsdecode(python) if python else "python3"
+
+
+def versions():
+    """What must be equal in a parent and its child: the interpreter's minor version, and the package's."""
+    return "%d.%d %s" % (*sys.version_info[:2], __version__)
+
+
+def work(kind, payload):
+    """Returns bytes for a process: _child.run() checks the versions and dispatches by kind."""
+    return b"%s\n%s\n%s" % (versions().encode(), kind.encode(), payload)
+
+
+def preparation(name):
+    """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare()."""
+    from multiprocessing import context, spawn
+    actual = context._default_context._actual_context
+    try:
+        data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set
+    finally:
+        context._default_context._actual_context = actual
+    del data["start_method"]
+    data["authkey"] = bytes(data["authkey"])
+    data["modules"] = [m for m in ("fiber.managers",) if m in sys.modules]  # proxies need its transport
+    return data

@@ -1,0 +1,44 @@
+"""_pickling.py - pickles for other processes.
+
+Objects are pickled by _pickle, which is fast. When it refuses one, multiprocessing's reducers are tried, and then
+cloudpickle, if it is installed. A program without a file (a notebook, a console) has functions that no other process can
+import, so cloudpickle comes first there.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import _pickle
+
+PROTOCOL = 5
+
+
+def dumps(obj):
+    """Pickles an object for another process of the run."""
+    from . import util
+    if util.is_in_interactive_console():
+        cloud = cloudpickle()
+        if cloud:
+            return cloud.dumps(obj, PROTOCOL)
+    try:
+        return _pickle.dumps(obj, PROTOCOL)
+    except (TypeError, AttributeError, _pickle.PicklingError):
+        return _dumps_by_others(obj)
+
+
+def _dumps_by_others(obj):
+    from multiprocessing.reduction import ForkingPickler
+    try:
+        return bytes(ForkingPickler.dumps(obj, PROTOCOL))
+    except (TypeError, AttributeError, _pickle.PicklingError):
+        cloud = cloudpickle()
+        if not cloud:
+            raise
+        return cloud.dumps(obj, PROTOCOL)
+
+
+def cloudpickle():
+    """Returns the module, or None where it is not installed."""
+    try:
+        import cloudpickle as module
+    except ImportError:
+        return None
+    return module

@@ -1,0 +1,120 @@
+"""context.py - FiberContext: multiprocessing's context with job-backed parts.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from multiprocessing import context as _mp_context
+
+from .process import Process as _Process
+
+__all__ = ["FiberContext", "Process", "default"]
+
+Process = _Process
+METHODS = ("spawn", "fiber")
+SHARED = "%s is memory that processes of one host share; jobs may run on several. Use Manager().%s"
+
+
+class FiberContext(_mp_context.BaseContext):
+    """What multiprocessing.get_context() returns, with the parts of Fiber. Every method loads its part when called."""
+
+    Process = _Process
+
+    def Manager(self):
+        """Starts a process that has objects which other processes use by proxies."""
+        from .managers import SyncManager
+        manager = SyncManager(ctx=self.get_context())
+        manager.start()
+        return manager
+
+    def Pipe(self, duplex=True):
+        """Returns the two ends of a connection."""
+        from .connection import Pipe
+        return Pipe(duplex)
+
+    def Pool(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, **options):
+        """Returns a pool of worker processes."""
+        from .pool import Pool
+        return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context(), **options)
+
+    def Queue(self, maxsize=0):
+        """Returns a queue that many processes put into and get from."""
+        from .queues import Queue
+        return Queue(maxsize, ctx=self.get_context())
+
+    def JoinableQueue(self, maxsize=0):
+        """Returns a queue with task_done() and join()."""
+        from .queues import JoinableQueue
+        return JoinableQueue(maxsize, ctx=self.get_context())
+
+    def SimpleQueue(self):
+        """Returns a queue with put(), get() and empty()."""
+        from .queues import SimpleQueue
+        return SimpleQueue(ctx=self.get_context())
+
+    def Lock(self):
+        """Returns a lock that processes of all hosts share."""
+        from .synchronize import Lock
+        return Lock(ctx=self.get_context())
+
+    def RLock(self):
+        """Returns a lock that its holder may take again."""
+        from .synchronize import RLock
+        return RLock(ctx=self.get_context())
+
+    def Condition(self, lock=None):
+        """Returns a condition variable."""
+        from .synchronize import Condition
+        return Condition(lock, ctx=self.get_context())
+
+    def Semaphore(self, value=1):
+        """Returns a semaphore."""
+        from .synchronize import Semaphore
+        return Semaphore(value, ctx=self.get_context())
+
+    def BoundedSemaphore(self, value=1):
+        """Returns a semaphore that refuses to be released too often."""
+        from .synchronize import BoundedSemaphore
+        return BoundedSemaphore(value, ctx=self.get_context())
+
+    def Event(self):
+        """Returns an event."""
+        from .synchronize import Event
+        return Event(ctx=self.get_context())
+
+    def Barrier(self, parties, action=None, timeout=None):
+        """Returns a barrier."""
+        from .synchronize import Barrier
+        return Barrier(parties, action, timeout, ctx=self.get_context())
+
+    def Value(self, typecode_or_type, *args, lock=True):
+        raise NotImplementedError(SHARED % ("Value", "Value"))
+
+    def Array(self, typecode_or_type, size_or_initializer, *, lock=True):
+        raise NotImplementedError(SHARED % ("Array", "Array"))
+
+    def RawValue(self, typecode_or_type, *args):
+        raise NotImplementedError(SHARED % ("RawValue", "Value"))
+
+    def RawArray(self, typecode_or_type, size_or_initializer):
+        raise NotImplementedError(SHARED % ("RawArray", "Array"))
+
+    def get_context(self, method=None):
+        """Returns a context: "spawn" and "fiber" are names of this one."""
+        if method is None or method in METHODS:
+            return self
+        raise ValueError("cannot find context for %r: jobs are started by 'spawn'" % method)
+
+    def get_start_method(self, allow_none=False):
+        """Returns "spawn": children are new interpreters."""
+        return "spawn"
+
+    def set_start_method(self, method, force=False):
+        """Accepts "spawn" and "fiber"; there is no other start method."""
+        if method is not None:
+            self.get_context(method)
+
+    def get_all_start_methods(self):
+        """Returns the start methods that there are."""
+        return ["spawn"]
+
+
+default = FiberContext()

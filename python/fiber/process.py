@@ -1,0 +1,97 @@
+"""process.py - Process: multiprocessing's, started as a job.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import re
+from multiprocessing import context as _mp_context
+from multiprocessing.process import (BaseProcess, active_children, current_process,  # noqa: F401
+                                     parent_process)
+
+from . import _core, _pickling
+
+__all__ = ["Process", "active_children", "current_process", "parent_process"]
+
+NAME_LENGTH = 63
+
+
+class Popen:
+    """A started process, as BaseProcess wants it."""
+
+    method = "fiber"
+
+    def __init__(self, process):
+        core = _core.start()
+        self.returncode = None
+        self._handle = core.Process(self._work(process), name=job_name(process.name))
+        self.sentinel = self._handle.sentinel()
+
+    def _work(self, process):
+        _mp_context.set_spawning_popen(self)  # the authentication key refuses to be pickled for anything else
+        try:
+            data = (_core.preparation(process.name), _pickling.dumps(process))
+        finally:
+            _mp_context.set_spawning_popen(None)
+        return _core.work("process", _pickling.dumps(data))
+
+    def duplicate_for_child(self, fd):
+        raise ValueError("a file descriptor cannot travel to a job; send what it is made from")
+
+    @property
+    def pid(self):
+        return self._handle.pid()
+
+    def poll(self):
+        if self.returncode is None:
+            self.returncode = self._handle.exitcode()
+        return self.returncode
+
+    def wait(self, timeout=None):
+        if self.returncode is None and not self._handle.join(timeout):
+            return None
+        return self.poll()
+
+    def terminate(self):
+        if self.returncode is None:
+            self._handle.terminate()
+
+    def kill(self):
+        if self.returncode is None:
+            self._handle.kill()
+
+    def close(self):
+        self._handle = None
+
+
+class Process(BaseProcess):
+    """A job-backed process: it runs target(*args, **kwargs), or the method run() of a subclass."""
+
+    _start_method = None
+
+    @staticmethod
+    def _Popen(process):
+        return Popen(process)
+
+
+def job_name(name):
+    """Returns the name of a job for a name that may have any characters; None: let the library choose."""
+    return re.sub(r"[^a-zA-Z0-9_.-]", "-", name)[:NAME_LENGTH] or None
+
+
+def run_child(payload):
+    """Runs in a child; returns its exit code."""
+    from multiprocessing import spawn
+
+    from ._child import enter, loads
+    current_process()._inheriting = True
+    try:
+        data, process = loads(payload)
+        enter(data.pop("dir"))
+        for module in data.pop("modules"):
+            __import__(module)
+        spawn.prepare(data)
+        process = loads(process)
+    finally:
+        del current_process()._inheriting
+    sentinel, _ = os.pipe()  # never readable: a child does not outlive its parent
+    return process._bootstrap(sentinel)

@@ -1,0 +1,73 @@
+/* binding.h - what the parts of the extension share: Python's stable ABI, fiber.h, errors and
+ * waiting.
+ *
+ * Rules for every part:
+ *  - a call of fiber.h that may wait, or start or end something, runs with the GIL given up;
+ *    one that may wait long goes through fpy_wait();
+ *  - no thread of the library takes the GIL. Functions that run in a child (child.c) are called
+ *    in its main thread;
+ *  - no lock of C is held while the GIL is wanted;
+ *  - handles are heap types, whose dealloc closes with the GIL given up.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FPY_BINDING_H
+#define FPY_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+
+#include "fiber.h"
+
+/* ---- module.c ---- */
+
+/* Makes the type and adds it under the last part of its name. Returns 0, or -1 with an
+ * exception. */
+int fpy_add_type(PyObject *module, PyType_Spec *spec);
+/* Adds functions, the list of which ends with an empty one. Returns 0, or -1 with an exception. */
+int fpy_add_functions(PyObject *module, PyMethodDef *functions);
+
+#define PART(name) int fpy_##name##_add(PyObject *module);
+#include "parts.h"
+#undef PART
+
+/* ---- error.c ---- */
+
+/* Raises the exception for an error code of the library, with the sentence of
+ * fiber_last_error(). Call it in the thread of the failed call, before another call of the
+ * library. Returns NULL. */
+PyObject *fpy_raise(int rc);
+/* The same for calls that receive: -EPIPE is EOFError. */
+PyObject *fpy_raise_eof(int rc);
+/* Raises this class with the sentence of fiber_last_error(). `where` is "module.name", e.g.
+ * "queue.Empty". Returns NULL. */
+PyObject *fpy_raise_class(const char *where);
+
+/* ---- wait.c ---- */
+
+/* A signal's handler raised an exception, which is set. */
+#define FPY_RAISED INT_MIN
+
+/* One call of the library that waits for at most timeout_ms. */
+typedef int (*fpy_wait_fn)(void *call, int timeout_ms);
+
+/* Runs the call until it answers something else than -ETIMEDOUT, or the timeout (seconds;
+ * negative: none) is over. The GIL is given up meanwhile, and signals are handled every 100 ms.
+ * Returns the answer of the call, or FPY_RAISED. */
+int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
+/* For PyArg_Parse "O&": None is no timeout (-1.0), and a negative number is 0, as in
+ * multiprocessing. */
+int fpy_timeout(PyObject *object, void *timeout);
+
+/* ---- child.c ---- */
+
+/* What a process of Python runs: the bytes go to fiber._child.run(), which says their form. */
+int fpy_child_main(const void *work, size_t len);
+
+#endif

@@ -1,0 +1,119 @@
+/* library.c - the library as a whole: init, fini, program, configuration.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <stdlib.h>
+
+/* Copies a sequence of str as argv, to be freed by the caller. The strings belong to the
+ * sequence. */
+static const char **argv_of(PyObject *sequence)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+    const char **argv = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*argv));
+
+    if (n >= 0 && !argv)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; argv && i < n; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+
+        argv[i] = item ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
+        Py_XDECREF(item);
+        if (!argv[i]) {
+            free(argv);
+            return NULL;
+        }
+    }
+    return argv;
+}
+
+static PyObject *library_program(PyObject *self, PyObject *list)
+{
+    const char **argv;
+    int rc;
+
+    (void)self;
+    list = PySequence_Tuple(list); /* holds the strings meanwhile */
+    argv = list ? argv_of(list) : NULL;
+    rc = argv ? fiber_program(argv) : 0;
+    Py_XDECREF(list);
+    if (!argv)
+        return NULL;
+    free(argv);
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_init(PyObject *self, PyObject *none)
+{
+    int rc;
+
+    (void)self;
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_init(NULL, NULL);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_fini(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS;
+    fiber_fini();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_config_set(PyObject *self, PyObject *args)
+{
+    const char *key, *value;
+    int rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ss", &key, &value))
+        return NULL;
+    rc = fiber_config_set(key, value);
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_version(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyUnicode_FromString(fiber_version());
+}
+
+static PyObject *library_is_child(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyBool_FromLong(fiber_process_is_child());
+}
+
+static PyMethodDef functions[] = {
+    {"program", library_program, METH_O,
+     "program(argv)\n--\n\nSets the command that starts this program again in a job."},
+    {"init", library_init, METH_NOARGS,
+     "init()\n--\n\nJoins this process to Fiber. In a child it does the work of the child, and "
+     "does "
+     "not return."},
+    {"fini", library_fini, METH_NOARGS, "fini()\n--\n\nEnds everything that this process started."},
+    {"config_set", library_config_set, METH_VARARGS,
+     "config_set(key, value)\n--\n\nSets a value of the configuration."},
+    {"version", library_version, METH_NOARGS, "version()\n--\n\nNames the version of the library."},
+    {"is_child", library_is_child, METH_NOARGS,
+     "is_child()\n--\n\nTells whether another process of the run started this one."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fpy_library_add(PyObject *module)
+{
+    return fpy_add_functions(module, functions);
+}

@@ -1,0 +1,7 @@
+/* parts.h - the parts of the extension, one line each: PART(name) needs fpy_<name>_add() in
+ * <name>.c, which adds the types and functions of that part to the module.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+PART(library)
+PART(process)
+PART(child)

@@ -1,0 +1,52 @@
+"""conftest.py - what the tests of the Python package share.
+
+    def test_x(program):
+        ran = program("import fiber as mp ...")        # a script in a folder of its own, run by a new interpreter
+        assert ran.code == 0 and ran.out == "..."
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+LONG = 120  # seconds; what takes longer hangs
+
+
+class Ran:
+    """What a program did: its exit code, and what it wrote."""
+
+    def __init__(self, done):
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    def __repr__(self):
+        return "exit code %d\n--- out\n%s--- err\n%s" % (self.code, self.out, self.err)
+
+
+def run(argv, folder, env=None, stdin=""):
+    """Runs a command and waits for its end. A program that prints is read by us, so its output is no terminal's."""
+    done = subprocess.run(argv, cwd=folder, env={**os.environ, **(env or {})}, input=stdin, capture_output=True, text=True,
+                          timeout=LONG)
+    return Ran(done)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Returns a function that runs a script: program(text, *arguments, flags=(), env={}, name="prog.py")."""
+    def start(text, *arguments, flags=(), env=None, name="prog.py", stdin=""):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return run([sys.executable, *flags, str(path), *arguments], tmp_path, env, stdin)
+    return start
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Returns a function that runs the interpreter with these arguments in an empty folder."""
+    def start(*arguments, env=None, folder=tmp_path, stdin=""):
+        return run([sys.executable, *arguments], folder, env, stdin)
+    return start
