@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "backends/cluster.h"
-#include "runtime/backend.h"
-#include "runtime/module.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/module.h"
 
 extern const struct fbr_backend_ops fbr_backend_local, fbr_backend_mock, fbr_backend_command,
     fbr_backend_slurm;

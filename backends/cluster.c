@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/cluster.h"
 
-#include "backends/bundle.h"
+#include "backends/image/bundle.h"
 
 extern const struct fbr_backend_ops fbr_backend_docker, fbr_backend_kubernetes;
 

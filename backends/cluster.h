@@ -5,8 +5,8 @@
 #ifndef FBR_CLUSTER_H
 #define FBR_CLUSTER_H
 
-#include "backends/image.h"
-#include "runtime/backend.h"
+#include "backends/image/image.h"
+#include "runtime/proc/backend.h"
 
 struct fbr_cluster {
     const struct fbr_backend_ops *docker, *kubernetes;

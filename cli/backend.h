@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "cli/option.h"
-#include "runtime/backend.h"
+#include "runtime/proc/backend.h"
 
 struct cli_backend {
     const struct fbr_backend_ops *ops;

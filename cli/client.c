@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/loop.h"
-#include "runtime/registry.h"
+#include "runtime/net/loop.h"
+#include "runtime/inspect/registry.h"
 
 #define ORDER_MS 5000 /* what somebody is told to do is waited for longer than what one asks */
 #define VISIT_S 60

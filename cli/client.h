@@ -1,4 +1,4 @@
-/* client.h - the other end of a run's door (runtime/control.h): for ps, logs, kill and top.
+/* client.h - the other end of a run's door (runtime/inspect/control.h): for ps, logs, kill and top.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_CLIENT_H
@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 #include "fiber.h"
-#include "runtime/control_wire.h"
-#include "runtime/error.h"
+#include "runtime/inspect/control_wire.h"
+#include "runtime/base/error.h"
 
 enum client_state { CLIENT_RUNNING, CLIENT_SILENT, CLIENT_ENDED, CLIENT_LOST };
 
@@ -59,7 +59,7 @@ int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error 
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
                struct fbr_error *err);
 /* After it run->fd is a stream to what serves visitors where that rank or worker is (-1: any that will do), for
- * runtime/copy.h; it waits at most a minute for a byte. */
+ * runtime/inspect/copy.h; it waits at most a minute for a byte. */
 int client_visit(struct client_run *run, int rank, struct fbr_error *err);
 /* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its
  * code, or -ECONNRESET. */

@@ -9,8 +9,8 @@
 #include "cli/config_set.h"
 #include "cli/option.h"
 #include "cli/print.h"
-#include "runtime/config.h"
-#include "runtime/config_value.h"
+#include "runtime/base/config.h"
+#include "runtime/base/config_value.h"
 
 enum { CONFIG_JSON, CONFIG_NAMES, CONFIG_OPTIONS };
 

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "cli/text_file.h"
-#include "runtime/beside.h"
-#include "runtime/config.h"
+#include "runtime/base/beside.h"
+#include "runtime/base/config.h"
 
 /* ---- The text ---- */
 

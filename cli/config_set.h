@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 /* The text of a file with `key` set to `value`: in the place of the first line that sets it outside of a section, or
  * behind all such lines; other lines that set it are gone. `text` may be NULL, with len 0. A new string, or

@@ -1,7 +1,7 @@
 /* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
  *
  * The same on every backend: what carries the bytes is the connection that each job has to its launcher
- * (runtime/copy.h, runtime/visit.h), not its engine.
+ * (runtime/inspect/copy.h, runtime/inspect/visit.h), not its engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "cli/cp.h"
 #include "cli/engine_run.h"
 #include "cli/option.h"
-#include "runtime/copy.h"
-#include "runtime/text.h"
-#include "runtime/tree.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/base/text.h"
+#include "runtime/inspect/tree.h"
 
 bool cp_place(const char *typed, struct cp_place *p)
 {

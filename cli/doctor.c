@@ -10,7 +10,7 @@
 
 #include "cli/option.h"
 #include "cli/print.h"
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 enum { DOCTOR_BACKEND, DOCTOR_JSON, DOCTOR_OPTIONS };
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
-#include "runtime/spawn.h"
-#include "runtime/loop.h"
+#include "runtime/base/spawn.h"
+#include "runtime/net/loop.h"
 
 #define PATIENCE_MS 5000
 

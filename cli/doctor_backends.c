@@ -19,7 +19,7 @@
 
 #include "cli/backend.h"
 #include "cli/doctor.h"
-#include "runtime/bind.h"
+#include "runtime/net/bind.h"
 
 #define PATIENCE_MS 10000
 

@@ -18,11 +18,11 @@
 #include "cli/doctor.h"
 #include "mpi_bridge/bridge.h"
 #include "ring/probe.h"
-#include "runtime/registry.h"
-#include "runtime/config.h"
-#include "runtime/pin.h"
-#include "runtime/rundir.h"
-#include "runtime/spawn.h"
+#include "runtime/inspect/registry.h"
+#include "runtime/base/config.h"
+#include "runtime/pin/pin.h"
+#include "runtime/proc/rundir.h"
+#include "runtime/base/spawn.h"
 
 /* ---- The machine ---- */
 

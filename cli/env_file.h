@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 /* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid during the call; a
  * negative answer ends it. -EINVAL and a sentence with the line for what is no such line. */

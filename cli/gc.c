@@ -12,8 +12,8 @@
 #include "cli/leftover.h"
 #include "cli/option.h"
 #include "cli/print.h"
-#include "runtime/rundir.h"
-#include "runtime/spool_dir.h"
+#include "runtime/proc/rundir.h"
+#include "runtime/inspect/spool_dir.h"
 
 enum { GC_BACKEND, GC_ALL, GC_IMAGES, GC_DRY_RUN, GC_JSON, GC_OPTIONS };
 

@@ -1,6 +1,6 @@
 /* image.c - `fiber image`: container images of programs, without a registry and without a Dockerfile.
  *
- * What is in an image, and how it is written, is decided in backends/image.h, which is in the module "cluster".
+ * What is in an image, and how it is written, is decided in backends/image/image.h, which is in the module "cluster".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -17,9 +17,9 @@
 #include "cli/interpreter.h"
 #include "cli/option.h"
 #include "cli/print.h"
-#include "runtime/text.h"
-#include "runtime/loop.h"
-#include "runtime/module.h"
+#include "runtime/base/text.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/module.h"
 
 #define COULD_NOT 1
 

@@ -1,8 +1,8 @@
 /* in_cluster.c - starts a master as a job of the kubernetes backend; see in_cluster.h.
  *
- * To the backend it is a job like others, but for its account (backends/kube_master.c), so what is seen of pods, read
- * of their output and said of their failures is the same. What was configured here goes along as variables; files do
- * not, so the program is the image's.
+ * To the backend it is a job like others, but for its account (backends/kubernetes/pod_master.c), so what is seen of
+ * pods, read of their output and said of their failures is the same. What was configured here goes along as variables;
+ * files do not, so the program is the image's.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/in_cluster.h"
@@ -20,7 +20,7 @@
 #include "cli/backend.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
-#include "runtime/auth.h"
+#include "runtime/base/auth.h"
 
 #define COULD_NOT_START 125
 #define PATIENCE_MS 2000 /* that long it may wait before we say so */

@@ -10,8 +10,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "runtime/buf.h"
-#include "runtime/error.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/error.h"
 
 /* A script's folder is not taken when it is larger than this. */
 #define INTERPRETER_FOLDER_MIB 64

@@ -1,8 +1,8 @@
 /* kubernetes.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for kubectl; and
  * `fiber kubernetes run`: a program that is a master, in a pod.
  *
- * The Role has what the backend uses and nothing else (backends/kube_check.c has the same list); workers have an
- * account of their own that may nothing, and no token of it.
+ * The Role has what the backend uses and nothing else (backends/kubernetes/cluster_check.c has the same list); workers
+ * have an account of their own that may nothing, and no token of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

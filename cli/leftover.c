@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/log.h"
-#include "runtime/master.h"
+#include "runtime/base/log.h"
+#include "runtime/base/master.h"
 
 /* ---- Asking ---- */
 

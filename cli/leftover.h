@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "cli/backend.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 enum leftover_verdict {
     LEFTOVER_LIVES,   /* its run goes on */
@@ -37,7 +37,7 @@ struct leftovers {
  * used here. On 1, close the backend and free l. */
 int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, const char *only,
                   struct fbr_error *err);
-/* Sorts them by run and gives each its verdict, by looking at the masters (runtime/master.h). */
+/* Sorts them by run and gives each its verdict, by looking at the masters (runtime/base/master.h). */
 void leftovers_judge(struct leftovers *l);
 /* How many from that one on are of its run; after leftovers_judge(). */
 size_t leftovers_same_run(const struct leftovers *l, size_t first);

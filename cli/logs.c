@@ -13,7 +13,7 @@
 #include "cli/engine_run.h"
 #include "cli/logs_kept.h"
 #include "cli/option.h"
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 enum {
     LOGS_FOLLOW,

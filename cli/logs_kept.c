@@ -1,8 +1,8 @@
 /* logs_kept.c - shows what is kept of a run's output; see logs_kept.h.
  *
- * Each rank has two files (runtime/spool.c): the older is read first, then the newer, and while we read, the newer may
- * become the older. Pieces of all ranks are taken in the order of their times and put together to lines, which the
- * filters then see.
+ * Each rank has two files (runtime/inspect/spool.c): the older is read first, then the newer, and while we read, the
+ * newer may become the older. Pieces of all ranks are taken in the order of their times and put together to lines,
+ * which the filters then see.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/logs_kept.h"
@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "cli/option.h"
-#include "runtime/spool_record.h"
-#include "runtime/text.h"
+#include "runtime/inspect/spool_record.h"
+#include "runtime/base/text.h"
 
 #define LOOK_MS 500 /* how often a run is looked at that writes nothing */
 #define PIECE 65536

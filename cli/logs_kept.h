@@ -1,10 +1,10 @@
-/* logs_kept.h - what is kept of a run's output (runtime/spool_dir.h), read and shown: for `fiber logs`.
+/* logs_kept.h - what is kept of a run's output (runtime/inspect/spool_dir.h), read and shown: for `fiber logs`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_LOGS_KEPT_H
 #define CLI_LOGS_KEPT_H
 
-#include "runtime/spool_dir.h"
+#include "runtime/inspect/spool_dir.h"
 
 struct logs_wish {
     int rank; /* -1: all */

@@ -15,7 +15,7 @@
 
 #include "cli/option.h"
 #include "fiber.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 /* `fiber -np 2 ./train`: more follows, of which the command line of another launcher is made. */
 static int unknown_command(const char *typed, const char *next)

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "fiber.h"
-#include "runtime/text.h"
-#include "runtime/config.h"
-#include "runtime/config_value.h"
+#include "runtime/base/text.h"
+#include "runtime/base/config.h"
+#include "runtime/base/config_value.h"
 
 /* ---- Words ---- */
 

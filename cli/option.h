@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 enum cli_type {
     /* no argument; `number` counts how often it was given, `text` is "". With `words`: one of them may stand behind =,

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/command_settings.h"
+#include "backends/command/settings.h"
 #include "cli/in_cluster.h"
 #include "cli/option.h"
 #include "cli/print.h"
@@ -23,12 +23,12 @@
 #include "fiber.h"
 #include "ring/programs.h"
 #include "ring/ring.h"
-#include "runtime/loop.h"
-#include "runtime/rundir.h"
-#include "runtime/runtime.h"
+#include "runtime/net/loop.h"
+#include "runtime/proc/rundir.h"
+#include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125
-/* As backends/templates/ssh.ini has it. */
+/* As backends/command/templates/ssh.ini has it. */
 #define SSH                                                                   \
     "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 " \
     "-o ServerAliveCountMax=3 {host}"

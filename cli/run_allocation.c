@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/slurm_state.h"
-#include "backends/tool.h"
+#include "backends/slurm/slurm_state.h"
+#include "backends/tool/tool.h"
 #include "cli/text_file.h"
-#include "runtime/buf.h"
-#include "runtime/log.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/log.h"
 
 #define SPACES " \t\r"
 #define HOSTS_MAX 8192

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/limits.h"
-#include "runtime/pin.h"
+#include "runtime/pin/limits.h"
+#include "runtime/pin/pin.h"
 
 static unsigned count_gpus(void)
 {

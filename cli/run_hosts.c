@@ -14,11 +14,11 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "backends/command_template.h"
+#include "backends/command/template.h"
 #include "cli/text_file.h"
 #include "ring/plan.h"
-#include "runtime/bind.h"
-#include "runtime/buf.h"
+#include "runtime/net/bind.h"
+#include "runtime/base/buf.h"
 
 #define HOSTS_MAX 8192
 #define SLOTS_MAX 999999

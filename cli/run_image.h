@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 #include "fiber.h"
-#include "runtime/buf.h"
-#include "runtime/error.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/error.h"
 
 /* What goes into the image of a command. */
 struct run_image_files {

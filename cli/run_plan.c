@@ -16,7 +16,7 @@
 #include "ring/json_out.h"
 #include "ring/plan.h"
 #include "ring/ring.h"
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 #define COULD_NOT_START 125
 

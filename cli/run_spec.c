@@ -11,7 +11,7 @@
 #include "cli/run_allocation.h"
 #include "cli/run_foreign.h"
 #include "cli/run_programs.h"
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 /* ---- The table ---- */
 

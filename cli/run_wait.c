@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "ring/ring.h"
-#include "runtime/log.h"
-#include "runtime/loop.h"
-#include "runtime/runtime.h"
+#include "runtime/base/log.h"
+#include "runtime/net/loop.h"
+#include "runtime/proc/context.h"
 
 #define LOOK_MS 500      /* how often we look whether something is waited for */
 #define PATIENCE_MS 2000 /* that long nothing is said */

@@ -1,8 +1,8 @@
 /* stack.c - `fiber stack`: where the ranks of a ring or the workers of a pool are.
  *
- * Each job is visited once, by way of the launcher (runtime/visit.h, runtime/stack.h), several hosts at a time. Which
- * ranks a job has shows when it answers; so of the ranks of one host the next is asked for when the last answer has
- * come, if it was not among it.
+ * Each job is visited once, by way of the launcher (runtime/inspect/visit.h, runtime/inspect/stack.h), several hosts at
+ * a time. Which ranks a job has shows when it answers; so of the ranks of one host the next is asked for when the last
+ * answer has come, if it was not among it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "cli/stack_fold.h"
-#include "runtime/copy.h"
-#include "runtime/text.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/base/text.h"
 
 #define VISITORS 8
 #define LISTED 32 /* processes, before only stacks are shown */

@@ -6,7 +6,7 @@
 #ifndef CLI_STACK_FOLD_H
 #define CLI_STACK_FOLD_H
 
-#include "runtime/stack.h"
+#include "runtime/inspect/stack.h"
 
 /* Threads that stand at the same place: the same functions of the same files, in the same program. */
 struct stack_group {

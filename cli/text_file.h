@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 #define TEXT_FILE_MAX (1u << 20)
 

@@ -13,7 +13,7 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "cli/screen.h"
-#include "runtime/loop.h"
+#include "runtime/net/loop.h"
 
 enum { TOP_INTERVAL, TOP_COUNT, TOP_SORT, TOP_JSON, TOP_OPTIONS };
 

@@ -7,8 +7,8 @@
 #include "cli/print.h"
 #include "fiber.h"
 #include "mpi_bridge/bridge.h"
-#include "runtime/backend.h"
-#include "runtime/pin.h"
+#include "runtime/proc/backend.h"
+#include "runtime/pin/pin.h"
 
 enum { VERSION_JSON, VERSION_OPTIONS };
 

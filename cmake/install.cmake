@@ -7,7 +7,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fiber)
 
 install(TARGETS fiber fiber_static EXPORT fiberTargets)
 install(TARGETS ${fiber_modules} DESTINATION ${CMAKE_INSTALL_LIBDIR}/fiber)
-install(DIRECTORY backends/templates DESTINATION ${CMAKE_INSTALL_DATADIR}/fiber)
+install(DIRECTORY backends/command/templates DESTINATION ${CMAKE_INSTALL_DATADIR}/fiber)
 install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 install(EXPORT fiberTargets NAMESPACE fiber:: DESTINATION ${package_dir})
 if(TARGET fiber_cli)

@@ -28,9 +28,9 @@
 #include <sys/types.h>
 
 #include "mpi_bridge/env.h"
-#include "runtime/buf.h"
-#include "runtime/error.h"
-#include "runtime/loop.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/error.h"
+#include "runtime/net/loop.h"
 
 /* One local rank, as it will be started. */
 struct fbr_bridge_rank {

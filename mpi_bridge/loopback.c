@@ -17,8 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/log.h"
-#include "runtime/tcp.h"
+#include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
 
 #define BACKLOG 1024
 #define SAY_MS 1000

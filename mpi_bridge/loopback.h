@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "runtime/error.h"
-#include "runtime/loop.h"
+#include "runtime/base/error.h"
+#include "runtime/net/loop.h"
 
 /* What may wait to be written on one link; whoever lets more pile up is cut off. */
 #define FBR_LO_LINK_QUEUE_MAX (256u << 20)

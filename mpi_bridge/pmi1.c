@@ -23,7 +23,7 @@
 #include "mpi_bridge/bridges.h"
 #include "mpi_bridge/loopback.h"
 #include "mpi_bridge/pmi1_engine.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 #define PREPUT "FIBER_PMI_PREPUT"
 

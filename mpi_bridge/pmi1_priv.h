@@ -13,7 +13,7 @@
 
 #include "mpi_bridge/pmi1_engine.h"
 #include "mpi_bridge/pmi1_spawn.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define FBR_PMI2_KEY_MAX 65 /* with their NUL: what PMI-2 allows, one more than PMI-1 each */
 #define FBR_PMI2_VALUE_MAX 1025

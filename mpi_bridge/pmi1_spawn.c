@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "mpi_bridge/pmi1_engine.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define APPS_MAX 1024
 #define ARGS_MAX 65536

@@ -2,7 +2,7 @@
  *
  * libpmix is the server; this makes it one, tells it of jobs and ranks, and carries what it asks to
  * the other agents. It is linked with this module, which is loaded when the first ring starts
- * (runtime/module.h), so that programs without MPI never need it.
+ * (runtime/base/module.h), so that programs without MPI never need it.
  *
  * What libpmix would print goes into the file pmix.log in the bridge's folder: a rank that dies is
  * no news to us, and a terminal is the ranks'.
@@ -23,7 +23,7 @@
 #include <utlist.h>
 
 #include "mpi_bridge/pmix_bridge.h"
-#include "runtime/environ.h"
+#include "runtime/base/environ.h"
 
 #define SMALL_JOB 128 /* ranks */
 #define GDS "PMIX_MCA_gds"

@@ -9,7 +9,7 @@
 #include <utlist.h>
 
 #include "mpi_bridge/loopback.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 struct client {
     struct fbr_lo_proxy *proxy;

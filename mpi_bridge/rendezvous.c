@@ -17,7 +17,7 @@
 #include <uthash.h>
 
 #include "mpi_bridge/bridges.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define ENTRY_COST 256
 

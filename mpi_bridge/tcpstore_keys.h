@@ -15,7 +15,7 @@
 
 #include "mpi_bridge/service.h"
 #include "mpi_bridge/tcpstore.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 enum { FBR_TCP_STOP_WAITING = 0, FBR_TCP_WAIT_CANCELED = 1 };
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/loop.h"
+#include "runtime/net/loop.h"
 
 #define FBR_AWAKE_LONG_NS 300000 /* a yield in which others than ours have run */
 #define FBR_AWAKE_NOT_NS 2000000 /* for so long then; twice as long each time, */

@@ -17,8 +17,8 @@
 
 #include "pool/demand.h"
 #include "pool/pool.h"
-#include "runtime/log.h"
-#include "runtime/text.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
 
 #define BACKOFF_MS 100 /* after a failed start, doubled each time */
 #define BACKOFF_MAX_MS 5000

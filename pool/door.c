@@ -1,4 +1,4 @@
-/* door.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool; runtime/control.h has how.
+/* door.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool; runtime/inspect/control.h has how.
  *
  * Only pools of a master have a door, and only those that live for a while: many programs open one for a moment, and
  * nobody would find it. Workers take the place that ranks have in a ring.
@@ -16,8 +16,8 @@
 #include <utlist.h>
 
 #include "pool/pool.h"
-#include "runtime/control.h"
-#include "runtime/log.h"
+#include "runtime/inspect/control.h"
+#include "runtime/base/log.h"
 
 #define WHILE_MS 500 /* until it has a door */
 

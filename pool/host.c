@@ -1,7 +1,7 @@
 /* host.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order (runtime/nested.h) and
- * passes batches and results on (runtime/relay.h). It does nothing else, so that no task can take it
+ * The job's first process, the host, starts the workers on the pool's order (runtime/proc/nested.h) and
+ * passes batches and results on (runtime/net/relay.h). It does nothing else, so that no task can take it
  * along. It is told to go when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -12,9 +12,9 @@
 #include <utlist.h>
 
 #include "pool/pool.h"
-#include "runtime/child.h"
-#include "runtime/log.h"
-#include "runtime/relay.h"
+#include "runtime/proc/child.h"
+#include "runtime/base/log.h"
+#include "runtime/net/relay.h"
 
 /* ---- In the host's process ---- */
 

@@ -11,8 +11,8 @@
 
 #include <utlist.h>
 
-#include "runtime/backend.h"
-#include "runtime/strings.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/strings.h"
 
 #define BATCH_BYTES (4u << 20)
 

@@ -25,9 +25,9 @@
 #include "pool/awake.h"
 #include "pool/dispatch.h"
 #include "pool/wire.h"
-#include "runtime/fnref.h"
-#include "runtime/process.h"
-#include "runtime/ready.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/proc/process.h"
+#include "runtime/base/ready.h"
 
 #define FBR_DEATH_REPORTS 256 /* the last ones are kept, for tasks that fail by them */
 #define FBR_REPORT_NS 2000000 /* a worker sends its results at least so often, between tasks */

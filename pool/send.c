@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pool/pool.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 #define DIRECT (16 * 1024) /* an input that is longer is sent from where it lies */
 #define AHEAD_NS 500000    /* for the next batch to come, before this one is done */

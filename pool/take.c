@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pool/pool.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 static int bucket(uint64_t us)
 {

@@ -17,7 +17,7 @@
 #ifndef FBR_POOL_WIRE_H
 #define FBR_POOL_WIRE_H
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2, FBR_TASKS_ALONE = 3, FBR_LAST = 4 };
 

@@ -26,11 +26,11 @@
 #include "pool/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
-#include "runtime/child.h"
-#include "runtime/fnref.h"
-#include "runtime/log.h"
-#include "runtime/reply.h"
-#include "runtime/usage.h"
+#include "runtime/proc/child.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/reply.h"
+#include "runtime/inspect/usage.h"
 
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
-#include "runtime/child.h"
-#include "runtime/fds.h"
-#include "runtime/log.h"
+#include "runtime/proc/child.h"
+#include "runtime/base/fds.h"
+#include "runtime/base/log.h"
 
 /* Of ours, for a rank: output, errors, pidfd, and its connections by PMI, PMIx and to a store. libpmix
  * does not say that it cannot take one, and the rank waits. */

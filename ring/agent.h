@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/buf.h"
-#include "runtime/pin.h"
+#include "runtime/base/buf.h"
+#include "runtime/pin/pin.h"
 
 /* What an agent is told when it starts: u32 number, u8 bind, u8 map, u32 processors, u32 GPUs a
  * rank, u8 verbose, u8 report, u8 oversubscribe, u8 shared host, u8 alone, u8 image, u32 ranks. */

@@ -19,10 +19,10 @@
 #include "ring/job.h"
 #include "ring/probe.h"
 #include "ring/wire.h"
-#include "runtime/claim.h"
-#include "runtime/limits.h"
-#include "runtime/pin.h"
-#include "runtime/process.h"
+#include "runtime/pin/claim.h"
+#include "runtime/pin/limits.h"
+#include "runtime/pin/pin.h"
+#include "runtime/proc/process.h"
 
 #define AGENT_BRIDGES 8
 

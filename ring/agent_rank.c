@@ -16,12 +16,12 @@
 #include <unistd.h>
 
 #include "ring/agent_priv.h"
-#include "runtime/elf.h"
-#include "runtime/environ.h"
-#include "runtime/limits.h"
-#include "runtime/log.h"
-#include "runtime/work.h"
-#include "runtime/usage.h"
+#include "runtime/base/elf.h"
+#include "runtime/base/environ.h"
+#include "runtime/pin/limits.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/work.h"
+#include "runtime/inspect/usage.h"
 
 #define CLAIM_TRIES 8
 #define THREADS_ENV "OMP_NUM_THREADS"

@@ -15,7 +15,7 @@
 #define FBR_RING_COLLECT_H
 
 #include "fiber.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 enum fbr_collect_op { FBR_COLLECT_BARRIER = 1, FBR_COLLECT_BROADCAST, FBR_COLLECT_ALLREDUCE };
 

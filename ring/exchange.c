@@ -15,7 +15,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 struct part { /* one agent's call of a fence */
     struct part *next, *prev;

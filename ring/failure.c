@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/log.h"
-#include "runtime/text.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
 
 /* ---- Signals, and ending ranks ---- */
 

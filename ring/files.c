@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/rundir.h"
+#include "runtime/proc/rundir.h"
 
 #define UID_SHOWN 8 /* of a run's uid, as `fiber ps` has it */
 

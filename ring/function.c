@@ -7,9 +7,9 @@
 
 #include "ring/collect.h"
 #include "ring/ring_priv.h"
-#include "runtime/fnref.h"
-#include "runtime/log.h"
-#include "runtime/work.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/work.h"
 
 /* The argument of rank_main: address of the group, [reference of the user's function], bytes. */
 static int rank_main(const void *arg, size_t len)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 static void start(struct fiber_ring *r)
 {

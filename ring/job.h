@@ -11,7 +11,7 @@
 #define FBR_RING_JOB_H
 
 #include "mpi_bridge/bridge.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 struct fbr_program {
     uint32_t first; /* rank that runs it; the next program begins where this one ends */

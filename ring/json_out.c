@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 void fbr_json_init(struct fbr_json *j)
 {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 struct fbr_json {
     struct fbr_buf text; /* `failed`: memory was short */

@@ -15,11 +15,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "runtime/control.h"
+#include "runtime/inspect/control.h"
 #include "ring/programs.h"
 #include "ring/collect.h"
 #include "ring/ring_priv.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 static void start_first_job(struct fiber_ring *r);
 

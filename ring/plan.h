@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 #define FBR_PLAN_RANKS (1u << 20) /* at most, in one job */
 

@@ -13,10 +13,10 @@
 #include "ring/plan.h"
 #include "ring/programs.h"
 #include "ring/ring.h"
-#include "runtime/buf.h"
-#include "runtime/limits.h"
-#include "runtime/pin.h"
-#include "runtime/runtime.h"
+#include "runtime/base/buf.h"
+#include "runtime/pin/limits.h"
+#include "runtime/pin/pin.h"
+#include "runtime/proc/context.h"
 
 /* The agents of one machine place their ranks together (agent_rank.c). Of more than these only the
  * first agent's are shown: they share processors anyway. */

@@ -6,7 +6,7 @@
 
 #include "fiber.h"
 #include "ring/job.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 /* How many there are: 1 when the options name none but job.command, or a function. */
 int fbr_ring_programs_count(const struct fiber_ring_options *o);

@@ -17,9 +17,9 @@
 #include "ring/programs.h"
 #include "ring/ring_priv.h"
 #include "ring/room.h"
-#include "runtime/control.h"
-#include "runtime/log.h"
-#include "runtime/strings.h"
+#include "runtime/inspect/control.h"
+#include "runtime/base/log.h"
+#include "runtime/base/strings.h"
 
 #define TOLD_MS 2000 /* for agents to be told that we stop */
 

@@ -5,8 +5,8 @@
 #define FBR_RING_H
 
 #include "fiber.h"
-#include "runtime/control_wire.h"
-#include "runtime/error.h"
+#include "runtime/inspect/control_wire.h"
+#include "runtime/base/error.h"
 
 struct fbr_plan;
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/control.h"
+#include "runtime/inspect/control.h"
 #include "ring/ring_priv.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 static void door_facts(void *user, struct fbr_run_facts *facts)
 {

@@ -31,15 +31,15 @@
 #include "ring/agent.h"
 #include "ring/exchange.h"
 #include "ring/job.h"
-#include "runtime/lines.h"
+#include "runtime/proc/lines.h"
 #include "ring/plan.h"
 #include "ring/restart.h"
 #include "ring/ring.h"
 #include "ring/wire.h"
-#include "runtime/fnref.h"
-#include "runtime/output.h"
-#include "runtime/process.h"
-#include "runtime/spool.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/proc/output.h"
+#include "runtime/proc/process.h"
+#include "runtime/inspect/spool.h"
 
 enum ring_state {
     R_WAITING, /* for the agents */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "ring/plan.h"
-#include "runtime/environ.h"
-#include "runtime/log.h"
-#include "runtime/process.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/process.h"
 
 /* ---- In an allocation ---- */
 

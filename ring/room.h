@@ -9,8 +9,8 @@
 #define FBR_RING_ROOM_H
 
 #include "fiber.h"
-#include "runtime/backend.h"
-#include "runtime/error.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/error.h"
 
 struct fbr_ring_room {
     struct fbr_room room;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 #define KEY_MAX (64u << 10)
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ring/ring_priv.h"
-#include "runtime/environ.h"
+#include "runtime/base/environ.h"
 
 /* Of the first descriptor that is a terminal; else as terminals were. */
 static void get_size(uint16_t *rows, uint16_t *columns)

@@ -44,7 +44,7 @@
 #ifndef FBR_RING_WIRE_H
 #define FBR_RING_WIRE_H
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 enum fbr_ring_frame {
     FBR_RING_JOB = FBR_FRAME_RING,

@@ -7,7 +7,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "runtime/ready.h"
+#include "runtime/base/ready.h"
 #include "share/channel.h"
 #include "share/share_priv.h"
 

@@ -10,7 +10,7 @@
 
 #include <utlist.h>
 
-#include "runtime/ready.h"
+#include "runtime/base/ready.h"
 #include "share/channel.h"
 
 /* A guest that does not answer a recall for so long holds up the others no longer. One that is well

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/child.h"
-#include "runtime/process.h"
+#include "runtime/proc/child.h"
+#include "runtime/proc/process.h"
 
 struct fbr_keeper {
     struct fiber_process *process;

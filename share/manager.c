@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/fnref.h"
+#include "runtime/proc/fnref.h"
 #include "share/keeper.h"
 
 struct fiber_manager {

@@ -11,8 +11,8 @@
 
 #include <utlist.h>
 
-#include "runtime/fnref.h"
-#include "runtime/reply.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/proc/reply.h"
 #include "share/keeper.h"
 #include "share/manager.h"
 

@@ -10,7 +10,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 #include "share/share.h"
 #include "share/share_priv.h"
 

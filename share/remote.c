@@ -19,8 +19,8 @@
 
 #include <utlist.h>
 
-#include "runtime/log.h"
-#include "runtime/uplink.h"
+#include "runtime/base/log.h"
+#include "runtime/net/uplink.h"
 #include "share/share.h"
 #include "share/share_priv.h"
 

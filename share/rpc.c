@@ -15,7 +15,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "runtime/ready.h"
+#include "runtime/base/ready.h"
 #include "share/rpc_wire.h"
 #include "share/share_priv.h"
 

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 #define SHARED_NAME_MAX 200
 #define SHARED_PATH_MAX (FBR_DIR_MAX + SHARED_NAME_MAX + 8)

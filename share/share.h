@@ -19,7 +19,7 @@
 
 #include <sys/uio.h>
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 /* ---- Addresses (address.c) ---- */
 

@@ -29,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 #include "share/store_wire.h"
 
 struct fbr_store_engine;

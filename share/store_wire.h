@@ -42,7 +42,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define FBR_STORE_NAME_MAX 255 /* bytes, without a NUL */
 

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 
 #define NOTHING INT_MIN /* no errno */
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "backends/bundle.h"
+#include "backends/image/bundle.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 

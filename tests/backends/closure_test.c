@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "backends/closure.h"
+#include "backends/image/closure.h"
 #include "tests/support/elf_file.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"

@@ -1,5 +1,6 @@
-/* command_shipped_test.c - the templates of the command backend that are shipped: each file of backends/templates, and
- * each that its README.md shows, is taken, and gives the command that a job is started by.
+/* command_shipped_test.c - the templates of the command backend that are shipped: each file of
+ * backends/command/templates, and each that its README.md shows, is taken, and gives the command that a job is started
+ * by.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "backends/command_settings.h"
+#include "backends/command/settings.h"
 
 static char folder[600];
 
@@ -191,6 +192,6 @@ int main(void)
         fprintf(stderr, "skipped: TEST_SOURCE_DIR does not say where the source is\n");
         return 77;
     }
-    snprintf(folder, sizeof(folder), "%.500s/backends/templates", source);
+    snprintf(folder, sizeof(folder), "%.500s/backends/command/templates", source);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backends/command_template.h"
+#include "backends/command/template.h"
 
 static struct fbr_words split(const char *text)
 {

@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/backend.h"
+#include "runtime/proc/backend.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 

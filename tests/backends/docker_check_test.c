@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backends/docker_check.h"
+#include "backends/docker/engine_check.h"
 
 static struct {
     char what[32], text[400], mend[400];

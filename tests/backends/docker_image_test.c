@@ -19,7 +19,7 @@
 #include <cmocka.h>
 #include <uv.h>
 
-#include "backends/docker_image.h"
+#include "backends/docker/container_image.h"
 #include "tests/support/files.h"
 #include "tests/support/http_bench.h"
 #include "tests/support/sync.h"

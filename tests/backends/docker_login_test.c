@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "backends/base64.h"
-#include "backends/docker_login.h"
+#include "backends/http/base64.h"
+#include "backends/docker/login.h"
 
 static char folder[64];
 static atomic_bool go_on;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backends/docker_text.h"
+#include "backends/docker/engine_text.h"
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

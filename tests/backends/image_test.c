@@ -19,8 +19,8 @@
 #include <archive_entry.h>
 #include <cmocka.h>
 
-#include "backends/image.h"
-#include "backends/json.h"
+#include "backends/image/image.h"
+#include "backends/http/json.h"
 #include "tests/support/elf_file.h"
 #include "tests/support/sync.h"
 

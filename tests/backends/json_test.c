@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backends/json.h"
+#include "backends/http/json.h"
 
 static struct json_t *parse(const char *text)
 {

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "backends/kube_anchor.h"
+#include "backends/kubernetes/anchor.h"
 
 static char base[64], notes[96];
 

@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "backends/base64.h"
-#include "backends/json.h"
-#include "backends/kube_config.h"
-#include "backends/kube_creds.h"
-#include "backends/kube_yaml.h"
+#include "backends/http/base64.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/kubeconfig.h"
+#include "backends/kubernetes/credentials.h"
+#include "backends/kubernetes/yaml.h"
 
 static char folder[64];
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "backends/kube_last.h"
-#include "runtime/loop.h"
+#include "backends/kubernetes/cleanup.h"
+#include "runtime/net/loop.h"
 #include "tests/support/http_server.h"
 
 #define STATUS(code, message) \

@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "backends/json.h"
-#include "backends/kube_log.h"
-#include "backends/kube_pod.h"
-#include "backends/kube_yaml.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod_log.h"
+#include "backends/kubernetes/pod.h"
+#include "backends/kubernetes/yaml.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
 

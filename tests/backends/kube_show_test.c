@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "backends/json.h"
-#include "backends/kube_priv.h"
-#include "backends/kube_yaml.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "backends/kubernetes/yaml.h"
 #include "tests/support/http_server.h"
 
 static const struct fbr_job agent = {.name = "agent-1",

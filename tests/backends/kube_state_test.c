@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "backends/json.h"
-#include "backends/kube_state.h"
-#include "runtime/backend.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod_state.h"
+#include "runtime/proc/backend.h"
 
 #define OWN(state) "\"containerStatuses\":[{\"name\":\"fiber\",\"image\":\"reg/x:1\"," state "}]"
 #define ENDED(code, reason)                                                            \

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "backends/json.h"
-#include "backends/kube_watch.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod_watch.h"
 #include "tests/support/http_server.h"
 
 #define POD(name, version) \

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/pin.h"
+#include "runtime/pin/pin.h"
 #include "tests/support/children.h"
 
 #define MANY 64

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "backends/slurm_lines.h"
-#include "backends/slurm_words.h"
+#include "backends/slurm/slurm_lines.h"
+#include "backends/slurm/slurm_args.h"
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "cli/engine_run.h"
-#include "runtime/master.h"
+#include "runtime/base/master.h"
 
 static struct leftovers l;
 static char dead[FBR_MASTER_MAX];

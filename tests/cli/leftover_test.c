@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "cli/leftover.h"
-#include "runtime/master.h"
+#include "runtime/base/master.h"
 
 static struct leftovers l;
 static char ours[FBR_MASTER_MAX], dead[FBR_MASTER_MAX];

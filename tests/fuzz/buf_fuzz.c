@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 static void read_one(struct fbr_cur *c, unsigned op)
 {

@@ -5,7 +5,7 @@
  * are calls of its program, ticks, ends. Where the program would sleep, the next records come; when
  * there are none, the other side is gone.
  *
- * What carries records (peer.c, remote.c) and what sleeps (runtime.c) is replaced here, by the
+ * What carries records (peer.c, remote.c) and what sleeps (context.c) is replaced here, by the
  * linker. A guest that was stopped hands out nothing before the host has answered it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/proc/context.h"
 #include "share/guest_priv.h"
 
 #define PEERS 4
@@ -113,7 +113,7 @@ static void hear_of_size(void)
     fbr_buf_fini(&b);
 }
 
-/* ---- In place of runtime.c, peer.c and remote.c ---- */
+/* ---- In place of context.c, peer.c and remote.c ---- */
 
 struct fbr_runtime *fbr_rt(void)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/closure.h"
+#include "backends/image/closure.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

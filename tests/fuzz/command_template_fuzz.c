@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/command_template.h"
+#include "backends/command/template.h"
 
 static void require(int holds)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/config.h"
+#include "runtime/base/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/conn_priv.h"
+#include "runtime/net/conn_priv.h"
 
 struct fbr_loop {
     uv_loop_t uv;

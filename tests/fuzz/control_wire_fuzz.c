@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/control_wire.h"
-#include "runtime/text.h"
+#include "runtime/inspect/control_wire.h"
+#include "runtime/base/text.h"
 
 static struct fbr_cur again(struct fbr_buf *b, size_t *used)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/copy.h"
+#include "runtime/inspect/copy.h"
 
 static struct fbr_cur inside(const struct fbr_buf *b)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/docker_login.h"
+#include "backends/docker/login.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/docker_text.h"
+#include "backends/docker/engine_text.h"
 
 static void on_piece(void *user, int stream, const void *data, size_t len)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "runtime/fnref.h"
+#include "runtime/proc/fnref.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/json.h"
+#include "backends/http/json.h"
 
 static void look(void *user, const char *key, struct json_t *value)
 {

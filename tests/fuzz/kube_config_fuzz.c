@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/json.h"
-#include "backends/kube_config.h"
-#include "backends/kube_creds.h"
-#include "backends/kube_pod.h"
-#include "backends/kube_yaml.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/kubeconfig.h"
+#include "backends/kubernetes/credentials.h"
+#include "backends/kubernetes/pod.h"
+#include "backends/kubernetes/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/json.h"
-#include "backends/kube_log.h"
-#include "backends/kube_state.h"
-#include "runtime/backend.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod_log.h"
+#include "backends/kubernetes/pod_state.h"
+#include "runtime/proc/backend.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/lane.h"
-#include "runtime/sock.h"
+#include "runtime/net/lane.h"
+#include "runtime/net/sock.h"
 
 #define LINK 0x0102030405060708u
 #define LIMIT 300000 /* longest record; more than one message holds */

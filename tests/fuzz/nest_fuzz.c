@@ -15,10 +15,10 @@
 
 #include <utlist.h>
 
-#include "runtime/child.h"
-#include "runtime/fds.h"
-#include "runtime/nested.h"
-#include "runtime/relay.h"
+#include "runtime/proc/child.h"
+#include "runtime/base/fds.h"
+#include "runtime/proc/nested.h"
+#include "runtime/net/relay.h"
 
 struct started {
     struct started *next, *prev;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cpulist.h"
-#include "runtime/pin.h"
+#include "runtime/pin/cpulist.h"
+#include "runtime/pin/pin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

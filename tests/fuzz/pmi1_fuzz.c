@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "mpi_bridge/pmi1_engine.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define LINKS 4
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 #include "share/queue_engine.h"
 
 #define PEERS 6 /* 0 is the owner; a slot's peer gets a new number after each death */

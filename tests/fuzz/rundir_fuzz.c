@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/master.h"
-#include "runtime/rundir.h"
+#include "runtime/base/master.h"
+#include "runtime/proc/rundir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/seal.h"
+#include "runtime/net/seal.h"
 
 #define COUNTERS 65536
 #define TEXT 40

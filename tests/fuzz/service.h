@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "mpi_bridge/bridges.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define CONNS 4
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/slurm_lines.h"
-#include "backends/slurm_words.h"
+#include "backends/slurm/slurm_lines.h"
+#include "backends/slurm/slurm_args.h"
 
 static void require(int holds)
 {

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/buf.h"
-#include "runtime/lane.h"
-#include "runtime/sp.h"
+#include "runtime/base/buf.h"
+#include "runtime/net/lane.h"
+#include "runtime/net/sp.h"
 
 #define LIMIT 100000
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/spool_record.h"
+#include "runtime/inspect/spool_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

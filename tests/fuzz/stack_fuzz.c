@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/stack.h"
+#include "runtime/inspect/stack.h"
 
 static void check_records(const uint8_t *data, size_t size)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/strand.h"
+#include "runtime/net/strand.h"
 
 #define LIMIT 100000
 

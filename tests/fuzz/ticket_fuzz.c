@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/ticket.h"
+#include "runtime/proc/ticket.h"
 
 static void require(int holds)
 {

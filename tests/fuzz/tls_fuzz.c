@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/tls.h"
+#include "runtime/net/tls.h"
 
 static const uint8_t key[FBR_KEY_SIZE] = "0123456789abcdefghijklmnopqrstu";
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/tree.h"
+#include "runtime/inspect/tree.h"
 
 static char base[64];
 

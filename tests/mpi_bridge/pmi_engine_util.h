@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "mpi_bridge/pmi1_engine.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 static char did[65536];
 static int refuse;

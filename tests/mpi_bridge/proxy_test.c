@@ -21,8 +21,8 @@
 #include "mpi_bridge/bridges.h"
 #include "mpi_bridge/loopback.h"
 #include "mpi_bridge/tcpstore.h"
-#include "runtime/log.h"
-#include "runtime/tcp.h"
+#include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
 #include "tests/support/bridge_host.h"
 #include "tests/support/sync.h"
 

@@ -12,7 +12,7 @@
 
 #include "mpi_bridge/bridges.h"
 #include "mpi_bridge/tcpstore.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define CONNS 4
 

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/wire.h"
-#include "runtime/relay.h"
+#include "runtime/net/relay.h"
 #include "tests/pool/tasks.h"
 
 #define WRONG 5 /* runs of the task that say something wrong; those after them do not */

@@ -32,7 +32,7 @@
 #include <cmocka.h>
 
 #include "fiber.h"
-#include "runtime/process.h"
+#include "runtime/proc/process.h"
 #include "tests/support/sanitized.h"
 
 #define CELLS 32768

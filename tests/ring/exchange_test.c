@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "ring/exchange.h"
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 struct answer {
     uint32_t agent;

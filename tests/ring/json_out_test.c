@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "ring/json_out.h"
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 static void string_is(const char *value, const char *json)
 {

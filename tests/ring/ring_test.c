@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/process.h"
-#include "runtime/limits.h"
+#include "runtime/proc/process.h"
+#include "runtime/pin/limits.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"

@@ -1,4 +1,4 @@
-/* auth_test.c - randomness, wiping and comparing of runtime/auth.h.
+/* auth_test.c - randomness, wiping and comparing of runtime/base/auth.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/auth.h"
+#include "runtime/base/auth.h"
 
 static void count_up(uint8_t key[FBR_KEY_SIZE])
 {

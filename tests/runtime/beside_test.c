@@ -21,9 +21,9 @@
 
 #include <cmocka.h>
 
-#include "runtime/beside.h"
-#include "runtime/copy.h"
-#include "runtime/tree.h"
+#include "runtime/base/beside.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/inspect/tree.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

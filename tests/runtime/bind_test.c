@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/bind.h"
-#include "runtime/loop.h"
+#include "runtime/net/bind.h"
+#include "runtime/net/loop.h"
 #include "tests/support/sync.h"
 
 static int threads; /* without those that ask a resolver */

@@ -1,4 +1,4 @@
-/* buf_test.c - the buffer and the cursor of runtime/buf.h.
+/* buf_test.c - the buffer and the cursor of runtime/base/buf.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 static void reads_back_what_was_put(void **state)
 {

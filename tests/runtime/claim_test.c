@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/claim.h"
+#include "runtime/pin/claim.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

@@ -21,8 +21,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/config.h"
-#include "runtime/config_value.h"
+#include "runtime/base/config.h"
+#include "runtime/base/config_value.h"
 
 static char folder[64];
 

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/conn.h"
-#include "runtime/runtime.h"
+#include "runtime/net/conn.h"
+#include "runtime/proc/context.h"
 #include "tests/support/sync.h"
 
 /* One end of a connection: what came, for the test to wait for. */

@@ -24,8 +24,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/control.h"
-#include "runtime/rundir.h"
+#include "runtime/inspect/control.h"
+#include "runtime/proc/rundir.h"
 #include "tests/support/sync.h"
 
 #define OTHER_USER 54321u /* nobody's */

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/copy.h"
+#include "runtime/inspect/copy.h"
 #include "tests/runtime/visitor_util.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"

@@ -25,7 +25,7 @@ int library_triple(int x)
     return 3 * x;
 }
 #else
-#include "runtime/fnref.h"
+#include "runtime/proc/fnref.h"
 
 #define FUNCTIONS 3
 

@@ -3,7 +3,7 @@
 #
 # usage: fnref_matrix_test.sh [SOURCE ROOT]   CC_LIST="gcc clang" chooses the compilers
 #
-# Each case compiles fnref_matrix.c with runtime/fnref.c and runs it: parent and child are two processes of one file, one
+# Each case compiles fnref_matrix.c with runtime/proc/fnref.c and runs it: parent and child are two processes of one file, one
 # of them without ASLR. FNREF_SHORT=1: one case of each kind, with the first compiler. Then what must be refused: a module without a build-id, and references of another build.
 # Exit code 0 all hold, 1 not, 77 no compiler (a skip for CTest).
 #
@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
 here=$root/tests/runtime/fnref_matrix.c
-units="$root/runtime/fnref.c $work/error.o $work/buf.o"
+units="$root/runtime/proc/fnref.c $work/error.o $work/buf.o"
 common="-std=gnu11 -D_GNU_SOURCE -I$root -I$root/include"
 held=0 skipped=0 failed=0
 
@@ -65,7 +65,7 @@ refuses() {
 helpers_build() {
     for unit in error buf; do
         # shellcheck disable=SC2086
-        "$1" $common -O1 -fPIC -c "$root/runtime/$unit.c" -o "$work/$unit.o" || exit 2
+        "$1" $common -O1 -fPIC -c "$root/runtime/base/$unit.c" -o "$work/$unit.o" || exit 2
     done
 }
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/fnref.h"
+#include "runtime/proc/fnref.h"
 
 static int square(int x)
 {

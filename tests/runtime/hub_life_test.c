@@ -22,11 +22,11 @@
 
 #include <cmocka.h>
 
-#include "runtime/auth.h"
-#include "runtime/hub.h"
-#include "runtime/runtime.h"
-#include "runtime/tcp.h"
-#include "runtime/uplink.h"
+#include "runtime/base/auth.h"
+#include "runtime/net/hub.h"
+#include "runtime/proc/context.h"
+#include "runtime/net/tcp.h"
+#include "runtime/net/uplink.h"
 #include "tests/support/sync.h"
 
 #define LIMIT (1u << 20)

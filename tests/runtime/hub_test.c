@@ -21,11 +21,11 @@
 
 #include <cmocka.h>
 
-#include "runtime/auth.h"
-#include "runtime/hub.h"
-#include "runtime/runtime.h"
-#include "runtime/sock.h"
-#include "runtime/uplink.h"
+#include "runtime/base/auth.h"
+#include "runtime/net/hub.h"
+#include "runtime/proc/context.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/uplink.h"
 #include "tests/support/sync.h"
 
 #define LIMIT (32u << 20)

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/lane.h"
-#include "runtime/sock.h"
+#include "runtime/net/lane.h"
+#include "runtime/net/sock.h"
 
 #define LINK 0x1122334455667788u
 #define LIMIT (8u << 20)

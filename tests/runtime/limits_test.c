@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/limits.h"
+#include "runtime/pin/limits.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/lines.h"
+#include "runtime/proc/lines.h"
 
 struct t {
     struct fbr_line_stream s[2];

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/log.h"
+#include "runtime/base/log.h"
 
 /* While a test logs, stderr is one end of a datagram socket: each read gives what one write(2)
  * wrote. */

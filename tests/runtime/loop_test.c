@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/loop.h"
+#include "runtime/net/loop.h"
 
 #define THREADS 4
 #define POSTS 2000

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/master.h"
+#include "runtime/base/master.h"
 
 static void our_own_name_is_of_one_that_lives(void **state)
 {

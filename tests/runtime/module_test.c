@@ -24,7 +24,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/module.h"
+#include "runtime/base/module.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

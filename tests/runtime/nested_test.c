@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "runtime/environ.h"
-#include "runtime/process_priv.h"
-#include "runtime/spawn.h"
+#include "runtime/base/environ.h"
+#include "runtime/proc/process_priv.h"
+#include "runtime/base/spawn.h"
 #include "tests/support/children.h"
 
 #define STRAYS 12

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/pending.h"
+#include "runtime/proc/pending.h"
 
 static const char *say(size_t n, const char *const *texts)
 {

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/pin.h"
+#include "runtime/pin/pin.h"
 
 #define MOST 512
 #define WISH(...) (&(struct fbr_pin_wish){__VA_ARGS__})

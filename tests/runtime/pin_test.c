@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/pin.h"
+#include "runtime/pin/pin.h"
 
 static struct fbr_error error;
 

@@ -21,10 +21,10 @@
 
 #include <cmocka.h>
 
-#include "runtime/auth.h"
-#include "runtime/hub.h"
-#include "runtime/relay.h"
-#include "runtime/runtime.h"
+#include "runtime/base/auth.h"
+#include "runtime/net/hub.h"
+#include "runtime/net/relay.h"
+#include "runtime/proc/context.h"
 #include "tests/support/sync.h"
 
 #define LIMIT (32u << 20)

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/rundir.h"
+#include "runtime/proc/rundir.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

@@ -1,4 +1,4 @@
-/* seal_test.c - sealing and opening of data frames, and the replay window, of runtime/seal.h.
+/* seal_test.c - sealing and opening of data frames, and the replay window, of runtime/net/seal.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/seal.h"
+#include "runtime/net/seal.h"
 
 #define TAG FBR_SEAL_TAG
 

@@ -23,13 +23,13 @@
 
 #include <cmocka.h>
 
-#include "runtime/hub.h"
-#include "runtime/runtime.h"
-#include "runtime/sock.h"
-#include "runtime/sp.h"
-#include "runtime/sp_server.h"
-#include "runtime/tcp.h"
-#include "runtime/uplink.h"
+#include "runtime/net/hub.h"
+#include "runtime/proc/context.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/sp.h"
+#include "runtime/net/sp_server.h"
+#include "runtime/net/tcp.h"
+#include "runtime/net/uplink.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/sync.h"
 

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "runtime/lane.h"
-#include "runtime/sock.h"
-#include "runtime/sp.h"
+#include "runtime/net/lane.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/sp.h"
 
 static const uint8_t greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 static _Alignas(16) uint8_t scratch[FBR_SP_SCRATCH];

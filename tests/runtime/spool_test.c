@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/spool.h"
+#include "runtime/inspect/spool.h"
 
 static char root[64];
 

@@ -21,10 +21,10 @@
 
 #include <cmocka.h>
 
-#include "runtime/copy.h"
-#include "runtime/module.h"
-#include "runtime/stack.h"
-#include "runtime/visitor.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/base/module.h"
+#include "runtime/inspect/stack.h"
+#include "runtime/inspect/visitor.h"
 
 /* ---- Records and texts ---- */
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/strand.h"
+#include "runtime/net/strand.h"
 
 #define LIMIT 100000
 

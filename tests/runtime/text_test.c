@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 static void expect_cut(size_t size, const char *text, const char *want)
 {

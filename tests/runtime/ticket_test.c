@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/ticket.h"
+#include "runtime/proc/ticket.h"
 #include "tests/support/sync.h"
 
 static const struct fbr_join example = {

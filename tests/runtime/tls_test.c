@@ -1,4 +1,4 @@
-/* tls_test.c - the TLS engine of runtime/tls.h against itself, against hostile bytes and against
+/* tls_test.c - the TLS engine of runtime/net/tls.h against itself, against hostile bytes and against
  * peers that OpenSSL itself makes of other protocols.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -17,7 +17,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#include "runtime/tls.h"
+#include "runtime/net/tls.h"
 
 #define WHO "job-5f1c/7/1"
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/topology_gpu.c" /* of the module; the library does not have it */
+#include "runtime/pin/topology_gpu.c" /* of the module; the library does not have it */
 #include "tests/support/files.h"
 #include "tests/support/sync.h"
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/tree.h"
+#include "runtime/inspect/tree.h"
 #include "tests/runtime/visitor_util.h"
 #include "tests/support/files.h"
 #include "tests/support/sync.h"

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/copy.h"
-#include "runtime/visitor.h"
+#include "runtime/inspect/copy.h"
+#include "runtime/inspect/visitor.h"
 
 static pthread_t visitor;
 static int ours = -1;

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/process.h"
+#include "runtime/proc/process.h"
 #include "tests/support/children.h"
 
 #define ROUNDS 100

@@ -6,7 +6,7 @@
  * memory, and says what came.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/process.h"
+#include "runtime/proc/process.h"
 #include "channel_util.h"
 #include "tests/support/refuse.h"
 

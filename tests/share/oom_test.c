@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/process.h"
+#include "runtime/proc/process.h"
 #include "fiber.h"
 #include "tests/support/refuse.h"
 

@@ -18,8 +18,8 @@
 #include <semaphore.h>
 #include <stdbool.h>
 
-#include "backends/http.h"
-#include "runtime/buf.h"
+#include "backends/http/http.h"
+#include "runtime/base/buf.h"
 #include "tests/support/http_server.h"
 
 #define HTTP_PIECE 16384

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "runtime/buf.h"
+#include "runtime/base/buf.h"
 
 #define MINI_AGENTS 2
 #define MINI_JOBS 4

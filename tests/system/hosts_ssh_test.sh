@@ -1,4 +1,4 @@
-# hosts_ssh_test.sh - pools and rings by backends/templates/ssh.ini, and `fiber run -H`, over a real sshd.
+# hosts_ssh_test.sh - pools and rings by backends/command/templates/ssh.ini, and `fiber run -H`, over a real sshd.
 #
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck source=tests/system/hosts.sh
@@ -15,7 +15,7 @@ printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$("$bed" ssh_confi
 chmod +x "$work/bin/ssh"
 export PATH=$work/bin:$PATH
 unset FIBER_COMMAND_START
-export FIBER_COMMAND_FILE=$TEST_SOURCE_DIR/backends/templates/ssh.ini
+export FIBER_COMMAND_FILE=$TEST_SOURCE_DIR/backends/command/templates/ssh.ini
 
 holds "a pool by ssh" "$prog" pool 4 400 everywhere 2
 holds "objects by ssh" "$prog" objects 2

@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/shared" "$work/run" "$work/here" "$work/bin"
 export FIBER_RUN_DIR=$work/run FIBER_GRACE=500ms FIBER_SLURM_DIR=$work/shared FIBER_START_TIMEOUT=300s
-templates=$TEST_SOURCE_DIR/backends/templates
+templates=$TEST_SOURCE_DIR/backends/command/templates
 alloc=(salloc --quiet --nodes=2 --exclusive)
 cd "$work/here" # the nodes have it, too
 

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/loop.h"
+#include "runtime/net/loop.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 

@@ -1,0 +1,681 @@
+/* command.c - the backend of every manager that has a command which starts a job.
+ *
+ * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: its end is the job's end, its output the job's, and it
+ * gets the signals. So a job is one of the local backend's whose program is the command; what is added here is its
+ * words, the host that it is for, and the ticket, which goes through its standard input and so is seen in no list of
+ * processes.
+ *
+ * With kind = detached the command only submits the job: detached.c.
+ *
+ * A start is in flight until the command has read the ticket: ssh does when it has logged in. There are `starts` of
+ * them at once; further jobs are held, with copies of what they need. Jobs without a ticket are not counted.
+ *
+ * When the command is killed, the job on the other host notices that its connection to us has ended, and ends too.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/command/detached.h"
+#include "backends/command/settings.h"
+#include "backends/tool/delivery.h"
+#include "backends/tool/tool.h"
+#include "runtime/proc/backend.h"
+#include "runtime/net/bind.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/log.h"
+#include "runtime/base/master.h"
+
+#define LOOK_UP_MS 1000
+#define ASK_MS 10000
+#define LOOK_MS 10 /* between two looks at what starts */
+#define CANNOT_START 125
+#define NOT_FOUND 127         /* of env, and of shells */
+#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+
+extern const struct fbr_backend_ops fbr_backend_local;
+static const struct fbr_backend_ops *const local = &fbr_backend_local;
+
+/* What a start needs, after its caller has returned. */
+struct held {
+    struct fbr_words words, env;
+    bool has_env;
+    char *name, *run;
+    uint64_t process, epoch;
+    size_t len;
+    char ticket[];
+};
+
+struct command_job {
+    struct command_job *next, *prev;
+    struct fbr_backend *b;
+    void *user;
+    void *process; /* the local backend's handle, or that of detached.c */
+    struct fbr_host *host;
+    struct held *held; /* NULL: it was started */
+    int reads;         /* where it reads its ticket, while its start is in flight; else -1 */
+    int ends;          /* the signal that ended it while it was held */
+    bool told, released;
+};
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct fbr_command_settings settings;
+    struct fbr_backend *processes; /* the local backend's */
+    struct fbr_detached *detached; /* NULL: the command is the job */
+    struct command_job *jobs;
+    struct fbr_timer look;
+    unsigned in_flight;
+    char master[FBR_MASTER_MAX];
+};
+
+/* ---- Events of the command ---- */
+
+static const char *host_of(const struct command_job *j)
+{
+    return j->host ? j->host->name : "";
+}
+
+static void tell(struct command_job *j, const struct fbr_job_event *e)
+{
+    if (!j->released)
+        j->b->env.event(j->user, e);
+}
+
+static void free_held(struct command_job *j)
+{
+    struct held *h = j->held;
+
+    if (!h)
+        return;
+    explicit_bzero(h->ticket, h->len);
+    fbr_words_fini(&h->words);
+    fbr_words_fini(&h->env);
+    free(h->name);
+    free(h->run);
+    free(h);
+    j->held = NULL;
+}
+
+static void landed(struct command_job *j)
+{
+    if (j->reads < 0)
+        return;
+    close(j->reads);
+    j->reads = -1;
+    j->b->in_flight--;
+}
+
+static void maybe_free(struct command_job *j)
+{
+    if (!j->told || !j->released)
+        return;
+    if (j->process && j->b->detached)
+        fbr_detached_release(j->b->detached, j->process);
+    else if (j->process)
+        local->release(j->b->processes, j->process);
+    free(j);
+}
+
+/* The process that was started is the command; which process the job is, the job will tell itself. */
+static void on_started(struct command_job *j, struct fbr_job_event *e)
+{
+    char id[320];
+
+    snprintf(id, sizeof(id), "%.255s%s%s", host_of(j), j->host ? ":" : "", e->text);
+    e->text = id;
+    e->pid = 0;
+    tell(j, e);
+}
+
+static void on_exited(struct command_job *j, struct fbr_job_event *e)
+{
+    const struct fbr_command_settings *s = &j->b->settings;
+    char text[512];
+
+    if (j->host)
+        j->host->used--;
+    landed(j);
+    free_held(j);
+    DL_DELETE(j->b->jobs, j);
+    e->pid = 0;
+    if (!s->detached && e->code >= 0 && e->code == s->unknown) {
+        snprintf(text, sizeof(text),
+                 "ended with code %d of '%.100s'%s%.200s, which means that the connection failed "
+                 "or that a signal ended the job",
+                 e->code, s->start.at[0], j->host ? " to " : "", host_of(j));
+        e->text = text;
+        e->code = FBR_EXIT_UNKNOWN;
+    } else if (!s->detached && e->code == NOT_FOUND && !e->text[0]) {
+        snprintf(text, sizeof(text),
+                 "exited with code 127; if it never began, this program, or a library that it "
+                 "needs, is not %s%.200s at the path that it has here (command_program names "
+                 "another)",
+                 j->host ? "on " : "there", host_of(j));
+        e->text = text;
+    } else if (!s->detached && s->signals && e->code > s->signals && e->code <= s->signals + 64) {
+        e->code = -(e->code - s->signals);
+    }
+    tell(j, e); /* who may release it */
+    j->told = true;
+    maybe_free(j);
+}
+
+static void on_event(void *user, const struct fbr_job_event *event)
+{
+    struct command_job *j = user;
+    struct fbr_job_event e = *event;
+
+    if (e.type == FBR_JOB_STARTED)
+        on_started(j, &e);
+    else if (e.type == FBR_JOB_EXITED)
+        on_exited(j, &e);
+    else
+        tell(j, &e);
+}
+
+/* ---- Starting ---- */
+
+static int make_words(struct fbr_backend *b, const struct fbr_job *job, const struct command_job *j,
+                      const char *ticket, struct fbr_words *w, struct fbr_error *err)
+{
+    const struct fbr_command_settings *s = &b->settings;
+    char path[PATH_MAX], here[PATH_MAX] = "", label[FBR_LABEL_MAX];
+    struct fbr_fill f = {.host = j->host ? j->host->name : "",
+                         .name = job->name,
+                         .run = job->run_uid,
+                         .workdir = job->workdir,
+                         .label = label,
+                         .ticket = job->ticket ? ticket : NULL,
+                         .env = job->added_env,
+                         .program = job->file,
+                         .argv = job->argv && job->argv[0] ? job->argv + 1 : NULL};
+
+    fbr_label(label, job->run_uid, b->master, job->name);
+    if (job->own_program) {
+        int rc =
+            s->program ? 0 : fbr_tool_own_program(path, sizeof(path), "set command_program", err);
+
+        if (rc < 0)
+            return rc;
+        f.program = s->program ? s->program : path;
+    }
+    if (!f.workdir && getcwd(here, sizeof(here)))
+        f.workdir = here;
+    return fbr_template_fill(&s->start, &f, w, err);
+}
+
+static int launch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_words *w,
+                  struct command_job *j, struct fbr_error *err)
+{
+    struct fbr_job_local how = {.in = -1, .fd = -1};
+    char file[PATH_MAX];
+    int rc = fbr_tool_find(w->at[0], file, sizeof(file), err);
+
+    if (rc == 0 && job->ticket) {
+        how.in = fbr_deliver_ticket(b->env.loop, job->ticket, job->ticket_len, err);
+        rc = how.in < 0 ? how.in : 0;
+    }
+    if (rc == 0) {
+        const struct fbr_job command = {.name = job->name,
+                                        .run_uid = job->run_uid,
+                                        .file = file,
+                                        .argv = w->at,
+                                        .env = job->env,
+                                        .local = &how,
+                                        .process = job->process,
+                                        .epoch = job->epoch};
+
+        rc = local->start(b->processes, &command, j, &j->process, err);
+    }
+    if (rc == 0 && how.in >= 0) {
+        j->reads = how.in;
+        b->in_flight++;
+        fbr_timer_start(&b->look, LOOK_MS, LOOK_MS);
+    } else if (how.in >= 0) {
+        close(how.in);
+    }
+    return rc;
+}
+
+static int hold(const struct fbr_job *job, struct fbr_words *w, struct command_job *j,
+                struct fbr_error *err)
+{
+    struct held *h = calloc(1, sizeof(*h) + job->ticket_len);
+    int rc = h ? 0 : -ENOMEM;
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "out of memory");
+    j->held = h;
+    h->words = *w;
+    *w = (struct fbr_words){0};
+    h->has_env = job->env;
+    for (char *const *v = job->env; v && *v && rc == 0; v++)
+        rc = fbr_words_add(&h->env, *v, strlen(*v));
+    h->name = strdup(job->name ? job->name : "");
+    h->run = strdup(job->run_uid ? job->run_uid : "");
+    h->process = job->process;
+    h->epoch = job->epoch;
+    h->len = job->ticket_len;
+    memcpy(h->ticket, job->ticket, h->len);
+    if (rc == 0 && h->name && h->run)
+        return 0;
+    free_held(j);
+    return fbr_fail(err, -ENOMEM, "out of memory");
+}
+
+static int launch_held(struct command_job *j, struct fbr_error *err)
+{
+    struct held *h = j->held;
+    char *none[] = {NULL};
+    const struct fbr_job job = {.name = h->name,
+                                .run_uid = h->run,
+                                .env = !h->has_env ? NULL
+                                       : h->env.n  ? h->env.at
+                                                   : none,
+                                .ticket = h->ticket,
+                                .ticket_len = h->len,
+                                .process = h->process,
+                                .epoch = h->epoch};
+    int rc = launch(j->b, &job, &h->words, j, err);
+
+    free_held(j);
+    return rc;
+}
+
+static bool is_full(const struct fbr_backend *b)
+{
+    return b->settings.starts && b->in_flight >= b->settings.starts;
+}
+
+/* The next one that is held and can be started, or need not be any more. */
+static struct command_job *next_held(struct fbr_backend *b)
+{
+    struct command_job *j;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->held && (j->ends || !is_full(b)))
+            return j;
+    return NULL;
+}
+
+static void on_look(void *arg)
+{
+    struct fbr_backend *b = arg;
+    struct command_job *j;
+    struct fbr_error err = {0, ""};
+    int left;
+
+    DL_FOREACH(b->jobs, j)
+        if (j->reads >= 0 && (ioctl(j->reads, FIONREAD, &left) < 0 || left == 0))
+            landed(j);
+    while ((j = next_held(b))) {
+        struct fbr_job_event e = {.type = FBR_JOB_EXITED, .code = -j->ends, .text = ""};
+
+        if (!j->ends && launch_held(j, &err) == 0)
+            continue;
+        if (!j->ends) {
+            e.code = CANNOT_START;
+            e.text = err.text;
+        }
+        on_exited(j, &e);
+    }
+    if (!b->in_flight)
+        fbr_timer_stop(&b->look);
+}
+
+static int launch_or_hold(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
+                          struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = make_words(b, job, j, "fd:0", &w, err);
+
+    if (rc == 0)
+        rc = job->ticket && is_full(b) ? hold(job, &w, j, err) : launch(b, job, &w, j, err);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* A file that only we, here and on the hosts, can read. */
+static int write_ticket(const struct fbr_backend *b, const struct fbr_job *job, char path[PATH_MAX],
+                        struct fbr_error *err)
+{
+    int fd, rc = 0;
+
+    snprintf(path, PATH_MAX, "%.3000s/fiber-ticket-XXXXXX", b->settings.ticket_dir);
+    fd = mkostemp(path, O_CLOEXEC); /* mode 0600 */
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s",
+                        b->settings.ticket_dir, fbr_strerror(errno));
+    if (write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
+        rc = fbr_fail(err, -EIO, "cannot write its ticket to %s", path);
+        unlink(path);
+    }
+    close(fd);
+    return rc;
+}
+
+static int submit(struct fbr_backend *b, const struct fbr_job *job, struct command_job *j,
+                  struct fbr_error *err)
+{
+    char path[PATH_MAX] = "", where[PATH_MAX + 8];
+    struct fbr_words w = {0};
+    int rc = job->ticket ? write_ticket(b, job, path, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    snprintf(where, sizeof(where), "file:%s", path);
+    rc = make_words(b, job, j, where, &w, err);
+    if (rc == 0)
+        rc = fbr_detached_start(b->detached, &w, job->env, path, j, &j->process, err);
+    if (rc < 0 && path[0])
+        unlink(path);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* A numbered job keeps its host, also when it is started again. There are never more jobs that are to be apart than
+ * there are hosts. */
+static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
+{
+    bool own = (job->numbered || job->apart) && job->index > 0 && h->n;
+
+    return own ? &h->at[((size_t)job->index - 1) % h->n] : fbr_hosts_pick(h);
+}
+
+static int command_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
+                         void **handle, struct fbr_error *err)
+{
+    struct command_job *j = calloc(1, sizeof(*j));
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->b = b;
+    j->user = user;
+    j->reads = -1;
+    j->host = pick_host(&b->settings.hosts, job);
+    if (j->host)
+        j->host->used++;
+    *handle = j;
+    rc = b->detached ? submit(b, job, j, err) : launch_or_hold(b, job, j, err);
+    if (rc < 0) {
+        if (j->host)
+            j->host->used--;
+        free(j);
+        return rc;
+    }
+    DL_APPEND(b->jobs, j);
+    return 0;
+}
+
+/* ---- The rest ---- */
+
+static int command_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                        struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+    const struct fbr_backend_env inner = {env->loop, env->config, on_event, NULL};
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    fbr_master_self(b->master);
+    rc = fbr_command_settings_load(&b->settings, env->config, err);
+    if (rc == 0 && b->settings.detached)
+        rc = fbr_detached_open(&b->detached, &inner, &b->settings, err);
+    else if (rc == 0)
+        rc = local->open(&b->processes, &inner, err);
+    if (rc == 0 && fbr_timer_init(&b->look, env->loop, on_look, b) < 0) {
+        fbr_detached_close(b->detached);
+        if (b->processes)
+            local->close(b->processes);
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        fbr_command_settings_fini(&b->settings);
+        free(b);
+        return rc;
+    }
+    *out = b;
+    return 0;
+}
+
+static void command_close(struct fbr_backend *b)
+{
+    struct command_job *j, *next;
+
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        j->released = true; /* the end of its process, which comes now, frees it */
+        if (!b->detached && j->process)
+            local->release(b->processes, j->process);
+        j->process = NULL;
+    }
+    fbr_detached_close(b->detached);
+    if (b->processes)
+        local->close(b->processes);
+    DL_FOREACH_SAFE(b->jobs, j, next) { /* of these it says nothing any more */
+        landed(j);
+        free_held(j);
+        free(j);
+    }
+    fbr_timer_fini(&b->look);
+    fbr_command_settings_fini(&b->settings);
+    free(b);
+}
+
+static int command_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct command_job *j = handle;
+
+    if (j->held)
+        j->ends = sig; /* told at the next look */
+    if (j->told || j->held)
+        return 0;
+    return b->detached ? fbr_detached_signal(b->detached, j->process, sig)
+                       : local->signal(b->processes, j->process, sig);
+}
+
+static void command_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct command_job *j = handle;
+
+    if (j->process && !j->told && !b->detached)
+        local->pause_output(b->processes, j->process, paused);
+}
+
+static void command_release(struct fbr_backend *b, void *handle)
+{
+    struct command_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    if (j->held)
+        j->ends = SIGKILL;
+    maybe_free(j);
+}
+
+/* The address of USER@ADDRESS. */
+static const char *address_of(const struct fbr_host *host)
+{
+    const char *at = strrchr(host->name, '@');
+
+    return at ? at + 1 : host->name;
+}
+
+/* The loopback leads to no other host, so where this one is among them another one is asked for. */
+static int command_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    const struct fbr_hosts *h = &b->settings.hosts;
+    const char *peer = h->n ? address_of(&h->at[0]) : SOMEWHERE;
+    char address[FBR_BIND_MAX];
+    bool here = false;
+    int rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
+
+    for (size_t i = 1; i < h->n && rc == 0 && here; i++) {
+        peer = address_of(&h->at[i]);
+        rc = fbr_bind_toward(peer, LOOK_UP_MS, address, &here);
+    }
+
+    if (rc < 0)
+        return fbr_fail(
+            err, rc,
+            "cannot tell at which address of ours %s reaches us (%s): set bind to an address or an "
+            "interface",
+            h->n ? peer : "another host",
+            rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
+    snprintf(out, size, "%s", address);
+    return 0;
+}
+
+/* ---- For fiber run --dry-run ---- */
+
+static int command_show(const struct fbr_config *config, const struct fbr_job *job, int json,
+                        char **text, struct fbr_error *err)
+{
+    struct fbr_backend b = {0};
+    struct command_job j = {.b = &b};
+    char ticket[PATH_MAX] = "fd:0";
+    struct fbr_words w = {0};
+    struct fbr_buf line;
+    int rc;
+
+    if (json)
+        return -ENOTSUP;
+    fbr_buf_init(&line);
+    fbr_master_self(b.master);
+    rc = fbr_command_settings_load(&b.settings, config, err);
+    if (rc == 0 && b.settings.detached)
+        snprintf(ticket, sizeof(ticket), "file:%.3000s/fiber-ticket-XXXXXX", b.settings.ticket_dir);
+    if (rc == 0) {
+        j.host = fbr_hosts_pick(&b.settings.hosts);
+        rc = make_words(&b, job, &j, ticket, &w, err);
+    }
+    fbr_words_line(&w, &line);
+    fbr_put(&line, "\n", 2); /* and its NUL */
+    if (rc == 0 && line.failed)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        *text = (char *)line.data;
+    else
+        fbr_buf_fini(&line);
+    fbr_words_fini(&w);
+    fbr_command_settings_fini(&b.settings);
+    return rc;
+}
+
+/* ---- Jobs of dead masters ---- */
+
+/* Runs a template and waits: 0 and what it printed, with NUL at its end. */
+static int ask(struct fbr_backend *b, const struct fbr_words *template, const char *key,
+               const char *id, struct fbr_buf *out, struct fbr_error *err)
+{
+    const char *const ids[] = {id, NULL};
+    const struct fbr_fill f = {.id = id, .ids = ids};
+    struct fbr_words w = {0};
+    char line[200] = "";
+    struct fbr_buf said;
+    int32_t code = 0;
+    int rc;
+
+    if (template->n == 0)
+        return fbr_fail(err, -ENOTSUP, "%s has no line %s = ..., the command for that",
+                        b->settings.origin, key);
+    fbr_buf_init(&said);
+    rc = fbr_template_fill(template, &f, &w, err);
+    if (rc == 0)
+        rc = fbr_tool_wait(&w, NULL, ASK_MS, out, &said, &code, err);
+    if (rc == 0 && code != 0) {
+        fbr_tool_last_line((const char *)said.data, line, sizeof(line));
+        rc = fbr_fail(err, -EIO, "%s ended with code %d%s%s", key, code, line[0] ? ": " : "", line);
+    }
+    fbr_buf_fini(&said);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+static int command_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                        struct fbr_error *err)
+{
+    char *rest = NULL;
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    rc = ask(b, &b->settings.list, "list", NULL, &out, err);
+    for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        struct fbr_labelled l;
+
+        if (fbr_label_line(line, &l))
+            found(user,
+                  &(struct fbr_leftover){
+                      .id = l.id, .run = l.run, .name = l.name, .master = l.master, .alive = 1});
+    }
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+static int command_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    return ask(b, &b->settings.cancel, "cancel", id, NULL, err);
+}
+
+static int command_logs(struct fbr_backend *b, const char *id, int follow,
+                        const struct fbr_backend_reader *r, struct fbr_error *err)
+{
+    struct fbr_buf out;
+    int rc;
+
+    if (follow)
+        return fbr_fail(err, -ENOTSUP, "templates tell what a job wrote, and cannot follow it");
+    fbr_buf_init(&out);
+    rc = ask(b, &b->settings.logs, "logs", id, &out, err);
+    if (rc == 0) {
+        r->out(r->user, 1, out.data, out.len - 1);
+        r->done(r->user, "");
+    }
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+static int command_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                        struct fbr_error *err)
+{
+    struct fbr_command_settings s;
+    int rc = sizes ? fbr_command_settings_load(&s, env->config, err) : 0;
+
+    if (!sizes || rc < 0)
+        return rc;
+    if (fbr_template_has(&s.start, "{host}"))
+        room->hosts = (unsigned)s.hosts.n;
+    fbr_command_settings_fini(&s);
+    return 0;
+}
+
+const struct fbr_backend_ops fbr_backend_command = {
+    .name = "command",
+    .reach = FBR_REACH_TCP,
+    .room = command_room,
+    .open = command_open,
+    .close = command_close,
+    .start = command_start,
+    .signal = command_signal,
+    .pause_output = command_pause_output,
+    .release = command_release,
+    .list = command_list,
+    .remove = command_remove,
+    .logs = command_logs,
+    .address = command_address,
+    .show = command_show,
+};

@@ -1,0 +1,450 @@
+/* detached.c - jobs of managers whose start command prints an id and leaves; see detached.h.
+ *
+ *     HELD        `starts` others are STARTING; it has copies of what it needs
+ *     STARTING    the start command runs; its output has the id
+ *     LIVING      one status command for all of them, each poll_ms, while there are any
+ *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and tells its output
+ *     ENDED       told
+ *
+ * Commands are run by tool.c, so nothing here blocks. A status command that fails says nothing about any
+ * job; one that succeeds, and leaves a job out three times, says that nobody knows about it any more.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/command/detached.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/tool/tool.h"
+#include "runtime/base/log.h"
+
+#define LAST_WORD "([^[:space:]]+)[[:space:]]*$"
+#define MAX_ID 128
+#define FORGOTTEN 3
+#define CLOSE_MS 5000
+#define CANNOT_START 125
+
+enum stage { HELD, STARTING, LIVING, ENDING, ENDED };
+
+struct detached_job {
+    struct detached_job *next, *prev;
+    struct fbr_detached *d;
+    void *user;
+    enum stage stage;
+    char id[MAX_ID], ticket[PATH_MAX];
+    struct fbr_words words, env; /* while it is HELD */
+    bool has_env, released;
+    int cancel; /* the signal that it was sent before it had an id */
+    int missing;
+    int32_t code;
+    char why[256];
+};
+
+struct fbr_detached {
+    struct fbr_backend_env env;
+    const struct fbr_command_settings *settings;
+    struct fbr_tools *tools;
+    struct detached_job *jobs;
+    struct fbr_timer tick;
+    regex_t id;
+    unsigned starting; /* start commands that run */
+    bool looking;      /* a status command runs */
+};
+
+/* ---- Commands ---- */
+
+static int run_template(struct fbr_detached *d, const struct fbr_words *template,
+                        const char *const *ids,
+                        void (*done)(void *user, const struct fbr_tool_result *r), void *user)
+{
+    const struct fbr_fill f = {.id = ids[0], .ids = ids};
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    const struct fbr_tool tool = {.words = &w, .done = done, .user = user};
+    int rc = fbr_template_fill(template, &f, &w, &err);
+
+    if (rc == 0)
+        rc = fbr_tool_run(d->tools, &tool, &err);
+    fbr_words_fini(&w);
+    if (rc < 0)
+        fbr_warn("command backend: %s", err.text);
+    return rc;
+}
+
+/* ---- The life of a job ---- */
+
+static void tell(struct detached_job *j, const struct fbr_job_event *e)
+{
+    struct fbr_job_event copy = *e;
+
+    copy.text = copy.text ? copy.text : "";
+    if (!j->released)
+        j->d->env.event(j->user, &copy);
+}
+
+static void free_held(struct detached_job *j)
+{
+    fbr_words_fini(&j->words);
+    fbr_words_fini(&j->env);
+}
+
+static void tell_end(struct detached_job *j)
+{
+    free_held(j);
+    if (j->ticket[0])
+        unlink(j->ticket);
+    DL_DELETE(j->d->jobs, j);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
+    j->stage = ENDED;
+    if (j->released)
+        free(j);
+}
+
+static void on_logs(void *user, const struct fbr_tool_result *r)
+{
+    struct detached_job *j = user;
+
+    if (r->out_len)
+        tell(j, &(struct fbr_job_event){
+                    .type = FBR_JOB_OUTPUT, .stream = 1, .data = r->out, .len = r->out_len});
+    tell_end(j);
+}
+
+static void job_ended(struct detached_job *j, int32_t code, const char *why)
+{
+    const char *const ids[] = {j->id, NULL};
+
+    if (j->stage >= ENDING)
+        return;
+    j->stage = ENDING;
+    j->code = code;
+    snprintf(j->why, sizeof(j->why), "%s", why);
+    if (!j->id[0] || j->d->settings->logs.n == 0 ||
+        run_template(j->d, &j->d->settings->logs, ids, on_logs, j) < 0)
+        tell_end(j);
+}
+
+static void on_cancelled(void *user, const struct fbr_tool_result *r)
+{
+    char line[200];
+
+    (void)user;
+    fbr_tool_last_line(r->err, line, sizeof(line));
+    if (r->code)
+        fbr_info("command backend: cancel ended with code %d: %s", r->code, line);
+}
+
+static void cancel(struct detached_job *j)
+{
+    const char *const ids[] = {j->id, NULL};
+
+    run_template(j->d, &j->d->settings->cancel, ids, on_cancelled, NULL);
+}
+
+/* The group of the pattern in what the start command said. */
+static bool find_id(struct fbr_detached *d, const char *text, char id[MAX_ID])
+{
+    regmatch_t m[2];
+
+    if (regexec(&d->id, text, 2, m, 0) != 0 || m[1].rm_so < 0 || m[1].rm_eo - m[1].rm_so >= MAX_ID)
+        return false;
+    snprintf(id, MAX_ID, "%.*s", (int)(m[1].rm_eo - m[1].rm_so), text + m[1].rm_so);
+    return id[0] && id[0] != '-';
+}
+
+static void start_held(struct fbr_detached *d);
+
+static void on_submitted(void *user, const struct fbr_tool_result *r)
+{
+    struct detached_job *j = user;
+    struct fbr_detached *d = j->d;
+    char line[160], why[256];
+
+    d->starting--;
+    fbr_tool_last_line(r->err, line, sizeof(line));
+    if (r->code != 0) {
+        snprintf(why, sizeof(why), "the start command ended with code %d: %s", r->code, line);
+        job_ended(j, CANNOT_START, why);
+    } else if (!find_id(d, r->out, j->id)) {
+        snprintf(why, sizeof(why), "the start command printed no id: '%.100s'", r->out);
+        job_ended(j, CANNOT_START, why);
+    } else {
+        j->stage = LIVING;
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+        if (j->cancel)
+            cancel(j);
+    }
+    start_held(d);
+}
+
+static int submit(struct detached_job *j, const struct fbr_words *words, char *const *env,
+                  struct fbr_error *err)
+{
+    const struct fbr_tool tool = {.words = words, .env = env, .done = on_submitted, .user = j};
+    int rc = fbr_tool_run(j->d->tools, &tool, err);
+
+    if (rc < 0)
+        return rc;
+    j->stage = STARTING;
+    j->d->starting++;
+    return 0;
+}
+
+static bool is_full(const struct fbr_detached *d)
+{
+    return d->settings->starts && d->starting >= d->settings->starts;
+}
+
+/* It has its words already. */
+static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
+{
+    int rc = 0;
+
+    j->has_env = env;
+    for (char *const *v = env; v && *v && rc == 0; v++)
+        rc = fbr_words_add(&j->env, *v, strlen(*v));
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
+
+/* The next one that can be started, or need not be any more. */
+static struct detached_job *next_held(struct fbr_detached *d)
+{
+    struct detached_job *j;
+
+    DL_FOREACH(d->jobs, j)
+        if (j->stage == HELD && (j->cancel || !is_full(d)))
+            return j;
+    return NULL;
+}
+
+static void start_held(struct fbr_detached *d)
+{
+    char *none[] = {NULL};
+    struct fbr_error err = {0, ""};
+    struct detached_job *j;
+
+    while ((j = next_held(d))) {
+        char **env = j->env.n ? j->env.at : none;
+
+        if (j->cancel)
+            job_ended(j, -j->cancel, "");
+        else if (submit(j, &j->words, j->has_env ? env : NULL, &err) < 0)
+            job_ended(j, CANNOT_START, err.text);
+        else
+            free_held(j);
+    }
+}
+
+/* ---- States ---- */
+
+/* ID WORD [CODE] [TEXT] */
+static void on_line(struct fbr_detached *d, char *line)
+{
+    char *rest = NULL, *id = strtok_r(line, " \t|", &rest), *word = strtok_r(NULL, " \t|", &rest);
+    struct detached_job *j, *next;
+
+    DL_FOREACH_SAFE(d->jobs, j, next) {
+        int state = word ? fbr_command_state(d->settings, word) : -ENOENT;
+        char *end = NULL;
+        long code = rest ? strtol(rest, &end, 10) : 0;
+        bool has_code = rest && end != rest;
+
+        if (j->stage != LIVING || strcmp(j->id, id) != 0)
+            continue;
+        j->missing = 0;
+        if (state < 0)
+            fbr_debug(
+                "command backend: job %s has the state '%s', of which no key says what it means",
+                id, word ? word : "");
+        else if (state == JOB_PENDING)
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                            .text = rest && rest[0] ? rest : word});
+        else if (state == JOB_DONE)
+            job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
+        else if (state == JOB_FAILED)
+            job_ended(j, has_code && code & 255 ? (int32_t)(code & 255) : 1, "");
+        else if (state == JOB_KILLED)
+            job_ended(j, -SIGKILL, "");
+        else if (state == JOB_LOST)
+            job_ended(j, FBR_EXIT_UNKNOWN, "the manager lost it");
+        return;
+    }
+}
+
+static void on_status(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_detached *d = user;
+    char *rest = NULL, line[160];
+    struct detached_job *j, *next;
+
+    d->looking = false;
+    if (r->code != 0) {
+        fbr_tool_last_line(r->err, line, sizeof(line));
+        fbr_debug("command backend: status ended with code %d: %s", r->code, line);
+        return;
+    }
+    DL_FOREACH(d->jobs, j)
+        j->missing += j->stage == LIVING;
+    for (char *at = strtok_r(r->out, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest))
+        if (at[strspn(at, " \t|")])
+            on_line(d, at);
+    DL_FOREACH_SAFE(d->jobs, j, next)
+        if (j->missing >= FORGOTTEN)
+            job_ended(j, FBR_EXIT_UNKNOWN, "the manager does not know it any more");
+}
+
+static void on_tick(void *arg)
+{
+    struct fbr_detached *d = arg;
+    struct detached_job *j;
+    const char **ids;
+    size_t n = 0;
+
+    start_held(d); /* or ends those that were signalled */
+    DL_FOREACH(d->jobs, j)
+        n += j->stage == LIVING;
+    if (d->looking || n == 0)
+        return;
+    ids = calloc(n + 1, sizeof(*ids));
+    n = 0;
+    if (ids)
+        DL_FOREACH(d->jobs, j)
+            if (j->stage == LIVING)
+                ids[n++] = j->id;
+    d->looking = ids && run_template(d, &d->settings->status, ids, on_status, d) == 0;
+    free(ids);
+}
+
+/* ---- What the backend calls ---- */
+
+int fbr_detached_open(struct fbr_detached **out, const struct fbr_backend_env *env,
+                      const struct fbr_command_settings *settings, struct fbr_error *err)
+{
+    struct fbr_detached *d = calloc(1, sizeof(*d));
+    const char *pattern = settings->id ? settings->id : LAST_WORD;
+    int rc;
+
+    if (!d)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    d->env = *env;
+    d->settings = settings;
+    if (regcomp(&d->id, pattern, REG_EXTENDED) != 0 || d->id.re_nsub < 1) {
+        free(d);
+        return fbr_fail(err, -EINVAL,
+                        "%s: id = %.100s: not an extended regular expression with a group in ()",
+                        settings->origin, pattern);
+    }
+    rc = fbr_tools_open(&d->tools, env, err);
+    if (rc == 0 && fbr_timer_init(&d->tick, env->loop, on_tick, d) < 0) {
+        fbr_tools_close(d->tools);
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        regfree(&d->id);
+        free(d);
+        return rc;
+    }
+    fbr_timer_start(&d->tick, settings->poll_ms, settings->poll_ms);
+    *out = d;
+    return 0;
+}
+
+/* At the end there is no loop to run commands on; their end is waited for here. */
+static void cancel_all(struct fbr_detached *d)
+{
+    uint64_t until = fbr_now_ms() + CLOSE_MS, now;
+    struct detached_job *j;
+
+    DL_FOREACH(d->jobs, j) {
+        const char *const ids[] = {j->id, NULL};
+        const struct fbr_fill f = {.id = j->id, .ids = ids};
+        struct fbr_words w = {0};
+        int32_t code;
+
+        now = fbr_now_ms();
+        if (j->stage != LIVING || now >= until)
+            continue;
+        if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0)
+            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, NULL, &code, NULL);
+        fbr_words_fini(&w);
+    }
+}
+
+void fbr_detached_close(struct fbr_detached *d)
+{
+    struct detached_job *j, *next;
+
+    if (!d)
+        return;
+    cancel_all(d);
+    fbr_tools_close(d->tools);
+    DL_FOREACH_SAFE(d->jobs, j, next) {
+        if (j->ticket[0])
+            unlink(j->ticket);
+        free_held(j);
+        free(j);
+    }
+    fbr_timer_fini(&d->tick);
+    regfree(&d->id);
+    free(d);
+}
+
+int fbr_detached_start(struct fbr_detached *d, struct fbr_words *words, char *const *env,
+                       const char *ticket, void *user, void **handle, struct fbr_error *err)
+{
+    struct detached_job *j = calloc(1, sizeof(*j));
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->d = d;
+    j->user = user;
+    snprintf(j->ticket, sizeof(j->ticket), "%s", ticket ? ticket : "");
+    if (is_full(d)) {
+        j->words = *words;
+        *words = (struct fbr_words){0};
+        rc = hold(j, env, err);
+    } else {
+        rc = submit(j, words, env, err);
+    }
+    if (rc < 0) {
+        free_held(j);
+        free(j);
+        return rc;
+    }
+    DL_APPEND(d->jobs, j);
+    *handle = j;
+    return 0;
+}
+
+int fbr_detached_signal(struct fbr_detached *d, void *handle, int sig)
+{
+    struct detached_job *j = handle;
+
+    (void)d;
+    if (sig != SIGTERM && sig != SIGKILL)
+        return -ENOTSUP;
+    if (j->stage <= STARTING)
+        j->cancel = sig;
+    else if (j->stage == LIVING)
+        cancel(j);
+    return 0;
+}
+
+void fbr_detached_release(struct fbr_detached *d, void *handle)
+{
+    struct detached_job *j = handle;
+
+    (void)d;
+    j->released = true;
+    if (j->stage == ENDED) /* else within its last event, or before it: tell_end() frees it */
+        free(j);
+}

@@ -1,0 +1,297 @@
+/* settings.c - the files of the command backend; see settings.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/command/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_HOSTS_FILE (1u << 20)
+#define UNSAID (~0u)
+#define STARTS 64
+#define SSH_STARTS 10 /* sshd refuses more who are logging in (MaxStartups 10:30:100) */
+
+/* ---- Keys of the file ---- */
+
+static int take_code(int *out, const char *value, const char *where, struct fbr_error *err)
+{
+    char *end;
+    long n = strtol(value, &end, 10);
+
+    if (end == value || *end || n < 0 || n > 255)
+        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not an exit code (0 to 255)", where, value);
+    *out = (int)n;
+    return 0;
+}
+
+/* A line of a file is short: a template that is given again goes on. */
+static int take_template(struct fbr_words *t, const char *value, const char *where,
+                         struct fbr_error *err)
+{
+    int rc = fbr_words_split(t, value, err);
+
+    if (rc == 0)
+        rc = fbr_template_check(t, err);
+    return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
+}
+
+static int take_string(char **out, const char *value, const char *where, struct fbr_error *err)
+{
+    free(*out);
+    *out = strdup(value);
+    return *out ? 0 : fbr_fail(err, -ENOMEM, "%s: out of memory", where);
+}
+
+static int take_kind(struct fbr_command_settings *s, const char *value, const char *where,
+                     struct fbr_error *err)
+{
+    s->detached = strcmp(value, "detached") == 0;
+    if (!s->detached && strcmp(value, "attached") != 0)
+        return fbr_fail(err, -EINVAL, "%s: kind is attached or detached, not '%.64s'", where,
+                        value);
+    return 0;
+}
+
+static int take_poll(struct fbr_command_settings *s, const char *value, const char *where,
+                     struct fbr_error *err)
+{
+    char *end;
+    long ms = strtol(value, &end, 10);
+
+    if (end == value || *end || ms < 50 || ms > 3600000)
+        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of milliseconds (50 to 3600000)",
+                        where, value);
+    s->poll_ms = (unsigned)ms;
+    return 0;
+}
+
+static int take_starts(unsigned *out, const char *value, const char *where, struct fbr_error *err)
+{
+    char *end;
+    long n = strtol(value, &end, 10);
+
+    if (end == value || *end || n < 0 || n > 1000000)
+        return fbr_fail(err, -EINVAL, "%s: '%.64s' is not a number of starts (0: any, to 1000000)",
+                        where, value);
+    *out = (unsigned)n;
+    return 0;
+}
+
+static const char *const state_names[] = {"pending", "running", "done", "failed", "killed", "lost"};
+
+/* done = COMPLETED CD: so many words for one state. */
+static int take_states(struct fbr_command_settings *s, int state, const char *value,
+                       const char *where, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, value, err);
+
+    for (size_t i = 0; i < w.n && rc == 0; i++) {
+        struct fbr_state_word *word = calloc(1, sizeof(*word) + strlen(w.at[i]) + 1);
+
+        if (!word) {
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+            break;
+        }
+        word->state = (enum fbr_job_state)state;
+        memcpy(word->word, w.at[i], strlen(w.at[i]) + 1);
+        word->next = s->states;
+        s->states = word;
+    }
+    fbr_words_fini(&w);
+    return rc < 0 ? fbr_wrap(err, "%s", where) : 0;
+}
+
+int fbr_command_state(const struct fbr_command_settings *s, const char *word)
+{
+    for (const struct fbr_state_word *w = s->states; w; w = w->next)
+        if (strcmp(w->word, word) == 0)
+            return (int)w->state;
+    return -ENOENT;
+}
+
+static int on_detached_pair(struct fbr_command_settings *s, const char *key, const char *value,
+                            const char *where, struct fbr_error *err)
+{
+    if (strcmp(key, "kind") == 0)
+        return take_kind(s, value, where, err);
+    if (strcmp(key, "list") == 0)
+        return take_template(&s->list, value, where, err);
+    if (strcmp(key, "status") == 0)
+        return take_template(&s->status, value, where, err);
+    if (strcmp(key, "cancel") == 0)
+        return take_template(&s->cancel, value, where, err);
+    if (strcmp(key, "logs") == 0)
+        return take_template(&s->logs, value, where, err);
+    if (strcmp(key, "id") == 0)
+        return take_string(&s->id, value, where, err);
+    if (strcmp(key, "ticket_dir") == 0)
+        return take_string(&s->ticket_dir, value, where, err);
+    if (strcmp(key, "poll_ms") == 0)
+        return take_poll(s, value, where, err);
+    for (int i = 0; i < (int)(sizeof(state_names) / sizeof(state_names[0])); i++)
+        if (strcmp(key, state_names[i]) == 0)
+            return take_states(s, i, value, where, err);
+    return fbr_fail(
+        err, -EINVAL,
+        "%s: unknown key '%.64s'; there are kind, start, starts, hosts, unknown, signals, "
+        "list, status, cancel, logs, id, "
+        "ticket_dir, poll_ms, pending, running, done, failed, killed, lost",
+        where, key);
+}
+
+static int on_pair(void *user, const char *key, const char *value, const char *where,
+                   struct fbr_error *err)
+{
+    struct fbr_command_settings *s = user;
+
+    if (strcmp(key, "start") == 0)
+        return take_template(&s->start, value, where, err);
+    if (strcmp(key, "hosts") == 0)
+        return fbr_hosts_parse(&s->hosts, where, value, err);
+    if (strcmp(key, "unknown") == 0)
+        return take_code(&s->unknown, value, where, err);
+    if (strcmp(key, "starts") == 0)
+        return take_starts(&s->starts, value, where, err);
+    if (strcmp(key, "signals") == 0)
+        return take_code(&s->signals, value, where, err);
+    return on_detached_pair(s, key, value, where, err);
+}
+
+/* ---- Hosts ---- */
+
+static int hosts_of_file(struct fbr_hosts *h, const char *path, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    char *text = fd < 0 ? NULL : calloc(1, MAX_HOSTS_FILE + 1);
+    size_t len = 0;
+    ssize_t n = 0;
+
+    if (fd < 0)
+        return fbr_fail(err, -EINVAL, "hosts file %s: %s", path, fbr_strerror(errno));
+    while (text && len < MAX_HOSTS_FILE && (n = read(fd, text + len, MAX_HOSTS_FILE - len)) > 0)
+        len += (size_t)n;
+    if (!text)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    else if (n < 0 || len == MAX_HOSTS_FILE || strlen(text) != len)
+        rc = fbr_fail(err, -EINVAL, "hosts file %s: %s", path,
+                      n < 0                   ? fbr_strerror(errno)
+                      : len == MAX_HOSTS_FILE ? "too long"
+                                              : "not text");
+    else
+        rc = fbr_hosts_parse(h, path, text, err);
+    free(text);
+    close(fd);
+    return rc;
+}
+
+static int load_hosts(struct fbr_command_settings *s, const struct fbr_config *config,
+                      struct fbr_error *err)
+{
+    const char *hosts = fbr_config_str(config, "command_hosts");
+
+    if (hosts[0]) /* they replace those of the file */
+        fbr_hosts_fini(&s->hosts);
+    if (hosts[0] &&
+        (hosts[0] == '/' || strncmp(hosts, "./", 2) == 0 || strncmp(hosts, "../", 3) == 0))
+        return hosts_of_file(&s->hosts, hosts, err);
+    return fbr_hosts_parse(&s->hosts, fbr_config_origin(config, "command_hosts"), hosts, err);
+}
+
+/* ---- All of it ---- */
+
+/* Is everything there that is needed? */
+static int check(struct fbr_command_settings *s, struct fbr_error *err)
+{
+    if (s->start.n == 0)
+        return fbr_fail(err, -EINVAL,
+                        "no command that starts a job: set command_start (\"ssh {host}\"), or "
+                        "command_file to a "
+                        "file that has start = ...");
+    if (fbr_template_complete(&s->start) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (s->hosts.n == 0 && fbr_template_has(&s->start, "{host}"))
+        return fbr_fail(err, -EINVAL,
+                        "%s: the command has a {host}, and there are no hosts: set command_hosts",
+                        s->origin);
+    if (s->detached && (s->status.n == 0 || s->cancel.n == 0 || !s->ticket_dir || !s->states))
+        return fbr_fail(err, -EINVAL,
+                        "%s: kind = detached needs status, cancel, ticket_dir, and the words for "
+                        "states (done = "
+                        "..., failed = ...)",
+                        s->origin);
+    return 0;
+}
+
+static int load(struct fbr_command_settings *s, const struct fbr_config *config,
+                struct fbr_error *err)
+{
+    const char *file = fbr_config_str(config, "command_file"),
+               *start = fbr_config_str(config, "command_start");
+    const char *program = fbr_config_str(config, "command_program");
+    int rc = 0;
+
+    snprintf(s->origin, sizeof(s->origin), "%.200s",
+             start[0] ? fbr_config_origin(config, "command_start") : file);
+    if (file[0])
+        rc = fbr_config_scan(file, on_pair, s, err);
+    if (rc == 0 && start[0]) { /* code and environment win over the file */
+        fbr_words_fini(&s->start);
+        rc = take_template(&s->start, start, s->origin, err);
+    }
+    if (rc == 0)
+        rc = load_hosts(s, config, err);
+    if (rc == 0)
+        rc = check(s, err);
+    if (rc == 0 && program[0]) {
+        s->program = strdup(program);
+        rc = s->program ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    return rc;
+}
+
+int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,
+                              struct fbr_error *err)
+{
+    const char *base, *slash;
+    int rc;
+
+    *s = (struct fbr_command_settings){.unknown = -1, .starts = UNSAID, .poll_ms = 1000};
+    rc = load(s, config, err);
+    if (rc < 0) {
+        fbr_command_settings_fini(s);
+        return rc;
+    }
+    slash = strrchr(s->start.at[0], '/');
+    base = slash ? slash + 1 : s->start.at[0];
+    if (s->unknown < 0 && strcmp(base, "ssh") == 0)
+        s->unknown = 255; /* its own failures, and jobs that a signal ended */
+    if (s->starts == UNSAID)
+        s->starts = strcmp(base, "ssh") == 0 ? SSH_STARTS : STARTS;
+    return 0;
+}
+
+void fbr_command_settings_fini(struct fbr_command_settings *s)
+{
+    fbr_words_fini(&s->start);
+    fbr_hosts_fini(&s->hosts);
+    fbr_words_fini(&s->list);
+    fbr_words_fini(&s->status);
+    fbr_words_fini(&s->cancel);
+    fbr_words_fini(&s->logs);
+    while (s->states) {
+        struct fbr_state_word *w = s->states;
+
+        s->states = w->next;
+        free(w);
+    }
+    free(s->program);
+    free(s->id);
+    free(s->ticket_dir);
+    s->program = s->id = s->ticket_dir = NULL;
+}

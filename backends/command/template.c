@@ -1,0 +1,481 @@
+/* template.c - commands with placeholders, and lists of hosts; see template.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/command/template.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/buf.h"
+
+#define BLANKS " \t\r\n"
+
+/* ---- Words ---- */
+
+int fbr_words_add(struct fbr_words *w, const char *word, size_t len)
+{
+    bool full =
+        !w->at || (w->n & (w->n + 1)) == 0; /* it has room for a power of two, the NULL included */
+    char **at = full ? realloc(w->at, 2 * (w->n + 1) * sizeof(*at)) : w->at,
+         *copy = malloc(len + 1);
+
+    if (at)
+        w->at = at;
+    if (!at || !copy) {
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, word, len);
+    copy[len] = '\0';
+    w->at[w->n++] = copy;
+    w->at[w->n] = NULL;
+    return 0;
+}
+
+void fbr_words_fini(struct fbr_words *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        free(w->at[i]);
+    free(w->at);
+    *w = (struct fbr_words){0};
+}
+
+int fbr_words_split(struct fbr_words *w, const char *text, struct fbr_error *err)
+{
+    char *word = malloc(strlen(text) + 1);
+    int rc = word ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+    const char *at = text;
+
+    while (rc == 0 && *(at += strspn(at, BLANKS))) {
+        char quote = 0;
+        size_t n = 0;
+
+        for (; *at && (quote || !strchr(BLANKS, *at)); at++) {
+            if (*at == quote)
+                quote = 0;
+            else if (!quote && (*at == '\'' || *at == '"'))
+                quote = *at;
+            else if (*at == '\\' && quote != '\'' && at[1])
+                word[n++] = *++at;
+            else
+                word[n++] = *at;
+        }
+        if (quote)
+            rc = fbr_fail(err, -EINVAL, "a quote %c is not closed: %.200s", quote, text);
+        else if (fbr_words_add(w, word, n) < 0)
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    free(word);
+    return rc;
+}
+
+/* ---- Placeholders ---- */
+
+enum place {
+    P_HOST,
+    P_NAME,
+    P_RUN,
+    P_ID,
+    P_WORKDIR,
+    P_PROGRAM,
+    P_LABEL,
+    P_ARGV,
+    P_COMMAND,
+    P_SHELL,
+    P_IDS,
+    PLACES
+};
+
+static const char *const places[PLACES] = {"{host}",    "{name}",          "{run}",   "{id}",
+                                           "{workdir}", "{program}",       "{label}", "{argv}",
+                                           "{command}", "{shell_command}", "{ids}"};
+
+/* The placeholder that begins here, or PLACES. */
+static enum place place_at(const char *text)
+{
+    size_t i = 0;
+
+    while (i < PLACES && strncmp(text, places[i], strlen(places[i])) != 0)
+        i++;
+    return (enum place)i;
+}
+
+static bool whole_word_only(enum place p)
+{
+    return p == P_ARGV || p == P_COMMAND;
+}
+
+int fbr_template_check(const struct fbr_words *t, struct fbr_error *err)
+{
+    for (size_t i = 0; i < t->n; i++)
+        for (const char *at = t->at[i]; *at; at++) {
+            enum place p;
+
+            if (*at != '{')
+                continue;
+            if (at[1] == '{') {
+                at++;
+                continue;
+            }
+            p = place_at(at);
+            if (p == PLACES)
+                return fbr_fail(
+                    err, -EINVAL,
+                    "unknown placeholder in '%.100s'; there are {host} {name} {run} {id} {workdir} "
+                    "{program} {label} {argv} {command} {shell_command} {ids}, and {{ is a brace",
+                    t->at[i]);
+            if (whole_word_only(p) && strcmp(t->at[i], places[p]) != 0)
+                return fbr_fail(
+                    err, -EINVAL,
+                    "%s stands for several words, and must be a word of its own: '%.100s'",
+                    places[p], t->at[i]);
+            at += strlen(places[p]) - 1;
+        }
+    return 0;
+}
+
+bool fbr_template_has(const struct fbr_words *t, const char *placeholder)
+{
+    for (size_t i = 0; i < t->n; i++)
+        for (const char *at = t->at[i]; (at = strchr(at, '{')); at++) {
+            if (at[1] == '{')
+                at++;
+            else if (strncmp(at, placeholder, strlen(placeholder)) == 0)
+                return true;
+        }
+    return false;
+}
+
+int fbr_template_complete(struct fbr_words *t)
+{
+    const char *base = t->n ? strrchr(t->at[0], '/') : NULL;
+    enum place p = P_COMMAND;
+
+    if (fbr_template_has(t, "{command}") || fbr_template_has(t, "{shell_command}") ||
+        fbr_template_has(t, "{program}"))
+        return 0;
+    base = base ? base + 1 : t->n ? t->at[0] : "";
+    if (strcmp(base, "ssh") == 0 || strcmp(base, "rsh") == 0)
+        p = P_SHELL;
+    return fbr_words_add(t, places[p], strlen(places[p]));
+}
+
+/* NAME=VALUE, else env would take it for an option or the program. */
+static bool is_setting(const char *text)
+{
+    return (isalpha((unsigned char)*text) || *text == '_') && strchr(text, '=') &&
+           strncmp(text, "FIBER_TICKET=", 13) != 0;
+}
+
+static int add(struct fbr_words *w, const char *word)
+{
+    return fbr_words_add(w, word, strlen(word));
+}
+
+static int command_words(const struct fbr_fill *f, struct fbr_words *w)
+{
+    char ticket[512];
+    int rc = add(w, "env");
+
+    if (rc == 0 && f->workdir && f->workdir[0]) {
+        rc = add(w, "-C");
+        if (rc == 0)
+            rc = add(w, f->workdir);
+    }
+    snprintf(ticket, sizeof(ticket), "FIBER_TICKET=%s", f->ticket ? f->ticket : "");
+    if (rc == 0 && f->ticket)
+        rc = add(w, ticket);
+    for (size_t i = 0; rc == 0 && f->env && f->env[i]; i++)
+        if (is_setting(f->env[i]))
+            rc = add(w, f->env[i]);
+    if (rc == 0)
+        rc = add(w, f->program ? f->program : "");
+    for (size_t i = 0; rc == 0 && f->argv && f->argv[i]; i++)
+        rc = add(w, f->argv[i]);
+    return rc;
+}
+
+static void put_quoted(struct fbr_buf *b, const char *word)
+{
+    if (*word &&
+        word[strspn(word,
+                    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.,:=+@%-")] ==
+            0) {
+        fbr_put(b, word, strlen(word));
+        return;
+    }
+    fbr_put_u8(b, '\'');
+    for (; *word; word++)
+        fbr_put(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    fbr_put_u8(b, '\'');
+}
+
+void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        if (i)
+            fbr_put_u8(line, ' ');
+        put_quoted(line, w->at[i]);
+    }
+}
+
+static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
+{
+    struct fbr_words w = {0};
+
+    b->failed |= command_words(f, &w) < 0;
+    fbr_words_line(&w, b);
+    fbr_words_fini(&w);
+}
+
+static void put_text(struct fbr_buf *b, enum place p, const struct fbr_fill *f)
+{
+    const char *const texts[] = {f->host, f->name, f->run, f->id, f->workdir, f->program, f->label};
+
+    if (p == P_SHELL) {
+        put_shell(b, f);
+    } else if (p == P_IDS) {
+        for (size_t i = 0; f->ids && f->ids[i]; i++) {
+            fbr_put(b, ",", i > 0);
+            fbr_put(b, f->ids[i], strlen(f->ids[i]));
+        }
+    } else if ((size_t)p < sizeof(texts) / sizeof(texts[0]) && texts[p]) {
+        fbr_put(b, texts[p], strlen(texts[p]));
+    }
+}
+
+static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_words *out)
+{
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    for (const char *at = word; *at; at++) {
+        enum place p = *at == '{' ? place_at(at) : PLACES;
+
+        if (p != PLACES) {
+            put_text(&b, p, f);
+            at += strlen(places[p]) - 1;
+        } else {
+            fbr_put(&b, at, 1);
+            at += at[0] == '{' && at[1] == '{';
+        }
+    }
+    rc = b.failed ? -ENOMEM : fbr_words_add(out, b.len ? (const char *)b.data : "", b.len);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
+                      struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < t->n && rc == 0; i++) {
+        const char *word = t->at[i];
+
+        if (strcmp(word, places[P_COMMAND]) == 0)
+            rc = command_words(f, out);
+        else if (strcmp(word, places[P_ARGV]) == 0)
+            for (size_t k = 0; rc == 0 && f->argv && f->argv[k]; k++)
+                rc = add(out, f->argv[k]);
+        else if (strcmp(word, places[P_IDS]) == 0)
+            for (size_t k = 0; rc == 0 && f->ids && f->ids[k]; k++)
+                rc = add(out, f->ids[k]);
+        else
+            rc = fill_word(word, f, out);
+    }
+    if (rc < 0)
+        fbr_words_fini(out);
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
+
+/* ---- Labels ---- */
+
+#define LABEL "fiber:"
+
+void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name)
+{
+    int n = snprintf(out, FBR_LABEL_MAX, LABEL "%.32s:%.63s:", run, master);
+
+    for (; *name && n < FBR_LABEL_MAX - 1; name++)
+        out[n++] = isalnum((unsigned char)*name) || strchr("._-", *name) ? *name : '_';
+    out[n] = '\0';
+}
+
+/* Behind the next colon, which ends what was before. */
+static char *next_part(char *at)
+{
+    char *colon = at ? strchr(at, ':') : NULL;
+
+    if (colon)
+        *colon++ = '\0';
+    return colon;
+}
+
+bool fbr_label_line(char *line, struct fbr_labelled *job)
+{
+    char *id = line + strspn(line, BLANKS "|"), *label = strstr(line, LABEL), *run, *host, *at;
+
+    if (!label || label == id)
+        return false;
+    run = label + strlen(LABEL);
+    host = next_part(run);
+    at = host; /* HOST:PID:MARK.START:NAME */
+    for (int colons = 0; at && colons < 2; colons++)
+        at = (at = strchr(at, ':')) ? at + 1 : NULL;
+    at = next_part(at);
+    if (!at || !*run || strspn(run, "0123456789abcdef") != strlen(run))
+        return false;
+    at[strcspn(at, BLANKS "|")] = '\0';
+    id[strcspn(id, BLANKS "|")] = '\0';
+    *job = (struct fbr_labelled){.id = id, .run = run, .master = host, .name = at};
+    return id[0] && id[0] != '-';
+}
+
+/* ---- Hosts ---- */
+
+static int bad_host(const char *origin, int line, const char *word, size_t len,
+                    struct fbr_error *err)
+{
+    return fbr_fail(err, -EINVAL,
+                    "%s:%d: '%.*s' is not a host: write NAME, NAME:SLOTS or [ADDRESS]:SLOTS",
+                    origin, line, (int)(len < 100 ? len : 100), word);
+}
+
+/* 0 when it is not a number of slots. */
+static unsigned read_slots(const char *text, size_t len)
+{
+    unsigned long n = 0;
+
+    if (len == 0 || len > 6)
+        return 0;
+    for (size_t i = 0; i < len; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return 0;
+        n = n * 10 + (unsigned long)(text[i] - '0');
+    }
+    return (unsigned)n;
+}
+
+static int add_host(struct fbr_hosts *h, const char *name, size_t len, unsigned slots,
+                    struct fbr_error *err)
+{
+    struct fbr_host *at = realloc(h->at, (h->n + 1) * sizeof(*at));
+    char *copy = strndup(name, len);
+
+    if (at)
+        h->at = at;
+    if (!at || !copy) {
+        free(copy);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    h->at[h->n++] = (struct fbr_host){.name = copy, .slots = slots};
+    return 0;
+}
+
+/* A host must not look like an option to the command that gets it. */
+static bool is_name(const char *name, size_t len)
+{
+    if (len == 0 || len > 255 || name[0] == '-')
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!isgraph((unsigned char)name[i]) || strchr("\"'\\$`;&|<>()", name[i]))
+            return false;
+    return true;
+}
+
+int fbr_host_split(const char *word, size_t len, const char **name, size_t *n, unsigned *slots)
+{
+    const char *rest = NULL;
+
+    *name = word;
+    *n = len;
+    *slots = 0;
+    if (len && word[0] == '[') { /* an IPv6 address, perhaps with a number after it */
+        const char *end = memchr(word, ']', len);
+
+        if (!end)
+            return -EINVAL;
+        *name = word + 1;
+        *n = (size_t)(end - *name);
+        rest = end + 1 < word + len ? end + 1 : NULL;
+    } else {
+        const char *colon = memchr(word, ':', len);
+
+        if (colon && !memchr(colon + 1, ':', (size_t)(word + len - colon - 1))) {
+            *n = (size_t)(colon - word);
+            rest = colon;
+        }
+    }
+    if (rest) {
+        *slots = *rest == ':' ? read_slots(rest + 1, (size_t)(word + len - rest - 1)) : 0;
+        if (!*slots)
+            return -EINVAL;
+    }
+    return is_name(*name, *n) ? 0 : -EINVAL;
+}
+
+static int take_host(struct fbr_hosts *h, const char *origin, int line, const char *word,
+                     size_t len, struct fbr_error *err)
+{
+    const char *name;
+    unsigned slots;
+    size_t n;
+
+    if (len > 6 && strncmp(word, "slots=", 6) == 0) {
+        slots = read_slots(word + 6, len - 6);
+        if (!slots || !h->n)
+            return bad_host(origin, line, word, len, err);
+        h->at[h->n - 1].slots = slots;
+        return 0;
+    }
+    return fbr_host_split(word, len, &name, &n, &slots) < 0 ? bad_host(origin, line, word, len, err)
+                                                            : add_host(h, name, n, slots, err);
+}
+
+int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
+                    struct fbr_error *err)
+{
+    int line = 1, rc = 0;
+
+    while (*text && rc == 0) {
+        size_t n = strcspn(text, BLANKS ",#");
+
+        if (n) {
+            rc = take_host(h, origin, line, text, n, err);
+            text += n;
+        } else if (*text == '#') {
+            text += strcspn(text, "\n");
+        } else {
+            line += *text++ == '\n';
+        }
+    }
+    return rc;
+}
+
+struct fbr_host *fbr_hosts_pick(struct fbr_hosts *h)
+{
+    for (int full = 0; full < 2; full++)
+        for (size_t i = 0; i < h->n; i++) {
+            size_t k = (h->next + i) % h->n;
+
+            if (full || !h->at[k].slots || h->at[k].used < h->at[k].slots) {
+                h->next = k + 1;
+                return &h->at[k];
+            }
+        }
+    return NULL;
+}
+
+void fbr_hosts_fini(struct fbr_hosts *h)
+{
+    for (size_t i = 0; i < h->n; i++)
+        free(h->at[i].name);
+    free(h->at);
+    *h = (struct fbr_hosts){0};
+}

@@ -1,0 +1,189 @@
+/* container_bundle.c - images that lack our program get it put into each container, with all that it needs; see
+ * bundle.h and docker_priv.h.
+ *
+ * Whether an image has the program is asked of its first container, once. The bundle is made once, by a thread, in a
+ * memory file; each container is filled from it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/image/bundle.h"
+#include "backends/docker/docker_priv.h"
+#include "runtime/base/log.h"
+
+struct known_image {
+    struct known_image *next;
+    bool lacks;
+    char name[];
+};
+
+struct waiting {
+    struct waiting *next;
+    void (*done)(void *user, int fd, const char *why);
+    void *user;
+};
+
+struct fbr_docker_bundle {
+    struct fbr_loop *loop;
+    struct known_image *images;
+    struct waiting *waiting;
+    uv_work_t work;
+    struct fbr_error err;
+    int fd; /* the memory file, once it is whole */
+    bool at_work, whole, closed;
+};
+
+int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_loop *loop,
+                           struct fbr_error *err)
+{
+    struct fbr_docker_bundle *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    d->loop = loop;
+    d->fd = -1;
+    *out = d;
+    return 0;
+}
+
+static void free_bundle(struct fbr_docker_bundle *d)
+{
+    struct known_image *k, *next;
+
+    LL_FOREACH_SAFE(d->images, k, next)
+        free(k);
+    if (d->fd >= 0)
+        close(d->fd);
+    free(d);
+}
+
+void fbr_docker_bundle_close(struct fbr_docker_bundle *d)
+{
+    struct waiting *w, *next;
+
+    if (!d)
+        return;
+    LL_FOREACH_SAFE(d->waiting, w, next)
+        free(w);
+    d->waiting = NULL;
+    d->closed = true;
+    if (!d->at_work)
+        free_bundle(d);
+}
+
+/* ---- Images ---- */
+
+int fbr_docker_bundle_lacks(const struct fbr_docker_bundle *d, const char *image)
+{
+    const struct known_image *k;
+
+    LL_FOREACH(d->images, k)
+        if (strcmp(k->name, image) == 0)
+            return k->lacks;
+    return -1;
+}
+
+void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, bool lacks)
+{
+    struct known_image *k = calloc(1, sizeof(*k) + strlen(image) + 1);
+
+    if (!k || fbr_docker_bundle_lacks(d, image) >= 0) {
+        free(k);
+        return;
+    }
+    k->lacks = lacks;
+    strcpy(k->name, image);
+    LL_PREPEND(d->images, k);
+    if (lacks)
+        fbr_info("docker: the image %s has not our program: containers are given it", image);
+}
+
+/* ---- The bundle ---- */
+
+static void make(uv_work_t *work)
+{
+    struct fbr_docker_bundle *d = work->data;
+
+    d->fd = memfd_create("fiber-bundle", MFD_CLOEXEC);
+    if (d->fd < 0)
+        fbr_fail(&d->err, -errno, "no memory file: %s", fbr_strerror(errno));
+    else
+        fbr_bundle_write("/proc/self/exe", d->fd, &d->err);
+}
+
+/* Each reader has a position of its own. */
+static void hand_out(struct fbr_docker_bundle *d, struct waiting *w)
+{
+    char path[40];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
+    fd = d->whole ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    w->done(w->user, fd, d->whole ? fbr_strerror(errno) : d->err.text);
+    free(w);
+}
+
+static void on_made(uv_work_t *work, int status)
+{
+    struct fbr_docker_bundle *d = work->data;
+    struct waiting *all = d->waiting, *w, *next;
+
+    d->at_work = false;
+    fbr_loop_release(d->loop);
+    if (d->closed) {
+        free_bundle(d);
+        return;
+    }
+    d->whole = status == 0 && d->err.code == 0;
+    d->waiting = NULL;
+    LL_FOREACH_SAFE(all, w, next)
+        hand_out(d, w);
+    if (!d->whole && d->fd >= 0) { /* the next one tries again */
+        close(d->fd);
+        d->fd = -1;
+    }
+}
+
+void fbr_docker_bundle_want(struct fbr_docker_bundle *d,
+                            void (*done)(void *user, int fd, const char *why), void *user)
+{
+    struct waiting *w = calloc(1, sizeof(*w));
+
+    if (!w) {
+        done(user, -1, "out of memory");
+        return;
+    }
+    w->done = done;
+    w->user = user;
+    if (d->whole) {
+        hand_out(d, w);
+        return;
+    }
+    LL_APPEND(d->waiting, w);
+    if (d->at_work)
+        return;
+    d->at_work = true;
+    d->err = (struct fbr_error){0, ""};
+    d->work.data = d;
+    fbr_loop_hold(d->loop);
+    uv_queue_work(fbr_loop_uv(d->loop), &d->work, make, on_made);
+}
+
+void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user)
+{
+    struct waiting *w, *next;
+
+    LL_FOREACH_SAFE(d->waiting, w, next)
+        if (w->user == user) {
+            LL_DELETE(d->waiting, w);
+            free(w);
+        }
+}

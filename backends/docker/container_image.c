@@ -1,0 +1,576 @@
+/* container_image.c - images of containers; see container_image.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker/container_image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/docker/login.h"
+#include "backends/image/image.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define LOAD_MS 600000
+#define OVERLAY_MAX (1 << 20)
+#define PROGRESS_MS 500
+
+struct waiter {
+    struct waiter *next, *prev;
+    fbr_docker_on_image *on; /* NULL: forgotten while it was told */
+    void *user;
+    bool busy;
+};
+
+/* An image that is on its way to the engine. */
+struct fetch {
+    struct fetch *next, *prev;
+    struct fbr_docker_images *m;
+    char image[256];
+    struct waiter *waiters;
+    struct fbr_http_call *call;
+    struct fbr_docker_lines lines;
+    char failed[400];
+    struct fbr_docker_pull progress;
+    uint64_t told_ms; /* progress, last */
+    uv_work_t work;   /* that makes it */
+    pthread_t looks;  /* for our login, and then posts this */
+    struct fbr_post looked;
+    int fd;          /* the archive */
+    char *header;    /* the login, until it is sent */
+    char login[400]; /* where it is from, or was looked for */
+    struct fbr_error err;
+    bool making, at_work;
+};
+
+struct fbr_docker_images {
+    struct fbr_docker_engine *engine;
+    const struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct json_t *overlay;
+    struct fetch *fetches, *telling; /* under way; just being told to those who wait */
+    struct fbr_image *image;         /* our own */
+    char own[128];                   /* its name; "" until it is asked for */
+    bool there;                      /* the engine has it */
+    atomic_bool stop;                /* a thread that waits for others is to end */
+    bool closed;                     /* but a thread still works on an image */
+};
+
+/* ---- Waiting for an image ---- */
+
+static struct fetch *find_fetch(struct fbr_docker_images *m, const char *image)
+{
+    struct fetch *f;
+
+    DL_FOREACH(m->fetches, f)
+        if (strcmp(f->image, image) == 0)
+            return f;
+    return NULL;
+}
+
+static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
+                              fbr_docker_on_image *on, void *user, bool *first)
+{
+    struct fetch *f = find_fetch(m, image);
+    struct waiter *w = calloc(1, sizeof(*w));
+
+    *first = !f;
+    if (!f && w) {
+        f = calloc(1, sizeof(*f));
+        if (f) {
+            f->m = m;
+            f->fd = -1;
+            snprintf(f->image, sizeof(f->image), "%s", image);
+            DL_APPEND(m->fetches, f);
+        }
+    }
+    if (!f || !w) {
+        free(w);
+        on(user, "out of memory", true, false);
+        return NULL;
+    }
+    w->on = on;
+    w->user = user;
+    DL_APPEND(f->waiters, w);
+    return f;
+}
+
+/* Who is told may let others forget about it. */
+static void tell_all(struct fetch *f, const char *text)
+{
+    struct waiter *w = f->waiters, *told;
+
+    while (w) {
+        w->busy = true;
+        if (w->on)
+            w->on(w->user, text, false, false);
+        w->busy = false;
+        told = w;
+        w = w->next;
+        if (!told->on) {
+            DL_DELETE(f->waiters, told);
+            free(told);
+        }
+    }
+}
+
+/* That it waits: what is slow may say nothing for a while. */
+static void tell_newest(struct fetch *f)
+{
+    struct waiter *w = f->waiters->prev;
+    char text[300];
+
+    snprintf(text, sizeof(text), "image %.200s is not there, and is pulled", f->image);
+    w->busy = true;
+    w->on(w->user, text, false, false);
+    w->busy = false;
+    if (!w->on) {
+        DL_DELETE(f->waiters, w);
+        free(w);
+    }
+}
+
+static void wipe_login(struct fetch *f)
+{
+    if (f->header)
+        explicit_bzero(f->header, strlen(f->header));
+    free(f->header);
+    f->header = NULL;
+}
+
+static void tell_end(struct fetch *f, const char *text, bool good)
+{
+    struct waiter *w;
+
+    DL_DELETE(f->m->fetches, f);
+    DL_APPEND(f->m->telling, f);
+    while ((w = f->waiters)) {
+        DL_DELETE(f->waiters, w);
+        w->on(w->user, text, true, good);
+        free(w);
+    }
+    DL_DELETE(f->m->telling, f);
+    if (f->fd >= 0)
+        close(f->fd);
+    fbr_buf_fini(&f->lines.line);
+    wipe_login(f);
+    free(f);
+}
+
+static void forget(struct fetch *fetches, const void *user)
+{
+    struct fetch *f;
+    struct waiter *w, *next;
+
+    DL_FOREACH(fetches, f)
+        DL_FOREACH_SAFE(f->waiters, w, next) {
+            if (w->user != user)
+                continue;
+            w->on = NULL;
+            if (!w->busy) {
+                DL_DELETE(f->waiters, w);
+                free(w);
+            }
+        }
+}
+
+void fbr_docker_images_forget(struct fbr_docker_images *m, const void *user)
+{
+    forget(m->fetches, user);
+    forget(m->telling, user);
+}
+
+/* ---- Pulling ---- */
+
+/* A line of progress, or {"error":"..."} */
+static void on_line(void *user, const struct json_t *j)
+{
+    struct fetch *f = user;
+    const char *error = fbr_json_text(j, "error", NULL);
+    char text[480], say[100];
+
+    if (error[0])
+        snprintf(f->failed, sizeof(f->failed), "%.390s", error);
+    if (error[0] || f->making)
+        return;
+    fbr_docker_pull_add(&f->progress, j);
+    if (fbr_now_ms() - f->told_ms < PROGRESS_MS)
+        return; /* thousands of them come */
+    f->told_ms = fbr_now_ms();
+    fbr_docker_pull_say(&f->progress, say, sizeof(say));
+    snprintf(text, sizeof(text), "image %.200s: %s", f->image, say);
+    tell_all(f, text);
+}
+
+static void on_progress(void *user, const void *data, size_t len)
+{
+    struct fetch *f = user;
+
+    fbr_docker_lines(&f->lines, data, len, on_line, f);
+}
+
+static void on_marked(void *user, const struct fbr_http_answer *a)
+{
+    (void)user; /* without the mark `fiber gc` keeps it for longer */
+    (void)a;
+}
+
+/* Gives it the name that it has, so that the engine notes when it was used last (image_sweep.c). */
+static void mark_used(struct fbr_docker_images *m)
+{
+    const char *tag = strchr(m->own, ':');
+    char path[400];
+
+    snprintf(path, sizeof(path), "/v%s/images/%s/tag?repo=%.*s&tag=%s", m->engine->api, m->own,
+             (int)(tag ? tag - m->own : 0), m->own, tag ? tag + 1 : "");
+    fbr_http_send(m->engine->http,
+                  &(struct fbr_http_request){.method = "POST", .path = path, .done = on_marked},
+                  NULL);
+}
+
+static void on_fetched(void *user, const struct fbr_http_answer *a)
+{
+    struct fetch *f = user;
+    char text[900], say[400];
+    const char *why = f->failed[0] ? f->failed : say;
+    bool good = a->status == 200 && !f->failed[0], refused;
+
+    f->call = NULL;
+    if (f->making)
+        f->m->there = good;
+    if (f->making && good)
+        mark_used(f->m);
+    if (!f->failed[0])
+        fbr_http_say(a, say, sizeof(say));
+    refused = !f->making && !good && fbr_docker_login_refused(why);
+    snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
+             f->making ? "could not be loaded" : "is not there, and cannot be pulled",
+             refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");
+    tell_end(f, good ? "" : text, good);
+}
+
+static struct fbr_http_call *send_to(struct fetch *f, const char *path, struct fbr_http_request r)
+{
+    struct fbr_docker_engine *e = f->m->engine;
+    char whole[1200];
+
+    snprintf(whole, sizeof(whole), "/v%s%s", e->api, path);
+    r.path = whole;
+    r.user = f;
+    f->call = fbr_http_send(e->http, &r, &f->err);
+    if (!f->call)
+        tell_end(f, "out of memory", false);
+    return f->call;
+}
+
+static void pull(struct fetch *f)
+{
+    char repo[256], tag[256], path[1100], *r, *t;
+
+    fbr_docker_split_image(f->image, repo, tag, sizeof(repo));
+    r = fbr_http_escape(repo);
+    t = fbr_http_escape(tag);
+    snprintf(path, sizeof(path), "/images/create?fromImage=%.500s&tag=%.500s", r ? r : "",
+             t ? t : "");
+    free(r);
+    free(t);
+    fbr_info("docker: pulling the image %s", f->image);
+    if (send_to(
+            f, path,
+            (struct fbr_http_request){
+                .method = "POST", .header = f->header, .data = on_progress, .done = on_fetched}))
+        wipe_login(f);
+}
+
+/* A helper may take half a minute, and libuv has four threads, which files and names of hosts need, too: so this is one
+ * of its own. */
+static void *look_for_login(void *arg)
+{
+    struct fetch *f = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-login");
+    f->header = fbr_docker_login_look(f->image, &f->m->stop, f->login, sizeof(f->login));
+    fbr_loop_post_own(f->m->loop, &f->looked);
+    return NULL;
+}
+
+static void on_login(void *arg)
+{
+    struct fetch *f = arg;
+
+    pthread_join(f->looks, NULL);
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    if (f->m->closed)
+        fbr_docker_images_close(f->m);
+    else
+        pull(f);
+}
+
+static void begin_login(struct fetch *f)
+{
+    sigset_t all, old;
+    int rc;
+
+    f->looked = (struct fbr_post){.fn = on_login, .arg = f, .own = true};
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&f->looks, NULL, look_for_login, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0)
+        return;
+    snprintf(f->login, sizeof(f->login), "no login was looked for: no thread: %s",
+             fbr_strerror(rc));
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    pull(f);
+}
+
+static void begin_work(struct fetch *f, uv_work_cb work, uv_after_work_cb after)
+{
+    f->work.data = f;
+    f->at_work = true;
+    fbr_loop_hold(f->m->loop);
+    uv_queue_work(fbr_loop_uv(f->m->loop), &f->work, work, after);
+}
+
+void fbr_docker_images_pull(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
+                            void *user)
+{
+    bool first;
+    struct fetch *f;
+
+    if (strcmp(image, m->own) == 0) { /* somebody has removed it from the engine */
+        m->there = false;
+        fbr_docker_images_want(m, image, on, user);
+        return;
+    }
+    f = wait_for(m, image, on, user, &first);
+    if (f)
+        tell_newest(f);
+    if (f && first)
+        begin_login(f);
+}
+
+/* ---- Making our own ---- */
+
+/* A file without a name. It may be large, and /tmp is memory on many hosts. */
+static int temporary(struct fbr_error *err)
+{
+    const char *const folders[] = {fbr_getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    int fd = -1;
+
+    for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++)
+        if (folders[i] && folders[i][0])
+            fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd < 0 ? fbr_fail(err, -errno, "no temporary file: %s", fbr_strerror(errno)) : fd;
+}
+
+/* On a thread of libuv's pool. */
+static void make(uv_work_t *work)
+{
+    struct fetch *f = work->data;
+    int rc;
+
+    f->fd = temporary(&f->err);
+    rc = f->fd < 0 ? f->fd : fbr_image_write(f->m->image, f->m->own, f->fd, &f->err);
+    if (rc == 0 && lseek(f->fd, 0, SEEK_SET) < 0)
+        fbr_fail(&f->err, -errno, "temporary file: %s", fbr_strerror(errno));
+}
+
+static void on_made(uv_work_t *work, int status)
+{
+    struct fetch *f = work->data;
+    char text[FBR_ERROR_TEXT + 80];
+
+    f->at_work = false;
+    fbr_loop_release(f->m->loop);
+    if (f->m->closed) {
+        fbr_docker_images_close(f->m);
+        return;
+    }
+    if (status < 0 || f->err.code < 0) {
+        snprintf(text, sizeof(text), "cannot make an image of this program (set image, or %s): %s",
+                 "see fiber-image(1)", f->err.text);
+        tell_end(f, text, false);
+        return;
+    }
+    send_to(f, "/images/load?quiet=1",
+            (struct fbr_http_request){.method = "POST",
+                                      .type = "application/x-tar",
+                                      .body_fd = f->fd,
+                                      .timeout_ms = LOAD_MS,
+                                      .done = on_fetched});
+}
+
+static void on_looked(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_image_facts facts;
+    struct fetch *f = user;
+    char text[80];
+
+    f->call = NULL;
+    if (a->status == 200) {
+        f->m->there = true;
+        mark_used(f->m);
+        tell_end(f, "", true);
+        return;
+    }
+    if (a->status != 404) {
+        on_fetched(f, a);
+        return;
+    }
+    fbr_image_facts(f->m->image, &facts);
+    snprintf(text, sizeof(text), "making an image of this program, %llu MiB",
+             (unsigned long long)(facts.bytes >> 20) + 1);
+    tell_all(f, text);
+    begin_work(f, make, on_made);
+}
+
+void fbr_docker_images_want(struct fbr_docker_images *m, const char *image, fbr_docker_on_image *on,
+                            void *user)
+{
+    struct fetch *f;
+    char path[300];
+    bool first;
+
+    if (m->there || strcmp(image, m->own) != 0) {
+        on(user, "", true, true);
+        return;
+    }
+    f = wait_for(m, image, on, user, &first);
+    if (!f || !first)
+        return;
+    f->making = true;
+    snprintf(path, sizeof(path), "/images/%.250s/json", image);
+    send_to(f, path,
+            (struct fbr_http_request){.method = "GET", .patience_ms = 10000, .done = on_looked});
+}
+
+static int name_own(struct fbr_docker_images *m, struct fbr_error *err)
+{
+    struct fbr_image_facts facts;
+    int rc = fbr_image_open_own(&m->image, m->config, err);
+
+    if (rc < 0)
+        return fbr_wrap(err, "no image is named (key image, FIBER_IMAGE), and one of this program "
+                             "cannot be made");
+    fbr_image_facts(m->image, &facts);
+    snprintf(m->own, sizeof(m->own), "fiber-auto:%.64s", facts.id);
+    return 0;
+}
+
+int fbr_docker_images_choose(struct fbr_docker_images *m, const char *image, char *out, size_t size,
+                             struct fbr_error *err)
+{
+    const char *configured = fbr_config_str(m->config, "image");
+    int rc = 0;
+
+    if (!image || !image[0])
+        image = configured[0] ? configured : m->engine->own_image;
+    if (!image[0] && !m->own[0])
+        rc = name_own(m, err);
+    snprintf(out, size, "%s", image[0] ? image : m->own);
+    return rc;
+}
+
+bool fbr_docker_images_is_own(const struct fbr_docker_images *m, const char *image)
+{
+    return strcmp(image, m->own) == 0 || strcmp(image, m->engine->own_image) == 0;
+}
+
+bool fbr_docker_images_is_made(const struct fbr_docker_images *m, const char *image)
+{
+    return m->own[0] && strcmp(image, m->own) == 0;
+}
+
+/* ---- The beginning and the end ---- */
+
+static int load_overlay(struct fbr_docker_images *m, struct fbr_error *err)
+{
+    const char *path = fbr_config_str(m->config, "docker_template");
+    struct fbr_error why = {0, ""};
+    char *text;
+    ssize_t n;
+    int fd;
+
+    if (!path[0])
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    text = fd < 0 ? NULL : malloc(OVERLAY_MAX);
+    n = text ? read(fd, text, OVERLAY_MAX) : -1;
+    if (n < 0)
+        fbr_fail(&why, -errno, "%s", fbr_strerror(errno));
+    else
+        m->overlay = fbr_json_parse(text, (size_t)n, &why);
+    if (fd >= 0)
+        close(fd);
+    free(text);
+    return m->overlay ? 0 : fbr_fail(err, -EINVAL, "docker_template %s: %.300s", path, why.text);
+}
+
+int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_engine *engine,
+                           const struct fbr_config *config, struct fbr_loop *loop,
+                           struct fbr_error *err)
+{
+    struct fbr_docker_images *m = calloc(1, sizeof(*m));
+    int rc;
+
+    if (!m)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    m->engine = engine;
+    m->config = config;
+    m->loop = loop;
+    rc = load_overlay(m, err);
+    if (rc == 0)
+        *out = m;
+    else
+        free(m);
+    return rc;
+}
+
+/* With a thread at work the rest waits for it: it comes back here. */
+void fbr_docker_images_close(struct fbr_docker_images *m)
+{
+    struct fetch *f, *next;
+    struct waiter *w, *more;
+
+    if (!m)
+        return;
+    m->closed = true;
+    atomic_store(&m->stop, true);
+    DL_FOREACH_SAFE(m->fetches, f, next) {
+        DL_FOREACH_SAFE(f->waiters, w, more)
+            free(w);
+        f->waiters = NULL;
+        fbr_buf_fini(&f->lines.line);
+        if (f->at_work)
+            continue;
+        if (f->fd >= 0)
+            close(f->fd);
+        wipe_login(f);
+        DL_DELETE(m->fetches, f);
+        free(f);
+    }
+    if (m->fetches)
+        return;
+    fbr_image_close(m->image);
+    fbr_json_free(m->overlay);
+    free(m);
+}
+
+const struct json_t *fbr_docker_images_overlay(const struct fbr_docker_images *m)
+{
+    return m->overlay;
+}

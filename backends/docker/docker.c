@@ -1,0 +1,423 @@
+/* docker.c - the backend of the Docker engine (and of what speaks its API, as Podman does): a job is a container.
+ *
+ * Names are made from the run and the job, so a request whose answer was lost is repeated: the second time the engine
+ * says that there is one already, which is ours. While the engine is away nothing is dead; when it is back, the list of
+ * containers of this run tells what became of them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/docker/engine_check.h"
+#include "backends/docker/docker_priv.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define CLOSE_MS 20000
+#define MAKING_MS 3000 /* for what the engine is just making, at the end */
+#define AGAIN_US 30000
+#define REMOVED_MS 5000 /* for what the engine is just removing, at the end */
+#define ANSWER_MS 2000
+
+static void on_again(void *arg)
+{
+    fbr_docker_watch(arg);
+}
+
+/* ---- Who we are in there ---- */
+
+static char *groups(void)
+{
+    int n = getgroups(0, NULL);
+    gid_t *list = n > 0 ? calloc((size_t)n, sizeof(*list)) : NULL;
+    char *words = list ? calloc((size_t)n, 12) : NULL;
+
+    n = words ? getgroups(n, list) : 0;
+    for (int i = 0; i < n; i++)
+        snprintf(words + strlen(words), 12, "%u ", (unsigned)list[i]);
+    free(list);
+    return words;
+}
+
+/* Images that are made of a program name no user. Root is who it is; and for an engine without root, root in there is
+ * the caller out here, and every other number is somebody else. */
+static void find_caller(struct fbr_backend *b)
+{
+    struct json_t *info;
+    bool rootless = false;
+
+    if (geteuid() == 0 || b->wishes.user[0])
+        return;
+    info = fbr_docker_engine_get(&b->engine, "/info", NULL, NULL);
+    if (!info)
+        return;
+    rootless = fbr_docker_has_option(info, "rootless") ||
+               fbr_json_bool(info, "Rootless", NULL); /* Podman's word for it */
+    fbr_json_free(info);
+    if (rootless)
+        return;
+    snprintf(b->caller, sizeof(b->caller), "%u:%u", (unsigned)geteuid(), (unsigned)getegid());
+    b->groups = groups();
+}
+
+/* ---- What the runtime calls ---- */
+
+static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                       struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+    const char *network = fbr_config_str(env->config, "docker_network");
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    fbr_log_level((enum fbr_log_level)fbr_config_int(env->config, "log_level")); /* the module's */
+    fbr_environ_use(env->environ);
+    b->env = *env;
+    rc = fbr_docker_engine_open(&b->engine, env->loop, env->config, err);
+    if (rc == 0)
+        rc = fbr_docker_images_open(&b->images, &b->engine, env->config, env->loop, err);
+    if (rc == 0)
+        rc = fbr_docker_bundle_open(&b->bundle, env->loop, err);
+    if (rc == 0 && fbr_timer_init(&b->again, env->loop, on_again, b) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        fbr_docker_bundle_close(b->bundle);
+        fbr_docker_images_close(b->images);
+        fbr_docker_engine_close(&b->engine);
+        free(b);
+        return rc;
+    }
+    fbr_master_self(b->master);
+    snprintf(b->since, sizeof(b->since), "1"); /* all that the engine remembers of our run */
+    snprintf(b->network, sizeof(b->network), "%.250s",
+             network[0] ? network : b->engine.own_network);
+    b->tty = fbr_json_bool(fbr_docker_images_overlay(b->images), "Tty", NULL);
+    b->wishes = (struct fbr_docker_wishes){.network = b->network,
+                                           .user = fbr_config_str(env->config, "docker_user"),
+                                           .mounts = fbr_config_str(env->config, "docker_mounts"),
+                                           .caps = fbr_config_str(env->config, "docker_caps"),
+                                           .shm = fbr_config_size(env->config, "docker_shm"),
+                                           .pids = fbr_config_int(env->config, "docker_pids"),
+                                           .overlay = fbr_docker_images_overlay(b->images),
+                                           .master = b->master};
+    find_caller(b);
+    *out = b;
+    return 0;
+}
+
+static int prepare(struct fbr_docker_job *j, const struct fbr_job *job, struct fbr_error *err)
+{
+    struct fbr_backend *b = j->b;
+    struct fbr_docker_wishes wishes = b->wishes;
+    char here[PATH_MAX], *program = b->program;
+    const char *workdir = job->workdir ? job->workdir : getcwd(here, sizeof(here)) ? here : NULL;
+    ssize_t n = job->own_program ? readlink("/proc/self/exe", program, sizeof(b->program) - 1) : 0;
+    struct fbr_docker_owner owner;
+    struct json_t *body;
+    bool made, known;
+    int rc;
+
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+    if (n > 0)
+        program[n] = '\0';
+    if (!fbr_docker_is_text(job, err))
+        return err ? err->code : -EILSEQ;
+    fbr_docker_name(job, j->name);
+    rc = fbr_docker_images_choose(b->images, job->image, j->image, sizeof(j->image), err);
+    if (rc < 0)
+        return rc;
+    made = fbr_docker_images_is_made(b->images, j->image);
+    if (b->caller[0] && made) {
+        wishes.user = b->caller;
+        wishes.groups = b->groups;
+    }
+    body = fbr_docker_body(job, &wishes, j->image, job->own_program ? program : NULL, workdir);
+    j->body = body ? fbr_json_print(body, NULL) : NULL;
+    if (j->body && job->own_program && !fbr_docker_images_is_own(b->images, j->image))
+        j->bundled_body = fbr_docker_bundled(body);
+    known = fbr_docker_owner(fbr_json_text(body, "User", NULL), made, &owner);
+    fbr_json_free(body);
+    if (job->ticket)
+        fbr_docker_ticket(job->ticket, job->ticket_len, known ? &owner : NULL, &j->ticket);
+    return !j->body || j->ticket.failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+static int docker_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                        struct fbr_error *err)
+{
+    struct fbr_docker_job *j = calloc(1, sizeof(*j));
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->b = b;
+    j->user = user;
+    j->memory = job->memory;
+    j->bundle = -1;
+    rc = prepare(j, job, err);
+    if (rc == 0 && fbr_timer_init(&j->timer, b->env.loop, fbr_docker_job_on_time, j) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        fbr_docker_job_wipe(j);
+        free(j);
+        return rc;
+    }
+    if (!b->run[0]) {
+        snprintf(b->run, sizeof(b->run), "%.36s", job->run_uid);
+        fbr_docker_watch(b);
+        fbr_docker_sweep(b);
+    }
+    DL_APPEND(b->jobs, j);
+    *handle = j;
+    fbr_docker_job_start(j);
+    return 0;
+}
+
+static int docker_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    (void)b;
+    fbr_docker_job_signal(handle, sig);
+    return 0;
+}
+
+static void docker_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct fbr_docker_job *j = handle;
+
+    (void)b;
+    j->paused = paused;
+    if (j->stage != ENDED && j->output && !j->died)
+        fbr_http_pause(j->output, paused);
+}
+
+static void docker_release(struct fbr_backend *b, void *handle)
+{
+    struct fbr_docker_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    if (j->told)
+        free(j);
+}
+
+/* ---- The end ---- */
+
+struct last {
+    struct fbr_http_request r;
+    bool gone, maybe; /* maybe: it is just being made */
+};
+
+static void on_last(void *user, const struct fbr_http_answer *a)
+{
+    struct last *l = user;
+
+    l->gone = a->status != 404 || !l->maybe;
+}
+
+static void add_last(struct fbr_backend *b, struct last *l, const char *name, bool maybe)
+{
+    l->maybe = maybe;
+    l->gone = true; /* until it is asked for */
+    l->r = (struct fbr_http_request){.method = "DELETE", .done = on_last, .user = l};
+    l->r.path = fbr_docker_path(b, "/containers/%s?force=1&v=1", name);
+    if (l->r.path)
+        l->gone = false;
+}
+
+static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
+{
+    struct fbr_http_request *r = calloc(n, sizeof(*r));
+    uint64_t until = fbr_now_ms() + MAKING_MS;
+    size_t left = n;
+
+    for (unsigned round = 0; r && left && (round == 0 || fbr_now_ms() < until); round++) {
+        if (round)
+            usleep(AGAIN_US);
+        left = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!l[i].gone)
+                r[left++] = l[i].r;
+        fbr_http_now(b->engine.http, r, left, CLOSE_MS);
+        left = 0;
+        for (size_t i = 0; i < n; i++)
+            left += !l[i].gone;
+    }
+    free(r);
+}
+
+/* All at once, those that are just being made too; by name, which we know of each. What the engine is making now it
+ * makes, although nobody waits for it any more, so it is asked for until it is there. */
+static void remove_all(struct fbr_backend *b)
+{
+    struct fbr_docker_doomed *d;
+    struct fbr_docker_job *j;
+    struct last *l;
+    size_t n = 0, m = 0, i = 0;
+
+    DL_COUNT(b->jobs, j, n);
+    DL_COUNT(b->doomed, d, m);
+    l = n + m ? calloc(n + m, sizeof(*l)) : NULL;
+    if (!l)
+        return;
+    DL_FOREACH(b->jobs, j)
+        add_last(b, &l[i++], j->name, j->stage == CREATING && j->call && fbr_http_sent(j->call));
+    DL_FOREACH(b->doomed, d)
+        add_last(b, &l[i++], d->name, false);
+    remove_last(b, l, i);
+    for (size_t k = 0; k < i; k++)
+        free((void *)(uintptr_t)l[k].r.path);
+    free(l);
+}
+
+static void on_left(void *user, const struct fbr_http_answer *a)
+{
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    bool *left = user;
+
+    *left = fbr_json_count(list) > 0;
+    fbr_json_free(list);
+}
+
+/* The engine removes what has ended by itself, in its own time; who removes their network next is told that it is in
+ * use until then. */
+static void wait_removed(struct fbr_backend *b)
+{
+    struct fbr_http_request r = {.method = "GET", .done = on_left};
+    uint64_t until = fbr_now_ms() + REMOVED_MS;
+    char filter[80], *escaped, *path = NULL;
+    bool left = true;
+
+    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%.36s\"]}", b->run);
+    escaped = fbr_http_escape(filter);
+    if (b->run[0] && escaped)
+        path = fbr_docker_path(b, "/containers/json?all=1&filters=%s", escaped);
+    r.path = path;
+    r.user = &left;
+    while (path && left && fbr_now_ms() < until) {
+        left = false; /* without an answer there is nothing to wait for */
+        fbr_http_now(b->engine.http, &r, 1, ANSWER_MS);
+        if (left)
+            usleep(AGAIN_US);
+    }
+    free(path);
+    free(escaped);
+}
+
+static void docker_close(struct fbr_backend *b)
+{
+    struct fbr_docker_job *j, *next;
+    struct fbr_docker_doomed *d, *more;
+
+    remove_all(b);
+    wait_removed(b);
+    DL_FOREACH_SAFE(b->doomed, d, more)
+        free(d);
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        fbr_docker_job_wipe(j);
+        fbr_timer_fini(&j->timer);
+        free(j);
+    }
+    fbr_buf_fini(&b->lines.line);
+    fbr_timer_fini(&b->again);
+    fbr_docker_bundle_close(b->bundle);
+    fbr_docker_images_close(b->images);
+    fbr_docker_engine_close(&b->engine);
+    free(b->groups);
+    free(b);
+}
+
+static int docker_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                       struct fbr_error *err)
+{
+    char filter[64], path[300], *escaped;
+    struct json_t *list;
+
+    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.uid=%d\"]}", (int)geteuid());
+    escaped = fbr_http_escape(filter);
+    snprintf(path, sizeof(path), "/containers/json?all=1&filters=%s", escaped ? escaped : "");
+    free(escaped);
+    list = fbr_docker_engine_get(&b->engine, path, NULL, err);
+    if (!list)
+        return -EIO;
+    for (size_t i = 0; i < fbr_json_count(list); i++) {
+        const struct json_t *c = fbr_json_item(list, i);
+        const char *state = fbr_json_text(c, "State", NULL);
+
+        found(user, &(struct fbr_leftover){
+                        .run = fbr_json_text(c, "Labels", "fiber.run", NULL),
+                        .id = fbr_json_text(c, "Id", NULL),
+                        .name = fbr_json_text(c, "Labels", "fiber.job", NULL),
+                        .master = fbr_json_text(c, "Labels", "fiber.master", NULL),
+                        .since_ms = 1000 * fbr_json_int(c, 0, "Created", NULL),
+                        .alive = strcmp(state, "exited") != 0 && strcmp(state, "dead") != 0 &&
+                                 strcmp(state, "removing") != 0});
+    }
+    fbr_json_free(list);
+    return 0;
+}
+
+struct removed {
+    int status;
+    char why[300];
+};
+
+static void on_removed(void *user, const struct fbr_http_answer *a)
+{
+    struct removed *r = user;
+
+    r->status = a->status;
+    fbr_http_say(a, r->why, sizeof(r->why));
+}
+
+static int docker_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    struct removed done = {0};
+    char *path = fbr_docker_path(b, "/containers/%s?force=1&v=1", id);
+    const struct fbr_http_request r = {
+        .method = "DELETE", .path = path, .done = on_removed, .user = &done};
+
+    if (!path)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    fbr_http_now(b->engine.http, &r, 1, CLOSE_MS);
+    free(path);
+    return done.status == 204 || done.status == 404 || done.status == 409 /* it is going */
+               ? 0
+               : fbr_fail(err, -EIO, "%.12s: %s", id, done.why);
+}
+
+static int docker_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    return fbr_docker_engine_address(&b->engine, b->network, out, size, err);
+}
+
+static void docker_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    fbr_docker_check(&b->engine, b->images, b->env.config, say, user);
+}
+
+const struct fbr_backend_ops fbr_backend_docker = {
+    .name = "docker",
+    .reach = FBR_REACH_TCP,
+    .one_host = 1,
+    .open = docker_open,
+    .close = docker_close,
+    .start = docker_start,
+    .signal = docker_signal,
+    .pause_output = docker_pause_output,
+    .release = docker_release,
+    .list = docker_list,
+    .remove = docker_remove,
+    .sweep = fbr_docker_sweep_images,
+    .logs = fbr_docker_logs,
+    .address = docker_address,
+    .check = docker_check,
+};

@@ -1,0 +1,375 @@
+/* engine.c - finds the Docker engine; see engine.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define ASK_MS 10000
+#define PEM_MAX (1 << 20)
+#define LOOK_UP_MS 1000
+
+/* ---- Asking now ---- */
+
+struct asked {
+    const struct fbr_docker_engine *e;
+    int status;
+    bool keys; /* TLS, and its files, are why there is no answer */
+    struct json_t *json;
+    char why[900];
+};
+
+/* Which of the files it is, as far as the two ends say it. */
+static const char *file_that_is_wrong(const struct asked *q, const struct fbr_http_answer *a,
+                                      const char *why)
+{
+    if (a->tls == FBR_HTTP_THEIRS)
+        return "its certificate is for another name, or is not signed by ca.pem";
+    if (a->tls == FBR_HTTP_OURS)
+        return "it ends the connection when it has seen cert.pem: its CA has not signed that";
+    if (a->tls == FBR_HTTP_NO_TLS)
+        return "it speaks no TLS at that port: unset DOCKER_TLS_VERIFY, or name the other port "
+               "(usually 2376)";
+    if (!q->e->certs[0] && a->status == 400 && strstr(why, "HTTPS server"))
+        return "it speaks TLS at that port, and DOCKER_TLS_VERIFY is not set";
+    return NULL;
+}
+
+static void say_why(struct asked *q, const struct fbr_http_answer *a)
+{
+    char why[300];
+    const char *wrong;
+
+    fbr_http_say(a, why, sizeof(why));
+    wrong = file_that_is_wrong(q, a, why);
+    q->keys = wrong;
+    snprintf(q->why, sizeof(q->why), "%s%s%s%s%.250s%s", why, wrong ? " - " : "",
+             wrong ? wrong : "", wrong && q->e->certs[0] ? " (in " : "", wrong ? q->e->certs : "",
+             wrong && q->e->certs[0] ? ")" : "");
+}
+
+static void on_asked(void *user, const struct fbr_http_answer *a)
+{
+    struct asked *q = user;
+    struct fbr_error err = {0, ""};
+
+    q->status = a->status;
+    if (a->status < 200 || a->status >= 300) {
+        say_why(q, a);
+        return;
+    }
+    q->json = fbr_json_parse(a->body, a->len, &err);
+    snprintf(q->why, sizeof(q->why), "%.290s", err.text);
+}
+
+struct json_t *fbr_docker_engine_get(struct fbr_docker_engine *e, const char *path, int *status,
+                                     struct fbr_error *err)
+{
+    struct asked q = {.e = e};
+    char whole[600];
+    const struct fbr_http_request r = {
+        .method = "GET", .path = whole, .done = on_asked, .user = &q};
+
+    snprintf(whole, sizeof(whole), "%s%s%s", e->api[0] ? "/v" : "", e->api, path);
+    fbr_http_now(e->http, &r, 1, ASK_MS);
+    if (status)
+        *status = q.status;
+    if (!q.json)
+        fbr_fail(err,
+                 q.keys     ? -EKEYREJECTED
+                 : q.status ? -EPROTO
+                            : -ECONNREFUSED,
+                 "%s: %s", e->name, q.why);
+    return q.json;
+}
+
+/* ---- Where it is ---- */
+
+static char *read_text(const char *dir, const char *file, struct fbr_error *err)
+{
+    char path[PATH_MAX], *text = calloc(1, PEM_MAX);
+    int fd;
+    ssize_t n;
+
+    if (!text)
+        return NULL;
+    snprintf(path, sizeof(path), "%s%s%s", dir, dir[0] ? "/" : "", file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, PEM_MAX - 1);
+    if (n < 0)
+        fbr_fail(err, -errno, "cannot read %s: %s", path, fbr_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (n >= 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static const char *usual_host(char podman[300])
+{
+    const char *dir = fbr_getenv("XDG_RUNTIME_DIR");
+
+    if (access("/var/run/docker.sock", F_OK) == 0)
+        return "unix:///var/run/docker.sock";
+    snprintf(podman, 300, "unix://%.250s/podman/podman.sock", dir ? dir : "/run");
+    return access(podman + 7, F_OK) == 0 ? podman : "unix:///var/run/docker.sock";
+}
+
+static int check_socket(const char *path, struct fbr_error *err)
+{
+    if (access(path, R_OK | W_OK) == 0)
+        return 0;
+    if (errno == EACCES)
+        return fbr_fail(err, -EACCES,
+                        "%s is not ours to use: ask to be added to its group (usually docker)",
+                        path);
+    return fbr_fail(err, -errno,
+                    "there is no Docker engine at %s (%s): start it, or set docker_host or "
+                    "DOCKER_HOST to where it is",
+                    path, fbr_strerror(errno));
+}
+
+/* ca.pem, cert.pem and key.pem, as the docker command has them. */
+static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, char *pem[3],
+                    struct fbr_error *err)
+{
+    static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
+    const char *dir = fbr_getenv("DOCKER_CERT_PATH"), *home = fbr_getenv("HOME");
+    struct fbr_error why = {0, ""};
+    char own[PATH_MAX];
+
+    snprintf(own, sizeof(own), "%s/.docker", home ? home : "");
+    dir = dir && dir[0] ? dir : own;
+    for (int i = 0; i < 3; i++) {
+        pem[i] = read_text(dir, files[i], &why);
+        if (!pem[i])
+            return fbr_fail(err, -EKEYREJECTED, "TLS (DOCKER_TLS_VERIFY is set): %s", why.text);
+    }
+    snprintf(e->certs, sizeof(e->certs), "%.250s", dir);
+    o->ca = pem[0];
+    o->cert = pem[1];
+    o->key = pem[2];
+    return 0;
+}
+
+/* A forwarded port is one, too: then its bridge is none of ours, as behind a forwarded socket. */
+static bool is_this_machine(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 ||
+           strcmp(host, "::1") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct fbr_http_options *o,
+                       char url[300], char *pem[3], struct fbr_error *err)
+{
+    const char *verify = fbr_getenv("DOCKER_TLS_VERIFY");
+    const char *end = address[0] == '[' ? strchr(address, ']') : NULL; /* of IPv6 */
+    bool tls = verify && verify[0];
+    int rc = tls ? load_tls(e, o, pem, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    if (end)
+        snprintf(e->host, sizeof(e->host), "%.*s", (int)(end - address - 1), address + 1);
+    else
+        snprintf(e->host, sizeof(e->host), "%.*s", (int)strcspn(address, ":/"), address);
+    snprintf(url, 300, "%s://%.250s", tls ? "https" : "http", address);
+    o->url = url;
+    if (is_this_machine(e->host)) /* its containers reach us as those of a socket do */
+        e->host[0] = '\0';
+    else if (!tls)
+        fbr_warn("%s: without TLS: whoever can reach it, and whoever listens, is root there; set "
+                 "DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH",
+                 e->name);
+    return 0;
+}
+
+static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
+                struct fbr_http_options *o, char url[300], char *pem[3], struct fbr_error *err)
+{
+    char usual[300];
+    const char *host = fbr_config_str(config, "docker_host");
+
+    if (!host[0])
+        host = fbr_getenv("DOCKER_HOST");
+    if (!host || !host[0])
+        host = usual_host(usual);
+    snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);
+    o->name = e->name;
+    if (strncmp(host, "unix://", 7) == 0) {
+        o->url = "http://localhost";
+        snprintf(url, 300, "%.290s", host + 7);
+        o->socket = url;
+        return check_socket(o->socket, err);
+    }
+    if (strncmp(host, "tcp://", 6) == 0)
+        return connect_tcp(e, host + 6, o, url, pem, err);
+    return fbr_fail(err, -EINVAL,
+                    "docker_host %.200s: unix:///path and tcp://host:port are understood; for "
+                    "ssh:// forward the socket (ssh -L /tmp/docker.sock:/var/run/docker.sock HOST)",
+                    host);
+}
+
+/* ---- Who we are to it ---- */
+
+static void first_network(void *user, const char *key, struct json_t *network)
+{
+    struct fbr_docker_engine *e = user;
+
+    if (e->own_network[0])
+        return;
+    snprintf(e->own_network, sizeof(e->own_network), "%.120s", key);
+    snprintf(e->own_address, sizeof(e->own_address), "%.45s",
+             fbr_json_text(network, "IPAddress", NULL));
+}
+
+static void find_own(struct fbr_docker_engine *e)
+{
+    char *mounts = read_text("/proc/self", "mountinfo", NULL);
+    struct json_t *j = NULL;
+    char path[128];
+
+    if (mounts && fbr_docker_own_id(mounts, e->own)) {
+        snprintf(path, sizeof(path), "/containers/%s/json", e->own);
+        j = fbr_docker_engine_get(e, path, NULL, NULL);
+    }
+    if (!j)
+        e->own[0] = '\0'; /* of another engine, or of none */
+    snprintf(e->own_image, sizeof(e->own_image), "%.120s", fbr_json_text(j, "Image", NULL));
+    fbr_json_each(fbr_json_at(j, "NetworkSettings", "Networks", NULL), first_network, e);
+    fbr_json_free(j);
+    free(mounts);
+}
+
+int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
+                           const struct fbr_config *config, struct fbr_error *err)
+{
+    /* It says 500 to whatever it cannot do, and cannot do a minute later either. */
+    struct fbr_http_options o = {.http1 = true, .final_500 = true};
+    char url[300];
+    char *pem[3] = {NULL, NULL, NULL};
+    struct json_t *version = NULL;
+    int rc;
+
+    memset(e, 0, sizeof(*e));
+    rc = find(e, config, &o, url, pem, err);
+    if (rc == 0)
+        rc = fbr_http_open(&e->http, loop, &o, err);
+    if (pem[2])
+        explicit_bzero(pem[2], strlen(pem[2]));
+    for (int i = 0; i < 3; i++)
+        free(pem[i]);
+    if (rc == 0) {
+        version = fbr_docker_engine_get(e, "/version", NULL, err);
+        rc = version ? fbr_docker_version(fbr_json_text(version, "MinAPIVersion", NULL),
+                                          fbr_json_text(version, "ApiVersion", NULL), e->api, err)
+                     : (err ? err->code : -ECONNREFUSED);
+        snprintf(e->version, sizeof(e->version), "%.30s", fbr_json_text(version, "Version", NULL));
+        fbr_json_free(version);
+    }
+    if (rc == 0)
+        find_own(e);
+    else
+        fbr_docker_engine_close(e);
+    return rc;
+}
+
+void fbr_docker_engine_close(struct fbr_docker_engine *e)
+{
+    fbr_http_close(e->http);
+    e->http = NULL;
+}
+
+/* ---- The way back ---- */
+
+static int network_address(struct fbr_docker_engine *e, const char *network, char *out, size_t size,
+                           struct fbr_error *err)
+{
+    char path[300], address[FBR_BIND_MAX] = "";
+    char *name = fbr_http_escape(network);
+    struct json_t *j;
+    const char *gateway, *interface;
+    int rc = -ENETUNREACH;
+
+    snprintf(path, sizeof(path), "/networks/%.250s", name ? name : "");
+    free(name);
+    j = fbr_docker_engine_get(e, path, NULL, err);
+    if (!j)
+        return fbr_wrap(err, "network %s", network);
+    gateway =
+        fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
+    interface = fbr_json_text(j, "Options", "com.docker.network.bridge.name", NULL);
+    if (gateway[0])
+        rc = fbr_bind_find(gateway, address);
+    if (rc < 0 && interface[0])
+        rc = fbr_bind_find(interface, address);
+    if (rc < 0 && gateway[0]) /* the engine lives in a machine of its own */
+        rc = fbr_bind_toward(gateway, 0, address, NULL);
+    if (rc < 0)
+        fbr_fail(err, rc,
+                 "cannot tell at which address of ours containers of the network %s reach us: set "
+                 "bind to an address or an interface",
+                 network);
+    snprintf(out, size, "%s", address);
+    fbr_json_free(j);
+    return rc;
+}
+
+/* We are in a container ourselves, of the same network or of several. */
+static int address_in_container(struct fbr_docker_engine *e, const char *network, char *out,
+                                size_t size, struct fbr_error *err)
+{
+    struct json_t *j;
+    char path[128];
+
+    snprintf(out, size, "%s", e->own_address);
+    if (!network[0] || strcmp(network, e->own_network) == 0)
+        return 0;
+    snprintf(path, sizeof(path), "/containers/%s/json", e->own);
+    j = fbr_docker_engine_get(e, path, NULL, err);
+    snprintf(out, size, "%s",
+             fbr_json_text(j, "NetworkSettings", "Networks", network, "IPAddress", NULL));
+    fbr_json_free(j);
+    if (out[0])
+        return 0;
+    return fbr_fail(
+        err, -ENETUNREACH,
+        "the container that we are in is in the network %s and not in %s, so containers "
+        "there cannot reach us: docker network connect %s %.12s",
+        e->own_network, network, network, e->own);
+}
+
+int fbr_docker_engine_address(struct fbr_docker_engine *e, const char *network, char *out,
+                              size_t size, struct fbr_error *err)
+{
+    char address[FBR_BIND_MAX];
+    int rc;
+
+    if (strcmp(network, "none") == 0)
+        return fbr_fail(err, -ENETUNREACH,
+                        "docker_network = none: containers without a network cannot reach us");
+    if (strcmp(network, "host") == 0 && !e->host[0]) {
+        snprintf(out, size, "%s", e->own_address[0] ? e->own_address : "127.0.0.1");
+        return 0;
+    }
+    if (e->own_address[0])
+        return address_in_container(e, network, out, size, err);
+    if (!e->host[0])
+        return network_address(e, network[0] ? network : "bridge", out, size, err);
+    rc = fbr_bind_toward(e->host, LOOK_UP_MS, address, NULL);
+    if (rc < 0)
+        return fbr_fail(err, rc, "cannot tell at which address of ours %s reaches us: set bind",
+                        e->host);
+    snprintf(out, size, "%s", address);
+    return 0;
+}

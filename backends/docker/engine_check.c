@@ -1,0 +1,228 @@
+/* engine_check.c - what `fiber doctor` wants to know of a Docker engine; see engine_check.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker/engine_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+struct telling {
+    fbr_backend_say *say;
+    void *user;
+};
+
+static void tell(const struct telling *t, enum fbr_finding finding, const char *what,
+                 const char *mend, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+static void tell(const struct telling *t, enum fbr_finding finding, const char *what,
+                 const char *mend, const char *fmt, ...)
+{
+    char text[800];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    t->say(t->user, finding, what, text, mend);
+}
+
+/* ---- The engine ---- */
+
+static void check_engine(struct fbr_docker_engine *e, const struct telling *t)
+{
+    struct fbr_error err = {0, ""};
+    struct json_t *v = fbr_docker_engine_get(e, "/version", NULL, &err);
+    const char *platform =
+        fbr_json_text(fbr_json_item(fbr_json_at(v, "Components", NULL), 0), "Name", NULL);
+
+    if (!v)
+        tell(t, FBR_FINDING_BAD, "engine", "systemctl restart docker", "%s", err.text);
+    else
+        tell(t, FBR_FINDING_GOOD, "engine", "", "%s: %s %s, API %s of %s to %s", e->name,
+             strstr(platform, "Podman") ? "Podman" : "Docker", e->version, e->api,
+             fbr_json_text(v, "MinAPIVersion", NULL), fbr_json_text(v, "ApiVersion", NULL));
+    fbr_json_free(v);
+}
+
+bool fbr_docker_has_option(const struct json_t *info, const char *option)
+{
+    const struct json_t *list = fbr_json_at(info, "SecurityOptions", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(list); i++)
+        if (strstr(fbr_json_text(fbr_json_item(list, i), NULL), option))
+            return true;
+    return false;
+}
+
+static void check_limits(const struct json_t *info, const struct telling *t)
+{
+    const char *driver = fbr_json_text(info, "CgroupDriver", NULL),
+               *version = fbr_json_text(info, "CgroupVersion", NULL);
+    bool memory = fbr_json_bool(info, "MemoryLimit", NULL),
+         cpus = fbr_json_bool(info, "CpuCfsQuota", NULL);
+
+    if (memory && cpus)
+        tell(t, FBR_FINDING_GOOD, "limits", "", "memory and processors, by cgroup v%s (%s)",
+             version[0] ? version : "1", driver);
+    else
+        tell(t, FBR_FINDING_BAD, "limits",
+             "delegate the controllers memory and cpu to the engine; rootless: Delegate=cpu memory "
+             "pids in user@.service.d",
+             "the engine cannot limit %s%s%s: --mem and --cpus-per-rank are refused",
+             memory ? "" : "memory", memory || cpus ? "" : " and ", cpus ? "" : "processors");
+}
+
+static bool has_runtime(const struct json_t *info)
+{
+    return fbr_json_at(info, "Runtimes", "nvidia", NULL) ||
+           strcmp(fbr_json_text(info, "DefaultRuntime", NULL), "nvidia") == 0 ||
+           fbr_json_count(fbr_json_at(info, "DiscoveredDevices", NULL)) > 0;
+}
+
+static void check_gpus(const struct json_t *info, bool gpus, const struct telling *t)
+{
+    if (has_runtime(info))
+        tell(t, FBR_FINDING_GOOD, "GPUs", "", "the engine has NVIDIA's runtime");
+    else if (gpus)
+        tell(t, FBR_FINDING_BAD, "GPUs",
+             "apt install nvidia-container-toolkit && nvidia-ctk runtime configure "
+             "--runtime=docker && systemctl restart docker",
+             "there are GPUs, but containers cannot have them: the engine lacks NVIDIA's runtime");
+    else
+        tell(t, FBR_FINDING_ABSENT, "GPUs", "", "the engine has no runtime for them");
+}
+
+static void check_kind(const struct json_t *info, const char *machine, const struct telling *t)
+{
+    const char *theirs = fbr_json_text(info, "Architecture", NULL),
+               *system = fbr_json_text(info, "OperatingSystem", NULL);
+    bool other = theirs[0] && strcmp(theirs, machine) != 0 &&
+                 !(strcmp(theirs, "amd64") == 0 && strcmp(machine, "x86_64") == 0) &&
+                 !(strcmp(theirs, "arm64") == 0 && strcmp(machine, "aarch64") == 0);
+
+    if (other)
+        tell(t, FBR_FINDING_BAD, "machine",
+             "name an image of that architecture (FIBER_IMAGE), with the program built for it",
+             "the engine's is %s, this one is %s: programs from here do not run there", theirs,
+             machine);
+    else
+        tell(t, FBR_FINDING_GOOD, "machine", "", "%lld processors, %.1f GiB, %s%s%s",
+             (long long)fbr_json_int(info, 0, "NCPU", NULL),
+             (double)fbr_json_int(info, 0, "MemTotal", NULL) / (1 << 30),
+             system[0] ? system : "unknown system",
+             fbr_docker_has_option(info, "rootless") ? "; rootless" : "",
+             fbr_docker_has_option(info, "userns")
+                 ? "; users are mapped, mounts belong to others there"
+                 : "");
+}
+
+void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
+                           fbr_backend_say *say, void *user)
+{
+    const struct telling t = {say, user};
+
+    check_kind(info, machine, &t);
+    check_limits(info, &t);
+    check_gpus(info, gpus, &t);
+}
+
+/* ---- The image ---- */
+
+static bool is_on_engine(struct fbr_docker_engine *e, const char *image, int *status)
+{
+    char path[700], *name = fbr_http_escape(image);
+    struct json_t *j;
+
+    snprintf(path, sizeof(path), "/images/%.500s/json", name ? name : "");
+    j = fbr_docker_engine_get(e, path, status, NULL);
+    fbr_json_free(j);
+    free(name);
+    return j != NULL;
+}
+
+static void check_image(struct fbr_docker_engine *e, struct fbr_docker_images *images,
+                        const struct fbr_config *config, const struct telling *t)
+{
+    const char *named = fbr_config_str(config, "image");
+    struct fbr_error err = {0, ""};
+    char image[256], mend[300];
+    int status = 0;
+
+    if (fbr_docker_images_choose(images, NULL, image, sizeof(image), &err) < 0) {
+        tell(t, FBR_FINDING_BAD, "image", "set image (FIBER_IMAGE) to one that has the program",
+             "%s", err.text);
+        return;
+    }
+    snprintf(mend, sizeof(mend), "docker pull %.250s", image);
+    if (!named[0] && !e->own_image[0])
+        tell(t, FBR_FINDING_GOOD, "image", "", "none is named: one is made of each program");
+    else if (is_on_engine(e, image, &status))
+        tell(t, FBR_FINDING_GOOD, "image", "", "%s is there%s", image,
+             named[0] ? "" : ", the one that we run in");
+    else if (status == 404)
+        tell(t, FBR_FINDING_ABSENT, "image", mend,
+             "%s is not on the engine: it is pulled when it is needed first", image);
+    else
+        tell(t, FBR_FINDING_BAD, "image", mend, "%s: the engine answers %d", image, status);
+}
+
+/* ---- The way back ---- */
+
+static void check_network(struct fbr_docker_engine *e, const struct fbr_config *config,
+                          const struct telling *t)
+{
+    const char *network = fbr_config_str(config, "docker_network"), *gateway;
+    char path[700], address[FBR_BIND_MAX], *name;
+    struct fbr_error err = {0, ""};
+    struct json_t *j;
+
+    if (!network[0])
+        network = e->own_network[0] ? e->own_network : "bridge";
+    if (strcmp(network, "host") == 0 || strcmp(network, "none") == 0 || e->own_address[0])
+        return; /* docker_address() says all there is to say */
+    name = fbr_http_escape(network);
+    snprintf(path, sizeof(path), "/networks/%.500s", name ? name : "");
+    free(name);
+    j = fbr_docker_engine_get(e, path, NULL, &err);
+    gateway =
+        fbr_json_text(fbr_json_item(fbr_json_at(j, "IPAM", "Config", NULL), 0), "Gateway", NULL);
+    if (!j)
+        tell(t, FBR_FINDING_BAD, "network", "docker network ls, and set docker_network to one",
+             "%s", err.text);
+    else if (e->host[0] || (gateway[0] && fbr_bind_find(gateway, address) == 0))
+        tell(t, FBR_FINDING_GOOD, "network", "", "%s, gateway %s", network, gateway);
+    else
+        tell(t, FBR_FINDING_BAD, "network",
+             "set bind (FIBER_BIND) to an address of this host that containers reach, or "
+             "docker_network = host",
+             "%s: its gateway %s is no address of this host; the engine is rootless, or in a "
+             "machine of its own",
+             network, gateway[0] ? gateway : "(none)");
+    fbr_json_free(j);
+}
+
+void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
+                      const struct fbr_config *config, fbr_backend_say *say, void *user)
+{
+    const struct telling t = {say, user};
+    struct fbr_error err = {0, ""};
+    struct json_t *info;
+    struct utsname machine;
+
+    check_engine(e, &t);
+    info = fbr_docker_engine_get(e, "/info", NULL, &err);
+    memset(&machine, 0, sizeof(machine));
+    uname(&machine);
+    if (info)
+        fbr_docker_check_info(info, !e->host[0] && access("/dev/nvidiactl", F_OK) == 0,
+                              machine.machine, say, user);
+    else
+        tell(&t, FBR_FINDING_BAD, "machine", "", "%s", err.text);
+    fbr_json_free(info);
+    check_image(e, images, config, &t);
+    check_network(e, config, &t);
+}

@@ -1,0 +1,22 @@
+/* engine_check.h - what `fiber doctor` wants to know of a Docker engine.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_DOCKER_CHECK_H
+#define FBR_DOCKER_CHECK_H
+
+#include "backends/docker/engine.h"
+#include "backends/docker/container_image.h"
+#include "runtime/proc/backend.h"
+
+/* Asks and tells; blocks for some seconds. It makes, pulls and starts nothing. */
+void fbr_docker_check(struct fbr_docker_engine *e, struct fbr_docker_images *images,
+                      const struct fbr_config *config, fbr_backend_say *say, void *user);
+
+/* Whether the answer of GET /info has that word among its options of security. */
+bool fbr_docker_has_option(const struct json_t *info, const char *option);
+
+/* The part that only reads what GET /info answered; `gpus`: this machine has some. Pure. */
+void fbr_docker_check_info(const struct json_t *info, bool gpus, const char *machine,
+                           fbr_backend_say *say, void *user);
+
+#endif

@@ -1,0 +1,460 @@
+/* engine_text.c - texts of the Docker engine; see engine_text.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker/engine_text.h"
+
+#include "backends/image/bundle.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OLDEST 40 /* 1.40: device requests */
+#define NEWEST 44 /* what is asked for where both are spoken */
+#define TAR_BLOCK 512
+#define TAR_OWNER_MAX 02000000 /* what fits into a header */
+
+/* ---- Creating ---- */
+
+void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
+{
+    char *at;
+
+    snprintf(out, FBR_DOCKER_NAME_MAX, "fiber-%.8s-%llu-%llu-%.48s", job->run_uid,
+             (unsigned long long)job->process, (unsigned long long)job->epoch, job->name);
+    for (at = out; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
+            *at = '_';
+}
+
+/* The list, or NULL and nothing of it is left. */
+static struct json_t *or_none(struct json_t *list, int rc)
+{
+    if (rc == 0)
+        return list;
+    fbr_json_free(list);
+    return NULL;
+}
+
+/* Words as a JSON array; NULL without memory. */
+static struct json_t *word_list(const char *words, const char *between)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    char *copy = strdup(words), *rest = NULL;
+    int rc = copy ? 0 : -ENOMEM;
+
+    for (char *w = copy ? strtok_r(copy, between, &rest) : NULL; w && rc == 0;
+         w = strtok_r(NULL, between, &rest))
+        rc = fbr_json_append(list, fbr_json_string(w));
+    free(copy);
+    return or_none(list, rc);
+}
+
+static struct json_t *arguments(const struct fbr_job *job)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 1; rc == 0 && job->argv && job->argv[0] && job->argv[i]; i++)
+        rc = fbr_json_append(list, fbr_json_string(job->argv[i]));
+    return or_none(list, rc);
+}
+
+static struct json_t *environment(const struct fbr_job *job)
+{
+    static const char ticket[] = "FIBER_TICKET=file:/" FBR_DOCKER_TICKET_DIR "/ticket";
+    struct json_t *list = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && job->added_env && job->added_env[i]; i++)
+        rc = fbr_json_append(list, fbr_json_string(job->added_env[i]));
+    if (rc == 0 && job->ticket)
+        rc = fbr_json_append(list, fbr_json_string(ticket));
+    return or_none(list, rc);
+}
+
+/* The label fiber.master names us, so that another one can tell whether we are gone. */
+static struct json_t *labels(const struct fbr_job *job, const struct fbr_docker_wishes *w)
+{
+    char uid[16]; /* values of labels are texts */
+    struct json_t *l;
+    int rc;
+
+    snprintf(uid, sizeof(uid), "%d", (int)geteuid());
+    l = fbr_json_pack("{s:s, s:s}", "fiber.run", job->run_uid, "fiber.uid", uid);
+    rc = fbr_json_set(l, "fiber.job", fbr_json_string(job->name));
+    if (rc == 0 && w->master)
+        rc = fbr_json_set(l, "fiber.master", fbr_json_string(w->master));
+    return or_none(l, rc);
+}
+
+static int put_limits(struct json_t *h, const struct fbr_job *job,
+                      const struct fbr_docker_wishes *w)
+{
+    int rc = 0;
+
+    if (w->pids)
+        rc = fbr_json_set(h, "PidsLimit", fbr_json_pack("I", (long long)w->pids));
+    if (rc == 0 && job->cpus > 0)
+        rc = fbr_json_set(h, "NanoCpus", fbr_json_pack("I", (long long)(job->cpus * 1e9)));
+    if (rc == 0 && job->memory) {
+        rc = fbr_json_set(h, "Memory", fbr_json_pack("I", (long long)job->memory));
+        if (rc == 0) /* or it may swap as much again */
+            rc = fbr_json_set(h, "MemorySwap", fbr_json_pack("I", (long long)job->memory));
+    }
+    if (rc == 0 && job->gpus > 0)
+        rc = fbr_json_set(
+            h, "DeviceRequests",
+            fbr_json_pack("[{s:i, s:[[s]]}]", "Count", job->gpus, "Capabilities", "gpu"));
+    return rc;
+}
+
+static struct json_t *host_config(const struct fbr_job *job, const struct fbr_docker_wishes *w)
+{
+    /* tini is process 1: it passes signals on, which process 1 would not get, and reaps. */
+    struct json_t *h = fbr_json_pack("{s:b, s:b, s:[s], s:[s]}", "AutoRemove", 1, "Init", 1,
+                                     "CapDrop", "ALL", "SecurityOpt", "no-new-privileges");
+    int rc = 0;
+
+    if (w->caps && w->caps[0] && strcmp(w->caps, "none") != 0)
+        rc = fbr_json_set(h, "CapAdd", word_list(w->caps, " ,"));
+    if (rc == 0 && w->mounts && w->mounts[0])
+        rc = fbr_json_set(h, "Binds", word_list(w->mounts, " "));
+    if (rc == 0 && w->network && w->network[0])
+        rc = fbr_json_set(h, "NetworkMode", fbr_json_string(w->network));
+    if (rc == 0 && w->groups && w->groups[0])
+        rc = fbr_json_set(h, "GroupAdd", word_list(w->groups, " "));
+    if (rc == 0 && w->shm)
+        rc = fbr_json_set(h, "ShmSize", fbr_json_pack("I", (long long)w->shm));
+    if (rc == 0)
+        rc = put_limits(h, job, w);
+    return or_none(h, rc);
+}
+
+struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docker_wishes *w,
+                               const char *image, const char *program, const char *workdir)
+{
+    struct json_t *b = fbr_json_pack("{s:b, s:b}", "AttachStdout", 1, "AttachStderr", 1);
+    struct json_t *entry = fbr_json_pack("[]");
+    int rc = fbr_json_append(entry, fbr_json_string(program ? program : job->file));
+
+    if (rc == 0)
+        rc = fbr_json_set(b, "Image", fbr_json_string(image));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Entrypoint", entry);
+    if (rc == 0)
+        rc = fbr_json_set(b, "Cmd", arguments(job));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Env", environment(job));
+    if (rc == 0)
+        rc = fbr_json_set(b, "Labels", labels(job, w));
+    if (rc == 0 && workdir)
+        rc = fbr_json_set(b, "WorkingDir", fbr_json_string(workdir));
+    if (rc == 0 && w->user && w->user[0])
+        rc = fbr_json_set(b, "User", fbr_json_string(w->user));
+    if (rc == 0)
+        rc = fbr_json_set(b, "HostConfig", host_config(job, w));
+    if (rc == 0 && w->overlay)
+        rc = fbr_json_merge(b, w->overlay);
+    if (rc == 0)
+        return b;
+    fbr_json_free(b);
+    return NULL;
+}
+
+char *fbr_docker_bundled(struct json_t *body)
+{
+    struct json_t *entry = fbr_json_pack("[]");
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && fbr_bundle_command[i]; i++)
+        rc = fbr_json_append(entry, fbr_json_string(fbr_bundle_command[i]));
+    if (rc == 0)
+        rc = fbr_json_set(body, "Entrypoint", entry);
+    return rc == 0 ? fbr_json_print(body, NULL) : NULL;
+}
+
+/* ---- The ticket ---- */
+
+static void put_head(struct fbr_buf *out, const char *name, const char *link, char type,
+                     unsigned mode, const struct fbr_docker_owner *owner, size_t size)
+{
+    char h[TAR_BLOCK] = {0};
+    unsigned sum = 0;
+
+    out->failed |= strlen(name) >= 100 || strlen(link) >= 100;
+    snprintf(h, 100, "%s", name);
+    snprintf(h + 157, 100, "%s", link);
+    snprintf(h + 100, 8, "%07o", mode);
+    snprintf(h + 108, 8, "%07o", owner->uid);
+    snprintf(h + 116, 8, "%07o", owner->gid);
+    snprintf(h + 124, 12, "%011zo", size);
+    snprintf(h + 136, 12, "%011o", 0);
+    memset(h + 148, ' ', 8); /* as it counts itself */
+    h[156] = type;
+    memcpy(h + 257, "ustar\00000", 8);
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        sum += (unsigned char)h[i];
+    snprintf(h + 148, 8, "%06o", sum);
+    fbr_put(out, h, TAR_BLOCK);
+}
+
+void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
+                         unsigned mode, size_t size)
+{
+    put_head(out, name, link, type, mode, &(struct fbr_docker_owner){0}, size);
+}
+
+bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out)
+{
+    char *end;
+
+    memset(out, 0, sizeof(*out));
+    if (!user[0])
+        return made; /* by us, without a user: root */
+    if (strspn(user, "0123456789:") != strlen(user) || user[0] == ':')
+        return false;
+    out->uid = (unsigned)strtoul(user, &end, 10);
+    out->gid = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 0;
+    return out->uid < TAR_OWNER_MAX && out->gid < TAR_OWNER_MAX;
+}
+
+/* The user can read it, and remove it when it was read. */
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
+                       struct fbr_buf *out)
+{
+    static const struct fbr_docker_owner root;
+    static const char zeros[2 * TAR_BLOCK];
+
+    put_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', owner ? 0700 : 0777, owner ? owner : &root,
+             0);
+    put_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', owner ? 0400 : 0444,
+             owner ? owner : &root, len);
+    fbr_put(out, ticket, len);
+    fbr_put(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
+    fbr_put(out, zeros, sizeof(zeros));
+}
+
+/* ---- Streams ---- */
+
+bool fbr_docker_frames(struct fbr_docker_frames *f, const void *data, size_t len,
+                       void (*out)(void *user, int stream, const void *data, size_t len),
+                       void *user)
+{
+    const uint8_t *at = data;
+
+    while (len) {
+        uint32_t n;
+
+        if (f->left == 0) {
+            f->head[f->have++] = *at++;
+            len--;
+            if (f->have < sizeof(f->head))
+                continue;
+            f->have = 0;
+            f->left = (uint32_t)f->head[4] << 24 | (uint32_t)f->head[5] << 16 |
+                      (uint32_t)f->head[6] << 8 | f->head[7];
+            if (f->head[0] > 2 || f->head[1] || f->head[2] || f->head[3])
+                return false;
+            continue;
+        }
+        n = f->left < len ? f->left : (uint32_t)len;
+        out(user, f->head[0] == 2 ? 2 : 1, at, n);
+        at += n;
+        len -= n;
+        f->left -= n;
+    }
+    return true;
+}
+
+void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
+                      void (*each)(void *user, const struct json_t *j), void *user)
+{
+    const char *at = data, *end = at + len;
+
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((nl ? nl : end) - at);
+
+        if (l->line.len + n > FBR_DOCKER_LINE_MAX)
+            l->skip = true;
+        if (!l->skip)
+            fbr_put(&l->line, at, n);
+        at += n + (nl ? 1 : 0);
+        if (!nl)
+            continue;
+        if (!l->skip && !l->line.failed && l->line.len) {
+            struct json_t *j = fbr_json_parse((char *)l->line.data, l->line.len, NULL);
+
+            if (j)
+                each(user, j);
+            fbr_json_free(j);
+        }
+        fbr_buf_fini(&l->line);
+        l->skip = false;
+    }
+}
+
+/* ---- How far a pull is ---- */
+
+static struct fbr_docker_layer *layer_of(struct fbr_docker_pull *p, const char *id)
+{
+    struct fbr_docker_layer *l;
+
+    for (int i = 0; i < p->count; i++)
+        if (strncmp(p->layers[i].id, id, sizeof(p->layers[i].id) - 1) == 0)
+            return &p->layers[i];
+    if (!id[0] || p->count == FBR_DOCKER_LAYERS)
+        return NULL;
+    l = &p->layers[p->count++];
+    snprintf(l->id, sizeof(l->id), "%s", id);
+    return l;
+}
+
+void fbr_docker_pull_add(struct fbr_docker_pull *p, const struct json_t *line)
+{
+    const char *status = fbr_json_text(line, "status", NULL);
+    int64_t now = fbr_json_int(line, 0, "progressDetail", "current", NULL),
+            all = fbr_json_int(line, 0, "progressDetail", "total", NULL);
+    struct fbr_docker_layer *l;
+
+    snprintf(p->status, sizeof(p->status), "%s", status);
+    l = strncmp(status, "Pulling from ", 13) == 0 ? NULL /* its id is the tag */
+                                                  : layer_of(p, fbr_json_text(line, "id", NULL));
+    if (!l)
+        return;
+    if (all > 0 && all < INT64_MAX / FBR_DOCKER_LAYERS)
+        l->all = all;
+    now = now < 0 ? 0 : now > l->all ? l->all : now;
+    if (strcmp(status, "Downloading") == 0) {
+        l->pulled = now;
+    } else if (strcmp(status, "Extracting") == 0) {
+        l->pulled = l->all;
+        l->unpacked = now;
+    } else if (strcmp(status, "Verifying Checksum") == 0 ||
+               strcmp(status, "Download complete") == 0) {
+        l->here = true;
+        l->pulled = l->all;
+    } else if (strcmp(status, "Pull complete") == 0 || strcmp(status, "Already exists") == 0) {
+        l->here = true;
+        l->pulled = l->unpacked = l->all;
+    }
+}
+
+void fbr_docker_pull_say(const struct fbr_docker_pull *p, char *out, size_t size)
+{
+    int64_t all = 0, pulled = 0, unpacked = 0;
+    int more = 0;
+
+    for (int i = 0; i < p->count; i++) {
+        all += p->layers[i].all;
+        pulled += p->layers[i].pulled;
+        unpacked += p->layers[i].unpacked;
+        more += !p->layers[i].all && !p->layers[i].here;
+    }
+    if (all == 0)
+        snprintf(out, size, "%s", p->status);
+    else if (pulled == all && more == 0)
+        snprintf(out, size, "unpacked %.1f of %.1f MB", (double)unpacked / 1e6, (double)all / 1e6);
+    else if (more == 0)
+        snprintf(out, size, "pulled %.1f of %.1f MB", (double)pulled / 1e6, (double)all / 1e6);
+    else
+        snprintf(out, size, "pulled %.1f of %.1f MB, and %d layer%s more", (double)pulled / 1e6,
+                 (double)all / 1e6, more, more == 1 ? "" : "s");
+}
+
+/* ---- Small ones ---- */
+
+int32_t fbr_docker_code(int64_t status)
+{
+    return status > 128 && status <= 128 + 64 ? -(int32_t)(status - 128) : (int32_t)(status & 255);
+}
+
+static int minor(const char *version)
+{
+    int n = 0;
+
+    return sscanf(version, "1.%d", &n) == 1 ? n : -1;
+}
+
+int fbr_docker_version(const char *min, const char *max, char out[16], struct fbr_error *err)
+{
+    int low = minor(min), high = minor(max);
+    int use = high < NEWEST ? high : low > NEWEST ? low : NEWEST;
+
+    if (high < 0)
+        return fbr_fail(err, -EPROTONOSUPPORT, "it says that its API is '%.40s': no Docker engine?",
+                        max);
+    if (use < OLDEST || use > high)
+        return fbr_fail(
+            err, -EPROTONOSUPPORT,
+            "its API is '%.10s' to '%.10s', and we speak 1.%d and later: a newer engine "
+            "is needed",
+            min, max, OLDEST);
+    snprintf(out, 16, "1.%d", use);
+    return 0;
+}
+
+/* In a container the engine has mounted these files, from a folder with its id in the name. A line of mountinfo has
+ * the path on the host's file system as its fourth word, the place here as its fifth. */
+static bool id_of_line(const char *line, char out[65])
+{
+    static const char *const places[] = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"};
+    char from[1024], place[64];
+    const char *id = from;
+
+    if (sscanf(line, "%*s %*s %*s %1023s %63s", from, place) != 2)
+        return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (strcmp(place, places[i]) == 0)
+            while ((id = strstr(id, "containers/"))) {
+                id += strlen("containers/");
+                if (strspn(id, "0123456789abcdef") == 64 && id[64] == '/') {
+                    snprintf(out, 65, "%.64s", id);
+                    return true;
+                }
+            }
+    return false;
+}
+
+bool fbr_docker_own_id(const char *mountinfo, char out[65])
+{
+    for (const char *line = mountinfo; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (id_of_line(line, out))
+            return true;
+    }
+    return false;
+}
+
+bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err)
+{
+    for (size_t i = 0; job->argv && job->argv[i]; i++)
+        if (!fbr_json_utf8(job->argv[i])) {
+            fbr_fail(err, -EILSEQ,
+                     "argument %zu of %.60s is not UTF-8, and the engine takes no other", i,
+                     job->name);
+            return false;
+        }
+    for (size_t i = 0; job->added_env && job->added_env[i]; i++)
+        if (!fbr_json_utf8(job->added_env[i])) {
+            fbr_fail(err, -EILSEQ,
+                     "variable %.*s of %.60s is not UTF-8, and the engine takes no other",
+                     (int)strcspn(job->added_env[i], "="), job->added_env[i], job->name);
+            return false;
+        }
+    return true;
+}
+
+void fbr_docker_split_image(const char *image, char *repo, char *tag, size_t size)
+{
+    const char *slash = strrchr(image, '/'), *colon = strrchr(slash ? slash : image, ':');
+
+    if (strchr(image, '@'))
+        colon = NULL;
+    snprintf(repo, size, "%.*s", (int)(colon ? colon - image : (long)strlen(image)), image);
+    snprintf(tag, size, "%s", colon ? colon + 1 : strchr(image, '@') ? "" : "latest");
+}

@@ -1,0 +1,218 @@
+/* events.c - what becomes of our containers: one stream of events, and a list when it broke; see docker_priv.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/docker/docker_priv.h"
+#include "runtime/base/log.h"
+
+#define AGAIN_MS 100 /* before the events are asked for again; then twice as long each time */
+#define AGAIN_MAX_MS 3000
+
+static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, const char *name)
+{
+    struct fbr_docker_job *j;
+
+    name += name[0] == '/';
+    DL_FOREACH(b->jobs, j)
+        if ((j->id[0] && strcmp(j->id, id) == 0) || strcmp(j->name, name) == 0)
+            return j;
+    return NULL;
+}
+
+/* ---- Events ---- */
+
+/* Docker and Podman name it each in their way. */
+static int32_t exit_code(const struct json_t *e)
+{
+    const char *code = fbr_json_text(e, "Actor", "Attributes", "exitCode", NULL);
+
+    if (!code[0])
+        code = fbr_json_text(e, "Actor", "Attributes", "containerExitCode", NULL);
+    return code[0] ? fbr_docker_code(atoll(code)) : FBR_EXIT_UNKNOWN;
+}
+
+static void on_event(void *user, const struct json_t *e)
+{
+    struct fbr_backend *b = user;
+    const char *action = fbr_json_text(e, "Action", NULL);
+    int64_t nano = fbr_json_int(e, 0, "timeNano", NULL);
+    struct fbr_docker_job *j = find_job(b, fbr_json_text(e, "Actor", "ID", NULL),
+                                        fbr_json_text(e, "Actor", "Attributes", "name", NULL));
+
+    if (nano > 0)
+        snprintf(b->since, sizeof(b->since), "%lld.%09lld", (long long)(nano / 1000000000),
+                 (long long)(nano % 1000000000));
+    if (!j)
+        return;
+    if (strcmp(action, "oom") == 0)
+        j->oom = true;
+    else if (strcmp(action, "die") == 0 || strcmp(action, "died") == 0)
+        fbr_docker_job_died(j, exit_code(e));
+    else if (strcmp(action, "destroy") == 0 || strcmp(action, "remove") == 0)
+        fbr_docker_job_gone(j);
+}
+
+static void on_events(void *user, const void *data, size_t len)
+{
+    struct fbr_backend *b = user;
+
+    b->failures = 0;
+    fbr_docker_lines(&b->lines, data, len, on_event, b);
+}
+
+/* The first time nothing has happened yet; later something may have. */
+static void on_events_opened(void *user)
+{
+    struct fbr_backend *b = user;
+
+    if (b->failures)
+        fbr_docker_look(b);
+    b->failures = 0;
+}
+
+static void on_events_end(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+    uint64_t ms = (uint64_t)AGAIN_MS << (b->failures < 8 ? b->failures : 8);
+    char say[200];
+
+    b->events = NULL;
+    b->failures++;
+    b->away = true;
+    fbr_buf_fini(&b->lines.line);
+    b->lines.skip = false;
+    fbr_debug("docker: the events ended: %s", fbr_http_say(a, say, sizeof(say)));
+    fbr_timer_start(&b->again, ms < AGAIN_MAX_MS ? ms : AGAIN_MAX_MS, 0);
+}
+
+void fbr_docker_watch(struct fbr_backend *b)
+{
+    char *filter = NULL, *escaped = NULL, *query = NULL;
+
+    if (asprintf(&filter, "{\"type\":[\"container\"],\"label\":[\"fiber.run=%s\"]}", b->run) < 0)
+        return;
+    escaped = fbr_http_escape(filter);
+    if (escaped && asprintf(&query, "since=%s&filters=%s", b->since, escaped) < 0)
+        query = NULL;
+    if (query)
+        b->events = fbr_docker_send(b, "/events?%s", query,
+                                    (struct fbr_http_request){.method = "GET",
+                                                              .data = on_events,
+                                                              .opened = on_events_opened,
+                                                              .done = on_events_end,
+                                                              .user = b});
+    if (!b->events)
+        fbr_timer_start(&b->again, AGAIN_MAX_MS, 0);
+    free(query);
+    free(escaped);
+    free(filter);
+}
+
+/* ---- The list ---- */
+
+/* "Exited (137) 3 seconds ago" */
+static void on_listed(struct fbr_backend *b, const struct json_t *c)
+{
+    const char *state = fbr_json_text(c, "State", NULL), *status = fbr_json_text(c, "Status", NULL);
+    struct fbr_docker_job *j = find_job(b, fbr_json_text(c, "Id", NULL), "");
+    int code;
+
+    if (!j)
+        return;
+    j->seen = true;
+    if (strcmp(state, "running") == 0)
+        fbr_docker_job_runs(j);
+    else if (j->asked && strcmp(state, "exited") == 0 && sscanf(status, "Exited (%d)", &code) == 1)
+        fbr_docker_job_died(j, fbr_docker_code(code));
+}
+
+/* Those that were running when it was asked for, and are not in it, are gone. */
+static void on_list(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    struct fbr_docker_job *j;
+
+    b->looking = NULL;
+    for (size_t i = 0; i < fbr_json_count(list); i++)
+        on_listed(b, fbr_json_item(list, i));
+    if (fbr_json_is_array(list))
+        DL_FOREACH(b->jobs, j)
+            if (j->asked && !j->seen)
+                fbr_docker_job_gone(j); /* ends later, so the list stays as it is */
+    if (fbr_json_is_array(list) && b->failures == 0)
+        b->away = false;
+    fbr_json_free(list);
+}
+
+/* ---- What others left ---- */
+
+static void on_swept(void *user, const struct fbr_http_answer *a)
+{
+    char say[200];
+
+    (void)user;
+    fbr_debug("docker: what a dead master left is removed: %s",
+              a->status == 204 ? "done" : fbr_http_say(a, say, sizeof(say)));
+}
+
+/* A master that was killed while containers were made leaves those that were not started yet. */
+static void on_leftovers(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = user;
+    struct json_t *list = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+
+    for (size_t i = 0; i < fbr_json_count(list); i++) {
+        const struct json_t *c = fbr_json_item(list, i);
+
+        if (fbr_master_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) == FBR_MASTER_DEAD)
+            fbr_docker_send(b, "/containers/%s?force=1&v=1", fbr_json_text(c, "Id", NULL),
+                            (struct fbr_http_request){.method = "DELETE", .done = on_swept});
+    }
+    fbr_json_free(list);
+}
+
+void fbr_docker_sweep(struct fbr_backend *b)
+{
+    char filter[120], *escaped;
+
+    snprintf(filter, sizeof(filter),
+             "{\"label\":[\"fiber.uid=%d\"],\"status\":[\"created\",\"exited\"]}", (int)geteuid());
+    escaped = fbr_http_escape(filter);
+    if (escaped)
+        fbr_docker_send(
+            b, "/containers/json?all=1&filters=%s", escaped,
+            (struct fbr_http_request){.method = "GET", .done = on_leftovers, .user = b});
+    free(escaped);
+}
+
+/* ---- Looking ---- */
+
+void fbr_docker_look(struct fbr_backend *b)
+{
+    char *filter = NULL, *escaped = NULL;
+    struct fbr_docker_job *j;
+
+    if (b->looking || asprintf(&filter, "{\"label\":[\"fiber.run=%s\"]}", b->run) < 0)
+        return;
+    DL_FOREACH(b->jobs, j) {
+        j->asked = j->stage == RUNNING;
+        j->seen = false;
+    }
+    escaped = fbr_http_escape(filter);
+    if (escaped)
+        b->looking =
+            fbr_docker_send(b, "/containers/json?all=1&filters=%s", escaped,
+                            (struct fbr_http_request){.method = "GET",
+                                                      .patience_ms = FBR_DOCKER_PATIENCE_MS,
+                                                      .done = on_list,
+                                                      .user = b});
+    free(escaped);
+    free(filter);
+}

@@ -1,0 +1,166 @@
+/* image_sweep.c - removes the images that were made of programs (fiber-auto:ID, container_image.h) and are not used any
+ * more, for `fiber gc`.
+ *
+ * A run that uses one gives it its name again, and the engine notes when: the time that an image says it was made at is
+ * the same for the same files. One that never was given it so is, now.
+ * One that a container of anybody has, also an ended one, stays; the engine itself refuses that, too. A run that goes
+ * on and has no container just now makes its image again when it needs it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/docker/docker_priv.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/credentials.h"
+
+#define PREFIX "fiber-auto:"
+#define REMOVE_MS 60000
+
+struct sweep {
+    struct fbr_backend *b;
+    int64_t before_ms;
+    bool dry;
+    fbr_backend_swept *swept;
+    void *user;
+    struct json_t *containers;
+};
+
+struct deleted {
+    int status;
+    char why[300];
+};
+
+static void on_deleted(void *user, const struct fbr_http_answer *a)
+{
+    struct deleted *d = user;
+
+    d->status = a->status;
+    fbr_http_say(a, d->why, sizeof(d->why));
+}
+
+/* Only its name: the engine keeps the layers for as long as another name has them. */
+static int delete_image(struct fbr_backend *b, const char *tag, char *why, size_t size)
+{
+    struct deleted d = {0, ""};
+    char *escaped = fbr_http_escape(tag);
+    char *path = escaped ? fbr_docker_path(b, "/images/%s", escaped) : NULL;
+    const struct fbr_http_request r = {
+        .method = "DELETE", .path = path, .done = on_deleted, .user = &d};
+
+    free(escaped);
+    if (!path) {
+        snprintf(why, size, "out of memory");
+        return -ENOMEM;
+    }
+    fbr_http_now(b->engine.http, &r, 1, REMOVE_MS);
+    free(path);
+    if (d.status / 100 == 2 || d.status == 404)
+        return 0;
+    snprintf(why, size, "%s", d.why);
+    return d.status == 409 ? -EBUSY : -EIO;
+}
+
+static bool is_used(const struct json_t *containers, const char *id)
+{
+    for (size_t i = 0; i < fbr_json_count(containers); i++)
+        if (!strcmp(fbr_json_text(fbr_json_item(containers, i), "ImageID", NULL), id))
+            return true;
+    return false;
+}
+
+static void on_named(void *user, const struct fbr_http_answer *a)
+{
+    (void)a;
+    (void)user;
+}
+
+/* As a run does that uses it: its age is counted from now on. */
+static void name_again(struct fbr_backend *b, const char *tag)
+{
+    char rest[320], *path;
+
+    snprintf(rest, sizeof(rest), "%.140s/tag?repo=fiber-auto&tag=%.140s", tag,
+             tag + sizeof(PREFIX) - 1);
+    path = fbr_docker_path(b, "/images/%s", rest);
+    if (path)
+        fbr_http_now(b->engine.http,
+                     &(struct fbr_http_request){.method = "POST", .path = path, .done = on_named},
+                     1, REMOVE_MS);
+    free(path);
+}
+
+/* When it was used last; 0: the engine does not say. */
+static int64_t since(struct fbr_backend *b, const char *tag)
+{
+    struct fbr_error err;
+    char *escaped = fbr_http_escape(tag), path[300];
+    struct json_t *image;
+    int64_t s;
+
+    snprintf(path, sizeof(path), "/images/%.250s/json", escaped ? escaped : "");
+    free(escaped);
+    image = fbr_docker_engine_get(&b->engine, path, NULL, &err);
+    s = image ? fbr_kube_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
+    fbr_json_free(image);
+    return s > 0 ? s * 1000 : 0; /* never: in the year 1 */
+}
+
+static void look_at(struct sweep *s, const struct json_t *image, const char *tag)
+{
+    struct fbr_swept e = {.id = tag, .bytes = fbr_json_int(image, 0, "Size", NULL)};
+    char why[300] = "";
+    int rc;
+
+    if (strncmp(tag, PREFIX, sizeof(PREFIX) - 1) != 0)
+        return;
+    e.since_ms = since(s->b, tag);
+    if (is_used(s->containers, fbr_json_text(image, "Id", NULL)) || e.since_ms > s->before_ms)
+        return;
+    if (!e.since_ms) {
+        e.action = FBR_SWEPT_KEPT;
+        e.why = "the engine does not say when it was used last: that is counted from now on";
+        if (!s->dry)
+            name_again(s->b, tag);
+    } else if (s->dry) {
+        e.why = "no container has it";
+    } else {
+        rc = delete_image(s->b, tag, why, sizeof(why));
+        if (rc == -EBUSY)
+            return; /* somebody has begun to use it meanwhile */
+        e.action = rc < 0 ? FBR_SWEPT_FAILED : FBR_SWEPT_REMOVED;
+        e.why = rc < 0 ? why : "no container has it";
+    }
+    s->swept(s->user, &e);
+}
+
+int fbr_docker_sweep_images(struct fbr_backend *b, int64_t before_ms, int dry,
+                            fbr_backend_swept *swept, void *user, struct fbr_error *err)
+{
+    struct sweep s = {.b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user};
+    char *filter = fbr_http_escape("{\"reference\":[\"fiber-auto\"]}"), path[128];
+    struct json_t *images;
+    int rc;
+
+    snprintf(path, sizeof(path), "/images/json?filters=%s", filter ? filter : "");
+    free(filter);
+    images = fbr_docker_engine_get(&b->engine, path, NULL, err);
+    s.containers =
+        images ? fbr_docker_engine_get(&b->engine, "/containers/json?all=1", NULL, err) : NULL;
+    for (size_t i = 0; s.containers && i < fbr_json_count(images); i++) {
+        const struct json_t *image = fbr_json_item(images, i);
+        const struct json_t *tags = fbr_json_at(image, "RepoTags", NULL);
+
+        for (size_t k = 0; k < fbr_json_count(tags); k++) {
+            struct json_t *tag = fbr_json_item(tags, k);
+
+            look_at(&s, image, fbr_json_text(tag, NULL));
+        }
+    }
+    rc = s.containers ? 0 : -EIO;
+    fbr_json_free(images);
+    fbr_json_free(s.containers);
+    return rc;
+}

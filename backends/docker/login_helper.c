@@ -1,0 +1,291 @@
+/* login_helper.c - looks for the login of a registry in this user's files, and asks helpers; see login.h.
+ *
+ * A helper is given the registry on its standard input and answers on its standard output, so nothing secret is ever in
+ * an argument or a variable.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/docker/login.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/environ.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/spawn.h"
+
+#define HELPER_MS 30000
+#define LOOK_MS 100 /* how often *stop is looked at meanwhile */
+#define FILE_MAX (1 << 20)
+
+/* ---- A helper ---- */
+
+/* A file in memory with the question. */
+static int question(const char *text)
+{
+    int fd = memfd_create("fiber-registry", MFD_CLOEXEC);
+    size_t len = strlen(text);
+
+    if (fd >= 0 && (write(fd, text, len) != (ssize_t)len || lseek(fd, 0, SEEK_SET) < 0)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* All that it prints, until it closes its output. */
+static int read_all(int fd, uint64_t until, const atomic_bool *stop, struct fbr_buf *out)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    ssize_t n;
+
+    while (fbr_now_ms() < until && !atomic_load(stop)) {
+        void *to = fbr_buf_reserve(out, 4096);
+
+        if (!to || out->len > FILE_MAX)
+            return to ? -EFBIG : -ENOMEM;
+        if (poll(&wait, 1, LOOK_MS) <= 0)
+            continue;
+        n = read(fd, to, 4096);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0)
+            fbr_buf_extend(out, (size_t)n);
+    }
+    return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* Until it has ended, which is what its output does first. */
+static int wait_end(int pidfd, uint64_t until, const atomic_bool *stop)
+{
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+
+    while (fbr_now_ms() < until && !atomic_load(stop))
+        if (poll(&wait, 1, LOOK_MS) > 0)
+            return 0;
+    return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* What it printed, with a NUL behind, and its exit code. */
+static int run(const char *command, const char *key, const atomic_bool *stop, struct fbr_buf *out,
+               int *code, struct fbr_error *err)
+{
+    char path[PATH_MAX], *argv[] = {path, (char[]){"get"}, NULL};
+    int in = -1, ends[2] = {-1, -1}, pidfd = -1, status = 0;
+    int rc = fbr_spawn_find(command, path, sizeof(path), err);
+    pid_t pid = 0;
+
+    if (rc == -ENOENT)
+        fbr_fail(err, rc, "%s is not in PATH", command);
+    if (rc < 0)
+        return rc;
+    in = question(key);
+    if (in < 0 || pipe2(ends, O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "%s", fbr_strerror(errno));
+    if (rc == 0) {
+        struct fbr_spawn s = {.file = path,
+                              .argv = argv,
+                              .env = fbr_environ(),
+                              .fds = {in, ends[1], STDERR_FILENO, -1},
+                              .nfds = 3};
+
+        rc = fbr_spawn(&s, &pid, &pidfd, err);
+    }
+    if (in >= 0)
+        close(in);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (rc == 0) {
+        uint64_t until = fbr_now_ms() + HELPER_MS;
+
+        rc = read_all(ends[0], until, stop, out);
+        if (rc == 0)
+            rc = wait_end(pidfd, until, stop);
+        if (rc < 0)
+            kill(-pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        close(pidfd);
+        *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+        if (rc < 0)
+            fbr_fail(err, rc, "it gave no answer: %s", fbr_strerror(rc));
+    }
+    if (ends[0] >= 0)
+        close(ends[0]);
+    fbr_put_u8(out, 0);
+    return rc == 0 && out->failed ? fbr_fail(err, -ENOMEM, "out of memory") : rc;
+}
+
+/* 1: it knows the registry; 0: it does not; negative and a sentence. */
+static int ask(struct fbr_docker_login *l, const char *registry, const atomic_bool *stop,
+               struct fbr_error *err)
+{
+    struct fbr_docker_login got = {0};
+    char command[128];
+    struct fbr_buf out;
+    int code = 0, rc;
+
+    snprintf(command, sizeof(command), "docker-credential-%.100s", l->helper);
+    fbr_buf_init(&out);
+    rc = run(command, fbr_docker_registry_key(registry), stop, &out, &code, err);
+    if (rc == 0 && code == 0) {
+        rc = fbr_docker_login_parse(&got, (const char *)out.data, out.len - 1, err);
+        rc = rc < 0 ? rc : 1;
+    } else if (rc == 0 && !strcasestr((const char *)out.data, "not found")) {
+        const char *said = (const char *)out.data;
+        size_t n = strcspn(said, "\r\n");
+
+        if (strchr(said, '{')) /* a login, may be: nobody is to see it */
+            n = 0;
+        rc = fbr_fail(err, -EACCES, "it failed with code %d%s%.*s", code, n ? ": " : "",
+                      (int)(n < 100 ? n : 100), said);
+    }
+    if (out.data)
+        explicit_bzero(out.data, out.len);
+    fbr_buf_fini(&out);
+    fbr_docker_login_fini(l);
+    *l = got;
+    return rc < 0 ? fbr_wrap(err, "%s", command) : rc;
+}
+
+/* ---- Files ---- */
+
+/* Opens a file, and nothing that we might wait for; its descriptor, or -errno. */
+static int open_file(const char *path, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0)
+        return fbr_fail(err, -errno, "%s", fbr_strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return fbr_fail(err, -EINVAL, "it is no regular file");
+}
+
+static struct json_t *read_file(const char *path, struct fbr_error *err)
+{
+    int fd = open_file(path, err);
+    char *text = fd < 0 ? NULL : malloc(FILE_MAX);
+    ssize_t n = text ? read(fd, text, FILE_MAX) : -1;
+    struct json_t *j = NULL;
+
+    if (fd < 0)
+        return NULL;
+    if (!text)
+        fbr_fail(err, -ENOMEM, "out of memory");
+    else if (n < 0)
+        fbr_fail(err, -errno, "%s", fbr_strerror(errno));
+    else
+        j = fbr_json_parse(text, (size_t)n, err);
+    if (n > 0)
+        explicit_bzero(text, (size_t)n);
+    close(fd);
+    free(text);
+    return j;
+}
+
+static bool in_folder(char path[PATH_MAX], const char *variable, const char *rest)
+{
+    const char *folder = fbr_getenv(variable);
+
+    snprintf(path, PATH_MAX, "%s%s", folder ? folder : "", rest);
+    return folder && folder[0];
+}
+
+/* The i-th place where a login may be; false: there are no more. `path` is "" when it is not for us. */
+static bool place(int i, char path[PATH_MAX])
+{
+    bool is = false;
+
+    switch (i) {
+    case 0:
+        is = in_folder(path, "DOCKER_CONFIG", "/config.json") ||
+             in_folder(path, "HOME", "/.docker/config.json");
+        break;
+    case 1:
+        is = in_folder(path, "REGISTRY_AUTH_FILE", "") ||
+             in_folder(path, "XDG_RUNTIME_DIR", "/containers/auth.json");
+        break;
+    case 2:
+        is = in_folder(path, "HOME", "/.config/containers/auth.json");
+        break;
+    default:
+        return false;
+    }
+    if (!is)
+        path[0] = '\0';
+    return true;
+}
+
+/* ---- All ---- */
+
+static void add(char *told, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(char *told, size_t size, const char *fmt, ...)
+{
+    size_t n = strlen(told);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(told + n, size - n, fmt, ap);
+    va_end(ap);
+}
+
+/* 1 when this file, or the helper that it names, knows the registry. */
+static int look_in(const char *path, const char *image, const char *registry,
+                   const atomic_bool *stop, struct fbr_docker_login *l, char *told, size_t size)
+{
+    struct fbr_error err = {0, ""};
+    struct json_t *file = read_file(path, &err);
+    char helper[64] = "";
+    int rc = file ? fbr_docker_login_find(l, file, image, &err) : err.code == -ENOENT ? 0 : -1;
+
+    fbr_json_free(file);
+    if (rc == 1 && l->helper) {
+        snprintf(helper, sizeof(helper), " (docker-credential-%.40s)", l->helper);
+        rc = ask(l, registry, stop, &err);
+    }
+    if (rc == 1)
+        snprintf(told, size, "the login for %.100s in %.120s%s was sent", registry, path, helper);
+    else
+        add(told, size, "%s %.100s%s%s%.140s", told[0] ? "," : "", path, helper, rc < 0 ? ": " : "",
+            rc < 0 ? err.text : "");
+    return rc;
+}
+
+char *fbr_docker_login_look(const char *image, const atomic_bool *stop, char *told, size_t size)
+{
+    char registry[FBR_DOCKER_REGISTRY_MAX], path[PATH_MAX], where[400] = "", *line = NULL;
+    struct fbr_docker_login l = {0};
+    int found = 0;
+
+    fbr_docker_registry(image, registry);
+    for (int i = 0; found != 1 && place(i, path); i++)
+        if (path[0])
+            found = look_in(path, image, registry, stop, &l, where, sizeof(where));
+    if (found == 1) {
+        line = fbr_docker_login_header(&l, registry);
+        snprintf(told, size, "%s", where);
+    } else {
+        bool hub = strcmp(registry, FBR_DOCKER_HUB) == 0;
+
+        snprintf(told, size, "no login for %.100s in%s; try `docker login%s%.100s`", registry,
+                 where, hub ? "" : " ", hub ? "" : registry);
+    }
+    fbr_docker_login_fini(&l);
+    return line;
+}

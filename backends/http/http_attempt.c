@@ -1,0 +1,406 @@
+/* http_attempt.c - one attempt of a request by libcurl, and requests that are answered now; see http.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/http/http_priv.h"
+
+#define TIMEOUT_MS 60000
+#define CONNECT_MS 10000
+#define MAX_ANSWER (64u << 20)
+#define DEAD_MS 30000 /* sent bytes that nobody acknowledges */
+
+struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_request *r)
+{
+    struct fbr_http_call *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->h = h;
+    c->body_fd = r->body_fd;
+    c->timeout_ms = r->timeout_ms ? r->timeout_ms : r->data ? 0 : TIMEOUT_MS;
+    c->until = fbr_now_ms() + r->patience_ms;
+    c->data = r->data;
+    c->opened = r->opened;
+    c->repeats = r->repeats;
+    c->done = r->done;
+    c->user = r->user;
+    snprintf(c->method, sizeof(c->method), "%s", r->method);
+    c->type = r->type ? strdup(r->type) : NULL;
+    c->header = r->header ? strdup(r->header) : NULL;
+    c->len = r->len;
+    c->body = r->body ? malloc(r->len + 1) : NULL;
+    if (asprintf(&c->url, "%s%s", h->url, r->path) < 0)
+        c->url = NULL;
+    if (!c->url || (r->type && !c->type) || (r->header && !c->header) || (r->body && !c->body)) {
+        fbr_http_free(c);
+        return NULL;
+    }
+    if (r->body)
+        memcpy(c->body, r->body, r->len);
+    return c;
+}
+
+/* ---- One attempt ---- */
+
+static size_t on_bytes(char *data, size_t one, size_t n, void *user)
+{
+    struct fbr_http_call *c = user;
+    long status = 0;
+
+    (void)one;
+    if (c->state == FBR_HTTP_ENDED)
+        return CURL_WRITEFUNC_ERROR;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (c->data && status >= 200 && status < 300) {
+        if (c->paused)
+            return CURL_WRITEFUNC_PAUSE;
+        c->data(c->user, data, n);
+        return c->state == FBR_HTTP_ENDED ? CURL_WRITEFUNC_ERROR : n;
+    }
+    c->too_long = c->answer.len + n > MAX_ANSWER;
+    if (c->too_long)
+        return CURL_WRITEFUNC_ERROR;
+    fbr_put(&c->answer, data, n);
+    return c->answer.failed ? CURL_WRITEFUNC_ERROR : n;
+}
+
+/* The empty line after the last of them: libcurl takes what ends before it for whole, too. Trailers come here later. */
+static size_t on_header(char *data, size_t one, size_t n, void *user)
+{
+    struct fbr_http_call *c = user;
+    bool last = data[0] == '\n' || (n == 2 && data[0] == '\r');
+    long status = 0;
+
+    (void)one;
+    if (last || (n > 5 && memcmp(data, "HTTP/", 5) == 0)) /* 100 Continue has another behind it */
+        c->headed = last;
+    if (!c->opened || !last || c->state == FBR_HTTP_ENDED)
+        return n;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 200 && status < 300)
+        c->opened(c->user);
+    return n;
+}
+
+static size_t on_body_wanted(char *data, size_t one, size_t n, void *user)
+{
+    const struct fbr_http_call *c = user;
+    ssize_t got = read(c->body_fd, data, one * n);
+
+    return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
+}
+
+/* A connection that was kept turned out to be closed: libcurl begins again on another one. */
+static int on_rewind(void *user, curl_off_t offset, int origin)
+{
+    const struct fbr_http_call *c = user;
+
+    if (origin != SEEK_SET || lseek(c->body_fd, c->body_at + offset, SEEK_SET) < 0)
+        return CURL_SEEKFUNC_CANTSEEK;
+    return CURL_SEEKFUNC_OK;
+}
+
+/* A server that is gone must not look like one that has nothing to say. */
+static int on_socket_made(void *user, curl_socket_t fd, curlsocktype purpose)
+{
+    unsigned dead = DEAD_MS;
+
+    (void)user;
+    if (purpose == CURLSOCKTYPE_IPCXN)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof(dead)); /* not of a unix one */
+    return CURL_SOCKOPT_OK;
+}
+
+static void set_blob(CURL *easy, CURLoption option, const char *text)
+{
+    struct curl_blob blob = {(void *)(uintptr_t)text, text ? strlen(text) : 0, CURL_BLOB_COPY};
+
+    if (text)
+        curl_easy_setopt(easy, option, &blob);
+}
+
+static void set_server(const struct fbr_http *h, CURL *easy)
+{
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
+                     h->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->http1 ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket);
+    curl_easy_setopt(easy, CURLOPT_PROXY, h->proxy ? h->proxy : "");
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 15L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 5L);
+    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->insecure ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->insecure ? 0L : 2L);
+    set_blob(easy, CURLOPT_CAINFO_BLOB, h->ca);
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, h->cert);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, h->key);
+    if (h->user) {
+        curl_easy_setopt(easy, CURLOPT_USERNAME, h->user);
+        curl_easy_setopt(easy, CURLOPT_PASSWORD, h->password ? h->password : "");
+    }
+}
+
+static int add_header(struct fbr_http_call *c, const char *text)
+{
+    struct curl_slist *more = curl_slist_append(c->headers, text);
+
+    if (more)
+        c->headers = more;
+    return more ? 0 : -ENOMEM;
+}
+
+static void drop_headers(struct fbr_http_call *c)
+{
+    for (struct curl_slist *at = c->headers; at; at = at->next)
+        explicit_bzero(at->data, strlen(at->data));
+    curl_slist_free_all(c->headers);
+    c->headers = NULL;
+}
+
+/* The token may be another one each time. It is in the headers only, which libcurl tells nobody. */
+static int set_headers(struct fbr_http_call *c)
+{
+    const struct fbr_http *h = c->h;
+    const char *token = h->token ? h->token(h->token_user) : NULL;
+    char text[128];
+    char *line;
+    int rc;
+
+    drop_headers(c);
+    snprintf(text, sizeof(text), "Content-Type: %.100s", c->type ? c->type : "application/json");
+    rc = add_header(c, text);
+    if (rc == 0)
+        rc = add_header(c, "Expect:");
+    if (rc == 0 && c->header)
+        rc = add_header(c, c->header);
+    if (rc == 0 && token) {
+        if (asprintf(&line, "Authorization: Bearer %s", token) < 0)
+            return -ENOMEM;
+        rc = add_header(c, line);
+        explicit_bzero(line, strlen(line));
+        free(line);
+    }
+    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
+    return rc;
+}
+
+static void set_request(struct fbr_http_call *c)
+{
+    CURL *easy = c->easy;
+
+    curl_easy_setopt(easy, CURLOPT_URL, c->url);
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, c);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->why);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)c->timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
+    if (!c->data)
+        curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
+    if (c->body_fd > 0) {
+        off_t at = lseek(c->body_fd, 0, SEEK_CUR);
+        struct stat st;
+
+        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_body_wanted);
+        curl_easy_setopt(easy, CURLOPT_READDATA, c);
+        curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_rewind);
+        curl_easy_setopt(easy, CURLOPT_SEEKDATA, c);
+        c->body_at = at > 0 ? at : 0;
+        if (at >= 0 && fstat(c->body_fd, &st) == 0 && S_ISREG(st.st_mode))
+            curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(st.st_size - at));
+    } else if (c->body || strcmp(c->method, "GET") != 0) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->len);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, c->body ? c->body : "");
+    }
+    if (strcmp(c->method, "HEAD") == 0)
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, c->method);
+}
+
+int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
+{
+    fbr_buf_fini(&c->answer);
+    c->why[0] = '\0';
+    c->too_long = c->headed = false;
+    c->easy = curl_easy_init();
+    if (!c->easy)
+        return -ENOMEM;
+    set_server(c->h, c->easy);
+    set_request(c);
+    if (c->h->server_name)
+        curl_easy_setopt(c->easy, CURLOPT_CONNECT_TO, &c->h->connect_to_list);
+    if (set_headers(c) < 0 || curl_multi_add_handle(multi, c->easy) != CURLM_OK) {
+        curl_easy_cleanup(c->easy);
+        c->easy = NULL;
+        return -ENOMEM;
+    }
+    c->attempts++;
+    c->state = FBR_HTTP_RUNNING;
+    return 0;
+}
+
+static void count(struct fbr_http_call *c)
+{
+    struct fbr_http_stats *s = &c->h->stats;
+    curl_off_t up = 0, down = 0;
+    long head_up = 0, head_down = 0;
+
+    curl_easy_getinfo(c->easy, CURLINFO_SIZE_UPLOAD_T, &up);
+    curl_easy_getinfo(c->easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
+    curl_easy_getinfo(c->easy, CURLINFO_REQUEST_SIZE, &head_up);
+    curl_easy_getinfo(c->easy, CURLINFO_HEADER_SIZE, &head_down);
+    s->requests++;
+    s->repeats += c->attempts > 1;
+    s->sent += (uint64_t)up + (uint64_t)head_up;
+    s->received += (uint64_t)down + (uint64_t)head_down;
+}
+
+void fbr_http_let_go(struct fbr_http_call *c, CURLM *multi)
+{
+    if (!c->easy)
+        return;
+    count(c);
+    curl_multi_remove_handle(multi, c->easy);
+    curl_easy_cleanup(c->easy);
+    c->easy = NULL;
+}
+
+void fbr_http_free(struct fbr_http_call *c)
+{
+    drop_headers(c);
+    fbr_buf_fini(&c->answer);
+    if (c->body)
+        explicit_bzero(c->body, c->len);
+    if (c->header)
+        explicit_bzero(c->header, strlen(c->header));
+    free(c->header);
+    free(c->body);
+    free(c->url);
+    free(c->type);
+    free(c);
+}
+
+/* With TLS 1.3 the server looks at our certificate when we believe that all is well: its alert is an error of reading,
+ * and may be lost when the connection ends at once. */
+static enum fbr_http_tls tls_of(CURL *easy, CURLcode code, const char *why)
+{
+    curl_off_t shaken = 0;
+
+    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_ISSUER_ERROR ||
+        code == CURLE_SSL_CACERT_BADFILE)
+        return FBR_HTTP_THEIRS;
+    if (code == CURLE_SSL_CERTPROBLEM)
+        return FBR_HTTP_OURS;
+    if (code == CURLE_SSL_CONNECT_ERROR)
+        return strstr(why, "wrong version number") ? FBR_HTTP_NO_TLS
+               : strstr(why, "alert")              ? FBR_HTTP_OURS
+                                                   : FBR_HTTP_NO_MATTER;
+    if (code == CURLE_OPERATION_TIMEDOUT || code == CURLE_COULDNT_CONNECT)
+        return FBR_HTTP_NO_MATTER;
+    curl_easy_getinfo(easy, CURLINFO_APPCONNECT_TIME_T, &shaken);
+    return shaken > 0 ? FBR_HTTP_OURS : FBR_HTTP_NO_MATTER;
+}
+
+void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a)
+{
+    long status = 0;
+
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    fbr_put_u8(&c->answer, 0);
+    *a = (struct fbr_http_answer){.body = "", .why = ""};
+    if (c->too_long)
+        a->why = "the answer is longer than 64 MiB";
+    else if (c->answer.failed)
+        a->why = "out of memory";
+    else if (code != CURLE_OK)
+        a->why = c->why[0] ? c->why : curl_easy_strerror(code);
+    else if (!c->headed)
+        a->why = "the answer ended within its headers";
+    else
+        a->status = (int)status;
+    if (code != CURLE_OK)
+        a->tls = tls_of(c->easy, code, a->why);
+    if (c->answer.failed)
+        return;
+    a->body = (const char *)c->answer.data;
+    a->len = c->answer.len - 1;
+}
+
+/* ---- Now ---- */
+
+static void now_done(CURLM *multi, size_t *left, size_t *running)
+{
+    CURLMsg *m;
+    int rest;
+
+    while ((m = curl_multi_info_read(multi, &rest))) {
+        struct fbr_http_answer a;
+        char *private = NULL;
+        struct fbr_http_call *c;
+        CURLcode code = m->data.result;
+
+        if (m->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &private);
+        c = (struct fbr_http_call *)(void *)private;
+        fbr_http_answer(c, code, &a);
+        c->done(c->user, &a);
+        fbr_http_let_go(c, multi);
+        c->state = FBR_HTTP_ENDED;
+        --*left;
+        --*running;
+    }
+}
+
+void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n, uint64_t ms)
+{
+    static const struct fbr_http_answer late = {.body = "", .why = "no answer in time"};
+    struct fbr_http_call **calls = calloc(n ? n : 1, sizeof(struct fbr_http_call *));
+    CURLM *multi = curl_multi_init();
+    uint64_t until = fbr_now_ms() + ms, now;
+    size_t left = n, running = 0, next = 0;
+    int still;
+
+    for (size_t i = 0; calls && i < n; i++)
+        calls[i] = fbr_http_make(h, &r[i]);
+    while (calls && multi && left && (now = fbr_now_ms()) < until) {
+        while (next < n && running < h->parallel) {
+            struct fbr_http_call *c = calls[next++];
+
+            if (c && fbr_http_begin(c, multi) == 0)
+                running++;
+            else
+                left--;
+        }
+        curl_multi_perform(multi, &still);
+        now_done(multi, &left, &running);
+        if (running)
+            curl_multi_poll(multi, NULL, 0, (int)(until - now), NULL);
+    }
+    for (size_t i = 0; calls && i < n; i++) {
+        if (!calls[i] || calls[i]->state != FBR_HTTP_ENDED)
+            r[i].done(r[i].user, &late);
+        if (calls[i]) {
+            fbr_http_let_go(calls[i], multi);
+            fbr_http_free(calls[i]);
+        }
+    }
+    for (size_t i = 0; !calls && i < n; i++)
+        r[i].done(r[i].user, &late);
+    free(calls);
+    curl_multi_cleanup(multi);
+}

@@ -1,0 +1,66 @@
+/* http_priv.h - what http.c (the line, the loop) and http_attempt.c (one attempt) share.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_HTTP_PRIV_H
+#define FBR_HTTP_PRIV_H
+
+#include <curl/curl.h>
+
+#include "backends/http/http.h"
+#include "runtime/base/buf.h"
+
+/*     WAITING    for its turn, or for the end of a pause before it is repeated
+ *     RUNNING    libcurl has it
+ *     ENDED      answered or cancelled; freed when libcurl has let it go */
+enum fbr_http_state { FBR_HTTP_WAITING, FBR_HTTP_RUNNING, FBR_HTTP_ENDED };
+
+struct fbr_http_call {
+    struct fbr_http_call *next, *prev;
+    struct fbr_http *h;
+    CURL *easy;
+    struct curl_slist *headers;
+    enum fbr_http_state state;
+    char method[8];
+    char *url, *type, *header;
+    void *body;
+    size_t len;
+    int body_fd;
+    int64_t body_at;                        /* where it begins */
+    uint64_t timeout_ms, until, not_before; /* clock of fbr_now_ms() */
+    unsigned attempts;
+    void (*data)(void *user, const void *data, size_t len);
+    void (*opened)(void *user);
+    void (*repeats)(void *user, const struct fbr_http_answer *answer);
+    void (*done)(void *user, const struct fbr_http_answer *answer);
+    void *user;
+    struct fbr_buf answer;
+    char why[CURL_ERROR_SIZE];
+    bool paused, resume, too_long;
+    bool headed; /* all headers of this attempt's answer have come */
+};
+
+struct fbr_http {
+    struct fbr_loop *loop;
+    CURLM *multi;
+    struct fbr_timer timer, later; /* libcurl's; ours: repetitions, and what a callback asked for */
+    struct fbr_http_call *calls;
+    unsigned parallel, running; /* streams not counted */
+    int inside;                 /* of libcurl */
+    char *url, *socket, *proxy, *ca, *cert, *key, *server_name, *user, *password, *name;
+    char connect_to[512];
+    struct curl_slist connect_to_list; /* of that one, while requests run */
+    bool insecure, http1, final_500;
+    const char *(*token)(void *user);
+    void *token_user;
+    struct fbr_http_stats stats;
+};
+
+struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_request *r);
+void fbr_http_free(struct fbr_http_call *c);
+/* Gives it to `multi`. Negative: libcurl has no memory for it. */
+int fbr_http_begin(struct fbr_http_call *c, CURLM *multi);
+void fbr_http_let_go(struct fbr_http_call *c, CURLM *multi);
+/* What came of an attempt that libcurl has ended with `code`; the texts are the call's. */
+void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a);
+
+#endif

@@ -1,0 +1,205 @@
+/* json.c - JSON by jansson; see json.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/http/json.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+struct json_t *fbr_json_parse(const char *text, size_t len, struct fbr_error *err)
+{
+    json_error_t e;
+    json_t *j = json_loadb(text, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+
+    if (!j)
+        fbr_fail(err, -EBADMSG, "not JSON, at byte %d: %s", e.position, e.text);
+    return j;
+}
+
+void fbr_json_free(struct json_t *j)
+{
+    json_decref(j);
+}
+
+static json_t *walk(const json_t *j, va_list path)
+{
+    const char *key;
+
+    while (j && (key = va_arg(path, const char *)))
+        j = json_object_get(j, key);
+    return (json_t *)(uintptr_t)j;
+}
+
+struct json_t *fbr_json_at(const struct json_t *j, ...)
+{
+    va_list path;
+    json_t *found;
+
+    va_start(path, j);
+    found = walk(j, path);
+    va_end(path);
+    return found;
+}
+
+const char *fbr_json_text(const struct json_t *j, ...)
+{
+    va_list path;
+    const char *text;
+
+    va_start(path, j);
+    text = json_string_value(walk(j, path));
+    va_end(path);
+    return text ? text : "";
+}
+
+int64_t fbr_json_int(const struct json_t *j, int64_t fallback, ...)
+{
+    va_list path;
+    const json_t *found;
+
+    va_start(path, fallback);
+    found = walk(j, path);
+    va_end(path);
+    return json_is_integer(found) ? json_integer_value(found) : fallback;
+}
+
+bool fbr_json_bool(const struct json_t *j, ...)
+{
+    va_list path;
+    const json_t *found;
+
+    va_start(path, j);
+    found = walk(j, path);
+    va_end(path);
+    return json_is_true(found);
+}
+
+bool fbr_json_is_object(const struct json_t *j)
+{
+    return json_is_object(j);
+}
+
+bool fbr_json_is_array(const struct json_t *j)
+{
+    return json_is_array(j);
+}
+
+size_t fbr_json_count(const struct json_t *array)
+{
+    return json_array_size(array);
+}
+
+struct json_t *fbr_json_item(const struct json_t *array, size_t i)
+{
+    return json_array_get(array, i);
+}
+
+void fbr_json_each(const struct json_t *object,
+                   void (*fn)(void *user, const char *key, struct json_t *value), void *user)
+{
+    json_t *o = (json_t *)(uintptr_t)object, *value;
+    const char *key;
+
+    json_object_foreach(o, key, value) fn(user, key, value);
+}
+
+struct json_t *fbr_json_pack(const char *format, ...)
+{
+    va_list values;
+    json_t *j;
+
+    va_start(values, format);
+    j = json_vpack_ex(NULL, 0, format, values);
+    va_end(values);
+    return j;
+}
+
+int fbr_json_set(struct json_t *object, const char *key, struct json_t *value)
+{
+    return json_object_set_new(object, key, value) < 0 ? -ENOMEM : 0;
+}
+
+int fbr_json_append(struct json_t *array, struct json_t *value)
+{
+    return json_array_append_new(array, value) < 0 ? -ENOMEM : 0;
+}
+
+/* Bytes of the UTF-8 character at s; 0: none. */
+static size_t character(const unsigned char *s)
+{
+    size_t n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : 4;
+
+    if (*s >= 0x80 && (*s < 0xc2 || *s > 0xf4))
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) ||
+        (*s == 0xf4 && s[1] > 0x8f))
+        return 0; /* too long a form, a surrogate, or beyond the last */
+    return n;
+}
+
+bool fbr_json_utf8(const char *text)
+{
+    size_t n = 1;
+
+    while (*text && (n = character((const unsigned char *)text)) > 0)
+        text += n;
+    return n > 0;
+}
+
+struct json_t *fbr_json_string(const char *text)
+{
+    char *copy = strdup(text);
+    json_t *j;
+    size_t n;
+
+    if (!copy)
+        return NULL;
+    for (char *s = copy; *s; s += n) {
+        n = character((unsigned char *)s);
+        if (n == 0) {
+            *s = '?';
+            n = 1;
+        }
+    }
+    j = json_string(copy);
+    free(copy);
+    return j;
+}
+
+int fbr_json_merge(struct json_t *object, const struct json_t *over)
+{
+    json_t *o = (json_t *)(uintptr_t)over, *value;
+    const char *key;
+
+    json_object_foreach(o, key, value)
+    {
+        json_t *mine = json_object_get(object, key);
+        int rc = 0;
+
+        if (json_is_null(value))
+            json_object_del(object, key);
+        else if (!json_is_object(value))
+            rc = fbr_json_set(object, key, json_deep_copy(value));
+        else if (json_is_object(mine) || (rc = fbr_json_set(object, key, json_object())) == 0)
+            rc = fbr_json_merge(json_object_get(object, key), value);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+char *fbr_json_print(const struct json_t *j, size_t *len)
+{
+    char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (len)
+        *len = text ? strlen(text) : 0;
+    return text;
+}

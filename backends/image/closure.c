@@ -1,0 +1,623 @@
+/* closure.c - the set of files that programs need: paths, directories and what a system has besides; see closure.h.
+ *
+ * Every path is walked part by part. The directories and links that it leads over become entries of their own, under
+ * their names without links, so the image can be unpacked anywhere and no entry is ever written through a link.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/image/closure.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/image/closure_priv.h"
+#include "runtime/base/spawn.h"
+
+#define LINKS 40 /* on the way of one path, as the kernel has it */
+#define DEPTH 64 /* of folders in a directory that is added */
+#define NOTES 32
+#define SCRIPTS 5
+
+/* ---- The set ---- */
+
+static void entry_free(struct closure_entry *e)
+{
+    if (!e)
+        return;
+    free((void *)(uintptr_t)e->file.path);
+    free((void *)(uintptr_t)e->file.target);
+    free((void *)(uintptr_t)e->file.text);
+    free(e);
+}
+
+struct closure_entry *closure_find(struct fbr_closure *c, const char *path)
+{
+    struct closure_entry *e;
+
+    HASH_FIND_STR(c->entries, path, e);
+    return e;
+}
+
+/* Copies; -ENOMEM. What is there already stays. */
+static int put(struct fbr_closure *c, const struct fbr_file *file)
+{
+    struct closure_entry *e = closure_find(c, file->path);
+
+    if (e)
+        return 0;
+    e = calloc(1, sizeof(*e));
+    if (!e)
+        return -ENOMEM;
+    e->file = *file;
+    e->file.path = strdup(file->path);
+    e->file.target = file->target ? strdup(file->target) : NULL;
+    e->file.text = file->text ? strdup(file->text) : NULL;
+    if (!e->file.path || (file->target && !e->file.target) || (file->text && !e->file.text)) {
+        entry_free(e);
+        return -ENOMEM;
+    }
+    HASH_ADD_KEYPTR(hh, c->entries, e->file.path, strlen(e->file.path), e);
+    if (!e->hh.tbl) {
+        entry_free(e);
+        return -ENOMEM;
+    }
+    c->bytes += file->size;
+    free(c->sorted);
+    c->sorted = NULL;
+    return 0;
+}
+
+static int put_directory(struct fbr_closure *c, const char *path, unsigned mode)
+{
+    const struct fbr_file file = {.path = path, .kind = FBR_FILE_DIRECTORY, .mode = mode};
+
+    return path[0] ? put(c, &file) : 0; /* "" is the root */
+}
+
+void closure_note(struct fbr_closure *c, const char *fmt, ...)
+{
+    char **notes = realloc(c->notes, (c->nnotes + 2) * sizeof(*notes));
+    va_list ap;
+
+    if (!notes)
+        return;
+    c->notes = notes;
+    if (c->nnotes < NOTES) {
+        va_start(ap, fmt);
+        if (vasprintf(&notes[c->nnotes], fmt, ap) >= 0)
+            c->nnotes++;
+        va_end(ap);
+    }
+    notes[c->nnotes] = NULL;
+}
+
+const char *fbr_closure_note(const struct fbr_closure *c, size_t i)
+{
+    return i < c->nnotes ? c->notes[i] : NULL;
+}
+
+uint64_t fbr_closure_bytes(const struct fbr_closure *c)
+{
+    return c->bytes;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp((*(const struct fbr_file *const *)a)->path,
+                  (*(const struct fbr_file *const *)b)->path);
+}
+
+const struct fbr_file *const *fbr_closure_files(struct fbr_closure *c, size_t *count)
+{
+    size_t n = HASH_COUNT(c->entries), i = 0;
+    struct closure_entry *e, *next;
+
+    if (!c->sorted) {
+        c->sorted = calloc(n + 1, sizeof(const struct fbr_file *));
+        if (!c->sorted)
+            return NULL;
+        HASH_ITER(hh, c->entries, e, next)
+            c->sorted[i++] = &e->file;
+        qsort(c->sorted, n, sizeof(const struct fbr_file *), by_path);
+    }
+    *count = n;
+    return c->sorted;
+}
+
+int fbr_closure_new(struct fbr_closure **out, const struct fbr_closure_options *o,
+                    struct fbr_error *err)
+{
+    struct fbr_closure *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    c->o = *o;
+    c->o.library_path = o->library_path ? strdup(o->library_path) : NULL;
+    c->o.ld_so_conf = strdup(o->ld_so_conf ? o->ld_so_conf : "/etc/ld.so.conf");
+    if (!c->o.ld_so_conf || (o->library_path && !c->o.library_path)) {
+        fbr_closure_free(c);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    *out = c;
+    return 0;
+}
+
+void fbr_closure_free(struct fbr_closure *c)
+{
+    struct closure_entry *e, *next;
+    struct closure_name *n, *after;
+
+    if (!c)
+        return;
+    HASH_ITER(hh, c->entries, e, next) {
+        HASH_DEL(c->entries, e);
+        entry_free(e);
+    }
+    HASH_ITER(hh, c->names, n, after) {
+        HASH_DEL(c->names, n);
+        free(n->name);
+        free(n);
+    }
+    for (size_t i = 0; i < c->nnotes; i++)
+        free(c->notes[i]);
+    free(c->notes);
+    free(c->sorted);
+    closure_dirs_free(c);
+    free((void *)(uintptr_t)c->o.library_path);
+    free((void *)(uintptr_t)c->o.ld_so_conf);
+    free(c);
+}
+
+/* ---- Paths ---- */
+
+struct walk {
+    struct closure_at *at;
+    char rest[2 * PATH_MAX];
+    int links;
+};
+
+/* The link `path` is on the way: what it says comes first now. */
+static int follow(struct fbr_closure *c, struct walk *w, const char *path, const char *behind)
+{
+    const struct closure_entry *known = closure_find(c, path);
+    char target[PATH_MAX], rest[sizeof(w->rest)];
+    ssize_t n;
+    int rc;
+
+    if (++w->links > LINKS)
+        return -ELOOP;
+    if (known) {
+        snprintf(target, sizeof(target), "%s", known->file.target);
+    } else {
+        n = readlink(path, target, sizeof(target) - 1);
+        if (n < 0)
+            return -errno;
+        target[n] = '\0';
+        rc = put(c, &(struct fbr_file){
+                        .path = path, .kind = FBR_FILE_LINK, .mode = 0777, .target = target});
+        if (rc < 0)
+            return rc;
+    }
+    n = snprintf(rest, sizeof(rest), "%s/%s", target, behind);
+    if (n < 0 || (size_t)n >= sizeof(rest))
+        return -ENAMETOOLONG;
+    memcpy(w->rest, rest, (size_t)n + 1);
+    if (target[0] == '/')
+        w->at->path[0] = '\0';
+    return 0;
+}
+
+static int look(struct fbr_closure *c, const char *path, struct stat *st)
+{
+    const struct closure_entry *known = closure_find(c, path);
+
+    if (known && known->file.kind != FBR_FILE_REGULAR) {
+        memset(st, 0, sizeof(*st));
+        st->st_mode = known->file.kind == FBR_FILE_LINK ? S_IFLNK : S_IFDIR;
+        return 0;
+    }
+    return lstat(path, st) < 0 ? -errno : 0;
+}
+
+/* One part of the path: `name` of `len` bytes; `behind` is what follows it. */
+static int walk_part(struct fbr_closure *c, struct walk *w, const char *name, size_t len,
+                     const char *behind)
+{
+    struct closure_at *at = w->at;
+    size_t have = strlen(at->path);
+    char next[PATH_MAX];
+    char *slash;
+    int rc;
+
+    if (!S_ISDIR(at->st.st_mode))
+        return -ENOTDIR;
+    if (len == 0 || (len == 1 && name[0] == '.'))
+        return 0;
+    if (len == 2 && name[0] == '.' && name[1] == '.') {
+        slash = strrchr(at->path, '/');
+        if (slash)
+            *slash = '\0';
+        return 0;
+    }
+    if (len > NAME_MAX || have + len + 2 > PATH_MAX)
+        return -ENAMETOOLONG;
+    memcpy(next, at->path, have);
+    next[have] = '/';
+    memcpy(next + have + 1, name, len);
+    next[have + 1 + len] = '\0';
+    rc = look(c, next, &at->st);
+    if (rc < 0)
+        return rc;
+    if (S_ISLNK(at->st.st_mode)) {
+        at->st.st_mode = S_IFDIR; /* where it lies */
+        rc = follow(c, w, next, behind);
+        return rc < 0 ? rc : 1;
+    }
+    if (S_ISDIR(at->st.st_mode))
+        rc = put_directory(c, next, 0755);
+    memcpy(at->path, next, sizeof(next));
+    return rc;
+}
+
+int closure_walk(struct fbr_closure *c, const char *path, struct closure_at *at)
+{
+    struct walk w = {.at = at};
+    const char *rest = w.rest;
+    int rc = 0;
+
+    if (strlen(path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    memset(&at->st, 0, sizeof(at->st));
+    at->st.st_mode = S_IFDIR;
+    at->path[0] = '\0';
+    snprintf(w.rest, sizeof(w.rest), "%s", path);
+    while (*rest) {
+        size_t len = strcspn(rest, "/");
+        const char *behind = rest + len + (rest[len] == '/');
+
+        rc = walk_part(c, &w, rest, len, behind);
+        if (rc < 0)
+            return rc;
+        rest = rc ? w.rest : behind;
+    }
+    return 0;
+}
+
+static bool is_under(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+
+    return !strncmp(path, folder, n) && (path[n] == '\0' || path[n] == '/');
+}
+
+static bool is_kernels(const char *path)
+{
+    return is_under(path, "/proc") || is_under(path, "/sys") || is_under(path, "/dev");
+}
+
+int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err)
+{
+    struct fbr_file file = {.path = at->path, .kind = FBR_FILE_REGULAR};
+
+    if (!S_ISREG(at->st.st_mode) || is_kernels(at->path))
+        return fbr_fail(err, -EINVAL, "%.512s is no ordinary file, and cannot be in an image",
+                        at->path);
+    if (!closure_find(c, at->path) && faccessat(AT_FDCWD, at->path, R_OK, AT_EACCESS) < 0)
+        return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", at->path);
+    file.mode = at->st.st_mode & 0111 ? 0755 : 0644;
+    file.size = (uint64_t)at->st.st_size;
+    file.mtime = (int64_t)at->st.st_mtim.tv_sec * 1000000000 + at->st.st_mtim.tv_nsec;
+    if (put(c, &file) < 0)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at *at,
+                      struct fbr_error *err)
+{
+    int rc = closure_walk(c, path, at);
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "%.512s: %s", path, fbr_strerror(rc));
+    return closure_take(c, at, err);
+}
+
+/* ---- Directories ---- */
+
+/* A file of a directory may have libraries if it can be run, or is called like one. */
+static int take_found(struct fbr_closure *c, const char *path, const struct closure_at *at,
+                      struct fbr_error *err)
+{
+    const char *name = strrchr(at->path, '/');
+    int rc = closure_take(c, at, err);
+
+    if (rc < 0 || !(at->st.st_mode & 0111 || (name && strstr(name, ".so"))))
+        return rc;
+    rc = closure_libraries(c, path, at, false, err);
+    return rc == -ENOEXEC ? 0 : rc;
+}
+
+static int take_tree(struct fbr_closure *c, const char *path, int depth, struct fbr_error *err);
+
+static int take_member(struct fbr_closure *c, const char *path, int depth, struct fbr_error *err)
+{
+    struct closure_at *at;
+    struct stat st;
+    int rc = 0;
+
+    if (lstat(path, &st) < 0)
+        return 0; /* gone meanwhile */
+    if (S_ISDIR(st.st_mode))
+        return take_tree(c, path, depth + 1, err);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return 0; /* sockets, pipes and devices */
+    at = malloc(sizeof(*at));
+    if (!at)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    /* A link to a file takes the file, one to a directory the empty directory, a broken one stays. */
+    if (closure_walk(c, path, at) == 0 && S_ISREG(at->st.st_mode) && !is_kernels(at->path))
+        rc = take_found(c, path, at, err);
+    free(at);
+    return rc;
+}
+
+/* `path` has no links. */
+static int take_tree(struct fbr_closure *c, const char *path, int depth, struct fbr_error *err)
+{
+    char *member = NULL;
+    struct dirent *d;
+    int rc = 0;
+    DIR *dir;
+
+    if (is_kernels(path))
+        return 0;
+    if (depth > DEPTH)
+        return fbr_fail(err, -ELOOP, "%.512s: more than %d folders in each other", path, DEPTH);
+    dir = opendir(path);
+    if (!dir)
+        return fbr_fail(err, -errno, "cannot read the directory %.512s, which the image needs: %m",
+                        path);
+    if (put_directory(c, path, 0755) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    while (rc == 0 && (d = readdir(dir))) {
+        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+            continue;
+        if (asprintf(&member, "%s/%s", path, d->d_name) < 0) {
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+            break;
+        }
+        rc = strlen(member) < PATH_MAX ? take_member(c, member, depth, err) : 0;
+        free(member);
+    }
+    closedir(dir);
+    return rc;
+}
+
+int closure_take_plugin(struct fbr_closure *c, const char *path, struct fbr_error *err)
+{
+    struct closure_at at;
+
+    if (closure_walk(c, path, &at) < 0)
+        return 0;
+    if (S_ISDIR(at.st.st_mode))
+        return take_tree(c, at.path, 0, err);
+    return S_ISREG(at.st.st_mode) ? take_found(c, path, &at, err) : 0;
+}
+
+/* ---- Programs ---- */
+
+static int add_named(struct fbr_closure *c, const char *path, int scripts, struct fbr_error *err);
+
+/* "NAME" in PATH, as env(1) would find it. */
+static int add_by_name(struct fbr_closure *c, const char *name, const char *script, int scripts,
+                       struct fbr_error *err)
+{
+    char path[PATH_MAX];
+    int rc = fbr_spawn_find(name, path, sizeof(path), err);
+
+    if (rc == 0)
+        return add_named(c, path, scripts, err);
+    if (rc == -ENAMETOOLONG)
+        return rc;
+    return fbr_fail(err, -ENOENT, "%.512s is a script for %.64s, which is not in PATH", script,
+                    name);
+}
+
+/* "#!/usr/bin/env -S python3 -u": both programs. 0 too when it is no script. */
+static int add_interpreter(struct fbr_closure *c, const char *path, int scripts,
+                           struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char line[256], *word, *at = NULL;
+    const char *base;
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    int rc;
+
+    if (fd >= 0)
+        close(fd);
+    line[n > 0 ? n : 0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, "#!", 2) != 0 || !(word = strtok_r(line + 2, " \t\r", &at)) || word[0] != '/')
+        return 0;
+    rc = add_named(c, word, scripts, err);
+    if (rc < 0)
+        return fbr_wrap(err, "%.256s is a script for %.128s", path, word);
+    base = strrchr(word, '/') + 1;
+    while (!strcmp(base, "env") && (word = strtok_r(NULL, " \t\r", &at)))
+        if (word[0] != '-' && !strchr(word, '=')) /* its options, and variables that it sets */
+            return word[0] == '/' ? add_named(c, word, scripts, err)
+                                  : add_by_name(c, word, path, scripts, err);
+    return 0;
+}
+
+/* scripts: how many may still be interpreters of each other; the kernel has a limit too. */
+static int add_named(struct fbr_closure *c, const char *path, int scripts, struct fbr_error *err)
+{
+    struct closure_at at;
+    int rc = closure_walk(c, path, &at);
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "%.512s: %s", path, fbr_strerror(rc));
+    if (S_ISDIR(at.st.st_mode) && (!at.path[0] || is_kernels(at.path)))
+        return fbr_fail(err, -EINVAL, "%.512s cannot be in an image: name what is needed of it",
+                        at.path[0] ? at.path : "/");
+    if (S_ISDIR(at.st.st_mode) && scripts < SCRIPTS)
+        return fbr_fail(err, -EISDIR, "%.512s is a directory, not a program", path);
+    if (S_ISDIR(at.st.st_mode))
+        return take_tree(c, at.path, 0, err);
+    rc = closure_take(c, &at, err);
+    if (rc < 0)
+        return rc;
+    rc = closure_libraries(c, path, &at, true, err);
+    if (rc != -ENOEXEC)
+        return rc;
+    return scripts ? add_interpreter(c, at.path, scripts - 1, err) : 0;
+}
+
+/* For free(); NULL and a sentence in *err. */
+static char *absolute(const char *path, struct fbr_error *err)
+{
+    char here[PATH_MAX], *whole = NULL;
+
+    if (is_under(path, "/proc")) /* /proc/self/exe: the file, not the way to it */
+        whole = realpath(path, NULL);
+    else if (path[0] != '/' && !getcwd(here, sizeof(here)))
+        fbr_fail(err, -errno, "%.512s: where are we? %m", path);
+    else if (asprintf(&whole, "%s%s%s", path[0] == '/' ? "" : here, path[0] == '/' ? "" : "/",
+                      path) < 0)
+        whole = NULL;
+    if (!whole)
+        fbr_fail(err, -ENOENT, "%.512s: %m", path);
+    return whole;
+}
+
+int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err)
+{
+    char *whole = absolute(path, err);
+    int rc = whole ? add_named(c, whole, SCRIPTS, err) : -ENOENT;
+
+    free(whole);
+    return rc;
+}
+
+int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err)
+{
+    char *whole = absolute(path, err);
+    int rc = whole ? closure_take_plugin(c, whole, err) : -ENOENT;
+
+    free(whole);
+    return rc;
+}
+
+/* ---- The system ---- */
+
+int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned mode,
+                              struct fbr_error *err)
+{
+    char part[PATH_MAX + NAME_MAX + 2];
+    struct closure_at at;
+    struct closure_entry *e = NULL;
+    char above[PATH_MAX] = "";
+    int rc = 0;
+
+    if (path[0] != '/' || strlen(path) >= sizeof(above) || strstr(path, "/.."))
+        return fbr_fail(err, -EINVAL, "%.512s is no absolute path", path);
+    for (const char *name = path; *name && rc == 0; name += strcspn(name, "/")) {
+        name += strspn(name, "/");
+        if (!*name)
+            break;
+        snprintf(part, sizeof(part), "%s/%.*s", above, (int)strcspn(name, "/"), name);
+        if (closure_walk(c, part, &at) == 0) /* as it is here: usr-merged, say */
+            snprintf(part, sizeof(part), "%s", at.path);
+        if (strlen(part) >= sizeof(above))
+            return fbr_fail(err, -ENAMETOOLONG, "%.512s: the path is too long", path);
+        memcpy(above, part, strlen(part) + 1);
+        rc = put_directory(c, above, 0755);
+        e = closure_find(c, above);
+        if (e && e->file.kind != FBR_FILE_DIRECTORY)
+            return fbr_fail(err, -ENOTDIR, "%.512s is no directory in the image", above);
+    }
+    if (e)
+        e->file.mode = mode;
+    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
+}
+
+static int put_text(struct fbr_closure *c, const char *path, const char *text)
+{
+    const struct fbr_file file = {
+        .path = path, .kind = FBR_FILE_REGULAR, .mode = 0644, .text = text, .size = strlen(text)};
+
+    return put(c, &file);
+}
+
+/* Open MPI, Python and others want to know who they are. */
+static int put_users(struct fbr_closure *c)
+{
+    char buffer[4096], users[8192], groups[8192];
+    struct passwd user, *u = NULL;
+    struct group group, *g = NULL;
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    int rc;
+
+    if (uid && getpwuid_r(uid, &user, buffer, sizeof(buffer), &u) != 0)
+        u = NULL;
+    snprintf(users, sizeof(users),
+             "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:"
+             "/usr/sbin/nologin\n");
+    if (uid && uid != 65534)
+        snprintf(users + strlen(users), sizeof(users) - strlen(users),
+                 "%s:x:%u:%u:%s:/tmp:/bin/sh\n", u ? u->pw_name : "user", uid, gid,
+                 u ? u->pw_name : "user");
+    if (gid && getgrgid_r(gid, &group, buffer, sizeof(buffer), &g) != 0)
+        g = NULL;
+    snprintf(groups, sizeof(groups), "root:x:0:\nnogroup:x:65534:\n");
+    if (gid && gid != 65534)
+        snprintf(groups + strlen(groups), sizeof(groups) - strlen(groups), "%s:x:%u:\n",
+                 g ? g->gr_name : "group", gid);
+    rc = put_text(c, "/etc/passwd", users);
+    return rc < 0 ? rc : put_text(c, "/etc/group", groups);
+}
+
+int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
+{
+    static const struct {
+        const char *path;
+        unsigned mode;
+    } made[] = {{"/dev", 0755},  {"/etc", 0755}, {"/proc", 0555},
+                {"/root", 0700}, {"/run", 0755}, {"/sys", 0555},
+                {"/tmp", 01777}, {"/var", 0755}, {"/var/tmp", 01777}};
+    static const char *const merged[] = {"/bin", "/lib", "/lib64", "/sbin"};
+    struct closure_entry *e;
+    struct closure_at at;
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++)
+        closure_walk(c, merged[i], &at); /* where one is not here, it is not needed */
+    for (size_t i = 0; i < sizeof(made) / sizeof(made[0]) && rc == 0; i++) {
+        /* What lies in it is for whoever runs it. */
+        unsigned mode = made[i].mode | (closure_find(c, made[i].path) ? 0055 : 0);
+
+        rc = put_directory(c, made[i].path, mode);
+        e = closure_find(c, made[i].path);
+        if (e && e->file.kind == FBR_FILE_DIRECTORY)
+            e->file.mode = mode;
+    }
+    if (rc < 0)
+        return fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    if (c->needs_cache && closure_walk(c, "/etc/ld.so.cache", &at) == 0)
+        rc = closure_take(c, &at, err);
+    if (rc < 0)
+        return rc;
+    rc = put_text(c, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n");
+    if (rc == 0)
+        rc = put_users(c);
+    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
+}

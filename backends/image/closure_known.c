@@ -1,0 +1,173 @@
+/* closure_known.c - what programs and libraries load without asking for it by name; see closure.h.
+ *
+ * Fiber's modules are looked for where runtime/base/module.c looks for them, under the same rules about whose they may
+ * be: in the image they belong to root, and would be trusted. A program that has Fiber linked in is known by a text of
+ * module.c.
+ *
+ * The plugins of other libraries stand in one table, as patterns from the folder of the library itself. All of them may
+ * be absent.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/image/closure_priv.h"
+#include "runtime/base/elf.h"
+
+#ifndef FBR_MODULE_DIR
+#define FBR_MODULE_DIR "/usr/local/lib/fiber"
+#endif
+#define MARK "fbr_module_%s"
+
+static const struct {
+    const char *library, *pattern;
+} plugins[] = {
+    {"libc.so.", "libgcc_s.so.1"},     /* threads that are cancelled, and traces */
+    {"libc.so.", "libnss_files.so.2"}, /* glibc before 2.34 */
+    {"libc.so.", "libnss_dns.so.2"},
+    {"libmpi.so.", "openmpi/mca_*"},
+    {"libmpi.so.", "openmpi/lib/openmpi*"}, /* as Debian has it */
+    {"libmpi.so.", "../share/openmpi"},
+    {"libmpi.so.", "../../share/openmpi"},
+    {"libmpi.so.", "../etc/openmpi*"},
+    {"libmpi.so.", "/etc/openmpi"},
+    {"libpmix.so.", "pmix/*mca_*"},
+    {"libpmix.so.", "../share/pmix"},
+    {"libpmix.so.", "pmix2/lib/pmix"}, /* as Debian has it */
+    {"libpmix.so.", "pmix2/share/pmix"},
+    {"libprrte.so.", "prte/*mca_*"},
+    {"libucs.so.", "ucx/*.so*"},
+    {"libucs.so.", "/etc/ucx"},
+    {"libfabric.so.", "libfabric/*.so*"},
+    {"libibverbs.so.", "libibverbs/*.so*"},
+    {"libibverbs.so.", "/etc/libibverbs.d"},
+    {"libhwloc.so.",
+     "hwloc/hwloc_pci.so"}, /* which GPU is near; the others bring X11 and XML along */
+};
+
+static int take_plugins(struct fbr_closure *c, const char *name, const char *real,
+                        struct fbr_error *err)
+{
+    char pattern[PATH_MAX + 64];
+    const char *slash = strrchr(real, '/');
+    glob_t found;
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(plugins) / sizeof(plugins[0]) && rc == 0; i++) {
+        if (strncmp(name, plugins[i].library, strlen(plugins[i].library)) != 0)
+            continue;
+        if (plugins[i].pattern[0] == '/')
+            snprintf(pattern, sizeof(pattern), "%s", plugins[i].pattern);
+        else
+            snprintf(pattern, sizeof(pattern), "%.*s/%s", (int)(slash - real), real,
+                     plugins[i].pattern);
+        if (glob(pattern, 0, NULL, &found) != 0)
+            continue;
+        for (size_t k = 0; k < found.gl_pathc && rc == 0; k++)
+            rc = closure_take_plugin(c, found.gl_pathv[k], err);
+        globfree(&found);
+    }
+    return rc;
+}
+
+/* ---- Fiber's modules ---- */
+
+struct folder {
+    uid_t owner; /* of the program or library that loads them */
+    bool open;   /* everybody can write that */
+};
+
+static bool trusted(const struct folder *f, const struct stat *st)
+{
+    if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != f->owner)
+        return false;
+    return f->open || !(st->st_mode & S_IWOTH);
+}
+
+/* 1 when the modules are in that folder, and taken now. */
+static int take_modules(struct fbr_closure *c, const struct folder *f, const char *folder,
+                        struct fbr_error *err)
+{
+    static const char *const modules[] = {"crypto.so", "pin.so", "pmix.so", "fiber-stack",
+                                          "cluster.so"};
+    char path[PATH_MAX + NAME_MAX];
+    struct stat st;
+    int rc = 0, taken = 0;
+
+    if (stat(folder, &st) < 0 || !trusted(f, &st))
+        return 0;
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && rc == 0; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, modules[i]);
+        if ((!strcmp(modules[i], "cluster.so") && !c->o.cluster) || stat(path, &st) < 0 ||
+            !S_ISREG(st.st_mode) || !trusted(f, &st))
+            continue;
+        rc = closure_take_plugin(c, path, err);
+        taken = 1;
+    }
+    return rc < 0 ? rc : taken;
+}
+
+static int find_modules(struct fbr_closure *c, const char *real, struct fbr_error *err)
+{
+    static const char installed[] = FBR_MODULE_DIR;
+    char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
+    const char *lib = NULL; /* "/lib/x86_64-linux-gnu/fiber", as it lies under a prefix */
+    struct folder f = {0};
+    struct stat st;
+    char *slash;
+    int rc = 0;
+
+    for (const char *at = installed; (at = strstr(at, "/lib")); at++)
+        lib = at;
+    if (stat(real, &st) == 0) {
+        f.owner = st.st_uid;
+        f.open = st.st_mode & S_IWOTH;
+    }
+    snprintf(self, sizeof(self), "%s", real);
+    for (int up = 0; up < 3 && rc == 0 && (slash = strrchr(self, '/')); up++) {
+        *slash = '\0';
+        snprintf(folder, sizeof(folder), "%s/fiber", self);
+        rc = take_modules(c, &f, folder, err);
+        snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
+        if (up == 1 && rc == 0)
+            rc = take_modules(c, &f, folder, err);
+    }
+    if (rc == 0)
+        rc = take_modules(c, &f, installed, err);
+    if (rc == 0)
+        closure_note(c, "%s uses Fiber, but its modules (fiber/crypto.so) are not beside it", real);
+    return rc < 0 ? rc : 0;
+}
+
+/* Whether it has Fiber linked in. */
+static bool holds_fiber(const char *real)
+{
+    struct fbr_elf e;
+    bool holds;
+
+    if (fbr_elf_open(&e, real) < 0)
+        return false;
+    holds = fbr_elf_holds(&e, MARK);
+    fbr_elf_close(&e);
+    return holds;
+}
+
+int closure_known(struct fbr_closure *c, const char *name, const char *real, bool program,
+                  struct fbr_error *err)
+{
+    struct closure_entry *entry = closure_find(c, real);
+    int rc = 0;
+
+    if (!entry || entry->known)
+        return 0;
+    entry->known = true;
+    if (!c->o.no_plugins)
+        rc = take_plugins(c, name, real, err);
+    if (rc == 0 && !c->o.no_modules &&
+        (!strncmp(name, "libfiber.so", 11) || (program && holds_fiber(real))))
+        rc = find_modules(c, real, err);
+    return rc;
+}

@@ -1,0 +1,433 @@
+/* image.c - writes the archive of an image; see image.h.
+ *
+ * One archive in another: the layer is a tar of its own, and its size and digest stand before its bytes in the outer
+ * one. So it is made twice from the same files, first into the digest, then into the archive.
+ *
+ * Times are 0, but for Python's sources: what Python compiled from them (.pyc) is good only for a source of the same
+ * time and size.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include "backends/image/image_priv.h"
+
+#define BLOCK (256 * 1024)
+
+/* ---- Digests ---- */
+
+/* OpenSSL does not clean up after itself at exit(): our own end comes later. */
+static EVP_MD_CTX *digest_new(void)
+{
+    EVP_MD_CTX *md;
+
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    md = EVP_MD_CTX_new();
+    if (md && EVP_DigestInit_ex(md, EVP_sha256(), NULL))
+        return md;
+    EVP_MD_CTX_free(md);
+    return NULL;
+}
+
+static int digest_end(EVP_MD_CTX *md, char out[IMAGE_DIGEST], struct fbr_error *err)
+{
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned int n = 0;
+
+    if (!md || !EVP_DigestFinal_ex(md, hash, &n) || n != 32)
+        return fbr_fail(err, -ENOMEM, "no memory for a digest");
+    memcpy(out, "sha256:", 7);
+    for (unsigned int k = 0; k < n; k++)
+        snprintf(out + 7 + 2 * k, 3, "%02x", hash[k]);
+    return 0;
+}
+
+int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err)
+{
+    EVP_MD_CTX *md = digest_new();
+    int rc;
+
+    if (md && !EVP_DigestUpdate(md, data, len)) {
+        EVP_MD_CTX_free(md);
+        md = NULL;
+    }
+    rc = digest_end(md, out, err);
+    EVP_MD_CTX_free(md);
+    return rc;
+}
+
+/* ---- Where bytes go ---- */
+
+struct sink {
+    EVP_MD_CTX *md;        /* a digest, */
+    struct archive *outer; /* an entry of another archive, */
+    int fd;                /* or a descriptor */
+    uint64_t bytes;
+    uint64_t most; /* of outer: how many there may be */
+    int failed;    /* negative errno */
+};
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+
+        if (n >= 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            poll(&p, 1, -1);
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size_t len)
+{
+    struct sink *s = user;
+    int rc = 0;
+
+    if (s->failed)
+        return -1;
+    s->bytes += len;
+    if (s->md)
+        rc = EVP_DigestUpdate(s->md, data, len) ? 0 : -ENOMEM;
+    else if (s->outer && s->bytes > s->most)
+        rc = -ESTALE;
+    else if (s->outer)
+        rc = archive_write_data(s->outer, data, len) == (la_ssize_t)len ? 0 : -EIO;
+    else
+        rc = write_all(s->fd, data, len);
+    if (rc == 0)
+        return (la_ssize_t)len;
+    s->failed = rc;
+    archive_set_error(a, -rc, "%s", fbr_strerror(rc));
+    return -1;
+}
+
+/* NULL without memory. Free with archive_write_free(). raw: names are bytes, whatever the locale; that costs each entry
+ * a header of its own. */
+static struct archive *tar_new(struct sink *s, bool raw)
+{
+    struct archive *a = archive_write_new();
+
+    if (a && archive_write_set_format_pax_restricted(a) == ARCHIVE_OK &&
+        archive_write_add_filter_none(a) == ARCHIVE_OK &&
+        (!raw || archive_write_set_format_option(a, "pax", "hdrcharset", "BINARY") == ARCHIVE_OK) &&
+        archive_write_set_bytes_per_block(a, BLOCK) == ARCHIVE_OK &&
+        archive_write_set_bytes_in_last_block(a, 1) == ARCHIVE_OK &&
+        archive_write_open(a, s, NULL, on_bytes, NULL) == ARCHIVE_OK)
+        return a;
+    if (a)
+        archive_write_free(a);
+    return NULL;
+}
+
+static int tar_failed(struct archive *a, const struct sink *s, const char *what,
+                      struct fbr_error *err)
+{
+    int code = s->failed ? s->failed : archive_errno(a) > 0 ? -archive_errno(a) : -EIO;
+
+    return fbr_fail(err, code, "cannot write %.256s: %.256s", what,
+                    s->failed ? fbr_strerror(s->failed) : archive_error_string(a));
+}
+
+/* After a failure nothing more is written, nor is the end that libarchive would write. */
+static void tar_free(struct archive *a, struct sink *s, int rc)
+{
+    if (rc < 0 && !s->failed)
+        s->failed = rc;
+    if (a)
+        archive_write_free(a);
+}
+
+/* ---- The layer ---- */
+
+static int changed(const char *path, struct fbr_error *err)
+{
+    return fbr_fail(err, -ESTALE, "%.512s was changed while the image was made; make it again",
+                    path);
+}
+
+static int put_contents(struct archive *a, const struct sink *s, const struct fbr_file *f,
+                        char *block, struct fbr_error *err)
+{
+    uint64_t left = f->size;
+    struct stat st;
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), rc = 0;
+
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", f->path);
+    if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != f->size ||
+        (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != f->mtime)
+        rc = changed(f->path, err);
+    while (rc == 0 && left > 0) {
+        ssize_t n = read(fd, block, left < BLOCK ? (size_t)left : BLOCK);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = fbr_fail(err, -errno, "cannot read %.512s: %m", f->path);
+        else if (n == 0)
+            rc = changed(f->path, err);
+        else if (archive_write_data(a, block, (size_t)n) != n)
+            rc = tar_failed(a, s, f->path, err);
+        else
+            left -= (uint64_t)n;
+    }
+    close(fd);
+    return rc;
+}
+
+static bool is_python(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 3 && !strcmp(path + n - 3, ".py");
+}
+
+static int put_file(struct archive *a, const struct sink *s, const struct fbr_file *f, char *block,
+                    struct fbr_error *err)
+{
+    static const mode_t types[] = {
+        [FBR_FILE_DIRECTORY] = AE_IFDIR, [FBR_FILE_LINK] = AE_IFLNK, [FBR_FILE_REGULAR] = AE_IFREG};
+    struct archive_entry *e = archive_entry_new();
+    int rc = 0;
+
+    if (!e)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    archive_entry_set_pathname(e, f->path + 1);
+    archive_entry_set_filetype(e, types[f->kind]);
+    archive_entry_set_perm(e, f->mode);
+    archive_entry_set_uid(e, 0);
+    archive_entry_set_gid(e, 0);
+    archive_entry_set_mtime(e, is_python(f->path) ? (time_t)(f->mtime / 1000000000) : 0, 0);
+    archive_entry_set_size(e, f->kind == FBR_FILE_REGULAR ? (la_int64_t)f->size : 0);
+    if (f->kind == FBR_FILE_LINK)
+        archive_entry_set_symlink(e, f->target);
+    if (archive_write_header(a, e) < ARCHIVE_WARN)
+        rc = tar_failed(a, s, f->path, err);
+    archive_entry_free(e);
+    if (rc < 0 || f->kind != FBR_FILE_REGULAR)
+        return rc;
+    if (!f->text)
+        return put_contents(a, s, f, block, err);
+    return archive_write_data(a, f->text, f->size) == (la_ssize_t)f->size
+               ? 0
+               : tar_failed(a, s, f->path, err);
+}
+
+static bool is_ascii(const char *text)
+{
+    for (; text && *text; text++)
+        if ((unsigned char)*text > 126)
+            return false;
+    return true;
+}
+
+static int put_layer(struct fbr_image *i, struct sink *s, struct fbr_error *err)
+{
+    char *block = malloc(BLOCK);
+    const struct fbr_file *const *files;
+    struct archive *a;
+    bool raw = false;
+    size_t n = 0;
+    int rc = 0;
+
+    files = fbr_closure_files(i->closure, &n);
+    for (size_t k = 0; files && k < n; k++)
+        raw = raw || !is_ascii(files[k]->path) || !is_ascii(files[k]->target);
+    a = tar_new(s, raw);
+    if (!a || !block || !files)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    for (size_t k = 0; k < n && rc == 0; k++)
+        rc = put_file(a, s, files[k], block, err);
+    if (rc == 0 && archive_write_close(a) != ARCHIVE_OK)
+        rc = tar_failed(a, s, "the layer", err);
+    tar_free(a, s, rc);
+    free(block);
+    return rc;
+}
+
+/* ---- The archive ---- */
+
+struct parts {
+    char layer[IMAGE_DIGEST], config[IMAGE_DIGEST], manifest[IMAGE_DIGEST];
+    uint64_t layer_len;
+    char *config_text, *manifest_text, *index_text, *docker_text;
+    size_t config_len, manifest_len, index_len, docker_len;
+};
+
+static int measure_layer(struct fbr_image *i, struct parts *p, struct fbr_error *err)
+{
+    struct sink s = {.md = digest_new()};
+    int rc = s.md ? put_layer(i, &s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
+
+    if (rc == 0)
+        rc = digest_end(s.md, p->layer, err);
+    p->layer_len = s.bytes;
+    EVP_MD_CTX_free(s.md);
+    return rc;
+}
+
+static int make_parts(struct fbr_image *i, struct parts *p, const char *tagged, const char *whole,
+                      struct fbr_error *err)
+{
+    int rc = measure_layer(i, p, err);
+
+    if (rc < 0)
+        return rc;
+    p->config_text = image_config(i, p->layer, &p->config_len, err);
+    if (!p->config_text || image_digest(p->config_text, p->config_len, p->config, err) < 0)
+        return err && err->code ? err->code : -ENOMEM;
+    p->manifest_text =
+        image_manifest(p->config, p->config_len, p->layer, p->layer_len, &p->manifest_len, err);
+    if (!p->manifest_text || image_digest(p->manifest_text, p->manifest_len, p->manifest, err) < 0)
+        return err && err->code ? err->code : -ENOMEM;
+    p->index_text = image_index(p->manifest, p->manifest_len, whole, &p->index_len, err);
+    p->docker_text = image_docker(p->config, p->layer, tagged, &p->docker_len, err);
+    return p->index_text && p->docker_text ? 0 : -ENOMEM;
+}
+
+static int put_header(struct archive *a, const struct sink *s, const char *name, mode_t type,
+                      uint64_t size, struct fbr_error *err)
+{
+    struct archive_entry *e = archive_entry_new();
+    int rc = 0;
+
+    if (!e)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    archive_entry_set_pathname(e, name);
+    archive_entry_set_filetype(e, type);
+    archive_entry_set_perm(e, type == AE_IFDIR ? 0755 : 0644);
+    archive_entry_set_mtime(e, 0, 0);
+    archive_entry_set_size(e, (la_int64_t)size);
+    if (archive_write_header(a, e) < ARCHIVE_WARN)
+        rc = tar_failed(a, s, name, err);
+    archive_entry_free(e);
+    return rc;
+}
+
+static int put_document(struct archive *a, const struct sink *s, const char *name, const char *text,
+                        size_t len, struct fbr_error *err)
+{
+    int rc = put_header(a, s, name, AE_IFREG, len, err);
+
+    if (rc == 0 && archive_write_data(a, text, len) != (la_ssize_t)len)
+        rc = tar_failed(a, s, name, err);
+    return rc;
+}
+
+/* The blob of that digest; text NULL: the layer. */
+static int put_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
+                    const char *digest, const char *text, uint64_t len, struct fbr_error *err)
+{
+    struct sink layer = {.outer = a, .most = len};
+    char name[128];
+    int rc;
+
+    snprintf(name, sizeof(name), "blobs/sha256/%s", strchr(digest, ':') + 1);
+    if (text)
+        return put_document(a, s, name, text, len, err);
+    rc = put_header(a, s, name, AE_IFREG, len, err);
+    if (rc == 0)
+        rc = put_layer(i, &layer, err);
+    if (rc < 0 && s->failed) /* that is why */
+        return tar_failed(a, s, "the image", err);
+    if (rc == 0 && layer.bytes != len)
+        return changed("one of its files", err);
+    return rc;
+}
+
+static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *s,
+                       struct fbr_error *err)
+{
+    static const char layout[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
+    struct archive *a = tar_new(s, false);
+    int rc;
+
+    if (!a)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = put_header(a, s, "blobs", AE_IFDIR, 0, err);
+    if (rc == 0)
+        rc = put_header(a, s, "blobs/sha256", AE_IFDIR, 0, err);
+    if (rc == 0)
+        rc = put_blob(i, a, s, p->config, p->config_text, p->config_len, err);
+    if (rc == 0)
+        rc = put_blob(i, a, s, p->manifest, p->manifest_text, p->manifest_len, err);
+    if (rc == 0)
+        rc = put_blob(i, a, s, p->layer, NULL, p->layer_len, err);
+    if (rc == 0)
+        rc = put_document(a, s, "index.json", p->index_text, p->index_len, err);
+    if (rc == 0)
+        rc = put_document(a, s, "manifest.json", p->docker_text, p->docker_len, err);
+    if (rc == 0)
+        rc = put_document(a, s, "oci-layout", layout, sizeof(layout) - 1, err);
+    if (rc == 0 && archive_write_close(a) != ARCHIVE_OK)
+        rc = tar_failed(a, s, "the image", err);
+    tar_free(a, s, rc);
+    return rc;
+}
+
+/* SIGPIPE is held back while we write, and one that came from it is taken away. */
+static int put_quietly(struct fbr_image *i, const struct parts *p, struct sink *s,
+                       struct fbr_error *err)
+{
+    const struct timespec now = {0, 0};
+    sigset_t pipe, old, pending;
+    int rc;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &old);
+    rc = put_archive(i, p, s, err);
+    if (s->failed == -EPIPE && !sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+            continue;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
+int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err)
+{
+    char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
+    struct sink s = {.fd = fd};
+    struct fbr_error own = {0, ""};
+    struct parts p;
+    int rc;
+
+    memset(&p, 0, sizeof(p));
+    err = err ? err : &own;
+    err->code = 0;
+    rc = fbr_image_name(name, tagged, whole, err);
+    if (rc == 0)
+        rc = make_parts(i, &p, tagged, whole, err);
+    if (rc == 0)
+        rc = put_quietly(i, &p, &s, err);
+    if (rc == 0)
+        memcpy(i->digest, p.config, sizeof(i->digest));
+    i->archive = s.bytes;
+    free(p.config_text);
+    free(p.manifest_text);
+    free(p.index_text);
+    free(p.docker_text);
+    return rc;
+}

@@ -1,0 +1,100 @@
+/* image.h - container images without a registry, a Dockerfile or an engine: an archive of one layer with the files that
+ * programs need (closure.h), at the paths where they lie here.
+ *
+ * The archive is an OCI image layout (image-spec 1.0) with the manifest.json of `docker save` in it, so `docker load`,
+ * `podman load` and `ctr images import` take it. The same files give the same bytes: entries are sorted, times and
+ * owners are 0.
+ *
+ * The layer is never held: the files are read twice, once for its digest and once for the archive. A file that changes
+ * in between is an error.
+ *
+ * Any thread, but one image belongs to one thread at a time; all of it reads files, so not the loop's. Of the module
+ * "cluster": others reach it by struct fbr_image_ops (cluster.h).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_IMAGE_H
+#define FBR_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/image/closure.h"
+#include "runtime/base/config.h"
+
+#define FBR_IMAGE_ID 16 /* hexadecimal digits */
+#define FBR_IMAGE_NAME_MAX 384
+
+struct fbr_image;
+
+/* Lists end in NULL, and may be NULL. Texts are copied. */
+struct fbr_image_spec {
+    const char *const *files;  /* and directories; the first program is what runs by default */
+    const char *const *more;   /* data: no interpreter comes along, what is missing is no error */
+    const char *const *mapped; /* libraries of this process (closure.h) */
+    const char *const *directories; /* that are made, everybody may write them */
+    const char *const *env;         /* "K=V"; LD_LIBRARY_PATH counts for the libraries too */
+    const char *const *entrypoint;
+    const char *workdir;
+    bool no_plugins, no_modules, cluster; /* struct fbr_closure_options */
+};
+
+struct fbr_image_facts {
+    const char
+        *id; /* of the plan: paths, sizes and times of the files, and what was said about them */
+    size_t files;       /* entries of the layer */
+    uint64_t bytes;     /* of the files */
+    uint64_t archive;   /* bytes that were written, after fbr_image_write() */
+    const char *digest; /* "sha256:...", the image's id for an engine, after fbr_image_write() */
+};
+
+/* Finds the files; milliseconds for a program. -ENOENT and others with a sentence. */
+int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec,
+                   struct fbr_error *err);
+void fbr_image_close(struct fbr_image *i); /* NULL is fine */
+
+/* The image of this program: it, the libraries that it has loaded, the words of the key image_add, and the folder that
+ * we are in. A word "@FILE" stands for the lines of that file, each the path of data; "\\ " is a blank in a word. */
+int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
+                       struct fbr_error *err);
+/* LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: it is not set. */
+char *fbr_image_library_path(void);
+/* Libraries that this process has loaded, a list to be freed with fbr_image_list_free(); NULL: none. */
+char **fbr_image_mapped(void);
+void fbr_image_list_free(char **list);
+
+void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
+const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);
+const char *fbr_image_note(const struct fbr_image *i, size_t at); /* NULL behind the last */
+
+/* Writes the archive to fd, from its position on; a pipe is as good as a file. -EINVAL for a name that is none, -EPIPE
+ * when who reads it has gone (no SIGPIPE), -ESTALE when a file was changed meanwhile. */
+int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
+
+/* Writes it straight into the Docker engine that the configuration names; waits until the engine has it. `engine`
+ * becomes where that is, for people. */
+#define FBR_IMAGE_ENGINE_MAX 300
+int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_config *config,
+                   char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);
+
+/* "train" -> "train:latest" and "docker.io/library/train:latest", as engines and Kubernetes call it. -EINVAL and a
+ * sentence. Pure. */
+int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
+                   char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err);
+
+/* For who has loaded the module. */
+struct fbr_image_ops {
+    int (*open)(struct fbr_image **out, const struct fbr_image_spec *spec, struct fbr_error *err);
+    void (*close)(struct fbr_image *i);
+    void (*facts)(const struct fbr_image *i, struct fbr_image_facts *out);
+    const struct fbr_file *const *(*files)(struct fbr_image *i, size_t *count);
+    const char *(*note)(const struct fbr_image *i, size_t at);
+    int (*write)(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
+    int (*load)(struct fbr_image *i, const char *name, const struct fbr_config *config,
+                char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);
+    int (*name)(const char *name, char tagged[FBR_IMAGE_NAME_MAX], char whole[FBR_IMAGE_NAME_MAX],
+                struct fbr_error *err);
+};
+extern const struct fbr_image_ops fbr_image_ops;
+
+#endif

@@ -1,0 +1,183 @@
+/* image_own.c - the image of this program, which nobody has named files for; see image.h.
+ *
+ * The libraries are where the loader has found them here, so its LD_LIBRARY_PATH holds in the image too. Those that the
+ * process has loaded count where the search finds nothing: they were loaded by another environment, or by hand.
+ * Fiber's modules come with Fiber (closure_known.c), and are no reason to take what only a master needs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/image/image_priv.h"
+#include "runtime/base/environ.h"
+
+void fbr_image_list_free(char **list)
+{
+    image_list_free(list);
+}
+
+/* Relative directories are meant from here; an empty word means here, too. */
+char *fbr_image_library_path(void)
+{
+    const char *path = fbr_getenv("LD_LIBRARY_PATH");
+    char here[PATH_MAX] = "", *whole = NULL, *longer;
+
+    if (!path || !*path || !getcwd(here, sizeof(here)))
+        return NULL;
+    for (const char *at = path; *at; at += strcspn(at, ":;"), at += *at != '\0') {
+        int len = (int)strcspn(at, ":;");
+        bool absolute = *at == '/';
+
+        if (asprintf(&longer, "%s%s%s%s%.*s", whole ? whole : "", whole ? ":" : "",
+                     absolute ? "" : here, absolute || !len ? "" : "/", len, at) < 0)
+            longer = NULL;
+        free(whole);
+        whole = longer;
+        if (!whole)
+            return NULL;
+    }
+    return whole;
+}
+
+static bool is_module(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash - path > 6 && strncmp(slash - 6, "/fiber", 6) == 0;
+}
+
+static int add_mapped(struct dl_phdr_info *info, size_t size, void *user)
+{
+    const char *path = info->dlpi_name;
+
+    (void)size;
+    if (path && path[0] == '/' && !is_module(path))
+        return image_list_add(user, path);
+    return 0;
+}
+
+char **fbr_image_mapped(void)
+{
+    char **list = NULL;
+
+    dl_iterate_phdr(add_mapped, &list);
+    return list;
+}
+
+/* The lines of a file. */
+static int add_lines(char ***list, const char *path, struct fbr_error *err)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    size_t size = 0;
+    int rc = 0;
+    ssize_t n;
+
+    if (!f)
+        return fbr_fail(err, -errno, "image_add: cannot read %.512s: %m", path);
+    while (rc == 0 && (n = getline(&line, &size, f)) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0])
+            rc = image_list_add(list, line);
+    }
+    free(line);
+    fclose(f);
+    return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+}
+
+struct lists {
+    char **files, **more, **env, **mapped;
+};
+
+/* Cuts the next word off the text; "\\ " is a blank of a word. NULL at the end. */
+static char *next_word(char **text)
+{
+    char *at = *text + strspn(*text, " "), *word = at, *to = at;
+
+    while (*at && *at != ' ') {
+        at += at[0] == '\\' && at[1];
+        *to++ = *at++;
+    }
+    *text = at + (*at != '\0');
+    *to = '\0';
+    return word < to ? word : NULL;
+}
+
+static int add_words(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
+{
+    char *words = strdup(fbr_config_str(config, "image_add")), *rest = words, *w;
+    int rc = words ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+
+    while (rc == 0 && (w = next_word(&rest)))
+        if (w[0] == '@')
+            rc = add_lines(&l->more, w + 1, err);
+        else if (image_list_add(&l->files, w) < 0)
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+    free(words);
+    return rc;
+}
+
+static int add_variable(char ***list, const char *name, const char *value)
+{
+    char *word;
+    int rc;
+
+    if (!value || !*value)
+        return 0;
+    if (asprintf(&word, "%s=%s", name, value) < 0)
+        return -ENOMEM;
+    rc = image_list_add(list, word);
+    free(word);
+    return rc;
+}
+
+/* What interpreters look for their modules by goes along, as the loader's path does. */
+static int add_env(struct lists *l)
+{
+    static const char *const names[] = {"PYTHONPATH", "PERL5LIB"};
+    char *path = fbr_image_library_path();
+    int rc = add_variable(&l->env, "LD_LIBRARY_PATH", path);
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rc == 0; i++)
+        rc = add_variable(&l->env, names[i], fbr_getenv(names[i]));
+    free(path);
+    return rc;
+}
+
+int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
+                       struct fbr_error *err)
+{
+    struct lists l = {.mapped = fbr_image_mapped()};
+    char program[PATH_MAX], here[PATH_MAX];
+    const char *directories[] = {getcwd(here, sizeof(here)), NULL};
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    int rc;
+
+    program[n < 0 ? 0 : n] = '\0';
+    rc = image_list_add(&l.files, program);
+    if (rc == 0)
+        rc = add_env(&l);
+    if (rc < 0)
+        fbr_fail(err, rc, "out of memory");
+    else
+        rc = add_words(&l, config, err);
+    if (rc == 0) {
+        const struct fbr_image_spec spec = {.files = (const char *const *)l.files,
+                                            .more = (const char *const *)l.more,
+                                            .env = (const char *const *)l.env,
+                                            .mapped = (const char *const *)l.mapped,
+                                            .directories = directories};
+
+        rc = fbr_image_open(out, &spec, err);
+    }
+    image_list_free(l.files);
+    image_list_free(l.more);
+    image_list_free(l.env);
+    image_list_free(l.mapped);
+    return rc;
+}

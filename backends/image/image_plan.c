@@ -1,0 +1,299 @@
+/* image_plan.c - what an image will have: its files, its environment, and an id that tells two plans apart.
+ *
+ * The id is made of the paths, sizes and times of the files, not of their bytes, so it costs what finding them costs.
+ * It names images that are made without being asked for: one that an engine has already need not be made again.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/image/image_priv.h"
+#include "runtime/base/buf.h"
+
+#define ID_FORMAT 1 /* goes up when the same plan makes another image */
+#define LIBRARY_PATH "LD_LIBRARY_PATH"
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+void image_list_free(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+int image_list_add(char ***list, const char *text)
+{
+    size_t n = 0;
+    char **longer;
+
+    while (*list && (*list)[n])
+        n++;
+    longer = realloc(*list, (n + 2) * sizeof(*longer));
+    if (!longer)
+        return -ENOMEM;
+    *list = longer;
+    longer[n + 1] = NULL;
+    longer[n] = strdup(text);
+    return longer[n] ? 0 : -ENOMEM;
+}
+
+static int list_copy(char ***list, const char *const *from)
+{
+    int rc = 0;
+
+    for (size_t i = 0; from && from[i] && rc == 0; i++)
+        rc = image_list_add(list, from[i]);
+    return rc;
+}
+
+static const char *variable(const char *const *env, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; env && env[i]; i++)
+        if (!strncmp(env[i], name, n) && env[i][n] == '=')
+            return env[i] + n + 1;
+    return NULL;
+}
+
+/* ---- What runs ---- */
+
+/* "/here/train" of "./train": as it was named, links kept. */
+static char *absolute(const char *path)
+{
+    char here[PATH_MAX], *whole = NULL;
+
+    if (!strncmp(path, "/proc/", 6))
+        return realpath(path, NULL);
+    while (!strncmp(path, "./", 2))
+        path += 2 + strspn(path + 2, "/");
+    if (path[0] == '/')
+        return strdup(path);
+    if (!getcwd(here, sizeof(here)) || asprintf(&whole, "%s/%s", here, path) < 0)
+        return NULL;
+    return whole;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
+}
+
+/* Whether `dir` of `len` bytes is in a search path. */
+static bool has_directory(const char *path, const char *dir, size_t len)
+{
+    for (const char *at = path; *at; at += strcspn(at, ":"), at += *at == ':')
+        if (strcspn(at, ":") == len && !strncmp(at, dir, len))
+            return true;
+    return false;
+}
+
+/* The first program is what runs when nothing is asked for; PATH gets the folders of all. */
+static int set_programs(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_buf *b)
+{
+    bool entry = spec->entrypoint && spec->entrypoint[0];
+    int rc = 0;
+
+    for (size_t k = 0; spec->files && spec->files[k] && rc == 0; k++) {
+        char *file = absolute(spec->files[k]);
+        size_t len;
+
+        if (!file)
+            return -ENOMEM;
+        len = (size_t)(strrchr(file, '/') - file);
+        if (is_program(file)) {
+            if (!i->cmd && !entry)
+                rc = image_list_add(&i->cmd, file);
+            fbr_put_u8(b, '\0');
+            b->len -= !b->failed; /* ends the text, for has_directory() */
+            if (!b->failed && len && !memchr(file, ':', len) &&
+                !has_directory((const char *)b->data + strlen("PATH="), file, len) &&
+                !has_directory(DEFAULT_PATH, file, len)) {
+                fbr_put(b, file, len);
+                fbr_put_u8(b, ':');
+            }
+        }
+        free(file);
+    }
+    fbr_put(b, DEFAULT_PATH, sizeof(DEFAULT_PATH));
+    return b->failed ? -ENOMEM : rc;
+}
+
+/* The caller's, and the directories of libraries that only this process knows how to find. */
+static int set_env(struct fbr_image *i, const struct fbr_image_spec *spec)
+{
+    const char *given = variable(spec->env, LIBRARY_PATH), *found;
+    char *all = NULL;
+    int rc = 0;
+
+    found = fbr_closure_mapped_path(i->closure);
+    for (size_t k = 0; spec->env && spec->env[k] && rc == 0; k++)
+        if (!found || strncmp(spec->env[k], LIBRARY_PATH "=", sizeof(LIBRARY_PATH)) != 0)
+            rc = image_list_add(&i->env, spec->env[k]);
+    if (!found || rc < 0)
+        return rc;
+    if (asprintf(&all, LIBRARY_PATH "=%s%s%s", given ? given : "", given && *given ? ":" : "",
+                 found) < 0)
+        return -ENOMEM;
+    rc = image_list_add(&i->env, all);
+    free(all);
+    return rc;
+}
+
+static int set_words(struct fbr_image *i, const struct fbr_image_spec *spec)
+{
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    fbr_put(&b, "PATH=", 5);
+    rc = set_programs(i, spec, &b);
+    if (rc == 0 && !variable(spec->env, "PATH"))
+        rc = image_list_add(&i->env, (const char *)b.data);
+    fbr_buf_fini(&b);
+    if (rc == 0)
+        rc = set_env(i, spec);
+    if (rc == 0)
+        rc = list_copy(&i->entrypoint, spec->entrypoint);
+    if (rc == 0 && spec->workdir && !(i->workdir = strdup(spec->workdir)))
+        rc = -ENOMEM;
+    return rc;
+}
+
+static int check_words(const struct fbr_image_spec *spec, struct fbr_error *err)
+{
+    for (size_t k = 0; spec->env && spec->env[k]; k++)
+        if (!strchr(spec->env[k], '=') || spec->env[k][0] == '=')
+            return fbr_fail(err, -EINVAL, "\"%.64s\" sets no variable: K=V", spec->env[k]);
+    if (spec->workdir && spec->workdir[0] != '/')
+        return fbr_fail(err, -EINVAL, "the working directory \"%.128s\" is no absolute path",
+                        spec->workdir);
+    return 0;
+}
+
+/* ---- The id ---- */
+
+static void put_list(struct fbr_buf *b, char *const *list)
+{
+    for (size_t k = 0; list && list[k]; k++)
+        fbr_put_str(b, list[k]);
+    fbr_put_u32(b, UINT32_MAX);
+}
+
+static int make_id(struct fbr_image *i, struct fbr_error *err)
+{
+    const struct fbr_file *const *files;
+    char digest[IMAGE_DIGEST];
+    struct fbr_buf b;
+    size_t n;
+    int rc;
+
+    files = fbr_closure_files(i->closure, &n);
+    if (!files)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, ID_FORMAT);
+    for (size_t k = 0; k < n; k++) {
+        fbr_put_str(&b, files[k]->path);
+        fbr_put_u32(&b, files[k]->kind);
+        fbr_put_u32(&b, files[k]->mode);
+        fbr_put_str(&b, files[k]->target);
+        fbr_put_str(&b, files[k]->text);
+        fbr_put_u64(&b, files[k]->size);
+        fbr_put_u64(&b, (uint64_t)files[k]->mtime);
+    }
+    put_list(&b, i->env);
+    put_list(&b, i->entrypoint);
+    put_list(&b, i->cmd);
+    fbr_put_str(&b, i->workdir);
+    rc = b.failed ? fbr_fail(err, -ENOMEM, "out of memory")
+                  : image_digest(b.data, b.len, digest, err);
+    fbr_buf_fini(&b);
+    if (rc == 0)
+        snprintf(i->id, sizeof(i->id), "%.*s", FBR_IMAGE_ID, strchr(digest, ':') + 1);
+    return rc;
+}
+
+/* ---- Opening ---- */
+
+static int collect(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
+{
+    const struct fbr_closure_options o = {.library_path = variable(spec->env, LIBRARY_PATH),
+                                          .no_plugins = spec->no_plugins,
+                                          .no_modules = spec->no_modules,
+                                          .cluster = spec->cluster,
+                                          .mapped = spec->mapped};
+    int rc = fbr_closure_new(&i->closure, &o, err);
+
+    for (size_t k = 0; spec->files && spec->files[k] && rc == 0; k++)
+        rc = fbr_closure_add(i->closure, spec->files[k], err);
+    for (size_t k = 0; spec->more && spec->more[k] && rc == 0; k++)
+        rc = fbr_closure_add_data(i->closure, spec->more[k], err);
+    if (rc == 0)
+        rc = fbr_closure_add_mapped(i->closure, err);
+    if (rc == 0)
+        rc = fbr_closure_add_system(i->closure, err);
+    for (size_t k = 0; spec->directories && spec->directories[k] && rc == 0; k++)
+        rc = fbr_closure_add_directory(i->closure, spec->directories[k], 01777, err);
+    if (rc == 0 && spec->workdir)
+        rc = fbr_closure_add_directory(i->closure, spec->workdir, 01777, err);
+    return rc;
+}
+
+int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec, struct fbr_error *err)
+{
+    struct fbr_image *i = calloc(1, sizeof(*i));
+    int rc = i ? check_words(spec, err) : fbr_fail(err, -ENOMEM, "out of memory");
+
+    if (rc == 0)
+        rc = collect(i, spec, err);
+    if (rc == 0 && set_words(i, spec) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = make_id(i, err);
+    if (rc < 0) {
+        fbr_image_close(i);
+        return rc;
+    }
+    *out = i;
+    return 0;
+}
+
+void fbr_image_close(struct fbr_image *i)
+{
+    if (!i)
+        return;
+    fbr_closure_free(i->closure);
+    image_list_free(i->env);
+    image_list_free(i->entrypoint);
+    image_list_free(i->cmd);
+    free(i->workdir);
+    free(i);
+}
+
+void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->id = i->id;
+    out->digest = i->digest;
+    out->archive = i->archive;
+    out->bytes = fbr_closure_bytes(i->closure);
+    fbr_closure_files(i->closure, &out->files);
+}
+
+const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count)
+{
+    return fbr_closure_files(i->closure, count);
+}
+
+const char *fbr_image_note(const struct fbr_image *i, size_t at)
+{
+    return fbr_closure_note(i->closure, at);
+}

@@ -1,0 +1,38 @@
+/* image_priv.h - what the files of image.h share.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_IMAGE_PRIV_H
+#define FBR_IMAGE_PRIV_H
+
+#include "backends/image/image.h"
+
+#define IMAGE_DIGEST 72 /* "sha256:", 64 digits, NUL */
+
+struct fbr_image {
+    struct fbr_closure *closure;
+    char **env, **entrypoint, **cmd; /* end in NULL */
+    char *workdir;
+    char id[FBR_IMAGE_ID + 1];
+    char digest[IMAGE_DIGEST]; /* of the configuration, "" before it is written */
+    uint64_t archive;
+};
+
+/* Documents of the archive, for free(). NULL and a sentence. */
+char *image_config(const struct fbr_image *i, const char *layer, size_t *len,
+                   struct fbr_error *err);
+char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
+                     size_t *len, struct fbr_error *err);
+char *image_index(const char *manifest, size_t manifest_len, const char *whole, size_t *len,
+                  struct fbr_error *err);
+/* What `docker load` reads. */
+char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
+                   struct fbr_error *err);
+
+/* Lists of texts that end in NULL; NULL is an empty one. -ENOMEM. */
+int image_list_add(char ***list, const char *text);
+void image_list_free(char **list);
+
+/* image.c. "sha256:" and 64 digits. */
+int image_digest(const void *data, size_t len, char out[IMAGE_DIGEST], struct fbr_error *err);
+
+#endif

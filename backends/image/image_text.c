@@ -1,0 +1,225 @@
+/* image_text.c - the names of images, and the documents that describe one.
+ *
+ * A name is `[host[:port]/]part[/part...][:tag]` as the distribution project's reference grammar has it. The documents
+ * are those of the OCI image-spec 1.0 and manifest.json of `docker save`.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "backends/image/image_priv.h"
+#include "backends/http/json.h"
+
+#define NAME_MOST 255 /* bytes without the tag */
+#define TAG_MOST 128
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define DIGITS "0123456789"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define NEVER "1970-01-01T00:00:00Z"
+
+/* ---- Names ---- */
+
+/* Words of lower-case letters and digits, between which stands '.', '_', "__" or any number of '-'. */
+static bool is_part(const char *text, size_t len)
+{
+    size_t i = 0, gap, word;
+
+    for (;;) {
+        for (word = 0; i < len && strchr(LOWER DIGITS, text[i]); i++)
+            word++;
+        if (!word)
+            return false;
+        if (i == len)
+            return true;
+        for (gap = i; i < len && text[i] == text[gap] && strchr("._-", text[i]); i++)
+            continue;
+        if (i == gap || (text[gap] == '.' && i - gap > 1) || (text[gap] == '_' && i - gap > 2))
+            return false;
+    }
+}
+
+/* Letters, digits and '-' between them, in parts with a dot between them. */
+static bool is_domain(const char *text, size_t len)
+{
+    for (size_t i = 0; i <= len; i++) {
+        bool inside = i < len && text[i] != '.', edge = i == len || text[i] == '.';
+
+        if (inside && !strchr(LOWER UPPER DIGITS "-", text[i]))
+            return false;
+        if ((edge && (i == 0 || strchr(".-", text[i - 1]))) ||
+            (inside && text[i] == '-' && (i == 0 || text[i - 1] == '.')))
+            return false;
+    }
+    return true;
+}
+
+/* A registry: has a dot or a port, or is localhost. */
+static bool is_host(const char *text, size_t len)
+{
+    const char *colon = memchr(text, ':', len);
+    size_t domain = colon ? (size_t)(colon - text) : len, port = domain + 1;
+
+    if (!colon && !memchr(text, '.', len) && !(len == 9 && !memcmp(text, "localhost", len)))
+        return false;
+    while (port < len && strchr(DIGITS, text[port]))
+        port++;
+    return is_domain(text, domain) && (!colon || (port == len && port > domain + 1));
+}
+
+static bool is_tag(const char *tag)
+{
+    size_t n = strspn(tag, LOWER UPPER DIGITS "_.-");
+
+    return n && n <= TAG_MOST && !tag[n] && !strchr(".-", tag[0]);
+}
+
+int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
+                   char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err)
+{
+    const char *slash = strchr(name, '/'), *part = name, *colon;
+    size_t len;
+    bool host = slash && is_host(name, (size_t)(slash - name));
+    const char *before = host ? "" : slash ? "docker.io/" : "docker.io/library/";
+
+    if (host)
+        part = slash + 1;
+    colon = strchr(part, ':');
+    len = colon ? (size_t)(colon - name) : strlen(name);
+    if (strchr(name, '@'))
+        return fbr_fail(err, -EINVAL,
+                        "\"%.128s\" is no name for an image: it has a digest, which only the image "
+                        "itself decides",
+                        name);
+    for (const char *p = part, *end; p <= name + len; p = end + 1) {
+        end = memchr(p, '/', (size_t)(name + len - p));
+        end = end ? end : name + len;
+        if (!is_part(p, (size_t)(end - p)) || len + strlen(before) > NAME_MOST)
+            return fbr_fail(err, -EINVAL,
+                            "\"%.128s\" is no name for an image: lower-case letters, digits and "
+                            "single . _ - between them, like team/train:1",
+                            name);
+    }
+    if (colon && !is_tag(colon + 1))
+        return fbr_fail(err, -EINVAL,
+                        "\"%.128s\" is no name for an image: behind the colon stand at most %d "
+                        "letters, digits and . _ -",
+                        name, TAG_MOST);
+    snprintf(tagged, FBR_IMAGE_NAME_MAX, "%s%s", name, colon ? "" : ":latest");
+    snprintf(whole, FBR_IMAGE_NAME_MAX, "%s%s", before, tagged);
+    return 0;
+}
+
+/* ---- Documents ---- */
+
+/* NULL is an empty list. */
+static struct json_t *list(char *const *texts)
+{
+    struct json_t *a = fbr_json_pack("[]"), *text;
+
+    for (size_t i = 0; a && texts && texts[i]; i++) {
+        text = fbr_json_pack("s", texts[i]);
+        if (fbr_json_append(a, text) < 0) {
+            fbr_json_free(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+static char *print(struct json_t *j, size_t *len, struct fbr_error *err)
+{
+    char *text = j ? fbr_json_print(j, len) : NULL;
+
+    fbr_json_free(j);
+    if (!text)
+        fbr_fail(err, -ENOMEM, "out of memory");
+    return text;
+}
+
+/* As Go calls it, and so do all registries. */
+static const char *architecture(const struct utsname *u)
+{
+    static const char *const names[][2] = {
+        {"x86_64", "amd64"}, {"aarch64", "arm64"}, {"armv7l", "arm"}, {"i686", "386"}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(u->machine, names[i][0]))
+            return names[i][1];
+    return u->machine;
+}
+
+char *image_config(const struct fbr_image *i, const char *layer, size_t *len, struct fbr_error *err)
+{
+    struct json_t *env = list(i->env), *entrypoint = list(i->entrypoint), *cmd = list(i->cmd);
+    struct json_t *config;
+    struct utsname u;
+
+    if (!env || !entrypoint || !cmd) {
+        fbr_json_free(env);
+        fbr_json_free(entrypoint);
+        fbr_json_free(cmd);
+        fbr_fail(err, -EINVAL,
+                 "the environment, the entrypoint or the program's name is not valid UTF-8, or "
+                 "there is no memory");
+        return NULL;
+    }
+    uname(&u);
+    config = fbr_json_pack("{s:o, s:o}", "Env", env, "Cmd", cmd);
+    if (i->entrypoint && i->entrypoint[0])
+        fbr_json_set(config, "Entrypoint", entrypoint);
+    else
+        fbr_json_free(entrypoint);
+    if (i->workdir)
+        fbr_json_set(config, "WorkingDir", fbr_json_string(i->workdir));
+    if (!config) {
+        fbr_fail(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    return print(fbr_json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:[s]}, s:[{s:s, s:s}]}", "created",
+                               NEVER, "architecture", architecture(&u), "os", "linux", "config",
+                               config, "rootfs", "type", "layers", "diff_ids", layer, "history",
+                               "created", NEVER, "created_by", "fiber image"),
+                 len, err);
+}
+
+char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
+                     size_t *len, struct fbr_error *err)
+{
+    return print(fbr_json_pack("{s:i, s:s, s:{s:s, s:s, s:I}, s:[{s:s, s:s, s:I}]}",
+                               "schemaVersion", 2, "mediaType",
+                               "application/vnd.oci.image.manifest.v1+json", "config", "mediaType",
+                               "application/vnd.oci.image.config.v1+json", "digest", config, "size",
+                               (long long)config_len, "layers", "mediaType",
+                               "application/vnd.oci.image.layer.v1.tar", "digest", layer, "size",
+                               (long long)layer_len),
+                 len, err);
+}
+
+char *image_index(const char *manifest, size_t manifest_len, const char *whole, size_t *len,
+                  struct fbr_error *err)
+{
+    const char *tag = strrchr(whole, ':') + 1;
+
+    return print(fbr_json_pack("{s:i, s:s, s:[{s:s, s:s, s:I, s:{s:s, s:s}}]}", "schemaVersion", 2,
+                               "mediaType", "application/vnd.oci.image.index.v1+json", "manifests",
+                               "mediaType", "application/vnd.oci.image.manifest.v1+json", "digest",
+                               manifest, "size", (long long)manifest_len, "annotations",
+                               "io.containerd.image.name", whole,
+                               "org.opencontainers.image.ref.name", tag),
+                 len, err);
+}
+
+char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
+                   struct fbr_error *err)
+{
+    char config_path[128], layer_path[128];
+
+    snprintf(config_path, sizeof(config_path), "blobs/sha256/%s", strchr(config, ':') + 1);
+    snprintf(layer_path, sizeof(layer_path), "blobs/sha256/%s", strchr(layer, ':') + 1);
+    return print(fbr_json_pack("[{s:s, s:[s], s:[s]}]", "Config", config_path, "RepoTags", tagged,
+                               "Layers", layer_path),
+                 len, err);
+}

@@ -1,0 +1,376 @@
+/* api.c - requests to an API server; see api.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/api.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "backends/http/json.h"
+#include "runtime/base/log.h"
+
+#define TRIES 3 /* of what is asked at once, at the beginning and the end */
+#define TRY_MS 150
+#define PARALLEL 32
+#define ATTEMPT_MS 30000
+#define AGAIN_MS 1000 /* for new credentials, or for a server that has just been started */
+#define STARTING_TIMES 15
+
+/* ---- One request ---- */
+
+struct fbr_kube_request {
+    struct fbr_kube_request *next, *prev;
+    struct fbr_kube_api *a;
+    const char *method;
+    char *path, *body;
+    uint64_t patience_ms;
+    struct fbr_timer again;
+    bool repeated;     /* with new credentials */
+    unsigned starting; /* times that a server that had just come back refused it */
+    uint64_t repeats;  /* of all requests, when it was sent */
+    void (*done)(void *user, const struct fbr_http_answer *);
+    void *user;
+};
+
+static void free_request(struct fbr_kube_request *r)
+{
+    DL_DELETE(r->a->requests, r);
+    fbr_timer_fini(&r->again);
+    if (r->body)
+        explicit_bzero(r->body, strlen(r->body));
+    free(r->body);
+    free(r->path);
+    free(r);
+}
+
+static int send_request(struct fbr_kube_request *r);
+
+static void send_again(void *arg)
+{
+    static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
+    struct fbr_kube_request *r = arg;
+
+    fbr_timer_stop(&r->again);
+    if (send_request(r) == 0)
+        return;
+    r->done(r->user, &none);
+    free_request(r);
+}
+
+static uint64_t repeats_of(const struct fbr_kube_api *a)
+{
+    struct fbr_http_stats s;
+
+    fbr_http_stats(a->calls, &s);
+    return s.repeats;
+}
+
+bool fbr_kube_just_started(const struct fbr_kube_api *a)
+{
+    return a->away_at && fbr_now_ms() < a->away_at + FBR_KUBE_STARTING_MS;
+}
+
+static bool is_refused(const struct fbr_http_answer *answer)
+{
+    return answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
+}
+
+/* An API server that has just been started refuses for some seconds what it will allow. */
+static bool is_starting(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
+{
+    return is_refused(answer) && r->starting < STARTING_TIMES &&
+           (repeats_of(r->a) != r->repeats || fbr_kube_just_started(r->a));
+}
+
+bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_answer *answer)
+{
+    return answer->status == 0 || answer->status == 429 || answer->status >= 500 ||
+           (is_refused(answer) && fbr_kube_just_started(a));
+}
+
+static bool try_again(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
+{
+    if (answer->status == 401 && !r->repeated && fbr_kube_creds_refused(r->a->creds))
+        r->repeated = true;
+    else if (is_starting(r, answer))
+        r->starting++;
+    else
+        return false;
+    if (!r->again.uv && fbr_timer_init(&r->again, r->a->loop, send_again, r) < 0)
+        return false;
+    fbr_timer_start(&r->again, AGAIN_MS, 0);
+    return true;
+}
+
+static void on_repeat(void *user, const struct fbr_http_answer *answer)
+{
+    struct fbr_kube_request *r = user;
+
+    if (answer->status)
+        fbr_http_say(answer, r->a->refused, sizeof(r->a->refused));
+}
+
+static void on_answer(void *user, const struct fbr_http_answer *answer)
+{
+    struct fbr_kube_request *r = user;
+
+    if (answer->status >= 200 && answer->status < 300)
+        r->a->refused[0] = '\0';
+    if (try_again(r, answer))
+        return;
+    r->done(r->user, answer);
+    free_request(r);
+}
+
+static int send_request(struct fbr_kube_request *r)
+{
+    const struct fbr_http_request http = {.method = r->method,
+                                          .path = r->path,
+                                          .body = r->body,
+                                          .len = r->body ? strlen(r->body) : 0,
+                                          .timeout_ms = ATTEMPT_MS,
+                                          .patience_ms = r->patience_ms,
+                                          .repeats = on_repeat,
+                                          .done = on_answer,
+                                          .user = r};
+
+    return fbr_http_send(r->a->calls, &http, NULL) ? 0 : -ENOMEM;
+}
+
+int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const char *body,
+                  uint64_t patience_ms, void (*done)(void *user, const struct fbr_http_answer *),
+                  void *user)
+{
+    struct fbr_kube_request *r = path ? calloc(1, sizeof(*r)) : NULL;
+
+    if (!r) {
+        free(path);
+        return -ENOMEM;
+    }
+    *r = (struct fbr_kube_request){.a = a,
+                                   .method = method,
+                                   .path = path,
+                                   .body = body ? strdup(body) : NULL,
+                                   .patience_ms = patience_ms,
+                                   .repeats = repeats_of(a),
+                                   .done = done,
+                                   .user = user};
+    DL_APPEND(a->requests, r);
+    if ((body && !r->body) || send_request(r) < 0) {
+        free_request(r);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- One that is waited for ---- */
+
+struct asked {
+    int status;
+    struct json_t *json;
+    char say[512];
+    const struct fbr_kube_api *a;
+    const char *what;
+};
+
+static void on_asked(void *user, const struct fbr_http_answer *answer)
+{
+    struct asked *got = user;
+
+    got->status = answer->status;
+    if (answer->status >= 200 && answer->status < 300)
+        got->json = fbr_json_parse(answer->body, answer->len, NULL);
+    else
+        fbr_kube_say(got->a, answer, got->what, got->say, sizeof(got->say));
+}
+
+/* Whether another try may be answered better. */
+static bool is_passing(const struct asked *got)
+{
+    return got->status == 0 || got->status == 429 || got->status >= 500 ||
+           (got->status >= 200 && got->status < 300 && !got->json);
+}
+
+int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
+                 uint64_t ms, struct json_t **answer, struct fbr_error *err)
+{
+    struct asked got = {.a = a, .what = ""};
+    struct fbr_http_request r = {.method = method,
+                                 .path = path,
+                                 .body = body,
+                                 .len = body ? strlen(body) : 0,
+                                 .timeout_ms = ms,
+                                 .done = on_asked,
+                                 .user = &got};
+
+    if (answer)
+        *answer = NULL;
+    if (!path) {
+        fbr_fail(err, -ENOMEM, "out of memory");
+        return 0;
+    }
+    for (int try = 0; try == 0 || (try < TRIES && is_passing(&got)); try++) {
+        if (try)
+            poll(NULL, 0, try * TRY_MS);
+        fbr_http_now(a->calls, &r, 1, ms);
+        if (got.status == 401 && fbr_kube_creds_renew(a->creds, ms))
+            fbr_http_now(a->calls, &r, 1, ms);
+    }
+    free(path);
+    if (got.status < 200 || got.status >= 300)
+        fbr_fail(err, got.status == 404 ? -ENOENT : -EIO, "%s", got.say);
+    if (answer)
+        *answer = got.json;
+    else
+        fbr_json_free(got.json);
+    return got.status;
+}
+
+/* ---- Words ---- */
+
+char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
+{
+    char *rest, *path;
+    va_list values;
+    int n;
+
+    va_start(values, fmt);
+    n = vasprintf(&rest, fmt, values);
+    va_end(values);
+    if (n < 0)
+        return NULL;
+    n = asprintf(&path, "/api/v1/namespaces/%s/%s", a->namespace_, rest);
+    free(rest);
+    return n < 0 ? NULL : path;
+}
+
+char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name)
+{
+    char *path;
+    int n = asprintf(&path, "/apis/batch/v1/namespaces/%s/jobs%s%s", a->namespace_, rest, name);
+
+    return n < 0 ? NULL : path;
+}
+
+void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
+                  const char *what, char *out, size_t size)
+{
+    char text[400], *group;
+    const char *hint = "";
+    bool account = false; /* is missing */
+
+    fbr_http_say(answer, text, sizeof(text));
+    group = strstr(text, " in API group"); /* the Role says the rest */
+    if (answer->status == 403 && group)
+        *group = '\0';
+    if (answer->status == 401)
+        hint = "; the token or certificate is wrong or too old (`kubectl auth whoami` tells)";
+    else if (answer->status == 403 && strstr(text, "PodSecurity"))
+        hint = strstr(text, "runAsNonRoot") ? "; kubernetes_user sets a user id" : "";
+    else if (answer->status == 403 && strstr(text, "error looking up service account"))
+        account = true;
+    else if (answer->status == 403 && strstr(text, "cannot "))
+        hint = "; `fiber kubernetes manifest` prints the Role that is needed";
+    else if (answer->status == 404 && strstr(text, "namespaces"))
+        hint = "; kubernetes_namespace chooses another";
+    if (answer->status == 0)
+        snprintf(out, size, "the API server %s does not answer%s%s: %s", a->config.server,
+                 what[0] ? " to " : "", what, text);
+    else if (account)
+        snprintf(out, size,
+                 "%s%s%s; `fiber kubernetes manifest -N %s | kubectl apply -f -` makes it", what,
+                 what[0] ? ": " : "", text, a->namespace_);
+    else
+        snprintf(out, size, "%s%s%s%s", what, what[0] ? ": " : "", text, hint);
+}
+
+/* ---- The server ---- */
+
+static void take_host(struct fbr_kube_api *a)
+{
+    const char *at = strstr(a->config.server, "://");
+    size_t n;
+
+    at = at ? at + 3 : a->config.server;
+    n = *at == '[' ? strcspn(at + 1, "]") : strcspn(at, ":/");
+    snprintf(a->host, sizeof(a->host), "%.*s", (int)n, *at == '[' ? at + 1 : at);
+}
+
+static int open_clients(struct fbr_kube_api *a, struct fbr_error *err)
+{
+    const struct fbr_kube_config *c = &a->config;
+    struct fbr_http_options o = {.url = c->server,
+                                 .proxy = c->proxy,
+                                 .ca = c->ca,
+                                 .cert = c->cert,
+                                 .key = c->key,
+                                 .server_name = c->server_name,
+                                 .insecure = c->insecure,
+                                 .user = c->user,
+                                 .password = c->password,
+                                 .token = fbr_kube_creds_token,
+                                 .token_user = a->creds,
+                                 .parallel = PARALLEL};
+    int rc = fbr_http_open(&a->calls, a->loop, &o, err);
+
+    o.http1 = true;
+    return rc < 0 ? rc : fbr_http_open(&a->streams, a->loop, &o, err);
+}
+
+static bool is_name(const char *text)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && n < 64 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+}
+
+int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
+                      const struct fbr_config *config, struct fbr_error *err)
+{
+    const char *wanted = fbr_config_str(config, "kubernetes_namespace");
+    struct fbr_kube_api *a = calloc(1, sizeof(*a));
+    int rc;
+
+    if (!a)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    a->loop = loop;
+    rc = fbr_kube_config_load(&a->config, fbr_config_str(config, "kubernetes_context"), err);
+    if (rc == 0) {
+        a->namespace_ = strdup(wanted[0] ? wanted : a->config.namespace_);
+        take_host(a);
+        if (!a->namespace_)
+            rc = fbr_fail(err, -ENOMEM, "out of memory");
+        else if (!is_name(a->namespace_))
+            rc = fbr_fail(err, -EINVAL, "'%.64s' is no name of a namespace", a->namespace_);
+    }
+    if (rc == 0)
+        rc = fbr_kube_creds_open(&a->creds, &a->config, err);
+    if (rc == 0)
+        rc = open_clients(a, err);
+    if (rc < 0) {
+        fbr_kube_api_close(a);
+        return rc;
+    }
+    *out = a;
+    return 0;
+}
+
+void fbr_kube_api_close(struct fbr_kube_api *a)
+{
+    if (!a)
+        return;
+    fbr_http_close(a->calls);
+    fbr_http_close(a->streams);
+    while (a->requests)
+        free_request(a->requests);
+    fbr_kube_creds_close(a->creds);
+    fbr_kube_config_fini(&a->config);
+    free(a->namespace_);
+    free(a);
+}

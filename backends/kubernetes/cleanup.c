@@ -1,0 +1,97 @@
+/* cleanup.c - what is removed at the end of a program; see cleanup.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/cleanup.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/net/loop.h"
+
+#define CLOSE_MS 10000
+#define AGAIN_MS 1000
+/* For the first answers; then twice as long each time, for who is only slow. */
+#define FIRST_MS 2000
+
+struct removal {
+    struct fbr_kube_api *a;
+    size_t left;           /* of what was sent last */
+    bool refused, passing; /* for our credentials; another try may be answered better */
+    char *out;
+    size_t size;
+};
+
+struct one {
+    struct removal *all;
+    struct fbr_kube_last *what;
+};
+
+static void on_answer(void *user, const struct fbr_http_answer *a)
+{
+    struct one *one = user;
+    struct removal *all = one->all;
+    char text[512];
+
+    one->what->gone = a->status == 404 || (a->status >= 200 && a->status < 300);
+    if (one->what->gone)
+        return;
+    all->left++;
+    all->refused |= a->status == 401;
+    if (a->status == 0) /* when it comes back, it may refuse for a while what it allows later */
+        all->a->away_at = fbr_now_ms();
+    all->passing |= fbr_kube_is_passing(all->a, a);
+    snprintf(all->out, all->size, "%s", fbr_http_say(a, text, sizeof(text)));
+}
+
+/* What is not gone, once. */
+static void send_all(struct removal *all, struct one *ones, struct fbr_http_request *requests,
+                     size_t n, uint64_t ms)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!ones[i].what->gone)
+            requests[k++] = (struct fbr_http_request){.method = "DELETE",
+                                                      .path = ones[i].what->path,
+                                                      .body = ones[i].what->body,
+                                                      .len = strlen(ones[i].what->body),
+                                                      .done = on_answer,
+                                                      .user = &ones[i]};
+    all->left = 0;
+    all->refused = all->passing = false;
+    all->out[0] = '\0';
+    fbr_http_now(all->a->calls, requests, k, ms);
+}
+
+size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, size_t n, char *out,
+                            size_t size)
+{
+    struct fbr_http_request *requests = calloc(n + 1, sizeof(*requests));
+    struct one *ones = calloc(n + 1, sizeof(*ones));
+    struct removal all = {.a = a, .left = n, .out = out, .size = size};
+    uint64_t until = fbr_now_ms() + (fbr_kube_just_started(a) ? FBR_KUBE_STARTING_MS : CLOSE_MS);
+    uint64_t patience = FIRST_MS, now, rest;
+    bool again = requests && ones, renewed = false;
+
+    snprintf(out, size, again ? "" : "out of memory");
+    for (size_t i = 0; again && i < n; i++)
+        ones[i] = (struct one){&all, &list[i]};
+    while (again) {
+        now = fbr_now_ms();
+        rest = now + AGAIN_MS < until ? until - now : AGAIN_MS;
+        send_all(&all, ones, requests, n, patience < rest ? patience : rest);
+        patience *= 2;
+        again = all.left && fbr_now_ms() + AGAIN_MS < until;
+        if (again && all.refused && !renewed)
+            renewed = again = fbr_kube_creds_renew(a->creds, CLOSE_MS) || all.passing;
+        else if (again && all.passing)
+            poll(NULL, 0, AGAIN_MS);
+        else
+            again = false;
+    }
+    free(requests);
+    free(ones);
+    return all.left;
+}

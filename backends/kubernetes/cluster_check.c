@@ -1,0 +1,326 @@
+/* cluster_check.c - what `fiber doctor` finds out about a cluster: whether each verb that is needed is allowed, by
+ * asking the server for a review of our own access; whether it would take a pod, by a dry run; what GPUs its nodes
+ * have; and whether the address that jobs are to call can be one that a pod reaches.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "runtime/net/bind.h"
+#include "runtime/base/environ.h"
+
+#define ANSWER_MS 10000
+#define ROOM_MS 4000
+#define NODES "500" /* of which GPUs are counted */
+
+static const struct {
+    const char *resource, *sub, *verb, *what;
+    bool needed;
+    const char *group; /* NULL: the core's */
+} verbs[] = {
+    {"pods", "", "create", "starting jobs", true, NULL},
+    {"pods", "", "get", "seeing what a lost answer was", true, NULL},
+    {"pods", "", "list", "seeing what becomes of jobs", true, NULL},
+    {"pods", "", "watch", "seeing what becomes of jobs", true, NULL},
+    {"pods", "", "delete", "ending jobs", true, NULL},
+    {"pods", "log", "get", "showing what jobs write", false, NULL},
+    {"secrets", "", "create", "handing over tickets", true, NULL},
+    {"secrets", "", "delete", "removing tickets", true, NULL},
+    {"events", "", "list", "saying why a pod does not start", false, NULL},
+    {"jobs", "", "create", "starting masters in the cluster", false, "batch"},
+    {"jobs", "", "delete", "ending masters in the cluster", false, "batch"},
+};
+
+/* 1: allowed, 0: not, negative: unknown. */
+static int is_allowed(struct fbr_backend *b, const char *group, const char *resource,
+                      const char *sub, const char *verb, struct fbr_error *err)
+{
+    struct json_t *ask = fbr_json_pack(
+        "{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s, s:s}}}", "kind", "SelfSubjectAccessReview",
+        "apiVersion", "authorization.k8s.io/v1", "spec", "resourceAttributes", "namespace",
+        b->api->namespace_, "group", group, "resource", resource, "subresource", sub, "verb", verb);
+    char *body = ask ? fbr_json_print(ask, NULL) : NULL;
+    struct json_t *answer = NULL;
+    int status = 0, allowed;
+
+    if (body)
+        status = fbr_kube_ask(b->api, "POST",
+                              strdup("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+                              body, ANSWER_MS, &answer, err);
+    allowed = fbr_json_bool(answer, "status", "allowed", NULL);
+    fbr_json_free(answer);
+    fbr_json_free(ask);
+    free(body);
+    return status == 201 || status == 200 ? allowed : -1;
+}
+
+static void check_verbs(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    size_t n = sizeof(verbs) / sizeof(verbs[0]), good = 0;
+    char what[64], text[256], mend[256];
+
+    for (size_t i = 0; i < n; i++) {
+        struct fbr_error err = {0, ""};
+        const char *slash = verbs[i].sub[0] ? "/" : "", *group = verbs[i].group;
+        int allowed =
+            is_allowed(b, group ? group : "", verbs[i].resource, verbs[i].sub, verbs[i].verb, &err);
+
+        if (allowed < 0) {
+            say(user, FBR_FINDING_ABSENT, "permissions", err.text, "");
+            return;
+        }
+        good += allowed > 0;
+        if (allowed)
+            continue;
+        snprintf(what, sizeof(what), "%s %s%s%s", verbs[i].verb, verbs[i].resource, slash,
+                 verbs[i].sub);
+        snprintf(text, sizeof(text), "not allowed in namespace %s; it is needed for %s",
+                 b->api->namespace_, verbs[i].what);
+        snprintf(
+            mend, sizeof(mend),
+            "in a Role:  - apiGroups: [\"%s\"]\n              resources: [\"%s%s%s\"]\n        "
+            "      verbs: [\"%s\"]",
+            group ? group : "", verbs[i].resource, slash, verbs[i].sub, verbs[i].verb);
+        say(user, verbs[i].needed ? FBR_FINDING_BAD : FBR_FINDING_ABSENT, what, text, mend);
+    }
+    if (good == n) {
+        snprintf(text, sizeof(text), "all that is needed in namespace %s", b->api->namespace_);
+        say(user, FBR_FINDING_GOOD, "permissions", text, "");
+    }
+}
+
+static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    struct fbr_error err = {0, ""};
+    struct json_t *version = NULL;
+    char text[384];
+
+    fbr_kube_ask(b->api, "GET", strdup("/version"), NULL, ANSWER_MS, &version, &err);
+    snprintf(text, sizeof(text), "%.60s at %.200s, %s%.100s",
+             version ? fbr_json_text(version, "gitVersion", NULL) : "of an unknown version",
+             b->api->config.server, b->api->config.context ? "context " : "service account",
+             b->api->config.context ? b->api->config.context : "");
+    say(user, FBR_FINDING_GOOD, "server", text, "");
+    fbr_json_free(version);
+    if (b->api->config.insecure)
+        say(user, FBR_FINDING_BAD, "certificate",
+            "is not checked: whoever is on the way can read and change everything",
+            "take insecure-skip-tls-verify out of the kubeconfig, put certificate-authority in");
+}
+
+/* ---- A pod ---- */
+
+/* Whether the server would take a job's pod, with the image, the template and the account that are set. */
+static void check_pod(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
+    const struct fbr_job job = {.name = "doctor-1",
+                                .run_uid = "doctor",
+                                .file = "/proc/self/exe",
+                                .argv = argv,
+                                .own_program = 1,
+                                .ticket = "",
+                                .process = 1};
+
+    if (!b->settings.image[0]) {
+        say(user, FBR_FINDING_BAD, "image", "none is set: jobs that name none cannot be started",
+            "fiber image build, push it where nodes can pull it, and set FIBER_IMAGE");
+        return;
+    }
+    say(user, FBR_FINDING_GOOD, "image", b->settings.image, "");
+    fbr_kube_would(b, &job, say, user);
+}
+
+/* ---- GPUs ---- */
+
+/* "8", "2k": counts are written as whole numbers but by whoever wants it otherwise. */
+static unsigned long long quantity(const char *text)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+
+    return text[0] == '-' ? 0 : *end == 'k' ? n * 1000 : n;
+}
+
+struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource)
+{
+    const struct json_t *items = fbr_json_at(nodes, "items", NULL);
+    struct fbr_kube_gpus g = {.nodes = fbr_json_count(items)};
+
+    for (size_t i = 0; i < g.nodes; i++) {
+        const struct json_t *one = fbr_json_item(items, i);
+        unsigned long long n =
+            quantity(fbr_json_text(one, "status", "allocatable", resource, NULL));
+
+        g.gpus += n;
+        g.most = n > g.most ? n : g.most;
+        g.with += n > 0;
+    }
+    return g;
+}
+
+/* ---- The size of nodes ---- */
+
+/* "2", or "1930m": whole processors. */
+static unsigned processors(const char *text)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+
+    n = text[0] == '-' ? 0 : *end == 'm' ? n / 1000 : n;
+    return n < 1u << 20 ? (unsigned)n : 1u << 20;
+}
+
+/* Pods without tolerations find no place on it. */
+static bool is_closed(const struct json_t *node)
+{
+    const struct json_t *taints = fbr_json_at(node, "spec", "taints", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(taints); i++)
+        if (!strncmp(fbr_json_text(fbr_json_item(taints, i), "effect", NULL), "No", 2))
+            return true; /* NoSchedule, NoExecute */
+    return fbr_json_bool(node, "spec", "unschedulable", NULL);
+}
+
+unsigned fbr_kube_smallest(const struct json_t *nodes)
+{
+    const struct json_t *items = fbr_json_at(nodes, "items", NULL);
+    unsigned least = 0;
+
+    for (size_t i = 0; i < fbr_json_count(items); i++) {
+        const struct json_t *one = fbr_json_item(items, i);
+        unsigned n = processors(fbr_json_text(one, "status", "allocatable", "cpu", NULL));
+
+        if (n && !is_closed(one) && (!least || n < least))
+            least = n;
+    }
+    return least;
+}
+
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                  struct fbr_error *err)
+{
+    struct fbr_kube_api *api = NULL;
+    struct json_t *nodes = NULL;
+    int rc;
+
+    if (!sizes)
+        return 0;
+    fbr_environ_use(env->environ);
+    rc = fbr_kube_api_open(&api, env->loop, env->config, err);
+    if (rc < 0)
+        return rc;
+    rc = fbr_kube_ask(api, "GET", strdup("/api/v1/nodes?limit=" NODES), NULL, ROOM_MS, &nodes, err);
+    if (nodes)
+        room->cpus = fbr_kube_smallest(nodes);
+    fbr_json_free(nodes);
+    fbr_kube_api_close(api);
+    return rc >= 200 && rc < 300 ? 0 : -EIO;
+}
+
+/* ---- GPUs of nodes ---- */
+
+static void check_gpus(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    const char *resource = b->settings.gpu_resource;
+    struct fbr_error err = {0, ""};
+    struct json_t *nodes = NULL;
+    struct fbr_kube_gpus g;
+    char text[512];
+    bool more;
+    int status = fbr_kube_ask(b->api, "GET", strdup("/api/v1/nodes?limit=" NODES), NULL, ANSWER_MS,
+                              &nodes, &err);
+
+    if (!nodes) {
+        snprintf(text, sizeof(text), "not known: %.380s",
+                 status == 403 ? "we may not list the nodes, and need not; a pod that asks for "
+                                 "some (--gpus-per-rank) tells whether there are any"
+                               : err.text);
+        say(user, FBR_FINDING_ABSENT, "GPUs", text, "");
+        return;
+    }
+    g = fbr_kube_count_gpus(nodes, resource);
+    more = fbr_json_text(nodes, "metadata", "continue", NULL)[0] != '\0';
+    fbr_json_free(nodes);
+    if (g.gpus)
+        snprintf(text, sizeof(text), "%llu %.80s on %zu of %zu nodes, at most %llu on one", g.gpus,
+                 resource, g.with, g.nodes, g.most);
+    else
+        snprintf(text, sizeof(text), "none of %zu nodes has %.80s", g.nodes, resource);
+    if (more)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), ", of the first " NODES);
+    say(user, g.gpus ? FBR_FINDING_GOOD : FBR_FINDING_ABSENT, "GPUs", text,
+        g.gpus ? ""
+               : "the vendor's device plugin announces them; kubernetes_gpu_resource names what it "
+                 "calls them");
+}
+
+/* ---- The way back ---- */
+
+const char *fbr_kube_why_unreachable(const char *address)
+{
+    unsigned char a[16];
+
+    if (inet_pton(AF_INET, address, a) == 1) {
+        if (a[0] == 127)
+            return "is the loopback: a pod that calls it calls itself";
+        if (a[0] == 169 && a[1] == 254)
+            return "is link-local: it means something else in each network";
+        if (a[0] == 0)
+            return "is no address that can be called";
+    } else if (inet_pton(AF_INET6, address, a) == 1) {
+        if (IN6_IS_ADDR_LOOPBACK((struct in6_addr *)a))
+            return "is the loopback: a pod that calls it calls itself";
+        if (IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)a))
+            return "is link-local: it means something else in each network";
+        if (IN6_IS_ADDR_UNSPECIFIED((struct in6_addr *)a))
+            return "is no address that can be called";
+    }
+    return NULL;
+}
+
+static void check_way_back(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    const char *bind = fbr_config_str(b->env.config, "bind"), *why;
+    struct fbr_error err = {0, ""};
+    char address[FBR_BIND_MAX] = "", text[400];
+    int rc = bind[0] ? fbr_bind_find(bind, address)
+                     : fbr_backend_kubernetes.address(b, address, sizeof(address), &err);
+
+    if (rc < 0) {
+        snprintf(text, sizeof(text), "bind = %.64s: this host has no such address or interface",
+                 bind);
+        say(user, FBR_FINDING_BAD, "way back", bind[0] ? text : err.text,
+            "set bind to an address of ours that pods reach");
+        return;
+    }
+    why = fbr_kube_why_unreachable(address);
+    if (why) {
+        snprintf(text, sizeof(text), "jobs would call %.64s, which %s", address, why);
+        say(user, FBR_FINDING_BAD, "way back", text,
+            "export FIBER_BIND=ADDRESS, one of this host that pods reach; or fiber run "
+            "--in-cluster");
+        return;
+    }
+    snprintf(text, sizeof(text),
+             b->api->config.in_cluster
+                 ? "jobs call %.64s, this pod%.0s"
+                 : "jobs call %.64s; whether pods reach it is seen when one runs. Where the "
+                   "cluster enforces NetworkPolicy: fiber kubernetes manifest --master %.64s",
+             address, address);
+    say(user, FBR_FINDING_GOOD, "way back", text, "");
+}
+
+void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    check_server(b, say, user);
+    check_verbs(b, say, user);
+    check_pod(b, say, user);
+    check_gpus(b, say, user);
+    check_way_back(b, say, user);
+}

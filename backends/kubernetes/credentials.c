@@ -1,0 +1,435 @@
+/* credentials.c - tokens and exec plugins; see credentials.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/credentials.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/http/base64.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/yaml.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/spawn.h"
+
+#define PLUGIN_MS 15000
+#define CLOSE_MS 3000
+#define MAX_OUTPUT (1u << 20)
+#define TOKEN_FILE_MS 60000
+#define EARLY_S 60
+#define LOOK_MS 20
+#define AGAIN_MS 5000 /* between two runs of a plugin */
+
+struct fbr_kube_creds {
+    struct fbr_kube_config *config;
+    char *token;      /* from a file or a program */
+    uint64_t read_at; /* the file; clock of fbr_now_ms() */
+    int64_t expires;
+    uint64_t ran_at;
+    bool running; /* the thread */
+    pthread_t thread;
+    /* Between the two threads. */
+    pthread_mutex_t lock;
+    bool ready;
+    struct fbr_kube_credential fresh;
+    pid_t plugin;
+};
+
+static void forget(char **text)
+{
+    if (*text)
+        explicit_bzero(*text, strlen(*text));
+    free(*text);
+    *text = NULL;
+}
+
+void fbr_kube_credential_fini(struct fbr_kube_credential *c)
+{
+    forget(&c->token);
+    forget(&c->cert);
+    forget(&c->key);
+}
+
+int64_t fbr_kube_time(const char *text)
+{
+    struct tm tm = {0};
+    const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    int hours = 0, minutes = 0;
+    int64_t t;
+
+    if (!at)
+        return -1;
+    if (*at == '.')
+        at += 1 + strspn(at + 1, "0123456789");
+    t = (int64_t)timegm(&tm);
+    if ((*at == 'Z' || *at == 'z') && !at[1])
+        return t;
+    if ((*at != '+' && *at != '-') || strlen(at) != 6 || at[3] != ':' ||
+        sscanf(at + 1, "%2d:%2d", &hours, &minutes) != 2)
+        return -1;
+    return t - (*at == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+}
+
+static char *text_at(const struct json_t *j, const char *key)
+{
+    const char *text = fbr_json_text(j, "status", key, NULL);
+
+    return text[0] ? strdup(text) : NULL;
+}
+
+int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, size_t len,
+                              const char *version, struct fbr_error *err)
+{
+    struct json_t *j = fbr_json_parse(text, len, err);
+    const char *expires = fbr_json_text(j, "status", "expirationTimestamp", NULL);
+    int rc = 0;
+
+    memset(c, 0, sizeof(*c));
+    if (!j)
+        return fbr_wrap(err, "what it printed is no ExecCredential");
+    if (strcmp(fbr_json_text(j, "kind", NULL), "ExecCredential") != 0 ||
+        strcmp(fbr_json_text(j, "apiVersion", NULL), version) != 0)
+        rc = fbr_fail(err, -EBADMSG, "what it printed is no ExecCredential of %s", version);
+    c->token = text_at(j, "token");
+    c->cert = text_at(j, "clientCertificateData");
+    c->key = text_at(j, "clientKeyData");
+    c->expires = expires[0] ? fbr_kube_time(expires) : 0;
+    if (rc == 0 && c->expires < 0)
+        rc = fbr_fail(err, -EBADMSG, "its expirationTimestamp is no time");
+    if (rc == 0 && !c->token && !(c->cert && c->key))
+        rc = fbr_fail(err, -EBADMSG, "it gave neither a token nor a certificate with its key");
+    fbr_json_free(j);
+    if (rc < 0)
+        fbr_kube_credential_fini(c);
+    return rc;
+}
+
+/* ---- Running a plugin ---- */
+
+/* What it is told about us: KUBERNETES_EXEC_INFO. */
+static char *exec_info(const struct fbr_kube_config *c)
+{
+    struct json_t *cluster = fbr_json_pack("{s:s}", "server", c->server);
+    struct json_t *info = fbr_json_pack("{s:s, s:s, s:{s:b}}", "kind", "ExecCredential",
+                                        "apiVersion", c->exec.version, "spec", "interactive", 0);
+    char *ca = c->ca ? fbr_base64_encode(c->ca, strlen(c->ca)) : NULL, *text = NULL, *line = NULL;
+    int rc = cluster && info ? 0 : -ENOMEM;
+
+    if (rc == 0 && ca)
+        rc = fbr_json_set(cluster, "certificate-authority-data", fbr_json_string(ca));
+    if (rc == 0 && c->server_name)
+        rc = fbr_json_set(cluster, "tls-server-name", fbr_json_string(c->server_name));
+    if (rc == 0 && c->proxy)
+        rc = fbr_json_set(cluster, "proxy-url", fbr_json_string(c->proxy));
+    if (rc == 0 && c->insecure)
+        rc = fbr_json_set(cluster, "insecure-skip-tls-verify", fbr_json_pack("b", 1));
+    if (rc == 0 && c->exec.cluster)
+        rc = fbr_json_set(fbr_json_at(info, "spec", NULL), "cluster", fbr_json_pack("O", cluster));
+    if (rc == 0)
+        text = fbr_json_print(info, NULL);
+    if (text && asprintf(&line, "KUBERNETES_EXEC_INFO=%s", text) < 0)
+        line = NULL;
+    free(text);
+    free(ca);
+    fbr_json_free(cluster);
+    fbr_json_free(info);
+    return line;
+}
+
+static char **environment(const struct fbr_kube_config *c, char *info)
+{
+    char **ours = fbr_environ(), **env;
+    size_t n = 0, m = 0, k = 0;
+
+    while (ours[n])
+        n++;
+    while (c->exec.env[m])
+        m++;
+    env = calloc(n + m + 2, sizeof(*env));
+    for (size_t i = 0; env && i < n; i++) {
+        bool replaced = !strncmp(ours[i], "KUBERNETES_EXEC_INFO=", 21);
+
+        for (size_t j = 0; j < m && !replaced; j++)
+            replaced = !strncmp(ours[i], c->exec.env[j], strcspn(c->exec.env[j], "=") + 1);
+        if (!replaced)
+            env[k++] = ours[i];
+    }
+    for (size_t j = 0; env && j < m; j++)
+        env[k++] = c->exec.env[j];
+    if (env)
+        env[k] = info;
+    return env;
+}
+
+/* All that it prints, until it ends. */
+static int read_all(int fd, struct fbr_buf *out)
+{
+    uint64_t until = fbr_now_ms() + PLUGIN_MS, now;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    ssize_t n;
+
+    while ((now = fbr_now_ms()) < until) {
+        void *to = fbr_buf_reserve(out, 4096);
+
+        if (!to || out->len > MAX_OUTPUT)
+            return to ? -EFBIG : -ENOMEM;
+        if (poll(&wait, 1, (int)(until - now)) <= 0)
+            continue;
+        n = read(fd, to, 4096);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0)
+            fbr_buf_extend(out, (size_t)n);
+    }
+    return -ETIMEDOUT;
+}
+
+static int start(struct fbr_kube_creds *c, const char *path, int out, int *pidfd,
+                 struct fbr_error *err)
+{
+    char *info = exec_info(c->config);
+    char **env = info ? environment(c->config, info) : NULL;
+    struct fbr_spawn s = {.file = path,
+                          .argv = c->config->exec.argv,
+                          .env = env,
+                          .fds = {-1, out, STDERR_FILENO, -1},
+                          .nfds = 3};
+    pid_t pid = 0;
+    int rc = env ? fbr_spawn(&s, &pid, pidfd, err) : fbr_fail(err, -ENOMEM, "out of memory");
+
+    free(env);
+    free(info);
+    pthread_mutex_lock(&c->lock);
+    c->plugin = rc < 0 ? 0 : pid;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+/* Its end, by force when it has not come with the end of its output. */
+static int collect(struct fbr_kube_creds *c, int pidfd, bool in_time)
+{
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    int status = 0;
+
+    if (!in_time || poll(&wait, 1, CLOSE_MS) <= 0)
+        kill(-c->plugin, SIGKILL);
+    pthread_mutex_lock(&c->lock); /* or its number could be killed when it is another's */
+    waitpid(c->plugin, &status, 0);
+    c->plugin = 0;
+    pthread_mutex_unlock(&c->lock);
+    close(pidfd);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Runs it and waits for it. Any thread, one at a time. */
+static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct fbr_error *err)
+{
+    const struct fbr_kube_exec *x = &c->config->exec;
+    int ends[2] = {-1, -1}, pidfd = -1, code, rc;
+    char path[PATH_MAX];
+    struct fbr_buf text;
+
+    rc = fbr_spawn_find(x->command, path, sizeof(path), err);
+    if (rc == -ENAMETOOLONG)
+        return fbr_wrap(err, "exec plugin");
+    if (rc < 0)
+        return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
+                        x->hint ? "; " : "", x->hint ? x->hint : "");
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return fbr_fail(err, -errno, "exec plugin %s: %s", x->command, fbr_strerror(errno));
+    fbr_buf_init(&text);
+    rc = start(c, path, ends[1], &pidfd, err);
+    close(ends[1]);
+    if (rc == 0) {
+        rc = read_all(ends[0], &text);
+        code = collect(c, pidfd, rc == 0);
+        if (rc < 0)
+            fbr_fail(err, rc, "it gave no answer: %s", fbr_strerror(rc));
+        else if (code != 0)
+            rc = fbr_fail(err, -EACCES, "it failed with code %d (its words are above)", code);
+        else
+            rc = fbr_kube_credential_parse(out, (const char *)text.data, text.len, x->version, err);
+    }
+    close(ends[0]);
+    if (text.data)
+        explicit_bzero(text.data, text.len);
+    fbr_buf_fini(&text);
+    return rc < 0 ? fbr_wrap(err, "exec plugin %s", x->command) : 0;
+}
+
+static void *run_again(void *arg)
+{
+    struct fbr_kube_credential fresh = {0};
+    struct fbr_kube_creds *c = arg;
+    struct fbr_error err = {0, ""};
+
+    if (run(c, &fresh, &err) < 0)
+        fbr_warn("kubernetes: %s", err.text);
+    pthread_mutex_lock(&c->lock);
+    c->fresh = fresh;
+    c->ready = true;
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* What the thread has found, once it has ended. */
+static void take_fresh(struct fbr_kube_creds *c)
+{
+    bool ready;
+
+    pthread_mutex_lock(&c->lock);
+    ready = c->ready;
+    pthread_mutex_unlock(&c->lock);
+    if (!c->running || !ready)
+        return;
+    pthread_join(c->thread, NULL);
+    c->running = c->ready = false;
+    if (c->fresh.token) {
+        forget(&c->token);
+        c->token = c->fresh.token;
+        c->fresh.token = NULL;
+    } else if (c->fresh.cert && strcmp(c->fresh.cert, c->config->cert ? c->config->cert : "")) {
+        fbr_warn("kubernetes: exec plugin %s gave another client certificate, which counts from "
+                 "the next run on",
+                 c->config->exec.command);
+    }
+    if (c->fresh.token || c->fresh.cert || c->token)
+        c->expires = c->fresh.expires ? c->fresh.expires : c->expires;
+    fbr_kube_credential_fini(&c->fresh);
+}
+
+static void begin_again(struct fbr_kube_creds *c)
+{
+    uint64_t now = fbr_now_ms();
+
+    if (c->running || now < c->ran_at + AGAIN_MS)
+        return;
+    c->ran_at = now;
+    c->running = pthread_create(&c->thread, NULL, run_again, c) == 0;
+}
+
+/* ---- The token ---- */
+
+static void read_file(struct fbr_kube_creds *c)
+{
+    struct fbr_error err = {0, ""};
+    size_t len;
+    char *text = fbr_kube_read(c->config->token_file, &len, &err);
+
+    c->read_at = fbr_now_ms();
+    if (!text) {
+        fbr_warn("kubernetes: %s", err.text);
+        return;
+    }
+    text[strcspn(text, " \t\r\n")] = '\0';
+    forget(&c->token);
+    c->token = text;
+}
+
+const char *fbr_kube_creds_token(void *creds)
+{
+    struct fbr_kube_creds *c = creds;
+
+    if (c->config->exec.command) {
+        take_fresh(c);
+        if (c->expires && (int64_t)time(NULL) > c->expires - EARLY_S)
+            begin_again(c);
+    } else if (c->config->token_file &&
+               (!c->read_at || fbr_now_ms() > c->read_at + TOKEN_FILE_MS)) {
+        read_file(c);
+    }
+    return c->token ? c->token : c->config->token;
+}
+
+bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
+{
+    if (c->config->exec.command)
+        begin_again(c);
+    else if (c->config->token_file)
+        c->read_at = 0;
+    return c->config->exec.command || c->config->token_file;
+}
+
+bool fbr_kube_creds_renew(struct fbr_kube_creds *c, uint64_t ms)
+{
+    uint64_t end = fbr_now_ms() + ms;
+
+    if (!fbr_kube_creds_refused(c))
+        return false;
+    for (take_fresh(c); c->running && fbr_now_ms() < end; take_fresh(c))
+        poll(NULL, 0, LOOK_MS);
+    return true;
+}
+
+/* ---- All ---- */
+
+static int run_first(struct fbr_kube_creds *c, struct fbr_error *err)
+{
+    struct fbr_kube_credential got = {0};
+    int rc = run(c, &got, err);
+
+    c->ran_at = fbr_now_ms();
+    if (rc < 0)
+        return rc;
+    c->token = got.token;
+    c->expires = got.expires;
+    if (got.cert && got.key) {
+        free(c->config->cert);
+        forget(&c->config->key);
+        c->config->cert = got.cert;
+        c->config->key = got.key;
+    }
+    return 0;
+}
+
+int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *config,
+                        struct fbr_error *err)
+{
+    struct fbr_kube_creds *c = calloc(1, sizeof(*c));
+    int rc = 0;
+
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    c->config = config;
+    pthread_mutex_init(&c->lock, NULL);
+    if (config->exec.command)
+        rc = run_first(c, err);
+    if (rc < 0) {
+        fbr_kube_creds_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+void fbr_kube_creds_close(struct fbr_kube_creds *c)
+{
+    if (!c)
+        return;
+    if (c->running) {
+        pthread_mutex_lock(&c->lock);
+        if (c->plugin > 0)
+            kill(-c->plugin, SIGKILL);
+        pthread_mutex_unlock(&c->lock);
+        pthread_join(c->thread, NULL);
+        fbr_kube_credential_fini(&c->fresh);
+    }
+    forget(&c->token);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}

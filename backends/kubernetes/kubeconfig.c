@@ -1,0 +1,411 @@
+/* kubeconfig.c - kubeconfig files and service accounts; see kubeconfig.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/kubeconfig.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/http/base64.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/yaml.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define MAX_ARGS 256
+
+static void wipe_text(char *text)
+{
+    if (text) {
+        memset(text, 0, strlen(text));
+        __asm__ volatile("" : : "r"(text) : "memory"); /* or the compiler leaves it out */
+    }
+    free(text);
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+void fbr_kube_config_fini(struct fbr_kube_config *c)
+{
+    free(c->server);
+    free(c->proxy);
+    free(c->server_name);
+    free(c->ca);
+    free(c->cert);
+    wipe_text(c->key);
+    wipe_text(c->token);
+    free(c->token_file);
+    free(c->user);
+    wipe_text(c->password);
+    free(c->namespace_);
+    free(c->context);
+    free(c->exec.command);
+    free_list(c->exec.argv);
+    free_list(c->exec.env);
+    free(c->exec.version);
+    free(c->exec.hint);
+    memset(c, 0, sizeof(*c));
+}
+
+/* ---- Files into one ---- */
+
+/* A path in a file is relative to the file's folder. */
+static int make_absolute(struct json_t *in, const char *key, const char *folder, bool command)
+{
+    const char *path = fbr_json_text(in, key, NULL);
+    char full[PATH_MAX];
+
+    if (!path[0] || path[0] == '/' || (command && !strchr(path, '/')))
+        return 0;
+    if ((size_t)snprintf(full, sizeof(full), "%s/%s", folder, path) >= sizeof(full))
+        return -ENAMETOOLONG;
+    return fbr_json_set(in, key, fbr_json_string(full));
+}
+
+static int add_named(struct json_t *all, const struct json_t *file, const char *list,
+                     const char *what, const char *folder)
+{
+    struct json_t *items = fbr_json_at(file, list, NULL), *into;
+    int rc = 0;
+
+    if (!fbr_json_at(all, list, NULL))
+        rc = fbr_json_set(all, list, fbr_json_pack("{}"));
+    into = fbr_json_at(all, list, NULL);
+    for (size_t i = 0; i < fbr_json_count(items) && rc == 0; i++) {
+        const char *name = fbr_json_text(fbr_json_item(items, i), "name", NULL);
+        struct json_t *one = fbr_json_at(fbr_json_item(items, i), what, NULL), *copy;
+
+        if (fbr_json_at(into, name, NULL))
+            continue;
+        rc = fbr_json_set(into, name, fbr_json_pack("{}"));
+        copy = fbr_json_at(into, name, NULL);
+        if (rc == 0 && one)
+            rc = fbr_json_merge(copy, one);
+        for (size_t k = 0; k < 4 && rc == 0; k++) {
+            static const char *const paths[] = {"certificate-authority", "client-certificate",
+                                                "client-key", "tokenFile"};
+
+            rc = make_absolute(copy, paths[k], folder, false);
+        }
+        if (rc == 0 && fbr_json_at(copy, "exec", NULL))
+            rc = make_absolute(fbr_json_at(copy, "exec", NULL), "command", folder, true);
+    }
+    return rc;
+}
+
+int fbr_kube_config_add(struct json_t *all, const struct json_t *file, const char *folder,
+                        struct fbr_error *err)
+{
+    const char *current = fbr_json_text(file, "current-context", NULL);
+    int rc = add_named(all, file, "clusters", "cluster", folder);
+
+    if (rc == 0)
+        rc = add_named(all, file, "users", "user", folder);
+    if (rc == 0)
+        rc = add_named(all, file, "contexts", "context", folder);
+    if (rc == 0 && current[0] && !fbr_json_at(all, "current-context", NULL))
+        rc = fbr_json_set(all, "current-context", fbr_json_string(current));
+    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
+}
+
+/* ---- A context out of them ---- */
+
+static char *text_of(const struct json_t *in, const char *key)
+{
+    const char *text = fbr_json_text(in, key, NULL);
+
+    return text[0] ? strdup(text) : NULL;
+}
+
+/* PEM text that stands in base64 under key-data, or in a file under key. */
+static int take_pem(char **out, const struct json_t *in, const char *key, struct fbr_error *err)
+{
+    char with_data[64];
+    const char *data, *path = fbr_json_text(in, key, NULL);
+    size_t len;
+
+    snprintf(with_data, sizeof(with_data), "%s-data", key);
+    data = fbr_json_text(in, with_data, NULL);
+    if (data[0]) {
+        *out = fbr_base64_decode(data, &len);
+        if (!*out || strlen(*out) != len) {
+            free(*out);
+            *out = NULL;
+            return fbr_fail(err, -EINVAL, "%s is not base64 of a text", with_data);
+        }
+    } else if (path[0]) {
+        *out = fbr_kube_read(path, &len, err);
+        if (!*out)
+            return fbr_wrap(err, "%s", key);
+    }
+    return 0;
+}
+
+static char **list_of(const struct json_t *items, const char *first)
+{
+    size_t n = fbr_json_count(items), k = 0;
+    char **list = n > MAX_ARGS ? NULL : calloc(n + 2, sizeof(*list));
+
+    if (list && first)
+        list[k++] = strdup(first);
+    for (size_t i = 0; list && i < n; i++) {
+        const struct json_t *item = fbr_json_item(items, i);
+        const char *value = fbr_json_text(item, "value", NULL);
+        char *text = NULL;
+
+        if (first)
+            text = strdup(fbr_json_text(item, NULL));
+        else if (asprintf(&text, "%s=%s", fbr_json_text(item, "name", NULL), value) < 0)
+            text = NULL;
+        list[k++] = text;
+        if (!text)
+            break;
+    }
+    if (list && (k != n + (first != NULL) || (k && !list[k - 1]))) {
+        free_list(list);
+        return NULL;
+    }
+    return list;
+}
+
+static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fbr_error *err)
+{
+    static const char group[] = "client.authentication.k8s.io/";
+
+    if (!in)
+        return 0;
+    x->command = text_of(in, "command");
+    x->version = text_of(in, "apiVersion");
+    x->hint = text_of(in, "installHint");
+    x->cluster = fbr_json_bool(in, "provideClusterInfo", NULL);
+    if (!x->command)
+        return fbr_fail(err, -EINVAL, "its exec plugin has no command");
+    if (!x->version || strncmp(x->version, group, strlen(group)) != 0)
+        return fbr_fail(err, -EINVAL,
+                        "its exec plugin has apiVersion '%.64s'; known are %sv1 and "
+                        "%sv1beta1",
+                        x->version ? x->version : "", group, group);
+    x->argv = list_of(fbr_json_at(in, "args", NULL), x->command);
+    x->env = list_of(fbr_json_at(in, "env", NULL), NULL);
+    return x->argv && x->env ? 0 : fbr_fail(err, -EINVAL, "its exec plugin has bad arguments");
+}
+
+static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)
+{
+    int rc;
+
+    c->server = text_of(in, "server");
+    c->proxy = text_of(in, "proxy-url");
+    c->server_name = text_of(in, "tls-server-name");
+    c->insecure = fbr_json_bool(in, "insecure-skip-tls-verify", NULL);
+    if (!c->server || (strncmp(c->server, "https://", 8) && strncmp(c->server, "http://", 7)))
+        return fbr_fail(err, -EINVAL, "its cluster has no server that begins with https://");
+    for (size_t n = strlen(c->server); n && c->server[n - 1] == '/'; n--)
+        c->server[n - 1] = '\0';
+    rc = take_pem(&c->ca, in, "certificate-authority", err);
+    return rc;
+}
+
+static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)
+{
+    int rc;
+
+    if (fbr_json_at(in, "auth-provider", NULL))
+        return fbr_fail(err, -ENOTSUP,
+                        "its user has an auth-provider ('%.64s'), which Kubernetes removed in "
+                        "1.26: use an exec plugin (gke-gcloud-auth-plugin, kubelogin...) or a "
+                        "token",
+                        fbr_json_text(in, "auth-provider", "name", NULL));
+    c->token = text_of(in, "token");
+    c->token_file = text_of(in, "tokenFile");
+    c->user = text_of(in, "username");
+    c->password = text_of(in, "password");
+    rc = take_pem(&c->cert, in, "client-certificate", err);
+    if (rc == 0)
+        rc = take_pem(&c->key, in, "client-key", err);
+    if (rc == 0 && !c->cert != !c->key)
+        rc = fbr_fail(err, -EINVAL,
+                      "its user has a client certificate without a key, or a key "
+                      "without a certificate");
+    return rc < 0 ? rc : take_exec(&c->exec, fbr_json_at(in, "exec", NULL), err);
+}
+
+static int take_context(struct fbr_kube_config *c, const struct json_t *all, const char *name,
+                        struct fbr_error *err)
+{
+    const struct json_t *context = fbr_json_at(all, "contexts", name, NULL);
+    const char *cluster = fbr_json_text(context, "cluster", NULL);
+    const char *user = fbr_json_text(context, "user", NULL);
+    const char *namespace = fbr_json_text(context, "namespace", NULL);
+    int rc;
+
+    if (!context)
+        return fbr_fail(err, -EINVAL,
+                        "there is no such context; `kubectl config get-contexts` "
+                        "shows which there are");
+    if (!fbr_json_at(all, "clusters", cluster, NULL))
+        return fbr_fail(err, -EINVAL, "its cluster '%.100s' is in no file", cluster);
+    if (user[0] && !fbr_json_at(all, "users", user, NULL))
+        return fbr_fail(err, -EINVAL, "its user '%.100s' is in no file", user);
+    c->context = strdup(name);
+    c->namespace_ = strdup(namespace[0] ? namespace : "default");
+    if (!c->context || !c->namespace_)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = take_cluster(c, fbr_json_at(all, "clusters", cluster, NULL), err);
+    if (rc == 0 && user[0])
+        rc = take_user(c, fbr_json_at(all, "users", user, NULL), err);
+    return rc;
+}
+
+int fbr_kube_config_take(struct fbr_kube_config *c, const struct json_t *all, const char *context,
+                         struct fbr_error *err)
+{
+    const char *name =
+        context && context[0] ? context : fbr_json_text(all, "current-context", NULL);
+    int rc;
+
+    memset(c, 0, sizeof(*c));
+    if (!name[0])
+        return fbr_fail(err, -EINVAL,
+                        "no context is chosen: set kubernetes_context, or "
+                        "`kubectl config use-context NAME`");
+    rc = take_context(c, all, name, err);
+    if (rc < 0) {
+        fbr_kube_config_fini(c);
+        return fbr_wrap(err, "context '%.100s'", name);
+    }
+    return 0;
+}
+
+int fbr_kube_config_pod(struct fbr_kube_config *c, const char *host, const char *port,
+                        const char *folder, struct fbr_error *err)
+{
+    bool six = strchr(host, ':') != NULL;
+    char path[PATH_MAX];
+    size_t len;
+
+    memset(c, 0, sizeof(*c));
+    c->in_cluster = true;
+    if (asprintf(&c->server, "https://%s%s%s:%s", six ? "[" : "", host, six ? "]" : "", port) < 0)
+        c->server = NULL;
+    snprintf(path, sizeof(path), "%s/ca.crt", folder);
+    c->ca = fbr_kube_read(path, &len, err);
+    snprintf(path, sizeof(path), "%s/namespace", folder);
+    c->namespace_ = c->ca ? fbr_kube_read(path, &len, err) : NULL;
+    snprintf(path, sizeof(path), "%s/token", folder);
+    c->token_file = strdup(path);
+    if (!c->server || !c->ca || !c->namespace_ || !c->token_file) {
+        fbr_kube_config_fini(c);
+        return fbr_fail(err, -ENOENT,
+                        "this pod has no service account (%s): set serviceAccountName, and not "
+                        "automountServiceAccountToken: false",
+                        folder);
+    }
+    c->namespace_[strcspn(c->namespace_, " \r\n")] = '\0';
+    return 0;
+}
+
+/* ---- From the environment ---- */
+
+static int add_file(struct json_t *all, const char *path, int *found, struct fbr_error *err)
+{
+    char folder[PATH_MAX], *slash;
+    struct json_t *file;
+    int rc;
+
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return 0;
+    file = fbr_kube_yaml_file(path, err);
+    if (!file)
+        return -EINVAL;
+    if (!realpath(path, folder))
+        snprintf(folder, sizeof(folder), "%s", path);
+    slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    rc = fbr_kube_config_add(all, file, slash ? folder : ".", err);
+    fbr_json_free(file);
+    ++*found;
+    return rc < 0 ? fbr_wrap(err, "%s", path) : 0;
+}
+
+static int add_files(struct json_t *all, const char *list, int *found, struct fbr_error *err)
+{
+    char *copy = strdup(list), *save = NULL;
+    int rc = copy ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+
+    for (char *path = copy ? strtok_r(copy, ":", &save) : NULL; path && rc == 0;
+         path = strtok_r(NULL, ":", &save))
+        rc = add_file(all, path, found, err);
+    free(copy);
+    return rc;
+}
+
+static int load_files(struct fbr_kube_config *c, const char *context, int *found,
+                      struct fbr_error *err)
+{
+    const char *list = fbr_getenv("KUBECONFIG"), *home = fbr_getenv("HOME");
+    struct json_t *all = fbr_json_pack("{}");
+    char path[PATH_MAX];
+    int rc = all ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+
+    if (rc == 0 && list && list[0]) {
+        rc = add_files(all, list, found, err);
+    } else if (rc == 0 && home && home[0] == '/') {
+        snprintf(path, sizeof(path), "%s/.kube/config", home);
+        rc = add_file(all, path, found, err);
+    }
+    if (rc == 0 && *found)
+        rc = fbr_kube_config_take(c, all, context, err);
+    fbr_json_free(all);
+    return rc;
+}
+
+bool fbr_kube_config_is_plain(const struct fbr_kube_config *c)
+{
+    static const char *const here[] = {"localhost", "127.", "[::1]"}; /* a `kubectl proxy` */
+
+    if (strncmp(c->server, "http://", 7) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+        if (!strncmp(c->server + 7, here[i], strlen(here[i])))
+            return false;
+    return true;
+}
+
+int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err)
+{
+    const char *host = fbr_getenv("KUBERNETES_SERVICE_HOST"),
+               *port = fbr_getenv("KUBERNETES_SERVICE_PORT");
+    int found = 0, rc;
+
+    memset(c, 0, sizeof(*c));
+    rc = load_files(c, context, &found, err);
+    if (rc < 0)
+        return rc;
+    if (!found && host && host[0])
+        return fbr_kube_config_pod(c, host, port && port[0] ? port : "443", FBR_KUBE_ACCOUNT, err);
+    if (!found)
+        return fbr_fail(err, -ENOENT,
+                        "no cluster is known here: there is no kubeconfig ($KUBECONFIG, "
+                        "~/.kube/config), and this is no pod; set KUBECONFIG to the file that your "
+                        "cluster's owner gave you");
+    if (c->insecure)
+        fbr_warn("context %s: insecure-skip-tls-verify is set: whoever is on the way to %s can "
+                 "read and change everything, keys of jobs too",
+                 c->context, c->server);
+    else if (fbr_kube_config_is_plain(c))
+        fbr_warn("context %s: %s is not https: hosts between here and there can read the "
+                 "credentials, and read and change everything else",
+                 c->context, c->server);
+    return 0;
+}

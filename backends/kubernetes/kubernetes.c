@@ -1,0 +1,364 @@
+/* kubernetes.c - the backend of Kubernetes: a job is a pod, which runs once.
+ *
+ *     kube_config, kube_creds, kube_yaml   where the API server is, and who we are to it
+ *     kube_api                             requests
+ *     kube_pod, kube_master, kube_overlay  the objects that are sent
+ *     kube_state                           the objects that come back
+ *     kube_watch, kube_log                 streams
+ *     kube_start, kube_flow                the life of a job
+ *     kube_left, kube_check, kube_show     for `fiber gc`, `fiber doctor` and `fiber run --dry-run`
+ *     kube_last                            what is removed when the program ends
+ *     kube_anchor                          notes on this host, by which gc finds what has no pod
+ *
+ * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are seen by one watch.
+ * Nothing but pods and Secrets is made, and a Job for a master that is to run in the cluster; no Secret is ever read.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/anchor.h"
+#include "backends/kubernetes/cleanup.h"
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "backends/kubernetes/yaml.h"
+#include "runtime/net/bind.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define FIRST_MS 10000 /* for the first answer of the server */
+#define LOOK_UP_MS 1000
+#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+
+/* ---- Opening ---- */
+
+static void set_user(char out[FBR_KUBE_NAME])
+{
+    struct passwd *p = getpwuid(getuid());
+    char text[32];
+
+    snprintf(text, sizeof(text), "uid-%u", (unsigned)getuid());
+    fbr_kube_label(out, p && p->pw_name[0] ? p->pw_name : text);
+    if (!out[0])
+        fbr_kube_label(out, text);
+}
+
+static int load_overlay(struct fbr_backend *b, struct fbr_error *err)
+{
+    const char *path = fbr_config_str(b->env.config, "kubernetes_pod_template");
+    int rc;
+
+    if (!path[0])
+        return 0;
+    b->overlay = fbr_kube_yaml_file(path, err);
+    rc = b->overlay ? fbr_kube_overlay_check(b->overlay, err) : -EINVAL;
+    return rc < 0 ? fbr_wrap(err, "kubernetes_pod_template %s", path) : 0;
+}
+
+static const struct json_t *main_container(const struct json_t *pod)
+{
+    const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
+    const char *chosen = fbr_json_text(pod, "metadata", "annotations",
+                                       "kubectl.kubernetes.io/default-container", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        const char *name = fbr_json_text(fbr_json_item(all, i), "name", NULL);
+
+        if (!strcmp(name, chosen[0] ? chosen : FBR_KUBE_CONTAINER))
+            return fbr_json_item(all, i);
+    }
+    return fbr_json_item(all, 0);
+}
+
+/* What pods of ours have from the pod that we are in. */
+static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
+{
+    const struct json_t *c = main_container(pod);
+    const struct json_t *secrets = fbr_json_at(pod, "spec", "imagePullSecrets", NULL);
+
+    b->own_pod = fbr_kube_owner("Pod", fbr_json_text(pod, "metadata", "name", NULL),
+                                fbr_json_text(pod, "metadata", "uid", NULL));
+    b->image = strdup(fbr_json_text(c, "image", NULL));
+    b->pull_policy = strdup(fbr_json_text(c, "imagePullPolicy", NULL));
+    b->workdir = strdup(fbr_json_text(c, "workingDir", NULL));
+    b->pull_secret = secrets ? fbr_json_print(secrets, NULL) : NULL;
+}
+
+static void look_at_own_pod(struct fbr_backend *b)
+{
+    const char *name = fbr_getenv("FIBER_POD_NAME");
+    struct fbr_error err = {0, ""};
+    struct json_t *pod;
+    char host[256] = "";
+
+    if (!name || !name[0]) {
+        gethostname(host, sizeof(host) - 1);
+        name = host;
+    }
+    fbr_kube_ask(b->api, "GET", fbr_kube_path(b->api, "pods/%s", name), NULL, FIRST_MS, &pod, &err);
+    if (pod)
+        take_own_pod(b, pod);
+    else
+        fbr_warn("kubernetes: this pod (%s) cannot be read: %s; jobs need an image, and their pods "
+                 "stay when this one is killed",
+                 name, err.text);
+    fbr_json_free(pod);
+}
+
+/* Whether the server is there and lets us in, before the first job waits for it. */
+static int try_it(struct fbr_backend *b, struct fbr_error *err)
+{
+    char *path = fbr_kube_path(b->api, "pods?limit=1&labelSelector=" FBR_KUBE_RUN_LABEL "%%3Dnone");
+    int status = fbr_kube_ask(b->api, "GET", path, NULL, FIRST_MS, NULL, err);
+
+    if (status >= 200 && status < 300)
+        return 0;
+    fbr_wrap(err, "namespace %s of %s (%s)", b->api->namespace_, b->api->config.server,
+             b->api->config.context ? b->api->config.context : "service account");
+    return status == 403 ? -EACCES : err->code;
+}
+
+int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err)
+{
+    set_user(b->user);
+    fbr_master_self(b->master);
+    return load_overlay(b, err);
+}
+
+void fbr_kube_set_settings(struct fbr_backend *b)
+{
+    const struct fbr_config *c = b->env.config;
+    struct fbr_kube_settings *s = &b->settings;
+    const char *policy = fbr_config_str(c, "kubernetes_pull_policy");
+    const char *image = fbr_config_str(c, "image");
+    int grace = fbr_config_ms(c, "grace");
+
+    s->image = image[0] ? image : b->image ? b->image : "";
+    s->pull_policy = strcmp(policy, "auto") != 0 ? policy : b->pull_policy ? b->pull_policy : "";
+    s->program = fbr_config_str(c, "kubernetes_program");
+    s->agent_image = fbr_config_str(c, "kubernetes_agent_image");
+    s->workdir = b->workdir ? b->workdir : "";
+    s->pull_secret = b->pull_secret;
+    s->account = fbr_config_str(c, "kubernetes_service_account");
+    s->master_account = fbr_config_str(c, "kubernetes_master_account");
+    s->gpu_resource = fbr_config_str(c, "kubernetes_gpu_resource");
+    s->run_as = fbr_config_int(c, "kubernetes_user");
+    s->user_label = b->user;
+    s->master = b->master;
+    s->grace_s = grace > 1000 ? (grace + 999) / 1000 : 1;
+    s->overlay = b->overlay;
+}
+
+static void free_backend(struct fbr_backend *b)
+{
+    struct fbr_kube_secret *s, *next;
+    struct fbr_kube_dead *dead, *other;
+
+    fbr_timer_fini(&b->batch);
+    fbr_timer_fini(&b->create);
+    fbr_timer_fini(&b->tick);
+    fbr_kube_watch_close(b->watch);
+    fbr_kube_api_close(b->api);
+    DL_FOREACH_SAFE(b->secrets, s, next)
+        free(s);
+    DL_FOREACH_SAFE(b->dead, dead, other)
+        free(dead);
+    fbr_json_free(b->overlay);
+    fbr_json_free(b->own_pod);
+    fbr_json_free(b->anchor);
+    free(b->image);
+    free(b->pull_policy);
+    free(b->workdir);
+    free(b->pull_secret);
+    free(b);
+}
+
+static int kube_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                     struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    fbr_log_level(fbr_config_int(env->config, "log_level")); /* a module has a level of its own */
+    fbr_environ_use(env->environ);
+    rc = fbr_kube_take_config(b, err);
+    if (rc == 0)
+        rc = fbr_kube_api_open(&b->api, env->loop, env->config, err);
+    if (rc == 0)
+        rc = try_it(b, err);
+    if (rc == 0 && b->api->config.in_cluster)
+        look_at_own_pod(b);
+    if (rc == 0 && (fbr_timer_init(&b->batch, env->loop, fbr_kube_on_batch, b) < 0 ||
+                    fbr_timer_init(&b->create, env->loop, fbr_kube_on_create, b) < 0 ||
+                    fbr_timer_init(&b->tick, env->loop, fbr_kube_on_tick, b) < 0))
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        free_backend(b);
+        return rc;
+    }
+    fbr_kube_set_settings(b);
+    b->credit = fbr_config_int(env->config, "kubernetes_burst");
+    b->credit_at = fbr_now_ms();
+    *out = b;
+    return 0;
+}
+
+/* ---- Closing ---- */
+
+static void add_last(struct fbr_kube_last *list, size_t *n, char *path, const char *body)
+{
+    if (path)
+        list[(*n)++] = (struct fbr_kube_last){.path = path, .body = body};
+}
+
+/* Ends the pods that may run, and the anchor or the Job, with which all the rest goes. Answers how
+ * many objects these are. */
+static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const char *body,
+                       const char *whole)
+{
+    struct fbr_kube_job *j, *next;
+    size_t n = 0;
+
+    if (b->anchor_name[0])
+        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->anchor_name), whole);
+    else if (b->anchoring && b->secrets) /* its answer has not come; it may be there */
+        add_last(list, &n, fbr_kube_path(b->api, "secrets/%s", b->secrets->name), whole);
+    if (b->master_job[0])
+        add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
+    HASH_ITER(hh, b->all, j, next)
+        if (j->stage == CREATING || j->stage == LIVING)
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), body);
+    for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
+        if (b->kept[i][0])
+            add_last(list, &n, fbr_kube_path(b->api, "pods/%s", b->kept[i]), whole);
+    return n;
+}
+
+static void end_all(struct fbr_backend *b)
+{
+    char *body = fbr_kube_delete_body(1, ""), *whole = fbr_kube_delete_body(0, ""), why[200] = "";
+    struct fbr_kube_last *list = calloc(HASH_COUNT(b->all) + FBR_KUBE_KEPT + 2, sizeof(*list));
+    size_t n = list && body && whole ? list_all(b, list, body, whole) : 0;
+    size_t left = n ? fbr_kube_last_remove(b->api, list, n, why, sizeof(why)) : 0;
+
+    if (b->anchor_name[0] && n && !left)
+        fbr_kube_anchor_forget(b->anchor_name);
+    if (left)
+        fbr_warn("kubernetes: %zu of %zu objects of the run %s may be left (%s): `fiber gc` "
+                 "removes them",
+                 left, n, b->run, why);
+    for (size_t i = 0; i < n; i++)
+        free(list[i].path);
+    free(list);
+    free(body);
+    free(whole);
+}
+
+static void kube_close(struct fbr_backend *b)
+{
+    struct fbr_http_stats s = {0}, t = {0};
+    struct fbr_kube_job *j, *next;
+
+    end_all(b);
+    fbr_http_stats(b->api->calls, &s);
+    fbr_http_stats(b->api->streams, &t);
+    fbr_info("kubernetes: %llu requests (%llu of them watches and logs, %llu repeated), %llu bytes "
+             "sent, %llu received",
+             (unsigned long long)(s.requests + t.requests), (unsigned long long)t.requests,
+             (unsigned long long)(s.repeats + t.repeats), (unsigned long long)(s.sent + t.sent),
+             (unsigned long long)(s.received + t.received));
+    HASH_ITER(hh, b->all, j, next) {
+        HASH_DEL(b->all, j);
+        fbr_kube_job_free(j);
+    }
+    free_backend(b);
+}
+
+/* ---- The rest ---- */
+
+static int kube_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct fbr_kube_job *j = handle;
+
+    (void)b;
+    if (j->stage >= ENDING)
+        return 0;
+    if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
+        return -ENOTSUP; /* the cluster has no way for others */
+    if (j->asked == sig || j->asked == SIGKILL)
+        return 0;
+    j->asked = sig;
+    if (j->stage == LIVING) {
+        fbr_kube_delete(j, sig == SIGKILL ? 1 : j->grace_s);
+    } else if (j->job_made) {
+        fbr_kube_end_job(j);
+    } else if (j->stage != CREATING) {
+        fbr_kube_leave_line(j);
+        fbr_kube_finish_soon(j, -sig, "");
+    }
+    return 0;
+}
+
+static void kube_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct fbr_kube_job *j = handle;
+
+    (void)b;
+    j->paused = paused;
+    if (j->log)
+        fbr_kube_log_pause(j->log, paused);
+}
+
+static void kube_release(struct fbr_backend *b, void *handle)
+{
+    struct fbr_kube_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    fbr_kube_settle(j);
+}
+
+static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    char address[FBR_BIND_MAX] = "";
+    int rc = fbr_bind_toward(b->api->host, LOOK_UP_MS, address, NULL);
+
+    /* A server on this very machine (kind, minikube, a tunnel): its pods are behind some bridge. */
+    if (rc < 0 || !strncmp(address, "127.", 4) || !strcmp(address, "::1"))
+        rc = fbr_bind_toward(SOMEWHERE, LOOK_UP_MS, address, NULL);
+    if (rc < 0)
+        return fbr_fail(err, rc,
+                        "cannot tell at which address of ours pods reach us (%s): set bind to an "
+                        "address or an interface",
+                        fbr_strerror(rc));
+    snprintf(out, size, "%s", address);
+    snprintf(b->address, sizeof(b->address), "%s", address);
+    return 0;
+}
+
+const struct fbr_backend_ops fbr_backend_kubernetes = {
+    .name = "kubernetes",
+    .reach = FBR_REACH_TCP,
+    .room = fbr_kube_room,
+    .open = kube_open,
+    .close = kube_close,
+    .start = fbr_kube_start,
+    .signal = kube_signal,
+    .pause_output = kube_pause_output,
+    .release = kube_release,
+    .list = fbr_kube_list,
+    .remove = fbr_kube_remove,
+    .logs = fbr_kube_logs,
+    .address = kube_address,
+    .check = fbr_kube_check,
+    .show = fbr_kube_show,
+    .would = fbr_kube_would,
+};

@@ -1,0 +1,191 @@
+/* kubernetes_priv.h - what the files of the kubernetes backend share: kubernetes.c, pod_start.c, pod_life.c.
+ *
+ *     QUEUED     waits for a Secret with its ticket
+ *     WRAPPED    the Secret is on its way
+ *     WAITING    waits for its turn to be created
+ *     CREATING   its pod is on its way
+ *     LIVING     the pod is there; the watch tells what becomes of it
+ *     ENDING     it has ended, and the rest of its output is on its way
+ *     ENDED      told; the record stays until it is released
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_KUBE_PRIV_H
+#define FBR_KUBE_PRIV_H
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "backends/kubernetes/api.h"
+#include "backends/kubernetes/pod_log.h"
+#include "backends/kubernetes/pod.h"
+#include "backends/kubernetes/pod_state.h"
+#include "backends/kubernetes/pod_watch.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/master.h"
+
+#define FBR_KUBE_KEPT 16 /* pods that have ended, for whoever wants to look at them */
+
+enum fbr_kube_stage { QUEUED, WRAPPED, WAITING, CREATING, LIVING, ENDING, ENDED };
+
+struct fbr_kube_job {
+    struct fbr_kube_job *next, *prev; /* in the line that its stage has */
+    UT_hash_handle hh;                /* by name, until it has ended */
+    struct fbr_backend *b;
+    void *user;
+    char name[FBR_KUBE_NAME], uid[64];
+    enum fbr_kube_stage stage;
+    struct json_t *pod; /* until its owner and its Secret are known */
+    char *body;         /* then its text, until it is there */
+    char *around; /* of a master: the text of its Job, which has the name until its pod is there */
+    bool is_master, job_made;
+    unsigned calls; /* that are not answered */
+    void *ticket;   /* until it is in a Secret */
+    size_t ticket_len;
+    struct fbr_kube_secret *secret;           /* that has the ticket; NULL: none */
+    int asked;                                /* signal that was asked for last */
+    int grace_s;                              /* between SIGTERM and SIGKILL */
+    bool released, started, failing, missing; /* missing: not yet seen in the list at hand */
+    bool is_deleted;                          /* its object is gone */
+    bool disruption, theirs;                  /* theirs: somebody else has deleted it */
+    bool asking;                              /* what its pod is now */
+    bool placed;                              /* its pod has a node */
+    uint64_t asked_at;                        /* for its end, or what it is; 0: neither */
+    uint64_t began;               /* it was asked for; since it is LIVING: the server had it */
+    uint64_t waits_since, looked; /* clock of fbr_now_ms(), as the other times */
+    enum fbr_kube_wait waits;
+    int32_t code;
+    char text[512]; /* PENDING as it was told last; the reason of its end */
+    struct fbr_kube_log *log;
+    bool follows, log_over, paused;
+    bool log_lost; /* and will not come again */
+    unsigned log_ends;
+    uint64_t log_over_at;
+    struct fbr_timer drain;
+};
+
+/* One batch of tickets. */
+struct fbr_kube_secret {
+    struct fbr_kube_secret *next, *prev;
+    struct fbr_backend *b;
+    char name[FBR_KUBE_NAME];
+    struct fbr_kube_job *jobs; /* while it is on its way */
+    bool anchor;
+};
+
+/* The first Secret of a run whose master is dead. */
+struct fbr_kube_dead {
+    struct fbr_kube_dead *next, *prev;
+    char name[FBR_KUBE_NAME];
+};
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct fbr_kube_api *api;
+    struct fbr_kube_settings settings;
+    struct json_t *overlay;
+    char *image, *pull_policy, *workdir, *pull_secret; /* of our own pod, or of the settings */
+    char user[FBR_KUBE_NAME], master[FBR_MASTER_MAX];
+    struct json_t *own_pod;       /* its owner entry; NULL: outside */
+    struct fbr_kube_watch *watch; /* from the first job on */
+    char run[64];
+    struct fbr_kube_job *all; /* hash */
+    struct fbr_kube_job *queue, *waiting;
+    struct fbr_kube_secret *secrets;
+    unsigned batches;
+    struct json_t *anchor; /* owner entry of the first Secret; NULL: not there yet */
+    char anchor_name[FBR_KUBE_NAME];
+    char master_job[FBR_KUBE_NAME]; /* the Job of a master that we have started; "": none */
+    bool anchoring;
+    struct fbr_timer batch, create, tick;
+    bool batching, creating, ticking; /* that timer runs */
+    double credit;
+    uint64_t credit_at;
+    unsigned follows;
+    char kept[FBR_KUBE_KEPT][FBR_KUBE_NAME]; /* names of pods that have ended */
+    unsigned kept_at;
+    char address[64];
+    uint64_t troubled;
+    struct fbr_kube_dead *dead; /* what is being removed of others */
+};
+
+/* pod_start.c: from a job to its pod. */
+int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                   struct fbr_error *err);
+void fbr_kube_on_batch(void *backend);
+void fbr_kube_on_create(void *backend);
+/* Ends the Job of a master that has no pod yet. */
+void fbr_kube_end_job(struct fbr_kube_job *j);
+/* Out of the line that it waits in, before its pod is sent. */
+void fbr_kube_leave_line(struct fbr_kube_job *j);
+void fbr_kube_forget_ticket(struct fbr_kube_job *j);
+
+/* pod_life.c: from a pod to its end. */
+void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e);
+void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
+/* The server has taken its pod. */
+void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
+/* What the server says about its pod. */
+void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
+/* It is over without output that could be waited for. It may be freed by it. */
+void fbr_kube_finish(struct fbr_kube_job *j, int32_t code, const char *text);
+/* The same, when the loop comes to it. */
+void fbr_kube_finish_soon(struct fbr_kube_job *j, int32_t code, const char *text);
+/* Its object is no longer there. */
+void fbr_kube_gone(struct fbr_kube_job *j);
+/* Asks the cluster to end its pod. */
+void fbr_kube_delete(struct fbr_kube_job *j, int grace_s);
+/* Removes an object ("pods" or "secrets") that nobody needs; nobody is told how that went. */
+void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name);
+void fbr_kube_on_tick(void *backend);
+void fbr_kube_start_tick(struct fbr_backend *b);
+/* A request about it; done() ends with fbr_kube_answered(). Takes `path`. */
+int fbr_kube_call(struct fbr_kube_job *j, const char *method, char *path, const char *body,
+                  void (*done)(void *user, const struct fbr_http_answer *));
+void fbr_kube_answered(struct fbr_kube_job *j);
+/* Frees it when nobody needs it any more. */
+void fbr_kube_settle(struct fbr_kube_job *j);
+void fbr_kube_job_free(struct fbr_kube_job *j);
+/* A DELETE's body, for free(). */
+char *fbr_kube_delete_body(int grace_s, const char *uid);
+extern const struct fbr_kube_watch_ops fbr_kube_watch_ops;
+
+/* pods_left.c: what is left of runs. */
+int fbr_kube_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                  struct fbr_error *err);
+int fbr_kube_remove(struct fbr_backend *b, const char *id, struct fbr_error *err);
+/* Notes our own first Secret, and removes those of masters of this host that are dead. */
+void fbr_kube_note_anchor(struct fbr_backend *b, const char *name);
+int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
+                  const struct fbr_backend_reader *reader, struct fbr_error *err);
+
+extern const struct fbr_backend_ops fbr_backend_kubernetes;
+
+/* kubernetes.c: what is known without asking anybody. */
+int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err);
+void fbr_kube_set_settings(struct fbr_backend *b);
+
+/* dryrun.c */
+int fbr_kube_show(const struct fbr_config *config, const struct fbr_job *job, int json, char **text,
+                  struct fbr_error *err);
+int fbr_kube_would(struct fbr_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                   void *user);
+/* A value as YAML, for free(); NULL without memory. */
+char *fbr_kube_show_yaml(const struct json_t *value);
+
+/* cluster_check.c */
+struct fbr_kube_gpus {
+    size_t nodes, with; /* with: of them those that have some */
+    unsigned long long gpus, most;
+};
+/* Of a NodeList: what pods can be given. Pure. */
+struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource);
+/* The processors of the smallest node that takes pods; 0: there is none. Pure. */
+unsigned fbr_kube_smallest(const struct json_t *nodes);
+/* Only how large nodes are: their number is not known where a cluster grows on demand. */
+int fbr_kube_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                  struct fbr_error *err);
+/* Why no pod can call us there, or NULL: nothing speaks against it. Pure. */
+const char *fbr_kube_why_unreachable(const char *address);
+void fbr_kube_check(struct fbr_backend *b, fbr_backend_say *say, void *user);
+
+#endif

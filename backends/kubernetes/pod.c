@@ -1,0 +1,514 @@
+/* pod.c - pods and Secrets as JSON; see pod.h.
+ *
+ * Kubernetes replaces $(NAME) in commands and values, and $$ by $: so each '$' of ours is doubled.
+ *
+ * A container's own root may keep its power over its files, but nothing else: all capabilities are dropped, and no
+ * program in it can win any. With a user id (kubernetes_user) the pod passes the Pod Security level "restricted",
+ * without one "baseline". The processes of a pod share one process space, so that none of them is process 1, which
+ * would not die of a signal that it has no handler for.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/pod.h"
+
+#include "backends/image/bundle.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/http/base64.h"
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod_state.h"
+
+#define RUN_CHARS 8
+
+/* ---- Names ---- */
+
+void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
+{
+    char tail[48], number[24], name[FBR_KUBE_NAME];
+    size_t n = 0, len = strlen(job->name), ends;
+
+    snprintf(number, sizeof(number), "-%llu", (unsigned long long)job->process);
+    ends = strlen(number);
+    if (len > ends && !strcmp(job->name + len - ends, number))
+        len -= ends; /* it has its number in its name */
+    snprintf(tail, sizeof(tail), "%s", number);
+    if (job->epoch)
+        snprintf(tail + ends, sizeof(tail) - ends, "-e%llu", (unsigned long long)job->epoch);
+    for (size_t i = 0; i < len && n < sizeof(name) - 1; i++) {
+        unsigned char c = (unsigned char)job->name[i];
+
+        name[n++] = isalnum(c) ? (char)tolower(c) : '-';
+    }
+    name[n] = '\0';
+    ends = FBR_KUBE_NAME - 1 - (6 + RUN_CHARS + 1) - strlen(tail);
+    snprintf(out, FBR_KUBE_NAME, "fiber-%.*s-%.*s%s", RUN_CHARS, job->run_uid, (int)ends, name,
+             tail);
+}
+
+void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text)
+{
+    size_t n = 0;
+
+    for (; *text && n < FBR_KUBE_NAME - 1; text++) {
+        bool good = isalnum((unsigned char)*text) || (strchr("-_.", *text) && n);
+
+        if (good || n)
+            out[n++] = good ? *text : '-';
+    }
+    while (n && !isalnum((unsigned char)out[n - 1]))
+        n--;
+    out[n] = '\0';
+}
+
+/* ---- Words ---- */
+
+struct json_t *fbr_kube_words(const char *text)
+{
+    size_t n = strlen(text), k = 0;
+    char *copy = malloc(2 * n + 1);
+    struct json_t *j;
+
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[k++] = text[i];
+        if (text[i] == '$')
+            copy[k++] = '$';
+    }
+    if (!copy)
+        return NULL;
+    copy[k] = '\0';
+    j = fbr_json_string(copy);
+    free(copy);
+    return j;
+}
+
+static struct json_t *words_of(char *const *words)
+{
+    struct json_t *list = fbr_json_pack("[]");
+
+    for (; list && words && *words; words++)
+        if (fbr_json_append(list, fbr_kube_words(*words)) < 0) {
+            fbr_json_free(list);
+            return NULL;
+        }
+    return list;
+}
+
+static struct json_t *environment(char *const *env, bool ticket)
+{
+    struct json_t *list = fbr_json_pack("[]");
+    int rc = list ? 0 : -ENOMEM;
+
+    for (; rc == 0 && env && *env; env++) {
+        const char *eq = strchr(*env, '=');
+        struct json_t *one;
+
+        if (!eq || eq == *env || !strncmp(*env, "FIBER_TICKET=", 13))
+            continue;
+        one = fbr_json_pack("{s:s%}", "name", *env, (size_t)(eq - *env));
+        rc = one ? fbr_json_set(one, "value", fbr_kube_words(eq + 1)) : -ENOMEM;
+        if (rc < 0)
+            fbr_json_free(one);
+        else
+            rc = fbr_json_append(list, one);
+    }
+    if (rc == 0 && ticket)
+        rc = fbr_json_append(list, fbr_json_pack("{s:s, s:s}", "name", "FIBER_TICKET", "value",
+                                                 "file:" FBR_KUBE_TICKET_DIR "/ticket"));
+    if (rc == 0)
+        return list;
+    fbr_json_free(list);
+    return NULL;
+}
+
+/* ---- The container ---- */
+
+static int set_resources(struct json_t *container, const struct fbr_job *job,
+                         const struct fbr_kube_settings *s)
+{
+    struct json_t *wanted = fbr_json_pack("{}");
+    char text[32];
+    int rc = wanted ? 0 : -ENOMEM;
+
+    if (rc == 0 && job->cpus > 0) {
+        double milli = job->cpus * 1000 + 0.999;
+
+        snprintf(text, sizeof(text), "%lldm", milli < 1e15 ? (long long)milli : 1000000000000000);
+        rc = fbr_json_set(wanted, "cpu", fbr_json_string(text));
+    }
+    if (rc == 0 && job->memory) {
+        bool whole = job->memory % (1 << 20) == 0;
+
+        snprintf(text, sizeof(text), "%llu%s",
+                 (unsigned long long)(whole ? job->memory >> 20 : job->memory), whole ? "Mi" : "");
+        rc = fbr_json_set(wanted, "memory", fbr_json_string(text));
+    }
+    if (rc == 0 && job->gpus > 0) {
+        snprintf(text, sizeof(text), "%d", job->gpus);
+        rc = fbr_json_set(wanted, s->gpu_resource, fbr_json_string(text));
+    }
+    if (rc == 0)
+        rc = fbr_json_set(container, "resources",
+                          fbr_json_pack("{s:O, s:O}", "requests", wanted, "limits", wanted));
+    fbr_json_free(wanted);
+    return rc;
+}
+
+/* What runs, or a sentence why nothing can. */
+static int find_program(const struct fbr_job *job, const struct fbr_kube_settings *s,
+                        char path[PATH_MAX], struct fbr_error *err)
+{
+    ssize_t n;
+
+    snprintf(path, PATH_MAX, "%s", job->own_program && s->program[0] ? s->program : job->file);
+    if (!job->own_program || s->program[0])
+        return 0;
+    n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+    path[n] = '\0';
+    return 0;
+}
+
+/* It is put into the pod before it starts. */
+static bool is_given(const struct fbr_job *job, const struct fbr_kube_settings *s)
+{
+    return job->own_program && s->agent_image[0];
+}
+
+static int set_command(struct json_t *container, const struct fbr_job *job,
+                       const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+    char *command[] = {path, NULL};
+    char *const *args = job->argv && job->argv[0] ? job->argv + 1 : NULL;
+    int rc = find_program(job, s, path, err);
+
+    if (rc < 0)
+        return rc;
+    if (is_given(job, s))
+        rc = fbr_json_set(container, "command",
+                          words_of((char *const *)(uintptr_t)fbr_bundle_command));
+    if (rc < 0 || (is_given(job, s) && args && args[0] &&
+                   fbr_json_set(container, "args", words_of(args)) < 0))
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (is_given(job, s))
+        return 0;
+    if (fbr_json_set(container, "command", words_of(command)) < 0 ||
+        (args && args[0] && fbr_json_set(container, "args", words_of(args)) < 0))
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+static int set_security(struct json_t *pod, struct json_t *container,
+                        const struct fbr_kube_settings *s)
+{
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
+    int rc = fbr_json_set(container, "securityContext",
+                          fbr_json_pack("{s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0,
+                                        "capabilities", "drop", "ALL"));
+
+    if (rc < 0)
+        return rc;
+    if (s->run_as < 0)
+        return fbr_json_set(spec, "securityContext",
+                            fbr_json_pack("{s:{s:s}}", "seccompProfile", "type", "RuntimeDefault"));
+    return fbr_json_set(spec, "securityContext",
+                        fbr_json_pack("{s:{s:s}, s:I, s:I, s:s, s:b}", "seccompProfile", "type",
+                                      "RuntimeDefault", "runAsUser", (long long)s->run_as,
+                                      "fsGroup", (long long)s->run_as, "fsGroupChangePolicy",
+                                      "OnRootMismatch", "runAsNonRoot", s->run_as != 0));
+}
+
+static struct json_t *make_container(const struct fbr_job *job, const struct fbr_kube_settings *s,
+                                     struct fbr_error *err)
+{
+    const char *workdir = job->workdir ? job->workdir : s->workdir;
+    struct json_t *c = fbr_json_pack(
+        "{s:s, s:s, s:o, s:[{s:s, s:s}], s:s}", "name", FBR_KUBE_CONTAINER, "image",
+        job->image ? job->image : s->image, "env", environment(job->added_env, job->ticket != NULL),
+        "volumeMounts", "name", "shm", "mountPath", "/dev/shm", "terminationMessagePolicy", "File");
+    int rc = c ? set_command(c, job, s, err) : fbr_fail(err, -ENOMEM, "out of memory");
+
+    if (rc == 0 && job->keep_stdin)
+        rc = fbr_fail(err, -ENOTSUP, "a pod cannot read our standard input (keep_stdin)");
+    if (rc < 0) {
+        fbr_json_free(c);
+        return NULL;
+    }
+    rc = set_resources(c, job, s);
+    if (rc == 0 && workdir[0])
+        rc = fbr_json_set(c, "workingDir", fbr_json_string(workdir));
+    if (rc == 0 && s->pull_policy[0])
+        rc = fbr_json_set(c, "imagePullPolicy", fbr_json_string(s->pull_policy));
+    if (rc == 0)
+        return c;
+    fbr_fail(err, rc, "out of memory");
+    fbr_json_free(c);
+    return NULL;
+}
+
+/* ---- A program that the image lacks ---- */
+
+#define GIVEN "fiber-agent"
+
+/* A container before the first writes it into a volume that both see. */
+static int give(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
+                const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+    char *command[] = {path,
+                       (char *)"image",
+                       (char *)"unpack",
+                       (char *)FBR_BUNDLE_DIR,
+                       job->is_master ? (char *)"--cluster" : NULL,
+                       NULL};
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL), *first;
+    int rc = find_program(job, s, path, err);
+
+    if (rc < 0)
+        return rc;
+    first = fbr_json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:{s:b, s:{s:[s]}}}", "name", GIVEN,
+                          "image", s->agent_image, "command", words_of(command), "volumeMounts",
+                          "name", GIVEN, "mountPath", FBR_BUNDLE_DIR, "securityContext",
+                          "allowPrivilegeEscalation", 0, "capabilities", "drop", "ALL");
+    if (first && s->pull_policy[0])
+        rc = fbr_json_set(first, "imagePullPolicy", fbr_json_string(s->pull_policy));
+    if (rc == 0)
+        rc = fbr_json_set(spec, "initContainers", fbr_json_pack("[o]", first));
+    if (rc == 0)
+        rc = fbr_json_append(fbr_json_at(spec, "volumes", NULL),
+                             fbr_json_pack("{s:s, s:{}}", "name", GIVEN, "emptyDir"));
+    return rc < 0 ? rc
+                  : fbr_json_append(
+                        fbr_json_at(container, "volumeMounts", NULL),
+                        fbr_json_pack("{s:s, s:s}", "name", GIVEN, "mountPath", FBR_BUNDLE_DIR));
+}
+
+/* ---- The pod ---- */
+
+static struct json_t *labels_of(const struct fbr_job *job, const char *user)
+{
+    char name[FBR_KUBE_NAME], run[FBR_KUBE_NAME], index[16];
+    struct json_t *labels;
+
+    fbr_kube_label(name, job->name);
+    fbr_kube_label(run, job->run_uid);
+    snprintf(index, sizeof(index), "%d", job->index - 1);
+    labels =
+        fbr_json_pack("{s:s, s:s, s:s, s:s}", FBR_KUBE_RUN_LABEL, run, FBR_KUBE_JOB_LABEL, name,
+                      FBR_KUBE_USER_LABEL, user, "app.kubernetes.io/managed-by", "fiber");
+    if (!labels || !job->index ||
+        fbr_json_set(labels, FBR_KUBE_INDEX_LABEL, fbr_json_string(index)) == 0)
+        return labels;
+    fbr_json_free(labels);
+    return NULL;
+}
+
+/* On no host with another one of the same label, whatever else a template asks for. */
+static int keep_apart(struct json_t *pod, const char *apart)
+{
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL), *anti;
+    int rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_APART_LABEL,
+                          fbr_json_string(apart));
+
+    if (rc == 0 && !fbr_json_at(spec, "affinity", NULL))
+        rc = fbr_json_set(spec, "affinity", fbr_json_pack("{}"));
+    if (rc == 0 && !fbr_json_at(spec, "affinity", "podAntiAffinity", NULL))
+        rc = fbr_json_set(fbr_json_at(spec, "affinity", NULL), "podAntiAffinity",
+                          fbr_json_pack("{}"));
+    anti = fbr_json_at(spec, "affinity", "podAntiAffinity", NULL);
+    if (rc == 0)
+        rc = fbr_kube_append(anti, "requiredDuringSchedulingIgnoredDuringExecution",
+                             fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
+                                           "kubernetes.io/hostname", "labelSelector", "matchLabels",
+                                           FBR_KUBE_APART_LABEL, apart));
+    return rc;
+}
+
+/* What a template may not change: who the pod is, and that it runs once. */
+static int set_identity(struct json_t *pod, const struct fbr_job *job,
+                        const struct fbr_kube_settings *s)
+{
+    struct json_t *labels = labels_of(job, s->user_label),
+                  *metadata = fbr_json_at(pod, "metadata", NULL);
+    char name[FBR_KUBE_NAME];
+    int rc = labels ? 0 : -ENOMEM;
+
+    fbr_kube_pod_name(name, job);
+    if (rc == 0 && !fbr_json_at(metadata, "labels", NULL))
+        rc = fbr_json_set(metadata, "labels", fbr_json_pack("{}"));
+    if (rc == 0)
+        rc = fbr_json_merge(fbr_json_at(metadata, "labels", NULL), labels);
+    fbr_json_free(labels);
+    if (rc == 0 && !fbr_json_at(metadata, "annotations", NULL))
+        rc = fbr_json_set(metadata, "annotations", fbr_json_pack("{}"));
+    if (rc == 0)
+        rc = fbr_json_set(fbr_json_at(metadata, "annotations", NULL), FBR_KUBE_MASTER,
+                          fbr_json_string(s->master));
+    if (rc == 0)
+        rc = fbr_json_set(metadata, "name", fbr_json_string(name));
+    if (rc == 0)
+        rc = fbr_json_set(pod, "apiVersion", fbr_json_string("v1"));
+    if (rc == 0)
+        rc = fbr_json_set(pod, "kind", fbr_json_string("Pod"));
+    return rc < 0 ? rc
+                  : fbr_json_set(fbr_json_at(pod, "spec", NULL), "restartPolicy",
+                                 fbr_json_string("Never"));
+}
+
+static int add_pull_secrets(struct json_t *spec, const char *text)
+{
+    struct json_t *list = text ? fbr_json_parse(text, strlen(text), NULL) : NULL;
+
+    return list ? fbr_json_set(spec, "imagePullSecrets", list) : 0;
+}
+
+struct json_t *fbr_kube_own_container(const struct json_t *pod)
+{
+    const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(all); i++)
+        if (!strcmp(fbr_json_text(fbr_json_item(all, i), "name", NULL), FBR_KUBE_CONTAINER))
+            return fbr_json_item(all, i);
+    return NULL;
+}
+
+static int make_master(struct json_t *pod, const struct fbr_job *job,
+                       const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    char program[PATH_MAX] = "";
+    int rc = job->own_program ? find_program(job, s, program, err) : 0;
+
+    return rc < 0 ? rc
+                  : fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
+                                        job->own_program ? program : s->program, s, err);
+}
+
+struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
+                            struct fbr_error *err)
+{
+    struct json_t *container, *pod, *spec;
+    int rc;
+
+    container = make_container(job, s, err);
+    if (!container)
+        return NULL;
+    pod = fbr_json_pack(
+        "{s:s, s:s, s:{}, s:{s:[O], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}]}}", "apiVersion", "v1",
+        "kind", "Pod", "metadata", "spec", "containers", container, "automountServiceAccountToken",
+        0, "enableServiceLinks", 0, "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
+        fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium", "Memory");
+    spec = fbr_json_at(pod, "spec", NULL);
+    rc = pod ? set_security(pod, container, s) : -ENOMEM;
+    if (rc == 0 && is_given(job, s))
+        rc = give(pod, container, job, s, err);
+    fbr_json_free(container);
+    if (rc == 0 && s->account[0])
+        rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account));
+    if (rc == 0)
+        rc = add_pull_secrets(spec, s->pull_secret);
+    if (rc == 0 && s->overlay)
+        rc = fbr_kube_overlay(pod, s->overlay);
+    if (rc == 0)
+        rc = set_identity(pod, job, s);
+    if (rc == 0 && job->apart)
+        rc = keep_apart(pod, job->apart);
+    if (rc < 0)
+        fbr_fail(err, rc, "out of memory");
+    else if (!fbr_json_text(fbr_kube_own_container(pod), "image", NULL)[0])
+        fbr_fail(
+            err, -EINVAL,
+            "which image? Set the job's image, FIBER_IMAGE or `image` in the configuration: it "
+            "has this program (`fiber image build` makes one)");
+    else if (!job->is_master || make_master(pod, job, s, err) == 0)
+        return pod;
+    fbr_json_free(pod);
+    return NULL;
+}
+
+int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item)
+{
+    if (!fbr_json_at(object, list, NULL) && fbr_json_set(object, list, fbr_json_pack("[]")) < 0) {
+        fbr_json_free(item);
+        return -ENOMEM;
+    }
+    return fbr_json_append(fbr_json_at(object, list, NULL), item);
+}
+
+/* Whether its process can read what only root and the pod's group can. */
+static bool reads_as_root(const struct json_t *pod, const struct json_t *container)
+{
+    int64_t user = fbr_json_int(pod, -1, "spec", "securityContext", "runAsUser", NULL);
+
+    return fbr_json_at(pod, "spec", "securityContext", "fsGroup", NULL) ||
+           fbr_json_int(container, user, "securityContext", "runAsUser", NULL) == 0;
+}
+
+int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
+                      const struct json_t *owner)
+{
+    struct json_t *container = fbr_kube_own_container(pod);
+    int rc = container ? 0 : -EINVAL;
+
+    if (rc == 0 && owner)
+        rc = fbr_json_set(fbr_json_at(pod, "metadata", NULL), "ownerReferences",
+                          fbr_json_pack("[O]", owner));
+    if (rc < 0 || !secret)
+        return rc;
+    /* Only the pod's own user reads it. Who that is when the image says so nobody knows here, and the file is root's:
+     * then whoever that is may read it, in a volume that this container alone has. */
+    rc = fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
+                         fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name",
+                                       "fiber-ticket", "secret", "secretName", secret, "items",
+                                       "key", key, "path", "ticket", "mode",
+                                       reads_as_root(pod, container) ? 0400 : 0444));
+    if (rc == 0)
+        rc = fbr_kube_append(container, "volumeMounts",
+                             fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-ticket", "mountPath",
+                                           FBR_KUBE_TICKET_DIR, "readOnly", 1));
+    return rc;
+}
+
+/* ---- Secrets ---- */
+
+struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *uid)
+{
+    return fbr_json_pack("{s:s, s:s, s:s, s:s, s:b, s:b}", "apiVersion", "v1", "kind", kind, "name",
+                         name, "uid", uid, "controller", 1, "blockOwnerDeletion", 0);
+}
+
+struct json_t *fbr_kube_secret(const char *name, const char *run, const char *user,
+                               const struct json_t *owner)
+{
+    char label[FBR_KUBE_NAME];
+    struct json_t *secret;
+
+    fbr_kube_label(label, run);
+    secret = fbr_json_pack("{s:s, s:s, s:s, s:b, s:{s:s, s:{s:s, s:s, s:s}}, s:{}}", "apiVersion",
+                           "v1", "kind", "Secret", "type", "Opaque", "immutable", 1, "metadata",
+                           "name", name, "labels", FBR_KUBE_RUN_LABEL, label, FBR_KUBE_USER_LABEL,
+                           user, "app.kubernetes.io/managed-by", "fiber", "data");
+    if (secret && owner &&
+        fbr_json_set(fbr_json_at(secret, "metadata", NULL), "ownerReferences",
+                     fbr_json_pack("[O]", owner)) < 0) {
+        fbr_json_free(secret);
+        return NULL;
+    }
+    return secret;
+}
+
+int fbr_kube_secret_add(struct json_t *secret, const char *key, const void *ticket, size_t len)
+{
+    char *text = fbr_base64_encode(ticket, len);
+    int rc = text ? fbr_json_set(fbr_json_at(secret, "data", NULL), key, fbr_json_string(text))
+                  : -ENOMEM;
+
+    free(text);
+    return rc;
+}

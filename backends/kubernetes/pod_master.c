@@ -1,0 +1,127 @@
+/* pod_master.c - a pod whose job is a master itself: `fiber run --in-cluster` and `fiber kubernetes run`.
+ *
+ * It is the pod of a Job, so that the cluster removes it an hour after its end, also when nobody waits for it any more.
+ * It is the pod of any other job, but for what `fiber kubernetes manifest` gives a master: an account with a token, the
+ * label by which the NetworkPolicy knows it, and its own name, so that it finds its pod and owns what it makes.
+ * What was configured where we are holds there too.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod.h"
+
+#define MASTER_GRACE_S 10         /* more than its jobs have */
+#define TEMPLATE_MAX (240u << 10) /* all annotations together: 256 KiB */
+#define ANNOTATION "fiber.io/template"
+#define FILE_NAME "template.json"
+#define STAYS_S 3600 /* when it has ended, for whoever wants to look at it */
+
+int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
+{
+    return s->grace_s + (job->is_master ? MASTER_GRACE_S : 0);
+}
+
+static int add_variable(struct json_t *list, const char *name, const char *value)
+{
+    for (size_t i = 0; i < fbr_json_count(list); i++) /* somebody has thought of it */
+        if (!strcmp(fbr_json_text(fbr_json_item(list, i), "name", NULL), name))
+            return 0;
+    return fbr_json_append(
+        list, fbr_json_pack("{s:s, s:o}", "name", name, "value", fbr_kube_words(value)));
+}
+
+/* Workers' account as in the manifest: the master's name with "-worker". */
+static int add_account(struct json_t *list, const struct fbr_kube_settings *s)
+{
+    char worker[300];
+
+    snprintf(worker, sizeof(worker), "%.253s-worker", s->master_account);
+    return add_variable(list, "FIBER_KUBERNETES_SERVICE_ACCOUNT",
+                        s->account[0] ? s->account : worker);
+}
+
+/* The file is here, so its text goes there: an annotation of its pod, which it sees as a file. */
+static int add_template(struct json_t *pod, struct json_t *container, const struct json_t *overlay,
+                        struct fbr_error *err)
+{
+    size_t len = 0;
+    char *text = fbr_json_print(overlay, &len);
+    int rc = text ? 0 : -ENOMEM;
+
+    if (len > TEMPLATE_MAX)
+        rc =
+            fbr_fail(err, -E2BIG,
+                     "kubernetes_pod_template has %zu bytes; only %u reach a master in the cluster",
+                     len, TEMPLATE_MAX);
+    if (rc == 0)
+        rc = fbr_json_set(fbr_json_at(pod, "metadata", "annotations", NULL), ANNOTATION,
+                          fbr_json_string(text));
+    if (rc == 0)
+        rc =
+            fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
+                            fbr_json_pack("{s:s, s:{s:[{s:s, s:{s:s}}]}}", "name", "fiber-template",
+                                          "downwardAPI", "items", "path", FILE_NAME, "fieldRef",
+                                          "fieldPath", "metadata.annotations['" ANNOTATION "']"));
+    if (rc == 0)
+        rc = fbr_kube_append(container, "volumeMounts",
+                             fbr_json_pack("{s:s, s:s, s:b}", "name", "fiber-template", "mountPath",
+                                           FBR_KUBE_TEMPLATE_DIR, "readOnly", 1));
+    if (rc == 0)
+        rc = add_variable(fbr_json_at(container, "env", NULL), "FIBER_KUBERNETES_POD_TEMPLATE",
+                          FBR_KUBE_TEMPLATE_DIR "/" FILE_NAME);
+    free(text);
+    return rc;
+}
+
+static int add_environment(struct json_t *list, const char *program,
+                           const struct fbr_kube_settings *s)
+{
+    int rc = add_variable(list, "FIBER_BACKEND", "kubernetes");
+
+    if (rc == 0)
+        rc = add_account(list, s);
+    if (rc == 0 && program[0])
+        rc = add_variable(list, "FIBER_KUBERNETES_PROGRAM", program);
+    if (rc == 0)
+        rc = fbr_json_append(list,
+                             fbr_json_pack("{s:s, s:{s:{s:s}}}", "name", "FIBER_POD_NAME",
+                                           "valueFrom", "fieldRef", "fieldPath", "metadata.name"));
+    return rc;
+}
+
+int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
+                        const struct fbr_kube_settings *s, struct fbr_error *err)
+{
+    struct json_t *spec = fbr_json_at(pod, "spec", NULL);
+    int rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->master_account));
+
+    if (rc == 0)
+        rc = fbr_json_set(spec, "automountServiceAccountToken", fbr_json_pack("b", 1));
+    if (rc == 0)
+        rc = fbr_json_set(fbr_json_at(pod, "metadata", "labels", NULL), FBR_KUBE_ROLE_LABEL,
+                          fbr_json_string("master"));
+    if (rc == 0 && !fbr_json_at(container, "env", NULL))
+        rc = fbr_json_set(container, "env", fbr_json_pack("[]"));
+    if (rc == 0)
+        rc = add_environment(fbr_json_at(container, "env", NULL), program, s);
+    if (rc == 0 && s->overlay)
+        rc = add_template(pod, container, s->overlay, err);
+    return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
+}
+
+struct json_t *fbr_kube_master_job(const struct json_t *pod)
+{
+    struct json_t *meta = fbr_json_at(pod, "metadata", NULL);
+    struct json_t *labels = fbr_json_at(meta, "labels", NULL),
+                  *notes = fbr_json_at(meta, "annotations", NULL);
+
+    return fbr_json_pack(
+        "{s:s, s:s, s:{s:s, s:O}, s:{s:i, s:i, s:{s:{s:O, s:O*}, s:O}}}", "apiVersion", "batch/v1",
+        "kind", "Job", "metadata", "name", fbr_json_text(meta, "name", NULL), "labels", labels,
+        "spec", "backoffLimit", 0, "ttlSecondsAfterFinished", STAYS_S, "template", "metadata",
+        "labels", labels, "annotations", notes, "spec", fbr_json_at(pod, "spec", NULL));
+}

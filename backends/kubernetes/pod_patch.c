@@ -1,0 +1,153 @@
+/* pod_patch.c - a person's template put over a pod; see pod.h.
+ *
+ * As kubectl patches: lists whose items have a name are merged by it, so that a template can add a volume or change one
+ * variable. An item without a name in the list of containers means the job's own.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/pod.h"
+#include "backends/kubernetes/pod_state.h"
+
+#define MAX_DEPTH 64
+
+/* The member that tells items of a list apart; NULL: the list is taken as a whole. */
+static const char *key_of(const char *list)
+{
+    static const char *const keys[][2] = {
+        {"containers", "name"},        {"initContainers", "name"},
+        {"volumes", "name"},           {"env", "name"},
+        {"volumeMounts", "mountPath"}, {"volumeDevices", "devicePath"},
+        {"imagePullSecrets", "name"},  {"ports", "containerPort"},
+        {"hostAliases", "ip"},         {"schedulingGates", "name"},
+        {"resourceClaims", "name"},
+    };
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (!strcmp(list, keys[i][0]))
+            return keys[i][1];
+    return NULL;
+}
+
+struct merge {
+    struct json_t *into;
+    int depth, rc;
+};
+
+static int merge_object(struct json_t *into, const struct json_t *over, int depth);
+
+static bool same(const struct json_t *a, const struct json_t *b, const char *list, const char *key)
+{
+    const char *name = fbr_json_text(b, key, NULL);
+
+    if (!name[0] && !strcmp(list, "containers"))
+        name = FBR_KUBE_CONTAINER;
+    if (name[0])
+        return !strcmp(fbr_json_text(a, key, NULL), name);
+    return fbr_json_at(b, key, NULL) &&
+           fbr_json_int(a, -1, key, NULL) == fbr_json_int(b, -2, key, NULL);
+}
+
+static bool all_objects(const struct json_t *list)
+{
+    for (size_t i = 0; i < fbr_json_count(list); i++)
+        if (!fbr_json_is_object(fbr_json_item(list, i)))
+            return false;
+    return fbr_json_is_array(list);
+}
+
+static int merge_list(struct json_t *into, const struct json_t *over, const char *list,
+                      const char *key, int depth)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < fbr_json_count(over) && rc == 0; i++) {
+        const struct json_t *item = fbr_json_item(over, i);
+        struct json_t *mine = NULL;
+
+        for (size_t k = 0; k < fbr_json_count(into) && !mine; k++)
+            if (same(fbr_json_item(into, k), item, list, key))
+                mine = fbr_json_item(into, k);
+        if (!mine) {
+            rc = fbr_json_append(into, fbr_json_pack("{}"));
+            mine = fbr_json_item(into, fbr_json_count(into) - 1);
+        }
+        if (rc == 0)
+            rc = merge_object(mine, item, depth + 1);
+    }
+    return rc;
+}
+
+static void merge_member(void *user, const char *key, struct json_t *value)
+{
+    struct merge *m = user;
+    struct json_t *mine = fbr_json_at(m->into, key, NULL), *one;
+
+    if (m->rc < 0)
+        return;
+    if (key_of(key) && all_objects(mine) && all_objects(value)) {
+        m->rc = merge_list(mine, value, key, key_of(key), m->depth + 1);
+    } else if (fbr_json_is_object(mine) && fbr_json_is_object(value)) {
+        m->rc = merge_object(mine, value, m->depth + 1);
+    } else {
+        one = fbr_json_pack("{s:O}", key, value);
+        m->rc = one ? fbr_json_merge(m->into, one) : -ENOMEM;
+        fbr_json_free(one);
+    }
+}
+
+static int merge_object(struct json_t *into, const struct json_t *over, int depth)
+{
+    struct merge m = {into, depth, depth > MAX_DEPTH ? -EINVAL : 0};
+
+    if (m.rc == 0)
+        fbr_json_each(over, merge_member, &m);
+    return m.rc;
+}
+
+int fbr_kube_overlay(struct json_t *pod, const struct json_t *over)
+{
+    return merge_object(pod, over, 0);
+}
+
+static void check_member(void *user, const char *key, struct json_t *value)
+{
+    static const char *const known[] = {"apiVersion", "kind", "metadata", "spec"};
+    const char **bad = user;
+
+    (void)value;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (!strcmp(key, known[i]))
+            return;
+    *bad = key;
+}
+
+int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err)
+{
+    static const char *const objects[] = {"metadata", "spec"};
+    const struct json_t *containers = fbr_json_at(over, "spec", "containers", NULL);
+    const char *kind = fbr_json_text(over, "kind", NULL), *bad = NULL;
+
+    if (!fbr_json_is_object(over))
+        return fbr_fail(err, -EINVAL, "it is no object with spec and metadata");
+    if (kind[0] && strcmp(kind, "Pod") && strcmp(kind, "PodTemplate"))
+        return fbr_fail(err, -EINVAL, "its kind is %.64s, not Pod", kind);
+    fbr_json_each(over, check_member, &bad);
+    if (bad)
+        return fbr_fail(err, -EINVAL,
+                        "a pod has no '%.64s'; known are apiVersion, kind, metadata and spec "
+                        "(containers, volumes, nodeSelector... stand in spec)",
+                        bad);
+    for (size_t i = 0; i < 2; i++) {
+        const struct json_t *part = fbr_json_at(over, objects[i], NULL);
+
+        if (part && !fbr_json_is_object(part))
+            return fbr_fail(err, -EINVAL, "its %s is no object", objects[i]);
+    }
+    if (fbr_json_at(over, "spec", "containers", NULL) && !all_objects(containers))
+        return fbr_fail(err, -EINVAL, "its spec.containers is no list of objects");
+    return 0;
+}

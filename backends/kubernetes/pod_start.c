@@ -1,0 +1,509 @@
+/* pod_start.c - from a job to its pod: tickets in batches, pods at a rate.
+ *
+ * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only. The first
+ * Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by our own pod, if we are
+ * in one. So whatever ends the anchor ends all that the run has in the cluster. A master that is started in the cluster
+ * has a Job of its own instead, and what it starts belongs to its pod.
+ *
+ * A request may have been done although no answer came. So names are fixed beforehand: a name that is taken, by a pod
+ * with our label, is that pod.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/http/json.h"
+#include "backends/kubernetes/anchor.h"
+#include "backends/kubernetes/kubernetes_priv.h"
+#include "runtime/base/log.h"
+
+#define BATCH_MS 10
+#define BATCH_JOBS 500
+#define BATCH_BYTES (600u << 10) /* before base64; a Secret has 1 MiB at most */
+#define PATIENCE_MS 600000
+#define QUOTA_MS 5000
+#define CONFLICT_MS 500
+#define CREATE_MS 20
+
+static void create_more(struct fbr_backend *b);
+
+void fbr_kube_forget_ticket(struct fbr_kube_job *j)
+{
+    if (j->ticket)
+        explicit_bzero(j->ticket, j->ticket_len);
+    free(j->ticket);
+    j->ticket = NULL;
+}
+
+/* ---- Pods ---- */
+
+/* So many may be created now. */
+static void refill(struct fbr_backend *b)
+{
+    double rate = fbr_config_int(b->env.config, "kubernetes_rate");
+    double burst = fbr_config_int(b->env.config, "kubernetes_burst");
+    uint64_t now = fbr_now_ms();
+
+    b->credit += (double)(now - b->credit_at) * rate / 1000;
+    b->credit = b->credit < burst ? b->credit : burst;
+    b->credit_at = now;
+}
+
+static void queue_again(struct fbr_kube_job *j, uint64_t ms)
+{
+    struct fbr_backend *b = j->b;
+
+    j->stage = WAITING;
+    DL_APPEND(b->waiting, j);
+    if (!b->creating) {
+        b->creating = true;
+        fbr_timer_start(&b->create, ms, 0);
+    }
+}
+
+static bool is_ours(const struct fbr_kube_job *j, const struct json_t *pod)
+{
+    return !strcmp(fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL), j->b->run);
+}
+
+static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
+{
+    free(j->body);
+    j->body = NULL;
+    if (j->stage != CREATING)
+        return; /* the watch was faster */
+    fbr_kube_created(j, fbr_json_text(pod, "metadata", "uid", NULL));
+    fbr_kube_update(j, pod, false);
+}
+
+/* After how long there may be room in the namespace's quota; 0: that is not why it was refused. A quota that is new has
+ * not been counted yet, and of many that come at once some are told that another was faster. */
+static uint64_t quota_ms(const struct fbr_http_answer *a)
+{
+    if (a->status == 409 && strstr(a->body, "on resourcequotas"))
+        return CONFLICT_MS;
+    return a->status == 403 && (strstr(a->body, "exceeded quota") ||
+                                strstr(a->body, "status unknown for quota"))
+               ? QUOTA_MS
+               : 0;
+}
+
+static void wait_for_room(struct fbr_kube_job *j, const char *text)
+{
+    if (j->waits != FBR_KUBE_WAIT_QUEUE)
+        j->waits_since = fbr_now_ms();
+    j->waits = FBR_KUBE_WAIT_QUEUE;
+    fbr_kube_pending(j, text);
+}
+
+static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *a)
+{
+    uint64_t ms = quota_ms(a);
+    char text[512];
+
+    fbr_kube_say(j->b->api, a,
+                 j->b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
+                 text, sizeof(text));
+    if (ms && !j->asked)
+        wait_for_room(j, text); /* who hears that may ask for its end */
+    if (ms && !j->asked)
+        queue_again(j, ms);
+    else
+        fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+}
+
+/* A pod of that name was there. */
+static void on_found(void *user, const struct fbr_http_answer *a)
+{
+    struct json_t *pod = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    struct fbr_kube_job *j = user;
+
+    if (j->stage != CREATING) {
+        /* the watch has told */
+    } else if (pod && is_ours(j, pod)) {
+        take_pod(j, pod);
+    } else if (pod) {
+        fbr_kube_finish(j, FBR_EXIT_UNKNOWN, "another run has a pod of the same name");
+    } else {
+        cannot_create(j, a);
+    }
+    fbr_json_free(pod);
+    fbr_kube_answered(j);
+}
+
+static void on_created(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+    struct json_t *pod = NULL;
+    bool made = a->status == 200 || a->status == 201 || a->status == 202;
+
+    if (made)
+        pod = fbr_json_parse(a->body, a->len, NULL);
+    if (pod)
+        take_pod(j, pod);
+    else if (j->stage != CREATING)
+        ; /* the watch has told */
+    else if ((made || (a->status == 409 && !quota_ms(a))) &&
+             fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL,
+                           on_found) == 0)
+        ; /* is it ours? */
+    else
+        cannot_create(j, a);
+    fbr_json_free(pod);
+    fbr_kube_answered(j);
+}
+
+/* ---- A master's Job ---- */
+
+static int wrap_master(struct fbr_kube_job *j)
+{
+    struct json_t *around = fbr_kube_master_job(j->pod);
+
+    j->around = around ? fbr_json_print(around, NULL) : NULL;
+    fbr_json_free(around);
+    return j->around ? 0 : -ENOMEM;
+}
+
+static void on_job_deleted(void *user, const struct fbr_http_answer *a)
+{
+    (void)a;
+    fbr_kube_answered(user);
+}
+
+void fbr_kube_end_job(struct fbr_kube_job *j)
+{
+    char *body = fbr_kube_delete_body(1, "");
+
+    if (body)
+        fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), body,
+                      on_job_deleted);
+    free(body);
+    fbr_kube_finish_soon(j, -j->asked, "");
+}
+
+/* Its pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
+static void on_job(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+
+    j->job_made = a->status == 200 || a->status == 201 || a->status == 202 ||
+                  (a->status == 409 && !quota_ms(a));
+    if (j->stage != CREATING)
+        ; /* its pod was faster */
+    else if (!j->job_made)
+        cannot_create(j, a);
+    else if (j->asked)
+        fbr_kube_end_job(j);
+    fbr_kube_answered(j);
+}
+
+/* The server would take its pod: a Job whose pod is refused would wait for ever, and not say why. */
+static void on_tried(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_job *j = user;
+    struct fbr_backend *b = j->b;
+
+    if (a->status != 200 && a->status != 201 && a->status != 202) {
+        cannot_create(j, a);
+    } else if (j->asked) {
+        fbr_kube_finish(j, -j->asked, "");
+    } else {
+        memcpy(b->master_job, j->name, sizeof(b->master_job));
+        if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""),
+                          j->around, on_job) < 0)
+            fbr_kube_finish(j, FBR_EXIT_UNKNOWN, "its Job cannot be created: out of memory");
+    }
+    fbr_kube_answered(j);
+}
+
+/* ---- Pods, again ---- */
+
+/* Its text, with what it did not know before. */
+static int finish_pod(struct fbr_kube_job *j)
+{
+    int rc;
+
+    if (j->body)
+        return 0;
+    rc = fbr_kube_pod_bind(j->pod, j->secret ? j->secret->name : NULL, j->name, j->b->anchor);
+    if (rc == 0)
+        j->body = fbr_json_print(j->pod, NULL);
+    if (rc == 0 && j->is_master)
+        rc = wrap_master(j);
+    fbr_json_free(j->pod);
+    j->pod = NULL;
+    return rc == 0 && !j->body ? -ENOMEM : rc;
+}
+
+static void create(struct fbr_kube_job *j)
+{
+    int rc = finish_pod(j);
+
+    j->stage = CREATING;
+    if (rc == 0)
+        rc = fbr_kube_call(j, "POST",
+                           fbr_kube_path(j->b->api, "pods?fieldManager=fiber%s",
+                                         j->is_master ? "&dryRun=All" : ""),
+                           j->body, j->is_master ? on_tried : on_created);
+    if (rc < 0)
+        fbr_kube_finish(j, FBR_EXIT_UNKNOWN,
+                        rc == -EINVAL ? "kubernetes_pod_template took its container away"
+                                      : "its pod cannot be created: out of memory");
+}
+
+static void create_more(struct fbr_backend *b)
+{
+    refill(b);
+    while (b->waiting && b->credit >= 1) {
+        struct fbr_kube_job *j = b->waiting;
+
+        DL_DELETE(b->waiting, j);
+        b->credit -= 1;
+        create(j);
+    }
+    if (b->waiting && !b->creating) {
+        b->creating = true;
+        fbr_timer_start(&b->create, CREATE_MS, 0);
+    }
+}
+
+void fbr_kube_on_create(void *backend)
+{
+    struct fbr_backend *b = backend;
+
+    b->creating = false;
+    create_more(b);
+}
+
+/* ---- Secrets ---- */
+
+static void free_secret(struct fbr_kube_secret *s)
+{
+    DL_DELETE(s->b->secrets, s);
+    free(s);
+}
+
+static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a)
+{
+    struct fbr_backend *b = s->b;
+    uint64_t ms = quota_ms(a);
+    struct fbr_kube_job *j;
+    char text[512];
+
+    fbr_kube_say(b->api, a, "its ticket cannot be handed over (create secrets)", text,
+                 sizeof(text));
+    while ((j = s->jobs)) {
+        DL_DELETE(s->jobs, j);
+        j->secret = NULL;
+        if (ms) { /* who was asked to end meanwhile is not here */
+            j->stage = QUEUED;
+            DL_APPEND(b->queue, j);
+            wait_for_room(j, text);
+        } else {
+            fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+        }
+    }
+    if (ms && b->queue) {
+        b->batching = true;
+        fbr_timer_start(&b->batch, ms, 0);
+    }
+    if (s->anchor && a->status >= 400)
+        fbr_kube_anchor_forget(s->name);
+    free_secret(s);
+}
+
+static void set_anchor(struct fbr_kube_secret *s, const struct json_t *made)
+{
+    struct fbr_backend *b = s->b;
+
+    b->anchor = fbr_kube_owner("Secret", s->name, fbr_json_text(made, "metadata", "uid", NULL));
+    memcpy(b->anchor_name, s->name, sizeof(b->anchor_name));
+}
+
+static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again);
+
+static void on_secret(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_secret *s = user;
+    struct fbr_backend *b = s->b;
+    struct json_t *made = a->status == 201 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    struct fbr_kube_job *j;
+
+    if (s->anchor)
+        b->anchoring = false;
+    /* Its uid was in the answer that did not come. */
+    if (s->anchor && a->status == 409 && !quota_ms(a)) {
+        fbr_debug("kubernetes: the anchor's answer was lost; making another");
+        fbr_kube_sweep(b, "secrets", s->name); /* nothing else would end it */
+        fbr_kube_anchor_forget(s->name);
+        send_batch(b, s);
+        return;
+    }
+    if (made && s->anchor)
+        set_anchor(s, made);
+    fbr_json_free(made);
+    if (quota_ms(a) || (a->status != 409 && (!made || (s->anchor && !b->anchor)))) {
+        on_secret_failed(s, a);
+    } else {
+        while ((j = s->jobs)) {
+            DL_DELETE(s->jobs, j);
+            j->stage = WAITING;
+            fbr_kube_forget_ticket(j);
+            if (!j->ticket_len)
+                j->secret = NULL;
+            DL_APPEND(b->waiting, j);
+        }
+        create_more(b);
+    }
+    if (b->queue && !b->batching)
+        fbr_kube_on_batch(b);
+}
+
+/* Puts jobs of the line into it; -EAGAIN: none has a ticket, and there is an anchor: it is not needed. */
+static int fill(struct fbr_kube_secret *s, struct json_t *secret)
+{
+    struct fbr_backend *b = s->b;
+    size_t bytes = 0, n = 0;
+    int rc = 0;
+
+    while (b->queue && n < BATCH_JOBS && bytes < BATCH_BYTES && rc == 0) {
+        struct fbr_kube_job *j = b->queue;
+
+        DL_DELETE(b->queue, j);
+        DL_APPEND(s->jobs, j);
+        j->stage = WRAPPED;
+        j->secret = s;
+        n++;
+        bytes += j->ticket_len;
+    }
+    for (struct fbr_kube_job *j = s->jobs; j && rc == 0; j = j->next)
+        if (j->ticket)
+            rc = fbr_kube_secret_add(secret, j->name, j->ticket, j->ticket_len);
+    return rc;
+}
+
+/* `again`: the batch whose first name was taken. */
+static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
+{
+    static const struct fbr_http_answer none = {.body = "", .why = "out of memory"};
+    struct fbr_kube_secret *s = again ? again : calloc(1, sizeof(*s));
+    struct json_t *secret;
+    char *body = NULL;
+    int rc = -ENOMEM;
+
+    if (!s)
+        return; /* the next batch takes them along */
+    if (!again) {
+        s->b = b;
+        s->anchor = !b->anchor;
+        DL_APPEND(b->secrets, s);
+    }
+    snprintf(s->name, sizeof(s->name), "fiber-%.32s-t%u", b->run, b->batches++);
+    secret = fbr_kube_secret(s->name, b->run, b->user, b->anchor ? b->anchor : b->own_pod);
+    if (secret)
+        rc = fill(s, secret);
+    if (rc == 0)
+        body = fbr_json_print(secret, NULL);
+    fbr_json_free(secret);
+    if (body) {
+        b->anchoring |= s->anchor;
+        if (s->anchor)
+            fbr_kube_note_anchor(b, s->name);
+        rc = fbr_kube_send(b->api, "POST", fbr_kube_path(b->api, "secrets?fieldManager=fiber"),
+                           body, PATIENCE_MS, on_secret, s);
+        explicit_bzero(body, strlen(body));
+        free(body);
+    }
+    if (rc < 0)
+        on_secret_failed(s, &none);
+}
+
+void fbr_kube_on_batch(void *backend)
+{
+    struct fbr_backend *b = backend;
+
+    b->batching = false;
+    while (b->queue && !b->anchoring)
+        send_batch(b, NULL);
+}
+
+/* ---- Jobs ---- */
+
+void fbr_kube_leave_line(struct fbr_kube_job *j)
+{
+    if (j->stage == QUEUED)
+        DL_DELETE(j->b->queue, j);
+    else if (j->stage == WRAPPED)
+        DL_DELETE(j->secret->jobs, j);
+    else if (j->stage == WAITING)
+        DL_DELETE(j->b->waiting, j);
+}
+
+static int begin_watch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_error *err)
+{
+    char selector[128], *escaped;
+    int rc;
+
+    if (b->watch)
+        return 0;
+    fbr_kube_label(b->run, job->run_uid);
+    snprintf(selector, sizeof(selector), FBR_KUBE_RUN_LABEL "=%s", b->run);
+    escaped = fbr_http_escape(selector);
+    rc = escaped ? fbr_kube_watch_open(&b->watch, b->api, escaped, &fbr_kube_watch_ops, b, err)
+                 : fbr_fail(err, -ENOMEM, "out of memory");
+    free(escaped);
+    return rc;
+}
+
+int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                   struct fbr_error *err)
+{
+    struct fbr_kube_job *j = calloc(1, sizeof(*j)), *same;
+    int rc = j ? begin_watch(b, job, err) : fbr_fail(err, -ENOMEM, "out of memory");
+
+    if (rc < 0) {
+        free(j);
+        return rc;
+    }
+    j->b = b;
+    j->user = user;
+    j->began = fbr_now_ms();
+    j->code = FBR_EXIT_UNKNOWN;
+    j->is_master = job->is_master != 0;
+    j->grace_s = fbr_kube_grace(job, &b->settings);
+    fbr_kube_pod_name(j->name, job);
+    j->pod = fbr_kube_pod(job, &b->settings, err);
+    j->ticket = job->ticket ? malloc(job->ticket_len + 1) : NULL;
+    j->ticket_len = job->ticket ? job->ticket_len : 0;
+    if (j->ticket)
+        memcpy(j->ticket, job->ticket, job->ticket_len);
+    HASH_FIND_STR(b->all, j->name, same);
+    if (!j->pod)
+        rc = -EINVAL;
+    else if (same)
+        rc = fbr_fail(err, -EEXIST, "there is a job '%s' already", job->name);
+    else if (job->ticket && !j->ticket)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        fbr_kube_forget_ticket(j);
+        fbr_json_free(j->pod);
+        free(j);
+        return rc;
+    }
+    HASH_ADD_STR(b->all, name, j);
+    *handle = j;
+    fbr_kube_start_tick(b);
+    if (j->is_master) { /* it has no ticket, and its Job is all that is left of it */
+        queue_again(j, 0);
+        return 0;
+    }
+    DL_APPEND(b->queue, j);
+    if (!b->batching && !b->anchoring) {
+        b->batching = true;
+        fbr_timer_start(&b->batch, BATCH_MS, 0);
+    }
+    return 0;
+}

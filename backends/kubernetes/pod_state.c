@@ -1,0 +1,366 @@
+/* pod_state.c - the states of a pod; see pod_state.h.
+ *
+ * A container that has ended decides, then one that runs; only when there is neither the pod's phase and conditions
+ * count. Words of Kubernetes that nobody here knows are shown as they are, and never end a job.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/pod_state.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/docker/login.h"
+#include "backends/http/json.h"
+#include "runtime/proc/backend.h"
+
+#define LOGIN                                                                                     \
+    " (pods may need a login: kubectl create secret docker-registry NAME, and imagePullSecrets: " \
+    "[{name: NAME}] in the spec of kubernetes_pod_template)"
+#define MAX_SIGNAL 31 /* a shell's way to tell a signal: 128 + N */
+
+struct reason {
+    const char *name;
+    enum fbr_kube_wait wait;
+    const char *say; /* in front of the message */
+};
+
+/* Of a container that waits. */
+static const struct reason waiting[] = {
+    {"ErrImagePull", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
+    {"ImagePullBackOff", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
+    {"RegistryUnavailable", FBR_KUBE_WAIT_PULL, "cannot be pulled: its registry does not answer"},
+    {"SignatureValidationFailed", FBR_KUBE_WAIT_PULL, "is not signed as the node demands"},
+    {"ImageInspectError", FBR_KUBE_WAIT_CONFIG, "cannot be read on the node"},
+    {"InvalidImageName", FBR_KUBE_WAIT_NEVER, "has a name that is none"},
+    {"ErrImageNeverPull", FBR_KUBE_WAIT_NEVER,
+     "is not on the node, and must not be pulled (imagePullPolicy: Never)"},
+    {"CreateContainerConfigError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"CreateContainerError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"RunContainerError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"PreCreateHookError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"PreStartHookError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"PostStartHookError", FBR_KUBE_WAIT_CONFIG, NULL},
+    {"CrashLoopBackOff", FBR_KUBE_WAIT_CONFIG, NULL},
+};
+
+/* Of a pod that the cluster ended, in status.reason. */
+static const char *const disruptions[] = {
+    "Evicted",  "Preempting", "Preempted",    "NodeLost",        "NodeShutdown",
+    "Shutdown", "Terminated", "NodeAffinity", "NodeUnreachable",
+};
+
+static const struct json_t *status_of(const struct json_t *statuses, const char *name)
+{
+    for (size_t i = 0; i < fbr_json_count(statuses); i++) {
+        const struct json_t *one = fbr_json_item(statuses, i);
+
+        if (!strcmp(fbr_json_text(one, "name", NULL), name))
+            return one;
+    }
+    return NULL;
+}
+
+static const struct json_t *condition_of(const struct json_t *pod, const char *type)
+{
+    const struct json_t *all = fbr_json_at(pod, "status", "conditions", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        const struct json_t *one = fbr_json_item(all, i);
+
+        if (!strcmp(fbr_json_text(one, "type", NULL), type))
+            return one;
+    }
+    return NULL;
+}
+
+static void say(struct fbr_kube_state *s, const char *what, const char *more)
+{
+    snprintf(s->text, sizeof(s->text), "%.160s%s%.340s", what, what[0] && more[0] ? ": " : "",
+             more);
+}
+
+/* ---- The end ---- */
+
+/* What the cluster did to it, if it did. */
+static bool disrupted(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *target = condition_of(pod, "DisruptionTarget");
+    const char *reason = fbr_json_text(pod, "status", "reason", NULL);
+    const char *message = fbr_json_text(pod, "status", "message", NULL);
+    char what[160];
+
+    if (target && !strcmp(fbr_json_text(target, "status", NULL), "True")) {
+        reason = fbr_json_text(target, "reason", NULL);
+        message = fbr_json_text(target, "message", NULL);
+    } else {
+        size_t i = 0, n = sizeof(disruptions) / sizeof(disruptions[0]);
+
+        while (i < n && strcmp(reason, disruptions[i]) != 0)
+            i++;
+        if (i == n)
+            return false;
+    }
+    snprintf(what, sizeof(what), "the cluster ended its pod (%.80s)", reason);
+    say(s, what, message);
+    s->disruption = true;
+    return true;
+}
+
+static int32_t exit_code(int64_t code)
+{
+    if (code > 128 && code <= 128 + MAX_SIGNAL)
+        return (int32_t)(128 - code);
+    return code >= 0 && code <= 255 ? (int32_t)code : FBR_EXIT_UNKNOWN;
+}
+
+static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *all = fbr_json_at(pod, "spec", "containers", NULL);
+    const char *limit =
+        fbr_json_text(status_of(all, FBR_KUBE_CONTAINER), "resources", "limits", "memory", NULL);
+
+    s->code = -SIGKILL;
+    snprintf(s->text, sizeof(s->text),
+             limit[0] ? "used more memory than its limit of %.40s, and was killed (OOMKilled); the "
+                        "cluster does not tell its peak"
+                      : "was killed because its node ran out of memory%.0s (OOMKilled); ask for "
+                        "memory to be put where there is enough",
+             limit);
+}
+
+/* Of the container runtime's words. */
+static const char *why_no_start(const char *message)
+{
+    if (strstr(message, "permission denied"))
+        return "its program cannot be started: it is not executable";
+    if (strstr(message, "exec format error"))
+        return "its program cannot be started: it is for another kind of processor";
+    if (strstr(message, "no such file") || strstr(message, "not found"))
+        return "its program cannot be started: it is not in the image";
+    return "its program cannot be started";
+}
+
+/* What a shell, or whatever else starts a program in there, means by them. */
+static void say_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *own =
+        status_of(fbr_json_at(pod, "spec", "containers", NULL), FBR_KUBE_CONTAINER);
+    const char *image = fbr_json_text(own, "image", NULL);
+
+    if (s->code == 127)
+        snprintf(s->text, sizeof(s->text),
+                 "exited with code 127: a program, or a library that it needs, is not in the image "
+                 "'%.200s'",
+                 image);
+    else if (s->code == 126)
+        snprintf(
+            s->text, sizeof(s->text),
+            "exited with code 126: a program of the image '%.200s' cannot be executed: it lacks "
+            "the permission, or is for other processors",
+            image);
+}
+
+static void container_ended(struct fbr_kube_state *s, const struct json_t *pod,
+                            const struct json_t *end)
+{
+    const char *reason = fbr_json_text(end, "reason", NULL);
+    const char *message = fbr_json_text(end, "message", NULL);
+
+    s->phase = FBR_KUBE_ENDED;
+    s->code = exit_code(fbr_json_int(end, -1, "exitCode", NULL));
+    if (!strcmp(reason, "OOMKilled")) {
+        out_of_memory(s, pod);
+    } else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun")) {
+        s->code = strstr(message, "permission denied") ? 126 : 127;
+        say(s, why_no_start(message), message);
+    } else if (!strcmp(reason, "ContainerStatusUnknown")) {
+        s->code = FBR_EXIT_UNKNOWN;
+        say(s, "its node lost track of it", message);
+    } else if (!strcmp(fbr_json_text(pod, "status", "reason", NULL), "DeadlineExceeded")) {
+        say(s, "its pod ran longer than its activeDeadlineSeconds", "");
+    } else if (s->code != 0 && !disrupted(s, pod)) {
+        say_shells_code(s, pod);
+    }
+}
+
+/* An init container that failed has kept ours from running. */
+static bool init_failed(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *all = fbr_json_at(pod, "status", "initContainerStatuses", NULL);
+
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        const struct json_t *one = fbr_json_item(all, i);
+        const struct json_t *end = fbr_json_at(one, "state", "terminated", NULL);
+        int64_t code = fbr_json_int(end, 0, "exitCode", NULL);
+
+        if (code == 0)
+            continue;
+        snprintf(s->text, sizeof(s->text),
+                 "the init container '%.64s' of its pod failed with code %lld (%.40s) %.200s",
+                 fbr_json_text(one, "name", NULL), (long long)code,
+                 fbr_json_text(end, "reason", NULL), fbr_json_text(end, "message", NULL));
+        return true;
+    }
+    return false;
+}
+
+/* The pod is over, and nothing is known of our container. */
+static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const char *reason = fbr_json_text(pod, "status", "reason", NULL);
+    const char *message = fbr_json_text(pod, "status", "message", NULL);
+    char what[160];
+
+    s->phase = FBR_KUBE_ENDED;
+    s->code = FBR_EXIT_UNKNOWN;
+    if (disrupted(s, pod) || init_failed(s, pod))
+        return;
+    if (!strncmp(reason, "OutOf", 5) || !strcmp(reason, "UnexpectedAdmissionError"))
+        s->disruption = true; /* its node had promised too much */
+    snprintf(what, sizeof(what), "its pod failed%s%.80s%s", reason[0] ? " (" : "", reason,
+             reason[0] ? ")" : "");
+    say(s, what, message);
+}
+
+/* ---- Waiting ---- */
+
+/* Of one list of containers: the first that cannot go on. */
+static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
+{
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        const struct json_t *one = fbr_json_item(all, i);
+        const char *reason = fbr_json_text(one, "state", "waiting", "reason", NULL);
+        const char *message = fbr_json_text(one, "state", "waiting", "message", NULL);
+        bool login;
+        char what[160];
+
+        for (size_t k = 0; k < sizeof(waiting) / sizeof(waiting[0]); k++) {
+            if (strcmp(reason, waiting[k].name) != 0)
+                continue;
+            s->wait = waiting[k].wait;
+            if (waiting[k].say)
+                snprintf(what, sizeof(what), "image '%.80s' %s", fbr_json_text(one, "image", NULL),
+                         waiting[k].say);
+            else
+                snprintf(what, sizeof(what), "%.60s", reason);
+            login = s->wait == FBR_KUBE_WAIT_PULL && fbr_docker_login_refused(message);
+            say(s, what, message);
+            if (login)
+                snprintf(s->text, sizeof(s->text), "%.160s: %.180s" LOGIN, what, message);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Who holds it back, by the name of its gate. */
+static void say_holder(const struct json_t *pod, char *out, size_t size)
+{
+    static const struct {
+        const char *gate, *who;
+    } known[] = {
+        {"kueue.x-k8s.io/", "Kueue"},         {"scheduling.volcano.sh/", "Volcano"},
+        {"volcano.sh/", "Volcano"},           {"scheduling.x-k8s.io/", "coscheduling"},
+        {"yunikorn.apache.org/", "YuniKorn"}, {"jobset.sigs.k8s.io/", "JobSet"},
+    };
+    const struct json_t *gates = fbr_json_at(pod, "spec", "schedulingGates", NULL);
+    const char *gate = fbr_json_text(fbr_json_item(gates, 0), "name", NULL);
+
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !out[0]; i++)
+        if (!strncmp(gate, known[i].gate, strlen(known[i].gate)))
+            snprintf(out, size, "waits in a queue of %s (gate %.80s)", known[i].who, gate);
+    if (!out[0])
+        snprintf(out, size, "waits in a queue of the cluster%s%.80s%s", gate[0] ? " (gate " : "",
+                 gate, gate[0] ? ")" : "");
+}
+
+static void pending(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *scheduled = condition_of(pod, "PodScheduled");
+    const char *reason = fbr_json_text(scheduled, "reason", NULL);
+    const char *node = fbr_json_text(pod, "spec", "nodeName", NULL);
+    char holder[160];
+
+    s->phase = FBR_KUBE_PENDING;
+    if (stuck(s, fbr_json_at(pod, "status", "containerStatuses", NULL)) ||
+        stuck(s, fbr_json_at(pod, "status", "initContainerStatuses", NULL)))
+        return;
+    if (!strcmp(fbr_json_text(scheduled, "status", NULL), "False")) {
+        bool gated = !strcmp(reason, "SchedulingGated");
+
+        s->wait = gated ? FBR_KUBE_WAIT_QUEUE : FBR_KUBE_WAIT_PLACE;
+        say_holder(pod, holder, sizeof(holder));
+        say(s, gated ? holder : "no node takes it", fbr_json_text(scheduled, "message", NULL));
+    } else if (node[0]) {
+        say(s, "its pod is being set up on node", "");
+        snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %.200s", node);
+    } else {
+        say(s, "its pod waits for a node", "");
+    }
+}
+
+/* ---- All ---- */
+
+static bool others_run(const struct json_t *all)
+{
+    for (size_t i = 0; i < fbr_json_count(all); i++) {
+        const struct json_t *one = fbr_json_item(all, i);
+
+        if (strcmp(fbr_json_text(one, "name", NULL), FBR_KUBE_CONTAINER) != 0 &&
+            !fbr_json_at(one, "state", "terminated", NULL))
+            return true;
+    }
+    return false;
+}
+
+void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod)
+{
+    const struct json_t *all = fbr_json_at(pod, "status", "containerStatuses", NULL);
+    const struct json_t *own = status_of(all, FBR_KUBE_CONTAINER);
+    const struct json_t *end = fbr_json_at(own, "state", "terminated", NULL);
+    const char *phase = fbr_json_text(pod, "status", "phase", NULL);
+
+    memset(s, 0, sizeof(*s));
+    s->code = FBR_EXIT_UNKNOWN;
+    s->deleting = fbr_json_text(pod, "metadata", "deletionTimestamp", NULL)[0] != '\0';
+    s->others = others_run(all);
+    s->placed = fbr_json_text(pod, "spec", "nodeName", NULL)[0] != '\0';
+    if (end) {
+        container_ended(s, pod, end);
+    } else if (!strcmp(phase, "Succeeded")) {
+        s->phase = FBR_KUBE_ENDED;
+        s->code = 0;
+    } else if (!strcmp(phase, "Failed")) {
+        pod_failed(s, pod);
+    } else if (fbr_json_at(own, "state", "running", NULL) || (!own && !strcmp(phase, "Running"))) {
+        s->phase = FBR_KUBE_RUNNING;
+        if (s->deleting)
+            disrupted(s, pod);
+    } else {
+        pending(s, pod);
+    }
+}
+
+void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size)
+{
+    const struct json_t *items = fbr_json_at(list, "items", NULL), *newest = NULL;
+    const char *last = "";
+
+    for (size_t i = 0; i < fbr_json_count(items); i++) {
+        const struct json_t *one = fbr_json_item(items, i);
+        const char *when = fbr_json_text(one, "lastTimestamp", NULL);
+
+        if (!when[0])
+            when = fbr_json_text(one, "eventTime", NULL);
+        if (!strcmp(fbr_json_text(one, "reason", NULL), "MissingClusterDNS"))
+            continue; /* of each pod of such a cluster */
+        if (!strcmp(fbr_json_text(one, "type", NULL), "Warning") && strcmp(when, last) >= 0) {
+            newest = one;
+            last = when;
+        }
+    }
+    snprintf(text, size, "%s%s%.400s", fbr_json_text(newest, "reason", NULL), newest ? ": " : "",
+             fbr_json_text(newest, "message", NULL));
+}

@@ -1,0 +1,288 @@
+/* pod_watch.c - one list and one watch; see pod_watch.h.
+ *
+ *     LISTING    GET, in pages                          -> WATCHING, or RESTING when it fails
+ *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is silent, LISTING when
+ *                                                          it says 410 or ends three in a row at once, RESTING when
+ *                                                          it is away
+ *     RESTING    a growing random pause                 -> what it was before
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/pod_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "backends/http/json.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/log.h"
+
+#define PAGE 500
+#define LIST_MS 60000
+#define PATIENCE_MS 60000
+#define MIN_S 240
+#define MAX_S 300
+#define LATE_MS 30000   /* that the server may take longer than it was asked to */
+#define SILENT_MS 90000 /* a server that lives sends a bookmark each minute */
+#define AT_ONCE_MS 1000
+#define AT_ONCE_TIMES 3
+#define REST_MS 250
+#define REST_MAX_MS 30000
+#define MAX_EVENT (16u << 20)
+
+struct fbr_kube_watch {
+    struct fbr_kube_api *api;
+    char *selector;
+    struct fbr_kube_watch_ops ops;
+    void *user;
+    char version[64], next[1024]; /* resourceVersion; `continue` of a list in pages */
+    bool list;                    /* what comes next is a list */
+    bool expired;                 /* the stream said 410 */
+    struct fbr_http_call *stream;
+    struct fbr_buf line;
+    uint64_t began;
+    unsigned events, at_once, rests;
+    struct fbr_timer rest;
+};
+
+static void go_on(struct fbr_kube_watch *w);
+
+static unsigned random_below(unsigned n)
+{
+    uint32_t r = 0;
+
+    if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
+        r = (uint32_t)fbr_now_ns();
+    return r % n;
+}
+
+/* The pause is over; or a watch has been silent for too long. */
+static void on_rested(void *arg)
+{
+    struct fbr_kube_watch *w = arg;
+
+    if (w->stream) {
+        fbr_debug("kubernetes: the watch has been silent for %d s; another one", SILENT_MS / 1000);
+        fbr_http_cancel(w->stream);
+        w->stream = NULL;
+        fbr_buf_clear(&w->line);
+    }
+    go_on(w);
+}
+
+static void rest(struct fbr_kube_watch *w)
+{
+    uint64_t ms = (uint64_t)REST_MS << (w->rests < 8 ? w->rests : 8);
+
+    w->rests++;
+    ms = ms < REST_MAX_MS ? ms : REST_MAX_MS;
+    fbr_timer_start(&w->rest, ms / 2 + random_below((unsigned)ms / 2 + 1), 0);
+}
+
+/* ---- The list ---- */
+
+static void keep_text(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%s", strlen(text) < size ? text : "");
+}
+
+static void take_page(struct fbr_kube_watch *w, const struct json_t *page)
+{
+    const struct json_t *items = fbr_json_at(page, "items", NULL);
+    char *more;
+
+    for (size_t i = 0; i < fbr_json_count(items); i++)
+        w->ops.pod(w->user, fbr_json_item(items, i), false);
+    keep_text(w->version, sizeof(w->version),
+              fbr_json_text(page, "metadata", "resourceVersion", NULL));
+    more = fbr_http_escape(fbr_json_text(page, "metadata", "continue", NULL));
+    keep_text(w->next, sizeof(w->next), more ? more : "");
+    free(more);
+    if (w->next[0])
+        return;
+    w->list = false;
+    w->rests = w->at_once = 0;
+    w->ops.listed(w->user);
+}
+
+static void trouble(struct fbr_kube_watch *w, const struct fbr_http_answer *a, const char *what)
+{
+    char text[512];
+
+    fbr_kube_say(w->api, a, what, text, sizeof(text));
+    w->ops.trouble(w->user, text);
+}
+
+static void on_page(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_watch *w = user;
+    struct json_t *page = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+
+    if (page) {
+        take_page(w, page);
+        fbr_json_free(page);
+        go_on(w);
+        return;
+    }
+    w->next[0] = '\0'; /* a list that broke off, or got too old, begins again */
+    if (a->status != 410)
+        trouble(w, a, "list pods");
+    rest(w);
+}
+
+static void list(struct fbr_kube_watch *w)
+{
+    if (!w->next[0])
+        w->ops.listing(w->user);
+    if (fbr_kube_send(w->api, "GET",
+                      fbr_kube_path(w->api, "pods?labelSelector=%s&limit=%d%s%s", w->selector, PAGE,
+                                    w->next[0] ? "&continue=" : "", w->next),
+                      NULL, PATIENCE_MS, on_page, w) < 0)
+        rest(w);
+}
+
+/* ---- The watch ---- */
+
+static void take_event(struct fbr_kube_watch *w, const char *text, size_t len)
+{
+    struct json_t *event = fbr_json_parse(text, len, NULL), *object;
+    const char *type = fbr_json_text(event, "type", NULL), *version;
+
+    object = fbr_json_at(event, "object", NULL);
+    version = fbr_json_text(object, "metadata", "resourceVersion", NULL);
+    if (!strcmp(type, "ERROR")) {
+        w->expired |= fbr_json_int(object, 0, "code", NULL) == 410;
+        if (!w->expired)
+            fbr_debug("kubernetes: watch: %s", fbr_json_text(object, "message", NULL));
+    } else if (version[0]) {
+        w->events++;
+        keep_text(w->version, sizeof(w->version), version);
+        if (strcmp(type, "BOOKMARK") != 0)
+            w->ops.pod(w->user, object, !strcmp(type, "DELETED"));
+    }
+    fbr_json_free(event);
+}
+
+static void on_bytes(void *user, const void *data, size_t len)
+{
+    struct fbr_kube_watch *w = user;
+    const char *at = data, *end = at + len, *newline;
+
+    fbr_timer_start(&w->rest, SILENT_MS, 0);
+    while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
+        fbr_put(&w->line, at, (size_t)(newline - at));
+        if (w->line.failed || w->line.len > MAX_EVENT)
+            w->expired = true; /* what it said is lost: list */
+        else if (w->line.len)
+            take_event(w, (const char *)w->line.data, w->line.len);
+        fbr_buf_clear(&w->line);
+        at = newline + 1;
+    }
+    if (w->line.len <= MAX_EVENT)
+        fbr_put(&w->line, at, (size_t)(end - at));
+}
+
+static void on_stream_end(void *user, const struct fbr_http_answer *a)
+{
+    struct fbr_kube_watch *w = user;
+    bool at_once = w->events == 0 && fbr_now_ms() < w->began + AT_ONCE_MS;
+
+    w->stream = NULL;
+    fbr_timer_stop(&w->rest);
+    if (a->status == 0)
+        w->api->away_at = fbr_now_ms();
+    if (w->line.failed)
+        w->expired = true;
+    fbr_buf_fini(&w->line);
+    fbr_buf_init(&w->line);
+    w->at_once = at_once ? w->at_once + 1 : 0;
+    if (w->events)
+        w->rests = 0;
+    if (a->status == 410 || w->expired || (a->status == 200 && w->at_once >= AT_ONCE_TIMES)) {
+        w->list = true;
+        if (w->at_once >= AT_ONCE_TIMES)
+            rest(w);
+        else
+            go_on(w);
+        return;
+    }
+    if (a->status == 401)
+        fbr_kube_creds_refused(w->api->creds);
+    if (a->status == 200 && !at_once) {
+        go_on(w);
+        return;
+    }
+    if (a->status != 200 && w->rests >= 3) /* once is nothing */
+        trouble(w, a, "watch pods");
+    rest(w);
+}
+
+static void watch(struct fbr_kube_watch *w)
+{
+    unsigned seconds = MIN_S + random_below(MAX_S - MIN_S);
+    char *path = fbr_kube_path(w->api,
+                               "pods?labelSelector=%s&watch=1&allowWatchBookmarks=true&"
+                               "resourceVersion=%s&timeoutSeconds=%u",
+                               w->selector, w->version, seconds);
+    const struct fbr_http_request r = {.method = "GET",
+                                       .path = path,
+                                       .timeout_ms = seconds * 1000 + LATE_MS,
+                                       .data = on_bytes,
+                                       .done = on_stream_end,
+                                       .user = w};
+
+    w->events = 0;
+    w->expired = false;
+    w->began = fbr_now_ms();
+    w->stream = path ? fbr_http_send(w->api->streams, &r, NULL) : NULL;
+    free(path);
+    if (w->stream)
+        fbr_timer_start(&w->rest, SILENT_MS, 0);
+    else
+        rest(w);
+}
+
+static void go_on(struct fbr_kube_watch *w)
+{
+    if (w->list)
+        list(w);
+    else
+        watch(w);
+}
+
+/* ---- All ---- */
+
+int fbr_kube_watch_open(struct fbr_kube_watch **out, struct fbr_kube_api *api, const char *selector,
+                        const struct fbr_kube_watch_ops *ops, void *user, struct fbr_error *err)
+{
+    struct fbr_kube_watch *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    w->api = api;
+    w->ops = *ops;
+    w->user = user;
+    w->list = true;
+    w->selector = strdup(selector);
+    fbr_buf_init(&w->line);
+    if (!w->selector || fbr_timer_init(&w->rest, api->loop, on_rested, w) < 0) {
+        fbr_kube_watch_close(w);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    *out = w;
+    list(w);
+    return 0;
+}
+
+void fbr_kube_watch_close(struct fbr_kube_watch *w)
+{
+    if (!w)
+        return;
+    fbr_http_cancel(w->stream);
+    fbr_timer_fini(&w->rest);
+    fbr_buf_fini(&w->line);
+    free(w->selector);
+    free(w);
+}

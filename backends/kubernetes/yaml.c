@@ -1,0 +1,263 @@
+/* yaml.c - YAML to JSON values; see yaml.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kubernetes/yaml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <yaml.h>
+
+#include "backends/http/json.h"
+
+#define MAX_FILE (8u << 20)
+#define MAX_DEPTH 64
+#define MAX_NODES 200000 /* aliases counted each time */
+
+struct reader {
+    yaml_document_t doc;
+    const char *name;
+    size_t nodes;
+    struct fbr_error *err;
+};
+
+static struct json_t *value_of(struct reader *r, int index, int depth);
+
+static struct json_t *refuse(struct reader *r, const yaml_node_t *n, const char *why)
+{
+    fbr_fail(r->err, -EINVAL, "%s:%zu: %s", r->name, n ? n->start_mark.line + 1 : 1, why);
+    return NULL;
+}
+
+static bool is_one_of(const char *s, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strcmp(s, *words))
+            return true;
+    return false;
+}
+
+/* Decimal, 0x, 0o, and 0 in front for octal. */
+static bool whole_number(const char *s, long long *out)
+{
+    const char *digits = s + (*s == '-' || *s == '+');
+    int base = 10;
+    char *end;
+
+    if (digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'o')) {
+        base = digits[1] == 'x' ? 16 : 8;
+        digits += 2;
+    } else if (digits[0] == '0' && digits[1]) {
+        base = 8;
+    }
+    if (!strchr("0123456789abcdefABCDEF", *digits) || !*digits)
+        return false;
+    errno = 0;
+    *out = strtoll(digits, &end, base);
+    if (*s == '-')
+        *out = -*out;
+    return errno == 0 && !*end;
+}
+
+static struct json_t *plain(const char *s)
+{
+    static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
+    static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes",
+                                      "YES",  "on",   "On",   "ON",  NULL};
+    static const char *const no[] = {"false", "False", "FALSE", "no",  "No",
+                                     "NO",    "off",   "Off",   "OFF", NULL};
+    long long n;
+    char *end;
+    double d;
+
+    if (is_one_of(s, null))
+        return fbr_json_pack("n");
+    if (is_one_of(s, yes) || is_one_of(s, no))
+        return fbr_json_pack("b", is_one_of(s, yes));
+    if (whole_number(s, &n))
+        return fbr_json_pack("I", n);
+    if (s[strspn(s, "+-.0123456789eE")] == '\0' && strpbrk(s, "0123456789")) {
+        d = strtod(s, &end);
+        if (!*end && d - d == 0) /* finite */
+            return fbr_json_pack("f", d);
+    }
+    return fbr_json_string(s);
+}
+
+static struct json_t *scalar(struct reader *r, const yaml_node_t *n)
+{
+    const char *s = (const char *)n->data.scalar.value;
+    struct json_t *j;
+
+    if (strlen(s) != n->data.scalar.length)
+        return refuse(r, n, "a text has a NUL byte");
+    if (n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE ||
+        (n->tag && !strcmp((const char *)n->tag, "tag:yaml.org,2002:binary")))
+        j = fbr_json_string(s);
+    else
+        j = plain(s);
+    return j ? j : refuse(r, n, "out of memory");
+}
+
+static struct json_t *sequence(struct reader *r, const yaml_node_t *n, int depth)
+{
+    struct json_t *list = fbr_json_pack("[]");
+
+    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top;
+         i++) {
+        struct json_t *item = list ? value_of(r, *i, depth + 1) : NULL;
+
+        if (!item || fbr_json_append(list, item) < 0) {
+            fbr_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static int set_member(struct reader *r, struct json_t *object, const yaml_node_pair_t *p, int depth)
+{
+    const yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
+    const char *key;
+    struct json_t *value;
+
+    if (!k || k->type != YAML_SCALAR_NODE ||
+        strlen((const char *)k->data.scalar.value) != k->data.scalar.length) {
+        refuse(r, k, "a key is not a text");
+        return -EINVAL;
+    }
+    key = (const char *)k->data.scalar.value;
+    value = value_of(r, p->value, depth + 1);
+    if (!value)
+        return -EINVAL;
+    if (!strcmp(key, "<<")) { /* what is there already is not replaced */
+        struct json_t *both = fbr_json_pack("{}");
+        int rc = both ? fbr_json_merge(both, value) : -ENOMEM;
+
+        if (rc == 0)
+            rc = fbr_json_merge(both, object);
+        if (rc == 0)
+            rc = fbr_json_merge(object, both);
+        fbr_json_free(both);
+        fbr_json_free(value);
+        return rc;
+    }
+    if (fbr_json_set(object, key, value) == 0)
+        return 0;
+    refuse(r, k, "a key is not UTF-8");
+    return -EINVAL;
+}
+
+static struct json_t *mapping(struct reader *r, const yaml_node_t *n, int depth)
+{
+    struct json_t *object = fbr_json_pack("{}");
+
+    for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
+         p++)
+        if (!object || set_member(r, object, p, depth) < 0) {
+            fbr_json_free(object);
+            return NULL;
+        }
+    return object;
+}
+
+static struct json_t *value_of(struct reader *r, int index, int depth)
+{
+    const yaml_node_t *n = yaml_document_get_node(&r->doc, index);
+
+    if (!n || depth > MAX_DEPTH || ++r->nodes > MAX_NODES)
+        return refuse(r, n, "it is nested too deeply, or its aliases make too much of it");
+    if (n->type == YAML_SEQUENCE_NODE)
+        return sequence(r, n, depth);
+    return n->type == YAML_MAPPING_NODE ? mapping(r, n, depth) : scalar(r, n);
+}
+
+static struct json_t *bad_yaml(const yaml_parser_t *p, const char *name, struct fbr_error *err)
+{
+    fbr_fail(err, -EINVAL, "%s:%zu: not YAML: %s", name, p->problem_mark.line + 1,
+             p->problem ? p->problem : "out of memory");
+    return NULL;
+}
+
+static bool has_more(yaml_parser_t *p)
+{
+    yaml_document_t next;
+    bool more;
+
+    if (!yaml_parser_load(p, &next))
+        return true;
+    more = yaml_document_get_root_node(&next) != NULL;
+    yaml_document_delete(&next);
+    return more;
+}
+
+struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, struct fbr_error *err)
+{
+    struct reader r = {.name = name, .err = err};
+    struct json_t *j = NULL;
+    yaml_parser_t p;
+
+    if (!yaml_parser_initialize(&p)) {
+        fbr_fail(err, -ENOMEM, "%s: out of memory", name);
+        return NULL;
+    }
+    yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
+    if (!yaml_parser_load(&p, &r.doc)) {
+        bad_yaml(&p, name, err);
+        yaml_parser_delete(&p);
+        return NULL;
+    }
+    if (!yaml_document_get_root_node(&r.doc))
+        j = fbr_json_pack("{}");
+    else if ((j = value_of(&r, 1, 0)) && has_more(&p)) {
+        fbr_json_free(j);
+        j = refuse(&r, NULL, "only one document may be in it, and it must be YAML to its end");
+    }
+    yaml_document_delete(&r.doc);
+    yaml_parser_delete(&p);
+    return j;
+}
+
+char *fbr_kube_read(const char *path, size_t *len, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    char *text = fd < 0 ? NULL : malloc(MAX_FILE + 1);
+    ssize_t n = 1;
+
+    *len = 0;
+    while (text && *len < MAX_FILE && (n = read(fd, text + *len, MAX_FILE - *len)) != 0) {
+        if (n < 0 && errno != EINTR)
+            break;
+        *len += n > 0 ? (size_t)n : 0;
+    }
+    if (!text || n < 0 || *len == MAX_FILE) {
+        int code = fd < 0 || n < 0 ? errno : text ? EFBIG : ENOMEM;
+
+        fbr_fail(err, -code, "cannot read %s: %s", path, fbr_strerror(code));
+        free(text);
+        text = NULL;
+    } else {
+        char *fit = realloc(text, *len + 1);
+
+        text = fit ? fit : text;
+        text[*len] = '\0';
+    }
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+struct json_t *fbr_kube_yaml_file(const char *path, struct fbr_error *err)
+{
+    size_t len;
+    char *text = fbr_kube_read(path, &len, err);
+    struct json_t *j = text ? fbr_kube_yaml(text, len, path, err) : NULL;
+
+    free(text);
+    return j;
+}

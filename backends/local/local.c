@@ -1,0 +1,514 @@
+/* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
+ *
+ * Each job leads a process group of its own: what it forks ends with it. One that starts others, which
+ * have groups of their own, leads a session: so what those forked ends with it, too, whether or not we
+ * have heard of them. It is killed by the kernel when its master dies (spawn.c), so nothing is ever left
+ * to list or remove.
+ *
+ * A job that asks for whole processors or GPUs gets some for itself (places.h).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/local/places.h"
+#include "runtime/proc/backend.h"
+#include "runtime/base/log.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/spawn.h"
+
+#define DRAIN_MS 200   /* a grandchild may hold the pipes open */
+#define CLOSE_MS 10000 /* for killed ones to end, one may hang in the kernel */
+#define REST_READS 32  /* a pipe holds 1 MiB at most */
+
+struct local_job {
+    struct local_job *next, *prev;
+    struct fbr_backend *b;
+    void *user;
+    pid_t pid;
+    int pidfd;
+    struct fbr_place *place;
+    uv_poll_t watch;
+    struct stream {
+        struct local_job *job;
+        uv_pipe_t pipe;
+        bool open;
+    } out[2];
+    struct fbr_timer drain;
+    bool dead, told, released, paused, is_host;
+    int32_t code;
+    uint64_t peak;
+    int handles; /* libuv's, not yet closed */
+};
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct local_job *jobs;
+    struct fbr_places *places; /* opened when the first job asks for one */
+    bool said_image, said_memory;
+};
+
+static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
+
+static void tell(struct local_job *j, const struct fbr_job_event *e)
+{
+    struct fbr_job_event copy = *e;
+
+    if (j->released)
+        return;
+    if (!copy.text)
+        copy.text = "";
+    j->b->env.event(j->user, &copy);
+}
+
+static void maybe_free(struct local_job *j)
+{
+    if (j->handles == 0 && j->released && j->told)
+        free(j);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct local_job *j = handle->data;
+
+    j->handles--;
+    maybe_free(j);
+}
+
+static int stream_number(const struct stream *s)
+{
+    return s == &s->job->out[0] ? 1 : 2;
+}
+
+static void close_stream(struct stream *s)
+{
+    if (!s->open)
+        return;
+    s->open = false;
+    s->pipe.data = s->job;
+    uv_close((uv_handle_t *)&s->pipe, on_closed);
+}
+
+/* What is still in a pipe that somebody else keeps open. */
+static void read_rest(struct stream *s)
+{
+    struct local_job *j = s->job;
+    char *data = fbr_loop_scratch(j->b->env.loop);
+    ssize_t n = 1;
+    int fd;
+
+    if (!s->open || uv_fileno((uv_handle_t *)&s->pipe, &fd) < 0)
+        return;
+    for (int i = 0; i < REST_READS && n > 0; i++) {
+        n = read(fd, data, FBR_LOOP_SCRATCH);
+        if (n > 0)
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_OUTPUT,
+                                            .stream = stream_number(s),
+                                            .data = data,
+                                            .len = (size_t)n});
+    }
+}
+
+static void finish(void *arg)
+{
+    struct local_job *j = arg;
+
+    if (j->told)
+        return;
+    fbr_timer_fini(&j->drain);
+    for (int i = 0; i < 2; i++) {
+        read_rest(&j->out[i]);
+        close_stream(&j->out[i]);
+    }
+    j->told = true;
+    DL_DELETE(j->b->jobs, j);
+    fbr_places_leave(j->b->places, j->place);
+    j->place = NULL;
+    tell(j, &(struct fbr_job_event){
+                .type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid, .peak = j->peak});
+}
+
+static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
+{
+    struct stream *s = handle->data;
+
+    (void)want;
+    *buf = uv_buf_init(fbr_loop_scratch(s->job->b->env.loop), FBR_LOOP_SCRATCH);
+}
+
+static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct stream *s = stream->data;
+    struct local_job *j = s->job;
+    struct fbr_job_event e = {.type = FBR_JOB_OUTPUT, .stream = stream_number(s)};
+
+    if (n == 0)
+        return;
+    if (n > 0) {
+        e.data = buf->base;
+        e.len = (size_t)n;
+    }
+    tell(j, &e);
+    if (n > 0)
+        return;
+    close_stream(s);
+    if (j->dead && !j->out[0].open && !j->out[1].open)
+        finish(j);
+}
+
+/* Once it has ended, while its number is still taken by the zombie. */
+static void kill_left(const struct local_job *j)
+{
+    kill(-j->pid, SIGKILL);
+    if (j->is_host)
+        fbr_spawn_sweep(j->pid);
+}
+
+static void on_dead(uv_poll_t *watch, int status, int events)
+{
+    struct local_job *j = watch->data;
+    siginfo_t info = {0};
+    struct rusage use = {0};
+
+    (void)status;
+    (void)events;
+    kill_left(j);
+    if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
+        j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
+    else
+        j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+    j->peak = (uint64_t)use.ru_maxrss * 1024;
+    j->dead = true;
+    uv_poll_stop(watch);
+    close(j->pidfd);
+    j->pidfd = -1;
+    uv_close((uv_handle_t *)watch, on_closed);
+    local_pause_output(
+        j->b, j,
+        0); /* a slow reader of its output does not hold up the news; what is left is little */
+    if ((!j->out[0].open && !j->out[1].open) ||
+        fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
+        finish(j);
+    else
+        fbr_timer_start(&j->drain, DRAIN_MS, 0);
+}
+
+static int local_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                      struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    *out = b;
+    return 0;
+}
+
+/* With its group, which it may have left; unless the program has waited for it: then its number may
+ * be somebody else's. */
+static int kill_now(const struct local_job *j)
+{
+    int rc = fbr_spawn_signal(j->pid, j->pidfd, SIGKILL);
+
+    if (rc == -ESRCH)
+        return 0;
+    return kill(-j->pid, SIGKILL) == 0 ? 0 : rc;
+}
+
+static bool ends_until(const struct local_job *j, uint64_t until)
+{
+    struct pollfd end = {.fd = j->pidfd, .events = POLLIN};
+    uint64_t now;
+
+    while ((now = fbr_now_ms()) < until)
+        if (poll(&end, 1, (int)(until - now)) > 0)
+            return true;
+    return poll(&end, 1, 0) > 0;
+}
+
+static void local_close(struct fbr_backend *b)
+{
+    uint64_t until = fbr_now_ms() + CLOSE_MS;
+    struct local_job *j, *next;
+
+    DL_FOREACH(b->jobs, j)
+        if (!j->dead)
+            kill_now(j);
+    DL_FOREACH_SAFE(b->jobs, j, next) {
+        if (!j->dead) {
+            if (!ends_until(j, until))
+                fbr_warn("process %d does not end, although it was killed", (int)j->pid);
+            kill_left(j);
+            waitpid(j->pid, NULL, WNOHANG);
+            uv_close((uv_handle_t *)&j->watch, on_closed);
+            close(j->pidfd);
+        }
+        j->released = true;
+        finish(j);
+    }
+    fbr_places_close(b->places);
+    free(b);
+}
+
+static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
+{
+    int fd = memfd_create("fiber-ticket", MFD_CLOEXEC);
+
+    if (fd < 0 || write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
+        int rc = fbr_fail(err, -errno, "no memory file for the ticket: %s", fbr_strerror(errno));
+
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* Without processors or GPUs of its own where it asks for none, or where nothing can be bound. */
+static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr_error *err)
+{
+    struct fbr_backend *b = j->b;
+    int rc = 0;
+
+    if (job->local || (job->cpus < 1 && job->gpus == 0))
+        return 0;
+    if (!b->places)
+        rc = fbr_places_open(&b->places, err);
+    if (rc == 0)
+        rc = fbr_places_take(b->places, (unsigned)job->cpus, (unsigned)job->gpus, &j->place, err);
+    if (rc < 0 && job->gpus == 0) {
+        fbr_info("%s is not bound: %s", job->name, err->text);
+        rc = 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Whether one of the variables that show it its GPUs has this one's name. */
+static bool replaced(const struct fbr_place *place, const char *variable)
+{
+    size_t n = strcspn(variable, "=") + 1;
+
+    for (size_t i = 0; place && place->env[i]; i++)
+        if (strncmp(place->env[i], variable, n) == 0)
+            return true;
+    return false;
+}
+
+static char **with_ticket(char *const *env, bool ticket, const struct fbr_place *place)
+{
+    static char where[] = "FIBER_TICKET=fd:3";
+    size_t n = 0, k = 0;
+    char **all;
+
+    while (env[n])
+        n++;
+    all = calloc(n + 2 + sizeof(place->env) / sizeof(place->env[0]), sizeof(*all));
+    if (!all)
+        return NULL;
+    for (size_t i = 0; place && place->env[i]; i++)
+        all[k++] = place->env[i];
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(env[i], "FIBER_TICKET=", 13) != 0 && !replaced(place, env[i]))
+            all[k++] = env[i];
+    if (ticket)
+        all[k] = where;
+    return all;
+}
+
+static void watch(struct local_job *j, int out, int err)
+{
+    uv_loop_t *uv = fbr_loop_uv(j->b->env.loop);
+    int fds[2] = {out, err};
+
+    for (int i = 0; i < 2; i++) {
+        struct stream *s = &j->out[i];
+
+        s->job = j;
+        uv_pipe_init(uv, &s->pipe, 0);
+        j->handles++;
+        s->open = true;
+        s->pipe.data = s;
+        uv_pipe_open(&s->pipe, fds[i]);
+        uv_read_start((uv_stream_t *)&s->pipe, on_alloc, on_output);
+    }
+    uv_poll_init(uv, &j->watch, j->pidfd);
+    j->watch.data = j;
+    j->handles++;
+    uv_poll_start(&j->watch, UV_READABLE, on_dead);
+}
+
+/* As a shell would find it, in the PATH that it shall have: ours is the program's, whose threads may
+ * change it now. */
+static int find_program(const char *name, char *const *env, char *path, size_t size,
+                        struct fbr_error *err)
+{
+    const char *folders = NULL;
+    int rc;
+
+    for (; *env && !folders; env++)
+        folders = strncmp(*env, "PATH=", 5) == 0 ? *env + 5 : NULL;
+    rc = fbr_spawn_find_in(folders, name, path, size, err);
+    if (rc == -ENAMETOOLONG)
+        return rc;
+    return rc < 0 && !strchr(name, '/')
+               ? fbr_fail(err, rc, "cannot start %s: there is no such program in PATH", name)
+               : 0; /* else exec says what is wrong */
+}
+
+static int launch(struct local_job *j, const struct fbr_job *job, const int out[2],
+                  const int errp[2], struct fbr_error *err)
+{
+    char file[PATH_MAX];
+    static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
+    const struct fbr_job_local *l = job->local ? job->local : &nothing;
+    char **env = with_ticket(job->env, job->ticket, j->place);
+    bool placed = j->place && j->place->cpus_len;
+    int fd = !env          ? fbr_fail(err, -ENOMEM, "out of memory")
+             : job->ticket ? ticket_fd(job, err)
+                           : l->fd;
+    struct fbr_spawn s = {.file = file,
+                          .argv = job->argv,
+                          .env = env,
+                          .workdir = job->workdir,
+                          .fds = {job->keep_stdin ? 0 : l->in, l->terminal ? l->in : out[1],
+                                  l->terminal ? l->in : errp[1], fd, job->link ? job->link : -1,
+                                  job->control},
+                          .nfds = job->control ? 6
+                                  : fd >= 0    ? 4
+                                               : 3,
+                          .cpus = placed ? j->place->cpus : l->cpus,
+                          .cpus_len = placed ? (size_t)j->place->cpus_len : l->cpus_len,
+                          .nodes = placed ? j->place->nodes : l->nodes,
+                          .slack = l->slack,
+                          .session = j->is_host,
+                          .terminal = l->terminal != 0};
+    int rc = !env || (job->ticket && fd < 0)
+                 ? fd
+                 : find_program(job->file, env, file, sizeof(file), err);
+
+    if (rc == 0)
+        rc = fbr_spawn(&s, &j->pid, &j->pidfd, err);
+    if (job->ticket && fd >= 0)
+        close(fd);
+    free(env);
+    return rc;
+}
+
+/* What a job asks for and has not here. */
+static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
+{
+    if (job->image && job->image[0] && !b->said_image) {
+        b->said_image = true;
+        fbr_warn("local: jobs run on this host as it is, not in image %.200s", job->image);
+    }
+    if (job->memory && !b->said_memory) {
+        b->said_memory = true;
+        fbr_warn("local: nothing holds jobs to the memory that they ask for; engines do "
+                 "(docker, kubernetes, slurm)");
+    }
+}
+
+static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                       struct fbr_error *err)
+{
+    int out[2] = {-1, -1}, errp[2] = {-1, -1}, rc = 0;
+    struct local_job *j = calloc(1, sizeof(*j));
+    char id[24];
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->b = b;
+    j->user = user;
+    j->is_host = job->is_host || (job->local && job->local->terminal);
+    say_what_is_not(b, job);
+    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+    if (rc == 0 && job->local && job->local->terminal &&
+        dup3(job->local->terminal, out[0], O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "no descriptor for its terminal: %s", fbr_strerror(errno));
+    if (rc == 0)
+        rc = find_place(j, job, err);
+    if (rc == 0)
+        rc = launch(j, job, out, errp, err);
+    if (out[1] >= 0)
+        close(out[1]);
+    if (errp[1] >= 0)
+        close(errp[1]);
+    if (rc < 0) {
+        if (out[0] >= 0)
+            close(out[0]);
+        if (errp[0] >= 0)
+            close(errp[0]);
+        fbr_places_leave(b->places, j->place);
+        free(j);
+        return rc;
+    }
+    watch(j, out[0], errp[0]);
+    DL_APPEND(b->jobs, j);
+    *handle = j;
+    snprintf(id, sizeof(id), "%d", (int)j->pid);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
+    return 0;
+}
+
+static int local_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    struct local_job *j = handle;
+    int rc;
+
+    (void)b;
+    if (j->dead)
+        return 0;
+    if (sig == SIGKILL)
+        return kill_now(j);
+    rc = fbr_spawn_signal(j->pid, j->pidfd, sig);
+    return rc == -ESRCH ? 0 : rc;
+}
+
+static void local_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    struct local_job *j = handle;
+
+    (void)b;
+    for (int i = 0; i < 2; i++) {
+        if (!j->out[i].open)
+            continue;
+        if (paused)
+            uv_read_stop((uv_stream_t *)&j->out[i].pipe);
+        else
+            uv_read_start((uv_stream_t *)&j->out[i].pipe, on_alloc, on_output);
+    }
+}
+
+static void local_release(struct fbr_backend *b, void *handle)
+{
+    struct local_job *j = handle;
+
+    (void)b;
+    j->released = true;
+    maybe_free(j);
+}
+
+const struct fbr_backend_ops fbr_backend_local = {
+    .name = "local",
+    .reach = FBR_REACH_HOST,
+    .open = local_open,
+    .close = local_close,
+    .start = local_start,
+    .signal = local_signal,
+    .pause_output = local_pause_output,
+    .release = local_release,
+};

@@ -1,0 +1,799 @@
+/* batch.c - jobs of their own, by sbatch; see batch.h.
+ *
+ * A submission is what one sbatch starts: a job, or an array of jobs that differ in nothing but
+ * their tickets.
+ *
+ *     COLLECTING  its timer runs; jobs that want the same join it
+ *     SUBMITTING  sbatch runs. Slurm did not answer: it waits, and tries again. The answer was
+ *                 lost: our comment is looked for in what Slurm has, or there would be two
+ *     SUBMITTED   it has an id, and one squeue for all submissions tells the states, each poll;
+ *                 sooner when something was asked of Slurm, and later when Slurm is slow
+ *
+ * A job is told to have ended when Slurm says so. One that several lists do not have is looked
+ * for in the accounting, and is then told to have ended without anybody knowing how. A list that
+ * fails says nothing about any job.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/slurm/batch_priv.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define SOON_MS 100
+#define CANCEL_MS 10 /* in which others may be cancelled too */
+#define SLOW 10      /* a look that took t is followed by the next after 10 t */
+#define SLOW_MAX_MS 30000
+#define TOOL_MS 60000
+#define LOOK_MS 20000
+#define CLOSE_MS 5000
+#define FORGOTTEN 3 /* lists without it */
+#define FORGOTTEN_MS 10000
+#define CANNOT_START 125
+#define ASK "squeue --noheader --array --states=all --Format="
+
+static void read_output(struct fbr_slurm_batch *b);
+
+/* ---- Small things ---- */
+
+static void tell(struct batch_job *j, const struct fbr_job_event *e)
+{
+    struct fbr_job_event copy = *e;
+
+    copy.text = copy.text ? copy.text : "";
+    if (!j->released)
+        j->of->b->env.event(j->user, &copy);
+}
+
+static void id_of(const struct batch_job *j, char id[FBR_SLURM_ID + 16])
+{
+    if (j->of->n > 1)
+        snprintf(id, FBR_SLURM_ID + 16, "%s_%u", j->of->id, j->index);
+    else
+        snprintf(id, FBR_SLURM_ID + 16, "%s", j->of->id);
+}
+
+void fbr_slurm_path(const struct submission *s, unsigned index, const char *kind,
+                    char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.4000s/%u.%u.%s", s->b->dir.path, s->seq, index, kind);
+}
+
+int fbr_slurm_run(struct fbr_slurm_batch *b, struct fbr_words *w, unsigned ms,
+                  void (*done)(void *user, const struct fbr_tool_result *r), void *user)
+{
+    struct fbr_error err = {0, ""};
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    int rc =
+        env ? fbr_tool_run(b->tools,
+                           &(struct fbr_tool){
+                               .words = w, .env = env, .limit_ms = ms, .done = done, .user = user},
+                           &err)
+            : -ENOMEM;
+
+    if (rc < 0)
+        fbr_warn("slurm: %s", env ? err.text : "out of memory");
+    free(env);
+    return rc;
+}
+
+/* The next look at the states after `ms`, or sooner when one is due sooner. */
+static void look_in(struct fbr_slurm_batch *b, uint64_t ms)
+{
+    b->delay_ms = ms;
+    if (!b->looking)
+        fbr_timer_start(&b->tick, ms, 0);
+}
+
+static void look_soon(struct fbr_slurm_batch *b)
+{
+    look_in(b, b->settings->poll_ms < SOON_MS ? b->settings->poll_ms : SOON_MS);
+}
+
+static bool is_empty(const struct submission *s)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->jobs[i])
+            return false;
+    return true;
+}
+
+static void maybe_free(struct batch_job *j)
+{
+    struct submission *s = j->of;
+
+    if (!j->told || !j->released || j->reading)
+        return;
+    s->jobs[j->index] = NULL;
+    free(j);
+    if (s->busy || !is_empty(s))
+        return;
+    DL_DELETE(s->b->all, s);
+    fbr_slurm_submission_free(s);
+}
+
+static void remove_files(const struct batch_job *j)
+{
+    static const char *const kinds[] = {"ticket", "out", "err"};
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        fbr_slurm_path(j->of, j->index, kinds[i], path);
+        unlink(path);
+    }
+}
+
+/* ---- The end of a job ---- */
+
+static void tell_end(struct batch_job *j)
+{
+    if (j->told)
+        return;
+    j->of->living--;
+    remove_files(j);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                    .code = j->end.code,
+                                    .text = j->end.text,
+                                    .disrupted = j->end.disrupted});
+    j->told = true;
+    maybe_free(j);
+}
+
+/* Told when all that it wrote has been read. */
+static void job_ended(struct batch_job *j, const struct fbr_slurm_end *end)
+{
+    if (j->ending || j->told)
+        return;
+    j->ending = true;
+    j->end = *end;
+    j->paused = false;
+    j->again = true;
+}
+
+static void refuse(struct batch_job *j, int32_t code, const char *what, const char *why)
+{
+    j->ending = true;
+    j->end.code = code;
+    snprintf(j->end.text, sizeof(j->end.text), "%s%.300s", what, why);
+    tell_end(j);
+}
+
+void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *why)
+{
+    s->busy = true; /* or the last of them would free it */
+    for (unsigned i = 0; i < s->n; i++) {
+        struct batch_job *j = s->jobs[i];
+
+        if (j && !j->told && s->stage != SUBMITTED && j->want)
+            refuse(j, -j->want, "was ended before Slurm had it", "");
+        else if (j && !j->told)
+            refuse(j, CANNOT_START, what, why);
+    }
+    s->busy = false;
+    if (!is_empty(s))
+        return;
+    DL_DELETE(s->b->all, s);
+    fbr_slurm_submission_free(s);
+}
+
+/* ---- What jobs write ---- */
+
+static void tell_output(struct batch_job *j, int stream, const void *data, size_t len)
+{
+    tell(j, &(struct fbr_job_event){
+                .type = FBR_JOB_OUTPUT, .stream = stream, .data = data, .len = len});
+}
+
+static void on_stderr(void *user, const void *data, size_t len)
+{
+    tell_output(user, 2, data, len);
+}
+
+static void on_reads(void *user, struct fbr_slurm_reads *r)
+{
+    struct fbr_slurm_batch *b = user;
+    bool more = false;
+
+    b->reads = NULL;
+    for (size_t i = 0; i < r->n; i++) {
+        struct batch_job *j = r->at[i].user;
+        int stream = r->at[i].stream;
+
+        j->again |= r->at[i].len == FBR_SLURM_READ;
+        j->read[stream - 1] += r->at[i].len;
+        if (r->at[i].len && stream == 2)
+            fbr_slurm_lines_add(&j->err, (const char *)r->at[i].data, r->at[i].len);
+        else if (r->at[i].len)
+            tell_output(j, 1, r->at[i].data, r->at[i].len);
+    }
+    for (size_t i = 1; i < r->n; i += 2) { /* two files for each job */
+        struct batch_job *j = r->at[i].user;
+
+        j->reading = false;
+        more |= j->again;
+        if (j->ending && !j->again) {
+            fbr_slurm_lines_end(&j->err);
+            tell_end(j);
+        } else {
+            maybe_free(j);
+        }
+    }
+    if (more)
+        read_output(b);
+}
+
+static bool wants_read(const struct batch_job *j)
+{
+    return j && !j->told && !j->paused && (j->runs || j->ending);
+}
+
+static void read_output(struct fbr_slurm_batch *b)
+{
+    static const char *const kinds[] = {"out", "err"};
+    struct fbr_slurm_reads *r;
+    struct submission *s;
+    size_t n = 0;
+
+    if (b->reads)
+        return;
+    DL_FOREACH(b->all, s)
+        for (unsigned i = 0; i < s->n; i++)
+            n += wants_read(s->jobs[i]);
+    r = n ? fbr_slurm_reads_new(2 * n) : NULL;
+    if (!r)
+        return;
+    n = 0;
+    DL_FOREACH(b->all, s)
+        for (unsigned i = 0; i < s->n; i++) {
+            struct batch_job *j = s->jobs[i];
+
+            if (!wants_read(j))
+                continue;
+            j->reading = true;
+            j->again = false;
+            for (int k = 0; k < 2; k++, n++) {
+                r->at[n].user = j;
+                r->at[n].stream = k + 1;
+                r->at[n].offset = j->read[k];
+                fbr_slurm_path(s, i, kinds[k], r->at[n].path);
+            }
+        }
+    r->done = on_reads;
+    r->user = b;
+    b->reads = r;
+    fbr_slurm_reads_start(r, b->env.loop);
+}
+
+/* ---- Cancelling ---- */
+
+static void on_cancelled(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_slurm_batch *b = user;
+
+    if (--b->cancels == 0)
+        fbr_words_fini(&b->doomed);
+    if (r->code)
+        fbr_info("slurm: scancel ended with code %d: %.200s", r->code, r->err);
+}
+
+/* The options of scancel for a signal. A program that runs gets it as it is; one that may not
+ * run yet is cancelled, which is TERM, and KILL later, for those that do. */
+static const char *const ways[] = {"--quiet", "--batch --signal=TERM", "--full --signal=KILL"};
+enum { CANCEL, TERM, KILL, WAYS };
+
+static int way_of(const struct batch_job *j)
+{
+    return !j->runs ? CANCEL : j->want == SIGKILL ? KILL : j->want == SIGTERM ? TERM : WAYS;
+}
+
+static void on_cancel_time(void *arg)
+{
+    struct fbr_slurm_batch *b = arg;
+
+    for (int way = 0; way < WAYS; way++) {
+        struct fbr_words w = {0};
+        struct submission *s;
+        size_t options;
+        char text[64], id[FBR_SLURM_ID + 16];
+
+        snprintf(text, sizeof(text), "scancel %s", ways[way]);
+        if (fbr_words_split(&w, text, NULL) < 0)
+            return;
+        options = w.n;
+        DL_FOREACH(b->all, s)
+            for (unsigned i = 0; i < s->n; i++) {
+                struct batch_job *j = s->jobs[i];
+
+                if (!j || j->told || !j->want || s->stage != SUBMITTED || way_of(j) != way)
+                    continue;
+                id_of(j, id);
+                if (fbr_slurm_add(&w, "%s", id) == 0 && fbr_slurm_add(&b->doomed, "%s", id) == 0) {
+                    j->asked = j->want;
+                    j->want = 0;
+                }
+            }
+        if (w.n > options && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
+            b->cancels++;
+        fbr_words_fini(&w);
+    }
+    look_soon(b);
+}
+
+/* ---- States ---- */
+
+void fbr_slurm_submitted(struct submission *s, const char *id)
+{
+    char text[FBR_SLURM_ID + 16];
+    bool wants = false;
+
+    s->stage = SUBMITTED;
+    snprintf(s->id, sizeof(s->id), "%.40s", id);
+    fbr_info("slurm: job %s has %u of ours", s->id, s->n);
+    for (unsigned i = 0; i < s->n; i++) {
+        if (!s->jobs[i])
+            continue;
+        id_of(s->jobs[i], text);
+        tell(s->jobs[i], &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
+        wants |= s->jobs[i] && s->jobs[i]->want;
+    }
+    if (wants)
+        fbr_timer_start(&s->b->cancel, 0, 0);
+    look_soon(s->b);
+}
+
+void fbr_slurm_tell_pending(struct batch_job *j, const char *text)
+{
+    if (!j || j->told || j->runs || strcmp(j->pending, text) == 0)
+        return;
+    snprintf(j->pending, sizeof(j->pending), "%s", text);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
+}
+
+/* The job with this id, "12" or "12_3". */
+static struct batch_job *find_job(struct fbr_slurm_batch *b, const char *id)
+{
+    size_t n = strcspn(id, "_");
+    unsigned long index = id[n] ? strtoul(id + n + 1, NULL, 10) : 0;
+    struct submission *s;
+
+    DL_FOREACH(b->all, s)
+        if (s->stage == SUBMITTED && strlen(s->id) == n && strncmp(s->id, id, n) == 0)
+            return index < s->n ? s->jobs[index] : NULL;
+    return NULL;
+}
+
+static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
+{
+    struct fbr_slurm_end end = {0};
+    char text[FBR_SLURM_TEXT];
+
+    j->missing = 0;
+    switch (fbr_slurm_phase(said->state)) {
+    case FBR_SLURM_WAITS:
+        if (fbr_slurm_waits(said, text, sizeof(text)) && !j->want && !j->asked) {
+            end.code = CANNOT_START;
+            snprintf(end.text, sizeof(end.text), "cannot start: %.300s", text);
+            j->want = SIGKILL;
+            j->of->b->unwanted = true;
+            job_ended(j, &end);
+        } else {
+            fbr_slurm_tell_pending(j, text);
+        }
+        break;
+    case FBR_SLURM_RUNS:
+        j->runs = true;
+        break;
+    case FBR_SLURM_ENDED:
+        fbr_slurm_end(said, j->asked, j->of->job.memory, &end);
+        job_ended(j, &end);
+        break;
+    case FBR_SLURM_LEAVES:
+        break;
+    case FBR_SLURM_ODD:
+        fbr_debug("slurm: job %s has the state %s, which we do not know", said->id, said->state);
+        break;
+    }
+}
+
+/* How many lines were about jobs. */
+static size_t read_lines(struct fbr_slurm_batch *b, char *text,
+                         bool (*parse)(char *line, struct fbr_slurm_job *job))
+{
+    char *rest = NULL;
+    size_t n = 0;
+
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        struct fbr_slurm_job said;
+        struct batch_job *j;
+
+        if (!parse(line, &said))
+            continue;
+        n++;
+        j = find_job(b, said.id);
+        if (!j)
+            continue;
+        j->seen = true;
+        if (!j->told && !j->ending)
+            on_state(j, &said);
+    }
+    return n;
+}
+
+static bool forgotten(const struct batch_job *j)
+{
+    return j && !j->told && !j->ending && j->missing >= FORGOTTEN &&
+           fbr_now_ms() - j->missed_ms >= FORGOTTEN_MS;
+}
+
+static void on_accounts(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_slurm_end end = {.code = FBR_EXIT_UNKNOWN,
+                                .text = "Slurm does not know it any more, nor how it ended"};
+    struct fbr_slurm_batch *b = user;
+    struct submission *s;
+
+    b->accounting = false;
+    if (r->code == 0)
+        read_lines(b, r->out, fbr_slurm_sacct_line);
+    DL_FOREACH(b->all, s)
+        for (unsigned i = 0; i < s->n; i++)
+            if (forgotten(s->jobs[i]))
+                job_ended(s->jobs[i], &end);
+    read_output(b);
+}
+
+/* Ids of submissions that have such jobs, with commas between. */
+static int add_ids(struct fbr_slurm_batch *b, struct fbr_words *w, const char *option,
+                   bool (*has)(const struct submission *s))
+{
+    struct submission *s;
+    struct fbr_buf ids;
+    int rc = 0;
+
+    fbr_buf_init(&ids);
+    fbr_put(&ids, option, strlen(option));
+    DL_FOREACH(b->all, s) {
+        s->listed = s->stage == SUBMITTED && has(s);
+        if (!s->listed)
+            continue;
+        fbr_put(&ids, ",", rc > 0);
+        fbr_put(&ids, s->id, strlen(s->id));
+        rc++;
+    }
+    if (ids.failed || fbr_words_add(w, (const char *)ids.data, ids.len) < 0)
+        rc = -ENOMEM;
+    fbr_buf_fini(&ids);
+    return rc;
+}
+
+static bool has_forgotten(const struct submission *s)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        if (forgotten(s->jobs[i]))
+            return true;
+    return false;
+}
+
+static bool has_living(const struct submission *s)
+{
+    return s->living > 0;
+}
+
+static void count_missing(struct fbr_slurm_batch *b)
+{
+    struct fbr_words w = {0};
+    struct submission *s;
+    bool any = false;
+
+    DL_FOREACH(b->all, s)
+        for (unsigned i = 0; s->listed && i < s->n; i++) {
+            struct batch_job *j = s->jobs[i];
+
+            if (!j || j->seen)
+                continue;
+            if (j->missing++ == 0)
+                j->missed_ms = fbr_now_ms();
+            any |= forgotten(j);
+        }
+    if (!any || b->accounting)
+        return;
+    b->accounting = true;
+    if (fbr_words_split(&w, "sacct --noheader --allocations --parsable2 --format=" FBR_SLURM_SACCT,
+                        NULL) < 0 ||
+        add_ids(b, &w, "--jobs=", has_forgotten) <= 0 ||
+        fbr_slurm_run(b, &w, TOOL_MS, on_accounts, b) < 0)
+        on_accounts(b, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
+    fbr_words_fini(&w);
+}
+
+static void on_states(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_slurm_batch *b = user;
+    uint64_t slow = SLOW * (fbr_now_ms() - b->looked_ms);
+    char line[256], text[FBR_SLURM_TEXT];
+    struct submission *s;
+
+    b->looking = false;
+    fbr_slurm_refusal(r->err, line, sizeof(line));
+    if (r->code == 0 || strstr(line, "Invalid job id")) { /* it has none of them */
+        bool blank = r->out[0] == '\0';
+
+        if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
+            count_missing(b); /* else it is no list at all */
+        if (b->unwanted)
+            on_cancel_time(b);
+        b->unwanted = false;
+    } else {
+        snprintf(text, sizeof(text), "Slurm does not tell the states: %.200s",
+                 r->code == -SIGKILL ? "squeue gave no answer in time" : line);
+        fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
+        DL_FOREACH(b->all, s)
+            for (unsigned i = 0; s->listed && i < s->n; i++)
+                fbr_slurm_tell_pending(s->jobs[i], text);
+    }
+    read_output(b);
+    b->delay_ms = 2 * b->delay_ms < b->settings->poll_ms ? 2 * b->delay_ms : b->settings->poll_ms;
+    slow = slow < SLOW_MAX_MS ? slow : SLOW_MAX_MS;
+    look_in(b, b->delay_ms > slow ? b->delay_ms : slow);
+}
+
+static void on_tick(void *arg)
+{
+    struct fbr_slurm_batch *b = arg;
+    struct fbr_words w = {0};
+    struct submission *s;
+    int rc;
+
+    if (b->looking) { /* squeue takes its time; what the jobs write does not wait for it */
+        read_output(b);
+        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
+        return;
+    }
+    rc = fbr_words_split(&w, ASK FBR_SLURM_SQUEUE, NULL);
+    if (rc == 0)
+        rc = add_ids(b, &w, "--jobs=", has_living);
+    if (rc > 0) {
+        DL_FOREACH(b->all, s)
+            for (unsigned i = 0; i < s->n; i++)
+                if (s->jobs[i])
+                    s->jobs[i]->seen = false;
+        b->looked_ms = fbr_now_ms();
+        b->looking = fbr_slurm_run(b, &w, LOOK_MS, on_states, b) == 0;
+        fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
+    }
+    fbr_words_fini(&w);
+}
+
+/* ---- What others left behind ---- */
+
+static void on_dead(void *user, const char *tag)
+{
+    struct fbr_slurm_batch *b = user;
+
+    fbr_slurm_add(&b->dead, ".%s.", tag);
+}
+
+/* Lines "ID NAME" of all our user's jobs. */
+static void on_left(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_slurm_batch *b = user;
+    struct fbr_words w = {0};
+    char *rest = NULL;
+
+    if (fbr_words_split(&w, "scancel --quiet", NULL) < 0)
+        return;
+    for (char *at = strtok_r(r->out, "\n", &rest); r->code == 0 && at;
+         at = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(at, ' ');
+
+        if (!name || strncmp(name, " fiber-", 7) != 0)
+            continue;
+        *name++ = '\0';
+        for (size_t i = 0; i < b->dead.n; i++)
+            if (strstr(name, b->dead.at[i]))
+                fbr_slurm_add(&w, "%s", at);
+    }
+    if (w.n > 2 && fbr_slurm_run(b, &w, TOOL_MS, on_cancelled, b) == 0)
+        b->cancels++;
+    fbr_words_fini(&w);
+    fbr_words_fini(&b->dead);
+}
+
+static void cancel_left(struct fbr_slurm_batch *b)
+{
+    struct fbr_words w = {0};
+
+    if (b->dead.n && fbr_words_split(&w, "squeue --noheader --me --format=\"%F %j\"", NULL) == 0)
+        fbr_slurm_run(b, &w, TOOL_MS, on_left, b);
+    fbr_words_fini(&w);
+}
+
+/* ---- What the backend calls ---- */
+
+static int find_base(const struct fbr_backend_env *env, char base[PATH_MAX], struct fbr_error *err)
+{
+    const char *dir = fbr_config_str(env->config, "slurm_dir"), *home = fbr_getenv("HOME"),
+               *ours = fbr_getenv("FIBER_SLURM");
+    size_t n = strlen(FBR_SLURM_OWN);
+
+    if (ours && strncmp(ours, FBR_SLURM_OWN, n) == 0 && access(ours + n, W_OK | X_OK) == 0) {
+        snprintf(base, PATH_MAX, "%s", ours + n);
+        return 0;
+    }
+    if (dir[0] == '/') {
+        snprintf(base, PATH_MAX, "%s", dir);
+        return 0;
+    }
+    if (dir[0])
+        return fbr_fail(err, -EINVAL, "slurm_dir must be a whole path, not '%.200s'", dir);
+    if (!home || home[0] != '/')
+        return fbr_fail(err, -EINVAL,
+                        "there is no HOME: set slurm_dir to a folder that the nodes share");
+    snprintf(base, PATH_MAX, "%.2000s/.fiber", home);
+    return 0;
+}
+
+int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_env *env,
+                         const struct fbr_slurm_settings *settings, struct fbr_error *err)
+{
+    struct fbr_slurm_batch *b = calloc(1, sizeof(*b));
+    char base[PATH_MAX];
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    b->settings = settings;
+    fbr_master_self(b->master);
+    rc = find_base(env, base, err);
+    if (rc == 0 && strpbrk(base, "%\\")) /* in the name of an output file they mean something */
+        rc = fbr_fail(err, -EINVAL, "slurm_dir must have no %% and no \\ in it: %.200s", base);
+    if (rc == 0)
+        rc = fbr_tools_open(&b->tools, env, err);
+    if (rc == 0)
+        rc = fbr_slurm_dir_open(&b->dir, base, on_dead, b, err);
+    if (rc == 0 && (fbr_timer_init(&b->tick, env->loop, on_tick, b) < 0 ||
+                    fbr_timer_init(&b->cancel, env->loop, on_cancel_time, b) < 0))
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        fbr_slurm_batch_close(b);
+        return rc;
+    }
+    cancel_left(b);
+    *out = b;
+    return 0;
+}
+
+/* Waits, as there is no loop any more. What is just being submitted has no id, but a name. */
+static void cancel_all(struct fbr_slurm_batch *b)
+{
+    static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
+
+    for (int named = 0; named < 2; named++) {
+        char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+        struct fbr_error err = {0, ""};
+        struct fbr_words w = {0};
+        struct submission *s;
+        size_t options;
+        int32_t code;
+
+        if (!env || fbr_words_split(&w, commands[named], NULL) < 0) {
+            free(env);
+            return;
+        }
+        options = w.n;
+        DL_FOREACH(b->all, s)
+            if (s->living && s->stage == (named ? SUBMITTING : SUBMITTED))
+                fbr_slurm_add(&w, named ? "--name=%s" : "%s", named ? s->name : s->id);
+        for (size_t i = 0; !named && i < b->doomed.n; i++)
+            fbr_slurm_add(&w, "%s", b->doomed.at[i]);
+        if (w.n > options && fbr_tool_wait(&w, env, CLOSE_MS, NULL, NULL, &code, &err) < 0)
+            fbr_warn("slurm: jobs may be left: %s", err.text);
+        fbr_words_fini(&w);
+        free(env);
+        if (named == 0) { /* no sbatch goes on after this */
+            fbr_tools_close(b->tools);
+            b->tools = NULL;
+        }
+    }
+}
+
+void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
+{
+    struct submission *s, *next;
+
+    if (!b)
+        return;
+    cancel_all(b);
+    fbr_tools_close(b->tools);
+    if (b->reads)
+        b->reads->done = NULL;
+    DL_FOREACH_SAFE(b->all, s, next) {
+        for (unsigned i = 0; i < s->n; i++)
+            free(s->jobs[i]);
+        fbr_slurm_submission_free(s);
+    }
+    fbr_timer_fini(&b->tick);
+    fbr_timer_fini(&b->cancel);
+    fbr_words_fini(&b->dead);
+    fbr_words_fini(&b->doomed);
+    fbr_slurm_dir_close(&b->dir);
+    free(b);
+}
+
+int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked, void *user,
+                          void **handle, struct fbr_error *err)
+{
+    struct batch_job *j = calloc(1, sizeof(*j));
+    struct submission *s = NULL, *at;
+    struct fbr_job wide = *asked;
+    const struct fbr_job *job = &wide;
+    char path[PATH_MAX];
+    int rc;
+
+    wide.cpus = fbr_slurm_wish(asked);
+    DL_FOREACH(b->all, at)
+        if (!s && fbr_slurm_submission_takes(at, job))
+            s = at;
+    if (!s && j)
+        s = fbr_slurm_submission_new(b, job);
+    if (!j || !s) {
+        free(j);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    fbr_slurm_path(s, s->n, "ticket", path);
+    rc = job->ticket ? fbr_slurm_dir_write(path, job->ticket, job->ticket_len, err) : 0;
+    if (rc < 0) {
+        free(j);
+        return rc; /* a submission without jobs frees itself when its time comes */
+    }
+    j->user = user;
+    j->of = s;
+    j->err = (struct fbr_slurm_lines){.bytes = on_stderr, .user = j};
+    j->index = s->n;
+    s->jobs[s->n++] = j;
+    s->living++;
+    *handle = j;
+    return 0;
+}
+
+int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig)
+{
+    struct batch_job *j = handle;
+
+    if (sig != SIGTERM && sig != SIGKILL)
+        return -ENOTSUP;
+    if (j->told || j->ending)
+        return 0;
+    j->want = sig;
+    if (j->of->stage == SUBMITTED)
+        fbr_timer_start(&b->cancel, CANCEL_MS, 0);
+    return 0;
+}
+
+void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused)
+{
+    struct batch_job *j = handle;
+
+    j->paused = paused && !j->ending;
+    if (!paused)
+        read_output(b);
+}
+
+void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
+{
+    struct batch_job *j = handle;
+
+    if (!j->told)
+        fbr_slurm_batch_signal(b, j, SIGKILL); /* given up; nobody will hear of its end */
+    j->released = true;
+    maybe_free(j);
+}

@@ -1,0 +1,29 @@
+/* batch.h - jobs of their own, by sbatch: for who is outside of an allocation.
+ *
+ * What is started at about the same time, and wants the same, is one array, submitted once.
+ * Their states come from one squeue for all of them, each poll; their output is followed in the
+ * files that Slurm writes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_SLURM_BATCH_H
+#define FBR_SLURM_BATCH_H
+
+#include "backends/slurm/slurm_args.h"
+
+struct fbr_slurm_batch;
+
+/* `settings` are the caller's, and outlive it. Loop thread, all of it. */
+int fbr_slurm_batch_open(struct fbr_slurm_batch **b, const struct fbr_backend_env *env,
+                         const struct fbr_slurm_settings *settings, struct fbr_error *err);
+/* Cancels what lives, and waits for scancel, some seconds at most. NULL is fine. */
+void fbr_slurm_batch_close(struct fbr_slurm_batch *b);
+/* What would be typed to submit the job: sbatch, and the script that it reads. `dir` is where that is kept. */
+int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
+                         const struct fbr_job *job, struct fbr_buf *out);
+int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,
+                          void **handle, struct fbr_error *err);
+int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig);
+void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused);
+void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle);
+
+#endif

@@ -1,0 +1,202 @@
+/* batch_dir.c - the folder of batch jobs, which the nodes share; see batch_dir.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/slurm/batch_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/master.h"
+
+#define PREFIX "slurm-"
+
+/* ---- Making and sweeping ---- */
+
+/* With the folders in it, of jobs that started jobs. */
+static void remove_all(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        char inner[PATH_MAX];
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            unlinkat(dirfd(dir), e->d_name, 0) == 0 ||
+            strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        if (snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) < (int)sizeof(inner))
+            remove_all(inner);
+    }
+    if (dir)
+        closedir(dir);
+    if (rmdir(path) < 0 && errno != ENOENT)
+        fbr_info("slurm: %s stays: %s", path, fbr_strerror(errno));
+}
+
+/* Of a master that is gone for certain? */
+static bool is_dead(const char *path)
+{
+    char name[PATH_MAX], master[FBR_MASTER_MAX] = "";
+    struct stat st;
+    int fd;
+    bool dead;
+
+    snprintf(name, sizeof(name), "%.4000s/master", path);
+    fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    dead = fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+           read(fd, master, sizeof(master) - 1) > 0 && fbr_master_state(master) == FBR_MASTER_DEAD;
+    close(fd);
+    return dead;
+}
+
+static void sweep(const char *base, void (*dead)(void *user, const char *tag), void *user)
+{
+    DIR *dir = opendir(base);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        const char *tag = e->d_name + strlen(PREFIX);
+        char path[PATH_MAX];
+
+        if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 || strlen(tag) >= FBR_SLURM_TAG)
+            continue;
+        snprintf(path, sizeof(path), "%.3800s/%.255s", base, e->d_name);
+        if (!is_dead(path))
+            continue;
+        fbr_info("slurm: %s was left behind, and is removed", path);
+        dead(user, tag);
+        remove_all(path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base,
+                       void (*dead)(void *user, const char *tag), void *user, struct fbr_error *err)
+{
+    char name[PATH_MAX], master[FBR_MASTER_MAX];
+    int rc;
+
+    if (strlen(base) > 2048)
+        return fbr_fail(err, -ENAMETOOLONG, "slurm_dir is too long");
+    if (mkdir(base, 0700) < 0 && errno != EEXIST)
+        return fbr_fail(err, -errno, "cannot make %s (slurm_dir, which the nodes must share): %s",
+                        base, fbr_strerror(errno));
+    sweep(base, dead, user);
+    snprintf(d->path, sizeof(d->path), "%s/" PREFIX "XXXXXX", base);
+    if (!mkdtemp(d->path)) {
+        rc = -errno;
+        d->path[0] = '\0';
+        return fbr_fail(err, rc,
+                        "cannot make a folder in %s (slurm_dir, which the nodes must share): %s",
+                        base, fbr_strerror(rc));
+    }
+    snprintf(d->tag, sizeof(d->tag), "%.6s", d->path + strlen(d->path) - 6);
+    snprintf(name, sizeof(name), "%s/master", d->path);
+    fbr_master_self(master);
+    rc = fbr_slurm_dir_write(name, master, strlen(master), err);
+    if (rc < 0)
+        fbr_slurm_dir_close(d);
+    return rc;
+}
+
+void fbr_slurm_dir_close(struct fbr_slurm_dir *d)
+{
+    if (!d->path[0])
+        return;
+    remove_all(d->path);
+    d->path[0] = '\0';
+}
+
+int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct fbr_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), rc = fd < 0 ? -errno : 0;
+    ssize_t n = fd < 0 ? 0 : write(fd, data, len);
+
+    if (rc == 0 && n != (ssize_t)len)
+        rc = n < 0 ? -errno : -ENOSPC;
+    if (fd >= 0 && close(fd) < 0 && rc == 0)
+        rc = -errno; /* a far file system says it now */
+    if (rc < 0 && fd >= 0)
+        unlink(path);
+    return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;
+}
+
+/* ---- Reading ---- */
+
+struct fbr_slurm_reads *fbr_slurm_reads_new(size_t n)
+{
+    struct fbr_slurm_reads *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->at = calloc(n ? n : 1, sizeof(*r->at));
+    r->n = n;
+    if (!r->at) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+/* Opened anew each time: that is when a network file system looks whether a file has grown. */
+static void read_one(struct fbr_slurm_read *r)
+{
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > (off_t)r->offset)
+        r->data = malloc(FBR_SLURM_READ);
+    n = r->data ? pread(fd, r->data, FBR_SLURM_READ, (off_t)r->offset) : 0;
+    r->len = n > 0 ? (size_t)n : 0;
+    close(fd);
+}
+
+static void *read_all(void *arg)
+{
+    struct fbr_slurm_reads *r = arg;
+
+    for (size_t i = 0; i < r->n; i++)
+        read_one(&r->at[i]);
+    fbr_loop_post_own(r->loop, &r->post); /* held, so it takes it */
+    return NULL;
+}
+
+static void on_read(void *arg)
+{
+    struct fbr_slurm_reads *r = arg;
+
+    if (r->running)
+        pthread_join(r->thread, NULL);
+    if (r->done)
+        r->done(r->user, r);
+    for (size_t i = 0; i < r->n; i++)
+        free(r->at[i].data);
+    fbr_loop_release(r->loop);
+    free(r->at);
+    free(r);
+}
+
+void fbr_slurm_reads_start(struct fbr_slurm_reads *r, struct fbr_loop *loop)
+{
+    r->loop = loop;
+    r->post = (struct fbr_post){.fn = on_read, .arg = r, .own = true};
+    fbr_loop_hold(loop);
+    r->running = pthread_create(&r->thread, NULL, read_all, r) == 0;
+    if (!r->running) /* nothing is read this time */
+        fbr_loop_post_own(loop, &r->post);
+}

@@ -1,0 +1,370 @@
+/* query.c - asks Slurm and waits for the answer; what `fiber doctor` asks it; see query.h.
+ *
+ * A tool of Slurm that gets no answer tries again for a minute or more, and says why only then. So the doctor asks
+ * first whether the controller is there, and does not wait long; when it is not, munge is the first suspect.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/slurm/query.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "backends/slurm/slurm_state.h"
+#include "backends/tool/tool.h"
+#include "runtime/base/environ.h"
+
+#define PATIENCE_MS 4000
+#define MUNGE "/run/munge/munge.socket.2"
+
+int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
+                  struct fbr_error *err)
+{
+    static const char *const times[] = {"SLURM_TIME_FORMAT=%s", NULL}; /* since the epoch */
+    bool submits = !strcmp(w->at[0], "sbatch");
+    char **env = submits ? fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_SBATCH, NULL)
+                         : fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, times);
+    char line[256] = "";
+    struct fbr_buf said;
+    int32_t code = 0;
+    int rc;
+
+    fbr_buf_init(&said);
+    rc = env ? fbr_tool_wait(w, env, ms, out, &said, &code, err)
+             : fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0 && code != 0) {
+        fbr_slurm_refusal((const char *)said.data, line, sizeof(line));
+        rc = fbr_fail(err, -EIO, "%.50s ended with code %d%s%s", w->at[0], code,
+                      line[0] ? ": " : "", line);
+    }
+    fbr_buf_fini(&said);
+    free(env);
+    return rc;
+}
+
+int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
+                       struct fbr_error *err)
+{
+    const char *partition = fbr_slurm_partition(s, fbr_getenv("SBATCH_PARTITION"));
+    struct fbr_words w = {0};
+    struct fbr_buf out;
+    int rc = fbr_words_split(&w, "sinfo --noheader --exact --format=%P|%c|%D|%T", err);
+
+    fbr_buf_init(&out);
+    if (rc == 0 && !partition)
+        rc = fbr_fail(err, -ENOTSUP, "slurm_options name another cluster");
+    if (rc == 0 && partition[0])
+        rc = fbr_slurm_add(&w, "--partition=%s", partition);
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, err);
+    if (rc == 0)
+        fbr_slurm_sizes((char *)out.data, partition[0] != '\0', room);
+    fbr_buf_fini(&out);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* ---- fiber doctor ---- */
+
+struct check {
+    const struct fbr_slurm_settings *settings;
+    fbr_backend_say *say;
+    void *user;
+};
+
+static bool bad(const struct check *c, const char *mend, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static bool bad(const struct check *c, const char *mend, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    c->say(c->user, FBR_FINDING_BAD, "", text, mend);
+    return false;
+}
+
+static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, command, err);
+
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, out, err);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* The first line. */
+static void cut(struct fbr_buf *b)
+{
+    if (b->data)
+        b->data[strcspn((char *)b->data, "\n")] = '\0';
+}
+
+static const char *conf(void)
+{
+    const char *path = fbr_getenv("SLURM_CONF");
+
+    return path && path[0] ? path : NULL;
+}
+
+static bool check_tools(const struct check *c)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_buf out;
+    bool good = true;
+
+    fbr_buf_init(&out);
+    if (conf() && access(conf(), R_OK) < 0) /* of which the tools say nothing for a minute */
+        good = bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s",
+                   conf(), fbr_strerror(errno));
+    else if (ask_line("sinfo --version", &out, &err) < 0)
+        good = bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s",
+                   err.text);
+    cut(&out);
+    if (good)
+        c->say(c->user, FBR_FINDING_GOOD, "slurm commands", (char *)out.data, "");
+    fbr_buf_fini(&out);
+    return good;
+}
+
+/* Where munge listens: the last word of slurm.conf, or as it is installed. False: Slurm does not use it. */
+static bool munge_socket(char *path, size_t size)
+{
+    FILE *f = fopen(conf() ? conf() : "/etc/slurm/slurm.conf", "re");
+    char line[1024], *at;
+    bool used = true;
+
+    snprintf(path, size, "%s", MUNGE);
+    while (f && fgets(line, sizeof(line), f)) {
+        at = line + strspn(line, " \t");
+        if (!strncasecmp(at, "AuthType=", 9) && strncasecmp(at + 9, "auth/munge", 10) != 0)
+            used = false;
+        at = strncasecmp(at, "AuthInfo=", 9) ? NULL : strstr(at, "socket=");
+        if (at)
+            snprintf(path, size, "%.*s", (int)strcspn(at + 7, ",; \t\r\n"), at + 7);
+    }
+    if (f)
+        fclose(f);
+    return used;
+}
+
+/* 0, or why munge cannot be called. */
+static int call_munge(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+
+    if (fd < 0 || strlen(path) >= sizeof(a.sun_path))
+        rc = 0; /* nothing is known */
+    else {
+        memcpy(a.sun_path, path, strlen(path) + 1);
+        rc = connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 && errno != EAGAIN ? -errno : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static bool check_controller(const struct check *c)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_buf out;
+    char path[256];
+    const char *said;
+    bool good = true;
+    int rc, munge = 0;
+
+    fbr_buf_init(&out);
+    rc = ask_line("scontrol ping", &out, &err);
+    said = out.data ? (const char *)out.data : "";
+    if (rc < 0 && !strstr(said, " is UP")) { /* one of several is enough */
+        if (munge_socket(path, sizeof(path)))
+            munge = call_munge(path);
+        cut(&out);
+        good = munge < 0 ? bad(c, "systemctl start munge, with the cluster's munge.key",
+                               "munge does not answer at %s: %s", path, fbr_strerror(munge))
+                         : bad(c,
+                               "on the controller's host: systemctl start slurmctld; else export "
+                               "SLURM_CONF=FILE, the slurm.conf of a cluster that is up",
+                               "Slurm's controller does not answer: %s", said[0] ? said : err.text);
+    } else {
+        cut(&out);
+        c->say(c->user, FBR_FINDING_GOOD, "slurm controller", said, "");
+    }
+    fbr_buf_fini(&out);
+    return good;
+}
+
+/* ---- Partitions and nodes ---- */
+
+enum { N_PARTITION, N_NAME, N_AVAIL, N_COUNT, N_STATE, N_NODES, N_WHAT, N_REASON, N_FIELDS };
+#define NODE_FORMAT "%R|%P|%a|%D|%T|%N|%c cpus, %m MB, %G|%E"
+
+static bool cut_fields(char *line, char *field[N_FIELDS])
+{
+    for (int i = 0; i < N_FIELDS; i++) {
+        field[i] = line;
+        line = strchr(line, '|');
+        if (i < N_FIELDS - 1 && !line)
+            return false;
+        if (i < N_FIELDS - 1)
+            *line++ = '\0';
+    }
+    return true;
+}
+
+/* One group of nodes. True: jobs can start there. */
+static bool check_group(const struct check *c, char *field[N_FIELDS], char *why, char *mend,
+                        size_t size)
+{
+    char text[400];
+
+    if (strcmp(field[N_AVAIL], "up") != 0) {
+        snprintf(why, size, "no job starts in partition %.60s, whose state is %.20s",
+                 field[N_PARTITION], field[N_AVAIL]);
+        snprintf(mend, size,
+                 "scontrol update PartitionName=%.60s State=UP, or set slurm_partition to another: "
+                 "sinfo shows them",
+                 field[N_PARTITION]);
+        return false;
+    }
+    if (fbr_slurm_node_is_out(field[N_STATE])) {
+        snprintf(why, size, "no node of partition %.60s takes jobs: %.60s %s %.30s: %.80s",
+                 field[N_PARTITION], field[N_NODES], atoi(field[N_COUNT]) > 1 ? "are" : "is",
+                 field[N_STATE], field[N_REASON]);
+        snprintf(mend, size,
+                 "is slurmd up there? Then scontrol update NodeName=%.100s State=RESUME",
+                 field[N_NODES]);
+        return false;
+    }
+    snprintf(text, sizeof(text), "%.10s nodes of %.60s, %.30s, %.200s", field[N_COUNT],
+             field[N_PARTITION], field[N_STATE], field[N_WHAT]);
+    c->say(c->user, FBR_FINDING_GOOD, "slurm nodes", text, "");
+    return true;
+}
+
+static int ask_nodes(const struct check *c, const char *nodes, struct fbr_buf *out,
+                     struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, "sinfo --noheader \"--format=" NODE_FORMAT "\"", err);
+
+    if (rc == 0 && nodes)
+        rc = fbr_slurm_add(&w, "--nodes=%s", nodes);
+    else if (rc == 0 && c->settings->partition[0])
+        rc = fbr_slurm_add(&w, "--partition=%s", c->settings->partition);
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, out, err);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* `nodes`: those of our allocation; NULL: we have none. */
+static bool check_nodes(const struct check *c, const char *nodes)
+{
+    bool chosen = nodes || c->settings->partition[0], any = false, good = false;
+    char why[400] = "", mend[320] = "", *rest = NULL, *field[N_FIELDS];
+    struct fbr_error err = {0, ""};
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    rc = ask_nodes(c, nodes, &out, &err);
+    for (char *line = rc < 0 ? NULL : strtok_r((char *)out.data, "\n", &rest); line && !good;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (!cut_fields(line, field) || !(chosen || strchr(field[N_NAME], '*')))
+            continue;
+        any = true;
+        good = check_group(c, field, why, mend, sizeof(mend));
+    }
+    if (rc < 0)
+        bad(c, "sinfo", "%s", err.text);
+    else if (!any && c->settings->partition[0])
+        bad(c, "set slurm_partition to one that there is: sinfo shows them",
+            "there is no partition %s, or it has no nodes", c->settings->partition);
+    else if (!any)
+        bad(c, "set slurm_partition to one of those that sinfo shows",
+            "no partition is the default one");
+    else if (!good)
+        bad(c, mend, "%s", why);
+    fbr_buf_fini(&out);
+    return good;
+}
+
+/* ---- Jobs ---- */
+
+static bool check_allocation(const struct check *c)
+{
+    const char *id = fbr_getenv("SLURM_JOB_ID"), *nodes = fbr_getenv("SLURM_JOB_NODELIST");
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    struct fbr_buf out;
+    char text[320];
+    int rc = fbr_words_split(&w, "squeue --noheader \"--format=%T, for another %L\"", &err);
+    bool good;
+
+    fbr_buf_init(&out);
+    if (rc == 0)
+        rc = fbr_slurm_add(&w, "--jobs=%s", id ? id : "");
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, &out, &err);
+    cut(&out);
+    good = rc == 0 && !strncmp((char *)out.data, "RUNNING", 7);
+    if (!good) {
+        bad(c, "salloc another one; or unset SLURM_JOB_ID, and jobs are queued by sbatch",
+            "allocation %.40s is over: %.200s", id ? id : "?",
+            rc < 0        ? err.text
+            : out.data[0] ? (char *)out.data
+                          : "Slurm does not know it");
+    } else {
+        snprintf(text, sizeof(text), "allocation %.40s on %.160s: jobs are steps, by srun; %.60s",
+                 id, nodes ? nodes : "?", (char *)out.data);
+        c->say(c->user, FBR_FINDING_GOOD, "slurm jobs", text, "");
+    }
+    fbr_buf_fini(&out);
+    fbr_words_fini(&w);
+    return good;
+}
+
+/* What sbatch would say to a job of ours. */
+static bool check_submission(const struct check *c)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, "sbatch --test-only --nodes=1 --ntasks=1 --wrap=true", &err);
+
+    if (rc == 0 && fbr_slurm_add_settings(&w, c->settings) < 0)
+        rc = fbr_fail(&err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
+    fbr_words_fini(&w);
+    if (rc < 0)
+        return bad(
+            c,
+            "correct slurm_partition, slurm_account, slurm_qos, slurm_constraint, slurm_time "
+            "or slurm_options; fiber config show tells where they are set",
+            "Slurm would not take a job of ours: %s", err.text);
+    c->say(c->user, FBR_FINDING_GOOD, "slurm jobs",
+           "no allocation: jobs are queued, by sbatch, which would take them", "");
+    return true;
+}
+
+bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_say *say,
+                     void *user)
+{
+    const struct check c = {s, say, user};
+
+    return check_tools(&c) && check_controller(&c) &&
+           (steps ? check_allocation(&c) && check_nodes(&c, fbr_getenv("SLURM_JOB_NODELIST"))
+                  : check_nodes(&c, NULL) && check_submission(&c));
+}

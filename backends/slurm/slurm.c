@@ -1,0 +1,445 @@
+/* slurm.c - the backend of Slurm (20.11 or newer), by its commands.
+ *
+ * Inside an allocation a job is a step of it, by srun (steps.c); elsewhere a job of its
+ * own, by sbatch (batch.c). Jobs that sbatch started have an allocation that is for them
+ * alone, so what they start is queued again.
+ *
+ * Both name what they make fiber-RUN-NAME..., which is how the leftovers of dead runs are found.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/slurm/query.h"
+#include "backends/slurm/batch.h"
+#include "backends/slurm/slurm_state.h"
+#include "backends/slurm/steps.h"
+#include "backends/tool/tool.h"
+#include "runtime/net/bind.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define ASK_MS 10000
+#define LOOK_UP_MS 1000
+#define SOMEWHERE "192.0.2.1" /* of no network there is: its route is the default one */
+
+struct fbr_backend {
+    struct fbr_backend_env env;
+    struct fbr_slurm_settings settings;
+    struct fbr_slurm_steps *steps; /* one of the two */
+    struct fbr_slurm_batch *batch;
+    bool said_image;
+};
+
+/* As in the configuration's "auto step batch". */
+static bool want_steps(const struct fbr_config *config)
+{
+    const char *mode = fbr_config_str(config, "slurm_mode"), *id = fbr_getenv("SLURM_JOB_ID"),
+               *own = fbr_getenv("FIBER_SLURM");
+
+    if (strcmp(mode, "auto") != 0)
+        return strcmp(mode, "step") == 0;
+    return id && id[0] && !(own && strncmp(own, FBR_SLURM_OWN, strlen(FBR_SLURM_OWN)) == 0);
+}
+
+static void slurm_close(struct fbr_backend *b)
+{
+    fbr_slurm_steps_close(b->steps);
+    fbr_slurm_batch_close(b->batch);
+    fbr_slurm_settings_fini(&b->settings);
+    free(b);
+}
+
+static int slurm_open(struct fbr_backend **out, const struct fbr_backend_env *env,
+                      struct fbr_error *err)
+{
+    struct fbr_backend *b = calloc(1, sizeof(*b));
+    bool steps = want_steps(env->config);
+    char file[512];
+    int rc;
+
+    if (!b)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    b->env = *env;
+    rc = fbr_slurm_settings_load(&b->settings, env->config, err);
+    if (rc == 0 && fbr_tool_find(steps ? "srun" : "sbatch", file, sizeof(file), err) < 0)
+        rc = fbr_wrap(err, "Slurm's commands are not here");
+    if (rc == 0 && steps)
+        rc = fbr_slurm_steps_open(&b->steps, env, &b->settings, err);
+    else if (rc == 0)
+        rc = fbr_slurm_batch_open(&b->batch, env, &b->settings, err);
+    if (rc < 0) {
+        slurm_close(b);
+        return rc;
+    }
+    *out = b;
+    return 0;
+}
+
+static int slurm_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
+                       struct fbr_error *err)
+{
+    struct fbr_job whole = *job;
+    char path[PATH_MAX];
+
+    if (job->image && job->image[0] && !b->said_image) {
+        b->said_image = true;
+        fbr_warn("slurm: jobs run on the nodes as they are, not in image %.200s; an option like "
+                 "--container-image in slurm_options may do it, if your site has it",
+                 job->image);
+    }
+    if (job->own_program) {
+        int rc = fbr_tool_own_program(path, sizeof(path), "put it back", err);
+
+        if (rc < 0)
+            return rc;
+        whole.file = path;
+    }
+    return b->steps ? fbr_slurm_steps_start(b->steps, &whole, user, handle, err)
+                    : fbr_slurm_batch_start(b->batch, &whole, user, handle, err);
+}
+
+static int slurm_signal(struct fbr_backend *b, void *handle, int sig)
+{
+    return b->steps ? fbr_slurm_steps_signal(b->steps, handle, sig)
+                    : fbr_slurm_batch_signal(b->batch, handle, sig);
+}
+
+static void slurm_pause_output(struct fbr_backend *b, void *handle, int paused)
+{
+    if (b->steps)
+        fbr_slurm_steps_pause(b->steps, handle, paused);
+    else
+        fbr_slurm_batch_pause(b->batch, handle, paused);
+}
+
+static void slurm_release(struct fbr_backend *b, void *handle)
+{
+    if (b->steps)
+        fbr_slurm_steps_release(b->steps, handle);
+    else
+        fbr_slurm_batch_release(b->batch, handle);
+}
+
+/* ---- What is asked of Slurm, and waited for ---- */
+
+static int ask(const struct fbr_words *w, struct fbr_buf *out, struct fbr_error *err)
+{
+    return fbr_slurm_ask(w, ASK_MS, out, err);
+}
+
+/* In "fiber-RUN-NAME.TAG.N" (batch) or "fiber-RUN-NAME.PID" (a step): the run and the name. */
+static bool cut_name(char *name, bool step, struct fbr_leftover *job)
+{
+    char *run = name + strlen("fiber-"), *own;
+
+    if (strncmp(name, "fiber-", 6) != 0)
+        return false;
+    own = strchr(run, '-');
+    if (!own)
+        return false;
+    *own++ = '\0';
+    for (int dots = step ? 1 : 2; dots > 0; dots--)
+        if (strrchr(own, '.'))
+            *strrchr(own, '.') = '\0';
+    job->run = run;
+    job->name = own;
+    return true;
+}
+
+/* "ID|STATE|SINCE|NAME|COMMENT" */
+static bool cut_line(char *line, bool step, struct fbr_leftover *job)
+{
+    char *at[5];
+    char *master;
+
+    for (int i = 0; i < 5; i++) {
+        at[i] = line;
+        line = strchr(line, '|');
+        if (!line && i < 4)
+            return false;
+        if (i < 4)
+            *line++ = '\0';
+    }
+    master = strstr(at[4], "fiber.master=");
+    *job = (struct fbr_leftover){.id = at[0],
+                                 .master = master ? master + strlen("fiber.master=") : "",
+                                 .since_ms = 1000 * strtoll(at[2], NULL, 10),
+                                 .alive = fbr_slurm_phase(at[1]) != FBR_SLURM_ENDED};
+    return cut_name(at[3], step, job);
+}
+
+static int list_those(const char *command, bool steps, fbr_backend_found *found, void *user,
+                      struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    struct fbr_buf out;
+    char *rest = NULL;
+    int rc = fbr_words_split(&w, command, err);
+
+    fbr_buf_init(&out);
+    if (rc == 0)
+        rc = ask(&w, &out, err);
+    for (char *line = rc == 0 ? strtok_r((char *)out.data, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        struct fbr_leftover job;
+
+        if (cut_line(line, steps, &job))
+            found(user, &job);
+    }
+    fbr_buf_fini(&out);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+static int slurm_list(struct fbr_backend *b, fbr_backend_found *found, void *user,
+                      struct fbr_error *err)
+{
+    int rc = list_those("squeue --noheader --me --format=%i|%T|%V|%j|%k", false, found, user, err);
+
+    (void)b;
+    return rc < 0 ? rc
+                  : list_those("squeue --noheader --me --steps --format=%i|RUNNING|%S|%j|", true,
+                               found, user, err);
+}
+
+static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    int rc = fbr_words_split(&w, "scancel --quiet", err);
+
+    (void)b;
+    if (id[0] < '0' || id[0] > '9')
+        rc = fbr_fail(err, -EINVAL, "'%.60s' is no id of a Slurm job", id);
+    if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = ask(&w, NULL, err);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* The value of the line "   StdOut=/path", for free(); NULL: there is no such line, or no memory. */
+static char *line_of(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    return at ? strndup(at + strlen(key), strcspn(at + strlen(key), "\n")) : NULL;
+}
+
+static int tell_file(const char *path, int stream, const struct fbr_backend_reader *r, char *why,
+                     size_t size)
+{
+    char data[16384];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : 0;
+
+    while (fd >= 0 && (n = read(fd, data, sizeof(data))) > 0)
+        r->out(r->user, stream, data, (size_t)n);
+    if (n < 0)
+        snprintf(why, size, "%.300s: %s", path, fbr_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return n < 0 ? -EIO : 0;
+}
+
+/* Of a job of sbatch: the files that Slurm says it writes. */
+static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
+                      const struct fbr_backend_reader *r, struct fbr_error *err)
+{
+    struct fbr_words w = {0};
+    struct fbr_buf text;
+    char *out = NULL, *log = NULL, why[400] = "";
+    int rc = fbr_words_split(&w, "scontrol show job", err);
+
+    (void)b;
+    fbr_buf_init(&text);
+    if (id[0] < '0' || id[0] > '9')
+        rc = fbr_fail(err, -EINVAL, "'%.60s' is no id of a Slurm job", id);
+    else if (strchr(id, '.'))
+        rc =
+            fbr_fail(err, -ENOTSUP, "%.60s is a step: what it writes goes to its master alone", id);
+    if (rc == 0 && fbr_slurm_add(&w, "%s", id) < 0)
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = ask(&w, &text, err);
+    if (rc == 0) {
+        out = line_of((char *)text.data, " StdOut=");
+        log = line_of((char *)text.data, " StdErr=");
+        if (!out || !log)
+            rc = fbr_fail(err, -ENODATA, "Slurm does not say where job %.60s writes to", id);
+        else if (follow)
+            rc = fbr_fail(err, -ENOTSUP, "Slurm cannot follow a job's files: tail -F %.200s %.200s",
+                          out, log);
+    }
+    if (rc == 0) {
+        tell_file(log, 2, r, why, sizeof(why));
+        tell_file(out, 1, r, why, sizeof(why));
+        r->done(r->user, why);
+    }
+    free(out);
+    free(log);
+    fbr_buf_fini(&text);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* The address of a node in lines "NAME|ADDRESS", of another than ours when there is one. */
+static bool find_node(char *text, char *peer, size_t size)
+{
+    const char *node = fbr_getenv("SLURMD_NODENAME");
+    char host[256] = "", *rest = NULL;
+
+    gethostname(host, sizeof(host) - 1);
+    peer[0] = '\0';
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *address = strchr(line, '|');
+        bool ours;
+
+        if (!address || !address[1])
+            continue;
+        *address++ = '\0';
+        ours = (node && strcmp(node, line) == 0) || strcmp(host, line) == 0;
+        if (!ours || !peer[0])
+            snprintf(peer, size, "%s", address);
+        if (!ours)
+            return true;
+    }
+    return peer[0] != '\0';
+}
+
+static int slurm_address(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    const char *nodes = fbr_getenv("SLURM_JOB_NODELIST"),
+               *launcher = fbr_getenv("SLURM_LAUNCH_NODE_IPADDR");
+    char peer[256] = "", address[FBR_BIND_MAX];
+    struct fbr_words w = {0};
+    struct fbr_buf text;
+    int rc = fbr_words_split(&w, "sinfo --noheader --Node --format=%N|%o", err);
+
+    fbr_buf_init(&text);
+    if (rc == 0 && b->steps && nodes)
+        rc = fbr_slurm_add(&w, "--nodes=%s", nodes);
+    else if (rc == 0 && b->settings.partition[0])
+        rc = fbr_slurm_add(&w, "--partition=%s", b->settings.partition);
+    if (rc < 0 || ask(&w, &text, err) < 0 || !find_node((char *)text.data, peer, sizeof(peer)))
+        snprintf(peer, sizeof(peer), "%s", launcher && launcher[0] ? launcher : SOMEWHERE);
+    rc = fbr_bind_toward(peer, LOOK_UP_MS, address, NULL);
+    if (rc < 0)
+        fbr_fail(err, rc,
+                 "cannot tell at which address of ours the node %s reaches us (%s): set bind to an "
+                 "address or an interface",
+                 peer, rc == -ENOENT ? "its name is not known here" : fbr_strerror(rc));
+    else
+        snprintf(out, size, "%s", address);
+    fbr_buf_fini(&text);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* ---- fiber doctor ---- */
+
+static void slurm_check(struct fbr_backend *b, fbr_backend_say *say, void *user)
+{
+    struct fbr_error err = {0, ""};
+    char address[FBR_BIND_MAX];
+
+    if (!fbr_slurm_check(&b->settings, b->steps, say, user))
+        return;
+    if (slurm_address(b, address, sizeof(address), &err) == 0)
+        say(user, FBR_FINDING_GOOD, "way back", address, "");
+    else
+        say(user, FBR_FINDING_BAD, "way back", err.text, "set bind to an address of ours");
+}
+
+/* ---- fiber run --dry-run ---- */
+
+static int slurm_show(const struct fbr_config *config, const struct fbr_job *job, int json,
+                      char **text, struct fbr_error *err)
+{
+    const char *base = fbr_config_str(config, "slurm_dir");
+    struct fbr_slurm_settings settings = {0};
+    char file[PATH_MAX] = "", dir[PATH_MAX];
+    struct fbr_job whole = *job;
+    struct fbr_buf b;
+    int rc;
+
+    if (json)
+        return -ENOTSUP;
+    rc = fbr_slurm_settings_load(&settings, config, err);
+    if (rc == 0 && job->own_program)
+        rc = fbr_tool_own_program(file, sizeof(file), "put it back", err);
+    if (rc < 0) {
+        fbr_slurm_settings_fini(&settings);
+        return rc;
+    }
+    whole.file = job->own_program ? file : job->file;
+    fbr_buf_init(&b);
+    snprintf(dir, sizeof(dir), "%.3000s/RUN", base[0] ? base : "~/.fiber");
+    rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
+                            : fbr_slurm_batch_show(&settings, dir, &whole, &b);
+    fbr_put_u8(&b, 0);
+    if (rc == 0 && b.failed)
+        rc = -ENOMEM;
+    if (rc < 0) {
+        fbr_buf_fini(&b);
+        fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    } else {
+        *text = (char *)b.data;
+    }
+    fbr_slurm_settings_fini(&settings);
+    return rc;
+}
+
+/* ---- Where jobs can go ---- */
+
+static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_room *room,
+                      struct fbr_error *err)
+{
+    struct fbr_slurm_settings settings;
+    int rc;
+
+    if (want_steps(env->config)) {
+        const struct fbr_slurm_allocation a = {
+            .nodes = fbr_getenv("SLURM_JOB_NODELIST"),
+            .tasks = fbr_getenv("SLURM_TASKS_PER_NODE"),
+            .cpus = fbr_getenv("SLURM_JOB_CPUS_PER_NODE"),
+            .ntasks = fbr_getenv("SLURM_NTASKS"),
+            .cpus_per_task = fbr_getenv("SLURM_CPUS_PER_TASK"),
+            .gpus_per_task = fbr_getenv("SLURM_GPUS_PER_TASK"),
+            /* With --pty the first task has the terminal, and is the only one that goes on. */
+            .copies = fbr_getenv("SLURM_PTY_PORT") ? NULL : fbr_getenv("SLURM_STEP_NUM_TASKS")};
+
+        rc = fbr_slurm_room_of(&a, room);
+        return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
+    }
+    if (!sizes)
+        return 0;
+    rc = fbr_slurm_settings_load(&settings, env->config, err);
+    if (rc == 0)
+        rc = fbr_slurm_ask_room(&settings, room, err);
+    fbr_slurm_settings_fini(&settings);
+    return rc;
+}
+
+const struct fbr_backend_ops fbr_backend_slurm = {
+    .name = "slurm",
+    .reach = FBR_REACH_TCP,
+    .room = slurm_room,
+    .open = slurm_open,
+    .close = slurm_close,
+    .start = slurm_start,
+    .signal = slurm_signal,
+    .pause_output = slurm_pause_output,
+    .release = slurm_release,
+    .list = slurm_list,
+    .remove = slurm_remove,
+    .logs = slurm_logs,
+    .address = slurm_address,
+    .check = slurm_check,
+    .show = slurm_show,
+};

@@ -1,0 +1,237 @@
+/* slurm_args.c - what Slurm is asked for, as words; see slurm_args.h.
+ *
+ * The environment counts for as much as the arguments: what stands in it changes what each of
+ * Slurm's commands does. So srun gets the allocation's variables, but none that another srun, or
+ * salloc, left as options; sbatch gets none of the allocation that we may be in, but what the
+ * user has set as SBATCH_*; and what asks for states gets no filters.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/slurm/slurm_args.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_config *config,
+                            struct fbr_error *err)
+{
+    memset(s, 0, sizeof(*s));
+    s->partition = fbr_config_str(config, "slurm_partition");
+    s->account = fbr_config_str(config, "slurm_account");
+    s->qos = fbr_config_str(config, "slurm_qos");
+    s->constraint = fbr_config_str(config, "slurm_constraint");
+    s->time = fbr_config_str(config, "slurm_time");
+    s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
+    if (fbr_words_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
+        return fbr_wrap(err, "slurm_options");
+    return 0;
+}
+
+void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)
+{
+    fbr_words_fini(&s->options);
+}
+
+int fbr_slurm_add(struct fbr_words *w, const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+    int n, rc;
+
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return -ENOMEM;
+    rc = fbr_words_add(w, text, (size_t)n);
+    free(text);
+    return rc;
+}
+
+unsigned fbr_slurm_cpus(const struct fbr_job *job)
+{
+    unsigned whole = job->cpus > 0 && job->cpus < 1e6 ? (unsigned)job->cpus : 0;
+
+    return whole + (job->cpus > whole);
+}
+
+int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job)
+{
+    int rc = 0;
+
+    if (job->cpus > 0)
+        rc = fbr_slurm_add(w, "--cpus-per-task=%u", fbr_slurm_cpus(job));
+    if (rc == 0 && job->memory)
+        rc = fbr_slurm_add(w, "--mem=%lluM", (unsigned long long)((job->memory - 1) / MIB + 1));
+    if (rc == 0 && job->gpus > 0)
+        rc = fbr_slurm_add(w, "--gres=gpu:%d", job->gpus);
+    return rc;
+}
+
+int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings *s)
+{
+    const struct {
+        const char *option, *value;
+    } settings[] = {{"partition", s->partition},
+                    {"account", s->account},
+                    {"qos", s->qos},
+                    {"constraint", s->constraint},
+                    {"time", s->time}};
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && rc == 0; i++)
+        if (settings[i].value[0])
+            rc = fbr_slurm_add(w, "--%s=%s", settings[i].option, settings[i].value);
+    for (size_t i = 0; i < s->options.n && rc == 0; i++)
+        rc = fbr_words_add(w, s->options.at[i], strlen(s->options.at[i]));
+    return rc;
+}
+
+/* The value of option i, written in one word or two; NULL: it is another one. */
+static const char *value_of(const struct fbr_words *w, size_t i, const char *name, char letter)
+{
+    const char *at = w->at[i], *next = i + 1 < w->n ? w->at[i + 1] : "";
+    size_t n = strlen(name);
+
+    if (at[0] != '-')
+        return NULL;
+    if (at[1] == letter)
+        return at[2] ? at + 2 : next;
+    if (strncmp(at, "--", 2) != 0 || strncmp(at + 2, name, n) != 0)
+        return NULL;
+    return at[2 + n] == '=' ? at + 3 + n : at[2 + n] ? NULL : next;
+}
+
+const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable)
+{
+    const char *found = s->partition[0] ? s->partition : variable ? variable : "", *value;
+
+    for (size_t i = 0; i < s->options.n; i++) { /* the last one wins */
+        value = value_of(&s->options, i, "partition", 'p');
+        found = value ? value : found;
+        if (value_of(&s->options, i, "clusters", 'M') || value_of(&s->options, i, "cluster", 'M'))
+            return NULL;
+    }
+    return found;
+}
+
+void fbr_slurm_name(const char *name, char *out, size_t size)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+
+    snprintf(out, size, "%s", name);
+    for (char *at = out; *at; at++)
+        if (!strchr(good, *at))
+            *at = '_';
+}
+
+/* ---- The script ---- */
+
+static void put(struct fbr_buf *b, const char *text)
+{
+    fbr_put(b, text, strlen(text));
+}
+
+/* For a POSIX shell. */
+static void put_quoted(struct fbr_buf *b, const char *word)
+{
+    fbr_put_u8(b, '\'');
+    for (; *word; word++)
+        fbr_put(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    fbr_put_u8(b, '\'');
+}
+
+void fbr_slurm_script(struct fbr_buf *b, const char *program, char *const *argv,
+                      const char *workdir, const char *ticket)
+{
+    put(b, "#!/bin/sh\n");
+    if (workdir) {
+        put(b, "cd -- ");
+        put_quoted(b, workdir);
+        put(b, " || exit 125\n");
+    }
+    if (ticket) {
+        put(b, "FIBER_TICKET=file:");
+        put_quoted(b, ticket);
+        put(b, "${SLURM_ARRAY_TASK_ID:-0}.ticket\nexport FIBER_TICKET\n");
+    }
+    if (strchr(program, '/')) { /* what the shell says of it is not clear, and says no host */
+        put(b, "test -e ");
+        put_quoted(b, program);
+        put(b, " || { echo \"$(hostname): no such file: \"");
+        put_quoted(b, program);
+        put(b, " >&2; exit 127; }\n");
+    }
+    put(b, "exec ");
+    put_quoted(b, program);
+    for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
+        put(b, " ");
+        put_quoted(b, argv[i]);
+    }
+    put(b, "\n");
+}
+
+/* ---- Environments ---- */
+
+/* Options of srun that salloc, sbatch or another srun put into the environment. */
+static const char *const of_srun[] = {
+    "SLURM_STDOUTMODE=",    "SLURM_STDERRMODE=",   "SLURM_STDINMODE=",
+    "SLURM_LABELIO=",       "SLURM_NTASKS",        "SLURM_NPROCS=",
+    "SLURM_GPUS",           "SLURM_GPU_",          "SLURM_DISTRIBUTION=",
+    "SLURM_HINT=",          "SLURM_THREADS",       "SLURM_CPU_BIND",
+    "SLURM_MEM_BIND",       "SLURM_MEM_PER_",      "SLURM_CPUS_PER_",
+    "SLURM_TRES_PER_TASK=", "SLURM_EXCLUSIVE=",    "SLURM_EXACT=",
+    "SLURM_OVERLAP=",       "SLURM_WHOLE=",        "SLURM_RESV_PORTS=",
+    "SLURM_WORKING_DIR=",   "SLURM_MULTI_PROG=",   "SLURM_OVERCOMMIT=",
+    "SLURM_EXPORT_ENV=",    "SLURM_JOB_NAME=",     "SLURM_KILL_BAD_EXIT=",
+    "SLURM_WAIT=",          "SLURM_NO_KILL=",      "SLURM_TIMELIMIT=",
+    "SLURM_GRES",           "SLURM_UNBUFFEREDIO=", "SLURM_DEBUG=",
+    "SLURMD_DEBUG=",        "SLURM_OPEN_MODE=",    "SLURM_RELATIVE=",
+    "SLURM_NETWORK=",       "SLURM_MPI_TYPE=",     "SLURM_PROFILE=",
+    "SLURM_SPREAD_JOB=",    "SLURM_STEP_",         "SLURM_HET_",
+    "SLURM_HOSTFILE=",      "SLURM_BCAST",         "SLURM_CONSTRAINT=",
+    "SLURM_CORE_SPEC=",     "SLURM_IMMEDIATE=",    "SLURM_SLURMD_DEBUG=",
+    "SLURM_TASK_EPILOG=",   "SLURM_TASK_PROLOG=",  "SLURM_PROLOG=",
+    "SLURM_EPILOG=",        "FIBER_TICKET=",       NULL};
+/* Of an allocation, which the new one is not in; and what would make sbatch another command. */
+static const char *const of_sbatch[] = {"SLURM_",      "SLURMD_",           "SBATCH_WAIT=",
+                                        "SBATCH_WRAP", "SBATCH_ARRAY_INX=", "SBATCH_TEST_ONLY=",
+                                        "SRUN_",       "FIBER_TICKET=",     NULL};
+static const char *const of_tools[] = {"SQUEUE_", "SCANCEL_",           "SACCT_",
+                                       "SINFO_",  "SLURM_TIME_FORMAT=", NULL};
+/* Where Slurm is found. */
+static const char *const always[] = {"SLURM_CONF", "SLURM_JWT=", "SLURM_CLUSTERS=", NULL};
+
+static bool begins(const char *text, const char *const *with)
+{
+    for (; *with; with++)
+        if (strncmp(text, *with, strlen(*with)) == 0)
+            return true;
+    return false;
+}
+
+char **fbr_slurm_env(char *const *env, enum fbr_slurm_env kind, const char *const *more)
+{
+    const char *const *drop = kind == FBR_SLURM_FOR_SRUN     ? of_srun
+                              : kind == FBR_SLURM_FOR_SBATCH ? of_sbatch
+                                                             : of_tools;
+    size_t n = 0, m = 0, k = 0;
+    char **out;
+
+    while (env[n])
+        n++;
+    while (more && more[m])
+        m++;
+    out = calloc(n + m + 1, sizeof(*out));
+    for (size_t i = 0; out && i < n; i++)
+        if (kind == FBR_SLURM_FOR_TOOLS ? !begins(env[i], drop)
+                                        : begins(env[i], always) || !begins(env[i], drop))
+            out[k++] = env[i];
+    for (size_t i = 0; out && i < m; i++)
+        out[k++] = (char *)(uintptr_t)more[i];
+    return out;
+}

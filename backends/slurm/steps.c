@@ -1,0 +1,736 @@
+/* steps.c - jobs as steps of the allocation that we are in; see steps.h.
+ *
+ * srun is the job: a process of the local backend, whose end is the job's end, whose output is
+ * the job's, and through whose standard input the ticket goes. What srun says for itself stands
+ * among the lines of standard error; those are taken out, and decide what the end means, because
+ * srun's code alone does not: it is 1 for a step that was never made, and 0 for one whose node
+ * was lost.
+ *
+ * Steps overlap, as an agent or a worker needs all that the allocation has on its node, and we
+ * choose the node, the one with the fewest for its processors. A job that asks for processors or
+ * GPUs gets them for itself, where Slurm finds them.
+ *
+ * srun ends its step by SIGKILL when it gets SIGTERM. So other signals go by scancel, which
+ * wants the step's number: one squeue tells the numbers of all that wait for one.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/slurm/steps.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/tool/delivery.h"
+#include "backends/slurm/slurm_lines.h"
+#include "backends/tool/tool.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/log.h"
+
+#define MAX_NODES 65536
+#define TOOL_MS 20000
+#define CLOSE_MS 4000
+#define NODE_WORD 1 /* of srun's: where the node stands */
+#define RETRY_MS 1000
+#define MAX_TRIES 3 /* with nodes that do not answer */
+#define CANNOT_START 125
+#define AVOID_MS 60000 /* a node that failed */
+
+extern const struct fbr_backend_ops fbr_backend_local;
+static const struct fbr_backend_ops *const local = &fbr_backend_local;
+
+struct node {
+    const char *name;
+    unsigned cpus, used;
+    uint64_t avoid_until;
+};
+
+struct step {
+    struct step *next, *prev;
+    struct fbr_slurm_steps *s;
+    void *user, *process;
+    pid_t srun;
+    struct node *node; /* NULL: Slurm chooses */
+    char name[160];
+    struct fbr_slurm_lines err;
+    /* What it is started with, and perhaps again. */
+    struct fbr_words words, env;
+    struct fbr_buf ticket;
+    struct fbr_timer again;
+    unsigned tries;
+    bool anywhere;   /* Slurm chooses the node */
+    int index;       /* 1 + the number of its node in the allocation; 0: any */
+    uint64_t memory; /* that it asks for; 0: none */
+    bool waiting, told, released;
+    int asked;                      /* signal that we sent */
+    int want;                       /* signal to send when its number is known */
+    char number[FBR_SLURM_ID + 16]; /* known, and the signal not sent; "" */
+};
+
+struct fbr_slurm_steps {
+    struct fbr_backend_env env;
+    const struct fbr_slurm_settings *settings;
+    struct fbr_backend *processes;
+    struct fbr_tools *tools;
+    const char *job_id;
+    struct fbr_words names;
+    struct node *nodes;
+    struct step *steps;
+    bool asking; /* squeue runs */
+};
+
+/* ---- Events of srun ---- */
+
+static void tell(struct step *j, const struct fbr_job_event *e)
+{
+    if (!j->released)
+        j->s->env.event(j->user, e);
+}
+
+static void on_bytes(void *user, const void *data, size_t len)
+{
+    tell(user, &(struct fbr_job_event){
+                   .type = FBR_JOB_OUTPUT, .stream = 2, .text = "", .data = data, .len = len});
+}
+
+static void on_line(void *user, const char *line)
+{
+    struct step *j = user;
+    char text[300];
+
+    fbr_info("%s: %s", j->name, line);
+    if (j->err.said.waits && !j->waiting) {
+        snprintf(text, sizeof(text), "waits for room in allocation %s: %.200s", j->s->job_id,
+                 j->err.said.text);
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+    }
+    j->waiting = j->err.said.waits;
+}
+
+static void free_step(struct step *j)
+{
+    if (j->ticket.data)
+        memset(j->ticket.data, 0, j->ticket.len);
+    __asm__ volatile("" : : "r"(j->ticket.data) : "memory"); /* or the compiler leaves it out */
+    fbr_buf_fini(&j->ticket);
+    fbr_words_fini(&j->words);
+    fbr_words_fini(&j->env);
+    fbr_timer_fini(&j->again);
+    free(j);
+}
+
+static void maybe_free(struct step *j)
+{
+    if (!j->told || !j->released)
+        return;
+    if (j->process)
+        local->release(j->s->processes, j->process);
+    free_step(j);
+}
+
+static void tell_end(struct step *j, const struct fbr_slurm_end *end)
+{
+    DL_DELETE(j->s->steps, j);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                    .code = end->code,
+                                    .text = end->text,
+                                    .disrupted = end->disrupted});
+    j->told = true;
+    maybe_free(j);
+}
+
+/* Is it the node, or the moment, rather than what was asked for? A node that is down has no
+ * "configuration". After its own restart, Slurm has no memory for anybody until its nodes have
+ * told it what they have. */
+static bool may_be_made_elsewhere(const struct step *j)
+{
+    const struct fbr_slurm_step *said = &j->err.said;
+
+    return j->tries < MAX_TRIES &&
+           (said->unreached ||
+            (j->node && strstr(said->text, "Requested node configuration is not available")) ||
+            (!j->memory && strstr(said->text, "Memory required by task is not available")));
+}
+
+/* The step was not made, and may be the next time: Slurm did not answer, or a node that it takes
+ * for good does not. */
+static bool try_again(struct step *j)
+{
+    const struct fbr_slurm_step *said = &j->err.said;
+    char line[256], text[320];
+    bool away = fbr_slurm_refusal(said->text, line, sizeof(line)) != FBR_SLURM_NEVER;
+    uint64_t ms = RETRY_MS << (j->tries < 4 ? j->tries : 4);
+
+    if (!said->refused || said->coded || said->killed || j->asked || j->want || j->released ||
+        (!away && !may_be_made_elsewhere(j)))
+        return false;
+    j->tries++;
+    snprintf(text, sizeof(text), "srun is tried again: %.250s", line);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+    if (!j->asked && !j->released)
+        fbr_timer_start(&j->again, ms, 0);
+    return true;
+}
+
+static void on_exited(struct step *j, const struct fbr_job_event *event)
+{
+    struct fbr_slurm_end end;
+
+    fbr_slurm_lines_end(&j->err);
+    fbr_slurm_step_end(&j->err.said, event->code, j->asked, j->memory, &end);
+    if (j->node) {
+        j->node->used--;
+        if (j->err.said.lost || (j->err.said.refused && !j->asked))
+            j->node->avoid_until = fbr_now_ms() + AVOID_MS;
+    }
+    if (try_again(j)) {
+        local->release(j->s->processes, j->process);
+        j->process = NULL;
+        j->srun = 0;
+    } else {
+        tell_end(j, &end);
+    }
+}
+
+static void on_event(void *user, const struct fbr_job_event *event)
+{
+    struct step *j = user;
+    char id[64];
+
+    if (event->type == FBR_JOB_STARTED) {
+        j->srun = (pid_t)event->pid;
+        snprintf(id, sizeof(id), "%.30s%s%.30s", j->s->job_id, j->node ? ":" : "",
+                 j->node ? j->node->name : "");
+        if (j->tries == 0)
+            tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id});
+    } else if (event->type == FBR_JOB_EXITED) {
+        on_exited(j, event);
+    } else if (event->type == FBR_JOB_OUTPUT && event->stream == 2 && event->len) {
+        fbr_slurm_lines_add(&j->err, event->data, event->len);
+    } else if (event->type == FBR_JOB_OUTPUT && event->len) { /* its end comes with the job's */
+        tell(j, event);
+    }
+}
+
+/* ---- Starting ---- */
+
+/* Is it a better place than the other one? One that works, then an empty one (agents of a ring
+ * want a node each), then the one with the fewest steps for its processors. */
+static bool is_better(const struct node *n, const struct node *other, uint64_t now)
+{
+    bool avoid = n->avoid_until > now, avoid_other = other->avoid_until > now;
+
+    if (avoid != avoid_other)
+        return avoid_other;
+    if (!n->used != !other->used)
+        return !n->used;
+    return (uint64_t)(n->used + 1) * other->cpus < (uint64_t)(other->used + 1) * n->cpus;
+}
+
+/* An agent of a ring has its own, as long as that works. */
+static struct node *pick(struct fbr_slurm_steps *s, int index)
+{
+    struct node *best = NULL;
+    uint64_t now = fbr_now_ms();
+
+    if (index > 0)
+        best = &s->nodes[(size_t)(index - 1) % s->names.n];
+    if (best && best->avoid_until <= now)
+        return best;
+    for (size_t i = 0; i < s->names.n; i++)
+        if (!best || is_better(&s->nodes[i], best, now))
+            best = &s->nodes[i];
+    return best;
+}
+
+/* What a step that has its own processors may have of the memory, where Slurm counts it: its
+ * share. 0: Slurm does not say. */
+static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned cpus)
+{
+    const char *text = fbr_getenv("SLURM_MEM_PER_NODE");
+    unsigned long mib = text ? strtoul(text, NULL, 10) : 0;
+    unsigned of = s->names.n ? s->nodes[0].cpus : 1;
+
+    for (size_t i = 1; i < s->names.n; i++)
+        of = s->nodes[i].cpus > of ? s->nodes[i].cpus : of;
+    return cpus >= of ? mib : mib * cpus / of;
+}
+
+/* The processors of one that did not ask for any. An agent of a ring has those of its node, by its share of the GPUs
+ * there: others may want the rest. */
+static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_job *job)
+{
+    const char *on_node = fbr_getenv("SLURM_GPUS_ON_NODE");
+    unsigned long all, gpus = on_node ? strtoul(on_node, NULL, 10) : 0, share;
+
+    if (!job->numbered || !s->names.n)
+        return 1;
+    all = s->nodes[(size_t)(job->index - 1) % s->names.n].cpus;
+    share = job->gpus > 0 && (unsigned long)job->gpus < gpus ? all * (unsigned long)job->gpus / gpus
+                                                             : all;
+    if (job->width > 1 && share < (unsigned long)job->width)
+        share = (unsigned long)job->width < all ? (unsigned long)job->width : all;
+    return share ? (unsigned)share : 1;
+}
+
+static int add_share(const struct fbr_slurm_steps *s, const struct fbr_job *job,
+                     struct fbr_words *w)
+{
+    unsigned asked = fbr_slurm_cpus(job), cpus = asked ? asked : share_of_cpus(s, job);
+    unsigned long mib = share_of_memory(s, cpus);
+    int rc = fbr_slurm_add(w, "--exact");
+
+    if (rc == 0 && !asked)
+        rc = fbr_slurm_add(w, "--cpus-per-task=%u", cpus);
+    if (rc == 0 && !job->memory && mib)
+        rc = fbr_slurm_add(w, "--mem=%luM", mib);
+    if (rc == 0 && !job->gpus)
+        rc = fbr_slurm_add(w, "--gres=none");
+    return rc;
+}
+
+static int make_words(const struct step *j, const struct fbr_job *job, struct fbr_words *w)
+{
+    static const char *const always =
+        "srun --mpi=none " /* the second is where the node stands: NODE_WORD */
+        "--mpi=none --nodes=1 --ntasks=1 --cpu-bind=none --unbuffered --kill-on-bad-exit=0";
+    const struct fbr_words *options = &j->s->settings->options;
+    int rc = fbr_words_split(w, always, NULL);
+
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--input=%s", job->ticket ? "0" : "none");
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--export=ALL%s", job->ticket ? ",FIBER_TICKET=fd:0" : "");
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--job-name=%s", j->name);
+    if (rc == 0)
+        rc = job->cpus > 0 || job->gpus > 0 ? add_share(j->s, job, w)
+                                            : fbr_slurm_add(w, "--overlap");
+    if (rc == 0)
+        rc = fbr_slurm_add_needs(w, job);
+    for (size_t i = 0; i < options->n && rc == 0; i++)
+        rc = fbr_slurm_add(w, "%s", options->at[i]);
+    return rc;
+}
+
+/* What srun starts. */
+static int add_program(const struct fbr_job *job, struct fbr_words *w)
+{
+    int rc = 0;
+
+    if (job->workdir) { /* srun's --chdir goes elsewhere when it cannot go there */
+        rc = fbr_slurm_add(w, "env");
+        if (rc == 0)
+            rc = fbr_slurm_add(w, "--chdir=%s", job->workdir);
+    }
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "%s", job->file);
+    for (size_t i = 1; rc == 0 && job->argv && job->argv[0] && job->argv[i]; i++)
+        rc = fbr_slurm_add(w, "%s", job->argv[i]);
+    return rc;
+}
+
+int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
+                         struct fbr_buf *out)
+{
+    struct fbr_slurm_steps s = {.settings = settings};
+    struct step j = {.s = &s};
+    struct fbr_words w = {0};
+    int rc;
+
+    snprintf(j.name, sizeof(j.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
+    rc = make_words(&j, job, &w);
+    if (rc == 0)
+        rc = add_program(job, &w);
+    fbr_words_line(&w, out);
+    fbr_put(out, "\n", 1);
+    fbr_words_fini(&w);
+    return rc;
+}
+
+/* Node and all; may be done again. */
+static int launch(struct step *j, struct fbr_error *err)
+{
+    struct fbr_slurm_steps *s = j->s;
+    struct fbr_job_local how = {.in = -1, .fd = -1};
+    char file[PATH_MAX], *node = j->words.at[NODE_WORD], where[300];
+    int rc = fbr_tool_find("srun", file, sizeof(file), err);
+
+    j->err.said = (struct fbr_slurm_step){0};
+    j->node = j->anywhere ? NULL : pick(s, j->index);
+    if (j->node) {
+        snprintf(where, sizeof(where), "--nodelist=%.255s", j->node->name);
+        j->words.at[NODE_WORD] = where;
+    }
+    if (rc == 0 && j->ticket.len) {
+        how.in = fbr_deliver_ticket(s->env.loop, j->ticket.data, j->ticket.len, err);
+        rc = how.in < 0 ? how.in : 0;
+    }
+    if (rc == 0) {
+        const struct fbr_job srun = {.name = j->name,
+                                     .run_uid = "",
+                                     .file = file,
+                                     .argv = j->words.at,
+                                     .env = j->env.at,
+                                     .local = &how};
+
+        rc = local->start(s->processes, &srun, j, &j->process, err);
+    }
+    if (rc == 0 && j->node)
+        j->node->used++;
+    j->words.at[NODE_WORD] = node;
+    if (how.in >= 0)
+        close(how.in);
+    return rc;
+}
+
+static void on_again(void *arg)
+{
+    struct step *j = arg;
+    struct fbr_slurm_end end = {.code = CANNOT_START};
+    struct fbr_error err = {0, ""};
+
+    if (launch(j, &err) == 0)
+        return;
+    snprintf(end.text, sizeof(end.text), "could not be started as a step: %.300s", err.text);
+    tell_end(j, &end);
+}
+
+/* Copies what is needed to start it more than once. */
+static int prepare(struct step *j, const struct fbr_job *job, struct fbr_error *err)
+{
+    char **env = fbr_slurm_env(job->env, FBR_SLURM_FOR_SRUN, NULL);
+    int rc = env ? make_words(j, job, &j->words) : -ENOMEM;
+
+    if (rc == 0)
+        rc = add_program(job, &j->words);
+    for (size_t i = 0; rc == 0 && env[i]; i++)
+        rc = fbr_words_add(&j->env, env[i], strlen(env[i]));
+    if (rc == 0 && !j->env.at)
+        rc = fbr_slurm_add(&j->env, "FIBER_SLURM=step"); /* there is an array then */
+    if (rc == 0 && job->ticket)
+        fbr_put(&j->ticket, job->ticket, job->ticket_len);
+    if (rc == 0 && j->ticket.failed)
+        rc = -ENOMEM;
+    if (rc == 0)
+        rc = fbr_timer_init(&j->again, j->s->env.loop, on_again, j);
+    free(env);
+    return rc == -ENOMEM ? fbr_fail(err, rc, "out of memory") : rc;
+}
+
+int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, void *user,
+                          void **handle, struct fbr_error *err)
+{
+    struct step *j = calloc(1, sizeof(*j));
+    char name[80];
+    int rc;
+
+    if (!j)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    j->s = s;
+    j->user = user;
+    j->err = (struct fbr_slurm_lines){.bytes = on_bytes, .line_of_slurm = on_line, .user = j};
+    fbr_slurm_name(job->name, name, sizeof(name));
+    snprintf(j->name, sizeof(j->name), "fiber-%.32s-%s.%d", job->run_uid, name, (int)getpid());
+    j->memory = job->memory;
+    j->index = job->numbered && s->names.n ? job->index : 0;
+    j->anywhere = !j->index && (job->cpus > 0 || job->gpus > 0 || s->names.n == 0);
+    *handle = j;
+    rc = prepare(j, job, err);
+    if (rc == 0)
+        rc = launch(j, err);
+    if (rc < 0) {
+        free_step(j);
+        return rc;
+    }
+    DL_APPEND(s->steps, j);
+    return 0;
+}
+
+/* ---- Signals ---- */
+
+static void on_sent(void *user, const struct fbr_tool_result *r)
+{
+    (void)user;
+    if (r->code) /* it also complains about steps that it has signalled */
+        fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
+}
+
+/* One scancel for all that get the same signal. */
+static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_words *ids)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    int rc = env && fbr_slurm_add(&w, "scancel") == 0 && fbr_slurm_add(&w, "--quiet") == 0
+                 ? fbr_slurm_add(&w, "--signal=%d", sig)
+                 : -ENOMEM;
+
+    for (size_t i = 0; i < ids->n && rc == 0; i++)
+        rc = fbr_slurm_add(&w, "%s", ids->at[i]);
+    if (rc == 0)
+        rc = fbr_tool_run(
+            s->tools,
+            &(struct fbr_tool){.words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_sent},
+            &err);
+    if (rc < 0)
+        fbr_warn("slurm: cannot signal %zu steps: %s", ids->n, err.text);
+    fbr_words_fini(&w);
+    free(env);
+}
+
+/* Ends the step whatever it does, as srun can without knowing its number. */
+static void kill_step(struct step *j)
+{
+    if (!j->process)
+        return;
+    local->signal(j->s->processes, j->process, SIGTERM);
+}
+
+static struct step *find(struct fbr_slurm_steps *s, const char *name)
+{
+    struct step *j;
+
+    DL_FOREACH(s->steps, j)
+        if (strcmp(j->name, name) == 0)
+            return j;
+    return NULL;
+}
+
+/* Signals those whose numbers are known, the same signal at once. */
+static void signal_known(struct fbr_slurm_steps *s)
+{
+    struct step *first, *j;
+
+    DL_FOREACH(s->steps, first) {
+        struct fbr_words ids = {0};
+
+        DL_FOREACH(s->steps, j) {
+            if (!j->number[0] || j->asked != first->asked || !first->number[0])
+                continue;
+            if (j != first && fbr_slurm_add(&ids, "%s", j->number) == 0)
+                j->number[0] = '\0';
+        }
+        if (first->number[0] && fbr_slurm_add(&ids, "%s", first->number) == 0)
+            send_signals(s, first->asked, &ids);
+        first->number[0] = '\0';
+        fbr_words_fini(&ids);
+    }
+}
+
+/* Lines "ID|NAME". */
+static void on_numbers(void *user, const struct fbr_tool_result *r)
+{
+    struct fbr_slurm_steps *s = user;
+    struct step *j;
+    char *rest = NULL;
+
+    s->asking = false;
+    for (char *line = strtok_r(r->out, "\n", &rest); r->code == 0 && line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *name = strchr(line, '|');
+
+        if (!name)
+            continue;
+        *name++ = '\0';
+        j = find(s, name);
+        if (!j || !j->want)
+            continue;
+        snprintf(j->number, sizeof(j->number), "%s", line);
+        j->asked = j->want;
+        j->want = 0;
+    }
+    signal_known(s);
+    DL_FOREACH(s->steps, j) { /* no step yet, or Slurm does not say */
+        if (j->want == SIGTERM || j->want == SIGINT || j->want == SIGHUP) {
+            j->asked = j->want;
+            kill_step(j);
+        }
+        j->want = 0;
+    }
+}
+
+static void ask_numbers(struct fbr_slurm_steps *s)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    char **env = fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, NULL);
+    char text[128];
+    int rc;
+
+    snprintf(text, sizeof(text), "squeue --noheader --steps --format=%%i|%%j --jobs=%.40s",
+             s->job_id);
+    rc = env ? fbr_words_split(&w, text, &err) : -ENOMEM;
+    if (rc == 0)
+        rc = fbr_tool_run(
+            s->tools,
+            &(struct fbr_tool){
+                .words = &w, .env = env, .limit_ms = TOOL_MS, .done = on_numbers, .user = s},
+            &err);
+    s->asking = rc == 0;
+    if (rc < 0)
+        on_numbers(s, &(struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = (char[]){""}});
+    fbr_words_fini(&w);
+    free(env);
+}
+
+int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)
+{
+    struct step *j = handle;
+
+    if (j->told)
+        return 0;
+    if (!j->process) { /* between two tries */
+        const struct fbr_slurm_end end = {.code = -sig};
+
+        if (sig == SIGKILL || sig == SIGTERM || sig == SIGINT)
+            tell_end(j, &end);
+        return 0;
+    }
+    if (sig == SIGKILL) {
+        j->asked = sig;
+        j->want = 0;
+        kill_step(j);
+        return 0;
+    }
+    j->want = sig;
+    if (!s->asking)
+        ask_numbers(s);
+    return 0;
+}
+
+/* ---- The rest ---- */
+
+static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
+{
+    const char *list = fbr_getenv("SLURM_JOB_NODELIST"),
+               *cpus = fbr_getenv("SLURM_JOB_CPUS_PER_NODE");
+    unsigned *counts = NULL;
+
+    s->job_id = fbr_getenv("SLURM_JOB_ID");
+    if (!s->job_id || !s->job_id[0])
+        return fbr_fail(err, -EINVAL,
+                        "there is no allocation here (SLURM_JOB_ID is not set): start it by salloc "
+                        "or sbatch, or set slurm_mode to batch");
+    if (list && fbr_slurm_hosts(list, MAX_NODES, &s->names) < 0) {
+        fbr_warn("slurm: cannot read SLURM_JOB_NODELIST '%.100s'; Slurm chooses the nodes", list);
+        fbr_words_fini(&s->names);
+    }
+    if (s->names.n) {
+        s->nodes = calloc(s->names.n, sizeof(*s->nodes));
+        counts = calloc(s->names.n, sizeof(*counts));
+    }
+    if (s->names.n && (!s->nodes || !counts)) {
+        free(counts);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    if (counts)
+        fbr_slurm_counts(cpus ? cpus : "1", counts, s->names.n);
+    for (size_t i = 0; i < s->names.n; i++)
+        s->nodes[i] = (struct node){.name = s->names.at[i], .cpus = counts[i] ? counts[i] : 1};
+    free(counts);
+    return 0;
+}
+
+static void free_steps(struct fbr_slurm_steps *s)
+{
+    if (s->processes)
+        local->close(s->processes);
+    fbr_tools_close(s->tools);
+    free(s->nodes);
+    fbr_words_fini(&s->names);
+    free(s);
+}
+
+int fbr_slurm_steps_open(struct fbr_slurm_steps **out, const struct fbr_backend_env *env,
+                         const struct fbr_slurm_settings *settings, struct fbr_error *err)
+{
+    struct fbr_slurm_steps *s = calloc(1, sizeof(*s));
+    const struct fbr_backend_env inner = {env->loop, env->config, on_event, NULL};
+    int rc;
+
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    s->env = *env;
+    s->settings = settings;
+    rc = read_allocation(s, err);
+    if (rc == 0)
+        rc = local->open(&s->processes, &inner, err);
+    if (rc == 0)
+        rc = fbr_tools_open(&s->tools, env, err);
+    if (rc < 0) {
+        free_steps(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+/* Each srun ends its step, and then itself. */
+static void end_all(struct fbr_slurm_steps *s)
+{
+    uint64_t until = fbr_now_ms() + CLOSE_MS, now;
+    struct step *j;
+
+    DL_FOREACH(s->steps, j)
+        kill_step(j);
+    DL_FOREACH(s->steps, j) {
+        int fd = j->srun > 0 ? (int)syscall(SYS_pidfd_open, j->srun, 0) : -1;
+        struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+        now = fbr_now_ms();
+        if (fd >= 0 && now < until)
+            poll(&ended, 1, (int)(until - now));
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void fbr_slurm_steps_close(struct fbr_slurm_steps *s)
+{
+    struct step *j, *next;
+
+    if (!s)
+        return;
+    end_all(s);
+    DL_FOREACH_SAFE(s->steps, j, next) {
+        j->released = true;
+        if (j->process)
+            local->release(s->processes, j->process);
+        j->process = NULL;
+    }
+    local->close(s->processes);
+    s->processes = NULL;
+    DL_FOREACH_SAFE(s->steps, j, next) /* of these it says nothing any more */
+        free_step(j);
+    free_steps(s);
+}
+
+void fbr_slurm_steps_pause(struct fbr_slurm_steps *s, void *handle, int paused)
+{
+    struct step *j = handle;
+
+    if (j->process && !j->told)
+        local->pause_output(s->processes, j->process, paused);
+}
+
+void fbr_slurm_steps_release(struct fbr_slurm_steps *s, void *handle)
+{
+    struct step *j = handle;
+
+    j->released = true;
+    if (!j->told && j->process) { /* given up: srun has had its time */
+        local->signal(s->processes, j->process, SIGKILL);
+    } else if (!j->told) {
+        DL_DELETE(s->steps, j);
+        j->told = true;
+    }
+    maybe_free(j);
+}

@@ -1,0 +1,329 @@
+/* submit.c - submissions: what one sbatch starts; see batch.c for their states.
+ *
+ * What the jobs are told is in the script, which is sbatch's standard input and says nothing
+ * that is secret, and in the environment, which sbatch takes along. So nothing of the job stands
+ * in anybody's arguments.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "backends/slurm/batch_priv.h"
+#include "runtime/base/log.h"
+
+#define COLLECT_MS 20
+#define RETRY_MS 1000
+#define RETRY_MAX_MS 15000
+#define ASK_MS 60000
+#define SBATCH_MS 120000
+
+static void submit(void *arg);
+
+void fbr_slurm_submission_free(struct submission *s)
+{
+    fbr_timer_fini(&s->timer);
+    fbr_words_fini(&s->argv);
+    fbr_words_fini(&s->env);
+    free(s->file);
+    free(s->workdir);
+    free(s->jobs);
+    free(s);
+}
+
+static bool same_words(const struct fbr_words *w, char *const *at)
+{
+    size_t i = 0;
+
+    for (; i < w->n && at && at[i]; i++)
+        if (strcmp(w->at[i], at[i]) != 0)
+            return false;
+    return i == w->n && !(at && at[i]);
+}
+
+bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job *job)
+{
+    return s->stage == COLLECTING && s->n < FBR_SLURM_MAX_ARRAY && s->job.cpus == job->cpus &&
+           s->job.gpus == job->gpus && s->job.memory == job->memory &&
+           !s->job.apart == !job->apart && !s->job.ticket == !job->ticket &&
+           strcmp(s->file, job->file) == 0 && !s->workdir == !job->workdir &&
+           (!s->workdir || strcmp(s->workdir, job->workdir) == 0) &&
+           same_words(&s->argv, job->argv) && same_words(&s->env, job->env);
+}
+
+/* Slurm did not answer, or its answer did not come. */
+static void try_later(struct submission *s, const char *why)
+{
+    uint64_t ms = RETRY_MS << (s->tries < 4 ? s->tries : 4);
+    char text[FBR_SLURM_TEXT];
+
+    s->tries++;
+    snprintf(text, sizeof(text), "sbatch is tried again, for Slurm did not take it: %.200s", why);
+    for (unsigned i = 0; i < s->n; i++)
+        fbr_slurm_tell_pending(s->jobs[i], text);
+    fbr_timer_start(&s->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS, 0);
+}
+
+double fbr_slurm_wish(const struct fbr_job *job)
+{
+    return job->cpus <= 0 && job->width > 1 ? job->width : job->cpus;
+}
+
+struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job)
+{
+    struct submission *s = calloc(1, sizeof(*s));
+    int rc = s ? 0 : -ENOMEM;
+    char name[80];
+
+    if (!s)
+        return NULL;
+    s->b = b;
+    s->seq = b->seq++;
+    s->job = (struct fbr_job){.cpus = job->cpus, .gpus = job->gpus, .memory = job->memory};
+    s->job.ticket = job->ticket ? "" : NULL;
+    s->job.apart = job->apart ? "" : NULL;
+    fbr_slurm_name(job->name, name, sizeof(name));
+    snprintf(s->name, sizeof(s->name), "fiber-%.32s-%.60s.%s.%u", job->run_uid, name, b->dir.tag,
+             s->seq);
+    for (size_t i = 0; rc == 0 && job->argv && job->argv[i]; i++)
+        rc = fbr_slurm_add(&s->argv, "%s", job->argv[i]);
+    for (size_t i = 0; rc == 0 && job->env[i]; i++)
+        rc = fbr_slurm_add(&s->env, "%s", job->env[i]);
+    s->file = strdup(job->file);
+    s->workdir = job->workdir ? strdup(job->workdir) : NULL;
+    s->jobs = calloc(FBR_SLURM_MAX_ARRAY, sizeof(*s->jobs));
+    if (rc < 0 || !s->file || (job->workdir && !s->workdir) || !s->jobs ||
+        fbr_timer_init(&s->timer, b->env.loop, submit, s) < 0) {
+        fbr_slurm_submission_free(s);
+        return NULL;
+    }
+    DL_APPEND(b->all, s);
+    fbr_timer_start(&s->timer, COLLECT_MS, 0);
+    return s;
+}
+
+/* An array that is longer than Slurm takes: its second half becomes another one. */
+static int split(struct submission *s)
+{
+    unsigned half = s->n / 2;
+    struct fbr_job job = s->job;
+    struct submission *t;
+
+    job.name = "rest";
+    job.run_uid = s->name + strlen("fiber-");
+    job.file = s->file;
+    job.argv = s->argv.at;
+    job.env = s->env.at;
+    job.workdir = s->workdir;
+    t = half ? fbr_slurm_submission_new(s->b, &job) : NULL;
+    if (!t)
+        return -E2BIG;
+    for (unsigned i = half; i < s->n; i++) {
+        char from[PATH_MAX], to[PATH_MAX];
+
+        fbr_slurm_path(s, i, "ticket", from);
+        fbr_slurm_path(t, i - half, "ticket", to);
+        if (rename(from, to) < 0)
+            fbr_debug("slurm: %s: %m", from);
+        t->jobs[i - half] = s->jobs[i];
+        s->jobs[i] = NULL;
+        if (t->jobs[i - half]) {
+            t->jobs[i - half]->of = t;
+            t->jobs[i - half]->index = i - half;
+            t->living += !t->jobs[i - half]->told;
+            s->living -= !t->jobs[i - half]->told;
+        }
+    }
+    t->n = s->n - half;
+    s->n = half;
+    t->stage = SUBMITTING; /* nobody joins it */
+    fbr_timer_start(&s->timer, 0, 0);
+    return 0;
+}
+
+/* Lines "ID COMMENT", of which one may be ours. */
+static void on_found(void *user, const struct fbr_tool_result *r)
+{
+    struct submission *s = user;
+    char comment[200], *rest = NULL;
+
+    s->busy = false;
+    snprintf(comment, sizeof(comment), " fiber.job=%s ", s->name);
+    if (r->code) {
+        try_later(s, "no answer");
+        return;
+    }
+    for (char *at = strtok_r(r->out, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        char *found = strstr(at, comment), id[FBR_SLURM_ID];
+
+        if (!found)
+            continue;
+        *found = '\0';
+        if (fbr_slurm_id(at, id)) {
+            fbr_slurm_submitted(s, id);
+            return;
+        }
+    }
+    submit(s);
+}
+
+/* Has Slurm taken it, when its answer was lost? */
+static void find_it(void *arg)
+{
+    struct submission *s = arg;
+    struct fbr_words w = {0};
+    int rc =
+        fbr_words_split(&w, "squeue --noheader --me --states=all --array --format=\"%F %k\"", NULL);
+
+    s->busy = rc == 0 && fbr_slurm_run(s->b, &w, ASK_MS, on_found, s) == 0;
+    if (!s->busy)
+        try_later(s, "no answer");
+    fbr_words_fini(&w);
+}
+
+static void on_submitted(void *user, const struct fbr_tool_result *r)
+{
+    struct submission *s = user;
+    enum fbr_slurm_refusal refusal;
+    char line[256], id[FBR_SLURM_ID];
+
+    s->busy = false;
+    if (r->code == 0 && fbr_slurm_id(r->out, id)) {
+        fbr_slurm_submitted(s, id);
+        return;
+    }
+    refusal = fbr_slurm_refusal(r->err, line, sizeof(line));
+    if (r->code < 0) /* it took too long */
+        refusal = FBR_SLURM_UNSURE;
+    fbr_info("slurm: sbatch ended with code %d: %s", r->code, line);
+    if (refusal == FBR_SLURM_SPLIT && split(s) == 0)
+        return;
+    s->timer.fn = refusal == FBR_SLURM_UNSURE ? find_it : submit;
+    if (refusal == FBR_SLURM_LATER || refusal == FBR_SLURM_UNSURE)
+        try_later(s, line);
+    else
+        fbr_slurm_refuse_all(s, "could not be submitted to Slurm: ",
+                             line[0] ? line : "sbatch printed no id of a job");
+}
+
+static int sbatch_words(const struct submission *s, struct fbr_words *w)
+{
+    const struct fbr_slurm_batch *b = s->b;
+    static const char *const always[] = {"sbatch",           "--parsable",       "--no-requeue",
+                                         "--nodes=1",        "--ntasks=1",       "--export=ALL",
+                                         "--mail-type=NONE", "--input=/dev/null"};
+    /* %a is no index where there is no array. */
+    const char *index = s->n > 1 ? "%a" : "0";
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(always) / sizeof(always[0]) && rc == 0; i++)
+        rc = fbr_slurm_add(w, "%s", always[i]);
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--job-name=%s", s->name);
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--comment=fiber.job=%s fiber.master=%s", s->name, b->master);
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--output=%s/%u.%s.out", b->dir.path, s->seq, index);
+    if (rc == 0)
+        rc = fbr_slurm_add(w, "--error=%s/%u.%s.err", b->dir.path, s->seq, index);
+    if (rc == 0 && s->n > 1)
+        rc = fbr_slurm_add(w, "--array=0-%u", s->n - 1);
+    if (rc == 0)
+        rc = fbr_slurm_add_needs(w, &s->job);
+    /* Slurm has no other way to keep jobs apart: each has a node of its own. */
+    if (rc == 0 && s->job.apart)
+        rc = fbr_slurm_add(w, "--exclusive");
+    return rc < 0 ? rc : fbr_slurm_add_settings(w, b->settings);
+}
+
+static void put_script(const struct submission *s, struct fbr_buf *b)
+{
+    char ticket[PATH_MAX];
+
+    snprintf(ticket, sizeof(ticket), "%.4000s/%u.", s->b->dir.path, s->seq);
+    fbr_slurm_script(b, s->file, s->argv.at, s->workdir, s->job.ticket ? ticket : NULL);
+}
+
+/* All that were to be started have been killed before. */
+static bool nobody_left(const struct submission *s)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->jobs[i] && !s->jobs[i]->want)
+            return false;
+    return true;
+}
+
+static void submit(void *arg)
+{
+    static char *none[] = {NULL};
+    struct submission *s = arg;
+    struct fbr_error err = {0, ""};
+    struct fbr_words w = {0};
+    char **env, own[PATH_MAX + 32];
+    const char *const more[] = {own, NULL};
+    struct fbr_buf script;
+    int rc;
+
+    if (nobody_left(s)) {
+        fbr_slurm_refuse_all(s, "", "");
+        return;
+    }
+    fbr_buf_init(&script);
+    s->stage = SUBMITTING;
+    s->timer.fn = submit;
+    snprintf(own, sizeof(own), "FIBER_SLURM=" FBR_SLURM_OWN "%s", s->b->dir.path);
+    env = fbr_slurm_env(s->env.at ? s->env.at : none, FBR_SLURM_FOR_SBATCH, more);
+    rc = env ? sbatch_words(s, &w) : -ENOMEM;
+    put_script(s, &script);
+    if (rc < 0 || script.failed)
+        rc = fbr_fail(&err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = fbr_tool_run(s->b->tools,
+                          &(struct fbr_tool){.words = &w,
+                                             .env = env,
+                                             .input = script.data,
+                                             .input_len = script.len,
+                                             .limit_ms = SBATCH_MS,
+                                             .done = on_submitted,
+                                             .user = s},
+                          &err);
+    s->busy = rc == 0;
+    fbr_words_fini(&w);
+    fbr_buf_fini(&script);
+    free(env);
+    if (rc < 0)
+        fbr_slurm_refuse_all(s, "could not be submitted to Slurm: ", err.text);
+}
+
+/* ---- For fiber run --dry-run ---- */
+
+int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
+                         const struct fbr_job *job, struct fbr_buf *out)
+{
+    struct fbr_slurm_batch b = {.settings = settings};
+    struct submission s = {.b = &b,
+                           .seq = 1,
+                           .n = 1,
+                           .job = *job,
+                           .file = (char *)(uintptr_t)job->file,
+                           .workdir = (char *)(uintptr_t)job->workdir,
+                           .argv = {.at = (char **)(uintptr_t)job->argv}};
+    struct fbr_words w = {0};
+    int rc;
+
+    s.job.cpus = fbr_slurm_wish(job);
+    snprintf(b.dir.path, sizeof(b.dir.path), "%.1000s", dir);
+    fbr_master_self(b.master);
+    snprintf(s.name, sizeof(s.name), "fiber-%.40s-%.80s", job->run_uid, job->name);
+    rc = sbatch_words(&s, &w);
+    fbr_words_line(&w, out);
+    fbr_put(out, " <<'END'\n", 9);
+    put_script(&s, out);
+    fbr_put(out, "END\n", 4);
+    fbr_words_fini(&w);
+    return rc;
+}

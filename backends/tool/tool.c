@@ -1,0 +1,292 @@
+/* tool.c - runs the commands of a manager and collects what they say; see tool.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/tool/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "backends/tool/delivery.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/spawn.h"
+
+#define MAX_OUTPUT (16u << 20)
+
+extern const struct fbr_backend_ops fbr_backend_local;
+static const struct fbr_backend_ops *const local = &fbr_backend_local;
+
+struct running {
+    struct running *next, *prev;
+    struct fbr_tools *tools;
+    void *process;
+    struct fbr_buf out, err;
+    struct fbr_timer limit;
+    void (*done)(void *user, const struct fbr_tool_result *r);
+    void *user;
+};
+
+struct fbr_tools {
+    struct fbr_loop *loop;
+    struct fbr_backend *processes;
+    struct running *running;
+};
+
+static void free_running(struct running *t)
+{
+    fbr_timer_fini(&t->limit);
+    fbr_buf_fini(&t->out);
+    fbr_buf_fini(&t->err);
+    free(t);
+}
+
+static void on_tool(void *user, const struct fbr_job_event *e)
+{
+    struct running *t = user;
+    struct fbr_buf *b = e->stream == 2 ? &t->err : &t->out;
+    struct fbr_tool_result r = {.code = e->code};
+
+    if (e->type == FBR_JOB_OUTPUT && b->len + e->len <= MAX_OUTPUT)
+        fbr_put(b, e->data, e->len);
+    if (e->type != FBR_JOB_EXITED)
+        return;
+    r.out_len = t->out.len;
+    fbr_put_u8(&t->out, 0);
+    fbr_put_u8(&t->err, 0);
+    DL_DELETE(t->tools->running, t);
+    if (t->out.failed || t->err.failed) {
+        char nothing[1] = "";
+
+        r = (struct fbr_tool_result){.code = FBR_EXIT_UNKNOWN, .out = nothing, .err = nothing};
+        t->done(t->user, &r);
+    } else {
+        r.out = (char *)t->out.data;
+        r.err = (char *)t->err.data;
+        t->done(t->user, &r);
+    }
+    local->release(t->tools->processes, t->process);
+    free_running(t);
+}
+
+static void on_limit(void *arg)
+{
+    struct running *t = arg;
+
+    local->signal(t->tools->processes, t->process, SIGKILL);
+}
+
+static int launch(struct running *t, const struct fbr_tool *tool, struct fbr_error *err)
+{
+    struct fbr_job_local how = {.in = -1, .fd = -1};
+    char file[PATH_MAX];
+    const struct fbr_job run = {.name = tool->words->at[0],
+                                .run_uid = "",
+                                .file = file,
+                                .argv = tool->words->at,
+                                .env = tool->env ? tool->env : fbr_environ(),
+                                .local = &how};
+    int rc = fbr_tool_find(tool->words->at[0], file, sizeof(file), err);
+
+    if (rc == 0 && tool->input) {
+        how.in = fbr_deliver(t->tools->loop, tool->input, tool->input_len, err);
+        rc = how.in < 0 ? how.in : 0;
+    }
+    if (rc == 0)
+        rc = local->start(t->tools->processes, &run, t, &t->process, err);
+    if (how.in >= 0)
+        close(how.in);
+    return rc;
+}
+
+int fbr_tool_run(struct fbr_tools *tools, const struct fbr_tool *tool, struct fbr_error *err)
+{
+    struct running *t = calloc(1, sizeof(*t));
+    int rc;
+
+    if (!t)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    t->tools = tools;
+    t->done = tool->done;
+    t->user = tool->user;
+    rc = tool->limit_ms ? fbr_timer_init(&t->limit, tools->loop, on_limit, t) : 0;
+    if (rc < 0)
+        fbr_fail(err, rc, "out of memory");
+    else
+        rc = launch(t, tool, err);
+    if (rc < 0) {
+        free_running(t);
+        return rc;
+    }
+    if (tool->limit_ms)
+        fbr_timer_start(&t->limit, tool->limit_ms, 0);
+    DL_APPEND(tools->running, t);
+    return 0;
+}
+
+int fbr_tools_open(struct fbr_tools **out, const struct fbr_backend_env *env, struct fbr_error *err)
+{
+    struct fbr_tools *t = calloc(1, sizeof(*t));
+    const struct fbr_backend_env inner = {env->loop, env->config, on_tool, NULL};
+    int rc;
+
+    if (!t)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    t->loop = env->loop;
+    rc = local->open(&t->processes, &inner, err);
+    if (rc < 0) {
+        free(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+void fbr_tools_close(struct fbr_tools *t)
+{
+    struct running *r, *next;
+
+    if (!t)
+        return;
+    DL_FOREACH_SAFE(t->running, r, next) {
+        local->release(t->processes, r->process);
+        free_running(r);
+    }
+    local->close(t->processes);
+    free(t);
+}
+
+/* ---- Without a loop ---- */
+
+/* What is there to be read; true: it was the last. */
+static bool read_some(int fd, struct fbr_buf *b)
+{
+    char data[4096];
+    ssize_t n = read(fd, data, sizeof(data));
+
+    if (n > 0 && b && b->len < MAX_OUTPUT)
+        fbr_put(b, data, (size_t)n);
+    return n <= 0;
+}
+
+/* Reads until the end of the output and of the command: the first of fds is that. */
+static int collect(struct pollfd fds[3], unsigned ms, struct fbr_buf *const to[2])
+{
+    uint64_t until = fbr_now_ms() + ms;
+
+    while (fds[0].fd >= 0 || fds[1].fd >= 0 || fds[2].fd >= 0) {
+        uint64_t now = fbr_now_ms();
+
+        if (now >= until)
+            return -ETIMEDOUT;
+        if (poll(fds, 3, (int)(until - now)) < 0) {
+            if (errno != EINTR)
+                return -errno;
+            continue;
+        }
+        for (int i = 1; i < 3; i++)
+            if (fds[i].revents && read_some(fds[i].fd, to[i - 1]))
+                fds[i].fd = -1;
+        /* Ended, and nothing more to read: what it left behind may hold the pipes open. */
+        if (fds[0].revents && !fds[1].revents && !fds[2].revents)
+            break;
+    }
+    return 0;
+}
+
+static void close_if(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
+                  struct fbr_buf *said, int32_t *code, struct fbr_error *err)
+{
+    char file[PATH_MAX];
+    int ends[2] = {-1, -1}, errs[2] = {-1, -1}, pidfd = -1, status = 0;
+    struct fbr_spawn s = {.env = env ? env : fbr_environ(),
+                          .file = file,
+                          .argv = words->at,
+                          .fds = {-1, -1, -1},
+                          .nfds = 3};
+    struct pollfd fds[3];
+    struct fbr_buf *const to[] = {out, said};
+    pid_t pid = 0;
+    int rc = fbr_tool_find(words->at[0], file, sizeof(file), err);
+
+    if (rc == 0 && (pipe2(ends, O_CLOEXEC) < 0 || (said && pipe2(errs, O_CLOEXEC) < 0)))
+        rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+    s.fds[1] = ends[1];
+    s.fds[2] = errs[1];
+    if (rc == 0)
+        rc = fbr_spawn(&s, &pid, &pidfd, err);
+    close_if(ends[1]);
+    close_if(errs[1]);
+    if (rc == 0) {
+        fds[0] = (struct pollfd){.fd = pidfd, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = ends[0], .events = POLLIN};
+        fds[2] = (struct pollfd){.fd = errs[0], .events = POLLIN};
+        rc = collect(fds, ms, to);
+        if (rc < 0) {
+            fbr_fail(err, rc, "%.100s did not end within %.1f s", words->at[0], ms / 1e3);
+            kill(pid, SIGKILL);
+        }
+        waitpid(pid, &status, 0);
+        close(pidfd);
+    }
+    close_if(ends[0]);
+    close_if(errs[0]);
+    for (int i = 0; i < 2; i++)
+        if (to[i])
+            fbr_put_u8(to[i], 0);
+    if (rc == 0 && ((out && out->failed) || (said && said->failed)))
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    *code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return rc;
+}
+
+/* ---- Small things ---- */
+
+int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    int rc = fbr_spawn_find(name, path, size, err);
+
+    if (rc == 0 || rc == -ENAMETOOLONG || strchr(name, '/'))
+        return rc == -ENAMETOOLONG ? rc : 0; /* else exec says what is wrong */
+    return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
+}
+
+int fbr_tool_own_program(char *path, size_t size, const char *mend, struct fbr_error *err)
+{
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell what program this is: %s", fbr_strerror(errno));
+    path[n] = '\0';
+    if (access(path, F_OK) < 0)
+        return fbr_fail(err, -ENOENT,
+                        "the file of this program is gone (%s): jobs on other hosts need it; %s",
+                        path, mend);
+    return 0;
+}
+
+void fbr_tool_last_line(const char *text, char *out, size_t size)
+{
+    const char *end = text + strlen(text), *at;
+
+    while (end > text && end[-1] == '\n')
+        end--;
+    at = end;
+    while (at > text && at[-1] != '\n')
+        at--;
+    snprintf(out, size, "%.*s", (int)(end - at), at);
+}

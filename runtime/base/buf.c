@@ -1,0 +1,226 @@
+/* buf.c - the growing buffer and the bounds-checked cursor of buf.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/buf.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fbr_buf_init(struct fbr_buf *b)
+{
+    memset(b, 0, sizeof(*b));
+}
+
+void fbr_buf_fini(struct fbr_buf *b)
+{
+    free(b->data);
+    fbr_buf_init(b);
+}
+
+void fbr_buf_clear(struct fbr_buf *b)
+{
+    b->len = 0;
+    b->failed = false;
+}
+
+void *fbr_buf_reserve(struct fbr_buf *b, size_t n)
+{
+    if (b->failed || n > SIZE_MAX - b->len) {
+        b->failed = true;
+        return NULL;
+    }
+    if (b->len + n > b->cap || !b->data) {
+        size_t cap = b->cap ? b->cap : 256;
+        uint8_t *data;
+
+        while (cap < b->len + n)
+            cap = cap > SIZE_MAX / 2 ? b->len + n : cap * 2;
+        data = realloc(b->data, cap);
+        if (!data) {
+            b->failed = true;
+            return NULL;
+        }
+        b->data = data;
+        b->cap = cap;
+    }
+    return b->data + b->len;
+}
+
+void *fbr_buf_extend(struct fbr_buf *b, size_t n)
+{
+    void *at = fbr_buf_reserve(b, n);
+
+    if (at)
+        b->len += n;
+    return at;
+}
+
+void fbr_buf_consume(struct fbr_buf *b, size_t n)
+{
+    if (n >= b->len) {
+        b->len = 0;
+        return;
+    }
+    memmove(b->data, b->data + n, b->len - n);
+    b->len -= n;
+}
+
+void fbr_put(struct fbr_buf *b, const void *data, size_t len)
+{
+    void *at = fbr_buf_extend(b, len);
+
+    if (at && len)
+        memcpy(at, data, len);
+}
+
+void fbr_put_u8(struct fbr_buf *b, uint8_t v)
+{
+    fbr_put(b, &v, 1);
+}
+
+void fbr_put_u16(struct fbr_buf *b, uint16_t v)
+{
+    v = htole16(v);
+    fbr_put(b, &v, 2);
+}
+
+void fbr_put_u32(struct fbr_buf *b, uint32_t v)
+{
+    v = htole32(v);
+    fbr_put(b, &v, 4);
+}
+
+void fbr_put_u64(struct fbr_buf *b, uint64_t v)
+{
+    v = htole64(v);
+    fbr_put(b, &v, 8);
+}
+
+void fbr_put_bytes(struct fbr_buf *b, const void *data, size_t len)
+{
+    if (len > UINT32_MAX) {
+        b->failed = true;
+        return;
+    }
+    fbr_put_u32(b, (uint32_t)len);
+    fbr_put(b, data, len);
+}
+
+void fbr_put_str(struct fbr_buf *b, const char *s)
+{
+    fbr_put_bytes(b, s, s ? strlen(s) : 0);
+}
+
+void fbr_set_u32(struct fbr_buf *b, size_t at, uint32_t v)
+{
+    if (b->failed || at + 4 > b->len)
+        return;
+    v = htole32(v);
+    memcpy(b->data + at, &v, 4);
+}
+
+struct fbr_cur fbr_cur(const void *data, size_t len)
+{
+    struct fbr_cur c = {data, data, false};
+
+    if (data)
+        c.end = c.at + len;
+    return c;
+}
+
+const void *fbr_get(struct fbr_cur *c, size_t len)
+{
+    const uint8_t *at = c->at;
+
+    if (c->bad || len > fbr_cur_left(c)) {
+        c->bad = true;
+        return NULL;
+    }
+    c->at += len;
+    return at;
+}
+
+uint8_t fbr_get_u8(struct fbr_cur *c)
+{
+    const uint8_t *p = fbr_get(c, 1);
+
+    return p ? *p : 0;
+}
+
+uint16_t fbr_get_u16(struct fbr_cur *c)
+{
+    const void *p = fbr_get(c, 2);
+    uint16_t v = 0;
+
+    if (p)
+        memcpy(&v, p, 2);
+    return le16toh(v);
+}
+
+uint32_t fbr_get_u32(struct fbr_cur *c)
+{
+    const void *p = fbr_get(c, 4);
+    uint32_t v = 0;
+
+    if (p)
+        memcpy(&v, p, 4);
+    return le32toh(v);
+}
+
+uint64_t fbr_get_u64(struct fbr_cur *c)
+{
+    const void *p = fbr_get(c, 8);
+    uint64_t v = 0;
+
+    if (p)
+        memcpy(&v, p, 8);
+    return le64toh(v);
+}
+
+const void *fbr_get_bytes(struct fbr_cur *c, size_t *len)
+{
+    size_t n = fbr_get_u32(c);
+    const void *p = fbr_get(c, n);
+
+    *len = p ? n : 0;
+    return p;
+}
+
+void fbr_get_str(struct fbr_cur *c, char *out, size_t size)
+{
+    size_t len;
+    const char *p = fbr_get_bytes(c, &len);
+
+    out[0] = '\0';
+    if (!p)
+        return;
+    if (len >= size || memchr(p, '\0', len)) {
+        c->bad = true;
+        return;
+    }
+    memcpy(out, p, len);
+    out[len] = '\0';
+}
+
+char *fbr_get_strdup(struct fbr_cur *c, size_t max)
+{
+    size_t len;
+    const char *p = fbr_get_bytes(c, &len);
+    char *s;
+
+    if (!p)
+        return NULL;
+    if (len > max || memchr(p, '\0', len)) {
+        c->bad = true;
+        return NULL;
+    }
+    s = malloc(len + 1);
+    if (!s) {
+        c->bad = true;
+        return NULL;
+    }
+    memcpy(s, p, len);
+    s[len] = '\0';
+    return s;
+}

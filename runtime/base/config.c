@@ -1,0 +1,680 @@
+/* config.c - typed configuration: the table of keys and the places that values come from; see
+ * config.h.
+ *
+ * Sources are read from the weakest to the strongest, and each overwrites what came before; so
+ * there is one way in, fbr_config_set, which checks, and no merging.
+ *
+ * A value is never changed once it can be seen: a new one takes its place, and the old one stays
+ * until the configuration is freed, so that a string which somebody has asked for stays as it is. One
+ * that comes back is used again, so a program that goes to and fro between two does not grow.
+ *
+ * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own
+ * instead of a file, because its handler is not told the line number (INI_HANDLER_LINENO is off in
+ * distributions), and because its fixed line buffer (INI_MAX_LINE, 200) would cut a long line in
+ * two and take the rest for a line.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ini.h>
+
+#include "runtime/base/config_value.h"
+#include "runtime/base/log.h"
+
+#define KIB 1024LL
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define SECOND 1000LL
+#define HOUR (3600 * SECOND)
+#define MAX_FILE ((size_t)MIB)
+#define MAX_VALUE 4096  /* longest string */
+#define MAX_HOSTS 65536 /* but for this one */
+#define MAX_NAME 64     /* longest key */
+
+static const struct fbr_config_key keys[] = {
+    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0,
+     "auto local mock docker kubernetes slurm command",
+     "what starts jobs; auto: in a pod kubernetes, in a Slurm allocation slurm, else local"},
+    {"transport", "FIBER_TRANSPORT", FBR_CONFIG_ENUM, "auto", 0, 0, "auto unix tcp",
+     "how jobs reach their parent; auto: as the backend needs it"},
+    {"log_level", "FIBER_LOG_LEVEL", FBR_CONFIG_ENUM, "warn", 0, 0, "error warn info debug trace",
+     "which lines go to standard error"},
+    {"heartbeat", "FIBER_HEARTBEAT", FBR_CONFIG_MS, "5s", 50, HOUR, NULL,
+     "time between two heartbeats of a process"},
+    {"heartbeat_misses", "FIBER_HEARTBEAT_MISSES", FBR_CONFIG_INT, "3", 1, 1000, NULL,
+     "missing heartbeats after which a process is taken for lost"},
+    {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
+     "time until a job has joined, from when its backend has a place for it"},
+    {"start_patience", "FIBER_START_PATIENCE", FBR_CONFIG_MS, "30s", 0, 7 * 24 * HOUR, NULL,
+     "how long a pool that has no worker tries to start some, four times at least, before its maps "
+     "fail; the next map tries again"},
+    {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * HOUR, NULL,
+     "how long the nodes of a ring that have joined wait for those that have no place yet; then "
+     "all of them are given back. 0: for ever"},
+    {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+     "time that a new connection has to prove who it is"},
+    {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,
+     "time between asking a process to end and killing it"},
+    {"linger", "FIBER_LINGER", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+     "time without progress after which what ends waits no longer: for a queue's host to take what "
+     "was put, for killed processes to be gone"},
+    {"retries", "FIBER_RETRIES", FBR_CONFIG_INT, "2", -1, 1000000, NULL,
+     "how often a task is started again after its worker died; -1: as often as it takes"},
+    {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
+     "put the name of the process in front of each line that it writes"},
+    {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, MAX_VALUE, NULL,
+     "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
+    {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "where what ranks print is kept for `fiber logs`; empty: $XDG_STATE_HOME/fiber/logs, else "
+     "~/.local/state/fiber/logs"},
+    {"log_keep", "FIBER_LOG_KEEP", FBR_CONFIG_SIZE, "16Mi", 0, 1024 * GIB, NULL,
+     "how much of that for each rank: its last bytes; 0: nothing is kept"},
+    {"log_total", "FIBER_LOG_TOTAL", FBR_CONFIG_SIZE, "1Gi", MIB, 1024 * 1024 * GIB, NULL,
+     "how much of that for all runs; the oldest go first, and each after 14 days or 200 runs"},
+    {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "address or interface that jobs dial; empty: the one that the backend needs"},
+    {"command_file", "FIBER_COMMAND_FILE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: file with the commands of a manager (backends/command/templates has some)"},
+    {"command_start", "FIBER_COMMAND_START", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: what starts a job, e.g. \"ssh {host}\"; it is the job"},
+    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, MAX_HOSTS, NULL,
+     "backend command: hosts, e.g. \"h1 h2:4\" (with slots), or the path of a file with them"},
+    {"command_program", "FIBER_COMMAND_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend command: path of this program on the hosts; empty: the same as here"},
+    {"image", "FIBER_IMAGE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "image of jobs that name none; empty: the one that we run in, else one made of this program"},
+    {"image_add", "FIBER_IMAGE_ADD", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "programs and folders that go into an image made of this program, besides it"},
+    {"docker_host", "FIBER_DOCKER_HOST", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "the engine: unix:///path or tcp://host:port; empty: DOCKER_HOST, else the usual socket"},
+    {"docker_network", "FIBER_DOCKER_NETWORK", FBR_CONFIG_STR, "", 0, 250, NULL,
+     "network of containers; empty: ours when we are in one, else the engine's default"},
+    {"docker_user", "FIBER_DOCKER_USER", FBR_CONFIG_STR, "", 0, 64, NULL,
+     "user in containers, as uid:gid or a name of the image; empty: the image's, or who starts "
+     "them "
+     "where the image is made of the program"},
+    {"docker_mounts", "FIBER_DOCKER_MOUNTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "what containers see of the host, e.g. \"/data:/data:ro /scratch:/scratch\""},
+    {"docker_caps", "FIBER_DOCKER_CAPS", FBR_CONFIG_STR, "SYS_PTRACE", 0, 256, NULL,
+     "capabilities of containers, or none; the rest is dropped. SYS_PTRACE: ranks copy directly"},
+    {"docker_shm", "FIBER_DOCKER_SHM", FBR_CONFIG_SIZE, "1Gi", 64 * KIB, 1024 * GIB, NULL,
+     "size of /dev/shm in containers, through which ranks of one host speak"},
+    {"docker_pids", "FIBER_DOCKER_PIDS", FBR_CONFIG_INT, "32768", 0, 4194304, NULL,
+     "processes and threads of a container; 0: as many as the engine lets there be"},
+    {"docker_template", "FIBER_DOCKER_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "JSON file merged into the body that creates a container (RFC 7396): whatever else it knows"},
+    {"slurm_mode", "FIBER_SLURM_MODE", FBR_CONFIG_ENUM, "auto", 0, 0, "auto step batch",
+     "step: jobs are steps of our allocation (srun); batch: jobs of their own (sbatch)"},
+    {"slurm_partition", "FIBER_SLURM_PARTITION", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "partition of batch jobs; empty: Slurm's default"},
+    {"slurm_account", "FIBER_SLURM_ACCOUNT", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "account of batch jobs; empty: Slurm's default"},
+    {"slurm_qos", "FIBER_SLURM_QOS", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "quality of service of batch jobs; empty: Slurm's default"},
+    {"slurm_constraint", "FIBER_SLURM_CONSTRAINT", FBR_CONFIG_STR, "", 0, 1024, NULL,
+     "features that nodes of batch jobs must have, e.g. \"gpu&ib\""},
+    {"slurm_time", "FIBER_SLURM_TIME", FBR_CONFIG_STR, "", 0, 64, NULL,
+     "time limit of batch jobs as sbatch takes it, e.g. 1:30:00; empty: the partition's"},
+    {"slurm_options", "FIBER_SLURM_OPTIONS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "more options of sbatch or srun, e.g. \"--reservation=x --exclude=n7\""},
+    {"slurm_dir", "FIBER_SLURM_DIR", FBR_CONFIG_STR, "", 0, 2048, NULL,
+     "folder that the nodes share, for tickets and output of batch jobs; empty: ~/.fiber"},
+    {"slurm_poll", "FIBER_SLURM_POLL", FBR_CONFIG_MS, "1s", 50, HOUR, NULL,
+     "time between two looks at the states of batch jobs, one squeue for all of them"},
+    {"kubernetes_context", "FIBER_KUBERNETES_CONTEXT", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend kubernetes: context of the kubeconfig; empty: its current one"},
+    {"kubernetes_namespace", "FIBER_KUBERNETES_NAMESPACE", FBR_CONFIG_STR, "", 0, 63, NULL,
+     "backend kubernetes: namespace of the pods; empty: the context's, in a pod its own"},
+    {"kubernetes_pod_template", "FIBER_KUBERNETES_POD_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE,
+     NULL, "backend kubernetes: YAML file that is merged into each pod"},
+    {"kubernetes_program", "FIBER_KUBERNETES_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+     "backend kubernetes: path of this program in the image; empty: the same as here"},
+    {"kubernetes_agent_image", "FIBER_KUBERNETES_AGENT_IMAGE", FBR_CONFIG_STR, "", 0, MAX_VALUE,
+     NULL, "backend kubernetes: image with the command fiber, for pods of images that lack it"},
+    {"kubernetes_pull_policy", "FIBER_KUBERNETES_PULL_POLICY", FBR_CONFIG_ENUM, "auto", 0, 0,
+     "auto Always IfNotPresent Never",
+     "backend kubernetes: when nodes pull the image; auto: as "
+     "our own pod, or as the cluster does"},
+    {"kubernetes_service_account", "FIBER_KUBERNETES_SERVICE_ACCOUNT", FBR_CONFIG_STR, "", 0, 253,
+     NULL, "backend kubernetes: service account of the pods, which get no token of it"},
+    {"kubernetes_master_account", "FIBER_KUBERNETES_MASTER_ACCOUNT", FBR_CONFIG_STR, "fiber", 1,
+     253, NULL, "backend kubernetes: service account of masters that are started in the cluster"},
+    {"kubernetes_user", "FIBER_KUBERNETES_USER", FBR_CONFIG_INT, "-1", -1, INT32_MAX, NULL,
+     "backend kubernetes: user id that pods run as; -1: as the image says"},
+    {"kubernetes_gpu_resource", "FIBER_KUBERNETES_GPU_RESOURCE", FBR_CONFIG_STR, "nvidia.com/gpu",
+     1, 253, NULL, "backend kubernetes: what a GPU is called"},
+    {"kubernetes_follow_logs", "FIBER_KUBERNETES_FOLLOW_LOGS", FBR_CONFIG_INT, "64", 0, 100000,
+     NULL, "backend kubernetes: pods whose output is shown as it comes; of others, when they fail"},
+    {"kubernetes_pull_timeout", "FIBER_KUBERNETES_PULL_TIMEOUT", FBR_CONFIG_MS, "120s", 1000,
+     24 * HOUR, NULL, "backend kubernetes: how long an image that cannot be pulled is waited for"},
+    {"kubernetes_pending_timeout", "FIBER_KUBERNETES_PENDING_TIMEOUT", FBR_CONFIG_MS, "0s", 0,
+     7 * 24 * HOUR, NULL, "backend kubernetes: how long a pod may wait to run; 0: for ever"},
+    {"kubernetes_rate", "FIBER_KUBERNETES_RATE", FBR_CONFIG_INT, "50", 1, 100000, NULL,
+     "backend kubernetes: pods that are created in a second, on average"},
+    {"kubernetes_burst", "FIBER_KUBERNETES_BURST", FBR_CONFIG_INT, "200", 1, 100000, NULL,
+     "backend kubernetes: pods that are created at once"},
+    {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * KIB, 1024 * GIB, NULL,
+     "largest message that a peer may announce"},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
+ * ranks. */
+static const char *const internal_variables[] = {
+    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK",  "FIBER_RANK",
+    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE",  "FIBER_NODES",
+    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_SLURM", "FIBER_POD_NAME",
+};
+
+struct entry {
+    struct entry *older; /* of the same key, all that there ever were */
+    char *text, *origin;
+    int64_t number; /* bool, int, ms, bytes, index of the enum's word */
+    bool given;     /* not the default */
+};
+
+struct fbr_config {
+    bool again;           /* it was read before, by this process, which was warned */
+    pthread_mutex_t lock; /* of those who set; newest */
+    struct entry *newest[KEYS];
+    struct entry *_Atomic entries[KEYS]; /* those that count */
+};
+
+/* ---- values ---- */
+
+/* The known key (or variable) that is nearest to what was typed, or NULL if none is near. */
+static const char *key_suggest(const char *typed, bool env)
+{
+    size_t len = strlen(typed), best = (len < 9 ? 2 : len / 4) + 1;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < KEYS; i++) {
+        const char *name = env ? keys[i].env : keys[i].name;
+        size_t d = fbr_word_distance(typed, len, name, strlen(name));
+
+        if (d < best) {
+            best = d;
+            found = name;
+        }
+    }
+    return found;
+}
+
+static const struct fbr_config_key *key_find(const char *name, bool env)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (!strcmp(env ? keys[i].env : keys[i].name, name))
+            return &keys[i];
+    return NULL;
+}
+
+static void entry_free(struct entry *e)
+{
+    if (!e)
+        return;
+    free(e->text);
+    free(e->origin);
+    free(e);
+}
+
+static struct entry *entry_new(const char *value, const char *origin, int64_t number, bool given)
+{
+    struct entry *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    e->text = strdup(value);
+    e->origin = strdup(origin);
+    e->number = number;
+    e->given = given;
+    if (e->text && e->origin)
+        return e;
+    entry_free(e);
+    return NULL;
+}
+
+static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
+                     const char *origin, bool given, struct fbr_error *err)
+{
+    struct entry **newest = &c->newest[k - keys], *e;
+    int64_t number = 0;
+    int rc = fbr_value_parse(k, value, &number, origin, err);
+
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    for (e = *newest; e; e = e->older)
+        if (e->given == given && !strcmp(e->text, value) && !strcmp(e->origin, origin))
+            break;
+    if (!e && (e = entry_new(value, origin, number, given))) {
+        e->older = *newest;
+        *newest = e;
+    }
+    if (e)
+        atomic_store(&c->entries[k - keys], e);
+    pthread_mutex_unlock(&c->lock);
+    return e ? 0 : fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+}
+
+static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
+                     const char *origin, struct fbr_error *err)
+{
+    return entry_put(c, k, value, origin, true, err);
+}
+
+int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
+                   struct fbr_error *err)
+{
+    const struct fbr_config_key *k = key_find(key, false);
+    const char *near;
+
+    if (k)
+        return entry_set(c, k, value, origin, err);
+    near = key_suggest(key, false);
+    return fbr_fail(err, -EINVAL, "%s: unknown key \"%.64s\"%s%s%s", origin, key,
+                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+struct fbr_config *fbr_config_new(void)
+{
+    struct fbr_config *c = calloc(1, sizeof(*c));
+    const char *dir = getenv("XDG_RUNTIME_DIR");
+    int rc = 0;
+
+    if (!c)
+        return NULL;
+    pthread_mutex_init(&c->lock, NULL);
+    for (size_t i = 0; i < KEYS && !rc; i++)
+        rc = entry_put(c, &keys[i], keys[i].fallback, "default", false, NULL);
+    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= MAX_VALUE)
+        rc = entry_put(c, key_find("run_dir", false), dir, "default", false, NULL);
+    if (!rc)
+        return c;
+    fbr_config_free(c);
+    return NULL;
+}
+
+void fbr_config_free(struct fbr_config *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < KEYS; i++) {
+        while (c->newest[i]) {
+            struct entry *e = c->newest[i];
+
+            c->newest[i] = e->older;
+            entry_free(e);
+        }
+    }
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- files ---- */
+
+struct source {
+    const char *at, *end;
+    int line; /* lines that inih has been given */
+    const char *name;
+    int (*pair)(void *user, const char *key, const char *value, const char *where,
+                struct fbr_error *err);
+    void *user;
+    struct fbr_error *err;
+    int rc;
+};
+
+/* fgets for inih: the next line without leading blanks. A line that it could not take ends the text
+ * with an error. */
+static char *source_line(char *out, int size, void *stream)
+{
+    struct source *s = stream;
+    const char *newline, *start = s->at;
+    size_t len;
+
+    if (s->rc || s->at == s->end)
+        return NULL;
+    newline = memchr(start, '\n', (size_t)(s->end - start));
+    s->at = newline ? newline + 1 : s->end;
+    s->line++;
+    while (start < s->at && (*start == ' ' || *start == '\t'))
+        start++;
+    len = (size_t)(s->at - start);
+    if (memchr(start, '\0', len) || len > (size_t)size - 3) {
+        s->rc = fbr_fail(s->err, -EINVAL, "%s:%d: the line is %s", s->name, s->line,
+                         len > (size_t)size - 3 ? "too long" : "not text");
+        return NULL;
+    }
+    memcpy(out, start, len);
+    out[len] = '\0';
+    return out;
+}
+
+static int source_pair(void *user, const char *section, const char *name, const char *value)
+{
+    struct source *s = user;
+    char key[128], origin[PATH_MAX + 16];
+
+    if (s->rc)
+        return 0;
+    snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
+    snprintf(origin, sizeof(origin), "%s:%d", s->name, s->line);
+    s->rc = s->pair(s->user, key, value, origin, s->err);
+    return s->rc == 0;
+}
+
+static int source_read(struct source *s, const void *text, size_t len)
+{
+    int first;
+
+    s->at = text;
+    s->end = (const char *)text + len;
+    first = ini_parse_stream(source_line, s, source_pair, s);
+    if (first < 0)
+        return fbr_fail(s->err, -ENOMEM, "%s: out of memory", s->name);
+    if (first > 0 &&
+        (!s->rc || first < s->line)) /* a line that inih could not split comes before ours */
+        return fbr_fail(s->err, -EINVAL, "%s:%d: neither \"key = value\" nor \"[section]\"",
+                        s->name, first);
+    return s->rc;
+}
+
+static int set_pair(void *user, const char *key, const char *value, const char *where,
+                    struct fbr_error *err)
+{
+    return fbr_config_set(user, key, value, where, err);
+}
+
+int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len,
+                     struct fbr_error *err)
+{
+    struct source s = {.name = origin, .pair = set_pair, .user = c, .err = err};
+
+    return source_read(&s, text, len);
+}
+
+/* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared
+ * folder such as /tmp could choose what is run. */
+static const char *file_refuse(int fd, bool trusted)
+{
+    struct stat st;
+
+    if (fstat(fd, &st))
+        return fbr_strerror(errno);
+    if (!S_ISREG(st.st_mode))
+        return "it is not a regular file";
+    if (trusted)
+        return NULL;
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return "it belongs to another user";
+    return st.st_mode & S_IWOTH ? "everyone may write it" : NULL;
+}
+
+/* Reads up to size bytes; the count or a negative errno. */
+static ssize_t file_slurp(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    while (len < size && (n = read(fd, out + len, size - len)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        len += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)len;
+}
+
+static void warn_ignored(const struct fbr_config *c, const char *path, const char *why)
+{
+    if (!c->again)
+        fbr_warn("%s is ignored: %s", path, why);
+}
+
+static int file_take(struct fbr_config *c, const char *path, int fd, struct fbr_error *err)
+{
+    char *text = malloc(MAX_FILE + 1);
+    ssize_t len = text ? file_slurp(fd, text, MAX_FILE + 1) : 0;
+    int rc = 0;
+
+    if (!text)
+        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
+    else if (len < 0)
+        warn_ignored(c, path, fbr_strerror((int)len));
+    else if ((size_t)len > MAX_FILE)
+        rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
+    else
+        rc = fbr_config_parse(c, path, text, (size_t)len, err);
+    free(text);
+    return rc;
+}
+
+static int file_read(struct fbr_config *c, const char *path, bool trusted, struct fbr_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    const char *why;
+
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
+    if (why)
+        warn_ignored(c, path, why);
+    else
+        rc = file_take(c, path, fd, err);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *err)
+{
+    return file_read(c, path, true, err);
+}
+
+int fbr_config_user_file(char *path, size_t size)
+{
+    const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int n = 0;
+
+    if (dir && dir[0] == '/')
+        n = snprintf(path, size, "%s/fiber/fiber.conf", dir);
+    else if (home && home[0] == '/')
+        n = snprintf(path, size, "%s/.config/fiber/fiber.conf", home);
+    return n > 0 && (size_t)n < size ? 0 : -ENOENT;
+}
+
+static int user_file_read(struct fbr_config *c, struct fbr_error *err)
+{
+    char path[PATH_MAX];
+
+    return fbr_config_user_file(path, sizeof(path)) == 0 ? file_read(c, path, true, err) : 0;
+}
+
+int fbr_config_scan(const char *path,
+                    int (*pair)(void *user, const char *key, const char *value, const char *where,
+                                struct fbr_error *err),
+                    void *user, struct fbr_error *err)
+{
+    struct source s = {.name = path, .pair = pair, .user = user, .err = err};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
+    const char *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, false);
+    char *text = why ? NULL : malloc(MAX_FILE);
+    ssize_t len = text ? file_slurp(fd, text, MAX_FILE) : 0;
+
+    if (why)
+        rc = fbr_fail(err, -EINVAL, "%s cannot be used: %s", path, why);
+    else if (!text)
+        rc = fbr_fail(err, -ENOMEM, "%s: out of memory", path);
+    else if (len < 0 || (size_t)len == MAX_FILE)
+        rc = fbr_fail(err, -EINVAL, "%s: %s", path,
+                      len < 0 ? fbr_strerror((int)len) : "the file is too long");
+    else
+        rc = source_read(&s, text, (size_t)len);
+    free(text);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* ---- environment ---- */
+
+static int variable_take(struct fbr_config *c, const char *name, const char *value,
+                         struct fbr_error *err)
+{
+    const struct fbr_config_key *k = key_find(name, true);
+    const char *near;
+
+    for (size_t i = 0; i < sizeof(internal_variables) / sizeof(internal_variables[0]); i++)
+        if (!strcmp(name, internal_variables[i]))
+            return 0;
+    if (k)
+        return *value ? entry_set(c, k, value, name, err) : 0;
+    near = key_suggest(name, true);
+    if (!near) { /* some other program's: it only begins alike */
+        fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
+        return 0;
+    }
+    return fbr_fail(err, -EINVAL, "the environment has an unknown variable %.64s%s%s%s", name,
+                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+static int environment_read(struct fbr_config *c, struct fbr_error *err)
+{
+    for (char **e = environ; e && *e; e++) {
+        const char *equals = strchr(*e, '=');
+        char name[128];
+        int rc;
+
+        if (strncmp(*e, "FIBER_", 6) || !equals)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - *e), *e);
+        rc = variable_take(c, name, equals + 1, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int load(struct fbr_config **config, bool again, struct fbr_error *err)
+{
+    struct fbr_config *c = fbr_config_new();
+    int rc;
+
+    *config = NULL;
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "configuration: out of memory");
+    c->again = again;
+    rc = file_read(c, "/etc/fiber/fiber.conf", true, err);
+    rc = rc ? rc : user_file_read(c, err);
+    rc = rc ? rc : file_read(c, "./.fiberconfig", false, err);
+    rc = rc ? rc : environment_read(c, err);
+    if (rc) {
+        fbr_config_free(c);
+        return rc;
+    }
+    *config = c;
+    return 0;
+}
+
+int fbr_config_load(struct fbr_config **config, struct fbr_error *err)
+{
+    return load(config, false, err);
+}
+
+int fbr_config_load_again(struct fbr_config **config, struct fbr_error *err)
+{
+    return load(config, true, err);
+}
+
+/* ---- reading values ---- */
+
+static const struct entry *entry_get(const struct fbr_config *c, const char *key, unsigned types)
+{
+    const struct fbr_config_key *k = key_find(key, false);
+
+    if (!k || !(types & (1u << k->type))) {
+        fbr_log_error("configuration: \"%s\" is not a key of the type that was asked for", key);
+        abort();
+    }
+    return atomic_load(&c->entries[k - keys]);
+}
+
+bool fbr_config_bool(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, 1u << FBR_CONFIG_BOOL)->number != 0;
+}
+
+int fbr_config_int(const struct fbr_config *c, const char *key)
+{
+    return (int)entry_get(c, key, 1u << FBR_CONFIG_INT | 1u << FBR_CONFIG_ENUM)->number;
+}
+
+int fbr_config_ms(const struct fbr_config *c, const char *key)
+{
+    return (int)entry_get(c, key, 1u << FBR_CONFIG_MS)->number;
+}
+
+uint64_t fbr_config_size(const struct fbr_config *c, const char *key)
+{
+    return (uint64_t)entry_get(c, key, 1u << FBR_CONFIG_SIZE)->number;
+}
+
+const char *fbr_config_str(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, ~0u)->text;
+}
+
+const char *fbr_config_origin(const struct fbr_config *c, const char *key)
+{
+    return entry_get(c, key, ~0u)->origin;
+}
+
+const struct fbr_config_key *fbr_config_keys(size_t *n)
+{
+    *n = KEYS;
+    return keys;
+}
+
+/* ---- from parent to child ---- */
+
+void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b)
+{
+    const struct entry *now[KEYS]; /* somebody may set one meanwhile */
+    uint16_t count = 0;
+
+    for (size_t i = 0; i < KEYS; i++) {
+        now[i] = atomic_load(&c->entries[i]);
+        count += now[i]->given;
+    }
+    fbr_put_u16(b, count);
+    for (size_t i = 0; i < KEYS; i++)
+        if (now[i]->given) {
+            fbr_put_str(b, keys[i].name);
+            fbr_put_str(b, now[i]->text);
+        }
+}
+
+int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *err)
+{
+    int rc = 0;
+
+    for (uint16_t left = fbr_get_u16(cur); left && !rc && fbr_cur_ok(cur); left--) {
+        char key[MAX_NAME], value[MAX_HOSTS + 1];
+
+        fbr_get_str(cur, key, sizeof(key));
+        fbr_get_str(cur, value, sizeof(value));
+        if (fbr_cur_ok(cur))
+            rc = fbr_config_set(c, key, value, "parent", err);
+    }
+    return fbr_cur_ok(cur) ? rc
+                           : fbr_fail(err, -EBADMSG, "the parent's configuration is malformed");
+}

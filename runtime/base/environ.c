@@ -1,0 +1,122 @@
+/* environ.c - our own environment; see environ.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/environ.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+struct copy {
+    struct copy *before; /* kept: somebody may have its strings */
+    char *list[];
+};
+
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+static struct copy *copies;   /* under the lock */
+static char **_Atomic in_use; /* the last one's list */
+
+static bool is_same(char *const *a, char *const *b)
+{
+    size_t i = 0;
+
+    while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
+        i++;
+    return !a[i] && !b[i];
+}
+
+/* The strings lie behind the list. */
+static struct copy *copy_of(char *const *list)
+{
+    size_t n = 0, bytes = 0;
+    struct copy *c;
+    char *at;
+
+    for (; list[n]; n++)
+        bytes += strlen(list[n]) + 1;
+    c = malloc(sizeof(*c) + (n + 1) * sizeof(*c->list) + bytes);
+    if (!c)
+        return NULL;
+    at = (char *)&c->list[n + 1];
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(list[i]) + 1;
+
+        c->list[i] = memcpy(at, list[i], len);
+        at += len;
+    }
+    c->list[n] = NULL;
+    return c;
+}
+
+static char **now(void)
+{
+    static char *none[] = {NULL};
+
+    return environ ? environ : none; /* clearenv() leaves NULL */
+}
+
+void fbr_environ_keep(void)
+{
+    struct copy *next;
+
+    pthread_mutex_lock(&keeping);
+    next = copies && is_same(copies->list, now()) ? NULL : copy_of(now());
+    if (next) {
+        next->before = copies;
+        copies = next;
+        atomic_store(&in_use, next->list);
+    }
+    pthread_mutex_unlock(&keeping);
+}
+
+void fbr_environ_use(char **list)
+{
+    atomic_store(&in_use, list);
+}
+
+char **fbr_environ(void)
+{
+    char **list = atomic_load(&in_use);
+
+    return list ? list : now();
+}
+
+const char *fbr_getenv(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (char **e = fbr_environ(); *e; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
+            return *e + n + 1;
+    return NULL;
+}
+
+/* ---- For a moment ---- */
+
+void fbr_settings_apply(struct fbr_setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *old = getenv(s[i].name);
+
+        s[i].before = old ? strdup(old) : NULL;
+        if (s[i].value[0])
+            setenv(s[i].name, s[i].value, 1);
+        else
+            unsetenv(s[i].name);
+    }
+}
+
+void fbr_settings_undo(struct fbr_setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].before)
+            setenv(s[i].name, s[i].before, 1);
+        else
+            unsetenv(s[i].name);
+        free(s[i].before);
+    }
+}

@@ -1,0 +1,112 @@
+/* fds.c - counts free descriptors and sets some aside; see fds.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/fds.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#define AT_ONCE 256
+#define SHORT 4
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int promised; /* under lock */
+static unsigned long before;
+
+void fbr_fds_raise(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur >= r.rlim_max)
+        return;
+    before = r.rlim_cur;
+    r.rlim_cur = r.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &r) < 0)
+        before = 0;
+}
+
+unsigned long fbr_fds_before(void)
+{
+    return before;
+}
+
+static int limit(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)r.rlim_cur;
+}
+
+/* How many numbers below the limit are free, at most `want`. The high ones are looked at first:
+ * mostly all of them are, and one call is enough. */
+static int count_free(int want)
+{
+    struct pollfd p[AT_ONCE];
+    int top = limit(), found = 0;
+
+    while (top > 0 && found < want) {
+        int n = top < AT_ONCE ? top : AT_ONCE;
+
+        if (n > want - found)
+            n = want - found;
+        for (int i = 0; i < n; i++)
+            p[i] = (struct pollfd){.fd = top - 1 - i};
+        if (poll(p, (nfds_t)n, 0) < 0)
+            return want; /* for want of memory; then other things fail first */
+        for (int i = 0; i < n; i++)
+            found += (p[i].revents & POLLNVAL) != 0;
+        top -= n;
+    }
+    return found;
+}
+
+int fbr_fds_take(int now, int later, const char *what, struct fbr_error *err)
+{
+    int need, found, others;
+
+    pthread_mutex_lock(&lock);
+    others = promised;
+    need = now + later + others;
+    found = count_free(need);
+    if (found >= need)
+        promised += later;
+    pthread_mutex_unlock(&lock);
+    if (found >= need)
+        return 0;
+    return fbr_fail(err, -EMFILE,
+                    "%s: needs %d file descriptors, but of the %d that this process may have %d "
+                    "are free%s; close some, "
+                    "or raise the limit (ulimit -n)",
+                    what, now + later, limit(), found > others ? found - others : 0,
+                    others ? " and not set aside for what is being started" : "");
+}
+
+void fbr_fds_release(int later)
+{
+    pthread_mutex_lock(&lock);
+    promised -= later;
+    pthread_mutex_unlock(&lock);
+}
+
+int fbr_fds_need(int now, const char *what, struct fbr_error *err)
+{
+    return fbr_fds_take(now, 0, what, err);
+}
+
+bool fbr_fds_short(char *text, unsigned size)
+{
+    int found = count_free(SHORT);
+
+    if (found >= SHORT)
+        return false;
+    snprintf(text, size,
+             "this process has %d of its %d file descriptors free; raise the limit (ulimit -n)",
+             found, limit());
+    return true;
+}

@@ -1,0 +1,234 @@
+/* module.c - finds and loads the parts of Fiber that are loaded when first needed; see module.h.
+ *
+ * The folder of a program, or one or two above it, may be anybody's (/tmp), so a module is taken
+ * only from a folder and a file that belong to us, to root or to the owner of the program that we
+ * are in, and that not everybody can write - unless everybody can write the program too, as on file
+ * systems that have no modes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stamp/fiber_stamp.h"
+
+#ifndef FBR_MODULE_DIR
+#define FBR_MODULE_DIR "/usr/local/lib/fiber"
+#endif
+#define MODULES 16
+
+/* Written once each under the lock; handles are never closed: what was called may have left threads
+ * and destructors. */
+static struct {
+    pthread_mutex_t lock;
+    struct loaded {
+        char name[32];
+        void *handle;
+    } loaded[MODULES];
+    unsigned count;
+} modules = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* A way that the search goes. Where nothing is found, the first file that was there and could not
+ * be used is told. */
+struct search {
+    const char *name;
+    uid_t owner; /* of the program or library that this code is in */
+    bool open;   /* everybody can write that */
+    bool stale;  /* one was found, of another build */
+    void *handle;
+    char *program; /* NULL: a module is looked for. Its path is put there */
+    size_t size;
+    char why[FBR_ERROR_TEXT / 2];
+};
+
+static bool trusted(const struct search *s, const struct stat *st)
+{
+    if (st->st_uid != 0 && st->st_uid != geteuid() && st->st_uid != s->owner)
+        return false;
+    return s->open || !(st->st_mode & S_IWOTH);
+}
+
+/* Whether it is of our build; else nothing of it may be called. */
+static bool of_our_build(struct search *s, const char *path)
+{
+    const char *stamp = dlsym(s->handle, "fbr_module_stamp");
+
+    if (stamp && !strcmp(stamp, FBR_STAMP))
+        return true;
+    s->stale = !s->why[0];
+    if (s->stale)
+        snprintf(s->why, sizeof(s->why),
+                 "%.300s is of another build of Fiber (%.40s) than this program (" FBR_STAMP
+                 "): build both from one source, and install both",
+                 path, stamp ? stamp : "it does not say which");
+    s->handle = NULL; /* it stays loaded, as the libraries that it has brought may not like to go */
+    return false;
+}
+
+/* True when that ends the search. */
+static bool try_folder(struct search *s, const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat dir, file;
+    int n = snprintf(path, sizeof(path), "%s/%s%s", folder, s->name, s->program ? "" : ".so");
+
+    if ((size_t)n >= sizeof(path) || (s->program && (size_t)n >= s->size)) {
+        if (!s->why[0])
+            snprintf(s->why, sizeof(s->why), "the path of %s is too long: it is in %.60s... below",
+                     s->name, folder);
+        return false;
+    }
+    if (stat(folder, &dir) || stat(path, &file) || !S_ISREG(file.st_mode))
+        return false;
+    if (!trusted(s, &dir) || !trusted(s, &file)) {
+        if (!s->why[0])
+            snprintf(s->why, sizeof(s->why),
+                     "%.300s is not used: it belongs to somebody else, or everybody can write it",
+                     path);
+        return false;
+    }
+    if (s->program) {
+        snprintf(s->program, s->size, "%s", path);
+        return true;
+    }
+    s->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (s->handle)
+        return of_our_build(s, path);
+    snprintf(s->why, sizeof(s->why), "%s", dlerror());
+    return true;
+}
+
+/* The file that this code is in. dladdr() knows a program only as argv[0]. */
+static bool find_self(char path[PATH_MAX])
+{
+    Dl_info self, program;
+    ssize_t n;
+
+    if (!dladdr((void *)&modules, &self) || !self.dli_fname)
+        return false;
+    if (dladdr((void *)getauxval(AT_PHDR), &program) && program.dli_fbase == self.dli_fbase) {
+        n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+        if (n <= 0)
+            return false;
+        path[n] = '\0';
+        return true;
+    }
+    return realpath(self.dli_fname, path) != NULL;
+}
+
+static void search(struct search *s)
+{
+    static const char installed[] = FBR_MODULE_DIR;
+    char self[PATH_MAX], folder[PATH_MAX + sizeof(installed) + 16];
+    const char *lib = NULL; /* "/lib/x86_64-linux-gnu/fiber", as it lies under a prefix */
+    struct stat st;
+    char *slash;
+
+    for (const char *at = installed; (at = strstr(at, "/lib")); at++)
+        lib = at;
+    /* A program with more rights than its caller does not look around. */
+    if (!getauxval(AT_SECURE) && find_self(self)) {
+        if (!stat(self, &st)) {
+            s->owner = st.st_uid;
+            s->open = st.st_mode & S_IWOTH;
+        }
+        for (int up = 0; up < 3 && (slash = strrchr(self, '/')); up++) {
+            *slash = '\0';
+            snprintf(folder, sizeof(folder), "%s/fiber", self);
+            if (try_folder(s, folder))
+                return;
+            snprintf(folder, sizeof(folder), "%s%s", self, lib ? lib : "/lib/fiber");
+            if (up == 1 && try_folder(s, folder))
+                return;
+        }
+    }
+    try_folder(s, installed);
+}
+
+static bool well_named(const char *name)
+{
+    return name[0] && strlen(name) < sizeof(modules.loaded[0].name) &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
+static void *open_locked(const char *name, struct fbr_error *err)
+{
+    struct search s = {.name = name, .owner = geteuid()};
+
+    for (unsigned i = 0; i < modules.count; i++)
+        if (!strcmp(modules.loaded[i].name, name))
+            return modules.loaded[i].handle;
+    if (modules.count == MODULES) {
+        fbr_fail(err, -ENFILE,
+                 "cannot load Fiber's module %s: %d are loaded, which is all there can be", name,
+                 MODULES);
+        return NULL;
+    }
+    search(&s);
+    if (!s.handle) {
+        fbr_fail(err, s.stale ? -ESTALE : -ENOENT, "cannot load Fiber's module %s: %s%s", name,
+                 s.why[0] ? s.why
+                          : "there is no such file beside this program, nor in " FBR_MODULE_DIR,
+                 s.stale                   ? ""
+                 : strcmp(name, "cluster") ? "; is the installation complete?"
+                                           : "; is the installation complete? An image has it by "
+                                             "`fiber image export ... --cluster`");
+        return NULL;
+    }
+    snprintf(modules.loaded[modules.count].name, sizeof(modules.loaded[0].name), "%s", name);
+    modules.loaded[modules.count++].handle = s.handle;
+    return s.handle;
+}
+
+void *fbr_module_open(const char *name, struct fbr_error *err)
+{
+    void *handle;
+
+    if (!well_named(name)) {
+        fbr_fail(err, -EINVAL, "\"%.64s\" is no name of a module", name);
+        return NULL;
+    }
+    pthread_mutex_lock(&modules.lock);
+    handle = open_locked(name, err);
+    pthread_mutex_unlock(&modules.lock);
+    return handle;
+}
+
+int fbr_module_program(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    struct search s = {.name = name, .owner = geteuid(), .program = path, .size = size};
+
+    path[0] = '\0';
+    search(&s);
+    if (path[0])
+        return 0;
+    return fbr_fail(err, -ENOENT, "%s",
+                    s.why[0] ? s.why : "it is not beside this program, nor in " FBR_MODULE_DIR);
+}
+
+const void *fbr_module(const char *name, struct fbr_error *err)
+{
+    void *handle = fbr_module_open(name, err);
+    char symbol[64];
+    const void *table;
+
+    if (!handle)
+        return NULL;
+    snprintf(symbol, sizeof(symbol), "fbr_module_%s", name);
+    table = dlsym(handle, symbol);
+    if (!table)
+        fbr_fail(err, -ENOEXEC,
+                 "Fiber's module %s has no table %s: it is of another version of Fiber", name,
+                 symbol);
+    return table;
+}

@@ -1,0 +1,482 @@
+/* spawn.c - clone + exec; see spawn.h.
+ *
+ * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only
+ * make system calls, and tells of a failure by a variable of ours. posix_spawn cannot ask for the
+ * death signal, which must be set in the child.
+ *
+ * A master of a thousand children has thousands of descriptors, and copying their table for each
+ * child would cost more than the exec. So the child shares the table at first, and copies of it
+ * only the first few entries, among which the descriptors that it shall have were put before: in
+ * slots that are taken early, while low numbers are free. Where close_range() does not work, on old
+ * kernels and in containers that forbid it, the child gets a copy of the table from clone().
+ *
+ * valgrind knows clone() only as vfork() uses it, and makes a fork of that: what the child tells us
+ * is in memory that both share, whatever becomes of the rest.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
+#include "runtime/base/log.h"
+
+#define STACK (64 * 1024)
+
+/* Descriptors that hold low numbers for the children's. */
+static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
+static int slots[FBR_SPAWN_FDS];
+static int clone_flags;
+
+static bool under_valgrind(void)
+{
+    const char *preload = fbr_getenv("LD_PRELOAD"); /* the program may change its environment */
+
+    return preload && strstr(preload, "vgpreload_");
+}
+
+static void look_around(void)
+{
+    clone_flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    if (!under_valgrind())
+        clone_flags |= CLONE_PIDFD;
+    if (!under_valgrind() && syscall(SYS_close_range, ~0U, ~0U, 0) == 0) /* closes nothing */
+        clone_flags |= CLONE_FILES;
+    for (int i = 0; i < FBR_SPAWN_FDS; i++)
+        slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* A program that closes what it does not know may have taken them from us. */
+static int fill_slots(const struct fbr_spawn *s)
+{
+    for (int i = 0; i < s->nfds; i++) {
+        int fd = s->fds[i] >= 0 ? s->fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC), rc;
+
+        if (fd < 0)
+            return -errno;
+        rc = slots[i] < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : dup3(fd, slots[i], O_CLOEXEC);
+        if (s->fds[i] < 0)
+            close(fd);
+        if (rc < 0)
+            return -errno;
+        slots[i] = rc;
+    }
+    return 0;
+}
+
+static void empty_slots(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int i = 0; i < FBR_SPAWN_FDS && null >= 0; i++)
+        if (slots[i] >= 0)
+            dup3(null, slots[i], O_CLOEXEC);
+    if (null >= 0)
+        close(null);
+}
+
+struct launch {
+    const struct fbr_spawn *s;
+    pid_t parent;
+    struct rlimit descriptors; /* as they were before we raised ours; rlim_cur 0: not raised */
+    volatile int code;         /* what failed in the child, and where */
+    const char *volatile step;
+};
+
+/* The child's functions: it shares our memory, so a sanitizer must not take its steps for ours,
+ * neither by instrumented code nor in a wrapped library function. */
+#define IN_CHILD __attribute__((no_sanitize("thread", "address"), noinline))
+
+IN_CHILD static int fail(struct launch *l, int code, const char *step)
+{
+    l->code = code;
+    l->step = step;
+    syscall(SYS_exit, 127);
+    return 127;
+}
+
+/* What getdents64() fills in; see getdents(2). */
+struct entry {
+    uint64_t ino;
+    int64_t off;
+    uint16_t len;
+    uint8_t type;
+    char name[];
+};
+
+/* For want of close_range(): those that the program has opened for all its children. valgrind's own,
+ * which it shows, cannot be closed. */
+IN_CHILD static void close_from(int first)
+{
+    _Alignas(struct entry) char some[2048];
+    int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY);
+    long n;
+
+    while (dir >= 0 && (n = syscall(SYS_getdents64, dir, some, sizeof(some))) > 0)
+        for (const char *at = some; at < some + n;) {
+            const struct entry *e = (const struct entry *)(const void *)at;
+            int fd = 0;
+
+            for (const char *c = e->name; *c >= '0' && *c <= '9'; c++)
+                fd = 10 * fd + (*c - '0');
+            if (fd >= first && fd != dir)
+                syscall(SYS_close, fd);
+            at += e->len;
+        }
+    if (dir >= 0)
+        syscall(SYS_close, dir);
+}
+
+/* Our own table of descriptors, with those of the slots at 0, 1, ... and nothing else. */
+IN_CHILD static int place_fds(const struct fbr_spawn *s)
+{
+    int highest = 2, parked[FBR_SPAWN_FDS];
+
+    for (int i = 0; i < FBR_SPAWN_FDS; i++)
+        highest = slots[i] > highest ? slots[i] : highest;
+    if ((clone_flags & CLONE_FILES) &&
+        syscall(SYS_close_range, (unsigned)highest + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+        return -errno;
+    for (int i = 0; i < s->nfds; i++) {
+        parked[i] = (int)syscall(SYS_fcntl, slots[i], F_DUPFD_CLOEXEC, highest + 1);
+        if (parked[i] < 0)
+            return -errno;
+    }
+    for (int i = 0; i < s->nfds; i++)
+        if (syscall(SYS_dup3, parked[i], i, 0) < 0)
+            return -errno;
+    if (syscall(SYS_close_range, (unsigned)s->nfds, ~0U, 0) < 0 && (clone_flags & CLONE_PIDFD))
+        close_from(s->nfds);
+    return 0;
+}
+
+/* Memory policies: the numbers of linux/mempolicy.h, which the C library's headers do not have. */
+#define POLICY_BIND 2
+
+IN_CHILD static int bind_child(const struct fbr_spawn *s)
+{
+    if (s->cpus && syscall(SYS_sched_setaffinity, 0, s->cpus_len, s->cpus) < 0)
+        return -errno;
+    /* Containers mostly forbid it (seccomp). Memory then comes from the processors' own node as
+     * long as it has some. */
+    if (s->nodes && syscall(SYS_set_mempolicy, POLICY_BIND, &s->nodes, 64 + 1) < 0 &&
+        errno != EPERM && errno != ENOSYS)
+        return -errno;
+    return 0;
+}
+
+IN_CHILD static int child_main(void *arg)
+{
+    struct launch *l = arg;
+    const struct fbr_spawn *s = l->s;
+    const uint64_t zeros[4] = {0}; /* no signals; the kernel's struct sigaction with SIG_DFL */
+    int rc;
+
+    syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (syscall(SYS_getppid) != l->parent)
+        syscall(SYS_exit, 127);
+    if (s->session)
+        syscall(SYS_setsid);
+    else
+        syscall(SYS_setpgid, 0, 0);
+    /* Yama lets only ancestors look at a process: also what its parent starts for it (stack.h). */
+    syscall(SYS_prctl, PR_SET_PTRACER, (unsigned long)l->parent, 0, 0, 0);
+    rc = place_fds(s);
+    if (rc < 0)
+        return fail(l, rc, "descriptors");
+    if (s->terminal && syscall(SYS_ioctl, 0, TIOCSCTTY, 0) < 0)
+        return fail(l, -errno, "terminal");
+    rc = bind_child(s);
+    if (rc < 0)
+        return fail(l, rc, "binding to its processors");
+    if (s->slack)
+        syscall(SYS_prctl, PR_SET_TIMERSLACK, s->slack, 0, 0, 0);
+    if (l->descriptors.rlim_cur)
+        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &l->descriptors, NULL);
+    if (s->workdir && syscall(SYS_chdir, s->workdir) < 0)
+        return fail(l, -errno, "working directory");
+    syscall(SYS_rt_sigaction, SIGPIPE, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigaction, SIGXFSZ, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigaction, SIGCHLD, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, zeros, NULL, sizeof(uint64_t));
+    syscall(SYS_execve, s->file, s->argv, s->env);
+    return fail(l, -errno, "exec");
+}
+
+/* The C library's own name for clone(), which sanitizers do not wrap: theirs take the child for a
+ * second copy of us. */
+int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
+
+/* Runs child_main; the pid, or negative. No handler of ours may run in the child, on our memory. */
+static pid_t run_child(struct launch *l, int *pidfd)
+{
+    uint8_t *stack =
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    struct launch *shared = (struct launch *)(void *)stack; /* at the end that it does not reach */
+    sigset_t all, old;
+    pid_t pid;
+
+    if (stack == MAP_FAILED)
+        return -errno;
+    *shared = *l;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pid = __clone(child_main, stack + STACK, clone_flags, shared, pidfd);
+    if (pid < 0)
+        pid = -errno;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    *l = *shared;
+    munmap(stack, STACK);
+    return pid;
+}
+
+/* ---- Without pidfds ---- */
+
+struct vigil {
+    pid_t pid;
+    int fd; /* closed when it has ended */
+};
+
+static void *keep_vigil(void *arg)
+{
+    struct vigil v = *(struct vigil *)arg;
+    siginfo_t info;
+
+    free(arg);
+    while (waitid(P_PID, (id_t)v.pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        continue;
+    close(v.fd);
+    return NULL;
+}
+
+/* valgrind knows no pidfd: a descriptor that can be read when the process has ended, too. */
+static int watch_child(pid_t pid, int *pidfd)
+{
+    struct vigil *v = malloc(sizeof(*v));
+    sigset_t all, old;
+    int ends[2], rc;
+    pthread_t id;
+
+    if (!v || pipe2(ends, O_CLOEXEC) < 0) {
+        free(v);
+        return -ENOMEM;
+    }
+    *v = (struct vigil){pid, ends[1]};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&id, NULL, keep_vigil, v);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        close(ends[0]);
+        close(ends[1]);
+        free(v);
+        return -rc;
+    }
+    pthread_detach(id);
+    *pidfd = ends[0];
+    return 0;
+}
+
+int fbr_spawn_signal(pid_t pid, int pidfd, int sig)
+{
+    int rc = clone_flags & CLONE_PIDFD ? (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0)
+                                       : kill(pid, sig);
+
+    return rc < 0 ? -errno : 0;
+}
+
+int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use)
+{
+    bool by_fd = clone_flags & CLONE_PIDFD;
+    long rc;
+
+    do /* the system call: the C library's function has no place for what it used */
+        rc = syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? pidfd : pid, how, WEXITED, use);
+    while (rc < 0 && errno == EINTR);
+    return rc < 0 ? -errno : 0;
+}
+
+/* What the kernel means, for who typed the name. */
+static const char *exec_hint(const struct fbr_spawn *s, int code)
+{
+    size_t len = strlen(s->file);
+    bool python = len > 3 && !strcmp(s->file + len - 3, ".py");
+    char path[4096];
+    struct stat st;
+    int n;
+
+    if (code == -ENOEXEC && python)
+        return " (a Python script: put python3 before it)";
+    if (code == -ENOEXEC)
+        return " (no program of this machine, and no script that begins with #!)";
+    n = snprintf(path, sizeof(path), "%s%s%s", s->file[0] != '/' && s->workdir ? s->workdir : "",
+                 s->file[0] != '/' && s->workdir ? "/" : "", s->file);
+    if (n >= (int)sizeof(path) || stat(path, &st) < 0)
+        return strchr(s->file, ' ') ? " (quotes make one word of it: leave them out)" : "";
+    if (S_ISDIR(st.st_mode))
+        return " (it is a directory)";
+    if (code == -EACCES && !(st.st_mode & 0111))
+        return python ? " (a Python script: put python3 before it)" : " (chmod +x lets it run)";
+    return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
+}
+
+/* To the kernel /proc/self/exe is valgrind, which answers readlink() with the program that it runs. */
+static void name_program(struct fbr_spawn *s, char *path, size_t size)
+{
+    ssize_t n = under_valgrind() && !strcmp(s->file, "/proc/self/exe")
+                    ? readlink("/proc/self/exe", path, size - 1)
+                    : -1;
+
+    if (n <= 0)
+        return;
+    path[n] = '\0';
+    s->file = path;
+}
+
+int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, struct fbr_error *err)
+{
+    struct fbr_spawn copy = *wanted, *s = &copy;
+    struct launch l = {.s = s, .parent = getpid()};
+    int pidfd = -1, rc;
+    char program[4096];
+    pid_t pid = 0;
+
+    pthread_once(&slots_once, look_around);
+    name_program(s, program, sizeof(program));
+    if (getrlimit(RLIMIT_NOFILE, &l.descriptors) == 0)
+        l.descriptors.rlim_cur = fbr_fds_before();
+    pthread_mutex_lock(&slots_lock);
+    rc = fill_slots(s);
+    if (rc == 0)
+        pid = run_child(&l, &pidfd);
+    empty_slots();
+    pthread_mutex_unlock(&slots_lock);
+    if (rc == 0 && pid < 0)
+        rc = pid;
+    if (rc == 0 && !(clone_flags & CLONE_PIDFD) && !l.code)
+        rc = watch_child(pid, &pidfd);
+    if (rc < 0 && pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    if (rc < 0)
+        return fbr_fail(err, rc, "cannot start a process: %s", fbr_strerror(rc));
+    if (l.code) {
+        waitpid(pid, NULL, 0);
+        if (pidfd >= 0)
+            close(pidfd);
+        if (!strcmp(l.step, "working directory"))
+            return fbr_fail(err, l.code, "cannot start %s: its working directory %s: %s", s->file,
+                            s->workdir, fbr_strerror(l.code));
+        return fbr_fail(err, l.code, "cannot start %s: %s: %s%s", s->file, l.step,
+                        fbr_strerror(l.code), strcmp(l.step, "exec") ? "" : exec_hint(s, l.code));
+    }
+    *pid_out = pid;
+    *pidfd_out = pidfd;
+    return 0;
+}
+
+/* ---- What is left ---- */
+
+/* A number that is free is not given again before all others were, so it is still the same process that is killed. */
+static bool sweep_once(int dir, pid_t session)
+{
+    _Alignas(struct entry) char some[4096];
+    bool found = false;
+    long n;
+
+    lseek(dir, 0, SEEK_SET);
+    while ((n = syscall(SYS_getdents64, dir, some, sizeof(some))) > 0)
+        for (const char *at = some; at < some + n;) {
+            const struct entry *e = (const struct entry *)(const void *)at;
+            pid_t pid = (pid_t)strtol(e->name, NULL, 10);
+
+            if (pid > 1 && pid != session && getsid(pid) == session)
+                found |= kill(pid, SIGKILL) == 0;
+            at += e->len;
+        }
+    return found;
+}
+
+/* Who is killed forks no more. What it forked meanwhile has a higher number, and is met later, unless numbers have just
+ * begun anew: so twice. No memory is needed for it. */
+void fbr_spawn_sweep(pid_t leader)
+{
+    int dir = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        fbr_warn("what process %d has left cannot be ended: /proc: %s", (int)leader,
+                 fbr_strerror(-errno));
+    else if (sweep_once(dir, leader))
+        sweep_once(dir, leader);
+    if (dir >= 0)
+        close(dir);
+}
+
+/* ---- Which program ---- */
+
+static bool may_run(const char *path)
+{
+    struct stat st;
+
+    return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static int too_long(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    path[0] = '\0';
+    return fbr_fail(err, -ENAMETOOLONG,
+                    "the path of the program %.64s%s is longer than %zu characters; a link to it "
+                    "may have a shorter one",
+                    name, strlen(name) > 64 ? "..." : "", size - 1);
+}
+
+int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
+                      struct fbr_error *err)
+{
+    const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin";
+    bool fits = true;
+
+    if (strchr(name, '/')) {
+        if (strlen(name) >= size)
+            return too_long(name, path, size, err);
+        snprintf(path, size, "%s", name);
+        return may_run(path) ? 0 : -ENOENT;
+    }
+    for (; *at; at += *at == ':') {
+        size_t n = strcspn(at, ":");
+        int len = snprintf(path, size, "%.*s/%s", (int)n, at, name);
+
+        if (*at == '/' && (size_t)len >= size)
+            fits = false;
+        else if (*at == '/' && may_run(path))
+            return 0;
+        at += n;
+    }
+    return fits ? -ENOENT : too_long(name, path, size, err);
+}
+
+int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err)
+{
+    return fbr_spawn_find_in(fbr_getenv("PATH"), name, path, size, err);
+}

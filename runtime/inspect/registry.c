@@ -1,0 +1,461 @@
+/* registry.c - the directories of this user's runs; see registry.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/proc/rundir.h"
+
+/* Records of ended runs: so many of each name, so that a test suite does not push out the run that somebody looks for;
+ * and of all. */
+#define KEEP 50
+#define KEEP_ALL 1000
+#define NAME_CHARS 4 /* of a hash of its name, at the end of a record's */
+#define YOUNG_S 60   /* a directory without a socket is just being made, unless it is old */
+#define RECORD 16384 /* longest file that is read */
+#define UID_CHARS 16
+
+/* ---- Directories ---- */
+
+/* Ours alone, and no link: nobody else can have put anything into it. */
+static int check_dir(const char *path, struct fbr_error *err)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return fbr_fail(err, -errno, "%s: %s", path, fbr_strerror(errno));
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return fbr_fail(err, -EPERM,
+                        "%s is not a directory that only you can enter; remove it, or set "
+                        "XDG_RUNTIME_DIR to another one",
+                        path);
+    return 0;
+}
+
+static int make_dir(const char *path, struct fbr_error *err)
+{
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return fbr_fail(err, -errno, "cannot make %s: %s", path, fbr_strerror(errno));
+    return check_dir(path, err);
+}
+
+/* The first by name of this user's directories /tmp/fiber-uUID-*. */
+static bool find_substitute(char root[FBR_REGISTRY_MAX])
+{
+    char prefix[32], path[FBR_REGISTRY_MAX];
+    DIR *d = opendir("/tmp");
+    struct dirent *e;
+    bool found = false;
+
+    snprintf(prefix, sizeof(prefix), "fiber-u%u-", (unsigned)geteuid());
+    while (d && (e = readdir(d))) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) > 32)
+            continue;
+        snprintf(path, sizeof(path), "/tmp/%.32s", e->d_name);
+        if (check_dir(path, NULL) < 0 || (found && strcmp(path, root) > 0))
+            continue;
+        snprintf(root, FBR_REGISTRY_MAX, "%s", path);
+        found = true;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Another user has made /tmp/fiber-UID. Processes that make substitutes at the same time all use the first one. */
+static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
+{
+    char made[48];
+
+    if (find_substitute(root))
+        return 0;
+    snprintf(made, sizeof(made), "/tmp/fiber-u%u-XXXXXX", (unsigned)geteuid());
+    if (!mkdtemp(made))
+        return fbr_fail(err, -errno, "cannot make %s: %s", made, fbr_strerror(errno));
+    return find_substitute(root) ? 0 : check_dir(made, err);
+}
+
+int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
+{
+    const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");
+    struct stat st;
+    int rc;
+
+    if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_REGISTRY_MAX - 48 && stat(xdg, &st) == 0 &&
+        st.st_uid == geteuid() && access(xdg, W_OK | X_OK) == 0) {
+        snprintf(root, FBR_REGISTRY_MAX, "%s/fiber", xdg);
+        return make_dir(root, err);
+    }
+    snprintf(root, FBR_REGISTRY_MAX, "/tmp/fiber-%u", (unsigned)geteuid());
+    rc = make_dir(root, NULL);
+    return rc < 0 ? use_substitute(root, err) : 0;
+}
+
+/* "DIR/NAME", which always fits: both are short. */
+static const char *join(char out[FBR_REGISTRY_MAX], const char *dir, const char *name)
+{
+    snprintf(out, FBR_REGISTRY_MAX, "%.*s/%.*s", FBR_REGISTRY_MAX - 40, dir, 38, name);
+    return out;
+}
+
+static bool is_run(const char *name)
+{
+    return strlen(name) == UID_CHARS && strspn(name, "0123456789abcdef") == UID_CHARS;
+}
+
+void fbr_registry_drop(const char *dir)
+{
+    static const char *const files[] = {"control", "new", "about", "about.new"};
+    char path[FBR_REGISTRY_MAX];
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        unlink(join(path, dir, files[i]));
+    rmdir(dir);
+}
+
+/* ---- Files ---- */
+
+static int write_file(const char *path, const struct fbr_buf *b)
+{
+    int fd =
+        b->failed ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : 0;
+
+    if (fd >= 0 && write(fd, b->data, b->len) != (ssize_t)b->len)
+        rc = -EIO;
+    if (fd >= 0 && close(fd) < 0)
+        rc = -errno;
+    if (rc < 0 && fd >= 0)
+        unlink(path);
+    return rc;
+}
+
+static ssize_t read_file(const char *path, void *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size);
+
+    if (fd >= 0)
+        close(fd);
+    return n;
+}
+
+/* The next frame if it is of that kind. */
+static bool take(const uint8_t **at, size_t *left, uint8_t kind, struct fbr_cur *c)
+{
+    size_t used;
+
+    if (fbr_control_frame(*at, *left, RECORD, c, &used) != 1 || fbr_get_u8(c) != kind)
+        return false;
+    *at += used;
+    *left -= used;
+    return true;
+}
+
+/* ---- Runs ---- */
+
+static void sweep(const char *root);
+
+int fbr_registry_add(const struct fbr_control_about *about, char dir[FBR_REGISTRY_MAX],
+                     struct fbr_error *err)
+{
+    const struct fbr_run_facts none = {.size = about->size};
+    char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], name[UID_CHARS + 1];
+    struct fbr_buf b;
+    int rc = fbr_registry_root(root, err);
+
+    if (rc < 0)
+        return rc;
+    sweep(root);
+    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
+    if (!is_run(name))
+        return fbr_fail(err, -EINVAL, "registry: '%s' is no run's name", about->uid);
+    rc = make_dir(join(dir, root, name), err);
+    if (rc < 0)
+        return rc;
+    fbr_buf_init(&b);
+    fbr_control_put_run(&b, about, &none);
+    rc = write_file(join(path, dir, "about"), &b);
+    fbr_buf_fini(&b);
+    if (rc < 0) {
+        fbr_registry_drop(dir);
+        return fbr_fail(err, rc, "%s: %s", path, fbr_strerror(rc));
+    }
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names of records, oldest first. */
+static size_t list_records(const char *dir, char ***names)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    size_t count = 0, cap = 0;
+
+    *names = NULL;
+    while (d && (e = readdir(d))) {
+        if (e->d_name[0] == '.' || strlen(e->d_name) > 38)
+            continue;
+        if (count == cap) {
+            char **more = realloc(*names, (cap = cap ? 2 * cap : 64) * sizeof(*more));
+
+            if (!more)
+                break;
+            *names = more;
+        }
+        (*names)[count] = strdup(e->d_name);
+        if (!(*names)[count])
+            break;
+        count++;
+    }
+    if (d)
+        closedir(d);
+    if (count)
+        qsort(*names, count, sizeof(**names), by_name);
+    return count;
+}
+
+static void free_names(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* FNV-1a. */
+static uint32_t hash_name(const char *name)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *name; name++)
+        h = (h ^ (uint8_t)*name) * 16777619u;
+    return h;
+}
+
+static const char *name_part(const char *record)
+{
+    size_t len = strlen(record);
+
+    return len > NAME_CHARS ? record + len - NAME_CHARS : record;
+}
+
+/* After `record` was added. */
+static void prune(const char *dir, const char *record)
+{
+    char path[FBR_REGISTRY_MAX], **names;
+    size_t count = list_records(dir, &names), same = 0;
+
+    for (size_t i = 0; i < count; i++)
+        same += !strcmp(name_part(names[i]), name_part(record));
+    for (size_t i = 0, left = count; i < count; i++) {
+        bool is_same = !strcmp(name_part(names[i]), name_part(record));
+
+        if (left <= KEEP_ALL && !(is_same && same > KEEP))
+            continue;
+        unlink(join(path, dir, names[i]));
+        left--;
+        same -= is_same;
+    }
+    free_names(names, count);
+}
+
+static void keep_record(const char *root, const struct fbr_control_about *about,
+                        const struct fbr_run_facts *facts, int code, const char *report)
+{
+    char ended[FBR_REGISTRY_MAX], name[64], path[FBR_REGISTRY_MAX];
+    struct fbr_run_facts last = *facts;
+    struct timespec now;
+    struct fbr_buf b;
+
+    if (make_dir(join(ended, root, "ended"), NULL) < 0)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (code != FBR_REGISTRY_LOST) /* nobody knows when that one ended */
+        last.ended_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, UID_CHARS,
+             about->uid, hash_name(about->name[0] ? about->name : about->command) & 0xffff);
+    fbr_buf_init(&b);
+    fbr_control_put_run(&b, about, &last);
+    fbr_control_put_done(&b, code, report);
+    write_file(join(path, ended, name), &b);
+    fbr_buf_fini(&b);
+    prune(ended, name);
+}
+
+void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
+                      const struct fbr_run_facts *facts, int code, const char *report)
+{
+    char root[FBR_REGISTRY_MAX];
+    char *slash;
+
+    snprintf(root, sizeof(root), "%s", dir);
+    slash = strrchr(root, '/');
+    if (!slash)
+        return;
+    *slash = '\0';
+    keep_record(root, about, facts, code, report);
+    fbr_registry_drop(dir);
+}
+
+static bool read_about(const char *dir, struct fbr_control_about *about,
+                       struct fbr_run_facts *facts)
+{
+    uint8_t data[RECORD];
+    const uint8_t *at = data;
+    char path[FBR_REGISTRY_MAX];
+    ssize_t n = read_file(join(path, dir, "about"), data, sizeof(data));
+    size_t left = n > 0 ? (size_t)n : 0;
+    struct fbr_cur c;
+
+    return take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, about, facts);
+}
+
+/* Its launcher is dead: nobody listens. */
+static void sweep_run(const char *dir)
+{
+    struct fbr_control_about about;
+    struct fbr_run_facts facts;
+
+    if (read_about(dir, &about, &facts))
+        fbr_registry_end(dir, &about, &facts, FBR_REGISTRY_LOST, "its launcher was killed");
+    else
+        fbr_registry_drop(dir);
+}
+
+/* A connected socket, or -errno; -ECONNREFUSED: the run is dead; -EAGAIN: it lives, and has more callers waiting than
+ * it takes: it is stopped, say. */
+static int call(const char *dir)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat st;
+    int fd, rc;
+
+    _Static_assert(sizeof(a.sun_path) >= FBR_REGISTRY_MAX,
+                   "a path in the registry is a socket's name");
+    join(a.sun_path, dir, "control");
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+        return fd;
+    rc = -errno;
+    close(fd);
+    if (rc == -ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S)
+        rc = -ECONNREFUSED;
+    return rc;
+}
+
+/* Nobody but the dead is called: a run that lives holds its directory. */
+static void sweep(const char *root)
+{
+    DIR *d = opendir(root);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char dir[FBR_REGISTRY_MAX];
+        int fd;
+
+        if (!is_run(e->d_name) || fbr_rundir_is_held(join(dir, root, e->d_name)))
+            continue;
+        fd = call(dir);
+        if (fd == -ECONNREFUSED)
+            sweep_run(dir);
+        else if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+int fbr_registry_call(const char *uid)
+{
+    char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
+    int rc = fbr_registry_root(root, NULL);
+
+    if (rc < 0)
+        return rc;
+    snprintf(dir, sizeof(dir), "%.80s/%.16s", root, uid);
+    return call(dir);
+}
+
+static void visit(const char *dir,
+                  void (*found)(void *user, int fd, const struct fbr_control_about *about),
+                  void *user)
+{
+    struct fbr_control_about about;
+    struct fbr_run_facts facts;
+    int fd = call(dir);
+
+    if (fd == -ECONNREFUSED)
+        sweep_run(dir);
+    if (fd < 0 && fd != -EAGAIN)
+        return;
+    if (read_about(dir, &about, &facts))
+        found(user, fd < 0 ? -1 : fd, &about);
+    else if (fd >= 0)
+        close(fd);
+}
+
+int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about),
+                      void *user, struct fbr_error *err)
+{
+    char root[FBR_REGISTRY_MAX], dir[FBR_REGISTRY_MAX];
+    int rc = fbr_registry_root(root, err);
+    DIR *d = rc < 0 ? NULL : opendir(root);
+    struct dirent *e;
+
+    if (rc == 0 && !d)
+        rc = fbr_fail(err, -errno, "%s: %s", root, fbr_strerror(errno));
+    while (d && (e = readdir(d)))
+        if (is_run(e->d_name))
+            visit(join(dir, root, e->d_name), found, user);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+int fbr_registry_ended(void (*found)(void *user, const struct fbr_control_about *about,
+                                     const struct fbr_run_facts *facts, int code,
+                                     const char *report),
+                       void *user, struct fbr_error *err)
+{
+    char root[FBR_REGISTRY_MAX], ended[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX], **names,
+        report[4096];
+    int rc = fbr_registry_root(root, err);
+    size_t count = rc < 0 ? 0 : list_records(join(ended, root, "ended"), &names);
+
+    for (size_t i = 0; i < count; i++) {
+        struct fbr_control_about about;
+        struct fbr_run_facts facts;
+        uint8_t data[RECORD];
+        const uint8_t *at = data;
+        ssize_t n = read_file(join(path, ended, names[i]), data, sizeof(data));
+        size_t left = n > 0 ? (size_t)n : 0;
+        struct fbr_cur c, d;
+        int code;
+
+        if (take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, &about, &facts) &&
+            take(&at, &left, FBR_CONTROL_DONE, &d) &&
+            fbr_control_get_done(&d, &code, report, sizeof(report)))
+            found(user, &about, &facts, code, report);
+    }
+    if (rc == 0)
+        free_names(names, count);
+    return rc;
+}

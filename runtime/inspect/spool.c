@@ -1,0 +1,364 @@
+/* spool.c - the thread that keeps what ranks print; see spool.h.
+ *
+ * Records of all ranks are collected in one buffer, which the thread takes when it has written what it took before.
+ * Each rank has two files: the newer is written until it has half of what may be kept, and then takes the place of
+ * the older. Files are open only while they are written: a run may have more ranks than a process may have descriptors.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/proc/context.h"
+
+#define PENDING_MAX (16u << 20) /* bytes that were not written yet */
+#define REST_MS 20              /* between two writes: many pieces make one */
+#define CLOSE_MS 1000
+#define KEEP_MIN 65536     /* of a rank, however many there are */
+#define COUNTED (1u << 20) /* a run that has written so much looks at the sum of all */
+#define PIECES 512
+
+struct fbr_spool {
+    struct fbr_control_about about;
+    char root[PATH_MAX];
+    uint64_t keep, total;
+    pthread_t thread;
+    /* The thread's own. */
+    char dir[PATH_MAX];
+    int lock_fd;
+    uint64_t bytes;
+    /* The adding thread's own. */
+    uint64_t lost;
+    bool told;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    struct fbr_buf pending; /* under lock, as all below */
+    int error;
+    bool stop, ended;
+    uint64_t moves;
+    struct fbr_run_facts facts; /* at the end */
+    int code;
+    char report[1024];
+};
+
+/* ---- Writing ---- */
+
+struct piece {
+    uint32_t job, rank;
+    size_t at, len;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+
+    if (x->job != y->job)
+        return x->job < y->job ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+static int write_pieces(int fd, const uint8_t *data, const struct piece *p, size_t n)
+{
+    struct iovec v[PIECES];
+    size_t sum = 0;
+    int k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += p[i].len;
+        if (k && data + p[i].at == (uint8_t *)v[k - 1].iov_base + v[k - 1].iov_len) {
+            v[k - 1].iov_len += p[i].len;
+            continue;
+        }
+        v[k++] = (struct iovec){(void *)(uintptr_t)(data + p[i].at), p[i].len};
+    }
+    errno = 0;
+    return writev(fd, v, k) == (ssize_t)sum ? 0 : errno ? -errno : -ENOSPC;
+}
+
+/* Appends pieces of one rank to its file, of which half of what is kept fits in. */
+static int write_rank(struct fbr_spool *s, const uint8_t *data, const struct piece *p, size_t n)
+{
+    char path[PATH_MAX + 32], old[PATH_MAX + 40];
+    struct stat st = {0};
+    bool skipped = false;
+    uint64_t sum = 0;
+    int fd, rc = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += p[i].len;
+    for (; n > 1 && sum > s->keep / 2; n--, p++) {
+        sum -= p->len; /* it would be the first to go */
+        skipped = true;
+    }
+    snprintf(path, sizeof(path), "%s/%u.%u", s->dir, p->job, p->rank);
+    snprintf(old, sizeof(old), "%s.old", path);
+    if (stat(path, &st) == 0 && (uint64_t)st.st_size + sum > s->keep / 2)
+        rename(path, old);
+    if (skipped) /* what is kept has no gap */
+        unlink(old);
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    for (size_t k; n > 0 && rc == 0; p += k, n -= k) {
+        k = n < PIECES ? n : PIECES;
+        rc = write_pieces(fd, data, p, k);
+    }
+    close(fd);
+    s->bytes += sum;
+    return rc;
+}
+
+static int write_all(struct fbr_spool *s, const struct fbr_buf *b)
+{
+    struct piece *all = NULL;
+    size_t n = 0, cap = 0, used;
+    struct fbr_record r;
+    int rc = 0;
+
+    for (size_t at = 0; rc == 0 && fbr_record_get(b->data + at, b->len - at, &r, &used) == 1;
+         at += used) {
+        if (n == cap) {
+            struct piece *more = realloc(all, (cap = cap ? 2 * cap : 256) * sizeof(*more));
+
+            if (!more)
+                break;
+            all = more;
+        }
+        all[n++] = (struct piece){r.job, r.rank, at, used};
+    }
+    if (n)
+        qsort(all, n, sizeof(*all), by_rank);
+    for (size_t i = 0, k; i < n && rc == 0; i = k) {
+        for (k = i + 1; k < n && all[k].job == all[i].job && all[k].rank == all[i].rank; k++)
+            continue;
+        rc = write_rank(s, b->data, all + i, k - i);
+    }
+    free(all);
+    return rc;
+}
+
+/* ---- The thread ---- */
+
+static void rest(struct fbr_spool *s)
+{
+    uint64_t until = fbr_deadline(REST_MS);
+
+    while (!s->stop && fbr_cond_wait(&s->work, &s->lock, until) == 0)
+        continue;
+}
+
+/* Under the lock. */
+static void write_pending(struct fbr_spool *s)
+{
+    struct fbr_buf b = s->pending;
+    int rc;
+
+    fbr_buf_init(&s->pending);
+    pthread_mutex_unlock(&s->lock);
+    rc = b.failed ? -ENOMEM : write_all(s, &b);
+    fbr_buf_clear(&b);
+    pthread_mutex_lock(&s->lock);
+    if (rc < 0 && !s->error)
+        s->error = rc;
+    s->moves++;
+    if (!s->pending.data && b.cap <= PENDING_MAX && !b.failed)
+        s->pending = b; /* its memory is used again */
+    else
+        fbr_buf_fini(&b);
+    rest(s);
+}
+
+static void *spool_main(void *arg)
+{
+    struct fbr_spool *s = arg;
+    const struct fbr_run_facts none = {.size = s->about.size};
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    pthread_setname_np(pthread_self(), "fbr-spool");
+    rc = fbr_spool_make(s->dir, &s->lock_fd, s->root, &s->about, &none, &err);
+    if (rc < 0)
+        fbr_info("what ranks print is not kept for `fiber logs`: %s", err.text);
+    else
+        fbr_spool_prune(s->root, 0, NULL, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->error = rc;
+    while (!s->stop || (s->pending.len && !s->error)) {
+        if (s->pending.len && !s->error)
+            write_pending(s);
+        else
+            pthread_cond_wait(&s->work, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (rc == 0) {
+        fbr_spool_note_end(s->dir, &s->about, &s->facts, s->code, s->report);
+        close(s->lock_fd);
+        if (s->bytes >= COUNTED)
+            fbr_spool_prune(s->root, s->total, NULL, NULL);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->ended = true;
+    pthread_cond_broadcast(&s->done);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+int fbr_spool_open(struct fbr_spool **out, const struct fbr_config *config,
+                   const struct fbr_control_about *about, uint32_t ranks, struct fbr_error *err)
+{
+    uint64_t keep = fbr_config_size(config, "log_keep");
+    uint64_t total = fbr_config_size(config, "log_total");
+    struct fbr_spool *s;
+    sigset_t all, old;
+    int rc;
+
+    *out = NULL;
+    if (keep == 0)
+        return 0;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    s->about = *about;
+    s->total = total;
+    s->keep = keep < total / ranks ? keep : total / ranks;
+    s->keep = s->keep > KEEP_MIN ? s->keep : KEEP_MIN;
+    rc = fbr_spool_root(s->root, config, err);
+    pthread_mutex_init(&s->lock, NULL);
+    fbr_cond_init(&s->work);
+    fbr_cond_init(&s->done);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (rc == 0 && (rc = -pthread_create(&s->thread, NULL, spool_main, s)) < 0)
+        fbr_fail(err, rc, "no thread for the logs: %s", fbr_strerror(rc));
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0)
+        free(s);
+    else
+        *out = s;
+    return rc;
+}
+
+/* ---- What it is given ---- */
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Under the lock. */
+static void put_lost(struct fbr_spool *s, const struct fbr_record *r)
+{
+    struct fbr_record mark = *r;
+    char text[96];
+
+    mark.kind = FBR_RECORD_MARK;
+    mark.data = text;
+    mark.len = (size_t)snprintf(text, sizeof(text),
+                                "--- %llu bytes of all ranks were not kept: the disk is too slow",
+                                (unsigned long long)s->lost);
+    fbr_record_put(&s->pending, &mark);
+    s->lost = 0;
+}
+
+int fbr_spool_add(struct fbr_spool *s, uint32_t job, uint32_t rank, enum fbr_record_kind kind,
+                  const void *data, size_t len)
+{
+    struct fbr_record r = {.job = job, .rank = rank, .kind = (uint8_t)kind};
+    int error;
+
+    if (!s || s->told)
+        return 0;
+    r.time_us = now_us();
+    pthread_mutex_lock(&s->lock);
+    error = s->error;
+    if (!error && s->pending.len + len > PENDING_MAX) {
+        s->lost += len;
+    } else if (!error) {
+        if (s->lost)
+            put_lost(s, &r);
+        for (size_t at = 0; at < len || (at == 0 && len == 0); at += r.len) {
+            r.data = (const char *)data + at;
+            r.len = len - at < FBR_RECORD_MAX ? len - at : FBR_RECORD_MAX;
+            fbr_record_put(&s->pending, &r);
+            if (!r.len)
+                break;
+        }
+        pthread_cond_signal(&s->work);
+    }
+    pthread_mutex_unlock(&s->lock);
+    s->told = error != 0;
+    /* Where there is no place for it nothing is wrong; `fiber logs` says so. */
+    return error == -ENOSPC || error == -EDQUOT || error == -EIO ? error : 0;
+}
+
+void fbr_spool_end(struct fbr_spool *s, const struct fbr_run_facts *facts, int code,
+                   const char *report)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (!s->stop) {
+        s->facts = *facts;
+        s->code = code;
+        snprintf(s->report, sizeof(s->report), "%s", report);
+    }
+    s->stop = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool fbr_spool_drain(struct fbr_spool *s)
+{
+    uint64_t seen;
+    bool ended;
+
+    if (!s)
+        return true;
+    pthread_mutex_lock(&s->lock);
+    do {
+        uint64_t until = fbr_deadline(CLOSE_MS);
+
+        seen = s->moves;
+        while (!s->ended && fbr_cond_wait(&s->done, &s->lock, until) == 0)
+            continue;
+    } while (!s->ended && s->moves != seen);
+    ended = s->ended;
+    pthread_mutex_unlock(&s->lock);
+    return ended;
+}
+
+void fbr_spool_close(struct fbr_spool *s)
+{
+    const struct fbr_run_facts none = {.size = 0};
+
+    if (!s)
+        return;
+    fbr_spool_end(s, &none, 1, "");
+    if (!fbr_spool_drain(s)) { /* a disk that hangs does not hold up our exit */
+        pthread_detach(s->thread);
+        return;
+    }
+    pthread_join(s->thread, NULL);
+    fbr_buf_fini(&s->pending);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
+    free(s);
+}

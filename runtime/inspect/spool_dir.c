@@ -1,0 +1,314 @@
+/* spool_dir.c - the directories of kept output; see spool_dir.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/spool_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/proc/rundir.h"
+
+#define RECORD 16384 /* longest about or end */
+#define UID_CHARS 16
+
+/* ---- Names ---- */
+
+static bool is_run(const char *name)
+{
+    return strlen(name) == UID_CHARS && strspn(name, "0123456789abcdef") == UID_CHARS;
+}
+
+static int join(char out[PATH_MAX], const char *dir, const char *name)
+{
+    int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+
+    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct fbr_error *err)
+{
+    const char *set = fbr_config_str(config, "log_dir");
+    const char *state = fbr_getenv("XDG_STATE_HOME"), *home = fbr_getenv("HOME");
+    int n;
+
+    if (*set)
+        n = snprintf(root, PATH_MAX, "%s", set);
+    else if (state && *state == '/')
+        n = snprintf(root, PATH_MAX, "%s/fiber/logs", state);
+    else if (home && *home == '/' && home[1])
+        n = snprintf(root, PATH_MAX, "%s/.local/state/fiber/logs", home);
+    else
+        n = snprintf(root, PATH_MAX, "/var/tmp/fiber-%u", (unsigned)geteuid());
+    return n < PATH_MAX - 64 ? 0 : fbr_fail(err, -ENAMETOOLONG, "log_dir: the path is too long");
+}
+
+/* ---- Making ---- */
+
+/* Ours alone, and no link: nobody else reads what ranks have printed, or chooses what we write to. */
+static int make_own(const char *dir, struct fbr_error *err)
+{
+    struct stat st;
+
+    if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || lstat(dir, &st) < 0)
+        return fbr_fail(err, -errno, "cannot make %s: %s", dir, fbr_strerror(errno));
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return fbr_fail(err, -EPERM, "%s is not a directory that only you can enter", dir);
+    return 0;
+}
+
+static int write_file(const char *dir, const char *name, const struct fbr_buf *b, int *keep)
+{
+    char path[PATH_MAX];
+    int fd = join(path, dir, name) < 0 || b->failed
+                 ? -1
+                 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : 0;
+
+    if (fd >= 0 && keep && flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = -errno;
+    if (rc == 0 && (ftruncate(fd, 0) < 0 || write(fd, b->data, b->len) != (ssize_t)b->len))
+        rc = errno ? -errno : -EIO;
+    if (fd >= 0 && (rc < 0 || !keep))
+        close(fd);
+    else if (fd >= 0)
+        *keep = fd;
+    return rc;
+}
+
+int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
+                   const struct fbr_control_about *about, const struct fbr_run_facts *facts,
+                   struct fbr_error *err)
+{
+    char name[UID_CHARS + 1];
+    struct fbr_buf b;
+    int rc = fbr_rundir_parents(root, 0700);
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "cannot make %s: %s", root, fbr_strerror(rc));
+    snprintf(name, sizeof(name), "%.*s", UID_CHARS, about->uid);
+    rc = make_own(root, err);
+    if (rc == 0 && (!is_run(name) || join(dir, root, name) < 0))
+        rc = fbr_fail(err, -EINVAL, "'%s' is no run's name", about->uid);
+    if (rc == 0)
+        rc = make_own(dir, err);
+    if (rc < 0)
+        return rc;
+    fbr_buf_init(&b);
+    fbr_control_put_run(&b, about, facts);
+    rc = write_file(dir, "about", &b, lock);
+    fbr_buf_fini(&b);
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", dir, fbr_strerror(rc)) : 0;
+}
+
+void fbr_spool_note_end(const char *dir, const struct fbr_control_about *about,
+                        const struct fbr_run_facts *facts, int code, const char *report)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_control_put_run(&b, about, facts);
+    fbr_control_put_done(&b, code, report);
+    write_file(dir, "end", &b, NULL);
+    fbr_buf_fini(&b);
+}
+
+/* ---- Looking ---- */
+
+/* *locked: somebody else has it locked. */
+static ssize_t read_file(const char *dir, const char *name, uint8_t data[RECORD], bool *locked)
+{
+    char path[PATH_MAX];
+    int fd =
+        join(path, dir, name) < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, data, RECORD);
+
+    if (fd >= 0)
+        *locked = flock(fd, LOCK_SH | LOCK_NB) < 0;
+    if (fd >= 0)
+        close(fd);
+    return n;
+}
+
+/* The frame at *at if it is of that kind. */
+static bool take(const uint8_t *data, size_t len, size_t *at, uint8_t kind, struct fbr_cur *c)
+{
+    size_t used;
+
+    if (*at > len || fbr_control_frame(data + *at, len - *at, RECORD, c, &used) != 1)
+        return false;
+    *at += used;
+    return fbr_get_u8(c) == kind;
+}
+
+bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid)
+{
+    char name[UID_CHARS + 1];
+    uint8_t data[RECORD];
+    bool locked = false, ignored;
+    struct fbr_cur c;
+    size_t at = 0;
+    ssize_t n;
+
+    memset(run, 0, sizeof(*run));
+    snprintf(name, sizeof(name), "%.*s", UID_CHARS, uid);
+    if (!is_run(name) || join(run->dir, root, name) < 0)
+        return false;
+    n = read_file(run->dir, "about", data, &locked);
+    if (n < 0 || !take(data, (size_t)n, &at, FBR_CONTROL_RUN, &c) ||
+        !fbr_control_get_run(&c, &run->about, &run->facts))
+        return false;
+    run->writes = locked;
+    n = read_file(run->dir, "end", data, &ignored);
+    at = 0;
+    run->ended = n > 0 && take(data, (size_t)n, &at, FBR_CONTROL_RUN, &c) &&
+                 fbr_control_get_run(&c, &run->about, &run->facts) &&
+                 take(data, (size_t)n, &at, FBR_CONTROL_DONE, &c) &&
+                 fbr_control_get_done(&c, &run->code, run->report, sizeof(run->report));
+    return true;
+}
+
+int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
+{
+    DIR *d = opendir(root);
+    struct fbr_spool_run *one = malloc(sizeof(*one));
+    bool found = false;
+    struct dirent *e;
+
+    while (d && one && (e = readdir(d))) {
+        bool by_uid = strlen(typed) >= 2 && !strncmp(e->d_name, typed, strlen(typed));
+
+        if (!is_run(e->d_name) || !fbr_spool_look(one, root, e->d_name) ||
+            (!by_uid && strcmp(one->about.name, typed) != 0) ||
+            (found && one->about.started_ms < run->about.started_ms))
+            continue;
+        *run = *one;
+        found = true;
+    }
+    if (d)
+        closedir(d);
+    free(one);
+    return found ? 0 : -ENOENT;
+}
+
+/* ---- Removing ---- */
+
+struct kept {
+    char name[UID_CHARS + 1];
+    time_t last; /* something was written */
+    uint64_t bytes;
+};
+
+static int by_age(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+
+/* Calls fn for each file of it; the bytes of all. */
+static uint64_t each_file(const char *dir, void (*fn)(const char *path))
+{
+    DIR *d = opendir(dir);
+    uint64_t bytes = 0;
+    char path[PATH_MAX];
+    struct dirent *e;
+    struct stat st;
+
+    while (d && (e = readdir(d))) {
+        if (e->d_name[0] == '.' || join(path, dir, e->d_name) < 0)
+            continue;
+        if (lstat(path, &st) == 0)
+            bytes += (uint64_t)st.st_blocks * 512;
+        if (fn)
+            fn(path);
+    }
+    if (d)
+        closedir(d);
+    return bytes;
+}
+
+static void remove_file(const char *path)
+{
+    unlink(path);
+}
+
+/* One that is written now stays, and so does one that is only being made. */
+static bool remove_run(const char *root, const struct kept *k,
+                       bool (*wanted)(void *user, const char *dir), void *user)
+{
+    char dir[PATH_MAX], path[PATH_MAX];
+    bool mine;
+    int fd;
+
+    if (join(dir, root, k->name) < 0 || join(path, dir, "about") < 0)
+        return false;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    mine = fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) == 0 : time(NULL) - k->last > 60;
+    if (mine && (!wanted || wanted(user, dir))) {
+        each_file(dir, remove_file);
+        rmdir(dir);
+    }
+    if (fd >= 0)
+        close(fd);
+    return mine;
+}
+
+static size_t list(const char *root, bool sizes, struct kept **out)
+{
+    DIR *d = opendir(root);
+    size_t count = 0, cap = 0;
+    char path[PATH_MAX];
+    struct dirent *e;
+    struct stat st;
+
+    *out = NULL;
+    while (d && (e = readdir(d))) {
+        if (!is_run(e->d_name) || join(path, root, e->d_name) < 0 || lstat(path, &st) < 0)
+            continue;
+        if (count == cap) {
+            struct kept *more = realloc(*out, (cap = cap ? 2 * cap : 64) * sizeof(*more));
+
+            if (!more)
+                break;
+            *out = more;
+        }
+        (*out)[count] =
+            (struct kept){.last = st.st_mtime, .bytes = sizes ? each_file(path, NULL) : 0};
+        memcpy((*out)[count++].name, e->d_name, UID_CHARS + 1);
+    }
+    if (d)
+        closedir(d);
+    if (count)
+        qsort(*out, count, sizeof(**out), by_age);
+    return count;
+}
+
+void fbr_spool_prune(const char *root, uint64_t total, bool (*remove)(void *user, const char *dir),
+                     void *user)
+{
+    time_t oldest = time(NULL) - FBR_SPOOL_DAYS * 24 * 3600;
+    struct kept *runs;
+    size_t count = list(root, total > 0, &runs), left = count;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += runs[i].bytes;
+    for (size_t i = 0; i < count; i++) {
+        if (left <= FBR_SPOOL_RUNS && bytes <= total && runs[i].last >= oldest)
+            break;
+        if (remove_run(root, &runs[i], remove, user)) {
+            left--;
+            bytes -= runs[i].bytes;
+        }
+    }
+    free(runs);
+}

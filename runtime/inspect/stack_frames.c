@@ -1,0 +1,251 @@
+/* stack_frames.c - the program fiber-stack: walks the stacks of the processes that its arguments name; see stack.h.
+ *
+ * Records go to standard output, one for each process. One thread at a time is stopped: it is seized,
+ * interrupted, and let go when the addresses of its frames are known; names are looked up afterwards. A
+ * thread that gets a signal in between is let go with it; one that was stopped before stays stopped. One
+ * that does not stop (the kernel holds it) is left, and let go if it does while others are looked at. The
+ * kernel undoes all of it should we end at any point, which an alarm makes sure of.
+ *
+ * Nothing is fetched from elsewhere (debuginfod): only what is on this host is looked at.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/inspect/stack.h"
+
+#define STOP_MS 300      /* until a thread has stopped that may wait for a device for ever */
+#define STOP_MAX_MS 5000 /* and one that needs no more than a processor */
+#define LIMIT_S 45       /* until this program ends */
+
+struct walk {
+    uint64_t pc[FBR_STACK_FRAMES];
+    bool exact[FBR_STACK_FRAMES]; /* pc is what runs, not what is returned to */
+    uint32_t n;
+    bool cut;
+};
+
+/* ---- One thread ---- */
+
+static void let_go(pid_t tid, int status)
+{
+    int signal = status >> 16 ? 0 : WSTOPSIG(status); /* an event of ours is no signal */
+
+    ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
+}
+
+/* Threads that had not stopped in time, and have now. */
+static void let_late_go(void)
+{
+    int status;
+    pid_t tid;
+
+    while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+        if (WIFSTOPPED(status))
+            let_go(tid, status);
+}
+
+/* It waits in the kernel for what no signal ends. */
+static bool waits_for_device(pid_t tid)
+{
+    char path[32], text[512] = "", *behind;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) < 0)
+        text[0] = '\0';
+    if (fd >= 0)
+        close(fd);
+    behind = strrchr(text, ')'); /* of its name */
+    return !behind || !strncmp(behind, ") D", 3);
+}
+
+/* Waits for it to stop: 0 and how; -ETIMEDOUT, -ESRCH. */
+static int wait_stopped(pid_t tid, int *status)
+{
+    for (int ms = 0; ms < STOP_MAX_MS; ms++) {
+        pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+
+        if (got == 0 && ms && ms % STOP_MS == 0 && waits_for_device(tid))
+            break;
+        if (got < 0 || (got == tid && !WIFSTOPPED(*status)))
+            return -ESRCH;
+        if (got == tid)
+            return 0;
+        poll(NULL, 0, 1);
+    }
+    return -ETIMEDOUT;
+}
+
+static int on_frame(Dwfl_Frame *state, void *arg)
+{
+    struct walk *w = arg;
+    Dwarf_Addr pc;
+    bool exact;
+
+    if (!dwfl_frame_pc(state, &pc, &exact))
+        return DWARF_CB_ABORT;
+    if (w->n == FBR_STACK_FRAMES) {
+        w->cut = true;
+        return DWARF_CB_ABORT;
+    }
+    w->pc[w->n] = pc;
+    w->exact[w->n++] = exact;
+    return DWARF_CB_OK;
+}
+
+static void walk_thread(Dwfl *dwfl, pid_t tid, struct walk *w, char *why, size_t size)
+{
+    int status = 0, rc;
+
+    let_late_go();
+    if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+        snprintf(why, size, "%d", errno); /* who started us makes a sentence of it */
+        return;
+    }
+    ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+    rc = wait_stopped(tid, &status);
+    if (rc < 0) {
+        snprintf(why, size, "%s",
+                 rc == -ESRCH ? "it ended meanwhile"
+                              : "it does not stop: the kernel holds it, in a file system, say");
+        return;
+    }
+    if (dwfl_getthread_frames(dwfl, tid, on_frame, w) != 0 && !w->n)
+        snprintf(why, size, "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+    let_go(tid, status);
+}
+
+/* ---- Names ---- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+
+    return slash ? slash + 1 : path ? path : "";
+}
+
+static void name_frame(Dwfl *dwfl, uint64_t pc, bool exact, struct fbr_stack_frame *f)
+{
+    uint64_t at = exact || !pc ? pc : pc - 1; /* within the call */
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, at);
+    const char *name, *file = NULL, *source;
+    GElf_Off offset = 0;
+    Dwfl_Line *line;
+    GElf_Sym symbol;
+    int number = 0;
+
+    f->offset = pc;
+    if (!module)
+        return;
+    dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, NULL);
+    snprintf(f->module, sizeof(f->module), "%s", last_part(file));
+    name = dwfl_module_addrinfo(module, at, &offset, &symbol, NULL, NULL, NULL);
+    if (!name)
+        return;
+    snprintf(f->function, sizeof(f->function), "%s", name);
+    f->offset = offset + (pc - at);
+    line = dwfl_module_getsrc(module, at);
+    source = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    if (source)
+        snprintf(f->source, sizeof(f->source), "%.80s:%d", last_part(source), number);
+}
+
+/* ---- One process ---- */
+
+static char no_path[] = "";
+static char *debug_path = no_path;
+static const Dwfl_Callbacks callbacks = {
+    .find_elf = dwfl_linux_proc_find_elf,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .debuginfo_path = &debug_path,
+};
+
+static void look_at_thread(Dwfl *dwfl, struct fbr_stack_process *p, pid_t tid)
+{
+    struct fbr_stack_thread *t = fbr_stack_add_thread(p);
+    struct walk w = {.n = 0};
+
+    if (!t)
+        return;
+    t->tid = (uint32_t)tid;
+    walk_thread(dwfl, tid, &w, t->why, sizeof(t->why));
+    t->cut = w.cut;
+    for (uint32_t i = 0; i < w.n; i++) {
+        struct fbr_stack_frame *f = fbr_stack_add_frame(t);
+
+        if (f)
+            name_frame(dwfl, w.pc[i], w.exact[i], f);
+    }
+}
+
+static void look_at(Dwfl *dwfl, struct fbr_stack_process *p)
+{
+    char path[64];
+    struct dirent *e;
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%u/task", p->pid);
+    d = opendir(path);
+    if (!d || dwfl_linux_proc_report(dwfl, (pid_t)p->pid) != 0 ||
+        dwfl_report_end(dwfl, NULL, NULL) != 0)
+        snprintf(p->why, sizeof(p->why), "%d", d ? EPERM : ESRCH);
+    else if (dwfl_linux_proc_attach(dwfl, (pid_t)p->pid, true) != 0)
+        snprintf(p->why, sizeof(p->why), "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+    else
+        while ((e = readdir(d)))
+            if (isdigit((unsigned char)e->d_name[0]))
+                look_at_thread(dwfl, p, (pid_t)strtol(e->d_name, NULL, 10));
+    if (d)
+        closedir(d);
+}
+
+static int say(const struct fbr_buf *b)
+{
+    size_t at = 0;
+
+    while (!b->failed && at < b->len) {
+        ssize_t n = write(STDOUT_FILENO, b->data + at, b->len - at);
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    unsetenv("DEBUGINFOD_URLS");
+    alarm(LIMIT_S);
+    for (int i = 1; i < argc; i++) {
+        struct fbr_stack_process p = {.pid = (uint32_t)strtoul(argv[i], NULL, 10), .rank = -1};
+        Dwfl *dwfl = dwfl_begin(&callbacks);
+        struct fbr_buf b;
+
+        if (dwfl)
+            look_at(dwfl, &p);
+        else
+            snprintf(p.why, sizeof(p.why), "its stack cannot be walked: %.200s", dwfl_errmsg(-1));
+        fbr_buf_init(&b);
+        fbr_stack_put(&b, &p);
+        if (say(&b) < 0)
+            return 1;
+        fbr_buf_fini(&b);
+        fbr_stack_fini(&p);
+        dwfl_end(dwfl);
+    }
+    return 0;
+}

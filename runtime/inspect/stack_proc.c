@@ -1,0 +1,353 @@
+/* stack_proc.c - what the kernel says of processes, without touching them; see stack.h.
+ *
+ * Processes come and go while they are looked at: one that is gone is left out.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/inspect/stack.h"
+#include "runtime/base/text.h"
+
+#define ENVIRONMENT (256u << 10) /* of it so much is looked through */
+
+/* ---- Texts ---- */
+
+bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s)
+{
+    const char *open = strchr(text, '('), *close = strrchr(text, ')');
+    unsigned long long user, kernel;
+    unsigned pid, parent;
+    size_t n;
+
+    memset(s, 0, sizeof(*s));
+    if (!open || !close || close < open || sscanf(text, "%u", &pid) != 1 ||
+        sscanf(close + 1, " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &s->state,
+               &parent, &user, &kernel) != 4)
+        return false;
+    n = (size_t)(close - open - 1);
+    n = n < sizeof(s->name) ? n : sizeof(s->name) - 1;
+    memcpy(s->name, open + 1, n);
+    s->pid = pid;
+    s->parent = parent;
+    s->ticks = user + kernel;
+    return isalpha((unsigned char)s->state) != 0;
+}
+
+#define CALL(name)        \
+    {                     \
+        SYS_##name, #name \
+    }
+
+/* Those in which programs wait or spend their time; others are told by their number. */
+static const struct {
+    long number;
+    const char *name;
+} calls[] = {
+    CALL(read),
+    CALL(write),
+    CALL(readv),
+    CALL(writev),
+    CALL(pread64),
+    CALL(pwrite64),
+    CALL(ioctl),
+    CALL(close),
+    CALL(openat),
+    CALL(fsync),
+    CALL(fdatasync),
+    CALL(flock),
+    CALL(fcntl),
+    CALL(futex),
+    CALL(nanosleep),
+    CALL(clock_nanosleep),
+    CALL(sched_yield),
+    CALL(restart_syscall),
+    CALL(ppoll),
+    CALL(pselect6),
+    CALL(epoll_pwait),
+    CALL(wait4),
+    CALL(waitid),
+    CALL(connect),
+    CALL(accept),
+    CALL(accept4),
+    CALL(recvfrom),
+    CALL(recvmsg),
+    CALL(recvmmsg),
+    CALL(sendto),
+    CALL(sendmsg),
+    CALL(sendmmsg),
+    CALL(sendfile),
+    CALL(splice),
+    CALL(rt_sigtimedwait),
+    CALL(rt_sigsuspend),
+    CALL(mmap),
+    CALL(munmap),
+    CALL(madvise),
+    CALL(process_vm_readv),
+    CALL(process_vm_writev),
+    CALL(io_getevents),
+    CALL(semtimedop),
+    CALL(semop),
+    CALL(msgrcv),
+    CALL(mq_timedreceive),
+    CALL(exit_group),
+    CALL(execve),
+    CALL(clone),
+    CALL(io_uring_enter),
+#ifdef SYS_poll /* what newer machines do not have */
+    CALL(poll),
+    CALL(select),
+    CALL(epoll_wait),
+    CALL(pause),
+    CALL(open),
+    CALL(vfork),
+    CALL(fork),
+#endif
+};
+
+void fbr_stack_call(const char *text, char *out, size_t size)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    snprintf(out, size, "%s", "");
+    if (end == text || number < 0) /* "running", or outside of any */
+        return;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        if (calls[i].number == number) {
+            snprintf(out, size, "%s", calls[i].name);
+            return;
+        }
+    snprintf(out, size, "syscall %ld", number);
+}
+
+/* ---- Files ---- */
+
+/* What is in it, with a NUL behind; its length, or -1. */
+static ssize_t slurp(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    size_t len = 0;
+    ssize_t n = -1;
+
+    if (fd < 0)
+        return -1;
+    while (len + 1 < size && (n = read(fd, out + len, size - 1 - len)) > 0)
+        len += (size_t)n;
+    close(fd);
+    out[len] = '\0';
+    return n < 0 && len == 0 ? -1 : (ssize_t)len;
+}
+
+static bool read_stat(const char *dir, struct fbr_stack_stat *s)
+{
+    char path[320], text[1024];
+
+    snprintf(path, sizeof(path), "%.300s/stat", dir);
+    return slurp(path, text, sizeof(text)) > 0 && fbr_stack_stat(text, s);
+}
+
+static uint64_t to_ms(uint64_t ticks)
+{
+    long hz = sysconf(_SC_CLK_TCK);
+
+    return ticks * 1000 / (uint64_t)(hz > 0 ? hz : 100);
+}
+
+/* What its environment said when it began, or -1. */
+static int32_t rank_of(const char *dir)
+{
+    static const char name[] = "FIBER_RANK=";
+    char path[320], *text = malloc(ENVIRONMENT);
+    int32_t rank = -1;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%.300s/environ", dir);
+    n = text ? slurp(path, text, ENVIRONMENT) : -1;
+    for (const char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
+        if (!strncmp(at, name, sizeof(name) - 1) && isdigit((unsigned char)at[sizeof(name) - 1])) {
+            long v = strtol(at + sizeof(name) - 1, NULL, 10);
+
+            rank = v <= INT32_MAX ? (int32_t)v : -1;
+        }
+    free(text);
+    return rank;
+}
+
+static void look_at_thread(const char *dir, struct fbr_stack_thread *t)
+{
+    char path[320], text[256];
+    struct fbr_stack_stat s;
+
+    if (read_stat(dir, &s)) {
+        t->state = s.state;
+        t->cpu_ms = to_ms(s.ticks);
+        fbr_text_plain(t->name, sizeof(t->name), s.name);
+    }
+    snprintf(path, sizeof(path), "%.300s/wchan", dir);
+    if (slurp(path, text, sizeof(text)) > 0 && strcmp(text, "0") != 0)
+        fbr_text_plain(t->wchan, sizeof(t->wchan), text);
+    snprintf(path, sizeof(path), "%.300s/syscall", dir);
+    if (slurp(path, text, sizeof(text)) > 0)
+        fbr_stack_call(text, t->call, sizeof(t->call));
+}
+
+/* Its main thread first. */
+static void look_at_threads(const char *dir, struct fbr_stack_process *p)
+{
+    char path[300];
+    struct fbr_stack_thread *t = fbr_stack_add_thread(p);
+    struct dirent *e;
+    DIR *d;
+
+    if (!t)
+        return;
+    t->tid = p->pid;
+    snprintf(path, sizeof(path), "%.200s/task/%u", dir, p->pid);
+    look_at_thread(path, t);
+    snprintf(path, sizeof(path), "%.200s/task", dir);
+    d = opendir(path);
+    while (d && (e = readdir(d))) {
+        uint32_t tid = (uint32_t)strtoul(e->d_name, NULL, 10);
+
+        if (!tid || tid == p->pid)
+            continue;
+        t = fbr_stack_add_thread(p);
+        if (!t)
+            break;
+        t->tid = tid;
+        snprintf(path, sizeof(path), "%.200s/task/%u", dir, tid);
+        look_at_thread(path, t);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* ---- Processes ---- */
+
+static struct fbr_stack_process *add(struct fbr_stack_list *l)
+{
+    struct fbr_stack_process *more = l->all;
+
+    if (!(l->count & (l->count - 1))) {
+        more = realloc(l->all, (l->count ? l->count * 2 : 1) * sizeof(*more));
+        if (!more)
+            return NULL;
+        l->all = more;
+    }
+    return memset(&more[l->count++], 0, sizeof(*more));
+}
+
+void fbr_stack_list_fini(struct fbr_stack_list *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        fbr_stack_fini(&l->all[i]);
+    free(l->all);
+    *l = (struct fbr_stack_list){NULL, 0};
+}
+
+struct table {
+    struct fbr_stack_stat *all;
+    size_t count;
+};
+
+/* All processes there are. */
+static int read_table(const char *proc, struct table *t, struct fbr_error *err)
+{
+    DIR *d = opendir(proc);
+    char path[300];
+    struct dirent *e;
+    int rc = d ? 0 : -errno;
+
+    while (rc == 0 && (e = readdir(d))) {
+        struct fbr_stack_stat s, *more = t->all;
+
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        snprintf(path, sizeof(path), "%.200s/%.20s", proc, e->d_name);
+        if (!read_stat(path, &s))
+            continue;
+        if (!(t->count & (t->count - 1)))
+            more = realloc(t->all, (t->count ? t->count * 2 : 1) * sizeof(*more));
+        if (!more) {
+            rc = -ENOMEM;
+            break;
+        }
+        t->all = more;
+        t->all[t->count++] = s;
+    }
+    if (d)
+        closedir(d);
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", proc, fbr_strerror(rc)) : 0;
+}
+
+/* The file's name: what a thread is called may be chosen, and is "exe" for what we start again. */
+static void name_program(const char *dir, const struct fbr_stack_stat *s,
+                         struct fbr_stack_process *p)
+{
+    char path[300], file[PATH_MAX];
+    const char *name = s->name;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%.250s/exe", dir);
+    n = readlink(path, file, sizeof(file) - 1);
+    if (n > 0) {
+        file[n] = '\0';
+        name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+    }
+    fbr_text_plain(p->program, sizeof(p->program), name);
+}
+
+/* rank: of its parent, for what a rank has started and what has no environment to be read. */
+static int take(const char *proc, const struct fbr_stack_stat *s, int32_t rank,
+                struct fbr_stack_list *l)
+{
+    struct fbr_stack_process *p = add(l);
+    char dir[256];
+
+    if (!p)
+        return -ENOMEM;
+    snprintf(dir, sizeof(dir), "%.200s/%u", proc, s->pid);
+    p->pid = s->pid;
+    p->parent = s->parent;
+    p->visited = l->count == 1;
+    p->state = s->state;
+    p->cpu_ms = to_ms(s->ticks);
+    name_program(dir, s, p);
+    p->rank = p->visited ? -1 : rank >= 0 ? rank : rank_of(dir); /* ours may be of a ring around */
+    look_at_threads(dir, p);
+    return 0;
+}
+
+int fbr_stack_look(const char *proc, uint32_t pid, struct fbr_stack_list *l, struct fbr_error *err)
+{
+    struct table t = {NULL, 0};
+    int rc;
+
+    *l = (struct fbr_stack_list){NULL, 0};
+    rc = read_table(proc, &t, err);
+    for (size_t i = 0; i < t.count && rc == 0; i++)
+        if (t.all[i].pid == pid)
+            rc = take(proc, &t.all[i], -1, l);
+    for (size_t at = 0; at < l->count && rc == 0; at++)
+        for (size_t i = 0; i < t.count && rc == 0 && l->count < FBR_STACK_PROCESSES; i++)
+            if (t.all[i].parent == l->all[at].pid && t.all[i].pid != pid &&
+                strcmp(t.all[i].name, FBR_STACK_PROGRAM) != 0)
+                rc = take(proc, &t.all[i], l->all[at].rank, l);
+    free(t.all);
+    if (rc == 0 && !l->count)
+        rc = fbr_fail(err, -ESRCH, "%s has no process %u", proc, pid);
+    else if (rc == -ENOMEM)
+        fbr_fail(err, rc, "out of memory");
+    if (rc < 0)
+        fbr_stack_list_fini(l);
+    return rc;
+}

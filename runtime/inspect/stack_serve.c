@@ -1,0 +1,265 @@
+/* stack_serve.c - tells a visitor where this process and those that it has started are; see stack.h.
+ *
+ * Facts first, by reading; then fiber-stack, which has a few seconds. When it cannot be had, or is not allowed to look,
+ * the facts are told, and why that was all. It is killed by the kernel when this thread ends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/module.h"
+#include "runtime/base/spawn.h"
+#include "runtime/inspect/stack.h"
+
+#define LIMIT_MS 40000 /* less than the asker waits for a byte */
+#define TELLS_MAX FBR_STACK_MAX
+
+/* ---- Why there are no frames ---- */
+
+static int yama_scope(void)
+{
+    FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+    int scope = 0;
+
+    if (f && fscanf(f, "%d", &scope) != 1)
+        scope = 0;
+    if (f)
+        fclose(f);
+    return scope;
+}
+
+static bool is_refusal(const char *why)
+{
+    return strtol(why, NULL, 10) == EPERM || strtol(why, NULL, 10) == EACCES;
+}
+
+/* A number that fiber-stack told, as a sentence. */
+static void explain(char *why, size_t size)
+{
+    char *end;
+    long code = strtol(why, &end, 10);
+    int scope;
+
+    if (end == why || *end)
+        return;
+    scope = yama_scope();
+    if (code == ESRCH)
+        snprintf(why, size, "it ended meanwhile");
+    else if (code != EPERM && code != EACCES)
+        snprintf(why, size, "%s", strerror((int)code));
+    else if (scope)
+        snprintf(
+            why, size,
+            "the kernel lets nobody trace it: kernel.yama.ptrace_scope is %d there; 0 or 1 lets us",
+            scope);
+    else
+        snprintf(why, size,
+                 "it may not be traced: it is another user's, is not dumpable, is traced already, "
+                 "or its "
+                 "container forbids ptrace (--cap-add SYS_PTRACE, or the seccomp profile)");
+}
+
+static void explain_all(struct fbr_stack_process *p)
+{
+    if (p->nthreads && !p->why[0] && p->threads[0].why[0] >= '0' && p->threads[0].why[0] <= '9')
+        snprintf(p->why, sizeof(p->why), "%s", p->threads[0].why); /* once for all of them */
+    explain(p->why, sizeof(p->why));
+    for (uint32_t i = 0; i < p->nthreads; i++) {
+        if (p->why[0])
+            p->threads[i].why[0] = '\0';
+        explain(p->threads[i].why, sizeof(p->threads[i].why));
+    }
+    if (p->state == 'Z')
+        snprintf(p->why, sizeof(p->why), "it has ended, and its parent has not asked how");
+}
+
+static void tell_all(struct fbr_stack_list *l, const char *why)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->all[i].state != 'Z')
+            snprintf(l->all[i].why, sizeof(l->all[i].why), "%s", why);
+}
+
+/* ---- fiber-stack ---- */
+
+struct tracer {
+    pid_t pid;
+    int pidfd, out; /* what it says comes there */
+    bool hung;
+};
+
+static int start(struct tracer *t, const struct fbr_stack_list *l, struct fbr_error *err)
+{
+    char path[PATH_MAX], *numbers = calloc(l->count, 12);
+    char **argv = calloc(l->count + 2, sizeof(*argv));
+    struct fbr_spawn s = {.file = path, .argv = argv, .env = fbr_environ(), .nfds = 3};
+    int rc = fbr_fds_need(8, "fiber-stack", err), ends[2] = {-1, -1}, n = 0;
+
+    if (rc == 0)
+        rc = fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), err);
+    if (rc == 0 && (!numbers || !argv))
+        rc = fbr_fail(err, -ENOMEM, "out of memory");
+    if (rc == 0 && pipe2(ends, O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
+    if (rc == 0) {
+        argv[n++] = (char *)FBR_STACK_PROGRAM;
+        for (size_t i = 0; i < l->count; i++) {
+            snprintf(numbers + i * 12, 12, "%u", l->all[i].pid);
+            if (l->all[i].state != 'Z')
+                argv[n++] = numbers + i * 12;
+        }
+        s.fds[0] = s.fds[2] = -1;
+        s.fds[1] = ends[1];
+        rc = fbr_spawn(&s, &t->pid, &t->pidfd, err);
+    }
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (rc == 0)
+        t->out = ends[0];
+    else if (ends[0] >= 0)
+        close(ends[0]);
+    free(numbers);
+    free(argv);
+    return rc;
+}
+
+/* All that it says, until it ends or its time is over. */
+static void read_out(struct tracer *t, struct fbr_buf *b)
+{
+    uint64_t until = fbr_now_ms() + LIMIT_MS, now;
+
+    while ((now = fbr_now_ms()) < until && b->len < TELLS_MAX) {
+        struct pollfd p = {.fd = t->out, .events = POLLIN};
+        void *room = fbr_buf_reserve(b, 1 << 16);
+        ssize_t n;
+
+        if (!room)
+            return;
+        if (poll(&p, 1, (int)(until - now)) <= 0)
+            continue;
+        n = read(t->out, room, 1 << 16);
+        if (n == 0)
+            return;
+        if (n < 0 && errno != EINTR)
+            return;
+        fbr_buf_extend(b, n > 0 ? (size_t)n : 0);
+    }
+    t->hung = true;
+}
+
+/* Its exit code, or minus a signal. */
+static int finish(struct tracer *t)
+{
+    siginfo_t how = {0};
+    int rc;
+
+    close(t->out);
+    if (t->hung)
+        fbr_spawn_signal(t->pid, t->pidfd, SIGKILL);
+    rc = fbr_spawn_wait(t->pid, t->pidfd, &how, NULL);
+    close(t->pidfd);
+    if (rc < 0)
+        return 0; /* the program ignores its children */
+    return how.si_code == CLD_EXITED ? how.si_status : -how.si_status;
+}
+
+static void take_out(struct fbr_stack_list *l, const struct fbr_buf *b)
+{
+    struct fbr_cur c = fbr_cur(b->data, b->len);
+    struct fbr_stack_process p;
+
+    while (fbr_stack_get(&c, &p) > 0) {
+        for (size_t i = 0; i < l->count; i++)
+            if (l->all[i].pid == p.pid) {
+                fbr_stack_take_frames(&l->all[i], &p);
+                break;
+            }
+        fbr_stack_fini(&p);
+    }
+}
+
+static void add_frames(struct fbr_stack_list *l)
+{
+    struct fbr_error err = {0, ""};
+    struct tracer t = {.pidfd = -1};
+    struct fbr_buf b;
+    char why[400];
+    int code;
+
+    snprintf(why, sizeof(why), "no stacks: it was not looked at in time");
+    tell_all(l, why); /* until it is told otherwise */
+    if (start(&t, l, &err) < 0) {
+        snprintf(why, sizeof(why), "no stacks: %s there: %.250s",
+                 err.code == -ENOENT
+                     ? "Fiber was built without libdw (Debian: libdw-dev), or " FBR_STACK_PROGRAM
+                       " was left behind"
+                     : "cannot start " FBR_STACK_PROGRAM,
+                 err.text);
+        tell_all(l, why);
+        return;
+    }
+    fbr_buf_init(&b);
+    read_out(&t, &b);
+    code = finish(&t);
+    if (code == 127)
+        tell_all(l, "no stacks: libdw.so.1 is missing where it runs (Debian: libdw1)");
+    else if (code && !t.hung) {
+        snprintf(why, sizeof(why), "no stacks: " FBR_STACK_PROGRAM " ended with %s %d",
+                 code < 0 ? "signal" : "code", code < 0 ? -code : code);
+        tell_all(l, why);
+    }
+    take_out(l, &b);
+    fbr_buf_fini(&b);
+}
+
+/* ---- Serving ---- */
+
+/* This thread is here for the visitor only. */
+static void forget_us(struct fbr_stack_process *p)
+{
+    for (uint32_t i = 1; i < p->nthreads; i++)
+        if (p->threads[i].tid == (uint32_t)gettid()) {
+            p->nthreads--;
+            memmove(&p->threads[i], &p->threads[i + 1], (p->nthreads - i) * sizeof(p->threads[i]));
+        }
+}
+
+/* What Fiber has started lets its parent look, and all that descend from that (spawn.c): so us, too. What was started
+ * by others (a container's first process) has let nobody yet, nor can one ask whether it has; so that is changed only
+ * where it was of no use. */
+static bool may_not_see(const struct fbr_stack_process *us)
+{
+    return is_refusal(us->why) || (us->nthreads && is_refusal(us->threads[0].why));
+}
+
+int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err)
+{
+    struct fbr_stack_list l;
+    int rc = fbr_stack_look("/proc", (uint32_t)getpid(), &l, err);
+
+    if (rc < 0)
+        return rc;
+    forget_us(&l.all[0]);
+    add_frames(&l);
+    if (may_not_see(&l.all[0]) && yama_scope() == 1 &&
+        prctl(PR_SET_PTRACER, (unsigned long)getpid(), 0, 0, 0) == 0)
+        add_frames(&l);
+    for (size_t i = 0; i < l.count && !out->failed && out->len < FBR_STACK_MAX; i++) {
+        explain_all(&l.all[i]);
+        fbr_stack_put(out, &l.all[i]);
+    }
+    fbr_stack_list_fini(&l);
+    return out->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}

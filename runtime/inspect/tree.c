@@ -1,0 +1,437 @@
+/* tree.c - a directory through a stream of bytes; see tree.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inspect/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Messages ---- */
+
+bool fbr_tree_is_name(const char *name)
+{
+    return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+bool fbr_tree_stays(const char *target, unsigned depth)
+{
+    bool up = true; /* only ".." so far */
+
+    if (!target[0] || target[0] == '/')
+        return false;
+    for (const char *at = target; *at;) {
+        size_t n = strcspn(at, "/");
+
+        if (n == 2 && !memcmp(at, "..", 2)) {
+            if (!up || depth == 0)
+                return false;
+            depth--;
+        } else if (n && !(n == 1 && at[0] == '.')) {
+            up = false;
+        }
+        at += n + (at[n] == '/');
+    }
+    return true;
+}
+
+void fbr_tree_put(struct fbr_buf *b, const struct fbr_tree_entry *e)
+{
+    size_t at = b->len;
+
+    fbr_put_u32(b, 0);
+    fbr_put_u8(b, e->kind);
+    fbr_put_u32(b, e->mode);
+    fbr_put_str(b, e->name);
+    fbr_put_str(b, e->target);
+    if (!b->failed)
+        fbr_set_u32(b, at, (uint32_t)(b->len - at - 4));
+}
+
+bool fbr_tree_get(struct fbr_cur *c, struct fbr_tree_entry *e)
+{
+    e->kind = fbr_get_u8(c);
+    e->mode = fbr_get_u32(c);
+    fbr_get_str(c, e->name, sizeof(e->name));
+    fbr_get_str(c, e->target, sizeof(e->target));
+    if (!fbr_cur_ok(c) || e->kind < FBR_TREE_DIR || e->kind > FBR_TREE_BROKEN)
+        return false;
+    return e->kind >= FBR_TREE_UP || fbr_tree_is_name(e->name);
+}
+
+void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials)
+{
+    char of_links[80] = "", of_specials[80] = "";
+
+    if (links)
+        snprintf(of_links, sizeof(of_links), "%u link%s that lead%s out of it", links,
+                 links == 1 ? "" : "s", links == 1 ? "s" : "");
+    if (specials)
+        snprintf(of_specials, sizeof(of_specials), "%u that %s neither file, directory nor link",
+                 specials, specials == 1 ? "is" : "are");
+    snprintf(out, size, "%s%s%s%s", links || specials ? "left out: " : "", of_links,
+             links && specials ? ", " : "", of_specials);
+}
+
+static int send_entry(int sock, uint8_t kind, uint32_t mode, const char *name, const char *target)
+{
+    struct fbr_tree_entry e = {.kind = kind, .mode = mode};
+    struct fbr_buf b;
+    int rc;
+
+    snprintf(e.name, sizeof(e.name), "%s", name);
+    snprintf(e.target, sizeof(e.target), "%s", target);
+    fbr_buf_init(&b);
+    fbr_tree_put(&b, &e);
+    rc = fbr_copy_send(sock, &b);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+static int recv_entry(int sock, struct fbr_tree_entry *e)
+{
+    uint8_t data[FBR_COPY_MESSAGE];
+    struct fbr_cur c;
+    int rc = fbr_copy_recv_message(sock, data, &c);
+
+    return rc < 0 || fbr_tree_get(&c, e) ? rc : -EBADMSG;
+}
+
+/* ---- One that goes ---- */
+
+int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_COPY_NAME], struct fbr_error *err)
+{
+    int fd = open(path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+        rc = fd < 0 ? -errno : 0;
+    char *whole = rc == 0 ? realpath(path[0] ? path : ".", NULL) : NULL;
+    const char *slash = whole ? strrchr(whole, '/') : NULL;
+    struct stat st;
+
+    if (rc == 0 && fstat(fd, &st) < 0)
+        rc = -errno;
+    snprintf(name, FBR_COPY_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
+    free(whole);
+    if (rc == 0) {
+        *mode = st.st_mode & 0777;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return fbr_fail(err, rc, "%.300s: %s", path, fbr_strerror(rc));
+}
+
+struct sending {
+    int sock;
+    unsigned *left;
+    struct fbr_error *err;
+    bool told; /* the other end knows */
+};
+
+static int send_dir(struct sending *s, int fd, unsigned depth);
+
+static int failed(struct sending *s, int rc, const char *name)
+{
+    return fbr_fail(s->err, rc, "%.200s cannot be read: %s", name, fbr_strerror(rc));
+}
+
+static int send_link(struct sending *s, int at, const char *name)
+{
+    char target[FBR_COPY_PATH];
+    ssize_t n = readlinkat(at, name, target, sizeof(target));
+
+    if (n < 0)
+        return errno == ENOENT ? 0 : failed(s, -errno, name);
+    if (n == sizeof(target))
+        return failed(s, -ENAMETOOLONG, name);
+    target[n] = '\0';
+    return send_entry(s->sock, FBR_TREE_LINK, 0, name, target);
+}
+
+/* What becomes of it between two looks is told by the descriptor. */
+static int send_file(struct sending *s, int at, const char *name)
+{
+    int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), rc;
+    struct stat st;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : failed(s, -errno, name);
+    if (fstat(fd, &st) < 0) {
+        rc = failed(s, -errno, name);
+    } else if (!S_ISREG(st.st_mode)) {
+        ++*s->left;
+        rc = 0;
+    } else {
+        rc = send_entry(s->sock, FBR_TREE_FILE, st.st_mode & 0777, name, "");
+        if (rc == 0)
+            rc = fbr_copy_send_file(s->sock, fd, s->err);
+        s->told = s->told || rc == -EIO;
+    }
+    close(fd);
+    return rc;
+}
+
+static int send_below(struct sending *s, int at, const char *name, unsigned depth)
+{
+    int fd, rc;
+    struct stat st;
+
+    if (depth >= FBR_TREE_DEPTH)
+        return fbr_fail(s->err, -ELOOP, "%.200s: more than %d directories in each other", name,
+                        FBR_TREE_DEPTH);
+    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : failed(s, -errno, name);
+    if (fstat(fd, &st) < 0) {
+        close(fd);
+        return failed(s, -errno, name);
+    }
+    rc = send_entry(s->sock, FBR_TREE_DIR, st.st_mode & 0777, name, "");
+    if (rc == 0)
+        return send_dir(s, fd, depth);
+    close(fd);
+    return rc;
+}
+
+static int send_one(struct sending *s, int at, const char *name, unsigned depth)
+{
+    struct stat st;
+
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 /* it went meanwhile */ : failed(s, -errno, name);
+    if (S_ISDIR(st.st_mode))
+        return send_below(s, at, name, depth + 1);
+    if (S_ISLNK(st.st_mode))
+        return send_link(s, at, name);
+    if (S_ISREG(st.st_mode))
+        return send_file(s, at, name);
+    ++*s->left;
+    return 0;
+}
+
+/* Closes fd. */
+static int send_dir(struct sending *s, int fd, unsigned depth)
+{
+    DIR *d = fdopendir(fd);
+    struct dirent *e;
+    int rc = 0;
+
+    if (!d) {
+        rc = failed(s, -errno, "a directory");
+        close(fd);
+        return rc;
+    }
+    while (rc == 0) {
+        errno = 0;
+        e = readdir(d);
+        if (!e) {
+            rc = errno ? failed(s, -errno, "a directory") : 0;
+            break;
+        }
+        if (fbr_tree_is_name(e->d_name) && !fbr_beside_in_use(fd, e->d_name))
+            rc = send_one(s, fd, e->d_name, depth);
+    }
+    closedir(d);
+    return rc < 0 ? rc : send_entry(s->sock, FBR_TREE_UP, 0, "", "");
+}
+
+int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
+{
+    struct fbr_error why = {0, ""};
+    struct sending s = {.sock = sock, .left = left, .err = &why};
+    int rc;
+
+    *left = 0;
+    rc = send_dir(&s, fd, 0);
+    if (rc == 0 || !why.code) /* without a sentence it is the other end */
+        return rc;
+    fbr_fail(err, -EIO, "%s", why.text);
+    if (!s.told)
+        rc = send_entry(sock, FBR_TREE_BROKEN, 0, "", "");
+    return s.told || rc == 0 ? -EIO : rc;
+}
+
+/* ---- One that comes ---- */
+
+static int give_up(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
+{
+    fbr_fail(err, rc, "%.300s%s%.200s: %s", t->path, what[0] ? ": " : "", what, fbr_strerror(rc));
+    fbr_tree_drop(t);
+    return rc;
+}
+
+void fbr_tree_drop(struct fbr_tree *t)
+{
+    if (t->fd < 0)
+        return;
+    fbr_beside_remove(t->beside);
+    close(t->fd);
+    t->fd = -1;
+}
+
+static bool is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    struct dirent *e;
+    bool empty = d != NULL;
+
+    while (d && (e = readdir(d)))
+        empty = empty && !fbr_tree_is_name(e->d_name);
+    if (d)
+        closedir(d);
+    return empty;
+}
+
+int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struct fbr_error *err)
+{
+    struct stat st;
+    size_t n;
+
+    memset(t, 0, sizeof(*t));
+    t->fd = -1;
+    if (!path[0])
+        path = ".";
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        snprintf(t->path, sizeof(t->path), "%s/%s", path, fbr_tree_is_name(name) ? name : "files");
+    else
+        snprintf(t->path, sizeof(t->path), "%s", path);
+    for (n = strlen(t->path); n > 1 && t->path[n - 1] == '/'; n--) /* a directory may be typed so */
+        t->path[n - 1] = '\0';
+    if (lstat(t->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_empty(t->path)))
+        return fbr_fail(
+            err, -EEXIST,
+            "%.300s is there, and a directory replaces nothing: remove it, or name another place",
+            t->path);
+    t->fd = fbr_beside_dir(t->path, t->beside, sizeof(t->beside));
+    return t->fd < 0 ? give_up(t, t->fd, "", err) : 0;
+}
+
+struct receiving {
+    struct fbr_tree *t;
+    int sock;
+    int dirs[FBR_TREE_DEPTH + 1]; /* the whole, and those in it down to where we are */
+    uint32_t modes[FBR_TREE_DEPTH + 1];
+    unsigned depth;
+};
+
+static int take_dir(struct receiving *r, const struct fbr_tree_entry *e)
+{
+    int at = r->dirs[r->depth], fd;
+
+    if (r->depth == FBR_TREE_DEPTH)
+        return -ELOOP;
+    if (mkdirat(at, e->name, 0700) < 0)
+        return -errno;
+    fd = openat(at, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    r->dirs[++r->depth] = fd;
+    r->modes[r->depth] = e->mode & 0777;
+    return 0;
+}
+
+/* Its permissions are the last, as it may not be for us to write in. */
+static int leave_dir(struct receiving *r)
+{
+    int fd = r->dirs[r->depth], rc = fchmod(fd, r->modes[r->depth]) < 0 ? -errno : 0;
+
+    close(fd);
+    r->depth--;
+    return rc;
+}
+
+/* -EPIPE and others with *told: err has the sentence, or is about to get one from the other end. */
+static int take_file(struct receiving *r, const struct fbr_tree_entry *e, bool *told,
+                     struct fbr_error *err)
+{
+    struct fbr_copy_file f = {.fd = -1};
+    int rc;
+
+    snprintf(f.path, sizeof(f.path), "%.3000s/%s", r->t->path, e->name);
+    f.fd = openat(r->dirs[r->depth], e->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  0600);
+    if (f.fd < 0)
+        return -errno;
+    rc = fbr_copy_recv_file(&f, r->sock, err);
+    if (rc < 0) {
+        *told = true;
+        return rc;
+    }
+    rc = fchmod(f.fd, e->mode & 0777) < 0 ? -errno : 0;
+    return close(f.fd) < 0 && rc == 0 ? -errno : rc;
+}
+
+static int take_link(struct receiving *r, const struct fbr_tree_entry *e)
+{
+    if (!fbr_tree_stays(e->target, r->depth)) {
+        r->t->links++;
+        return 0;
+    }
+    return symlinkat(e->target, r->dirs[r->depth], e->name) < 0 ? -errno : 0;
+}
+
+/* 1: that was the end. */
+static int take_one(struct receiving *r, const struct fbr_tree_entry *e, bool *told,
+                    struct fbr_error *err)
+{
+    switch (e->kind) {
+    case FBR_TREE_DIR:
+        return take_dir(r, e);
+    case FBR_TREE_FILE:
+        return take_file(r, e, told, err);
+    case FBR_TREE_LINK:
+        return take_link(r, e);
+    case FBR_TREE_UP:
+        return r->depth ? leave_dir(r) : 1;
+    default:
+        *told = true;
+        return -EPIPE;
+    }
+}
+
+int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
+{
+    struct receiving *r = calloc(1, sizeof(*r));
+    struct fbr_tree_entry *e = calloc(1, sizeof(*e));
+    bool told = false, cut = false;
+    int rc = r && e ? 0 : -ENOMEM;
+
+    if (rc == 0)
+        *r = (struct receiving){.t = t, .sock = sock, .dirs = {t->fd}};
+    while (rc == 0) {
+        rc = recv_entry(sock, e);
+        cut = rc < 0;
+        if (rc == 0)
+            rc = take_one(r, e, &told, err);
+    }
+    while (r && r->depth)
+        close(r->dirs[r->depth--]);
+    if (rc < 0 && cut) {
+        fbr_tree_drop(t);
+        fbr_fail(err, rc, "%.300s: it broke off: %s", t->path, fbr_strerror(rc));
+    } else if (rc < 0 && told) {
+        fbr_tree_drop(t);
+    } else if (rc < 0) {
+        give_up(t, rc, e ? e->name : "", err);
+    }
+    free(r);
+    free(e);
+    return rc < 0 ? rc : 0;
+}
+
+int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)
+{
+    int rc = fchmod(t->fd, mode & 0777) < 0 ? -errno : 0;
+
+    if (rc == 0 && rename(t->beside, t->path) < 0) /* over nothing, or an empty one */
+        rc = -errno;
+    if (rc < 0)
+        return give_up(t, rc, "", err);
+    close(t->fd);
+    t->fd = -1;
+    return 0;
+}

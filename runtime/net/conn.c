@@ -1,0 +1,701 @@
+/* conn.c - framed streams over unix sockets and TLS; see conn.h.
+ *
+ * A conn is in one of these states; each step is made in one place:
+ *
+ *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
+ *     GREETING authentication is not complete   -> OPEN
+ *     OPEN     frames flow                      -> GONE
+ *     GONE     uv_close was called; freed by its callback, or by the answer of its look-up
+ *
+ * One that is carried is OPEN from the first, and has no handle.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/conn.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/net/conn_priv.h"
+#include "runtime/base/log.h"
+
+enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
+
+#define FRAME_HEAD 5
+#define CLOSE_MS 1000
+#define CLOSE_LOOKS 3
+#define PATIENCE_MIN_MS 5000    /* of the kernel, with bytes that the peer does not acknowledge */
+#define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
+#define PONGS_MAX (256u << 10)  /* bytes that wait: whoever does not read gets no more answers */
+#define IDLE_BYTES 4096 /* whoever sends more at once may have its answers to pings behind it */
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
+#endif
+
+struct write_req {
+    uv_write_t uv;
+    uint8_t data[];
+};
+
+/* Unlike fbr_now_ms(), this clock goes on while the machine sleeps: such a time counts as one in
+ * which this process was stopped. */
+static uint64_t awake_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
+{
+    struct fbr_conn *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->loop = loop;
+    c->tcp = tcp;
+    if (tcp)
+        uv_tcp_init(fbr_loop_uv(loop), &c->h.tcp);
+    else
+        uv_pipe_init(fbr_loop_uv(loop), &c->h.pipe, 0);
+    c->h.handle.data = c;
+    fbr_buf_init(&c->in);
+    return c;
+}
+
+static void free_conn(struct fbr_conn *c)
+{
+    fbr_tls_free(c->tls);
+    fbr_buf_fini(&c->in);
+    fbr_buf_fini(&c->early);
+    fbr_wipe(c->hello, sizeof(c->hello));
+    free(c);
+}
+
+/* A look-up cannot be called off: then its answer is last. */
+static void on_closed(uv_handle_t *handle)
+{
+    struct fbr_conn *c = handle->data;
+
+    c->closed = true;
+    if (!c->looking_up)
+        free_conn(c);
+}
+
+/* Ends the conn without a callback. */
+static void drop(struct fbr_conn *c)
+{
+    if (c->state == CONN_GONE)
+        return;
+    c->state = CONN_GONE;
+    fbr_timer_fini(&c->timer);
+    fbr_listener_forget(c);
+    if (c->lingers)
+        fbr_loop_release(c->loop);
+    if (c->by)
+        free(c);
+    else
+        uv_close(&c->h.handle, on_closed);
+}
+
+void fbr_conn_looked_up(struct fbr_conn *c)
+{
+    c->looking_up = false;
+    if (c->closed)
+        free_conn(c);
+}
+
+void fbr_conn_lost(struct fbr_conn *c, int why, const char *text)
+{
+    if (c->state == CONN_GONE)
+        return;
+    if (c->ops && !c->closing)
+        c->ops->on_close(c->user, c, why, text);
+    drop(c);
+}
+
+/* ---- Writing ---- */
+
+static void on_written(uv_write_t *uv, int status)
+{
+    struct fbr_conn *c = uv->data;
+
+    free(uv);
+    if (status < 0 && status != UV_ECANCELED)
+        fbr_conn_lost(c, status, "the connection broke");
+}
+
+/* Something that was to be sent is lost, so nothing may come behind it: the connection ends, as
+ * reading will find. Whoever sends is not ready for that. */
+static int break_off(struct fbr_conn *c, int why)
+{
+    int fd;
+
+    if (c->by)
+        return break_off(c->by, why);
+    if (uv_fileno(&c->h.handle, &fd) == 0)
+        shutdown(fd, SHUT_RDWR);
+    return why;
+}
+
+/* Hands bytes to the kernel, or keeps a copy of the rest. */
+static int write_raw(struct fbr_conn *c, const void *data, size_t len)
+{
+    struct write_req *w;
+    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
+
+    if (c->connected && uv_stream_get_write_queue_size(&c->h.stream) == 0) {
+        int n = uv_try_write(&c->h.stream, &buf, 1);
+
+        if (n == (int)len)
+            return 0;
+        if (n > 0) {
+            data = (const char *)data + n;
+            len -= (size_t)n;
+        }
+    }
+    w = malloc(sizeof(*w) + len);
+    if (!w)
+        return -ENOMEM;
+    memcpy(w->data, data, len);
+    buf = uv_buf_init((char *)w->data, (unsigned)len);
+    w->uv.data = c;
+    return uv_write(&w->uv, &c->h.stream, &buf, 1, on_written) < 0 ? (free(w), -EPIPE) : 0;
+}
+
+int fbr_conn_flush_tls(struct fbr_conn *c)
+{
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    rc = fbr_tls_pending(c->tls, &out);
+    if (rc == 0 && out.len)
+        rc = write_raw(c, out.data, out.len);
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len)
+{
+    int rc;
+
+    if (!c->tls)
+        return write_raw(c, data, len);
+    rc = fbr_tls_write(c->tls, data, len, NULL);
+    return rc < 0 ? rc : fbr_conn_flush_tls(c);
+}
+
+static int send_carried(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf out;
+    int rc;
+
+    fbr_buf_init(&out);
+    fbr_put_u64(&out, c->id);
+    fbr_put_u8(&out, type);
+    fbr_put(&out, body, len);
+    rc = fbr_conn_send_buf(c->by, c->wrap, &out);
+    fbr_buf_fini(&out);
+    return rc;
+}
+
+int fbr_conn_send(struct fbr_conn *c, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf out;
+    int rc;
+
+    if (c->state == CONN_GONE)
+        return -EPIPE;
+    if (len > FBR_FRAME_MAX)
+        return -EMSGSIZE;
+    if (c->by)
+        return send_carried(c, type, body, len);
+    fbr_buf_init(&out);
+    fbr_put_u32(&out, (uint32_t)len);
+    fbr_put_u8(&out, type);
+    fbr_put(&out, body, len);
+    if (out.failed) {
+        rc = -ENOMEM;
+    } else if (c->state != CONN_OPEN) { /* before the greeting is over: kept, in order */
+        fbr_put(&c->early, out.data, out.len);
+        rc = c->early.failed ? -ENOMEM : 0;
+    } else {
+        rc = fbr_conn_write(c, out.data, out.len);
+    }
+    fbr_buf_fini(&out);
+    return rc < 0 ? break_off(c, rc) : 0;
+}
+
+int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *body)
+{
+    return body->failed ? break_off(c, -ENOMEM) : fbr_conn_send(c, type, body->data, body->len);
+}
+
+size_t fbr_conn_queued(const struct fbr_conn *c)
+{
+    return uv_stream_get_write_queue_size(c->by ? &c->by->h.stream : &c->h.stream);
+}
+
+/* ---- Frames ---- */
+
+void fbr_conn_opened(struct fbr_conn *c)
+{
+    c->state = CONN_OPEN;
+    c->heard_ms = awake_ms();
+    if (c->early.failed || (c->early.len && fbr_conn_write(c, c->early.data, c->early.len) < 0))
+        break_off(c, -ENOMEM);
+    fbr_buf_fini(&c->early);
+}
+
+/* The caller is known, but cannot be served: tells it why. The end follows. */
+void fbr_conn_refuse(struct fbr_conn *c, int why)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)why);
+    fbr_conn_send_buf(c, FRAME_REFUSED, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_refused(struct fbr_conn *c, struct fbr_cur *body)
+{
+    int32_t why = (int32_t)fbr_get_u32(body);
+    char text[160];
+
+    if (!fbr_cur_ok(body) || why >= 0 || why < -4095)
+        return;
+    snprintf(text, sizeof(text), "refused by the other process: %s", fbr_strerror(why));
+    fbr_conn_lost(c, why, text);
+}
+
+/* The silence after which the peer is given up. */
+static uint64_t silence_ms(const struct fbr_conn *c)
+{
+    return (uint64_t)c->misses * c->beat_ms;
+}
+
+/* How long the kernel tries to bring bytes to the peer: no shorter than the heartbeats would. It tries at
+ * least once a heartbeat, so that a peer that was stopped with its machine hears of us soon after.
+ * A peer that has said that it is stopped may take none for ever. */
+static void set_patience(struct fbr_conn *c)
+{
+    uint64_t least = c->beat_ms ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
+    uint64_t ms = silence_ms(c) > least ? silence_ms(c) : least;
+    unsigned timeout = c->silent ? 0 : ms < INT_MAX ? (unsigned)ms : INT_MAX;
+    unsigned again = c->beat_ms < 1000 ? 1000 : c->beat_ms > 120000 ? 120000 : c->beat_ms;
+    int fd = -1;
+
+    if (!c->tcp || uv_fileno(&c->h.handle, &fd) != 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    if (c->beat_ms)
+        setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again, sizeof(again));
+}
+
+static void on_silent(struct fbr_conn *c, struct fbr_cur *body)
+{
+    bool silent = fbr_get_u8(body) != 0;
+
+    if (!fbr_cur_ok(body))
+        return;
+    c->silent = silent;
+    set_patience(c);
+}
+
+static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
+{
+    uint64_t sent;
+
+    if (type == FRAME_REFUSED) {
+        on_refused(c, body);
+        return;
+    }
+    if (type == FRAME_SILENT) {
+        on_silent(c, body);
+        return;
+    }
+    sent = fbr_get_u64(body);
+
+    if (!fbr_cur_ok(body))
+        return;
+    if (type == FRAME_PING && fbr_conn_queued(c) < PONGS_MAX)
+        fbr_conn_send(c, FRAME_PONG, body->at - 8, 8);
+    if (type != FRAME_PONG)
+        return;
+    c->asked_ms = 0;
+    c->rtt_ns = fbr_now_ns() - sent;
+    if (c->ops && c->ops->on_pong)
+        c->ops->on_pong(c->user, c);
+}
+
+static int take_frames(struct fbr_conn *c)
+{
+    size_t at = 0;
+
+    while (c->state == CONN_OPEN && !c->closing && c->in.len - at >= FRAME_HEAD) {
+        struct fbr_cur head = fbr_cur(c->in.data + at, FRAME_HEAD), body;
+        uint32_t len = fbr_get_u32(&head);
+        uint8_t type = fbr_get_u8(&head);
+
+        if (len > FBR_FRAME_MAX)
+            return -EPROTO;
+        if (c->in.len - at < FRAME_HEAD + (size_t)len)
+            break;
+        body = fbr_cur(c->in.data + at + FRAME_HEAD, len);
+        at += FRAME_HEAD + (size_t)len;
+        if (type < FBR_FRAME_USER)
+            on_own_frame(c, type, &body);
+        else
+            c->ops->on_frame(c->user, c, type, &body);
+    }
+    fbr_buf_consume(&c->in, at);
+    if (c->in.len == 0 && c->in.cap > FBR_LOOP_SCRATCH)
+        fbr_buf_fini(&c->in);
+    return 0;
+}
+
+static int take_plain(struct fbr_conn *c, const void *data, size_t len)
+{
+    fbr_put(&c->in, data, len);
+    if (c->in.failed)
+        return -ENOMEM;
+    if (c->state == CONN_GREETING) {
+        int rc = fbr_listener_greet_unix(c);
+
+        if (rc < 0)
+            return rc;
+    }
+    return c->state == CONN_OPEN ? take_frames(c) : 0;
+}
+
+static int take_cipher(struct fbr_conn *c, const void *data, size_t len, struct fbr_error *err)
+{
+    int rc = c->tls ? 0 : fbr_listener_open_tls(c); /* not for silent callers */
+
+    if (rc < 0)
+        return fbr_fail(err, rc, "no TLS: %s", fbr_strerror(rc));
+    rc = fbr_tls_feed(c->tls, data, len, err);
+    fbr_conn_flush_tls(c);
+    if (rc < 0)
+        return rc;
+    if (c->state == CONN_GREETING && fbr_tls_ready(c->tls)) {
+        rc = c->listener ? fbr_listener_greet_tls(c) : (fbr_conn_opened(c), 0);
+        if (rc < 0)
+            return fbr_fail(err, rc, "not let in");
+    }
+    if (c->state != CONN_OPEN)
+        return 0;
+    rc = fbr_tls_read(c->tls, &c->in, err);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    return take_frames(c);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
+{
+    struct fbr_conn *c = handle->data;
+
+    (void)want;
+    *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
+}
+
+/* n bytes that have come, or an error. */
+static void take(struct fbr_conn *c, const void *data, ssize_t n)
+{
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    if (n < 0) {
+        fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n,
+                      n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
+        return;
+    }
+    c->heard_ms = awake_ms();
+    if (c->asked_ms && n >= IDLE_BYTES)
+        c->asked_ms = c->heard_ms;
+    rc = c->tcp ? take_cipher(c, data, (size_t)n, &err) : take_plain(c, data, (size_t)n);
+    if (rc < 0)
+        fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct fbr_conn *c = stream->data;
+
+    if (n != 0 && c->state != CONN_GONE)
+        take(c, buf->base, n);
+}
+
+bool fbr_conn_read_now(struct fbr_conn *c)
+{
+    void *data = fbr_loop_scratch(c->loop);
+    ssize_t n;
+    int fd = -1;
+
+    uv_fileno(&c->h.handle, &fd);
+    n = recv(fd, data, FBR_LOOP_SCRATCH, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    take(c, data, n < 0 ? -errno : n == 0 ? UV_EOF : n);
+    return true;
+}
+
+int fbr_conn_start_reading(struct fbr_conn *c)
+{
+    c->connected = true;
+    if (c->tcp) {
+        uv_tcp_nodelay(&c->h.tcp, 1);
+        uv_tcp_keepalive(&c->h.tcp, 1, 10);
+        set_patience(c);
+    }
+    return uv_read_start(&c->h.stream, on_alloc, on_read);
+}
+
+/* ---- Heartbeats, end ---- */
+
+/* Closing: goes on as long as the peer takes something. One look is not enough: where many want the
+ * processor we may not have come to send anything since the last one. */
+static void linger(struct fbr_conn *c)
+{
+    size_t left = fbr_conn_queued(c);
+
+    c->stuck = left < c->left_over ? 0 : c->stuck + 1;
+    if (c->stuck < CLOSE_LOOKS)
+        fbr_timer_start(&c->timer, CLOSE_MS, 0);
+    else
+        drop(c);
+    c->left_over = left;
+}
+
+/* The timer is late by as long as this process was itself stopped, and what came meanwhile is not read
+ * yet. A peer whose machine slept with ours, or whose kernel tries again ever more seldom, gets as
+ * much time again to be heard. */
+static void note_stall(struct fbr_conn *c, uint64_t now)
+{
+    uint64_t late = now > c->due_ms ? now - c->due_ms : 0;
+
+    c->due_ms = now;
+    if (c->asked_ms)
+        c->asked_ms = c->asked_ms + late < now ? c->asked_ms + late : now;
+    if (late < silence_ms(c) || !c->misses) {
+        c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
+        return;
+    }
+    c->heard_ms = now;
+    c->stall_ms = late;
+    c->stalled_at = now;
+}
+
+uint64_t fbr_conn_stall_ms(struct fbr_conn *c)
+{
+    uint64_t now = awake_ms();
+
+    if (c->by)
+        return fbr_conn_stall_ms(c->by);
+    if (!c->misses)
+        return 0;
+    note_stall(c, now);
+    return c->stall_ms && now - c->stalled_at < silence_ms(c) ? c->stall_ms : 0;
+}
+
+static void ping(struct fbr_conn *c, uint64_t now)
+{
+    struct fbr_buf b;
+
+    if (!c->asked_ms)
+        c->asked_ms = now;
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, fbr_now_ns());
+    fbr_conn_send_buf(c, FRAME_PING, &b);
+    fbr_buf_fini(&b);
+}
+
+/* The timer goes off for the next ping, or when the peer has been silent for too long. */
+static void set_beat(struct fbr_conn *c, uint64_t now)
+{
+    uint64_t limit = c->heard_ms + silence_ms(c);
+
+    c->due_ms = c->beat_at + c->beat_ms;
+    if (c->misses && limit < c->due_ms)
+        c->due_ms = limit;
+    fbr_timer_start(&c->timer, c->due_ms > now ? c->due_ms - now : 0, 0);
+}
+
+/* It speaks, and does not hear: the way to it is cut, and the way back is not. */
+static bool is_deaf(const struct fbr_conn *c, uint64_t now)
+{
+    return c->asked_ms && now - c->asked_ms >= silence_ms(c) && fbr_conn_queued(c) == 0;
+}
+
+static void give_up(struct fbr_conn *c, const char *what, uint64_t ms)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "%s for %.1f s", what, (double)ms / 1e3);
+    fbr_conn_lost(c, -ETIMEDOUT, text);
+}
+
+static void on_beat(void *arg)
+{
+    struct fbr_conn *c = arg;
+    uint64_t now = awake_ms();
+
+    if (c->closing) {
+        linger(c);
+        return;
+    }
+    note_stall(c, now);
+    if (c->silent) {
+        c->heard_ms = now;
+        c->asked_ms = 0;
+    }
+    if (c->misses && now - c->heard_ms >= silence_ms(c)) {
+        give_up(c, "no heartbeat", now - c->heard_ms);
+        return;
+    }
+    if (c->misses && is_deaf(c, now)) {
+        give_up(c, "no answer to a heartbeat", now - c->asked_ms);
+        return;
+    }
+    if (now >= c->beat_at + c->beat_ms) {
+        c->beat_at = now;
+        if (!c->silent)
+            ping(c, now);
+    }
+    set_beat(c, now);
+}
+
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms, uint64_t repeat_ms)
+{
+    if (!c->timer.uv && fbr_timer_init(&c->timer, c->loop, fn, c) < 0)
+        return -ENOMEM;
+    c->timer.fn = fn;
+    fbr_timer_start(&c->timer, after_ms, repeat_ms);
+    return 0;
+}
+
+void fbr_conn_heartbeat(struct fbr_conn *c, unsigned interval_ms, unsigned misses)
+{
+    if (c->by)
+        return;
+    c->beat_ms = interval_ms;
+    c->misses = misses;
+    c->heard_ms = c->beat_at = awake_ms();
+    c->asked_ms = 0;
+    if (c->connected)
+        set_patience(c);
+    if (fbr_conn_timer(c, on_beat, interval_ms, 0) == 0)
+        set_beat(c, c->beat_at);
+}
+
+void fbr_conn_silent(struct fbr_conn *c, bool silent)
+{
+    uint8_t body = silent;
+
+    if (!c->by)
+        fbr_conn_send(c, FRAME_SILENT, &body, 1);
+}
+
+uint64_t fbr_conn_rtt_ns(const struct fbr_conn *c)
+{
+    return c->by ? c->by->rtt_ns : c->rtt_ns;
+}
+
+static void on_shut(uv_shutdown_t *req, int status)
+{
+    struct fbr_conn *c = req->data;
+
+    (void)status;
+    drop(c);
+}
+
+void fbr_conn_close(struct fbr_conn *c)
+{
+    if (!c || c->state == CONN_GONE || c->closing)
+        return;
+    c->closing = true;
+    if (c->by)
+        send_carried(c, 0, NULL, 0);
+    if (c->by || c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
+        drop(c);
+        return;
+    }
+    c->shut.data = c;
+    c->lingers = true;
+    c->left_over = fbr_conn_queued(c);
+    fbr_loop_hold(c->loop);
+    if (fbr_conn_timer(c, on_beat, CLOSE_MS, 0) < 0 ||
+        uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)
+        drop(c);
+}
+
+int fbr_conn_open(struct fbr_conn **out, struct fbr_loop *loop, int fd,
+                  const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
+{
+    struct fbr_conn *c = fbr_conn_new(loop, false);
+    int rc = c ? uv_pipe_open(&c->h.pipe, fd) : -ENOMEM;
+
+    if (rc < 0)
+        close(fd);
+    if (rc == 0)
+        rc = fbr_conn_start_reading(c);
+    if (rc < 0) {
+        fbr_conn_close(c);
+        return fbr_fail(err, rc, "no control channel: %s", fbr_strerror(rc));
+    }
+    fbr_conn_opened(c);
+    fbr_conn_adopt(c, ops, user);
+    *out = c;
+    return 0;
+}
+
+struct fbr_conn *fbr_conn_carried(struct fbr_conn *by, uint8_t wrap, uint64_t id)
+{
+    struct fbr_conn *c = calloc(1, sizeof(*c));
+
+    if (c) {
+        c->loop = by->loop;
+        c->by = by;
+        c->wrap = wrap;
+        c->id = id;
+        c->state = CONN_OPEN;
+    }
+    return c;
+}
+
+void fbr_conn_came(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
+{
+    if (type >= FBR_FRAME_USER)
+        c->ops->on_frame(c->user, c, type, body);
+}
+
+void fbr_conn_adopt(struct fbr_conn *c, const struct fbr_conn_ops *ops, void *user)
+{
+    c->ops = ops;
+    c->user = user;
+}
+
+int fbr_conn_export(struct fbr_conn *c, const char *label, uint64_t id, uint8_t key[FBR_KEY_SIZE])
+{
+    struct fbr_buf b;
+    int rc;
+
+    if (!c->tls)
+        return -ENOTSUP;
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, id);
+    rc = b.failed ? -ENOMEM : fbr_tls_export(c->tls, label, b.data, b.len, key, FBR_KEY_SIZE);
+    fbr_buf_fini(&b);
+    return rc;
+}

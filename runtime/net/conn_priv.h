@@ -1,0 +1,86 @@
+/* conn_priv.h - what conn.c (frames), dial.c (calling) and listener.c (being called) share.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_CONN_PRIV_H
+#define FBR_CONN_PRIV_H
+
+#include <stdbool.h>
+
+#include "runtime/net/conn.h"
+#include "runtime/net/tls.h"
+
+enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
+
+/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size,
+ * compared, not parsed further before the secret was right. */
+#define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
+#define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
+
+struct fbr_conn {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    } h;
+    struct fbr_loop *loop;
+    struct fbr_conn *by; /* it is carried by that one, and has no socket of its own; NULL */
+    uint64_t id;         /* its name there */
+    uint8_t wrap;
+    enum conn_state state;
+    bool tcp, connected, closing, closed, looking_up, lingers;
+    bool silent; /* the peer has told that it is stopped */
+    struct fbr_tls *tls;
+    struct fbr_buf in;    /* plain bytes not yet taken */
+    struct fbr_buf early; /* frames sent before the greeting was over */
+    const struct fbr_conn_ops *ops;
+    void *user;
+    struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
+    unsigned beat_ms, misses;
+    uint64_t rtt_ns;
+    uint64_t heard_ms, beat_at, due_ms; /* the peer was heard; the last ping; the timer's next */
+    uint64_t asked_ms; /* the first ping that is not answered, or 0; later if it sends much */
+    uint64_t stall_ms, stalled_at; /* this process was stopped for so long, until then */
+    size_t left_over;              /* when closing: what was still queued */
+    unsigned stuck;                /* and how many looks in a row found no less */
+    uv_shutdown_t shut;
+    uv_connect_t dial;
+    uv_getaddrinfo_t look_up;
+    uint8_t hello[FBR_HELLO_SIZE]; /* what a caller sends */
+    struct fbr_listener *listener; /* while half-open on the called side */
+    uint8_t from[16];              /* the address of the host that calls */
+    struct fbr_conn *next, *prev;  /* in the listener's list of half-open calls */
+};
+
+struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp);
+void fbr_conn_refuse(struct fbr_conn *c, int why);
+int fbr_conn_write(struct fbr_conn *c, const void *data, size_t len);
+int fbr_conn_flush_tls(struct fbr_conn *c);
+void fbr_conn_opened(struct fbr_conn *c);
+void fbr_conn_looked_up(struct fbr_conn *c);
+int fbr_conn_start_reading(struct fbr_conn *c);
+/* Takes at once what has come on a half-open one; it may be gone then. false: nothing has come. */
+bool fbr_conn_read_now(struct fbr_conn *c);
+int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
+                   uint64_t repeat_ms);
+
+int fbr_listener_greet_unix(
+    struct fbr_conn *c); /* looks at c->in; opens the conn when it is let in */
+int fbr_listener_greet_tls(struct fbr_conn *c);
+int fbr_listener_open_tls(struct fbr_conn *c); /* a half-open one has said something */
+void fbr_listener_forget(struct fbr_conn *c);  /* not half-open any more */
+
+/* "join.7.0": how a caller names itself in TLS. */
+#define FBR_IDENTITY_MAX 64
+void fbr_caller_print(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX]);
+int fbr_caller_scan(const char *identity, struct fbr_caller *who);
+
+/* A url taken apart. */
+struct fbr_place {
+    bool tcp;
+    char path[FBR_URL_MAX - 16]; /* or host */
+    char port[8];
+};
+int fbr_place_scan(const char *url, struct fbr_place *place);
+
+#endif

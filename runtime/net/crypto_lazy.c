@@ -1,0 +1,155 @@
+/* crypto_lazy.c - the shared library's way to OpenSSL: a module that is opened when first needed.
+ *
+ * Loading libssl and libcrypto costs more than all other libraries of a worker together, and a
+ * worker on a unix socket needs neither. So libfiber.so has these functions in place of crypto.c,
+ * tls.c and seal.c; each goes on to the one of the same name in the module crypto.so (module.h),
+ * which is made of those files. The static library has them built in.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/module.h"
+#include "runtime/net/seal.h"
+#include "runtime/net/tls.h"
+
+static void *module; /* NULL: it could not be opened, `why` says so */
+static struct fbr_error why;
+
+static void open_module(void)
+{
+    module = fbr_module_open("crypto", &why);
+    if (!module)
+        fbr_log_error("%s", why.text);
+}
+
+static void *find(const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, open_module);
+    return module ? dlsym(module, name) : NULL;
+}
+
+/* A function of the module, looked up once; harmless if two threads do it. */
+#define MODULE(name)                      \
+    static __typeof__(name) *volatile fn; \
+    if (!fn)                              \
+    fn = (__typeof__(name) *)find(#name)
+
+int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
+                   struct fbr_error *err)
+{
+    MODULE(fbr_tls_client);
+    return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why.text);
+}
+
+int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
+                   struct fbr_error *err)
+{
+    MODULE(fbr_tls_server);
+    return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why.text);
+}
+
+int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
+                  const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
+{
+    MODULE(fbr_seal_init);
+    memset(s, 0, sizeof(*s));
+    return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
+}
+
+/* The rest is only ever called with what the functions above have made, but for zeros, for which the
+ * module is not opened: each connection ends with one. */
+
+void fbr_tls_free(struct fbr_tls *t)
+{
+    if (t) {
+        MODULE(fbr_tls_free);
+        fn(t);
+    }
+}
+
+int fbr_tls_step(struct fbr_tls *t, struct fbr_error *err)
+{
+    MODULE(fbr_tls_step);
+    return fn(t, err);
+}
+
+int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
+{
+    MODULE(fbr_tls_feed);
+    return fn(t, bytes, len, err);
+}
+
+bool fbr_tls_ready(const struct fbr_tls *t)
+{
+    MODULE(fbr_tls_ready);
+    return fn(t);
+}
+
+bool fbr_tls_proven(const struct fbr_tls *t)
+{
+    MODULE(fbr_tls_proven);
+    return fn(t);
+}
+
+const char *fbr_tls_identity(const struct fbr_tls *t)
+{
+    MODULE(fbr_tls_identity);
+    return fn(t);
+}
+
+int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
+{
+    MODULE(fbr_tls_read);
+    return fn(t, plain, err);
+}
+
+int fbr_tls_write(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_error *err)
+{
+    MODULE(fbr_tls_write);
+    return fn(t, bytes, len, err);
+}
+
+void fbr_tls_close(struct fbr_tls *t)
+{
+    MODULE(fbr_tls_close);
+    fn(t);
+}
+
+int fbr_tls_pending(struct fbr_tls *t, struct fbr_buf *cipher)
+{
+    MODULE(fbr_tls_pending);
+    return fn(t, cipher);
+}
+
+int fbr_tls_export(struct fbr_tls *t, const char *label, const void *context, size_t context_len,
+                   void *out, size_t outlen)
+{
+    MODULE(fbr_tls_export);
+    return fn(t, label, context, context_len, out, outlen);
+}
+
+void fbr_seal_fini(struct fbr_seal *s)
+{
+    if (s->ctx) {
+        MODULE(fbr_seal_fini);
+        fn(s);
+    }
+}
+
+int fbr_seal_encrypt(struct fbr_seal *s, uint64_t *counter, const void *in, size_t len, void *out)
+{
+    MODULE(fbr_seal_encrypt);
+    return fn(s, counter, in, len, out);
+}
+
+int fbr_seal_decrypt(struct fbr_seal *s, uint64_t counter, const void *in, size_t len, void *out)
+{
+    MODULE(fbr_seal_decrypt);
+    return fn(s, counter, in, len, out);
+}

@@ -1,0 +1,764 @@
+/* hub.c - the serving side of the data channel; see hub.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/hub.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+
+#include "runtime/base/auth.h"
+#include "runtime/net/conn.h"
+#include "runtime/base/log.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/sp_server.h"
+
+#define TICKS 2 /* in a heartbeat */
+#define DUE_MAX 256
+
+struct fbr_link {
+    uint64_t id;                       /* of a branch: its stream */
+    struct fbr_link *trunk, *branches; /* under the hub's lock; a branch's trunk stays as it is */
+    int refs;                          /* its own, each branch's. Under the hub's lock */
+    void (*on_dry)(void *user);        /* of a branch */
+    void *dry_user;
+    struct fbr_hub *hub;
+    const struct fbr_link_ops *ops;
+    void *user;
+    pthread_mutex_t lock; /* all to `failed` */
+    struct fbr_lane_out out;
+    struct fbr_route route;     /* ipc: how the peer's last message came */
+    struct fbr_sp_conn *conn;   /* tcp: the one that proved it; NULL: none yet, or it has ended */
+    uint32_t sent, acked;       /* messages down; equal: the peer holds all of them */
+    uint32_t sent_at, heard_at; /* ticks of the hub */
+    bool met, broken;
+    bool answers;          /* the last message down was an answer, and no more, */
+    unsigned asked;        /* since which so many beats have come */
+    bool fresh;            /* our first message was an answer to the peer's, and no more */
+    int failed;            /* why push() could not send */
+    struct fbr_lane_in in; /* hub thread only */
+    uint64_t streams;      /* the highest of its branches, ever. Under the hub's lock */
+    bool pruned;           /* branches were closed since its last message. Under the hub's lock */
+    bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
+    bool
+        /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+        orphan;
+    UT_hash_handle hh;
+};
+
+struct fbr_hub {
+    struct fbr_sock *sock;    /* ipc */
+    struct fbr_sp_server *sp; /* tcp */
+    char url[FBR_URL_MAX];
+    struct fbr_hub_options options;
+    uint32_t ticks;    /* atomic: of the time in which we ran */
+    uint32_t patience; /* ticks */
+    int wake;          /* ipc */
+    pthread_t thread;
+    pthread_mutex_t lock; /* the table, busy and closed of its links */
+    pthread_cond_t idle;
+    struct fbr_link *links;
+    struct fbr_spare spare; /* hub thread only */
+};
+
+static uint32_t ticks_of(const struct fbr_hub *h)
+{
+    return __atomic_load_n(&h->ticks, __ATOMIC_RELAXED);
+}
+
+/* Sends the next message, an empty one if there is none. Under the link's lock. */
+static int send_next(struct fbr_link *l)
+{
+    struct fbr_hub *h = l->hub;
+    void *msg;
+    size_t len;
+    int rc;
+
+    l->answers = fbr_lane_empty(&l->out);
+    l->asked = 0;
+    rc = fbr_lane_take(&l->out, 0, &msg, &len);
+    if (rc == 0) {
+        l->sent++;
+        l->sent_at = ticks_of(h);
+        rc = h->sp ? fbr_sp_send(l->conn, msg, len) : fbr_sock_send(h->sock, &l->route, msg, 0);
+        if (rc < 0 && h->sock)
+            fbr_sock_free(msg);
+    }
+    if (rc < 0)
+        l->failed = rc;
+    return rc;
+}
+
+/* The same if there is one and the peer is ready for it. */
+static int push(struct fbr_link *l)
+{
+    if (!l->met || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
+        return 0;
+    return l->hub->sp && !l->conn ? 0 : send_next(l);
+}
+
+struct arrival {
+    struct fbr_link *link;
+    const struct fbr_route *route;
+    struct fbr_sp_conn *conn;
+};
+
+/* The link's first message, by which its connection is proven. It comes again by another one when the
+ * peer has not heard our answer; nothing else was said by then. */
+static void meet(struct fbr_link *l, const struct arrival *a)
+{
+    l->met = true;
+    if (!a->conn)
+        return;
+    if (l->conn)
+        fbr_sp_hang_up(l->conn);
+    l->conn = a->conn;
+    l->heard_at = ticks_of(l->hub);
+    l->sent = l->acked = l->out.seq = 0;
+    l->fresh = fbr_lane_empty(&l->out);
+    fbr_sp_prove(a->conn, l->id);
+    if (l->fresh)
+        send_next(l); /* the answer */
+}
+
+/* Whether the peer may call again. */
+static bool is_fresh(const struct fbr_link *l)
+{
+    return l->fresh && l->sent == 1 && l->acked == 0 && l->in.seq == 1;
+}
+
+/* Whether a peer that waits, for it says nothing, should have got by now what was sent. An answer has a
+ * heartbeat less: the peer had heard nothing for that long when it asked. One that comes late to its
+ * answer, as it was stopped meanwhile, has not asked as often. */
+static bool is_overdue(const struct fbr_link *l)
+{
+    const struct fbr_hub *h = l->hub;
+    unsigned beats = h->options.misses > 1 ? h->options.misses - 1 : 1;
+    uint32_t patience = l->answers ? TICKS * beats - 1 : h->patience;
+
+    return ticks_of(h) - l->sent_at >= patience && (!l->answers || l->asked >= beats) &&
+           fbr_sp_all_arrived(l->conn);
+}
+
+/* A peer that has nothing to say has said that it is there. It is answered where nothing else went to it
+ * for a while: whether it holds the answer, its next beat tells. */
+static void on_beat(struct fbr_link *l)
+{
+    if (!l->conn || !l->hub->patience)
+        return;
+    if (l->sent == l->acked) {
+        if (ticks_of(l->hub) != l->sent_at)
+            send_next(l);
+        return;
+    }
+    l->asked++;
+    if (is_overdue(l))
+        l->failed = -ETIMEDOUT;
+}
+
+/* A message is authentic, and the next one. */
+static void on_ack(void *user, uint32_t ack, bool records)
+{
+    struct arrival *a = user;
+    struct fbr_link *l = a->link;
+    bool first;
+
+    pthread_mutex_lock(&l->lock);
+    first = !l->met || (l->conn != a->conn && l->in.repeats);
+    if (a->route)
+        l->route = *a->route;
+    if (first)
+        meet(l, a);
+    if (ack == l->sent)
+        l->acked = ack;
+    push(l);
+    if (!records)
+        on_beat(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void unref(struct fbr_link *l);
+
+/* Calls into a link are over: somebody may wait for that. Takes and leaves the hub's lock. */
+static void end_call(struct fbr_hub *h, struct fbr_link *l)
+{
+    bool orphan;
+
+    pthread_mutex_lock(&h->lock);
+    l->busy = false;
+    orphan = l->orphan;
+    pthread_cond_broadcast(&h->idle);
+    pthread_mutex_unlock(&h->lock);
+    if (orphan)
+        unref(l);
+}
+
+/* A record of a stream: for its branch, if there is one still. An empty one is the host's: nothing
+ * more comes. */
+static void give_branch(struct fbr_link *trunk, const void *record, size_t len)
+{
+    struct fbr_hub *h = trunk->hub;
+    struct fbr_link *b;
+
+    pthread_mutex_lock(&h->lock);
+    HASH_FIND(hh, trunk->branches, &trunk->in.stream, sizeof(trunk->in.stream), b);
+    if (b)
+        b->busy = true;
+    pthread_mutex_unlock(&h->lock);
+    if (!b)
+        return;
+    if (len == 0)
+        b->on_dry(b->dry_user);
+    else
+        b->ops->on_record(b->user, b, record, len);
+    end_call(h, b);
+}
+
+static bool has_branch(void *user, uint64_t stream)
+{
+    struct fbr_link *trunk = user, *b;
+
+    pthread_mutex_lock(&trunk->hub->lock);
+    HASH_FIND(hh, trunk->branches, &stream, sizeof(stream), b);
+    pthread_mutex_unlock(&trunk->hub->lock);
+    return b;
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct fbr_link *l = ((struct arrival *)user)->link;
+
+    if (__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+        return;
+    if (l->in.stream)
+        give_branch(l, record, len);
+    else
+        l->ops->on_record(l->user, l, record, len);
+}
+
+static void break_link(struct fbr_link *l, int why)
+{
+    bool before;
+
+    pthread_mutex_lock(&l->lock);
+    before = l->broken;
+    l->broken = true;
+    pthread_mutex_unlock(&l->lock);
+    if (before)
+        return;
+    if (l->in.fault)
+        fbr_warn("data link %016llx is broken: %s", (unsigned long long)l->id, l->in.fault);
+    else
+        fbr_info("data link %016llx is broken: %s", (unsigned long long)l->id, fbr_strerror(why));
+    if (!__atomic_load_n(&l->closed, __ATOMIC_ACQUIRE))
+        l->ops->on_broken(l->user, l, why);
+}
+
+static bool is_broken(struct fbr_link *l)
+{
+    bool broken;
+
+    pthread_mutex_lock(&l->lock);
+    broken = l->broken;
+    pthread_mutex_unlock(&l->lock);
+    return broken;
+}
+
+static int has_failed(struct fbr_link *l)
+{
+    int failed;
+
+    pthread_mutex_lock(&l->lock);
+    failed = l->broken ? 0 : l->failed;
+    pthread_mutex_unlock(&l->lock);
+    return failed;
+}
+
+static void free_link(struct fbr_link *l)
+{
+    fbr_lane_out_fini(&l->out);
+    fbr_lane_in_fini(&l->in);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+/* Not under the hub's lock. */
+static void unref(struct fbr_link *l)
+{
+    struct fbr_link *trunk = l->trunk;
+    bool last;
+
+    pthread_mutex_lock(&l->hub->lock);
+    last = --l->refs == 0;
+    pthread_mutex_unlock(&l->hub->lock);
+    if (!last)
+        return;
+    free_link(l);
+    if (trunk)
+        unref(trunk);
+}
+
+/* The link of that number, which is busy until end_call(). */
+static struct fbr_link *grab(struct fbr_hub *h, uint64_t id)
+{
+    bool pruned = false;
+    struct fbr_link *l;
+
+    pthread_mutex_lock(&h->lock);
+    HASH_FIND(hh, h->links, &id, sizeof(id), l);
+    if (l) {
+        l->busy = true;
+        l->in.streams = l->streams;
+        pruned = l->pruned;
+        l->pruned = false;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (pruned)
+        fbr_lane_forget(&l->in);
+    return l;
+}
+
+/* Whether this connection may be the link's: unsealed, a message proves nothing, and a link has one
+ * connection. The second one of a peer means that it has lost the first, unless it has said nothing by
+ * that but the first message. */
+static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
+{
+    bool other;
+
+    if (!l->in.sealed)
+        return -EACCES;
+    pthread_mutex_lock(&l->lock);
+    l->in.repeats = l->conn != conn && is_fresh(l);
+    other = l->met && l->conn != conn && !l->in.repeats;
+    pthread_mutex_unlock(&l->lock);
+    return other ? -EPIPE : 0;
+}
+
+/* Negative: nothing more is to be taken by that way. Bytes that are not authentic may come from
+ * anybody who reached the port: they break nothing but their connection. */
+static int open_message(struct arrival *a, void *msg, size_t len)
+{
+    struct fbr_link *l = a->link;
+    int rc, conn = 0;
+
+    if (is_broken(l))
+        return -EPIPE;
+    if (a->conn && (conn = check_conn(l, a->conn)) == -EACCES)
+        return conn;
+    rc = fbr_lane_open(&l->in, msg, len, on_ack, on_record, a);
+    if (rc == -EBADMSG && l->in.sealed)
+        return rc;
+    if (rc == 0)
+        rc = conn;
+    if (rc == 0)
+        rc = has_failed(l);
+    if (rc < 0)
+        break_link(l, rc);
+    return rc;
+}
+
+static int take_message(struct fbr_hub *h, struct arrival *a, void *msg, size_t len)
+{
+    uint64_t id, own;
+    int rc = fbr_lane_link(msg, len, &id);
+
+    if (rc == 0 && a->conn && fbr_sp_is_proven(a->conn, &own) && own != id)
+        rc = -EPROTO;
+    if (rc < 0)
+        return rc;
+    a->link = grab(h, id);
+    if (!a->link)
+        return -ENOENT;
+    rc = open_message(a, msg, len);
+    end_call(h, a->link);
+    return rc;
+}
+
+/* ---- ipc: nanomsg ---- */
+
+static void run_sock(struct fbr_hub *h)
+{
+    struct pollfd p[2] = {{.fd = fbr_sock_fd(h->sock), .events = POLLIN},
+                          {.fd = h->wake, .events = POLLIN}};
+
+    while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+        struct fbr_route route;
+        void *msg;
+        size_t len;
+
+        if (p[1].revents)
+            break;
+        while (fbr_sock_recv(h->sock, &route, &msg, &len) == 0) {
+            take_message(h, &(struct arrival){.route = &route}, msg, len);
+            fbr_sock_free(msg);
+        }
+    }
+}
+
+/* ---- tcp: our own server ---- */
+
+static int on_message(void *user, struct fbr_sp_conn *conn, void *msg, size_t len)
+{
+    return take_message(user, &(struct arrival){.conn = conn}, msg, len);
+}
+
+/* A peer that closes may be about to say on the control channel that it ends, or to call again: it has
+ * until the second tick. */
+static void on_end(void *user, struct fbr_sp_conn *conn, int why)
+{
+    struct fbr_hub *h = user;
+    struct fbr_link *l;
+    uint64_t id;
+    bool its, waits = why == -EPIPE || why == -ECONNRESET;
+
+    fbr_sp_is_proven(conn, &id);
+    l = grab(h, id);
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    its = l->conn == conn;
+    if (its) {
+        waits = waits && (h->patience || is_fresh(l));
+        l->conn = NULL;
+        l->heard_at = ticks_of(h);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (its && !waits)
+        break_link(l, why);
+    end_call(h, l);
+}
+
+/* Why a link is to break. Under the hub's lock. */
+static int look_at(struct fbr_link *l, uint32_t now)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&l->lock);
+    if (l->conn && fbr_sp_heard(l->conn))
+        l->heard_at = now;
+    if (l->met && !l->broken) {
+        if (!l->conn)
+            rc = now - l->heard_at >= TICKS ? -EPIPE : 0;
+        else
+            rc = now - l->heard_at >= l->hub->patience ? -ETIMEDOUT : 0;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+static void on_tick(void *user)
+{
+    struct due {
+        uint64_t id;
+        int why;
+    } due[DUE_MAX];
+    struct fbr_hub *h = user;
+    uint32_t now = __atomic_add_fetch(&h->ticks, 1, __ATOMIC_RELAXED);
+    struct fbr_link *l, *next;
+    int n;
+
+    do {
+        n = 0;
+        pthread_mutex_lock(&h->lock);
+        HASH_ITER(hh, h->links, l, next) {
+            int why = n < DUE_MAX ? look_at(l, now) : 0;
+
+            if (why < 0)
+                due[n++] = (struct due){l->id, why};
+        }
+        pthread_mutex_unlock(&h->lock);
+        for (int i = 0; i < n; i++) {
+            l = grab(h, due[i].id);
+            if (l) {
+                break_link(l, due[i].why);
+                end_call(h, l);
+            }
+        }
+    } while (n == DUE_MAX);
+}
+
+static const struct fbr_sp_server_ops server_ops = {
+    .on_message = on_message, .on_end = on_end, .on_tick = on_tick};
+
+/* ---- The hub ---- */
+
+static void *hub_main(void *arg)
+{
+    struct fbr_hub *h = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-hub");
+    if (h->sp)
+        fbr_sp_server_run(h->sp);
+    else
+        run_sock(h);
+    return NULL;
+}
+
+static int listen_tcp(struct fbr_hub *h, const char *url, struct fbr_error *err)
+{
+    const struct fbr_hub_options *o = &h->options;
+    int rc = fbr_sp_server_open(&h->sp, url, o->own_user, &server_ops, h, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(h->url, sizeof(h->url), "%s", fbr_sp_server_url(h->sp));
+    if (o->beat_ms && o->misses) {
+        /* What came is seen at the next tick, so one less of them. */
+        h->patience = o->misses > 1 ? TICKS * o->misses - 1 : TICKS + 1;
+        fbr_sp_server_patience(h->sp, (uint64_t)o->beat_ms * o->misses, o->beat_ms / TICKS);
+    }
+    return 0;
+}
+
+static int listen_ipc(struct fbr_hub *h, const char *url, struct fbr_error *err)
+{
+    snprintf(h->url, sizeof(h->url), "%s", url);
+    h->wake = eventfd(0, EFD_CLOEXEC);
+    if (h->wake < 0)
+        return fbr_fail(err, -errno, "data channel: %s", fbr_strerror(errno));
+    return fbr_sock_bind(&h->sock, url, err);
+}
+
+static int start_thread(struct fbr_hub *h, struct fbr_error *err)
+{
+    sigset_t all, old;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&h->thread, NULL, hub_main, h);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc < 0 ? fbr_fail(err, rc, "data channel: no thread: %s", fbr_strerror(rc)) : 0;
+}
+
+static void free_hub(struct fbr_hub *h)
+{
+    fbr_sock_close(h->sock);
+    fbr_sp_server_close(h->sp);
+    if (h->wake >= 0)
+        close(h->wake);
+    free(h->spare.data);
+    pthread_cond_destroy(&h->idle);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+int fbr_hub_open(struct fbr_hub **out, const char *url, const struct fbr_hub_options *options,
+                 struct fbr_error *err)
+{
+    struct fbr_hub *h = calloc(1, sizeof(*h));
+    int rc;
+
+    if (!h)
+        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    h->options = *options;
+    h->wake = -1;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->idle, NULL);
+    rc = strncmp(url, "tcp://", 6) == 0 ? listen_tcp(h, url, err) : listen_ipc(h, url, err);
+    if (rc == 0)
+        rc = start_thread(h, err);
+    if (rc < 0) {
+        free_hub(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+const char *fbr_hub_url(const struct fbr_hub *h)
+{
+    return h->url;
+}
+
+unsigned fbr_hub_beat_ms(const struct fbr_hub *h)
+{
+    return h->patience ? h->options.beat_ms : 0;
+}
+
+bool fbr_hub_here(const struct fbr_hub *h)
+{
+    return h && pthread_equal(h->thread, pthread_self());
+}
+
+void fbr_hub_close(struct fbr_hub *h)
+{
+    uint64_t one = 1;
+
+    if (!h)
+        return;
+    if (h->sp)
+        fbr_sp_server_stop(h->sp);
+    else if (write(h->wake, &one, sizeof(one)) < 0)
+        fbr_debug("data channel: wake: %m");
+    pthread_join(h->thread, NULL);
+    free_hub(h);
+}
+
+static int init_lanes(struct fbr_link *l, const struct fbr_keys *keys)
+{
+    enum fbr_seal_alg alg = keys ? keys->alg : 0;
+    int rc = fbr_lane_out_init(&l->out, l->id, keys ? keys->down : NULL, alg);
+
+    if (rc == 0)
+        rc = fbr_lane_in_init(&l->in, l->id, keys ? keys->up : NULL, alg, l->hub->options.limit);
+    l->in.spare = &l->hub->spare;
+    l->in.is_open = has_branch;
+    l->in.user = l;
+    return rc;
+}
+
+int fbr_link_open(struct fbr_link **out, struct fbr_hub *h, const struct fbr_link_ops *ops,
+                  void *user)
+{
+    struct fbr_link *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return -ENOMEM;
+    rc = fbr_random(&l->id, sizeof(l->id));
+    if (rc < 0) {
+        free(l);
+        return rc;
+    }
+    l->refs = 1;
+    l->hub = h;
+    l->ops = ops;
+    l->user = user;
+    pthread_mutex_init(&l->lock, NULL);
+    rc = init_lanes(l, NULL);
+    pthread_mutex_lock(&h->lock);
+    HASH_ADD(hh, h->links, id, sizeof(l->id), l);
+    if (rc == 0 && !l->hh.tbl)
+        rc = -ENOMEM;
+    if (rc < 0 && l->hh.tbl)
+        HASH_DELETE(hh, h->links, l);
+    pthread_mutex_unlock(&h->lock);
+    if (rc < 0)
+        free_link(l);
+    else
+        *out = l;
+    return rc;
+}
+
+int fbr_link_branch(struct fbr_link **out, struct fbr_link *trunk, uint64_t stream,
+                    const struct fbr_link_ops *ops, void *user, void (*on_dry)(void *user),
+                    void *dry_user)
+{
+    struct fbr_hub *h = trunk->hub;
+    struct fbr_link *l = calloc(1, sizeof(*l));
+    bool added;
+
+    if (!l)
+        return -ENOMEM;
+    *l = (struct fbr_link){.id = stream,
+                           .trunk = trunk,
+                           .refs = 1,
+                           .on_dry = on_dry,
+                           .dry_user = dry_user,
+                           .hub = h,
+                           .ops = ops,
+                           .user = user};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_lock(&h->lock);
+    HASH_ADD(hh, trunk->branches, id, sizeof(l->id), l);
+    added = l->hh.tbl != NULL;
+    trunk->refs += added;
+    if (added && stream > trunk->streams)
+        trunk->streams = stream;
+    pthread_mutex_unlock(&h->lock);
+    if (!added) {
+        free_link(l);
+        return -ENOMEM;
+    }
+    *out = l;
+    return 0;
+}
+
+int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
+{
+    int rc;
+
+    pthread_mutex_lock(&l->lock);
+    fbr_lane_out_fini(&l->out);
+    fbr_lane_in_fini(&l->in);
+    rc = init_lanes(l, keys);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+uint64_t fbr_link_id(const struct fbr_link *l)
+{
+    return l->id;
+}
+
+int fbr_link_send(struct fbr_link *l, const struct iovec *iov, int n)
+{
+    uint64_t stream = l->trunk ? l->id : 0;
+    int rc;
+
+    if (l->trunk)
+        l = l->trunk;
+    pthread_mutex_lock(&l->lock);
+    rc = l->broken ? -EPIPE : fbr_lane_add_to(&l->out, stream, iov, n);
+    if (rc == 0)
+        rc = push(l);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+size_t fbr_link_queued(struct fbr_link *l)
+{
+    size_t n;
+
+    if (l->trunk)
+        l = l->trunk;
+    pthread_mutex_lock(&l->lock);
+    n = l->out.queued;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+void fbr_link_close(struct fbr_link *l)
+{
+    struct fbr_hub *h;
+    bool mine = true;
+
+    if (!l)
+        return;
+    h = l->hub;
+    if (!l->trunk) {
+        pthread_mutex_lock(&l->lock);
+        l->broken = true; /* for branches that outlive it */
+        if (l->conn)
+            fbr_sp_hang_up(l->conn);
+        l->conn = NULL;
+        pthread_mutex_unlock(&l->lock);
+    }
+    pthread_mutex_lock(&h->lock);
+    if (l->trunk) {
+        HASH_DELETE(hh, l->trunk->branches, l);
+        l->trunk->pruned = true;
+    } else {
+        HASH_DELETE(hh, h->links, l);
+    }
+    __atomic_store_n(&l->closed, true, __ATOMIC_RELEASE);
+    if (l->busy && pthread_equal(pthread_self(), h->thread)) {
+        l->orphan = true;
+        mine = false;
+    }
+    while (mine && l->busy)
+        pthread_cond_wait(&h->idle, &h->lock);
+    pthread_mutex_unlock(&h->lock);
+    if (mine)
+        unref(l);
+}

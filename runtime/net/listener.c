@@ -1,0 +1,424 @@
+/* listener.c - the called side of a control connection: who is let in; see conn.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/net/conn_priv.h"
+#include "runtime/base/log.h"
+#include "runtime/net/tcp.h"
+
+#define BACKLOG 4096
+#define AT_ONCE 64 /* calls are accepted before others on the loop have their turn */
+#define AGAIN_MS 50
+
+struct fbr_listener {
+    uv_poll_t poll; /* of fd: it is ours, as libuv's own streams accept without end */
+    int fd;
+    struct fbr_loop *loop;
+    struct fbr_door door;
+    struct fbr_place place;
+    char url[FBR_URL_MAX];
+    struct fbr_conn *half_open; /* authentication not complete; the oldest first */
+    int n_half_open;
+    struct fbr_timer again;
+    bool bound;  /* the path is ours to remove */
+    bool paused; /* no descriptor, no memory, or no place among the half-open */
+    bool warned; /* of the first two; until a call is taken */
+};
+
+static void on_call(uv_poll_t *poll, int status, int events);
+
+static void resume(void *arg)
+{
+    struct fbr_listener *l = arg;
+
+    if (!l->paused)
+        return;
+    l->paused = false;
+    uv_poll_start(&l->poll, UV_READABLE, on_call);
+}
+
+/* Callers wait in the kernel's queue meanwhile. */
+static void pause_calls(struct fbr_listener *l)
+{
+    l->paused = true;
+    uv_poll_stop(&l->poll);
+    fbr_timer_start(&l->again, AGAIN_MS, 0);
+}
+
+void fbr_listener_forget(struct fbr_conn *c)
+{
+    struct fbr_listener *l = c->listener;
+
+    if (!l)
+        return;
+    c->listener = NULL;
+    DL_DELETE(l->half_open, c);
+    l->n_half_open--;
+    resume(l);
+}
+
+static void on_slow(void *arg)
+{
+    fbr_conn_lost(arg, -ETIMEDOUT, "did not say who it is in time");
+}
+
+/* Authenticated: hands the conn over. */
+static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
+{
+    struct fbr_listener *l = c->listener;
+    int rc;
+
+    fbr_timer_stop(&c->timer);
+    fbr_listener_forget(c);
+    fbr_conn_opened(c);
+    rc = l->door.admit(l->door.user, who, c);
+    if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
+        fbr_conn_refuse(c, rc); /* else it would take us for dead */
+    if (rc < 0)
+        fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind,
+                 (unsigned long long)who->id, fbr_strerror(rc));
+    return rc;
+}
+
+static int same_user(struct fbr_conn *c)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    int fd;
+
+    if (uv_fileno(&c->h.handle, &fd) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return -EACCES;
+    return peer.uid == geteuid() ? 0 : -EACCES;
+}
+
+int fbr_listener_greet_unix(struct fbr_conn *c)
+{
+    struct fbr_listener *l = c->listener;
+    struct fbr_caller who;
+    uint8_t secret[FBR_KEY_SIZE];
+    struct fbr_cur cur;
+    uint32_t magic;
+    const void *claimed;
+    int rc;
+
+    if (c->in.len < FBR_HELLO_SIZE)
+        return 0;
+    cur = fbr_cur(c->in.data, FBR_HELLO_SIZE);
+    magic = fbr_get_u32(&cur);
+    who.kind = fbr_get_u8(&cur);
+    who.id = fbr_get_u64(&cur);
+    who.epoch = fbr_get_u32(&cur);
+    claimed = fbr_get(&cur, FBR_KEY_SIZE);
+    rc = magic == FBR_HELLO_MAGIC ? l->door.secret(l->door.user, &who, secret) : -EPROTO;
+    if (rc == 0 && !fbr_same(claimed, secret, FBR_KEY_SIZE))
+        rc = -EACCES;
+    fbr_wipe(secret, sizeof(secret));
+    fbr_wipe(c->in.data, FBR_HELLO_SIZE);
+    if (rc < 0)
+        return -EACCES;
+    fbr_buf_consume(&c->in, FBR_HELLO_SIZE);
+    return let_in(c, &who);
+}
+
+int fbr_listener_greet_tls(struct fbr_conn *c)
+{
+    struct fbr_caller who;
+    int rc = fbr_caller_scan(fbr_tls_identity(c->tls), &who);
+
+    return rc < 0 ? rc : let_in(c, &who);
+}
+
+static int look_up(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE])
+{
+    struct fbr_listener *l = user;
+    struct fbr_caller who;
+
+    if (fbr_caller_scan(identity, &who) < 0)
+        return -EACCES;
+    return l->door.secret(l->door.user, &who, psk);
+}
+
+int fbr_listener_open_tls(struct fbr_conn *c)
+{
+    return fbr_tls_server(&c->tls, look_up, c->listener, NULL);
+}
+
+/* ---- Calls ---- */
+
+static bool same_host(const struct fbr_conn *a, const struct fbr_conn *b)
+{
+    return memcmp(a->from, b->from, sizeof(a->from)) == 0;
+}
+
+/* The one that has to make room: the oldest from the host that holds most places. NULL: each has proved
+ * that it knows its key. */
+static struct fbr_conn *find_victim(const struct fbr_listener *l)
+{
+    struct fbr_conn *c, *other, *found = NULL;
+    int most = 0;
+
+    DL_FOREACH(l->half_open, c) {
+        int n = 0;
+
+        if (c->tls && fbr_tls_proven(c->tls))
+            continue;
+        DL_FOREACH(l->half_open, other)
+            n += same_host(c, other);
+        if (n > most) {
+            most = n;
+            found = c;
+        }
+    }
+    return found;
+}
+
+/* Whether a place is free, or has been made so. A caller may have spoken since it was read last, so that
+ * counts first: who knows its key cannot be driven out by those who do not. */
+static bool make_room(struct fbr_listener *l, int places)
+{
+    while (l->n_half_open >= places) {
+        struct fbr_conn *c = find_victim(l);
+
+        if (!c)
+            return false;
+        if (!fbr_conn_read_now(c))
+            fbr_conn_lost(c, -EBUSY, "others call, and it says nothing");
+    }
+    return true;
+}
+
+/* The host that calls, as far as one can tell them apart. */
+static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET)
+        memcpy(c->from, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
+    else if (a->ss_family == AF_INET6)
+        memcpy(c->from, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
+}
+
+/* Anybody on this host can call a loopback port. Nobody can tell whose a closed caller was: it is refused. */
+static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
+{
+    uid_t uid = 0;
+    int rc;
+
+    if (!c->tcp || !c->listener->door.own_user || !fbr_tcp_is_loopback(from))
+        return 0;
+    rc = fbr_loopback_owner(fd, &uid);
+    return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
+}
+
+static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
+{
+    int rc = c->tcp ? uv_tcp_open(&c->h.tcp, fd) : uv_pipe_open(&c->h.pipe, fd);
+
+    if (rc < 0)
+        close(fd);
+    if (rc == 0)
+        rc = c->tcp ? check_owner(c, fd, from) : same_user(c);
+    if (rc == 0)
+        rc = fbr_conn_timer(c, on_slow, c->listener->door.join_ms, 0);
+    return rc < 0 ? rc : fbr_conn_start_reading(c);
+}
+
+static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_storage *from)
+{
+    struct fbr_conn *c = fbr_conn_new(l->loop, l->place.tcp);
+    int rc;
+
+    if (!c) {
+        close(fd);
+        return;
+    }
+    c->listener = l;
+    c->state = CONN_GREETING;
+    note_from(c, from);
+    DL_APPEND(l->half_open, c);
+    l->n_half_open++;
+    rc = begin_call(c, fd, from);
+    if (rc < 0)
+        fbr_conn_lost(c, rc, "accept");
+    else
+        fbr_conn_read_now(c); /* one that has waited in the queue has spoken already */
+}
+
+/* Whether there may be more of them. */
+static bool accept_one(struct fbr_listener *l)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t len = sizeof(from);
+    int fd;
+
+    if (l->n_half_open >= FBR_DOOR_HALF_OPEN && !find_victim(l)) {
+        pause_calls(l);
+        return false;
+    }
+    fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        l->warned = false;
+        if (make_room(l, FBR_DOOR_HALF_OPEN))
+            take_call(l, fd, &from);
+        else
+            close(fd);
+        return true;
+    }
+    if (errno == EAGAIN)
+        return false;
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return true; /* that caller is gone */
+    if (l->n_half_open && make_room(l, l->n_half_open))
+        return true;
+    if (!l->warned)
+        fbr_warn("door %s: callers have to wait: %s", l->url, fbr_strerror(-errno));
+    l->warned = true;
+    pause_calls(l);
+    return false;
+}
+
+static void on_call(uv_poll_t *poll, int status, int events)
+{
+    struct fbr_listener *l = poll->data;
+
+    (void)status;
+    (void)events;
+    for (int i = 0; i < AT_ONCE && accept_one(l); i++)
+        continue;
+}
+
+/* ---- The listener ---- */
+
+static int bind_to(struct fbr_listener *l, const struct sockaddr *a, socklen_t len)
+{
+    int on = 1;
+
+    l->fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0)
+        return -errno;
+    if (l->place.tcp && setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
+        return -errno;
+    if (bind(l->fd, a, len) < 0)
+        return -errno;
+    l->bound = true;
+    return 0;
+}
+
+static int bind_tcp(struct fbr_listener *l)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(struct sockaddr_in);
+    int port = atoi(l->place.port), rc;
+
+    if (uv_ip4_addr(l->place.path, port, (struct sockaddr_in *)&a) != 0) {
+        len = sizeof(struct sockaddr_in6);
+        if (uv_ip6_addr(l->place.path, port, (struct sockaddr_in6 *)&a) != 0)
+            return -EINVAL;
+    }
+    rc = bind_to(l, (struct sockaddr *)&a, len);
+    if (rc == 0 && getsockname(l->fd, (struct sockaddr *)&a, &len) < 0)
+        rc = -errno;
+    if (rc < 0)
+        return rc;
+    if (a.ss_family == AF_INET6)
+        snprintf(l->url, sizeof(l->url), "tcp://[%s]:%d", l->place.path,
+                 ntohs(((struct sockaddr_in6 *)&a)->sin6_port));
+    else
+        snprintf(l->url, sizeof(l->url), "tcp://%s:%d", l->place.path,
+                 ntohs(((struct sockaddr_in *)&a)->sin_port));
+    return 0;
+}
+
+static int bind_unix(struct fbr_listener *l)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int rc;
+
+    if (strlen(l->place.path) >= sizeof(a.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(a.sun_path, l->place.path);
+    rc = bind_to(l, (struct sockaddr *)&a, sizeof(a));
+    if (rc == 0 && chmod(l->place.path, 0600) < 0)
+        rc = -errno; /* its directory is 0700 already; a umask would be the whole process's */
+    return rc;
+}
+
+static int start_listening(struct fbr_listener *l)
+{
+    int rc = l->place.tcp ? bind_tcp(l) : bind_unix(l);
+
+    if (rc == 0 && listen(l->fd, BACKLOG) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = uv_poll_init(fbr_loop_uv(l->loop), &l->poll, l->fd);
+    if (rc < 0)
+        return rc;
+    l->poll.data = l;
+    return uv_poll_start(&l->poll, UV_READABLE, on_call);
+}
+
+int fbr_listener_open(struct fbr_listener **out, struct fbr_loop *loop, const char *url,
+                      const struct fbr_door *door, struct fbr_error *err)
+{
+    struct fbr_listener *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return fbr_fail(err, -ENOMEM, "listen: out of memory");
+    rc = fbr_place_scan(url, &l->place);
+    if (rc < 0) {
+        free(l);
+        return fbr_fail(err, rc, "not an address to listen at: '%s'", url);
+    }
+    l->fd = -1;
+    l->loop = loop;
+    l->door = *door;
+    snprintf(l->url, sizeof(l->url), "%s", url);
+    rc = fbr_timer_init(&l->again, loop, resume, l);
+    if (rc == 0)
+        rc = start_listening(l);
+    if (rc < 0) {
+        fbr_listener_close(l);
+        return fbr_fail(err, rc, "cannot listen at %s: %s", url, fbr_strerror(rc));
+    }
+    *out = l;
+    return 0;
+}
+
+const char *fbr_listener_url(const struct fbr_listener *l)
+{
+    return l->url;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void fbr_listener_close(struct fbr_listener *l)
+{
+    if (!l)
+        return;
+    l->paused = false;
+    fbr_timer_fini(&l->again);
+    while (l->half_open)
+        fbr_conn_lost(l->half_open, -ESHUTDOWN, "closing");
+    if (l->bound && !l->place.tcp)
+        unlink(l->place.path);
+    if (l->poll.data)
+        uv_close((uv_handle_t *)&l->poll, on_closed);
+    if (l->fd >= 0)
+        close(l->fd);
+    if (!l->poll.data)
+        free(l);
+}

@@ -1,0 +1,337 @@
+/* loop.c - the event loop thread; see loop.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct fbr_loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    struct fbr_post *first, **last; /* under lock */
+    bool closing;                   /* under lock: nothing more is taken, as nobody holds it */
+    void *scratch;
+    struct fbr_post stop;
+    int held; /* loop thread, as stopping */
+    bool stopping;
+    bool gone; /* atomic: its thread ends, and another one may get the same name */
+};
+
+uint64_t fbr_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t fbr_now_ms(void)
+{
+    return fbr_now_ns() / 1000000u;
+}
+
+static void run_posts(struct fbr_loop *l)
+{
+    struct fbr_post *p;
+
+    pthread_mutex_lock(&l->lock);
+    p = l->first;
+    l->first = NULL;
+    l->last = &l->first;
+    pthread_mutex_unlock(&l->lock);
+    while (p) {
+        struct fbr_post *next = p->next, *ours = p->own ? NULL : p;
+
+        if (p->own) {
+            pthread_mutex_lock(&l->lock);
+            p->queued = false; /* from here on it may be posted again */
+            pthread_mutex_unlock(&l->lock);
+        }
+        p->fn(p->arg);
+        free(ours);
+        p = next;
+    }
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    run_posts(wake->data);
+}
+
+static void close_any(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static void *loop_main(void *arg)
+{
+    struct fbr_loop *l = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-loop");
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    run_posts(l);
+    uv_walk(&l->uv, close_any, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    __atomic_store_n(&l->gone, true, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static int thread_start(struct fbr_loop *l)
+{
+    sigset_t all, old;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&l->thread, NULL, loop_main, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
+/* libuv aborts when it is to close one of the first three, and what a program prints would go into
+ * whatever we have there: a program that was started without them gets them, itself only. */
+static void take_first_three(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+int fbr_loop_open(struct fbr_loop **out, struct fbr_error *err)
+{
+    struct fbr_loop *l = calloc(1, sizeof(*l));
+    int rc;
+
+    take_first_three();
+    if (!l)
+        return fbr_fail(err, -ENOMEM, "event loop: out of memory");
+    l->scratch = malloc(FBR_LOOP_SCRATCH);
+    rc = -ENOMEM;
+    if (!l->scratch)
+        goto fail;
+    pthread_mutex_init(&l->lock, NULL);
+    l->last = &l->first;
+    rc = uv_loop_init(&l->uv);
+    if (rc < 0)
+        goto fail;
+    rc = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (rc < 0)
+        goto fail_loop;
+    l->wake.data = l;
+    rc = thread_start(l);
+    if (rc == 0) {
+        *out = l;
+        return 0;
+    }
+    uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+fail_loop:
+    uv_loop_close(&l->uv);
+fail:
+    free(l->scratch);
+    free(l);
+    return fbr_fail(err, rc, "event loop: %s", fbr_strerror(rc));
+}
+
+static void stop(void *arg)
+{
+    struct fbr_loop *l = arg;
+
+    l->stopping = true;
+    if (l->held) /* whoever holds it may have to post, to let go */
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_mutex_unlock(&l->lock);
+    uv_stop(&l->uv);
+}
+
+void fbr_loop_hold(struct fbr_loop *l)
+{
+    l->held++;
+}
+
+void fbr_loop_release(struct fbr_loop *l)
+{
+    l->held--;
+    if (l->stopping)
+        stop(l);
+}
+
+void fbr_loop_stop(struct fbr_loop *l)
+{
+    l->stop = (struct fbr_post){.fn = stop, .arg = l, .own = true};
+    fbr_loop_post_own(l, &l->stop);
+    pthread_join(l->thread, NULL);
+    uv_loop_close(&l->uv);
+}
+
+void fbr_loop_close(struct fbr_loop *l)
+{
+    if (!l)
+        return;
+    fbr_loop_stop(l);
+    pthread_mutex_destroy(&l->lock);
+    free(l->scratch);
+    free(l);
+}
+
+void *fbr_loop_scratch(struct fbr_loop *l)
+{
+    return l->scratch;
+}
+
+uv_loop_t *fbr_loop_uv(struct fbr_loop *l)
+{
+    return &l->uv;
+}
+
+bool fbr_loop_here(const struct fbr_loop *l)
+{
+    return !__atomic_load_n(&l->gone, __ATOMIC_SEQ_CST) && pthread_equal(l->thread, pthread_self());
+}
+
+/* 1, or 0 if it is queued already. */
+static int enqueue(struct fbr_loop *l, struct fbr_post *p)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&l->lock);
+    if (l->closing) {
+        rc = -ESHUTDOWN;
+    } else if (!p->queued) {
+        p->queued = true;
+        p->next = NULL;
+        *l->last = p;
+        l->last = &p->next;
+        uv_async_send(&l->wake);
+        rc = 1;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *), void *arg)
+{
+    struct fbr_post *p = malloc(sizeof(*p));
+    int rc;
+
+    if (!p)
+        return -ENOMEM;
+    *p = (struct fbr_post){.fn = fn, .arg = arg};
+    rc = enqueue(l, p);
+    if (rc < 0)
+        free(p);
+    return rc < 0 ? rc : 0;
+}
+
+int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
+{
+    return enqueue(l, p);
+}
+
+/* Needs no memory: things are closed by it. */
+struct call {
+    struct fbr_post post;
+    int (*fn)(void *arg);
+    void *arg;
+    int rc;
+    bool done;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+};
+
+static void run_call(void *arg)
+{
+    struct call *c = arg;
+    int rc = c->fn(c->arg);
+
+    pthread_mutex_lock(&c->lock);
+    c->rc = rc;
+    c->done = true;
+    pthread_cond_signal(&c->cond);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *), void *arg)
+{
+    struct call c = {.post = {.fn = run_call, .arg = &c, .own = true}, .fn = fn, .arg = arg};
+    int rc;
+
+    if (fbr_loop_here(l))
+        return fn(arg);
+    pthread_mutex_init(&c.lock, NULL);
+    pthread_cond_init(&c.cond, NULL);
+    rc = enqueue(l, &c.post);
+    if (rc > 0) {
+        pthread_mutex_lock(&c.lock);
+        while (!c.done)
+            pthread_cond_wait(&c.cond, &c.lock);
+        pthread_mutex_unlock(&c.lock);
+        rc = c.rc;
+    }
+    pthread_cond_destroy(&c.cond);
+    pthread_mutex_destroy(&c.lock);
+    return rc;
+}
+
+static void on_timer(uv_timer_t *uv)
+{
+    struct fbr_timer *t = uv->data;
+
+    t->fn(t->arg);
+}
+
+int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *), void *arg)
+{
+    t->uv = malloc(sizeof(*t->uv));
+    if (!t->uv)
+        return -ENOMEM;
+    t->fn = fn;
+    t->arg = arg;
+    uv_timer_init(&l->uv, t->uv);
+    t->uv->data = t;
+    return 0;
+}
+
+void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms)
+{
+    if (!t->uv)
+        return;
+    uv_update_time(t->uv->loop); /* the loop's clock stands still while a callback runs */
+    uv_timer_start(t->uv, on_timer, after_ms, repeat_ms);
+}
+
+void fbr_timer_stop(struct fbr_timer *t)
+{
+    if (t->uv)
+        uv_timer_stop(t->uv);
+}
+
+static void free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void fbr_timer_fini(struct fbr_timer *t)
+{
+    if (!t->uv)
+        return;
+    uv_timer_stop(t->uv);
+    uv_close((uv_handle_t *)t->uv, free_handle);
+    t->uv = NULL;
+}

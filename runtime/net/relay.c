@@ -1,0 +1,422 @@
+/* relay.c - passes records between the processes of a job and its one link; see relay.h.
+ *
+ * The loop thread adds lines and says that a process has ended; all else is the running thread's,
+ * which alone takes lines away. The lock guards the table and the `over` of its lines.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1 /* an entry that could not be added has hh.tbl NULL */
+#include <uthash.h>
+
+#include "runtime/base/log.h"
+#include "runtime/net/strand.h"
+
+#define EVENTS 64
+#define READS 4              /* of one process before the next one has its turn */
+#define CROWDED (512 * 1024) /* short records that wait for the parent: none are read then */
+
+struct line {
+    uint64_t process;
+    int fd; /* -1: it is closed */
+    struct fbr_strand_in in;
+    struct fbr_strand_out out;
+    struct fbr_strand_frame first; /* what is left of it */
+    bool greeted, writes;          /* waits for room to write */
+    bool paused;                   /* is not read */
+    bool over;
+    UT_hash_handle hh;
+};
+
+struct fbr_relay {
+    int ep, wake;
+    size_t limit;
+    struct iovec first;
+    pthread_mutex_t lock;
+    struct line *lines;
+    bool stop; /* under the lock */
+    /* Running thread. */
+    struct fbr_uplink *up;
+    int failed;
+    int paused; /* lines */
+    bool waits; /* for room on the link */
+    struct line *taking;
+};
+
+static void wake(struct fbr_relay *r)
+{
+    uint64_t one = 1;
+
+    if (write(r->wake, &one, sizeof(one)) < 0)
+        fbr_debug("relay: wake: %m");
+}
+
+static int watch(struct fbr_relay *r, int op, int fd, uint32_t events, void *who)
+{
+    struct epoll_event e = {.events = events, .data.ptr = who};
+
+    return epoll_ctl(r->ep, op, fd, &e) < 0 ? -errno : 0;
+}
+
+int fbr_relay_open(struct fbr_relay **out, const void *first, size_t len, size_t limit,
+                   struct fbr_error *err)
+{
+    struct fbr_relay *r = calloc(1, sizeof(*r));
+    int rc = 0;
+
+    if (!r)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    pthread_mutex_init(&r->lock, NULL);
+    r->first = (struct iovec){(void *)(uintptr_t)first, len};
+    r->limit = limit;
+    r->ep = epoll_create1(EPOLL_CLOEXEC);
+    r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->ep < 0 || r->wake < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = watch(r, EPOLL_CTL_ADD, r->wake, EPOLLIN, NULL);
+    if (rc < 0) {
+        fbr_relay_close(r);
+        return fbr_fail(err, rc, "no data path for its processes: %s", fbr_strerror(rc));
+    }
+    *out = r;
+    return 0;
+}
+
+static void free_line(struct line *l)
+{
+    if (l->fd >= 0)
+        close(l->fd);
+    fbr_strand_in_fini(&l->in);
+    fbr_strand_out_fini(&l->out);
+    free(l);
+}
+
+void fbr_relay_close(struct fbr_relay *r)
+{
+    struct line *l, *next;
+
+    if (!r)
+        return;
+    HASH_ITER(hh, r->lines, l, next) {
+        HASH_DELETE(hh, r->lines, l);
+        free_line(l);
+    }
+    if (r->ep >= 0)
+        close(r->ep);
+    if (r->wake >= 0)
+        close(r->wake);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+/* ---- Loop thread ---- */
+
+int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_error *err)
+{
+    struct line *l = calloc(1, sizeof(*l));
+    int pair[2], rc = 0;
+
+    if (!l)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+        free(l);
+        return fbr_fail(err, -errno, "no sockets for its data path: %s", fbr_strerror(-errno));
+    }
+    *l =
+        (struct line){.process = process, .fd = pair[0], .writes = true, .in = {.limit = r->limit}};
+    fbr_strand_frame(&l->first, &r->first, 1);
+    if (fcntl(l->fd, F_SETFL, O_NONBLOCK) < 0)
+        rc = -errno;
+    pthread_mutex_lock(&r->lock);
+    if (rc == 0) {
+        HASH_ADD(hh, r->lines, process, sizeof(l->process), l);
+        rc = l->hh.tbl ? watch(r, EPOLL_CTL_ADD, l->fd, EPOLLIN | EPOLLOUT, l) : -ENOMEM;
+        if (rc < 0 && l->hh.tbl)
+            HASH_DELETE(hh, r->lines, l);
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (rc < 0) {
+        free_line(l);
+        close(pair[1]);
+        return fbr_fail(err, rc, "no data path for it: %s", fbr_strerror(rc));
+    }
+    *end = pair[1];
+    return 0;
+}
+
+void fbr_relay_end(struct fbr_relay *r, uint64_t process)
+{
+    struct line *l;
+
+    pthread_mutex_lock(&r->lock);
+    HASH_FIND(hh, r->lines, &process, sizeof(process), l);
+    if (l)
+        l->over = true;
+    pthread_mutex_unlock(&r->lock);
+    if (l)
+        wake(r);
+}
+
+void fbr_relay_stop(struct fbr_relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_mutex_unlock(&r->lock);
+    wake(r);
+}
+
+/* ---- Running thread ---- */
+
+static void watch_line(struct fbr_relay *r, struct line *l)
+{
+    watch(r, EPOLL_CTL_MOD, l->fd, (l->paused ? 0 : EPOLLIN) | (l->writes ? EPOLLOUT : 0), l);
+}
+
+static void post(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
+{
+    const struct iovec iov = {(void *)(uintptr_t)record, len};
+    int rc = fbr_uplink_post_to(r->up, process, &iov, 1);
+
+    if (rc < 0 && r->failed == 0)
+        r->failed = rc;
+}
+
+/* A process says nothing by an empty record. */
+static void on_up(void *user, const void *record, size_t len)
+{
+    struct fbr_relay *r = user;
+
+    if (len)
+        post(r, r->taking->process, record, len);
+}
+
+/* Reads what it has said: 0 nothing more now, 1 there may be more, negative: it is over. */
+static int read_once(struct fbr_relay *r, struct line *l)
+{
+    size_t room;
+    void *to = fbr_strand_room(&l->in, &room);
+    ssize_t n = to ? recv(l->fd, to, room, 0) : -1;
+
+    if (!to)
+        return -ENOMEM;
+    if (n < 0)
+        return errno == EINTR ? 1 : errno == EAGAIN ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    r->taking = l;
+    if (fbr_strand_took(&l->in, (size_t)n, on_up, r) < 0)
+        return -EMSGSIZE;
+    return (size_t)n == room;
+}
+
+/* Everything that it has said is passed on, and that it is all. */
+static void end_line(struct fbr_relay *r, struct line *l)
+{
+    while (read_once(r, l) > 0)
+        continue;
+    post(r, l->process, NULL, 0);
+    r->paused -= l->paused;
+    pthread_mutex_lock(&r->lock);
+    HASH_DELETE(hh, r->lines, l);
+    pthread_mutex_unlock(&r->lock);
+    /* Closing alone would not do: a child that is being started may have a copy of it. */
+    watch(r, EPOLL_CTL_DEL, l->fd, 0, NULL);
+    free_line(l);
+}
+
+/* As much as there is room for. Negative: it does not listen any more. */
+static int write_some(struct line *l)
+{
+    const void *bytes;
+    size_t len;
+
+    while (!l->greeted) {
+        struct msghdr m = {.msg_iov = l->first.iov, .msg_iovlen = (size_t)l->first.n};
+        ssize_t n = sendmsg(l->fd, &m, MSG_NOSIGNAL);
+
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        l->greeted = fbr_strand_sent(&l->first, (size_t)n);
+    }
+    while ((len = fbr_strand_waiting(&l->out, &bytes)) > 0) {
+        ssize_t n = send(l->fd, bytes, len, MSG_NOSIGNAL);
+
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        fbr_strand_drop(&l->out, (size_t)n);
+    }
+    l->writes = false;
+    return 0;
+}
+
+/* The parent's record, for one of ours, which may have ended. */
+static void on_down(void *user, const void *record, size_t len)
+{
+    struct fbr_relay *r = user;
+    const struct iovec iov = {(void *)(uintptr_t)record, len};
+    uint64_t process = fbr_uplink_stream(r->up);
+    struct fbr_strand_frame f;
+    struct line *l;
+
+    pthread_mutex_lock(&r->lock);
+    HASH_FIND(hh, r->lines, &process, sizeof(process), l);
+    pthread_mutex_unlock(&r->lock);
+    if (!l)
+        return;
+    fbr_strand_frame(&f, &iov, 1);
+    if (!l->writes) {
+        struct msghdr m = {.msg_iov = f.iov, .msg_iovlen = (size_t)f.n};
+        ssize_t n = sendmsg(l->fd, &m, MSG_NOSIGNAL);
+
+        if (n >= 0 && fbr_strand_sent(&f, (size_t)n))
+            return;
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return; /* it has ended: its socket will say so */
+        l->writes = true;
+        watch_line(r, l);
+    }
+    if (fbr_strand_keep(&l->out, &f) == 0)
+        return;
+    fbr_warn("relay: out of memory for a batch; its worker is told to go");
+    end_line(r, l); /* it ends with its socket */
+}
+
+/* It is read again when the parent has taken what it said. */
+static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
+{
+    if (l->paused == pause)
+        return;
+    l->paused = pause;
+    r->paused += pause ? 1 : -1;
+    watch_line(r, l);
+}
+
+static void on_line(struct fbr_relay *r, struct line *l, uint32_t events)
+{
+    int rc = 0;
+
+    if (events & EPOLLOUT) {
+        rc = write_some(l);
+        if (rc == 0 && !l->writes)
+            watch_line(r, l);
+    }
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        for (int i = 0; i < READS && rc >= 0; i++) {
+            rc = read_once(r, l);
+            if (rc >= 0 && fbr_uplink_crowded(r->up, l->process, CROWDED))
+                pause_line(r, l, true);
+            if (rc == 0 || l->paused)
+                break;
+        }
+    if (rc < 0)
+        end_line(r, l);
+}
+
+static void resume(struct fbr_relay *r)
+{
+    struct line *l, *next;
+
+    pthread_mutex_lock(&r->lock);
+    HASH_ITER(hh, r->lines, l, next)
+        if (l->paused && !fbr_uplink_crowded(r->up, l->process, CROWDED))
+            pause_line(r, l, false);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Told by the loop thread. True: stop. */
+static bool on_wake(struct fbr_relay *r)
+{
+    struct line *l, *next, *found;
+    bool stop;
+    uint64_t n;
+
+    if (read(r->wake, &n, sizeof(n)) < 0 && errno != EAGAIN)
+        fbr_debug("relay: wake: %m");
+    pthread_mutex_lock(&r->lock);
+    stop = r->stop;
+    do {
+        found = NULL;
+        HASH_ITER(hh, r->lines, l, next)
+            if (l->over)
+                found = l;
+        if (found) {
+            pthread_mutex_unlock(&r->lock);
+            end_line(r, found);
+            pthread_mutex_lock(&r->lock);
+        }
+    } while (found);
+    pthread_mutex_unlock(&r->lock);
+    return stop;
+}
+
+/* Sends what was posted, together; waits for room if there is none. */
+static int send_up(struct fbr_relay *r)
+{
+    int rc = fbr_uplink_tend(r->up), room = fbr_uplink_room_fd(r->up);
+
+    if (rc < 0)
+        return rc;
+    if (r->waits != (rc > 0)) {
+        r->waits = rc > 0;
+        rc = watch(r, r->waits ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, room, EPOLLIN, &r->waits);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* One look at all that happens. 1: stop. */
+static int turn(struct fbr_relay *r, int beat_ms)
+{
+    struct epoll_event e[EVENTS];
+    int n = epoll_wait(r->ep, e, EVENTS, beat_ms), rc = 1;
+    bool woken = false, came = false;
+
+    if (n < 0 && errno != EINTR)
+        return -errno;
+    if (n == 0 && (fbr_uplink_lost(r->up) || fbr_uplink_beat(r->up, false) < 0))
+        return -EPIPE;
+    for (int i = 0; i < n; i++) {
+        if (e[i].data.ptr == NULL)
+            woken = true;
+        else if (e[i].data.ptr == r->up)
+            came = true;
+        else if (e[i].data.ptr != &r->waits)
+            on_line(r, e[i].data.ptr, e[i].events);
+    }
+    /* Last: they may take lines away that an event has named. */
+    if (woken && on_wake(r))
+        return 1;
+    while (came && rc > 0)
+        rc = fbr_uplink_recv(r->up, on_down, r);
+    if (rc >= 0)
+        rc = r->failed;
+    if (rc == 0)
+        rc = send_up(r);
+    if (rc == 0 && r->paused)
+        resume(r);
+    return rc;
+}
+
+int fbr_relay_run(struct fbr_relay *r, struct fbr_uplink *up, int beat_ms)
+{
+    int rc;
+
+    r->up = up;
+    fbr_uplink_never_wait(up);
+    rc = watch(r, EPOLL_CTL_ADD, fbr_uplink_fd(up), EPOLLIN, up);
+    while (rc == 0)
+        rc = turn(r, beat_ms);
+    watch(r, EPOLL_CTL_DEL, fbr_uplink_fd(up), 0, NULL);
+    if (r->waits)
+        watch(r, EPOLL_CTL_DEL, fbr_uplink_room_fd(up), 0, NULL);
+    return rc > 0 ? 0 : rc;
+}

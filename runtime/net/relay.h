@@ -1,0 +1,42 @@
+/* relay.h - the data path of processes that share a job: one link for all of them.
+ *
+ * The job's first process, the host, has the link to the parent. Each process that it starts
+ * (nested.h) has a socket to it, one end of a pair that was made for it: nobody can knock, so nobody
+ * is to be authenticated. The host passes records on, each as a stream of its link (lane.h), and
+ * looks into none:
+ *
+ *     parent's hub  <== link of the host: streams ==>  relay  <-- strand (strand.h) -->  process
+ *
+ * The first record that a process gets is what the host itself was started with: what all of them
+ * need travels to a host once.
+ *
+ * What comes down for a process that does not read waits here, and holds nobody else up: the parent
+ * gives each one only so much. A process is not read while the parent does not take what it has
+ * said before. When it has ended and all it said is passed on, an empty record says so.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RELAY_H
+#define FBR_RELAY_H
+
+#include "runtime/base/error.h"
+#include "runtime/net/uplink.h"
+
+#define FBR_RELAY_FD 4          /* of a process: its end of the pair */
+#define FBR_URL_OF_HOST "host:" /* in its START, for the address of the parent's hub */
+
+struct fbr_relay;
+
+/* `first` must last as long as the relay does. */
+int fbr_relay_open(struct fbr_relay **r, const void *first, size_t len, size_t limit,
+                   struct fbr_error *err);
+/* A process is started: *end is for it, and the caller's to close. Loop thread. */
+int fbr_relay_add(struct fbr_relay *r, uint64_t process, int *end, struct fbr_error *err);
+/* It has ended, or was not started. Loop thread. */
+void fbr_relay_end(struct fbr_relay *r, uint64_t process);
+/* Passes records on, on the calling thread, until fbr_relay_stop(): 0; or until the link is broken
+ * or silent while its connection was lost, which is asked after each beat_ms. */
+int fbr_relay_run(struct fbr_relay *r, struct fbr_uplink *up, int beat_ms);
+void fbr_relay_stop(struct fbr_relay *r);  /* any thread */
+void fbr_relay_close(struct fbr_relay *r); /* it does not run. NULL is fine */
+
+#endif

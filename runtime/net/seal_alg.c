@@ -1,0 +1,26 @@
+/* seal_alg.c - which of the two algorithms of seal.h is fast here.
+ *
+ * It is asked for each child, also for those on a unix socket, which are not sealed; so it is no
+ * part of the module that OpenSSL comes with (crypto_lazy.c).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/seal.h"
+
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
+
+enum fbr_seal_alg fbr_seal_preferred(void)
+{
+    bool fast = false;
+
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+    fast = __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+#elif defined(__aarch64__)
+    fast = (getauxval(AT_HWCAP) & 0x18) == 0x18; /* HWCAP_AES and HWCAP_PMULL, Linux asm/hwcap.h */
+#elif defined(__powerpc64__)
+    fast = __builtin_cpu_supports("vcrypto");
+#endif
+    return fast ? FBR_SEAL_AES_256_GCM : FBR_SEAL_CHACHA20_POLY1305;
+}

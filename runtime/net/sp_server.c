@@ -1,0 +1,522 @@
+/* sp_server.c - the TCP port of the data channel; see sp_server.h.
+ *
+ * A connection is the running thread's, but for what is to be sent: that is under its lock. One that
+ * ends while events are handled stays in a list until they are, as one of them may name it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/sp_server.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/net/conn.h"
+#include "runtime/base/fds.h"
+#include "runtime/net/lane.h"
+#include "runtime/base/log.h"
+#include "runtime/net/loop.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/sp.h"
+#include "runtime/net/tcp.h"
+
+#define BACKLOG 4096
+#define EVENTS 64
+#define CALLS 16       /* that are taken before others have their turn */
+#define OWN_FDS 3      /* listening, epoll, eventfd */
+#define UNPROVEN_MIN 8 /* also where descriptors are short */
+#define SHORT_MS 100   /* without a descriptor for a caller: until the next try */
+
+struct fbr_sp_conn {
+    struct fbr_sp_server *server;
+    struct fbr_sp_conn *prev, *next; /* of its list: unproven, proven or dead */
+    int fd;                          /* -1: it has ended */
+    uint64_t since_ms;
+    struct in6_addr from;
+    bool proven, heard;
+    uint64_t link;
+    struct fbr_sp_in in;
+    pthread_mutex_t lock; /* msg, len, sent */
+    void *msg;            /* not all of it is sent; NULL: nothing waits */
+    size_t len, sent;     /* with its head */
+};
+
+struct fbr_sp_server {
+    const struct fbr_sp_server_ops *ops;
+    void *user;
+    bool own_user;
+    int listening, ep, wake;
+    char url[FBR_URL_MAX];
+    unsigned tick_ms;
+    uint64_t silent_ms, tick_at, deaf_until; /* 0: it hears callers */
+    struct fbr_sp_conn *unproven, *proven, *dead;
+    int n_unproven, unproven_max, reserved;
+    uint8_t *scratch;
+};
+
+static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void *who)
+{
+    struct epoll_event e = {.events = events, .data.ptr = who};
+
+    return epoll_ctl(s->ep, op, fd, &e) < 0 ? -errno : 0;
+}
+
+/* ---- Sending: any thread ---- */
+
+/* Under its lock. True: all is sent, or nothing more can be, as the reading side will find. */
+static bool send_some(struct fbr_sp_conn *c)
+{
+    uint8_t head[FBR_SP_HEAD];
+
+    fbr_sp_head(head, c->len - FBR_SP_HEAD);
+    while (c->sent < c->len) {
+        size_t of_head = c->sent < FBR_SP_HEAD ? FBR_SP_HEAD - c->sent : 0;
+        size_t of_msg = c->sent + of_head - FBR_SP_HEAD;
+        struct iovec iov[2] = {{head + FBR_SP_HEAD - of_head, of_head},
+                               {(uint8_t *)c->msg + of_msg, c->len - FBR_SP_HEAD - of_msg}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return false;
+        if (n < 0)
+            break;
+        c->sent += (size_t)n;
+    }
+    fbr_sock_free(c->msg);
+    c->msg = NULL;
+    return true;
+}
+
+int fbr_sp_send(struct fbr_sp_conn *c, void *msg, size_t len)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->msg) {
+        fbr_sock_free(msg);
+        rc = -EBUSY;
+    } else {
+        c->msg = msg;
+        c->len = len + FBR_SP_HEAD;
+        c->sent = 0;
+        if (!send_some(c))
+            rc = watch(c->server, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLOUT, c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+bool fbr_sp_all_arrived(struct fbr_sp_conn *c)
+{
+    int waits = 0;
+    bool arrived;
+
+    pthread_mutex_lock(&c->lock);
+    arrived = !c->msg && ioctl(c->fd, SIOCOUTQ, &waits) == 0 && waits == 0;
+    pthread_mutex_unlock(&c->lock);
+    return arrived;
+}
+
+bool fbr_sp_heard(struct fbr_sp_conn *c)
+{
+    bool heard = c->heard;
+
+    c->heard = false;
+    return heard;
+}
+
+void fbr_sp_hang_up(struct fbr_sp_conn *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+/* ---- A connection's life: running thread ---- */
+
+void fbr_sp_prove(struct fbr_sp_conn *c, uint64_t link)
+{
+    struct fbr_sp_server *s = c->server;
+
+    if (c->proven)
+        return;
+    DL_DELETE(s->unproven, c);
+    s->n_unproven--;
+    DL_APPEND(s->proven, c);
+    c->proven = true;
+    c->link = link;
+    c->in.most = FBR_SOCK_MAX;
+    if (s->silent_ms)
+        fbr_tcp_patience(c->fd, s->silent_ms);
+}
+
+bool fbr_sp_is_proven(const struct fbr_sp_conn *c, uint64_t *link)
+{
+    *link = c->link;
+    return c->proven;
+}
+
+static void end(struct fbr_sp_conn *c, int why)
+{
+    static const struct linger at_once = {.l_onoff = 1};
+    struct fbr_sp_server *s = c->server;
+
+    if (c->proven) {
+        s->ops->on_end(s->user, c, why);
+        DL_DELETE(s->proven, c);
+    } else {
+        /* Nothing of it stays in the kernel, either. */
+        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        fbr_debug("data channel: a caller did not prove who it is: %s", fbr_strerror(why));
+        DL_DELETE(s->unproven, c);
+        s->n_unproven--;
+    }
+    /* Closing alone would not do: a child that is being started may have a copy of it. */
+    watch(s, EPOLL_CTL_DEL, c->fd, 0, NULL);
+    if (c->proven)
+        shutdown(c->fd, SHUT_RDWR);
+    close(c->fd);
+    c->fd = -1;
+    DL_APPEND(s->dead, c);
+}
+
+static void free_conn(struct fbr_sp_conn *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    fbr_sock_free(c->msg);
+    fbr_sp_in_fini(&c->in);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+static void free_all(struct fbr_sp_conn **list)
+{
+    struct fbr_sp_conn *c, *next;
+
+    DL_FOREACH_SAFE(*list, c, next) {
+        DL_DELETE(*list, c);
+        free_conn(c);
+    }
+}
+
+static int on_message(void *user, void *msg, size_t len)
+{
+    struct fbr_sp_conn *c = user;
+
+    return c->server->ops->on_message(c->server->user, c, msg, len);
+}
+
+static void receive(struct fbr_sp_conn *c)
+{
+    struct fbr_sp_server *s = c->server;
+    size_t room;
+    void *to = fbr_sp_room(&c->in, s->scratch, &room);
+    ssize_t n = recv(c->fd, to, room, MSG_DONTWAIT);
+    int rc;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    c->heard = n > 0;
+    rc = n < 0    ? -errno
+         : n == 0 ? -EPIPE
+                  : fbr_sp_took(&c->in, s->scratch, (size_t)n, on_message, c);
+    if (rc < 0)
+        end(c, rc);
+}
+
+static void on_event(struct fbr_sp_conn *c, uint32_t events)
+{
+    if (c->fd >= 0 && (events & EPOLLOUT)) {
+        pthread_mutex_lock(&c->lock);
+        if (!c->msg || send_some(c))
+            watch(c->server, EPOLL_CTL_MOD, c->fd, EPOLLIN, c);
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (c->fd >= 0 && (events & ~(uint32_t)EPOLLOUT))
+        receive(c);
+}
+
+/* ---- Callers ---- */
+
+/* The oldest of those from the address that has most of them. */
+static struct fbr_sp_conn *most_crowded(struct fbr_sp_server *s)
+{
+    struct fbr_sp_conn *found = s->unproven, *c, *other;
+    int most = 0;
+
+    DL_FOREACH(s->unproven, c) {
+        int n = 0;
+
+        DL_FOREACH(s->unproven, other)
+            n += memcmp(&c->from, &other->from, sizeof(c->from)) == 0;
+        if (n > most)
+            found = c;
+        most = n > most ? n : most;
+        if (2 * most >= s->n_unproven)
+            break;
+    }
+    return found;
+}
+
+static void make_room(struct fbr_sp_server *s)
+{
+    struct fbr_sp_conn *c = most_crowded(s);
+
+    if (!c)
+        return;
+    receive(c); /* what proves it may have come, and waits for its turn */
+    if (c->fd >= 0 && !c->proven)
+        end(c, -EBUSY);
+}
+
+static void keep_address(struct fbr_sp_conn *c, const struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET6)
+        c->from = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    else
+        memcpy(&c->from, &((const struct sockaddr_in *)(const void *)a)->sin_addr,
+               sizeof(struct in_addr));
+}
+
+static bool is_foreign(const struct fbr_sp_server *s, int fd, const struct sockaddr_storage *from)
+{
+    uid_t uid;
+    int rc;
+
+    if (!s->own_user || !fbr_tcp_is_loopback(from))
+        return false;
+    rc = fbr_loopback_owner(fd, &uid);
+    if (rc == 0 && uid == geteuid())
+        return false;
+    fbr_debug("data channel: refused a caller on this host: %s",
+              rc < 0 ? fbr_strerror(rc) : "another user");
+    return true;
+}
+
+static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_storage *from)
+{
+    struct fbr_sp_conn *c;
+    int on = 1;
+
+    if (s->n_unproven >= s->unproven_max)
+        make_room(s);
+    c = is_foreign(s, fd, from) ? NULL : calloc(1, sizeof(*c));
+    if (!c) {
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    c->server = s;
+    c->fd = fd;
+    c->since_ms = fbr_now_ms();
+    c->in.most = FBR_LANE_EMPTY;
+    keep_address(c, from);
+    pthread_mutex_init(&c->lock, NULL);
+    if (send(fd, fbr_sp_rep_greeting, FBR_SP_GREETING, MSG_NOSIGNAL) != FBR_SP_GREETING ||
+        watch(s, EPOLL_CTL_ADD, fd, EPOLLIN, c) < 0) {
+        free_conn(c);
+        return;
+    }
+    DL_APPEND(s->unproven, c);
+    s->n_unproven++;
+}
+
+/* Without a descriptor a stranger has to go; if there is none, callers wait in the kernel. */
+static void on_shortage(struct fbr_sp_server *s)
+{
+    if (s->unproven) {
+        make_room(s);
+        return;
+    }
+    s->deaf_until = fbr_now_ms() + SHORT_MS;
+    watch(s, EPOLL_CTL_MOD, s->listening, 0, s);
+}
+
+static void on_calls(struct fbr_sp_server *s)
+{
+    for (int i = 0; i < CALLS; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof(from);
+        int fd = accept4(s->listening, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            take_call(s, fd, &from);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            on_shortage(s);
+            return;
+        } else if (errno == EAGAIN) {
+            return;
+        }
+    }
+}
+
+/* ---- Time ---- */
+
+static void look_at_clock(struct fbr_sp_server *s)
+{
+    uint64_t now = fbr_now_ms();
+
+    while (s->unproven && now - s->unproven->since_ms >= FBR_SP_UNPROVEN_MS)
+        end(s->unproven, -ETIMEDOUT);
+    if (s->deaf_until && now >= s->deaf_until) {
+        s->deaf_until = 0;
+        watch(s, EPOLL_CTL_MOD, s->listening, EPOLLIN, s);
+    }
+    if (s->tick_ms && now >= s->tick_at) {
+        s->tick_at = now + s->tick_ms; /* once, however late we are: we may have been stopped */
+        s->ops->on_tick(s->user);
+    }
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Milliseconds until there is something to do; -1: for ever. */
+static int next_look(const struct fbr_sp_server *s)
+{
+    uint64_t now = fbr_now_ms(), at = s->tick_ms ? s->tick_at : UINT64_MAX;
+
+    if (s->unproven)
+        at = sooner(at, s->unproven->since_ms + FBR_SP_UNPROVEN_MS);
+    if (s->deaf_until)
+        at = sooner(at, s->deaf_until);
+    return at == UINT64_MAX ? -1 : at > now ? (int)(at - now) : 0;
+}
+
+void fbr_sp_server_patience(struct fbr_sp_server *s, uint64_t silent_ms, unsigned tick_ms)
+{
+    s->silent_ms = silent_ms;
+    s->tick_ms = tick_ms;
+    s->tick_at = fbr_now_ms() + tick_ms;
+}
+
+void fbr_sp_server_run(struct fbr_sp_server *s)
+{
+    struct epoll_event e[EVENTS];
+    bool stop = false;
+
+    while (!stop) {
+        int n = epoll_wait(s->ep, e, EVENTS, next_look(s));
+
+        for (int i = 0; i < n; i++)
+            if (e[i].data.ptr == &s->wake)
+                stop = true;
+            else if (e[i].data.ptr == s)
+                on_calls(s);
+            else
+                on_event(e[i].data.ptr, e[i].events);
+        look_at_clock(s);
+        free_all(&s->dead);
+    }
+}
+
+void fbr_sp_server_stop(struct fbr_sp_server *s)
+{
+    uint64_t one = 1;
+
+    if (write(s->wake, &one, sizeof(one)) < 0)
+        fbr_debug("data channel: wake: %m");
+}
+
+/* ---- The server ---- */
+
+static int start_listening(struct fbr_sp_server *s, const char *url)
+{
+    struct sockaddr_storage a;
+    socklen_t len;
+    int on = 1, rc = fbr_tcp_address(url, &a, &len);
+
+    if (rc < 0)
+        return rc;
+    s->listening = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->listening < 0 ||
+        setsockopt(s->listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(s->listening, (struct sockaddr *)&a, len) < 0 || listen(s->listening, BACKLOG) < 0 ||
+        getsockname(s->listening, (struct sockaddr *)&a, &len) < 0)
+        return -errno;
+    fbr_tcp_url(&a, s->url, sizeof(s->url));
+    return watch(s, EPOLL_CTL_ADD, s->listening, EPOLLIN, s);
+}
+
+/* Descriptors for strangers are set aside, so that they take none of what is being started: a quarter
+ * of those that are free, at most. */
+static void reserve(struct fbr_sp_server *s)
+{
+    int n = FBR_SP_UNPROVEN;
+
+    while (n > UNPROVEN_MIN && fbr_fds_take(3 * n, n, "data channel", NULL) < 0)
+        n /= 2;
+    s->unproven_max = n;
+    s->reserved = n > UNPROVEN_MIN ? n : 0;
+}
+
+int fbr_sp_server_open(struct fbr_sp_server **out, const char *url, bool own_user,
+                       const struct fbr_sp_server_ops *ops, void *user, struct fbr_error *err)
+{
+    struct fbr_sp_server *s = calloc(1, sizeof(*s));
+    int rc;
+
+    if (!s)
+        return fbr_fail(err, -ENOMEM, "data channel: out of memory");
+    s->ops = ops;
+    s->user = user;
+    s->own_user = own_user;
+    s->listening = s->ep = s->wake = -1;
+    rc = fbr_fds_need(OWN_FDS, "data channel", err);
+    if (rc < 0)
+        goto fail;
+    s->scratch = aligned_alloc(16, FBR_SP_SCRATCH);
+    s->ep = epoll_create1(EPOLL_CLOEXEC);
+    s->wake = eventfd(0, EFD_CLOEXEC);
+    rc = !s->scratch ? -ENOMEM : s->ep < 0 || s->wake < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = watch(s, EPOLL_CTL_ADD, s->wake, EPOLLIN, &s->wake);
+    if (rc == 0)
+        rc = start_listening(s, url);
+    if (rc < 0) {
+        fbr_fail(err, rc, "data channel: %s: %s", url, fbr_strerror(rc));
+        goto fail;
+    }
+    reserve(s);
+    *out = s;
+    return 0;
+fail:
+    fbr_sp_server_close(s);
+    return rc;
+}
+
+const char *fbr_sp_server_url(const struct fbr_sp_server *s)
+{
+    return s->url;
+}
+
+void fbr_sp_server_close(struct fbr_sp_server *s)
+{
+    if (!s)
+        return;
+    free_all(&s->unproven);
+    free_all(&s->proven);
+    free_all(&s->dead);
+    if (s->listening >= 0)
+        close(s->listening);
+    if (s->ep >= 0)
+        close(s->ep);
+    if (s->wake >= 0)
+        close(s->wake);
+    fbr_fds_release(s->reserved);
+    free(s->scratch);
+    free(s);
+}

@@ -1,0 +1,60 @@
+/* strand.h - records over a stream of bytes between two processes of one host; pure, but for
+ * allocation.
+ *
+ *     record    u64 length, bytes, zeros up to a multiple of 8
+ *
+ * so that a record lies 8-byte aligned in the buffer that it was read into.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_STRAND_H
+#define FBR_STRAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "runtime/base/buf.h"
+
+/* A record as it is sent: its head, its parts, and the zeros behind it. */
+#define FBR_STRAND_PARTS 2
+
+struct fbr_strand_frame {
+    uint8_t head[8];
+    struct iovec iov[FBR_STRAND_PARTS + 2];
+    int n;
+};
+
+/* Of n parts, FBR_STRAND_PARTS at most, which stay the caller's. */
+void fbr_strand_frame(struct fbr_strand_frame *f, const struct iovec *parts, int n);
+/* So many of its bytes were sent. True: all of them. */
+bool fbr_strand_sent(struct fbr_strand_frame *f, size_t bytes);
+
+/* What could not be sent at once. */
+struct fbr_strand_out {
+    struct fbr_buf bytes;
+    size_t at; /* sent of them */
+};
+
+/* Keeps what was not sent of a frame. */
+int fbr_strand_keep(struct fbr_strand_out *out, const struct fbr_strand_frame *f);
+size_t fbr_strand_waiting(const struct fbr_strand_out *out, const void **bytes);
+void fbr_strand_drop(struct fbr_strand_out *out, size_t bytes); /* they were sent */
+void fbr_strand_out_fini(struct fbr_strand_out *out);
+
+struct fbr_strand_in {
+    uint8_t *data;
+    size_t at, len, cap; /* records handed out, bytes there, room for */
+    size_t limit;        /* longest record that is taken */
+};
+
+typedef void (*fbr_strand_fn)(void *user, const void *record, size_t len);
+
+/* Where the next bytes go, *room of them at most; NULL: no memory. */
+void *fbr_strand_room(struct fbr_strand_in *in, size_t *room);
+/* So many bytes were put there: hands out the records that are complete, each valid during the
+ * call. -EMSGSIZE: one above the limit. */
+int fbr_strand_took(struct fbr_strand_in *in, size_t bytes, fbr_strand_fn fn, void *user);
+void fbr_strand_in_fini(struct fbr_strand_in *in);
+
+#endif

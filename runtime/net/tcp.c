@@ -1,0 +1,230 @@
+/* tcp.c - what TCP sockets of ours have in common; see tcp.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/tcp.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATIENCE_MIN_MS 2000 /* acknowledgements may be late by a tenth of it */
+#define PATIENCE_MAX_MS (24u * 3600 * 1000)
+#define PROBES 5 /* of an idle connection, before it is given up */
+
+static struct sockaddr_in *v4(const struct sockaddr_storage *a)
+{
+    return (struct sockaddr_in *)(uintptr_t)a;
+}
+
+static struct sockaddr_in6 *v6(const struct sockaddr_storage *a)
+{
+    return (struct sockaddr_in6 *)(uintptr_t)a;
+}
+
+int fbr_tcp_address(const char *url, struct sockaddr_storage *a, socklen_t *len)
+{
+    const char *host = url + 6, *colon = strrchr(url, ':');
+    char text[INET6_ADDRSTRLEN + 2];
+    char *end;
+    long port;
+
+    memset(a, 0, sizeof(*a));
+    if (strncmp(url, "tcp://", 6) != 0 || colon < host || colon - host >= (int)sizeof(text))
+        return -EINVAL;
+    port = strtol(colon + 1, &end, 10);
+    if (end == colon + 1 || *end || port < 0 || port > UINT16_MAX)
+        return -EINVAL;
+    snprintf(text, sizeof(text), "%.*s", (int)(colon - host), host);
+    if (inet_pton(AF_INET, text, &v4(a)->sin_addr) == 1) {
+        *len = sizeof(struct sockaddr_in);
+        v4(a)->sin_family = AF_INET;
+        v4(a)->sin_port = htons((uint16_t)port);
+        return 0;
+    }
+    if (text[0] != '[' || text[strlen(text) - 1] != ']')
+        return -EINVAL;
+    text[strlen(text) - 1] = '\0';
+    *len = sizeof(struct sockaddr_in6);
+    v6(a)->sin6_family = AF_INET6;
+    v6(a)->sin6_port = htons((uint16_t)port);
+    return inet_pton(AF_INET6, text + 1, &v6(a)->sin6_addr) == 1 ? 0 : -EINVAL;
+}
+
+void fbr_tcp_url(const struct sockaddr_storage *a, char *url, size_t size)
+{
+    bool six = a->ss_family == AF_INET6;
+    char text[INET6_ADDRSTRLEN] = "";
+
+    inet_ntop(a->ss_family, six ? (void *)&v6(a)->sin6_addr : (void *)&v4(a)->sin_addr, text,
+              sizeof(text));
+    snprintf(url, size, six ? "tcp://[%s]:%d" : "tcp://%s:%d", text,
+             ntohs(six ? v6(a)->sin6_port : v4(a)->sin_port));
+}
+
+bool fbr_tcp_is_loopback(const struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET)
+        return ntohl(v4(a)->sin_addr.s_addr) >> 24 == 127;
+    return a->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(a)->sin6_addr);
+}
+
+/* TCP_USER_TIMEOUT ends a connection with bytes under way, and one whose keepalive probes are not
+ * answered; the number of probes counts only without it. */
+void fbr_tcp_patience(int fd, uint64_t ms)
+{
+    int on = 1, timeout, every;
+
+    ms = ms < PATIENCE_MIN_MS ? PATIENCE_MIN_MS : ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : ms;
+    timeout = (int)ms;
+    every = (int)(ms / 1000 / PROBES);
+    every = every < 1 ? 1 : every;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &every, sizeof(every));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+/* ---- Who is at the other end ---- */
+
+/* One end of a connection, as the kernel's lists have it. */
+struct end {
+    sa_family_t family;
+    in_port_t port; /* as in the packet */
+    uint32_t words[4];
+};
+
+static struct end end_of(const struct sockaddr_storage *a)
+{
+    struct end e = {.family = a->ss_family};
+
+    if (e.family == AF_INET6) {
+        e.port = v6(a)->sin6_port;
+        memcpy(e.words, &v6(a)->sin6_addr, sizeof(e.words));
+    } else {
+        e.port = v4(a)->sin_port;
+        e.words[0] = v4(a)->sin_addr.s_addr;
+    }
+    return e;
+}
+
+/* A socket that was closed has no inode any more, and when it waits out its time no user
+ * either: the kernel then names user 0, whoever it was. */
+static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
+{
+    if (!inode)
+        return -ENOTCONN;
+    *uid = found;
+    return 0;
+}
+
+/* Asks the kernel for the socket from `from` to `to`: one look-up, whatever the number of
+ * connections. A client that took an IPv6 socket, as torch does, is found by its IPv4 address
+ * too. */
+static int ask_diag(const struct end *from, const struct end *to, uid_t *uid)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 ask;
+    } q = {
+        .head = {.nlmsg_len = sizeof(q),
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST},
+        .ask = {.sdiag_family = (uint8_t)from->family,
+                .sdiag_protocol = IPPROTO_TCP,
+                .idiag_states = UINT32_MAX,
+                .id = {.idiag_sport = from->port,
+                       .idiag_dport = to->port,
+                       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
+    };
+    union {
+        struct nlmsghdr head;
+        char room[4096];
+    } a;
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = -EPROTO;
+    const struct inet_diag_msg *found = NLMSG_DATA(&a.head);
+    ssize_t got;
+
+    if (fd < 0)
+        return -errno;
+    memcpy(q.ask.id.idiag_src, from->words, sizeof(from->words));
+    memcpy(q.ask.id.idiag_dst, to->words, sizeof(to->words));
+    if (send(fd, &q, sizeof(q), 0) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    got = recv(fd, &a, sizeof(a), MSG_DONTWAIT); /* the answer is there when send() returns */
+    if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
+        a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
+        rc = owner_is(uid, found->idiag_uid, found->idiag_inode);
+    close(fd);
+    return rc;
+}
+
+/* An address as the kernel prints it in /proc/net/tcp and tcp6: its 32 bit words in hex, then the
+ * port. */
+static void print_end(char out[48], const struct end *e, bool six)
+{
+    const uint32_t *w = e->words;
+
+    if (e->family == AF_INET6)
+        snprintf(out, 48, "%08X%08X%08X%08X:%04X", w[0], w[1], w[2], w[3], ntohs(e->port));
+    else
+        snprintf(out, 48, "%s%08X:%04X", six ? "0000000000000000FFFF0000" : "", w[0],
+                 ntohs(e->port));
+}
+
+/* The same where there is no netlink: reads the list of all connections. */
+static int ask_proc(const char *path, bool six, const struct end *from, const struct end *to,
+                    uid_t *uid)
+{
+    char local[48], remote[48], line[512], a[64], b[64];
+    FILE *f = fopen(path, "re");
+    unsigned long inode;
+    unsigned found;
+    int rc = -ENOENT;
+
+    if (!f)
+        return -errno;
+    print_end(local, from, six);
+    print_end(remote, to, six);
+    while (rc == -ENOENT && fgets(line, sizeof(line), f))
+        if (sscanf(line, " %*[^:]: %63s %63s %*x %*s %*s %*s %u %*d %lu", a, b, &found, &inode) ==
+                4 &&
+            !strcmp(a, local) && !strcmp(b, remote))
+            rc = owner_is(uid, found, inode);
+    fclose(f);
+    return rc;
+}
+
+int fbr_loopback_owner(int fd, uid_t *uid)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    struct end from, to;
+    int rc;
+
+    if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_len) < 0)
+        return -errno;
+    if (here.ss_family != there.ss_family ||
+        (here.ss_family != AF_INET && here.ss_family != AF_INET6))
+        return -EAFNOSUPPORT;
+    from = end_of(&there);
+    to = end_of(&here);
+    rc = ask_diag(&from, &to, uid);
+    if (rc < 0 && rc != -ENOTCONN && here.ss_family == AF_INET)
+        rc = ask_proc("/proc/self/net/tcp", false, &from, &to, uid);
+    if (rc < 0 && rc != -ENOTCONN)
+        rc = ask_proc("/proc/self/net/tcp6", true, &from, &to, uid);
+    return rc;
+}

@@ -1,0 +1,424 @@
+/* uplink.c - the calling side of a data link; see uplink.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/net/uplink.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/net/loop.h"
+#include "runtime/net/sock.h"
+#include "runtime/net/strand.h"
+
+#define ANSWER_MS \
+    250 /* without an answer to the first message we call again; twice as long each time */
+#define ANSWER_MAX_MS 8000
+#define PATIENCE 4 /* times as long as the server: it may have been stopped for a while */
+
+struct fbr_uplink {
+    struct fbr_sock *sock;
+    struct fbr_strand_in strand; /* receiving thread only */
+    int fd;               /* to our host (relay.h); -1: there is a sock, and all below is in use */
+    pthread_mutex_t lock; /* all but the receiving side */
+    struct fbr_lane_out out;
+    void *unsent;  /* a numbered message for which there was no room */
+    uint32_t held; /* messages down that we hold */
+    bool broken, never_wait;
+    bool beats, said; /* something was sent since the last beat of the busy */
+    int beat_ms;
+    bool owes;             /* the server does not know yet that we hold the last one */
+    struct fbr_lane_in in; /* receiving thread only */
+    struct fbr_spare spare;
+};
+
+/* Sends everything in the lane, and a message without records if there is nothing. What does not leave
+ * is the first next time. Under the lock. */
+static int send_out(struct fbr_uplink *u, int timeout_ms)
+{
+    int rc;
+
+    do {
+        size_t len;
+
+        rc = 0;
+        if (!u->unsent) {
+            rc = fbr_lane_take(&u->out, u->held, &u->unsent, &len);
+            u->owes = false;
+        }
+        if (rc == 0)
+            rc = fbr_sock_send(u->sock, NULL, u->unsent, timeout_ms);
+        if (rc == 0) {
+            u->unsent = NULL;
+            u->said = true;
+        }
+    } while (rc == 0 && (!fbr_lane_empty(&u->out) || u->owes));
+    return rc;
+}
+
+static int push(struct fbr_uplink *u, int timeout_ms)
+{
+    int rc = send_out(u, timeout_ms);
+
+    if (rc == -EAGAIN && u->never_wait)
+        return 1;
+    if (rc < 0)
+        u->broken = true; /* a numbered message did not leave */
+    return rc;
+}
+
+/* Another connection, and the first message again, with the same number. */
+static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *err)
+{
+    fbr_sock_close(u->sock);
+    fbr_sock_free(u->unsent);
+    u->sock = NULL;
+    u->unsent = NULL;
+    u->out.seq = 0;
+    u->broken = false;
+    return fbr_sock_connect(&u->sock, url, err);
+}
+
+/* Sends the first message. A server of TCP answers; it hangs up on callers whose first message does not
+ * come while others crowd at its door, and nanomsg does not always notice. So we call again after a
+ * while. */
+static int greet(struct fbr_uplink *u, const char *url, int timeout_ms, struct fbr_error *err)
+{
+    uint64_t deadline = fbr_now_ms() + (uint64_t)timeout_ms;
+    int rc = fbr_sock_connect(&u->sock, url, err), wait_ms = ANSWER_MS, came = 0;
+
+    while (rc == 0 && !came) {
+        uint64_t now = fbr_now_ms();
+        int left = now < deadline ? (int)(deadline - now) : 0;
+        struct pollfd p = {.events = POLLIN};
+
+        pthread_mutex_lock(&u->lock);
+        rc = push(u, left);
+        pthread_mutex_unlock(&u->lock);
+        if (rc < 0 || strncmp(url, "tcp://", 6) != 0)
+            return rc;
+        p.fd = fbr_sock_fd(u->sock);
+        came = poll(&p, 1, left < wait_ms ? left : wait_ms) > 0;
+        if (!came)
+            rc = fbr_now_ms() < deadline ? begin_again(u, url, err) : -EAGAIN;
+        wait_ms = wait_ms < ANSWER_MAX_MS ? 2 * wait_ms : ANSWER_MAX_MS;
+    }
+    return rc;
+}
+
+int fbr_uplink_open(struct fbr_uplink **out, const char *url, uint64_t link,
+                    const struct fbr_keys *keys, size_t limit, int timeout_ms,
+                    struct fbr_error *err)
+{
+    struct fbr_uplink *u = calloc(1, sizeof(*u));
+    int rc;
+
+    if (!u)
+        return fbr_fail(err, -ENOMEM, "data link: out of memory");
+    u->fd = -1;
+    pthread_mutex_init(&u->lock, NULL);
+    rc = fbr_lane_out_init(&u->out, link, keys ? keys->up : NULL, keys ? keys->alg : 0);
+    if (rc == 0)
+        rc = fbr_lane_in_init(&u->in, link, keys ? keys->down : NULL, keys ? keys->alg : 0, limit);
+    u->in.spare = &u->spare;
+    u->in.streams = UINT64_MAX;
+    if (rc == 0) {
+        rc = greet(u, url, timeout_ms, err);
+        if (rc == -EAGAIN)
+            rc = fbr_fail(err, -ETIMEDOUT, "data link: nobody answers at %s for %.1f s", url,
+                          timeout_ms / 1e3);
+        else if (rc < 0 && u->sock)
+            fbr_fail(err, rc, "data link: cannot reach %s: %s", url, fbr_strerror(rc));
+    }
+    if (rc < 0) {
+        fbr_uplink_close(u);
+        return rc;
+    }
+    *out = u;
+    return 0;
+}
+
+/* ---- To our host ---- */
+
+int fbr_uplink_open_local(struct fbr_uplink **out, int fd, size_t limit, struct fbr_error *err)
+{
+    struct fbr_uplink *u = calloc(1, sizeof(*u));
+
+    if (!u)
+        return fbr_fail(err, -ENOMEM, "data link: out of memory");
+    pthread_mutex_init(&u->lock, NULL);
+    u->fd = fd;
+    u->strand.limit = limit;
+    *out = u;
+    return 0;
+}
+
+bool fbr_uplink_is_local(const struct fbr_uplink *u)
+{
+    return u->fd >= 0;
+}
+
+static int send_local(struct fbr_uplink *u, const struct iovec *iov, int n)
+{
+    struct fbr_strand_frame f;
+    bool sent = false;
+
+    fbr_strand_frame(&f, iov, n);
+    pthread_mutex_lock(&u->lock);
+    while (!sent && !u->broken) {
+        struct msghdr m = {.msg_iov = f.iov, .msg_iovlen = (size_t)f.n};
+        ssize_t done = sendmsg(u->fd, &m, MSG_NOSIGNAL);
+
+        if (done >= 0)
+            sent = fbr_strand_sent(&f, (size_t)done);
+        else if (errno != EINTR)
+            u->broken = true;
+    }
+    pthread_mutex_unlock(&u->lock);
+    return sent ? 0 : -EPIPE;
+}
+
+static int recv_local(struct fbr_uplink *u, fbr_record_fn fn, void *user)
+{
+    size_t room;
+    void *to = fbr_strand_room(&u->strand, &room);
+    ssize_t n = to ? recv(u->fd, to, room, MSG_DONTWAIT) : -1;
+    int rc;
+
+    if (!to)
+        return -ENOMEM;
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    rc = fbr_strand_took(&u->strand, (size_t)n, fn, user);
+    return rc < 0 ? rc : (size_t)n == room; /* less: there was no more */
+}
+
+/* ---- Both ---- */
+
+void fbr_uplink_close(struct fbr_uplink *u)
+{
+    if (!u)
+        return;
+    if (u->fd >= 0)
+        close(u->fd);
+    fbr_strand_in_fini(&u->strand);
+    fbr_sock_close(u->sock);
+    fbr_sock_free(u->unsent);
+    fbr_lane_out_fini(&u->out);
+    fbr_lane_in_fini(&u->in);
+    free(u->spare.data);
+    pthread_mutex_destroy(&u->lock);
+    free(u);
+}
+
+int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int timeout_ms)
+{
+    int rc;
+
+    if (u->fd >= 0)
+        return send_local(u, iov, n);
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
+    if (rc == 0)
+        rc = push(u, timeout_ms);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+void fbr_uplink_no_streams(struct fbr_uplink *u)
+{
+    u->in.streams = 0;
+}
+
+struct taking {
+    struct fbr_uplink *u;
+    fbr_record_fn on_record;
+    void *user;
+};
+
+static void on_taken(void *user, uint32_t ack, bool records)
+{
+    struct fbr_uplink *u = ((struct taking *)user)->u;
+
+    (void)ack;
+    (void)records;
+    pthread_mutex_lock(&u->lock);
+    u->held++;
+    u->owes = true;
+    pthread_mutex_unlock(&u->lock);
+}
+
+static void on_record(void *user, const void *record, size_t len)
+{
+    struct taking *t = user;
+
+    t->on_record(t->user, record, len);
+}
+
+int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn fn, void *user)
+{
+    struct taking t = {u, fn, user};
+    size_t len;
+    void *msg;
+    int rc;
+
+    if (u->fd >= 0)
+        return recv_local(u, fn, user);
+    rc = u->never_wait ? 0 : fbr_uplink_ack(u);
+    if (rc < 0)
+        return rc;
+    rc = fbr_sock_recv(u->sock, NULL, &msg, &len);
+    if (rc == -EAGAIN)
+        return 0;
+    if (rc < 0)
+        return rc;
+    rc = fbr_lane_open(&u->in, msg, len, on_taken, on_record, &t);
+    fbr_sock_free(msg);
+    return rc < 0 ? rc : 1;
+}
+
+int fbr_uplink_ack(struct fbr_uplink *u)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : u->owes ? push(u, u->never_wait ? 0 : -1) : 0;
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+void fbr_uplink_heartbeat(struct fbr_uplink *u, unsigned server_ms, int beat_ms, int misses)
+{
+    u->beats = server_ms > 0;
+    u->beat_ms = u->beats && server_ms < (unsigned)beat_ms ? (int)server_ms : beat_ms;
+    if (u->sock)
+        fbr_sock_patience(u->sock, PATIENCE * (uint64_t)beat_ms * (unsigned)misses);
+}
+
+int fbr_uplink_beat_ms(const struct fbr_uplink *u)
+{
+    return u->beat_ms;
+}
+
+int fbr_uplink_beat(struct fbr_uplink *u, bool busy)
+{
+    static const struct iovec nothing = {NULL, 0};
+    bool said;
+    int rc = 0;
+
+    if (!u->beats || (busy && pthread_mutex_trylock(&u->lock) != 0))
+        return 0; /* who has the lock is sending */
+    if (!busy)
+        pthread_mutex_lock(&u->lock);
+    said = busy && u->said;
+    if (u->broken)
+        rc = -EPIPE;
+    else if (!said && busy && !u->unsent)
+        rc = fbr_lane_add(&u->out, &nothing, 1);
+    if (rc == 0 && !said)
+        rc = send_out(u, 0);
+    if (busy)
+        u->said = false;
+    pthread_mutex_unlock(&u->lock);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+bool fbr_uplink_lost(const struct fbr_uplink *u)
+{
+    return u->fd < 0 && fbr_sock_lost(u->sock);
+}
+
+int fbr_uplink_fd(const struct fbr_uplink *u)
+{
+    return u->fd >= 0 ? u->fd : fbr_sock_fd(u->sock);
+}
+
+void fbr_uplink_never_wait(struct fbr_uplink *u)
+{
+    pthread_mutex_lock(&u->lock);
+    u->never_wait = true;
+    pthread_mutex_unlock(&u->lock);
+}
+
+int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
+    if (rc < 0)
+        u->broken = true; /* a record is missing */
+    else if (!more)
+        rc = push(u, 0);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+int fbr_uplink_tend(struct fbr_uplink *u)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&u->lock);
+    if (u->broken)
+        rc = -EPIPE;
+    else if (u->owes || u->unsent || !fbr_lane_empty(&u->out))
+        rc = push(u, 0);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+int fbr_uplink_post_to(struct fbr_uplink *u, uint64_t stream, const struct iovec *iov, int n)
+{
+    int rc;
+
+    pthread_mutex_lock(&u->lock);
+    rc = u->broken ? -EPIPE : fbr_lane_add_to(&u->out, stream, iov, n);
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+bool fbr_uplink_crowded(struct fbr_uplink *u, uint64_t stream, size_t most)
+{
+    bool crowded;
+
+    pthread_mutex_lock(&u->lock);
+    crowded = fbr_lane_crowded(&u->out, stream, most);
+    pthread_mutex_unlock(&u->lock);
+    return crowded;
+}
+
+uint64_t fbr_uplink_stream(const struct fbr_uplink *u)
+{
+    return u->in.stream;
+}
+
+bool fbr_uplink_owes(struct fbr_uplink *u)
+{
+    bool owes;
+
+    pthread_mutex_lock(&u->lock);
+    owes = u->owes;
+    pthread_mutex_unlock(&u->lock);
+    return owes;
+}
+
+size_t fbr_uplink_queued(struct fbr_uplink *u)
+{
+    size_t n;
+
+    pthread_mutex_lock(&u->lock);
+    n = u->out.queued;
+    pthread_mutex_unlock(&u->lock);
+    return n;
+}
+
+int fbr_uplink_room_fd(const struct fbr_uplink *u)
+{
+    return fbr_sock_room_fd(u->sock);
+}

@@ -1,0 +1,319 @@
+/* pin.c - pinning without hwloc: names, masks, what the kernel says, the variables that show GPUs.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/pin/pin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/pin/cpulist.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/module.h"
+
+const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err)
+{
+    const struct fbr_pin_ops *ops = fbr_module("pin", err);
+
+    if (!ops && err)
+        fbr_wrap(err, "nothing can be bound to processors");
+    return ops;
+}
+
+/* ---- Names ---- */
+
+struct name {
+    const char *name;
+    int value;
+};
+
+/* The first name of a value is the one that is shown; those after the empty one are taken and not
+ * shown. */
+static const struct name binds[] = {{"default", FBR_BIND_DEFAULT},
+                                    {"none", FBR_BIND_NONE},
+                                    {"hwthread", FBR_BIND_HWTHREAD},
+                                    {"core", FBR_BIND_CORE},
+                                    {"l3", FBR_BIND_L3},
+                                    {"numa", FBR_BIND_NUMA},
+                                    {"package", FBR_BIND_PACKAGE},
+                                    {"", 0},
+                                    {"l3cache", FBR_BIND_L3},
+                                    {"socket", FBR_BIND_PACKAGE},
+                                    {NULL, 0}};
+
+static const struct name maps[] = {{"default", FBR_MAP_DEFAULT},
+                                   {"compact", FBR_MAP_COMPACT},
+                                   {"spread", FBR_MAP_SPREAD},
+                                   {"core", FBR_MAP_CORE},
+                                   {"l3", FBR_MAP_L3},
+                                   {"numa", FBR_MAP_NUMA},
+                                   {"package", FBR_MAP_PACKAGE},
+                                   {"gpu", FBR_MAP_GPU},
+                                   {"", 0},
+                                   {"slot", FBR_MAP_COMPACT},
+                                   {"l3cache", FBR_MAP_L3},
+                                   {"socket", FBR_MAP_PACKAGE},
+                                   {NULL, 0}};
+
+static int value_of(const struct name *names, const char *what, const char *name,
+                    struct fbr_error *err)
+{
+    char list[128] = "";
+
+    for (const struct name *n = names; n->name; n++)
+        if (n->name[0] && !strcmp(n->name, name))
+            return n->value;
+    for (const struct name *n = names; n->name[0]; n++)
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", list[0] ? ", " : "",
+                 n->name);
+    return fbr_fail(err, -EINVAL, "%s \"%.64s\" is not known; it is one of %s", what, name, list);
+}
+
+static const char *name_of(const struct name *names, int value)
+{
+    for (; names->name[0]; names++)
+        if (names->value == value)
+            return names->name;
+    return "?";
+}
+
+int fbr_pin_bind_named(const char *name, struct fbr_error *err)
+{
+    return value_of(binds, "binding to", name, err);
+}
+
+int fbr_pin_map_named(const char *name, struct fbr_error *err)
+{
+    return value_of(maps, "mapping by", name, err);
+}
+
+const char *fbr_pin_bind_name(enum fbr_pin_bind bind)
+{
+    return name_of(binds, (int)bind);
+}
+
+const char *fbr_pin_map_name(enum fbr_pin_map map)
+{
+    return name_of(maps, (int)map);
+}
+
+/* ---- Masks ---- */
+
+/* The kernel takes arrays of long; on little endian machines (buf.h) that is the order of bytes. */
+int fbr_pin_mask(const char *list, void *mask, size_t size)
+{
+    unsigned char *bytes = mask;
+    unsigned first, last, high = 0;
+    const char *at = list;
+    size_t used;
+    int rc, n = 0;
+
+    for (; (rc = fbr_cpulist_next(&at, &first, &last)) > 0; n++)
+        high = last > high ? last : high;
+    if (rc < 0 || !n)
+        return -EINVAL;
+    used = (high / 64 + 1) * (size_t)8;
+    if (used > size)
+        return -E2BIG;
+    memset(bytes, 0, used);
+    for (at = list; fbr_cpulist_next(&at, &first, &last) > 0;)
+        for (unsigned i = first; i <= last; i++)
+            bytes[i / 8] |= (unsigned char)(1u << i % 8);
+    return (int)used;
+}
+
+unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at)
+{
+    const char *list = pins[at].cpus;
+    unsigned first, last, cpus = 0, sharers = 0;
+
+    for (unsigned i = 0; i < count && list[0]; i++)
+        sharers += strcmp(pins[i].cpus, list) == 0;
+    if (sharers <= 1)
+        return 0;
+    while (fbr_cpulist_next(&list, &first, &last) > 0)
+        cpus += last - first + 1;
+    return cpus > sharers ? cpus / sharers : 1;
+}
+
+/* ---- What the kernel says ---- */
+
+/* Grows the mask until it is as long as the kernel's. */
+static int read_affinity(int pid, char *out, size_t size)
+{
+    struct fbr_cpulist list = {.out = out, .size = size};
+    size_t cpus = 1024, bytes;
+    cpu_set_t *mask;
+    int rc;
+
+    for (;; cpus *= 2) {
+        mask = CPU_ALLOC(cpus);
+        if (!mask)
+            return -ENOMEM;
+        bytes = CPU_ALLOC_SIZE(cpus);
+        rc = sched_getaffinity(pid, bytes, mask) ? -errno : 0;
+        for (unsigned i = 0; !rc && i < cpus; i++)
+            if (CPU_ISSET_S(i, bytes, mask))
+                fbr_cpulist_add(&list, i, i);
+        CPU_FREE(mask);
+        if (rc != -EINVAL || cpus >= FBR_CPU_MAX)
+            return rc ? rc : fbr_cpulist_end(&list);
+    }
+}
+
+/* The beginning of a file of /proc: those that are used here have what is wanted in their first
+ * page or so. */
+static size_t read_proc(int pid, const char *name, char *out, size_t size)
+{
+    char path[64];
+    size_t len = 0;
+    ssize_t n;
+    int fd;
+
+    if (pid)
+        snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+    else
+        snprintf(path, sizeof(path), "/proc/thread-self/%s", name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    while (len < size - 1 &&
+           ((n = read(fd, out + len, size - 1 - len)) > 0 || (n < 0 && errno == EINTR)))
+        len += n > 0 ? (size_t)n : 0;
+    close(fd);
+    out[len] = '\0';
+    return len;
+}
+
+static bool is_gpu_list(const char *pair)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
+                                        "HIP_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK="};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(pair, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* As it was started: what a driver goes by. The kernel itself knows nothing of it. */
+static void read_gpus(int pid, char *out, size_t size)
+{
+    char path[64], *pair = NULL;
+    size_t room = 0, len = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), pid ? "/proc/%d/environ" : "/proc/self/environ", pid);
+    f = fopen(path, "re");
+    while (f && len < size && getdelim(&pair, &room, '\0', f) > 0)
+        if (is_gpu_list(pair))
+            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? " " : "", pair);
+    free(pair);
+    if (f)
+        fclose(f);
+}
+
+static void copy_word(char *out, size_t size, const char *from)
+{
+    size_t len = strcspn(from, " \t\n");
+
+    snprintf(out, size, "%.*s", (int)len, from);
+}
+
+int fbr_pin_read(int pid, struct fbr_pin_seen *seen, struct fbr_error *err)
+{
+    char text[8192], *at;
+    int rc;
+
+    memset(seen, 0, sizeof(*seen));
+    rc = read_affinity(pid, seen->cpus, sizeof(seen->cpus));
+    if (rc)
+        return fbr_fail(err, rc, "cannot read the affinity of process %d: %s", pid,
+                        fbr_strerror(rc));
+    if (read_proc(pid, "status", text, sizeof(text)) &&
+        (at = strstr(text, "\nMems_allowed_list:"))) {
+        at += strlen("\nMems_allowed_list:");
+        copy_word(seen->mems, sizeof(seen->mems), at + strspn(at, " \t"));
+    }
+    /* "55d0c8a00000 bind:0 file=/usr/bin/cat mapped=2": a mapping without a policy of its own shows
+     * the process's. */
+    if (read_proc(pid, "numa_maps", text, 512) && (at = strchr(text, ' ')))
+        copy_word(seen->policy, sizeof(seen->policy), at + 1);
+    read_gpus(pid, seen->gpus, sizeof(seen->gpus));
+    return 0;
+}
+
+/* ---- Variables for GPUs ---- */
+
+const char *fbr_pin_getenv(void *user, const char *name)
+{
+    (void)user;
+    return fbr_getenv(name);
+}
+
+/* What lists a vendor's visible devices. ROCm has two, one over the other: the inner one, when it
+ * is set. */
+static const char *variable(enum fbr_gpu_vendor vendor, fbr_pin_getenv_fn *outer, void *user)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "ZE_AFFINITY_MASK"};
+
+    if (vendor == FBR_GPU_AMD && outer(user, "HIP_VISIBLE_DEVICES"))
+        return "HIP_VISIBLE_DEVICES";
+    return names[vendor];
+}
+
+void fbr_pin_gpu_outer(fbr_pin_getenv_fn *outer, void *user, const char *visible[FBR_GPU_VENDORS])
+{
+    for (int v = 0; v < FBR_GPU_VENDORS; v++)
+        visible[v] = outer(user, variable((enum fbr_gpu_vendor)v, outer, user));
+}
+
+/* Entry `index` of a list, without the blanks around it. */
+static void put_entry(char *out, size_t size, const char *list, unsigned index)
+{
+    size_t len = strlen(out);
+
+    while (index && (list = strchr(list, ','))) {
+        list++;
+        index--;
+    }
+    if (!list)
+        return;
+    list += strspn(list, " ");
+    snprintf(out + len, size - len, "%s%.*s", len ? "," : "", (int)strcspn(list, ", "), list);
+}
+
+void fbr_pin_gpu_env(const struct fbr_pin *pin, fbr_pin_getenv_fn *outer,
+                     void (*set)(void *user, const char *name, const char *value), void *user)
+{
+    enum fbr_gpu_vendor vendor = pin->gpus[0].vendor;
+    char value[FBR_PIN_GPUS * 128] = "";
+    const char *name, *list;
+
+    if (!pin->ngpus)
+        return;
+    name = variable(vendor, outer, user);
+    list = outer(user, name);
+    for (unsigned i = 0; i < pin->ngpus; i++) {
+        size_t len = strlen(value);
+
+        if (list)
+            put_entry(value, sizeof(value), list, pin->gpus[i].index);
+        else
+            snprintf(value + len, sizeof(value) - len, "%s%u", len ? "," : "", pin->gpus[i].index);
+    }
+    set(user, name, value);
+    if (list)
+        return; /* its numbers mean what they meant */
+    if (vendor == FBR_GPU_NVIDIA)
+        set(user, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if (vendor == FBR_GPU_INTEL) { /* else each tile of a card has a number */
+        set(user, "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "1");
+        set(user, "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
+    }
+}

@@ -1,0 +1,376 @@
+/* pin_draw.c - the machine with the processes in it, as text.
+ *
+ *     2 packages, 2 NUMA nodes, 16 cores, 32 hardware threads, 1 GPU
+ *     package 0
+ *       NUMA 0, 64 GiB, cores 0-7
+ *         [0: rank 0] [1: rank 1] [2-7: free]
+ *         GPU 0 0000:17:00.0: rank 0
+ *
+ * A cell is a run of cores that the same processes have. Where the threads of a core have different
+ * ones, each has a cell, "3.1" being the second of core 3.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/buf.h"
+#include "runtime/pin/cpulist.h"
+#include "runtime/pin/topology.h"
+
+#define COLUMNS 96
+#define NAMED 4 /* processes in a cell that are named when there are more */
+
+struct drawing {
+    const struct fbr_topology *t;
+    const struct fbr_pin *pins;
+    unsigned count;
+    void (*label)(void *user, unsigned i, char *out, size_t size);
+    void *user;
+    uint64_t *bits; /* who is where: `words` for each position, a bit for each process */
+    size_t words;
+    struct fbr_buf out;
+    size_t column;
+};
+
+static void put(struct drawing *d, const char *text)
+{
+    const char *line = strrchr(text, '\n');
+
+    fbr_put(&d->out, text, strlen(text));
+    d->column = line ? strlen(line + 1) : d->column + strlen(text);
+}
+
+__attribute__((format(printf, 2, 3))) static void putf(struct drawing *d, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    put(d, text);
+}
+
+/* ---- Who is where ---- */
+
+static uint64_t *at_position(const struct drawing *d, unsigned at)
+{
+    return d->bits + d->words * at;
+}
+
+static bool same(const struct drawing *d, unsigned a, unsigned b)
+{
+    return !memcmp(at_position(d, a), at_position(d, b), d->words * sizeof(uint64_t));
+}
+
+/* Positions of the kernel's numbers; npus where there is none. */
+static bool place_processes(struct drawing *d)
+{
+    unsigned max = 0, *position, first, last;
+
+    for (unsigned i = 0; i < d->t->npus; i++)
+        max = d->t->pus[i].os > max ? d->t->pus[i].os : max;
+    position = malloc((max + 1) * sizeof(*position));
+    if (!position)
+        return false;
+    for (unsigned i = 0; i <= max; i++)
+        position[i] = d->t->npus;
+    for (unsigned i = 0; i < d->t->npus; i++)
+        position[d->t->pus[i].os] = i;
+    for (unsigned i = 0; i < d->count; i++)
+        for (const char *at = d->pins[i].cpus; fbr_cpulist_next(&at, &first, &last) > 0;)
+            for (unsigned os = first; os <= last && os <= max; os++)
+                if (position[os] < d->t->npus)
+                    at_position(d, position[os])[i / 64] |= UINT64_C(1) << i % 64;
+    free(position);
+    return true;
+}
+
+/* Names of the processes of a set: all, or the first few and how many more. */
+static void name_processes(const struct drawing *d, const uint64_t *set, const char *none,
+                           char *out, size_t size)
+{
+    char name[48];
+    size_t len = 0;
+    unsigned n = 0, named = 0;
+
+    for (size_t w = 0; w < d->words; w++)
+        n += (unsigned)__builtin_popcountll(set[w]);
+    snprintf(out, size, "%s", none);
+    for (unsigned i = 0; i < d->count && len < size; i++) {
+        if (!(set[i / 64] >> i % 64 & 1))
+            continue;
+        if (n > NAMED && named == NAMED - 1) {
+            snprintf(out + len, size - len, " and %u more", n - named);
+            return;
+        }
+        d->label(d->user, i, name, sizeof(name));
+        len += (size_t)snprintf(out + len, size - len, "%s%s", named++ ? ", " : "", name);
+    }
+}
+
+/* ---- Cells ---- */
+
+static void put_cell(struct drawing *d, const char *indent, const char *what, unsigned at)
+{
+    char who[4 * 50 + 32], cell[4 * 50 + 96];
+
+    name_processes(d, at_position(d, at), "free", who, sizeof(who));
+    snprintf(cell, sizeof(cell), "[%s: %s]", what, who);
+    if (d->column > strlen(indent) && d->column + strlen(cell) + 1 > COLUMNS)
+        putf(d, "\n%s", indent);
+    else if (d->column > strlen(indent))
+        put(d, " ");
+    put(d, cell);
+}
+
+static bool one_owner(const struct drawing *d, struct fbr_span core, unsigned like)
+{
+    for (unsigned at = core.first; at < core.end; at++)
+        if (!same(d, at, like))
+            return false;
+    return true;
+}
+
+/* The numbers of cores are in order, but those of a restricted machine have gaps. */
+static void put_cells(struct drawing *d, struct fbr_span span, const char *indent)
+{
+    const struct fbr_topology *t = d->t;
+    const struct fbr_place *cores = t->places[FBR_LEVEL_CORE];
+    int i = fbr_topology_place(t, FBR_LEVEL_CORE, span.first),
+        end = (int)t->nplaces[FBR_LEVEL_CORE];
+    char what[64];
+
+    while (i >= 0 && i < end && cores[i].span.end <= span.end) {
+        struct fbr_span core = cores[i].span;
+        struct fbr_cpulist list = {.out = what, .size = sizeof(what)};
+
+        if (!one_owner(d, core, core.first)) {
+            for (unsigned at = core.first; at < core.end; at++) {
+                snprintf(what, sizeof(what), "%u.%u", cores[i].number, at - core.first);
+                put_cell(d, indent, what, at);
+            }
+            i++;
+            continue;
+        }
+        for (; i < end && cores[i].span.end <= span.end && one_owner(d, cores[i].span, core.first);
+             i++)
+            fbr_cpulist_add(&list, cores[i].number, cores[i].number);
+        fbr_cpulist_end(&list);
+        put_cell(d, indent, what, core.first);
+    }
+    put(d, "\n");
+}
+
+/* ---- Devices ---- */
+
+static bool inside(struct fbr_span in, struct fbr_span of)
+{
+    return of.first <= in.first && in.end <= of.end;
+}
+
+/* Whether a device is drawn in this place: the smallest of NUMA nodes, packages and the machine
+ * that it is in. */
+static bool belongs(const struct drawing *d, const struct fbr_device *dev, enum fbr_level level,
+                    struct fbr_span span)
+{
+    if (!dev->nnear || !inside(dev->near[0], span))
+        return false;
+    for (enum fbr_level smaller = FBR_LEVEL_NUMA; smaller < level; smaller++)
+        for (unsigned i = 0; i < d->t->nplaces[smaller]; i++)
+            if (inside(dev->near[0], d->t->places[smaller][i].span))
+                return false;
+    return true;
+}
+
+static void put_users(struct drawing *d, const char *indent, const char *what, uint64_t *set)
+{
+    char who[4 * 50 + 32];
+
+    name_processes(d, set, "free", who, sizeof(who));
+    putf(d, "%s%s: %s\n", indent, what, who);
+    memset(set, 0, d->words * sizeof(*set));
+}
+
+/* `set` is empty, and is so again after. */
+static void put_devices(struct drawing *d, enum fbr_level level, struct fbr_span span,
+                        const char *indent, uint64_t *set)
+{
+    static const char *const vendors[] = {"NVIDIA ", "AMD ", "Intel "};
+    const struct fbr_topology *t = d->t;
+    bool mixed = t->ngpus && t->gpus[0].gpu.vendor != t->gpus[t->ngpus - 1].gpu.vendor;
+    char what[96];
+
+    for (unsigned g = 0; g < t->ngpus; g++) {
+        const struct fbr_pin_gpu *gpu = &t->gpus[g].gpu;
+
+        if (!belongs(d, &t->gpus[g], level, span))
+            continue;
+        for (unsigned i = 0; i < d->count; i++)
+            for (unsigned n = 0; n < d->pins[i].ngpus; n++)
+                if (!strcmp(d->pins[i].gpus[n].bus_id, gpu->bus_id))
+                    set[i / 64] |= UINT64_C(1) << i % 64;
+        snprintf(what, sizeof(what), "%sGPU %u %s", mixed ? vendors[gpu->vendor] : "", gpu->index,
+                 gpu->bus_id);
+        put_users(d, indent, what, set);
+    }
+    for (unsigned n = 0; n < t->nnics; n++) {
+        if (!belongs(d, &t->nics[n], level, span))
+            continue;
+        for (unsigned i = 0; i < d->count; i++)
+            if (!strncmp(d->pins[i].nic, t->nics[n].name, sizeof(d->pins[i].nic) - 1))
+                set[i / 64] |= UINT64_C(1) << i % 64;
+        snprintf(what, sizeof(what), "NIC %s", t->nics[n].name);
+        put_users(d, indent, what, set);
+    }
+}
+
+/* ---- The machine ---- */
+
+static void put_count(struct drawing *d, unsigned n, const char *what, bool must)
+{
+    if (n || must)
+        putf(d, "%s%u %s%s", d->column ? ", " : "", n, what, n == 1 ? "" : "s");
+}
+
+static void put_head(struct drawing *d)
+{
+    const struct fbr_topology_facts *f = &d->t->facts;
+
+    put_count(d, f->packages, "package", false);
+    put_count(d, f->numa_nodes, "NUMA node", true);
+    put_count(d, f->cores, "core", true);
+    put_count(d, f->hwthreads, "hardware thread", true);
+    put_count(d, f->gpus, "GPU", d->t->devices);
+    put(d, f->restricted ? " that this process may use; the machine has more\n" : "\n");
+}
+
+/* Part by part of that level, and each of these by the next smaller, where there are several that
+ * have all cores; else in one. */
+static void put_parts(struct drawing *d, enum fbr_level level, struct fbr_span span,
+                      const char *indent)
+{
+    const struct fbr_topology *t = d->t;
+    unsigned covered = 0, parts = 0;
+    char deeper[32];
+
+    for (unsigned i = 0; i < t->nplaces[level]; i++) {
+        const struct fbr_span *part = &t->places[level][i].span;
+
+        covered += inside(*part, span) ? part->end - part->first : 0;
+        parts += inside(*part, span);
+    }
+    if (parts < 2 || covered < span.end - span.first) {
+        if (level == FBR_LEVEL_PACKAGE) {
+            put_parts(d, FBR_LEVEL_L3, span, indent);
+            return;
+        }
+        put(d, indent);
+        put_cells(d, span, indent);
+        return;
+    }
+    snprintf(deeper, sizeof(deeper), "%.16s  ", indent);
+    for (unsigned i = 0; i < t->nplaces[level]; i++) {
+        const struct fbr_place *part = &t->places[level][i];
+
+        if (!inside(part->span, span))
+            continue;
+        putf(d, "%s%s %u\n", indent, level == FBR_LEVEL_L3 ? "L3" : "package", part->number);
+        if (level == FBR_LEVEL_PACKAGE) {
+            put_parts(d, FBR_LEVEL_L3, part->span, deeper);
+            continue;
+        }
+        put(d, deeper);
+        put_cells(d, part->span, deeper);
+    }
+}
+
+static void put_numa(struct drawing *d, const struct fbr_place *numa, const char *indent,
+                     uint64_t *set)
+{
+    const struct fbr_topology *t = d->t;
+    char deeper[16], list[64];
+    struct fbr_cpulist cores = {.out = list, .size = sizeof(list)};
+    uint64_t bytes = 0;
+
+    snprintf(deeper, sizeof(deeper), "%s  ", indent);
+    for (unsigned i = 0; i < t->nmemories; i++)
+        if (t->memories[i].span.first == numa->span.first)
+            bytes += t->memories[i].bytes;
+    for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_CORE]; i++)
+        if (inside(t->places[FBR_LEVEL_CORE][i].span, numa->span))
+            fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number,
+                            t->places[FBR_LEVEL_CORE][i].number);
+    fbr_cpulist_end(&cores);
+    putf(d, "%sNUMA %u", indent, numa->number);
+    if (bytes >= UINT64_C(1) << 30)
+        putf(d, ", %llu GiB", (unsigned long long)((bytes + (UINT64_C(1) << 29)) >> 30));
+    putf(d, ", cores %s\n", list);
+    put_parts(d, FBR_LEVEL_PACKAGE, numa->span, deeper);
+    put_devices(d, FBR_LEVEL_NUMA, numa->span, deeper, set);
+}
+
+static void put_machine(struct drawing *d, uint64_t *set)
+{
+    const struct fbr_topology *t = d->t;
+    const struct fbr_place *numas = t->places[FBR_LEVEL_NUMA];
+    char who[4 * 50 + 32];
+    int package, last = -1;
+    bool unbound = false;
+
+    put_head(d);
+    for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_NUMA]; i++) {
+        package = fbr_topology_place(t, FBR_LEVEL_PACKAGE, numas[i].span.first);
+        if (package >= 0 && !inside(numas[i].span, t->places[FBR_LEVEL_PACKAGE][package].span))
+            package = -1; /* one node of several packages */
+        if (package >= 0 && package != last)
+            putf(d, "package %u\n", t->places[FBR_LEVEL_PACKAGE][package].number);
+        put_numa(d, &numas[i], package >= 0 ? "  " : "", set);
+        if (package >= 0 &&
+            (i + 1 == t->nplaces[FBR_LEVEL_NUMA] ||
+             !inside(numas[i + 1].span, t->places[FBR_LEVEL_PACKAGE][package].span)))
+            put_devices(d, FBR_LEVEL_PACKAGE, t->places[FBR_LEVEL_PACKAGE][package].span, "  ",
+                        set);
+        last = package;
+    }
+    put_devices(d, FBR_LEVEL_MACHINE, (struct fbr_span){0, t->npus}, "",
+                set); /* the kernel knew no place of these */
+    for (unsigned i = 0; i < d->count; i++)
+        if (!d->pins[i].cpus[0]) {
+            set[i / 64] |= UINT64_C(1) << i % 64;
+            unbound = true;
+        }
+    name_processes(d, set, "", who, sizeof(who));
+    if (unbound)
+        putf(d, "not bound: %s\n", who);
+}
+
+char *fbr_pin_draw(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,
+                   void (*label)(void *user, unsigned i, char *out, size_t size), void *user)
+{
+    struct drawing d = {.t = t,
+                        .pins = pins,
+                        .count = count,
+                        .label = label,
+                        .user = user,
+                        .words = count / 64 + 1};
+    uint64_t *set = calloc(d.words, sizeof(*set));
+    char *text = NULL;
+
+    fbr_buf_init(&d.out);
+    d.bits = calloc(d.words * t->npus, sizeof(*d.bits));
+    if (set && d.bits && place_processes(&d)) {
+        put_machine(&d, set);
+        fbr_put_u8(&d.out, 0);
+        if (!d.out.failed) {
+            text = (char *)d.out.data;
+            d.out.data = NULL;
+        }
+    }
+    free(set);
+    free(d.bits);
+    if (!text)
+        fbr_buf_fini(&d.out);
+    return text;
+}

@@ -1,0 +1,322 @@
+/* pin_gpu.c - who gets which GPU, and which NIC is near.
+ *
+ * Distances in a tree are nested: of two devices, the nearer to a process is the one with which it
+ * shares the smaller part of the machine. So GPUs are given away from the smallest parts up:
+ * whoever finds a free one in its own part takes it, and only who found none there looks in the
+ * next larger. No other way has more processes with a near GPU.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/pin/topology.h"
+
+/* ---- Which GPUs there are to give ---- */
+
+/* One entry of a list of visible devices. False: whoever reads the list stops here. */
+static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor, const char *entry,
+                       const struct fbr_device **device)
+{
+    const char *id = !strncmp(entry, "MIG-GPU-", 8) ? entry + 4 : entry;
+    char *end;
+    unsigned long index;
+    bool known = false; /* that there are any of this vendor: hwloc may have no PCI plugin */
+
+    *device = NULL;
+    if (entry[0] >= '0' && entry[0] <= '9') {
+        index = strtoul(entry, &end, 10);
+        if (*end && (vendor != FBR_GPU_INTEL || *end != '.'))
+            return false;
+        for (unsigned i = 0; i < t->ngpus; i++) {
+            known |= t->gpus[i].gpu.vendor == vendor;
+            if (t->gpus[i].gpu.vendor == vendor && t->gpus[i].gpu.index == index)
+                *device = &t->gpus[i];
+        }
+        return *device || !known || vendor == FBR_GPU_INTEL; /* Intel may count tiles */
+    }
+    if (strncmp(entry, "GPU-", 4) != 0 && strncmp(entry, "MIG-", 4) != 0)
+        return false;
+    for (unsigned i = 0; i < t->ngpus; i++) {
+        size_t n = strcspn(id, "/");
+        const struct fbr_device *d = &t->gpus[i];
+
+        if (d->gpu.vendor == vendor && n > 4 &&
+            !strncmp(d->name, id, n)) /* beginnings of ids will do */
+            *device = d;
+    }
+    return true;
+}
+
+static unsigned read_visible(const struct fbr_topology *t, enum fbr_gpu_vendor vendor,
+                             const char *list, struct fbr_gpu_slot *slots, unsigned max)
+{
+    char entry[128];
+    unsigned n = 0;
+
+    for (const char *at = list; *at && n < max; at += *at == ',') {
+        size_t len;
+
+        at += strspn(at, " ");
+        len = strcspn(at, ", ");
+        snprintf(entry, sizeof(entry), "%.*s", (int)(len < sizeof(entry) ? len : sizeof(entry) - 1),
+                 at);
+        at += strcspn(at, ",");
+        if (!read_entry(t, vendor, entry, &slots[n].device))
+            break;
+        slots[n].gpu = (struct fbr_pin_gpu){.vendor = vendor, .index = n};
+        if (slots[n].device)
+            memcpy(slots[n].gpu.bus_id, slots[n].device->gpu.bus_id, sizeof(slots[n].gpu.bus_id));
+        n++;
+    }
+    return n;
+}
+
+static unsigned read_vendor(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                            enum fbr_gpu_vendor vendor, struct fbr_gpu_slot *slots, unsigned max)
+{
+    unsigned n = 0;
+
+    if (wish->visible[vendor])
+        return read_visible(t, vendor, wish->visible[vendor], slots, max);
+    for (unsigned i = 0; i < t->ngpus && n < max; i++)
+        if (t->gpus[i].gpu.vendor == vendor)
+            slots[n++] = (struct fbr_gpu_slot){.gpu = t->gpus[i].gpu, .device = &t->gpus[i]};
+    return n;
+}
+
+/* Programs are written for one vendor's: the one that there are most of, the first of them when
+ * equal. */
+int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                  struct fbr_gpu_slot **out, unsigned *count)
+{
+    unsigned max = t->ngpus + 1, n;
+    struct fbr_gpu_slot *slots;
+
+    *out = NULL;
+    *count = 0;
+    for (int v = 0; v < FBR_GPU_VENDORS; v++) /* an entry has two characters */
+        if (wish->visible[v] && strlen(wish->visible[v]) / 2 + 1 > max)
+            max = (unsigned)strlen(wish->visible[v]) / 2 + 1;
+    for (int v = 0; v < FBR_GPU_VENDORS; v++) {
+        slots = calloc(max, sizeof(*slots));
+        if (!slots) {
+            free(*out);
+            *out = NULL;
+            return -ENOMEM;
+        }
+        n = read_vendor(t, wish, (enum fbr_gpu_vendor)v, slots, max);
+        if (n > *count || !*out) {
+            free(*out);
+            *out = slots;
+            *count = n;
+        } else {
+            free(slots);
+        }
+    }
+    return 0;
+}
+
+const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const struct fbr_pin_gpu *gpu)
+{
+    for (unsigned i = 0; gpu->bus_id[0] && i < t->ngpus; i++)
+        if (!strcmp(t->gpus[i].gpu.bus_id, gpu->bus_id))
+            return &t->gpus[i];
+    return NULL;
+}
+
+/* ---- Distances ---- */
+
+unsigned fbr_device_distance(const struct fbr_topology *t, const struct fbr_device *d,
+                             struct fbr_span span)
+{
+    for (unsigned i = 0; d && i < d->nnear; i++)
+        if (d->near[i].first <= span.first && span.end <= d->near[i].end)
+            return d->near[i].end - d->near[i].first;
+    return t->npus;
+}
+
+/* ---- Giving ---- */
+
+struct giving {
+    const struct fbr_topology *t;
+    const struct fbr_gpu_slot *slots;
+    unsigned nslots, each, *used; /* used[slot]: by how many */
+};
+
+static void give(struct giving *g, struct fbr_pin *pin, unsigned slot)
+{
+    pin->gpus[pin->ngpus++] = g->slots[slot].gpu;
+    g->used[slot]++;
+}
+
+static bool has(const struct fbr_pin *pin, const struct fbr_gpu_slot *slot)
+{
+    for (unsigned i = 0; i < pin->ngpus; i++)
+        if (pin->gpus[i].index == slot->gpu.index)
+            return true;
+    return false;
+}
+
+/* Free GPUs within `reach` of a process, until it has its number. */
+static void give_near(struct giving *g, struct fbr_pin *pin, struct fbr_span span, unsigned reach,
+                      unsigned most)
+{
+    for (unsigned s = 0; s < g->nslots && pin->ngpus < g->each; s++)
+        if (g->used[s] < most && !has(pin, &g->slots[s]) &&
+            fbr_device_distance(g->t, g->slots[s].device, span) <= reach)
+            give(g, pin, s);
+}
+
+/* Whatever is least used; there are always enough that it does not have. */
+static void give_rest(struct giving *g, struct fbr_pin *pin)
+{
+    while (pin->ngpus < g->each) {
+        unsigned best = g->nslots;
+
+        for (unsigned s = 0; s < g->nslots; s++)
+            if (!has(pin, &g->slots[s]) && (best == g->nslots || g->used[s] < g->used[best]))
+                best = s;
+        give(g, pin, best);
+    }
+}
+
+static int start_giving(struct giving *g, const struct fbr_topology *t,
+                        const struct fbr_pin_wish *wish, const struct fbr_gpu_slot *slots,
+                        unsigned nslots)
+{
+    *g = (struct giving){.t = t, .slots = slots, .nslots = nslots, .each = wish->gpus_per_rank};
+    g->used = calloc(nslots + 1, sizeof(*g->used));
+    return g->used ? 0 : -ENOMEM;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+int fbr_gpu_assign(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                   const struct fbr_gpu_slot *slots, unsigned nslots, const struct fbr_span *spans,
+                   struct fbr_pin *pins)
+{
+    unsigned most = (wish->count * wish->gpus_per_rank + nslots - 1) / nslots, n = 0, *reach;
+    struct giving g;
+
+    reach = calloc(nslots * (size_t)FBR_NEAR + 1, sizeof(*reach));
+    if (!reach || start_giving(&g, t, wish, slots, nslots)) {
+        free(reach);
+        return -ENOMEM;
+    }
+    reach[n++] = t->npus;
+    for (unsigned s = 0; s < nslots; s++)
+        for (unsigned i = 0; slots[s].device && i < slots[s].device->nnear; i++)
+            reach[n++] = slots[s].device->near[i].end - slots[s].device->near[i].first;
+    qsort(reach, n, sizeof(*reach), by_size);
+    for (unsigned r = 0; r < n; r++)
+        for (unsigned i = 0; i < wish->count && (!r || reach[r] != reach[r - 1]); i++)
+            give_near(&g, &pins[i], spans[i], reach[r], most);
+    for (unsigned i = 0; i < wish->count; i++)
+        give_rest(&g, &pins[i]);
+    free(g.used);
+    free(reach);
+    return 0;
+}
+
+int fbr_gpu_deal(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
+                 const struct fbr_gpu_slot *slots, unsigned nslots, struct fbr_pin *pins)
+{
+    struct giving g;
+    struct fbr_span first;
+
+    if (start_giving(&g, t, wish, slots, nslots))
+        return -ENOMEM;
+    for (unsigned i = 0; i < wish->count; i++) {
+        unsigned least = 0;
+
+        for (unsigned s = 1; s < nslots; s++)
+            if (g.used[s] < g.used[least])
+                least = s;
+        give(&g, &pins[i], least);
+        /* The others from around the first, as little used as it. */
+        if (slots[least].device && slots[least].device->nnear) {
+            first = slots[least].device->near[0];
+            for (unsigned r = 0; r < slots[least].device->nnear; r++)
+                give_near(&g, &pins[i], first,
+                          slots[least].device->near[r].end - slots[least].device->near[r].first,
+                          g.used[least]);
+        }
+        give_rest(&g, &pins[i]);
+    }
+    free(g.used);
+    return 0;
+}
+
+/* ---- NICs ---- */
+
+/* How near a NIC is to a GPU, small is near: by bridges that both are below, then by the part of
+ * the machine, then by the number of the bus, for devices are numbered as they are plugged. */
+struct nearness {
+    unsigned bridges, distance, bus;
+};
+
+static struct nearness between(const struct fbr_topology *t, const struct fbr_device *gpu,
+                               const struct fbr_device *nic)
+{
+    struct nearness n = {.distance = t->npus, .bus = ~0u};
+    unsigned same = 0;
+
+    while (same < gpu->nbridges && same < nic->nbridges && gpu->bridges[same] == nic->bridges[same])
+        same++;
+    n.bridges = FBR_BRIDGES - same;
+    if (nic->nnear)
+        n.distance = fbr_device_distance(t, gpu, nic->near[0]);
+    if (gpu->domain == nic->domain)
+        n.bus = gpu->bus > nic->bus ? gpu->bus - nic->bus : nic->bus - gpu->bus;
+    return n;
+}
+
+static int compare(struct nearness a, struct nearness b)
+{
+    if (a.bridges != b.bridges)
+        return a.bridges < b.bridges ? -1 : 1;
+    if (a.distance != b.distance)
+        return a.distance < b.distance ? -1 : 1;
+    return a.bus < b.bus ? -1 : a.bus > b.bus;
+}
+
+/* Without a GPU, processes share the NICs that are equally near in turn. */
+static const struct fbr_device *near_processors(const struct fbr_topology *t, struct fbr_span span,
+                                                unsigned turn)
+{
+    unsigned best = ~0u, equal = 0;
+
+    for (unsigned i = 0; i < t->nnics; i++) {
+        unsigned d = fbr_device_distance(t, &t->nics[i], span);
+
+        equal = d < best ? 1 : equal + (d == best);
+        best = d < best ? d : best;
+    }
+    turn %= equal;
+    for (unsigned i = 0; i < t->nnics; i++)
+        if (fbr_device_distance(t, &t->nics[i], span) == best && !turn--)
+            return &t->nics[i];
+    return &t->nics[0];
+}
+
+const char *fbr_nic_choose(const struct fbr_topology *t, const struct fbr_device *gpu,
+                           struct fbr_span span, unsigned i)
+{
+    const struct fbr_device *best = NULL;
+
+    if (!t->nnics)
+        return "";
+    if (!gpu)
+        return near_processors(t, span, i)->name;
+    for (unsigned n = 0; n < t->nnics; n++)
+        if (!best || compare(between(t, gpu, &t->nics[n]), between(t, gpu, best)) < 0)
+            best = &t->nics[n];
+    return best->name;
+}

@@ -1,0 +1,629 @@
+/* child.c - the side of a job: joins its parent, runs what it is told, ends with it; see child.h.
+ *
+ * A child lives no longer than its parent: when the control connection ends, it removes what a
+ * killed parent left behind and exits. On one host the kernel sees to it as well (die_with_parent).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/fds.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/nested.h"
+#include "runtime/net/relay.h"
+#include "runtime/base/spawn.h"
+#include "runtime/inspect/visit.h"
+#include "runtime/inspect/visitor.h"
+
+#define RETRY_MS 50
+#define TURNED_AWAY_MAX 8
+#define PARENT_LOST 74 /* EX_IOERR of sysexits.h */
+#define CANNOT_START 125
+#define VISIT_FDS 4 /* a pair of sockets, a file, and one to spare */
+
+enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
+
+/* A frame that came before it could be acted on. */
+struct early {
+    struct early *next;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+struct early_list {
+    struct early *first, **last;
+};
+
+struct fbr_child {
+    struct fbr_runtime *rt;
+    struct fbr_join join;
+    struct fbr_conn *conn; /* loop thread */
+    struct fbr_timer retry;
+    uint64_t deadline;
+    unsigned turned_away; /* loop thread */
+    bool said_goodbye;
+    pid_t watcher;            /* who started us on this host, and whose death ends us; 0: nobody */
+    struct fbr_error failure; /* under lock, as all below */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool started, failed;
+    uint8_t *start; /* the START frame's body */
+    size_t start_len;
+    /* Loop thread. */
+    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
+    void *user;
+    struct early_list early;  /* before anybody listened */
+    struct early_list orders; /* to start others, before we outlive the parent to end them */
+    bool outlives;
+    struct fbr_post outliving;
+    struct fbr_visits visits;
+    /* From START, read-only after it. */
+    int kind;
+    struct fbr_fnref ref;
+    const void *work;
+    size_t work_len;
+    char hub_url[FBR_URL_MAX];
+    uint64_t link;
+    uint8_t alg;      /* 0: not sealed */
+    uint32_t beat_ms; /* how often its server wants to hear us; 0: never */
+};
+
+static void dial(void *arg);
+
+static void fail(struct fbr_child *c, int code, const char *text)
+{
+    pthread_mutex_lock(&c->lock);
+    fbr_fail(&c->failure, code, "%s: %s", c->join.url, text);
+    c->failed = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the
+ * whole run has lost its master, its directory goes too; the kernel may take a moment to let go of
+ * the master's lock. */
+static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+
+    fbr_log(c->join.root[0] ? FBR_LOG_INFO : FBR_LOG_WARN, "%s: lost the parent (%s)", c->join.name,
+            text);
+    if (c->rt->orphaned)
+        c->rt->orphaned(c->rt);
+    fbr_nest_kill(c->rt->nest); /* also what has not joined, and would leave what it forked */
+    if (getsid(0) == getpid())
+        fbr_spawn_sweep(getpid());
+    for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
+        if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
+            break;
+    if (!c->join.root[0])
+        fbr_rundir_remove(&c->rt->dir); /* of this host */
+    if (getpgrp() == getpid())
+        kill(0, SIGKILL);
+    _exit(PARENT_LOST);
+}
+
+/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the
+ * end of the connection tells us, and leaves time to clean up; the signal only wakes us, should
+ * somebody have stopped us. This is of the calling thread, the main thread. */
+static bool die_with_parent(int instead, int sig)
+{
+    int now = 0;
+
+    return prctl(PR_GET_PDEATHSIG, &now) == 0 && now == instead &&
+           prctl(PR_SET_PDEATHSIG, sig) == 0;
+}
+
+static bool may_retry(const struct fbr_child *c, int why)
+{
+    if (c->join.by_host)
+        return false;
+    switch (why) {
+    case -EAGAIN: /* the parent's queue of callers is full */
+    case -ECONNREFUSED:
+        return true;
+    case -EPIPE:
+    case -ECONNRESET:
+        return c->turned_away < TURNED_AWAY_MAX;
+    default:
+        return false;
+    }
+}
+
+static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct fbr_child *c = user;
+    bool started;
+
+    (void)conn;
+    c->conn = NULL;
+    pthread_mutex_lock(&c->lock);
+    started = c->started;
+    pthread_mutex_unlock(&c->lock);
+    if (started)
+        lose_parent(c, text);
+    if (why == -EPIPE ||
+        why == -ECONNRESET) /* turned away: by the crowd at the door, or for good */
+        c->turned_away++;
+    if (may_retry(c, why) && fbr_now_ms() < c->deadline)
+        fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
+    else
+        fail(c, why, text);
+}
+
+/* Once we have joined; until then the limit is that of the start. A parent on this host, or our host, that is
+ * stopped by a debugger is not dead: its end shows as the end of the connection. One on another host may
+ * be stopped for a while, too, so we are more patient than it is with us. */
+static void watch_parent(struct fbr_child *c)
+{
+    const struct fbr_config *config = c->rt->config;
+    bool far = !c->join.by_host && strncmp(c->join.url, "unix:", 5) != 0;
+
+    fbr_conn_heartbeat(
+        c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+        far ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+}
+
+/* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8
+ * algorithm of its seal. The argument is moved to the front of our copy, where it is aligned. */
+static int read_start(struct fbr_child *c)
+{
+    struct fbr_cur cur = fbr_cur(c->start, c->start_len);
+    const void *work;
+
+    c->kind = fbr_get_u8(&cur);
+    if (c->kind != START_FN && c->kind != START_WORK)
+        return -EPROTO;
+    if (c->kind == START_FN)
+        fbr_fnref_get(&cur, &c->ref);
+    c->work_len = fbr_get_u64(&cur);
+    work = fbr_get(&cur, c->work_len);
+    fbr_get_str(&cur, c->hub_url, sizeof(c->hub_url));
+    c->link = fbr_get_u64(&cur);
+    c->alg = fbr_get_u8(&cur);
+    c->beat_ms = fbr_get_u32(&cur);
+    if (!fbr_cur_ok(&cur))
+        return -EPROTO;
+    memmove(c->start, work, c->work_len);
+    c->work = c->start;
+    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
+        fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
+    return 0;
+}
+
+static void on_start(struct fbr_child *c, struct fbr_cur *body)
+{
+    size_t len = fbr_cur_left(body);
+    int rc = -ENOMEM;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->start) { /* told twice */
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    c->start = malloc(len + 1);
+    if (c->start) {
+        memcpy(c->start, body->at, len);
+        c->start_len = len;
+        rc = read_start(c);
+    }
+    c->started = rc == 0;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (rc == 0)
+        watch_parent(c);
+    if (rc < 0)
+        fail(c, rc, "the parent's order cannot be read; is it another version of Fiber?");
+}
+
+static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
+                       const struct fbr_cur *body)
+{
+    size_t len = fbr_cur_left(body);
+    struct early *e = malloc(sizeof(*e) + len);
+
+    if (!e)
+        lose_parent(c, "out of memory");
+    *e = (struct early){.type = type, .len = len};
+    memcpy(e->body, body->at, len);
+    *l->last = e;
+    l->last = &e->next;
+}
+
+/* The first of them, to be freed; NULL: there is none. */
+static struct early *take_early(struct early_list *l)
+{
+    struct early *e = l->first;
+
+    if (e)
+        l->first = e->next;
+    if (!l->first)
+        l->last = &l->first;
+    return e;
+}
+
+static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+{
+    return fbr_child_send(user, type, body);
+}
+
+/* A thread serves the visitor, at the other end of a pair of sockets. */
+static int let_in(struct fbr_child *c, uint64_t id, struct fbr_error *err)
+{
+    int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
+
+    if (rc < 0)
+        return rc;
+    c->visits.loop = c->rt->loop;
+    c->visits.send = send_of_visit;
+    c->visits.user = c;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
+    rc = fbr_visits_open(&c->visits, id, ends[0], NULL, err);
+    if (rc < 0)
+        close(ends[0]);
+    else
+        rc = fbr_visitor_start(ends[1], err); /* without it the other end tells that it is over */
+    if (rc < 0)
+        close(ends[1]);
+    return rc;
+}
+
+static void on_visit(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_cur id = *body;
+    struct fbr_buf b;
+
+    if (type != FBR_VISIT_OPEN) {
+        fbr_visits_on_frame(&c->visits, type, body);
+        return;
+    }
+    if (let_in(c, fbr_get_u64(&id), &err) == 0)
+        return;
+    fbr_info("a visitor is not let in: %s", err.text);
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, fbr_get_u64(body));
+    fbr_child_send(c, FBR_VISIT_END, &b);
+    fbr_buf_fini(&b);
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_child *c = user;
+
+    (void)conn;
+    if (type == FBR_FRAME_START) {
+        on_start(c, body);
+        return;
+    }
+    if (fbr_nest_takes(type)) {
+        if (c->outlives)
+            fbr_nest_on_frame(c->rt, type, body);
+        else
+            keep_early(c, &c->orders, type, body);
+        return;
+    }
+    if (fbr_visit_takes(type)) {
+        on_visit(c, type, body);
+        return;
+    }
+    if (c->fn)
+        c->fn(c->user, type, body);
+    else
+        keep_early(c, &c->early, type, body);
+}
+
+/* What we start would lose us to the kernel, and leave what it forked, if the parent died earlier. */
+static void on_outliving(void *arg)
+{
+    struct fbr_child *c = arg;
+    struct early *e;
+
+    c->outlives = true;
+    while ((e = take_early(&c->orders))) {
+        struct fbr_cur cur = fbr_cur(e->body, e->len);
+
+        fbr_nest_on_frame(c->rt, e->type, &cur);
+        free(e);
+    }
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
+
+/* Our host has made a connection for us, and this is our end of it. */
+static void join_by_host(struct fbr_child *c)
+{
+    struct fbr_error err = {0, ""};
+
+    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
+    if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
+        fail(c, err.code, err.text);
+    else
+        fbr_conn_send(c->conn, FBR_FRAME_JOIN, NULL, 0);
+}
+
+static void dial(void *arg)
+{
+    struct fbr_child *c = arg;
+    struct fbr_error err = {0, ""};
+
+    if (c->join.by_host) {
+        join_by_host(c);
+        return;
+    }
+    if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c,
+                      &err) < 0) {
+        fail(c, err.code, err.text);
+        return;
+    }
+}
+
+static int begin(void *arg)
+{
+    struct fbr_child *c = arg;
+    int rc = fbr_timer_init(&c->retry, c->rt->loop, dial, c);
+
+    if (rc == 0)
+        dial(c);
+    return rc;
+}
+
+int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)
+{
+    struct fbr_child *c = calloc(1, sizeof(*c));
+    int rc;
+
+    if (!c)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    c->rt = rt;
+    c->join = *join;
+    c->early.last = &c->early.first;
+    c->orders.last = &c->orders.first;
+    c->outliving = (struct fbr_post){.fn = on_outliving, .arg = c, .own = true};
+    pthread_mutex_init(&c->lock, NULL);
+    fbr_cond_init(&c->changed);
+    c->deadline = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "start_timeout");
+    rt->child = c;
+    rc = fbr_loop_call(rt->loop, begin, c);
+    pthread_mutex_lock(&c->lock);
+    while (rc == 0 && !c->started && !c->failed)
+        rc = fbr_cond_wait(&c->changed, &c->lock, c->deadline);
+    if (c->failed) {
+        *err = c->failure;
+        rc = c->failure.code;
+    } else if (rc < 0) {
+        fbr_fail(err, rc, "%s: the parent did not say what to run", c->join.url);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (rc == 0 && die_with_parent(SIGKILL, SIGCONT))
+        c->watcher = getppid();
+    if (rc == 0)
+        fbr_loop_post_own(rt->loop, &c->outliving);
+    return rc < 0 ? fbr_wrap(err, "%s cannot join its parent", join->name) : 0;
+}
+
+void fbr_child_run(struct fbr_runtime *rt)
+{
+    struct fbr_child *c = rt->child;
+    struct fbr_error err = {0, ""};
+    void (*fn)(void);
+
+    if (c->kind == START_WORK)
+        return;
+    if (fbr_fnref_resolve(&c->ref, &fn, &err) < 0)
+        fbr_child_exit(c, CANNOT_START, err.text);
+    fbr_child_exit(c, ((fiber_process_fn)fn)(c->work, c->work_len), "");
+}
+
+struct sending {
+    struct fbr_child *c;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+static void run_send(void *arg)
+{
+    struct sending *s = arg;
+
+    if (s->c->conn)
+        fbr_conn_send(s->c->conn, s->type, s->body, s->len);
+    free(s);
+}
+
+int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body)
+{
+    struct sending *s;
+    int rc;
+
+    if (body->failed)
+        return -ENOMEM;
+    if (fbr_loop_here(c->rt->loop))
+        return c->conn ? fbr_conn_send_buf(c->conn, type, body) : -EPIPE;
+    s = malloc(sizeof(*s) + body->len);
+    if (!s)
+        return -ENOMEM;
+    *s = (struct sending){.c = c, .type = type, .len = body->len};
+    if (body->len)
+        memcpy(s->body, body->data, body->len);
+    rc = fbr_loop_post(c->rt->loop, run_send, s);
+    if (rc < 0)
+        free(s);
+    return rc;
+}
+
+struct listening {
+    struct fbr_child *c;
+    void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
+    void *user;
+};
+
+static int listen_to(void *arg)
+{
+    struct listening *l = arg;
+    struct fbr_child *c = l->c;
+    struct early *e;
+
+    c->fn = l->fn;
+    c->user = l->user;
+    while (c->fn && (e = take_early(&c->early))) {
+        struct fbr_cur cur = fbr_cur(e->body, e->len);
+
+        c->fn(c->user, e->type, &cur);
+        free(e);
+    }
+    return 0;
+}
+
+void fbr_child_on_frame(struct fbr_child *c, void (*fn)(void *, uint8_t, struct fbr_cur *),
+                        void *user)
+{
+    struct listening l = {c, fn, user};
+
+    fbr_loop_call(c->rt->loop, listen_to, &l);
+}
+
+struct key_call {
+    struct fbr_child *c;
+    struct fbr_keys *keys;
+};
+
+static int get_keys(void *arg)
+{
+    struct key_call *k = arg;
+
+    return k->c->conn ? fbr_rt_keys(k->c->conn, k->c->link, k->c->alg, k->keys) : -EPIPE;
+}
+
+static size_t longest_record(const struct fbr_child *c)
+{
+    return fbr_config_size(c->rt->config, "max_message") + FBR_LANE_SLACK;
+}
+
+int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err)
+{
+    return fbr_relay_open(r, c->work, c->work_len, longest_record(c), err);
+}
+
+int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err)
+{
+    struct fbr_keys keys;
+    struct key_call call = {c, &keys};
+    size_t limit = longest_record(c);
+    int rc = 0;
+
+    if (!c->link)
+        return fbr_fail(err, -ENODATA, "the parent has no data link for us");
+    if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
+        return fbr_uplink_open_local(u, FBR_RELAY_FD, limit, err);
+    if (c->alg)
+        rc = fbr_loop_call(c->rt->loop, get_keys, &call);
+    if (rc < 0)
+        return fbr_fail(err, rc, "data link: no keys: %s", fbr_strerror(rc));
+    rc = fbr_uplink_open(u, c->hub_url, c->link, c->alg ? &keys : NULL, limit,
+                         fbr_config_ms(c->rt->config, "start_timeout"), err);
+    fbr_wipe(&keys, sizeof(keys));
+    if (rc == 0)
+        fbr_uplink_heartbeat(*u, c->beat_ms, fbr_config_ms(c->rt->config, "heartbeat"),
+                             fbr_config_int(c->rt->config, "heartbeat_misses"));
+    return rc;
+}
+
+struct goodbye {
+    struct fbr_child *c;
+    int code;
+    const char *why;
+};
+
+static int say_goodbye(void *arg)
+{
+    struct goodbye *g = arg;
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)g->code);
+    fbr_put_str(&b, g->why);
+    if (g->c->conn && !g->c->said_goodbye)
+        fbr_conn_send_buf(g->c->conn, FBR_FRAME_EXIT, &b);
+    g->c->said_goodbye = true;
+    fbr_buf_fini(&b);
+    return 0;
+}
+
+void fbr_child_exit(struct fbr_child *c, int code, const char *why)
+{
+    struct goodbye g = {c, code & 255, why};
+
+    fflush(NULL);
+    fbr_loop_call(c->rt->loop, say_goodbye, &g);
+    exit(code & 255); /* fiber_fini() closes the connection, after what is queued on it */
+}
+
+static int hang_up(void *arg)
+{
+    struct fbr_child *c = arg;
+
+    say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* an exit() of the program's own */
+    fbr_timer_fini(&c->retry);
+    fbr_visits_close(&c->visits);
+    fbr_conn_close(c->conn);
+    c->conn = NULL;
+    return 0;
+}
+
+void fbr_child_close(struct fbr_child *c)
+{
+    if (!c)
+        return;
+    /* Nobody watches the connection any more; a thread other than the main thread may end us. */
+    if (c->watcher && gettid() != getpid())
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    else
+        die_with_parent(SIGCONT, SIGKILL);
+    fbr_loop_call(c->rt->loop, hang_up, c);
+}
+
+const char *fbr_child_url(const struct fbr_child *c)
+{
+    return c->join.url;
+}
+
+bool fbr_child_is_near(const struct fbr_child *c)
+{
+    return c->join.root[0];
+}
+
+/* The program's own handlers come next, which may hang. If our host is dead already, its signal
+ * came while it meant nothing, and there is nobody left to kill us. */
+void fbr_child_closed(const struct fbr_child *c)
+{
+    if (c && c->watcher && getppid() != c->watcher)
+        _exit(PARENT_LOST);
+}
+
+const char *fbr_child_name(const struct fbr_child *c)
+{
+    return c->join.name;
+}
+
+int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len)
+{
+    if (c->kind != START_WORK)
+        return -ENODATA;
+    *work = c->work;
+    *len = c->work_len;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* child.h - a process that was started by another one: how it joins, what it runs, how it ends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_CHILD_H
+#define FBR_CHILD_H
+
+#include "runtime/proc/context.h"
+#include "runtime/proc/ticket.h"
+#include "runtime/net/uplink.h"
+
+struct fbr_child;
+
+/* Joins the parent and waits for what to run. On failure the text says what was tried. */
+int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err);
+/* Runs a function that the parent sent, and exits; returns only when the work is for the program
+ * itself. */
+void fbr_child_run(struct fbr_runtime *rt);
+void fbr_child_close(struct fbr_child *c); /* NULL is fine */
+/* Last of all; does not return when nobody watches us any more. NULL is fine. */
+void fbr_child_closed(const struct fbr_child *c);
+
+/* Where the parent listens. */
+const char *fbr_child_url(const struct fbr_child *c);
+/* Do we share a host, and its directory of the run, with the master? */
+bool fbr_child_is_near(const struct fbr_child *c);
+const char *fbr_child_name(const struct fbr_child *c);
+int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
+
+/* Frames of the parent go to this function, on the loop thread; those that came before it was set,
+ * first. */
+void fbr_child_on_frame(struct fbr_child *c,
+                        void (*fn)(void *user, uint8_t type, struct fbr_cur *body), void *user);
+/* To the parent, on the control channel. Any thread. */
+int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
+/* Opens the data link that the parent has for us. */
+int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err);
+/* A relay for processes that we start, whose first record is what we were started with (relay.h). Loop thread. */
+struct fbr_relay;
+int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err);
+/* Tells the parent code and reason, flushes, and exits the process. */
+void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,138 @@
+/* context.h - the one context of a process that uses Fiber, and how its parts find each other.
+ *
+ * Order of construction (destruction is the reverse): configuration; loop; run directory; then,
+ * when first needed, the listener (control channel), the hub (data channel) and the backends.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_RUNTIME_H
+#define FBR_RUNTIME_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "fiber.h"
+#include "runtime/proc/backend.h"
+#include "runtime/net/conn.h"
+#include "runtime/net/hub.h"
+#include "runtime/proc/pending.h"
+#include "runtime/proc/rundir.h"
+#include "runtime/base/sync.h"
+
+/* Frames of the control channel; docs/wire.md has them byte by byte. */
+enum fbr_frame {
+    FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: what to run */
+    FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
+    FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
+    FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
+    FBR_FRAME_POOL = 32,              /* pool/wire.h */
+    FBR_FRAME_NEST = 48,              /* nested.h */
+    FBR_FRAME_PEER = 64,              /* share/peer.h */
+    FBR_FRAME_RING = 80,              /* ring/wire.h */
+    FBR_FRAME_VISIT = 112,            /* visit.h */
+};
+
+struct fbr_child;
+struct fbr_nest;
+struct fbr_relay;
+struct fbr_output;
+struct fiber_process;
+
+struct fbr_runtime {
+    pthread_mutex_t lock; /* processes, started to ender, hub, what is called at the end */
+    struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct fbr_rundir dir;
+    struct fbr_timer keep;          /* loop thread */
+    char run_uid[33];               /* of the whole run: the master's, in hex */
+    uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
+    uint64_t self;                  /* random: tells processes of a run apart */
+    pid_t pid;                      /* a forked child is not us */
+    bool started, finished;
+    bool ends, over; /* fiber_fini() was called; it is about to return */
+    pthread_t ender; /* by this thread */
+    pthread_cond_t changed;
+    bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
+    struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
+    struct fbr_hub *hub[2];           /* set on the loop thread */
+    struct fbr_output *output;
+    struct fbr_pending_watch pending; /* loop thread */
+    struct fbr_backend_slot {
+        const struct fbr_backend_ops *ops;
+        struct fbr_backend *backend;
+        struct fbr_backend_slot *next;
+    } * backends;                    /* changed on the loop thread, under lock */
+    struct fiber_process *processes; /* under lock */
+    uint64_t next_process;
+    uint64_t next_visit;     /* loop thread */
+    struct fbr_child *child; /* how we reach our parent; NULL in a master */
+    struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
+    struct fbr_relay *relay; /* their data; opened on the loop thread */
+    /* Set by share/: lets in a process that has an address of ours. Loop thread. */
+    int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+    /* By fbr_rt_at_end(). */
+    void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
+    void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called after close_rings */
+    struct fiber_pool *pools;                    /* that are open; under their own lock (pool.c) */
+    void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
+    void (*close_rings)(struct fbr_runtime *rt); /* set by ring/: called before close_pools */
+    struct fiber_ring *rings;                    /* that are open; under the lock */
+    void (*output_room)(
+        struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
+    void (*orphaned)(
+        struct fbr_runtime
+            *rt); /* set by ring/: our parent is gone, and we are about to end. Loop thread */
+    void *agent;  /* ring/'s */
+    void *share;
+};
+
+/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised,
+ * ended, after fork). */
+struct fbr_runtime *fbr_rt(void);
+/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its
+ * threads are not here. */
+int fbr_rt_check(const struct fbr_runtime *rt);
+/* Sets what is called at the end; it may be set again. -ESHUTDOWN: the end is past that. Any thread. */
+int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
+                  void (*fn)(struct fbr_runtime *rt));
+/* The context without starting it, or NULL. */
+struct fbr_runtime *fbr_rt_peek(void);
+
+/* Around a call of the program's function that fiber_fini() waits for: it does not wait on this thread meanwhile. */
+void fbr_rt_callback(bool begins);
+
+/* fiber_fini() ends it: nothing new is started. */
+bool fbr_rt_finished(struct fbr_runtime *rt);
+
+/* How processes of this reach call us and our data channel; opened when first asked for. Loop
+ * thread. */
+int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
+                    struct fbr_error *err);
+int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
+               struct fbr_error *err);
+/* Which backend that is: NULL as configured, "auto" as found. */
+const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
+/* A running backend by name (NULL: as configured). Loop thread. */
+int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
+                   struct fbr_error *err);
+/* In the program's thread, which is about to start something by a backend (NULL: as configured): one that is not open
+ * yet shall find the environment as it is now (environ.h). */
+void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
+/* The reach that addresses of our objects need, which may travel to any of our jobs. Loop
+ * thread. */
+enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
+/* The reach that children of this backend have, with the configuration's transport applied. */
+enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
+
+/* Both ends of a data link derive its keys from their control connection. -ENOTSUP: it needs
+ * none. */
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
+
+/* Process doors (process.c). */
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
+                       uint8_t secret[FBR_KEY_SIZE]);
+int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+void fbr_process_end_all(struct fbr_runtime *rt);
+void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
+
+#endif

@@ -1,0 +1,645 @@
+/* job.c - the life and death of a process's job, on the loop thread; process_priv.h has the table
+ * of its states.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/base/fds.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/nested.h"
+#include "runtime/proc/process_priv.h"
+#include "runtime/base/strings.h"
+#include "runtime/base/text.h"
+
+#define EXIT_AFTER_CONN_MS \
+    2000                       /* the backend should know soon that a job ended which has hung up */
+#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
+#define DRY_AFTER_EXIT_MS 5000 /* what its host, which lives, has still to pass on */
+#define EXIT_AFTER_KILL_MS 3000
+#define EXIT_OF_FAR_MS \
+    30000 /* its end is no surprise; a slow engine tells it, and has its output */
+#define CANNOT_START 125
+
+extern char **environ;
+
+static void on_time(void *arg);
+static void end(struct fiber_process *p);
+
+static void set_timer(struct fiber_process *p, uint64_t ms)
+{
+    fbr_timer_start(&p->timer, ms, 0); /* it is there from the start */
+}
+
+static void set_state(struct fiber_process *p, enum process_state state)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->state = state;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+static void set_why(struct fiber_process *p, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    if (!p->why[0])
+        snprintf(p->why, sizeof(p->why), "%.*s", (int)sizeof(p->why) - 1, why);
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+/* A call of its that we could not take looks to it as if we had hung up. Asked before anything of
+ * it is closed, which would hide the cause. */
+static void note_shortage(struct fiber_process *p)
+{
+    if (!p->ready && !p->shortage[0])
+        fbr_fds_short(p->shortage, sizeof(p->shortage));
+}
+
+static uint64_t parent_patience_ms(const struct fiber_process *p)
+{
+    return (uint64_t)fbr_config_ms(p->rt->config, "heartbeat") *
+           (uint64_t)fbr_config_int(p->rt->config, "heartbeat_misses") * FBR_PARENT_PATIENCE;
+}
+
+/* On another host it gives us up when we are stopped for long: no fault of its own, nor of a task that
+ * it ran. We notice a stall a little later than it began. Asked while the conn is there. */
+static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
+{
+    uint64_t stall = p->reach == FBR_REACH_TCP && !p->leaving ? fbr_conn_stall_ms(conn) : 0;
+
+    if (stall < parent_patience_ms(p) / FBR_PARENT_PATIENCE * (FBR_PARENT_PATIENCE - 1))
+        return;
+    p->stalled_ms = stall;
+    p->disrupted = true;
+}
+
+/* ---- The end ---- */
+
+static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
+{
+    char text[512];
+
+    if (p->why[0])
+        snprintf(text, sizeof(text), "%s", p->why);
+    else if (p->code == FBR_EXIT_UNKNOWN)
+        snprintf(text, sizeof(text), "ended, and nobody knows how");
+    else if (p->code < 0)
+        snprintf(text, sizeof(text), "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
+    else
+        snprintf(text, sizeof(text), "exited with code %d", p->code);
+    fbr_put(b, text, strlen(text));
+}
+
+/* " (pid 4711)", or what its engine calls the job that it is in: " (docker job 4e4a2eaafa1a)", " (pid 12 in slurm job
+ * 7_0)". Docker's ids are longer than anybody writes them. */
+static void put_place(struct fbr_buf *b, const struct fiber_process *p)
+{
+    const struct fiber_process *job = p;
+    char pid[32] = "", text[160];
+    int n;
+
+    while (job->host)
+        job = job->host;
+    if (p->pid)
+        snprintf(pid, sizeof(pid), "pid %lld", (long long)p->pid);
+    if (job->job_id[0] && job->slot->ops->reach != FBR_REACH_HOST)
+        n = snprintf(text, sizeof(text), " (%s%s%s job %.*s)", pid, pid[0] ? " in " : "",
+                     job->slot->ops->name, strlen(job->job_id) == 64 ? 12 : 79, job->job_id);
+    else
+        n = pid[0] ? snprintf(text, sizeof(text), " (%s)", pid) : 0;
+    fbr_put(b, text, (size_t)n);
+}
+
+static void put_stall(struct fbr_buf *b, const struct fiber_process *p)
+{
+    char text[160];
+    int n = snprintf(text, sizeof(text),
+                     "; its parent was itself stopped for %.1f s, and a process that is reached by "
+                     "TCP ends when it has not heard of its parent for %.1f s",
+                     (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
+
+    fbr_put(b, text, (size_t)n);
+}
+
+static char *make_report(struct fiber_process *p)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put(&b, p->name, strlen(p->name));
+    put_place(&b, p);
+    fbr_put(&b, " ", 1);
+    put_reason(&b, p);
+    if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit")) {
+        fbr_put(&b, "; ", 2);
+        fbr_put(&b, p->shortage, strlen(p->shortage));
+    }
+    if (p->stalled_ms)
+        put_stall(&b, p);
+    if (p->code != 0 && (p->out[0].stream.tail.len || p->out[1].stream.tail.len)) {
+        fbr_put(&b, "; its last lines:", 17);
+        fbr_line_report(&p->out[0].stream, "\n    ", "", &b);
+        fbr_line_report(&p->out[1].stream, "\n    ", "", &b);
+    }
+    fbr_put_u8(&b, 0);
+    if (b.failed)
+        fbr_buf_fini(&b);
+    return (char *)b.data;
+}
+
+static void end(struct fiber_process *p)
+{
+    struct fbr_runtime *rt = p->rt;
+    struct fbr_conn *conn = p->conn;
+    uint64_t one = 1;
+
+    note_shortage(p);
+    fbr_timer_fini(&p->timer);
+    fbr_process_fds_release(p, p->fds);
+    p->conn = NULL;
+    fbr_visits_close(&p->visits);
+    if (p->handle)
+        p->slot->ops->release(p->slot->backend, p->handle);
+    p->handle = NULL;
+    for (int i = 0; i < 2; i++)
+        if (p->out[i].output)
+            fbr_lines_end(&p->out[i]);
+    pthread_mutex_lock(&rt->lock);
+    if (p->code == FBR_EXIT_UNKNOWN)
+        p->code = p->told_code;
+    p->report = make_report(p);
+    p->state = P_ENDED;
+    if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call tells of the end */
+        fbr_debug("%s: sentinel: %m", p->name);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&rt->lock);
+    for (int i = 0; i < 2; i++)
+        fbr_lines_fini(&p->out[i]);
+    fbr_info("%s", p->report ? p->report : p->name);
+    if (p->spec.ops && p->spec.ops->on_end)
+        p->spec.ops->on_end(p->spec.user, p);
+    fbr_nested_host_ended(p, p->report ? p->report : p->name);
+    fbr_conn_close(conn); /* after those that it carried */
+    fbr_link_close(p->link);
+    p->link = NULL;
+    if (p->spec.ops && p->spec.ops->on_gone)
+        p->spec.ops->on_gone(p->spec.user, p);
+    fbr_process_unref(p);
+}
+
+/* Ends a process that never came to life. */
+void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->code = code;
+    pthread_mutex_unlock(&p->rt->lock);
+    set_why(p, why);
+    end(p);
+}
+
+bool fbr_process_disrupted(const struct fiber_process *p)
+{
+    return p->disrupted || (p->host && p->host->disrupted);
+}
+
+void fbr_job_signal(struct fiber_process *p, int sig)
+{
+    if (p->state == P_ENDED || !p->handle)
+        return;
+    p->killed |= sig == SIGKILL;
+    p->signalled |= sig == SIGKILL || sig == SIGTERM;
+    p->slot->ops->signal(p->slot->backend, p->handle, sig);
+}
+
+static bool is_far(const struct fiber_process *p)
+{
+    return p->slot->ops->reach == FBR_REACH_TCP;
+}
+
+static void kill_it(struct fiber_process *p, const char *why)
+{
+    fbr_process_ref(p); /* a backend may say at once that it has ended */
+    set_why(p, why);
+    set_state(p, P_CLOSING);
+    fbr_job_signal(p, SIGKILL);
+    if (p->state != P_ENDED)
+        set_timer(p, p->leaving && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_KILL_MS);
+    fbr_process_unref(p);
+}
+
+/* It may have ended for a reason that its backend, which is slow, will tell. */
+static void give_up(struct fiber_process *p)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->presumed = !p->why[0];
+    pthread_mutex_unlock(&p->rt->lock);
+    kill_it(p, "hung up, and its backend says that it runs; killed");
+}
+
+/* It must not run, for a reason on our side. */
+void fbr_job_refuse(struct fiber_process *p, const char *why)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->told_code = CANNOT_START;
+    pthread_mutex_unlock(&p->rt->lock);
+    kill_it(p, why);
+}
+
+static void on_time(void *arg)
+{
+    struct fiber_process *p = arg;
+    char why[512];
+
+    switch (p->state) {
+    case P_STARTING:
+        snprintf(why, sizeof(why),
+                 "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
+                 p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
+        fbr_job_refuse(p, why);
+        break;
+    case P_CLOSING:
+        if (p->exited || p->killed) /* both witnesses had their time */
+            end(p);
+        else if (p->leaving) /* one that has said its code only lingers */
+            kill_it(p, "");
+        else
+            give_up(p);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Nothing more comes of its data by way of its host. */
+static bool is_dry(const struct fiber_process *p)
+{
+    return !p->link || !p->host || p->dry || p->host->state == P_ENDED;
+}
+
+/* Both witnesses have spoken: what its host has of it comes first, so that no task is taken for lost that is done. */
+static void end_when_dry(struct fiber_process *p)
+{
+    if (is_dry(p)) {
+        end(p);
+        return;
+    }
+    set_state(p, P_CLOSING);
+    set_timer(p, DRY_AFTER_EXIT_MS);
+}
+
+void fbr_job_dry(void *process)
+{
+    struct fiber_process *p = process;
+
+    p->dry = true;
+    if (p->state == P_CLOSING && p->exited && !p->conn)
+        end(p);
+    fbr_process_unref(p);
+}
+
+/* ---- The control connection ---- */
+
+static void on_exit_frame(struct fiber_process *p, struct fbr_cur *body)
+{
+    int32_t code = (int32_t)fbr_get_u32(body);
+    char text[FBR_ERROR_TEXT];
+
+    fbr_get_str(body, text, sizeof(text));
+    if (!fbr_cur_ok(body))
+        return;
+    p->leaving = true;
+    note_shortage(p);
+    pthread_mutex_lock(&p->rt->lock);
+    p->told_code = code;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (text[0])
+        set_why(p, text);
+}
+
+static void on_pong(void *user, struct fbr_conn *conn)
+{
+    struct fiber_process *p = user;
+
+    pthread_mutex_lock(&p->rt->lock);
+    p->rtt = (double)fbr_conn_rtt_ns(conn) / 1e9;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct fiber_process *p = user;
+
+    (void)conn;
+    if (type == FBR_FRAME_EXIT)
+        on_exit_frame(p, body);
+    else if (type == FBR_NEST_EVENT)
+        fbr_nested_on_event(p, body);
+    else if (type == FBR_NEST_CARRIED)
+        fbr_nested_on_carried(p, body);
+    else if (fbr_visit_takes(type))
+        fbr_visits_on_frame(&p->visits, type, body);
+    else if (p->spec.ops && p->spec.ops->on_frame)
+        p->spec.ops->on_frame(p->spec.user, p, type, body);
+    if (type == FBR_FRAME_READY) {
+        p->ready = true;
+        fbr_process_fds_release(p, FDS_OF_LINK);
+    }
+}
+
+static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct fiber_process *p = user;
+    char reason[256];
+
+    note_shortage(p);
+    note_stall(p, conn);
+    p->conn = NULL;
+    fbr_visits_close(&p->visits);
+    fbr_nested_host_lost(p, why, text);
+    if (p->exited) {
+        end_when_dry(p);
+    } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
+        snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
+        kill_it(p, reason);
+    } else {
+        set_state(p, P_CLOSING);
+        if (p->signalled && is_far(p))
+            set_timer(p, EXIT_OF_FAR_MS);
+        else /* its program may have something to do at exit */
+            set_timer(p, EXIT_AFTER_CONN_MS +
+                             (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
+    }
+}
+
+const struct fbr_conn_ops fbr_job_conn_ops = {
+    .on_frame = on_frame, .on_pong = on_pong, .on_close = on_conn_close};
+
+/* ---- The backend ---- */
+
+static void on_output(struct fiber_process *p, const struct fbr_job_event *e)
+{
+    struct fbr_lines *l = &p->out[e->stream == 2];
+
+    if (e->len == 0) {
+        fbr_lines_end(l);
+    } else if (fbr_lines_add(l, e->data, e->len) && !p->paused) {
+        p->paused = true;
+        p->slot->ops->pause_output(p->slot->backend, p->handle, 1);
+    }
+}
+
+void fbr_process_resume_output(struct fbr_runtime *rt)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock); /* pause_output takes no lock of ours */
+    DL_FOREACH(rt->processes, p) {
+        if (p->paused && p->handle)
+            p->slot->ops->pause_output(p->slot->backend, p->handle, 0);
+        p->paused = false;
+    }
+    pthread_mutex_unlock(&rt->lock);
+}
+
+/* Whatever code it had: the function has not run. */
+static void explain_early_exit(struct fiber_process *p, int32_t code)
+{
+    char why[256];
+
+    if (code == FBR_EXIT_UNKNOWN)
+        snprintf(why, sizeof(why), "ended before it joined, and nobody knows how");
+    else if (code < 0)
+        snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code,
+                 strsignal(-code));
+    else
+        snprintf(why, sizeof(why),
+                 "exited with code %d before it joined; does its main() call fiber_init() first?",
+                 code);
+    set_why(p, why);
+}
+
+static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
+{
+    bool starting = p->state == P_STARTING;
+
+    p->disrupted |= e->disrupted;
+    if (p->conn)
+        note_stall(p, p->conn);
+    if (e->text[0]) {
+        pthread_mutex_lock(&p->rt->lock);
+        if (p->presumed)
+            p->why[0] = '\0';
+        pthread_mutex_unlock(&p->rt->lock);
+        set_why(p, e->text);
+    }
+    if (starting)
+        explain_early_exit(p, e->code);
+    pthread_mutex_lock(&p->rt->lock);
+    if (p->told_code == CANNOT_START || (starting && (e->code >= 0 || e->code == FBR_EXIT_UNKNOWN)))
+        p->code = CANNOT_START;
+    else if (p->leaving && p->killed && p->told_code != FBR_EXIT_UNKNOWN)
+        p->code = p->told_code; /* its work was done */
+    else
+        p->code = e->code;
+    pthread_mutex_unlock(&p->rt->lock);
+    p->exited = true;
+    if (!p->conn) {
+        end_when_dry(p);
+        return;
+    }
+    set_state(p, P_CLOSING);
+    set_timer(p, CONN_AFTER_EXIT_MS);
+}
+
+void fbr_job_event(void *user, const struct fbr_job_event *e)
+{
+    struct fiber_process *p = user;
+
+    switch (e->type) {
+    case FBR_JOB_PENDING:
+        if (e->disrupted) {
+            p->disrupted = true;
+            set_why(p, e->text);
+            break;
+        }
+        if (!p->pending[0])
+            p->pending_ms = fbr_now_ms();
+        fbr_text_cut(p->pending, sizeof(p->pending), e->text);
+        p->placed = e->placed || e->runs;
+        if (p->waits_in_line && p->state == P_STARTING && e->runs)
+            set_timer(p, (uint64_t)p->start_timeout_ms);
+        else if (p->waits_in_line && p->state == P_STARTING)
+            fbr_timer_stop(&p->timer);
+        fbr_pending_begin(p->rt);
+        break;
+    case FBR_JOB_STARTED:
+        pthread_mutex_lock(&p->rt->lock);
+        snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
+        p->pid = e->pid;
+        pthread_mutex_unlock(&p->rt->lock);
+        if (p->waits_in_line && p->state == P_STARTING)
+            set_timer(p, (uint64_t)p->start_timeout_ms);
+        p->pending[0] = '\0';
+        break;
+    case FBR_JOB_OUTPUT:
+        on_output(p, e);
+        break;
+    case FBR_JOB_EXITED:
+        on_exited(p, e);
+        break;
+    }
+}
+
+/* ---- Starting ---- */
+
+static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_buf *ticket,
+                      struct fbr_error *err)
+{
+    struct fbr_runtime *rt = p->rt;
+    struct fbr_join j = {.me = {FBR_CALLER_JOB, p->id, p->epoch}};
+    struct fbr_listener *l;
+    int rc = fbr_rt_listener(rt, reach, &l, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(j.url, sizeof(j.url), "%s", fbr_listener_url(l));
+    snprintf(j.run_uid, sizeof(j.run_uid), "%s", rt->run_uid);
+    snprintf(j.name, sizeof(j.name), "%s", p->name);
+    if ((p->host ? p->host : p)->slot->ops->reach == FBR_REACH_HOST)
+        snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
+    j.by_host = p->host != NULL;
+    if (!j.by_host) /* else nobody asks for it */
+        memcpy(j.secret, p->secret, sizeof(j.secret));
+    fbr_join_put(&j, rt->config, ticket);
+    fbr_wipe(&j, sizeof(j));
+    if (ticket->len > FBR_TICKET_MAX)
+        return fbr_fail(err, -E2BIG,
+                        "its ticket has %zu bytes, %d at most: settings (command_hosts?) are long",
+                        ticket->len, FBR_TICKET_MAX);
+    return ticket->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
+}
+
+char **fbr_env_with(char *const *ours, const char *const *more)
+{
+    size_t n = 0, m = 0, k = 0;
+    char **env;
+
+    while (ours && ours[n])
+        n++;
+    while (more && more[m])
+        m++;
+    env = calloc(n + m + 1, sizeof(*env));
+    for (size_t i = 0; env && i < n; i++) {
+        bool replaced = false;
+
+        for (size_t j = 0; j < m && !replaced; j++) {
+            const char *eq = strchr(more[j], '=');
+
+            replaced = eq && strncmp(ours[i], more[j], (size_t)(eq - more[j]) + 1) == 0;
+        }
+        if (!replaced)
+            env[k++] = ours[i];
+    }
+    for (size_t j = 0; env && j < m; j++)
+        env[k++] = (char *)(uintptr_t)more[j];
+    return env;
+}
+
+int fbr_env_keep(const char *const **env, struct fbr_buf *strings, const char *const *more)
+{
+    char **now = fbr_env_with(environ, more);
+    struct fiber_jobspec all = {.env = (const char *const *)now};
+    int rc = now ? fbr_jobspec_copy(&all, strings, &all) : -ENOMEM;
+
+    free(now);
+    if (rc == 0)
+        *env = all.env;
+    return rc;
+}
+
+static int find_backend(struct fiber_process *p, struct fbr_error *err)
+{
+    if (!p->host)
+        return fbr_rt_backend(p->rt, p->backend_name[0] ? p->backend_name : NULL, &p->slot, err);
+    if (!p->host->slot)
+        return fbr_fail(err, -ECHILD, "its host %s could not be started", p->host->name);
+    p->host->as_host = (struct fbr_backend_slot){.ops = &fbr_backend_nested,
+                                                 .backend = (struct fbr_backend *)p->host};
+    p->slot = &p->host->as_host;
+    return 0;
+}
+
+static int start(struct fiber_process *p, struct fbr_error *err)
+{
+    static const char *const self[] = {"fiber-worker", NULL};
+    struct fbr_buf ticket;
+    struct fbr_job job = {.name = p->name,
+                          .run_uid = p->rt->run_uid,
+                          .image = p->job.image,
+                          .workdir = p->job.workdir,
+                          .cpus = p->job.cpus,
+                          .gpus = p->job.gpus,
+                          .memory = p->job.memory,
+                          .keep_stdin = p->keep_stdin,
+                          .width = p->width,
+                          .is_host = p->spec.is_host,
+                          .relayed = p->host && p->spec.link,
+                          .process = p->id,
+                          .epoch = p->epoch,
+                          .index = p->spec.index,
+                          .numbered = p->spec.numbered,
+                          .apart = p->spec.apart};
+    int rc = find_backend(p, err);
+
+    fbr_buf_init(&ticket);
+    if (rc == 0)
+        p->reach = p->host ? p->host->reach : fbr_rt_reach(p->rt, p->slot->ops);
+    if (rc == 0)
+        rc = put_ticket(p, p->reach, &ticket, err);
+    if (rc == 0) {
+        const char *const *argv = p->job.command ? p->job.command : self;
+
+        job.file = p->job.command ? argv[0] : "/proc/self/exe";
+        job.argv = (char *const *)(uintptr_t)argv;
+        job.env = (char *const *)(uintptr_t)p->env;
+        job.added_env = (char *const *)(uintptr_t)p->job.env;
+        job.own_program = !p->job.command;
+        job.ticket = ticket.data;
+        job.ticket_len = ticket.len;
+        for (int i = 0; i < 2; i++)
+            fbr_lines_init(&p->out[i], p->rt->output, i + 1,
+                           fbr_config_bool(p->rt->config, "tag_output") ? p->name : NULL);
+        rc = fbr_timer_init(&p->timer, p->rt->loop, on_time, p);
+        if (rc < 0)
+            fbr_fail(err, rc, "out of memory");
+    }
+    if (rc == 0) {
+        set_timer(p, (uint64_t)p->start_timeout_ms);
+        if (!p->host)
+            fbr_process_fds_release(p, FDS_OF_JOB);
+        rc = p->slot->ops->start(p->slot->backend, &job, p, &p->handle, err);
+    }
+    if (ticket.data)
+        fbr_wipe(ticket.data, ticket.len);
+    fbr_buf_fini(&ticket);
+    fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->env_strings);
+    return rc;
+}
+
+void fbr_job_start(void *arg)
+{
+    struct fiber_process *p = arg;
+    struct fbr_error err = {0, ""};
+    char why[512];
+
+    if (start(p, &err) == 0)
+        return;
+    snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
+    fbr_job_fail(p, CANNOT_START, why);
+}

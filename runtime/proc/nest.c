@@ -1,0 +1,380 @@
+/* nest.c - a host: starts and watches processes on its parent's order; see nested.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/proc/child.h"
+#include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
+#include "runtime/proc/nested.h"
+#include "runtime/proc/process.h"
+#include "runtime/net/relay.h"
+
+#define START_FDS 17 /* pipes, pidfd, ticket, data, control, and for a moment the other ends */
+
+struct job {
+    struct job *next, *prev;
+    struct fbr_nest *nest;
+    uint64_t process;
+    void *handle;          /* NULL: it does not run */
+    struct fbr_conn *conn; /* to it; may end before the process does, or after it. NULL: ended */
+    bool joined;           /* then the parent closes it, if nothing else does */
+};
+
+struct fbr_nest {
+    struct fbr_runtime *rt;
+    const struct fbr_backend_ops *ops;
+    struct fbr_backend *backend;
+    struct job *jobs;
+};
+
+static void send_event(struct fbr_nest *n, uint64_t process, const struct fbr_job_event *e)
+{
+    struct fbr_buf b;
+    char text[256];
+
+    snprintf(text, sizeof(text), "%s", e->text);
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, process);
+    fbr_put_u8(&b, (uint8_t)e->type);
+    fbr_put_u8(&b, (uint8_t)e->stream);
+    fbr_put_u32(&b, (uint32_t)e->code);
+    fbr_put_u64(&b, (uint64_t)e->pid);
+    fbr_put_str(&b, text);
+    fbr_put_bytes(&b, e->data, e->len);
+    fbr_child_send(n->rt->child, FBR_NEST_EVENT, &b);
+    fbr_buf_fini(&b);
+}
+
+static void maybe_free(struct job *j)
+{
+    if (j->handle || j->conn)
+        return;
+    DL_DELETE(j->nest->jobs, j);
+    free(j);
+}
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    struct job *j = user;
+    struct fbr_nest *n = j->nest;
+
+    send_event(n, j->process, e);
+    if (e->type != FBR_JOB_EXITED)
+        return;
+    if (n->rt->relay)
+        fbr_relay_end(n->rt->relay, j->process);
+    n->ops->release(n->backend, j->handle);
+    j->handle = NULL;
+    if (!j->joined) { /* and what it has started may have the other end still */
+        fbr_conn_close(j->conn);
+        j->conn = NULL;
+    }
+    maybe_free(j);
+}
+
+/* ---- Its frames ---- */
+
+static void carry(struct job *j, uint8_t type, const void *body, size_t len)
+{
+    struct fbr_buf b;
+
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, j->process);
+    fbr_put_u8(&b, type);
+    fbr_put(&b, body, len);
+    fbr_child_send(j->nest->rt->child, FBR_NEST_CARRIED, &b);
+    fbr_buf_fini(&b);
+}
+
+/* It has joined, and is looked after from now on. */
+static void on_join(struct job *j)
+{
+    const struct fbr_config *config = j->nest->rt->config;
+
+    j->joined = true;
+    fbr_conn_heartbeat(j->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       (unsigned)fbr_config_int(config, "heartbeat_misses"));
+}
+
+static void on_own_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
+{
+    struct job *j = user;
+
+    (void)conn;
+    carry(j, type, body->at, fbr_cur_left(body));
+    if (type == FBR_FRAME_JOIN)
+        on_join(j);
+}
+
+static void on_own_close(void *user, struct fbr_conn *conn, int why, const char *text)
+{
+    struct job *j = user;
+    struct fbr_buf b;
+
+    (void)conn;
+    fbr_buf_init(&b);
+    fbr_put_u32(&b, (uint32_t)why);
+    fbr_put_str(&b, text);
+    carry(j, 0, b.data, b.len);
+    fbr_buf_fini(&b);
+    j->conn = NULL;
+    maybe_free(j);
+}
+
+static const struct fbr_conn_ops conn_ops = {.on_frame = on_own_frame, .on_close = on_own_close};
+
+/* What the parent says to it. */
+static void on_carried(struct job *j, struct fbr_cur *body)
+{
+    uint8_t type = fbr_get_u8(body);
+
+    if (!fbr_cur_ok(body) || !j->conn)
+        return;
+    if (type >= FBR_FRAME_USER) {
+        fbr_conn_send(j->conn, type, body->at, fbr_cur_left(body));
+    } else if (type == 0) {
+        fbr_conn_close(j->conn);
+        j->conn = NULL;
+        maybe_free(j);
+    }
+}
+
+/* ---- Starting ---- */
+
+static int open_nest(struct fbr_runtime *rt, struct fbr_error *err)
+{
+    const struct fbr_backend_env env = {rt->loop, rt->config, on_event, NULL};
+    struct fbr_nest *n = calloc(1, sizeof(*n));
+    int rc;
+
+    if (!n)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    n->rt = rt;
+    n->ops = fbr_backend_find("local", err);
+    rc = n->ops ? n->ops->open(&n->backend, &env, err) : -ENOENT;
+    if (rc < 0)
+        free(n);
+    else
+        rt->nest = n;
+    return rc;
+}
+
+/* u32 count, strings; into a NULL-terminated list. NULL: malformed, or no memory. */
+static char **get_list(struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c);
+    char **list = n < 65536 ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
+
+    for (uint32_t i = 0; list && i < n; i++)
+        list[i] = fbr_get_strdup(c, 1u << 20);
+    return list;
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+struct order {
+    struct fbr_job job;
+    char name[FBR_NAME_MAX];
+    char **argv, **added, **env, *workdir;
+    bool relayed;
+};
+
+static void get_order(struct order *o, struct fbr_cur *c)
+{
+    size_t len;
+
+    memset(o, 0, sizeof(*o));
+    o->job.process = fbr_get_u64(c);
+    o->job.epoch = fbr_get_u64(c);
+    fbr_get_str(c, o->name, sizeof(o->name));
+    o->argv = get_list(c);
+    o->added = get_list(c);
+    o->workdir = fbr_get_strdup(c, 4096);
+    o->job.keep_stdin = fbr_get_u8(c);
+    o->job.ticket = fbr_get_bytes(c, &len);
+    o->job.ticket_len = len;
+    o->relayed = fbr_get_u8(c) == 1;
+}
+
+/* Its data: its end of a pair of sockets, whose other end is the relay's. */
+static int open_line(struct fbr_nest *n, struct order *o, struct fbr_error *err)
+{
+    int rc = 0;
+
+    if (!o->relayed)
+        return 0;
+    if (!n->rt->relay)
+        rc = fbr_child_relay(n->rt->child, &n->rt->relay, err);
+    return rc < 0 ? rc : fbr_relay_add(n->rt->relay, o->job.process, &o->job.link, err);
+}
+
+static void close_line(struct fbr_nest *n, struct order *o, bool started)
+{
+    if (o->job.control)
+        close(o->job.control);
+    if (!o->job.link)
+        return;
+    close(o->job.link);
+    if (!started)
+        fbr_relay_end(n->rt->relay, o->job.process);
+}
+
+static int open_control(struct job *j, int *end, struct fbr_error *err)
+{
+    int pair[2], rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return fbr_fail(err, -errno, "no sockets for its control channel: %s",
+                        fbr_strerror(-errno));
+    rc = fbr_conn_open(&j->conn, j->nest->rt->loop, pair[0], &conn_ops, j, err);
+    if (rc < 0)
+        close(pair[1]);
+    else
+        *end = pair[1];
+    return rc;
+}
+
+static int carry_out(struct fbr_nest *n, struct order *o, struct fbr_error *err)
+{
+    static char *self[] = {(char *)"fiber-worker", NULL};
+    struct job *j = calloc(1, sizeof(*j));
+    int rc;
+
+    rc = fbr_fds_need(START_FDS, n->rt->child ? fbr_child_name(n->rt->child) : "host", err);
+    if (rc < 0) {
+        free(j);
+        return rc;
+    }
+    o->env = fbr_env_with(fbr_environ(), (const char *const *)o->added);
+    if (!j || !o->env || !o->argv) {
+        free(j);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    j->nest = n;
+    j->process = o->job.process;
+    o->job.name = o->name;
+    o->job.run_uid = n->rt->run_uid;
+    o->job.file = o->argv[0] ? o->argv[0] : "/proc/self/exe";
+    o->job.argv = o->argv[0] ? o->argv : self;
+    o->job.env = o->env;
+    o->job.workdir = o->workdir && o->workdir[0] ? o->workdir : NULL;
+    DL_APPEND(n->jobs, j);
+    rc = open_line(n, o, err);
+    if (rc == 0)
+        rc = open_control(j, &o->job.control, err);
+    if (rc == 0)
+        rc = n->ops->start(n->backend, &o->job, j, &j->handle, err);
+    close_line(n, o, rc == 0);
+    if (rc < 0) {
+        fbr_conn_close(j->conn);
+        DL_DELETE(n->jobs, j);
+        free(j);
+    }
+    return rc;
+}
+
+static void on_start(struct fbr_runtime *rt, struct fbr_cur *body)
+{
+    struct fbr_error err = {0, ""};
+    struct order o;
+    int rc = rt->nest ? 0 : open_nest(rt, &err);
+
+    get_order(&o, body);
+    if (rc == 0 && !fbr_cur_ok(body))
+        rc = fbr_fail(&err, -E2BIG, "its arguments or environment are too long, or malformed");
+    if (rc == 0)
+        rc = carry_out(rt->nest, &o, &err);
+    if (rc < 0) {
+        struct fbr_nest n = {.rt = rt};
+        char text[256];
+
+        snprintf(text, sizeof(text), "could not be started: %.200s", err.text);
+        send_event(&n, o.job.process,
+                   &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = 125, .text = text});
+    }
+    free_list(o.argv);
+    free_list(o.added);
+    free(o.env);
+    free(o.workdir);
+}
+
+static struct job *find(struct fbr_nest *n, uint64_t process)
+{
+    struct job *j;
+
+    DL_FOREACH(n->jobs, j)
+        if (j->process == process)
+            break;
+    return j;
+}
+
+bool fbr_nest_takes(uint8_t type)
+{
+    return type >= FBR_NEST_START && type <= FBR_NEST_CARRIED && type != FBR_NEST_EVENT;
+}
+
+void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body)
+{
+    struct fbr_nest *n = rt->nest;
+    struct job *j;
+    uint32_t arg;
+
+    if (type == FBR_NEST_START) {
+        on_start(rt, body);
+        return;
+    }
+    j = n ? find(n, fbr_get_u64(body)) : NULL;
+    if (!j)
+        return; /* it has ended, and its event is on the way */
+    if (type == FBR_NEST_CARRIED) {
+        on_carried(j, body);
+        return;
+    }
+    if (!j->handle)
+        return;
+    arg = type == FBR_NEST_SIGNAL ? fbr_get_u32(body) : fbr_get_u8(body);
+    if (!fbr_cur_ok(body))
+        return;
+    if (type == FBR_NEST_SIGNAL)
+        n->ops->signal(n->backend, j->handle, (int)arg);
+    else
+        n->ops->pause_output(n->backend, j->handle, (int)arg);
+}
+
+void fbr_nest_kill(struct fbr_nest *n)
+{
+    struct job *j;
+
+    DL_FOREACH(n ? n->jobs : NULL, j)
+        if (j->handle)
+            n->ops->signal(n->backend, j->handle, SIGKILL);
+}
+
+void fbr_nest_close(struct fbr_nest *n)
+{
+    if (!n)
+        return;
+    n->ops->close(n->backend);
+    while (n->jobs) {
+        struct job *j = n->jobs;
+
+        fbr_conn_close(j->conn);
+        DL_DELETE(n->jobs, j);
+        free(j);
+    }
+    free(n);
+}

@@ -1,0 +1,50 @@
+/* nested.h - processes that another process of ours starts and watches for us, in its own job.
+ *
+ * A job of a cluster manager may hold several processes: its first one (the host) is started by the
+ * backend, the others by the host on our order. To us such a process is like any other, with a
+ * ticket and a control connection of its own; but that is carried by the host's: the process has one
+ * of a pair of sockets (nobody can knock), and the host passes frames on, each way, looking into none.
+ * So a job costs one connection, whose heartbeats are the host's, and the host has those of its
+ * processes. When the host ends, they have ended.
+ *
+ *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our own program),
+ *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket,
+ *                                  u8 1: its data goes by way of the host (relay.h), 0: it needs none
+ *                     NEST_SIGNAL  u64 process, u32 signal
+ *                     NEST_PAUSE   u64 process, u8 paused
+ *     from the host   NEST_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text, bytes data
+ *     both            NEST_CARRIED u64 process, u8 type, the body of a frame; type 0: its connection has
+ *                                  ended, from the host with i32 why, str text
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_NESTED_H
+#define FBR_NESTED_H
+
+#include "runtime/proc/context.h"
+
+#define FBR_CONTROL_FD 5 /* of such a process: its end of the pair */
+
+enum {
+    FBR_NEST_START = FBR_FRAME_NEST,
+    FBR_NEST_SIGNAL,
+    FBR_NEST_PAUSE,
+    FBR_NEST_EVENT,
+    FBR_NEST_CARRIED,
+};
+
+/* Our side (nested.c): a backend whose `struct fbr_backend` is the host's process. Loop thread. */
+extern const struct fbr_backend_ops fbr_backend_nested;
+void fbr_nested_host_joined(struct fiber_process *host);
+void fbr_nested_host_lost(struct fiber_process *host, int why, const char *text);
+void fbr_nested_host_ended(struct fiber_process *host, const char *report);
+void fbr_nested_on_event(struct fiber_process *host, struct fbr_cur *body);
+void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body);
+
+/* The host's side (nest.c): carries out its parent's orders. Loop thread. */
+struct fbr_nest;
+bool fbr_nest_takes(uint8_t type);
+void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body);
+void fbr_nest_kill(struct fbr_nest *n);  /* all that runs, and waits for none; NULL is fine */
+void fbr_nest_close(struct fbr_nest *n); /* NULL is fine */
+
+#endif

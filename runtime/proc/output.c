@@ -1,0 +1,318 @@
+/* output.c - whole lines of jobs to our own stdout and stderr; see output.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/proc/context.h"
+
+#define FULL (4u << 20)
+#define CLOSE_MS 1000
+#define WRITE_MAX (64u << 10) /* at a time: a slow reader is told from one that does not read */
+
+struct chunk {
+    struct chunk *next;
+    int fd;
+    bool last; /* nothing of it: the descriptor is done with */
+    size_t len;
+    char data[];
+};
+
+struct fbr_output {
+    struct fbr_loop *loop;
+    void (*on_room)(void *user);
+    void *user;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, idle;
+    struct chunk *first, **last; /* under lock, as all below */
+    size_t queued;
+    bool full, stop, writing;
+    struct fbr_post roomy;
+    uint64_t written, seen;                      /* `written` is atomic */
+    struct fbr_screen screens[2], *screen_of[2]; /* loop thread */
+    int errors[3]; /* atomic: the first of standard output, standard error; [0]: of files */
+};
+
+static void write_chunk(struct fbr_output *o, const struct chunk *c)
+{
+    size_t at = 0;
+
+    if (c->fd <= 2)
+        fbr_log_status_end();
+    while (at < c->len) {
+        size_t left = c->len - at;
+        ssize_t n = write(c->fd, c->data + at, left < WRITE_MAX ? left : WRITE_MAX);
+
+        if (n > 0) {
+            at += (size_t)n;
+            __atomic_add_fetch(&o->written, (uint64_t)n, __ATOMIC_RELAXED);
+        } else if (n < 0 && errno == EAGAIN) { /* somebody made our stdout non-blocking */
+            struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+
+            poll(&p, 1, 1000);
+        } else if (n < 0 && errno != EINTR) {
+            int none = 0;
+
+            /* closed: nobody wants to read it; or a disk is full, and who asks is told */
+            __atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+}
+
+static void open_screens(struct fbr_output *o);
+
+static void room(void *arg)
+{
+    struct fbr_output *o = arg;
+
+    o->on_room(o->user);
+}
+
+static void *writer_main(void *arg)
+{
+    struct fbr_output *o = arg;
+
+    pthread_setname_np(pthread_self(), "fbr-output");
+    pthread_mutex_lock(&o->lock);
+    while (!o->stop || o->first) {
+        struct chunk *c = o->first;
+
+        if (!c) {
+            pthread_cond_wait(&o->work, &o->lock);
+            continue;
+        }
+        o->first = c->next;
+        if (!o->first)
+            o->last = &o->first;
+        o->writing = true;
+        pthread_mutex_unlock(&o->lock);
+        write_chunk(o, c);
+        if (c->last)
+            close(c->fd);
+        pthread_mutex_lock(&o->lock);
+        o->writing = false;
+        o->queued -= c->len;
+        free(c);
+        if (o->full && o->queued < FULL / 2) {
+            o->full = false;
+            if (!o->stop) /* the loop ends before a writer that is stuck */
+                fbr_loop_post_own(o->loop, &o->roomy);
+        }
+        if (!o->first)
+            pthread_cond_broadcast(&o->idle);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_room)(void *),
+                    void *user)
+{
+    struct fbr_output *o = calloc(1, sizeof(*o));
+    sigset_t all, old;
+    int rc;
+
+    if (!o)
+        return -ENOMEM;
+    o->loop = loop;
+    o->on_room = on_room;
+    o->user = user;
+    o->last = &o->first;
+    open_screens(o);
+    o->roomy = (struct fbr_post){.fn = room, .arg = o, .own = true};
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->work, NULL);
+    fbr_cond_init(&o->idle);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&o->thread, NULL, writer_main, o);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0) {
+        free(o);
+        return rc;
+    }
+    *out = o;
+    return 0;
+}
+
+/* Under the lock: waits until all is written, at most CLOSE_MS. */
+static bool wait_idle(struct fbr_output *o)
+{
+    uint64_t deadline = fbr_deadline(CLOSE_MS);
+
+    while (o->first || o->writing)
+        if (fbr_cond_wait(&o->idle, &o->lock, deadline) < 0)
+            break;
+    return !o->first && !o->writing;
+}
+
+/* Whether something was written since the last time that this was asked. */
+static bool moves(struct fbr_output *o)
+{
+    uint64_t now = __atomic_load_n(&o->written, __ATOMIC_RELAXED), before = o->seen;
+
+    o->seen = now;
+    return now != before;
+}
+
+bool fbr_output_stop(struct fbr_output *o)
+{
+    bool stuck;
+
+    pthread_mutex_lock(&o->lock);
+    o->stop = true;
+    pthread_cond_signal(&o->work);
+    do
+        stuck = !wait_idle(o);
+    while (stuck && moves(o));
+    pthread_mutex_unlock(&o->lock);
+    /* a reader that does not read may not hold our exit; the thread ends with the process */
+    if (stuck)
+        pthread_detach(o->thread);
+    else
+        pthread_join(o->thread, NULL);
+    return !stuck;
+}
+
+void fbr_output_close(struct fbr_output *o)
+{
+    if (!o || !fbr_output_stop(o))
+        return;
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+}
+
+static bool enqueue(struct fbr_output *o, struct chunk *c)
+{
+    bool full;
+
+    pthread_mutex_lock(&o->lock);
+    *o->last = c;
+    o->last = &c->next;
+    o->queued += c->len;
+    if (o->queued > FULL)
+        o->full = true;
+    full = o->full;
+    pthread_cond_signal(&o->work);
+    pthread_mutex_unlock(&o->lock);
+    return full;
+}
+
+bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len)
+{
+    struct chunk *c = malloc(sizeof(*c) + len);
+
+    if (!c)
+        return false;
+    *c = (struct chunk){.fd = fd, .len = len};
+    memcpy(c->data, data, len);
+    return enqueue(o, c);
+}
+
+bool fbr_output_finish(struct fbr_output *o, int fd)
+{
+    struct chunk *c = malloc(sizeof(*c));
+
+    if (!c)
+        return false;
+    *c = (struct chunk){.fd = fd, .last = true};
+    enqueue(o, c);
+    return true;
+}
+
+void fbr_output_drain(struct fbr_output *o)
+{
+    bool stuck;
+
+    pthread_mutex_lock(&o->lock);
+    do
+        stuck = !wait_idle(o);
+    while (stuck && moves(o));
+    pthread_mutex_unlock(&o->lock);
+}
+
+int fbr_output_error(const struct fbr_output *o, int fd)
+{
+    return __atomic_load_n(&o->errors[fd], __ATOMIC_RELAXED);
+}
+
+/* ---- Jobs ---- */
+
+struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd)
+{
+    return o->screen_of[fd - 1];
+}
+
+static bool is_same(int a, int b)
+{
+    struct stat x, y;
+
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static void open_screens(struct fbr_output *o)
+{
+    for (int i = 0; i < 2; i++)
+        o->screens[i].terminal = isatty(i + 1);
+    o->screen_of[0] = &o->screens[0];
+    o->screen_of[1] = is_same(1, 2) ? &o->screens[0] : &o->screens[1];
+}
+
+void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag)
+{
+    memset(l, 0, sizeof(*l));
+    l->output = o;
+    l->fd = fd;
+    l->stream.who = l;
+    if (tag)
+        snprintf(l->tag, sizeof(l->tag), "[%s] ", tag);
+}
+
+void fbr_lines_fini(struct fbr_lines *l)
+{
+    if (l->output)
+        fbr_line_fini(&l->stream, fbr_output_screen(l->output, l->fd));
+}
+
+/* What is lost for want of memory is lost rather than the job. */
+static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
+{
+    bool full = out->len && !out->failed && fbr_output_add(l->output, l->fd, out->data, out->len);
+
+    fbr_buf_fini(out);
+    return full;
+}
+
+bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len)
+{
+    struct fbr_buf out;
+
+    fbr_buf_init(&out);
+    fbr_line_add(&l->stream, fbr_output_screen(l->output, l->fd), l->tag, data, len, &out);
+    return pass_on(l, &out);
+}
+
+void fbr_lines_end(struct fbr_lines *l)
+{
+    struct fbr_screen *screen = fbr_output_screen(l->output, l->fd);
+    struct fbr_buf out;
+
+    fbr_buf_init(&out);
+    fbr_line_end(&l->stream, screen, l->tag, &out);
+    if (screen->owner == l)
+        fbr_screen_break(screen, &out);
+    pass_on(l, &out);
+}

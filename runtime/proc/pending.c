@@ -1,0 +1,106 @@
+/* pending.c - jobs that do not run yet; see pending.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/pending.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/proc/process.h"
+#include "runtime/base/text.h"
+
+#define PATIENCE_MS 2000 /* that long nothing is said, and so often we look */
+#define SHORT_MS 1000   /* of one that has waited for less nothing is said: the others run by now */
+#define CHANGED_MS 5000 /* then it is said again if something has changed */
+#define AGAIN_MS 30000  /* and if nothing has */
+
+void fbr_pending_add(struct fbr_pending *p, const char *text)
+{
+    p->jobs++;
+    if (!text)
+        return;
+    if (!p->pending++)
+        fbr_text_cut(p->text, sizeof(p->text), text);
+    p->same += !fbr_pending_differ(p->text, text);
+}
+
+void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since)
+{
+    fbr_pending_add(p, text);
+    if (text && (!p->since || since < p->since))
+        p->since = since;
+}
+
+void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size)
+{
+    int others = p->pending - p->same;
+    char line[sizeof(p->text) + 96];
+
+    out[0] = '\0';
+    if (!p->pending)
+        return;
+    if (others)
+        snprintf(line, sizeof(line), "%d of %d jobs pending: %s; %d for other reasons", p->pending,
+                 p->jobs, p->text, others);
+    else
+        snprintf(line, sizeof(line), "%d of %d job%s pending: %s", p->pending, p->jobs,
+                 p->jobs == 1 ? "" : "s", p->text);
+    fbr_text_cut(out, size, line);
+}
+
+bool fbr_pending_differ(const char *a, const char *b)
+{
+    while (*a || *b) {
+        a += strspn(a, "0123456789");
+        b += strspn(b, "0123456789");
+        if (*a != *b)
+            return true;
+        a += *a != '\0';
+        b += *b != '\0';
+    }
+    return false;
+}
+
+static void look(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+    struct fbr_pending_watch *w = &rt->pending;
+    struct fbr_pending now = {0};
+    uint64_t ms = fbr_now_ms(), waited;
+    char text[sizeof(w->last)];
+
+    fbr_process_pending_all(rt, &now);
+    fbr_pending_say(&now, text, sizeof(text));
+    if (!text[0]) {
+        fbr_timer_stop(&w->timer);
+        w->on = false;
+        w->last[0] = '\0';
+        return;
+    }
+    waited = ms - now.since;
+    if (waited < SHORT_MS)
+        return;
+    if (w->last[0] && ms - w->said < (strcmp(text, w->last) != 0 ? CHANGED_MS : AGAIN_MS))
+        return;
+    fbr_warn("waiting for %llu s: %s", (unsigned long long)(waited / 1000), text);
+    w->said = ms;
+    memcpy(w->last, text, sizeof(text));
+}
+
+void fbr_pending_begin(struct fbr_runtime *rt)
+{
+    struct fbr_pending_watch *w = &rt->pending;
+
+    if (w->on || w->quiet || (!w->timer.uv && fbr_timer_init(&w->timer, rt->loop, look, rt) < 0))
+        return;
+    w->on = true;
+    fbr_timer_start(&w->timer, PATIENCE_MS, PATIENCE_MS);
+}
+
+void fbr_pending_end(struct fbr_runtime *rt)
+{
+    fbr_timer_fini(&rt->pending.timer);
+    rt->pending.quiet = true;
+}

@@ -1,0 +1,46 @@
+/* pending.h - jobs that do not run yet, in one line: "2 of 8 jobs pending: image x: pulled 12.0 of 345.0 MB".
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PENDING_H
+#define FBR_PENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/net/loop.h"
+
+struct fbr_runtime;
+
+/* Begins as zeros. */
+struct fbr_pending {
+    int jobs, pending,
+        same; /* same: of the pending ones, those that wait for what the first does */
+    uint64_t
+        since; /* fbr_now_ms() when the one that has waited longest began; 0: nobody has said */
+    char text[400];
+};
+
+/* text: why it does not run yet, in its backend's words; NULL: it does. Pure. */
+void fbr_pending_add(struct fbr_pending *p, const char *text);
+/* The same, of one that has waited since then. Pure. */
+void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
+/* "" when none is pending. Pure. */
+void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size);
+/* Whether they say something else, not only with other numbers. Pure. */
+bool fbr_pending_differ(const char *a, const char *b);
+
+/* Tells people what jobs of this process wait for, once it has lasted: as warnings, since the log shows these by
+ * itself. */
+struct fbr_pending_watch {
+    struct fbr_timer timer;
+    bool on;       /* the timer runs */
+    bool quiet;    /* somebody else tells, as `fiber run` does. Set before any job is started */
+    uint64_t said; /* fbr_now_ms() */
+    char last[480];
+};
+
+/* A job has begun to wait. Loop thread, as the next. */
+void fbr_pending_begin(struct fbr_runtime *rt);
+void fbr_pending_end(struct fbr_runtime *rt);
+
+#endif

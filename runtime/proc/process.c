@@ -1,0 +1,767 @@
+/* process.c - handles of job-backed processes: what programs call; job.c has their life and death.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/inspect/control_wire.h"
+#include "runtime/base/fds.h"
+#include "runtime/proc/fnref.h"
+#include "runtime/base/log.h"
+#include "runtime/proc/process_priv.h"
+#include "runtime/base/strings.h"
+
+enum { START_FN = 1, START_WORK = 2 }; /* child.c reads them */
+
+void fbr_process_ref(struct fiber_process *p)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    p->refs++;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+void fbr_process_fds_release(struct fiber_process *p, int n)
+{
+    if (n > p->fds)
+        n = p->fds;
+    p->fds -= n;
+    fbr_fds_release(n);
+}
+
+static void destroy(struct fiber_process *p)
+{
+    fbr_process_fds_release(p, p->fds);
+    if (p->sentinel >= 0)
+        close(p->sentinel);
+    fbr_buf_fini(&p->start);
+    fbr_buf_fini(&p->strings);
+    fbr_buf_fini(&p->env_strings);
+    fbr_wipe(p->secret, sizeof(p->secret));
+    pthread_cond_destroy(&p->changed);
+    free(p->report);
+    free(p);
+}
+
+void fbr_process_unref(struct fiber_process *p)
+{
+    struct fbr_runtime *rt = p->rt;
+    bool last;
+
+    pthread_mutex_lock(&rt->lock);
+    last = --p->refs == 0;
+    if (last)
+        DL_DELETE(rt->processes, p);
+    pthread_mutex_unlock(&rt->lock);
+    if (!last)
+        return;
+    if (p->host)
+        fbr_process_unref(p->host);
+    destroy(p);
+}
+
+static void run_kill(void *process);
+
+/* ---- The program ---- */
+
+/* Set before anything is started. */
+static const char **program;
+
+static const char **copy_argv(const char *const *argv)
+{
+    size_t n = 0, bytes = 0;
+    const char **copy;
+    char *at;
+
+    for (; argv[n]; n++)
+        bytes += strlen(argv[n]) + 1;
+    copy = malloc((n + 1) * sizeof(*copy) + bytes);
+    if (!copy)
+        return NULL;
+    at = (char *)(copy + n + 1);
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = at;
+        at = stpcpy(at, argv[i]) + 1;
+    }
+    copy[n] = NULL;
+    return copy;
+}
+
+static bool has_started(struct fbr_runtime *rt)
+{
+    bool started;
+
+    pthread_mutex_lock(&rt->lock);
+    started = rt->next_process > 0;
+    pthread_mutex_unlock(&rt->lock);
+    return started;
+}
+
+int fiber_program(const char *const *argv)
+{
+    struct fbr_runtime *rt;
+    const char **copy;
+
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
+    if (!argv || !argv[0] || !argv[0][0])
+        return fbr_keep(-EINVAL, "fiber_program: needs a command");
+    rt = fbr_rt_peek();
+    if (rt && has_started(rt))
+        return fbr_keep(-EBUSY,
+                        "fiber_program: processes were started already, by another command");
+    copy = copy_argv(argv);
+    if (!copy)
+        return fbr_keep(-ENOMEM, "fiber_program: out of memory");
+    free(program);
+    program = copy;
+    return 0;
+}
+
+const char *const *fbr_process_program(void)
+{
+    return program;
+}
+
+/* ---- Starting ---- */
+
+static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec,
+                     struct fbr_error *err)
+{
+    struct fbr_fnref ref;
+    int rc;
+
+    fbr_put_u8(&p->start, spec->fn ? START_FN : START_WORK);
+    if (spec->fn) {
+        rc = fbr_fnref_make(&ref, (void (*)(void))spec->fn, err);
+        if (rc < 0)
+            return fbr_wrap(err, "%s: its function cannot travel", p->name);
+        fbr_fnref_put(&p->start, &ref);
+    }
+    fbr_put_u64(&p->start, spec->len);
+    fbr_put(&p->start, spec->arg, spec->len);
+    if (p->start.failed || p->start.len > FBR_FRAME_MAX - 1024)
+        return fbr_fail(err, p->start.failed ? -ENOMEM : -EMSGSIZE,
+                        "%s: an argument of %zu bytes is too long; send it by a queue or a pipe",
+                        p->name, spec->len);
+    return 0;
+}
+
+static bool name_is_good(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && n < FBR_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+}
+
+/* In the caller's thread: it may change its environment as soon as its call has returned. */
+static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec,
+                    const struct fiber_jobspec *job)
+{
+    struct fiber_jobspec all = {.env = spec->env};
+    int rc;
+
+    if (!spec->env) {
+        fbr_rt_see_environ(p->rt, p->backend_name[0] ? p->backend_name : NULL);
+        return fbr_env_keep(&p->env, &p->env_strings, job->env);
+    }
+    rc = fbr_jobspec_copy(&all, &p->env_strings, &all);
+    p->env = all.env;
+    return rc;
+}
+
+static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec,
+                    struct fbr_error *err)
+{
+    int later = p->host ? 0 : FDS_OF_JOB + FDS_OF_CONN + (spec->link ? FDS_OF_LINK : 0);
+    int rc = fbr_fds_take(1 + (p->host ? 1 : FDS_FOR_START), later, p->name, err);
+
+    if (rc == 0)
+        p->fds = later;
+    return rc;
+}
+
+static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
+                  struct fbr_error *err)
+{
+    static const struct fiber_process_options none = {.size = sizeof(none)};
+    const struct fiber_process_options *o = spec->options ? spec->options : &none;
+    struct fiber_jobspec job;
+    int rc;
+
+    if (o->size != sizeof(*o))
+        return fbr_fail(err, -EINVAL,
+                        "process options: size is %zu, not sizeof(struct fiber_process_options)",
+                        o->size);
+    if (o->job.name && !name_is_good(o->job.name))
+        return fbr_fail(err, -EINVAL,
+                        "process name '%s': must be 1 to %d of the characters a-z A-Z 0-9 - _ .",
+                        o->job.name, FBR_NAME_MAX - 1);
+    if (spec->host && !spec->host->spec.is_host)
+        return fbr_fail(err, -EINVAL, "process options: %s is no host", spec->host->name);
+    if (o->job.cpus < 0 || o->job.gpus < 0)
+        return fbr_fail(err, -EINVAL, "process options: cpus and gpus cannot be negative");
+    if (o->job.name)
+        snprintf(p->name, sizeof(p->name), "%s", o->job.name);
+    else
+        snprintf(p->name, sizeof(p->name), "%.40s-%llu", spec->prefix ? spec->prefix : "process",
+                 (unsigned long long)p->id);
+    if (o->backend)
+        snprintf(p->backend_name, sizeof(p->backend_name), "%s", o->backend);
+    p->waits_in_line = o->start_timeout_ms <= 0;
+    p->start_timeout_ms = o->start_timeout_ms > 0 ? o->start_timeout_ms
+                                                  : fbr_config_ms(p->rt->config, "start_timeout");
+    p->keep_stdin = o->keep_stdin;
+    p->width = spec->width;
+    rc = take_fds(p, spec, err);
+    if (rc < 0)
+        return rc;
+    p->sentinel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->sentinel < 0)
+        return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name,
+                        fbr_strerror(errno));
+    job = o->job;
+    if (!job.command)
+        job.command = fbr_process_program();
+    rc = fbr_jobspec_copy(&p->job, &p->strings, &job);
+    p->job.name = p->name;
+    if (rc == 0)
+        rc = keep_env(p, spec, &o->job);
+    if (rc == 0)
+        rc = fbr_random(p->secret, sizeof(p->secret));
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc))
+                  : put_start(p, spec, err);
+}
+
+static int create(struct fiber_process **out, const struct fbr_process_spec *spec,
+                  struct fbr_error *err)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fiber_process *p;
+    int rc;
+
+    if (!rt)
+        return fbr_kept();
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return fbr_fail(err, -ENOMEM, "process: out of memory");
+    p->rt = rt;
+    p->spec = *spec;
+    p->host = spec->host;
+    p->sentinel = -1;
+    p->dried = (struct fbr_post){.fn = fbr_job_dry, .arg = p, .own = true};
+    p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
+    p->refs = 2; /* the handle's and the job's */
+    p->handle_open = true;
+    p->ours = spec->prefix != NULL;
+    p->code = p->told_code = FBR_EXIT_UNKNOWN;
+    fbr_cond_init(&p->changed);
+    pthread_mutex_lock(&rt->lock);
+    p->id = ++rt->next_process;
+    pthread_mutex_unlock(&rt->lock);
+    rc = set_up(p, spec, err);
+    if (rc < 0) {
+        destroy(p);
+        return rc;
+    }
+    pthread_mutex_lock(&rt->lock);
+    if (rt->finished) { /* since we looked */
+        rc = fbr_fail(err, -ESHUTDOWN, "%s: fiber_fini() was called", p->name);
+    } else {
+        DL_APPEND(rt->processes, p);
+        if (p->host)
+            p->host->refs++;
+        *out = p;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    if (rc < 0)
+        destroy(p);
+    return rc;
+}
+
+int fbr_process_start(struct fiber_process **out, const struct fbr_process_spec *spec)
+{
+    struct fbr_error err = {0, ""};
+    struct fiber_process *p = NULL;
+    int rc = create(&p, spec, &err);
+
+    if (rc < 0)
+        return err.code ? fbr_keep_error(&err) : rc;
+    *out = p; /* before the start, whose callbacks may look for it */
+    rc = fbr_loop_post(p->rt->loop, fbr_job_start, p);
+    if (rc < 0) {
+        *out = NULL;
+        fbr_process_unref(p);
+        fbr_process_unref(p);
+        return fbr_keep(rc, "process: %s", fbr_strerror(rc));
+    }
+    return 0;
+}
+
+int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg, size_t len,
+                        const struct fiber_process_options *opts)
+{
+    struct fbr_process_spec spec = {.fn = fn, .arg = arg, .len = len, .options = opts};
+
+    if (!p || !fn || (!arg && len))
+        return fbr_keep(-EINVAL, "fiber_process_start: needs a place for the handle, a function, "
+                                 "and bytes for its length");
+    return fbr_process_start(p, &spec);
+}
+
+int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
+                             const struct fiber_process_options *opts)
+{
+    struct fbr_process_spec spec = {.arg = work, .len = len, .options = opts};
+
+    if (!p || (!work && len) || !opts || !opts->job.command)
+        return fbr_keep(
+            -EINVAL,
+            "fiber_process_start_work: needs a place for the handle, the work, and job.command");
+    return fbr_process_start(p, &spec);
+}
+
+/* ---- Asking ---- */
+
+static enum process_state state_of(struct fiber_process *p)
+{
+    enum process_state s;
+
+    pthread_mutex_lock(&p->rt->lock);
+    s = p->state;
+    pthread_mutex_unlock(&p->rt->lock);
+    return s;
+}
+
+int fiber_process_join(struct fiber_process *p, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = fbr_rt_check(p->rt);
+
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
+    if (fbr_loop_here(p->rt->loop))
+        return fbr_keep(-EDEADLK, "fiber_process_join: not from a callback");
+    pthread_mutex_lock(&p->rt->lock);
+    while (p->state != P_ENDED && rc == 0)
+        rc = fbr_cond_wait(&p->changed, &p->rt->lock, deadline);
+    if (p->state == P_ENDED)
+        rc = 0;
+    pthread_mutex_unlock(&p->rt->lock);
+    return rc < 0 ? fbr_keep(rc, "%s still lives after %d ms", p->name, timeout_ms) : 0;
+}
+
+struct signal_post {
+    struct fiber_process *p;
+    int sig;
+};
+
+static void run_signal(void *arg)
+{
+    struct signal_post *s = arg;
+
+    fbr_job_signal(s->p, s->sig);
+    fbr_process_unref(s->p);
+    free(s);
+}
+
+static int post_signal(struct fiber_process *p, int sig)
+{
+    struct signal_post *s;
+    int rc = fbr_rt_check(p->rt);
+
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return fbr_keep(-ENOMEM, "%s: out of memory", p->name);
+    s->p = p;
+    s->sig = sig;
+    fbr_process_ref(p);
+    rc = fbr_loop_post(p->rt->loop, run_signal, s);
+    if (rc < 0) {
+        fbr_keep(rc, "%s cannot be signalled: %s", p->name, fbr_strerror(rc));
+        fbr_process_unref(p);
+        free(s);
+    }
+    return rc;
+}
+
+static void run_kill(void *arg)
+{
+    struct fiber_process *p = arg;
+
+    fbr_job_signal(p, SIGKILL);
+    fbr_process_unref(p);
+}
+
+static int post_kill(struct fiber_process *p, const char *why)
+{
+    int rc = fbr_rt_check(p->rt);
+
+    if (rc < 0 || state_of(p) == P_ENDED)
+        return rc;
+    pthread_mutex_lock(&p->rt->lock);
+    if (!p->why[0])
+        snprintf(p->why, sizeof(p->why), "%s", why);
+    p->refs++;
+    pthread_mutex_unlock(&p->rt->lock);
+    rc = fbr_loop_post_own(p->rt->loop, &p->kill);
+    if (rc < 0)
+        fbr_keep(rc, "%s cannot be killed: %s", p->name, fbr_strerror(rc));
+    if (rc <= 0)
+        fbr_process_unref(p);
+    return rc < 0 ? rc : 0;
+}
+
+_Static_assert((int)FBR_VISIT_OPEN == (int)FBR_FRAME_VISIT, "its frames begin where others do not");
+
+static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
+{
+    struct fiber_process *p = user;
+
+    return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
+}
+
+int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err)
+{
+    struct fbr_buf done, open;
+    uint64_t id;
+    int rc;
+
+    if (!p->conn || state_of(p) != P_JOINED)
+        return fbr_fail(err, -EAGAIN, "%s has not joined yet, or has ended", p->name);
+    p->visits.loop = p->rt->loop;
+    p->visits.send = send_of_visit;
+    p->visits.user = p;
+    id = ++p->rt->next_visit;
+    fbr_buf_init(&done);
+    fbr_buf_init(&open);
+    fbr_control_put_done(&done, 0, "");
+    fbr_put_u64(&open, id);
+    rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
+                     : fbr_visits_open(&p->visits, id, fd, &done, err);
+    if (rc == 0)
+        send_of_visit(p, FBR_VISIT_OPEN, &open); /* what goes wrong with it ends the channel */
+    else
+        fbr_wrap(err, "%s", p->name);
+    fbr_buf_fini(&done);
+    fbr_buf_fini(&open);
+    return rc;
+}
+
+int fiber_process_terminate(struct fiber_process *p)
+{
+    return post_signal(p, SIGTERM);
+}
+
+int fiber_process_kill(struct fiber_process *p)
+{
+    return post_kill(p, "");
+}
+
+int fbr_process_give_up(struct fiber_process *p, const char *why)
+{
+    return post_kill(p, why);
+}
+
+int fiber_process_is_alive(struct fiber_process *p)
+{
+    int rc = fbr_rt_check(p->rt);
+
+    return rc < 0 ? rc : state_of(p) != P_ENDED;
+}
+
+int fiber_process_exitcode(struct fiber_process *p, int *code)
+{
+    int rc = fbr_rt_check(p->rt);
+    int32_t c;
+
+    if (rc < 0)
+        return rc;
+    if (state_of(p) != P_ENDED)
+        return fbr_keep(-EAGAIN, "%s lives; it has no exit code yet", p->name);
+    pthread_mutex_lock(&p->rt->lock);
+    c = p->code;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (c == FBR_EXIT_UNKNOWN)
+        return fbr_keep(-ENODATA, "%s ended, and nobody knows how", p->name);
+    *code = c;
+    return 0;
+}
+
+int64_t fiber_process_pid(struct fiber_process *p)
+{
+    int64_t pid = fbr_rt_check(p->rt);
+
+    if (pid < 0)
+        return pid;
+    pthread_mutex_lock(&p->rt->lock);
+    pid = p->pid;
+    pthread_mutex_unlock(&p->rt->lock);
+    return pid;
+}
+
+const char *fiber_process_name(struct fiber_process *p)
+{
+    return p->name;
+}
+
+const char *fiber_process_job(struct fiber_process *p)
+{
+    const char *id;
+
+    if (fbr_rt_check(p->rt) < 0)
+        return "";
+    pthread_mutex_lock(&p->rt->lock);
+    id = p->job_id[0] ? p->job_id : ""; /* once it is there it stays as it is */
+    pthread_mutex_unlock(&p->rt->lock);
+    return id;
+}
+
+const char *fiber_process_report(struct fiber_process *p)
+{
+    const char *report;
+
+    if (fbr_rt_check(p->rt) < 0)
+        return "";
+    pthread_mutex_lock(&p->rt->lock);
+    report = p->state == P_ENDED && p->report ? p->report : "";
+    pthread_mutex_unlock(&p->rt->lock);
+    return report;
+}
+
+int fiber_process_sentinel(struct fiber_process *p)
+{
+    int rc = fbr_rt_check(p->rt);
+
+    return rc < 0 ? rc : p->sentinel;
+}
+
+void fiber_process_close(struct fiber_process *p)
+{
+    if (!p || fbr_rt_check(p->rt) < 0) /* a fork() child has only a copy of it */
+        return;
+    pthread_mutex_lock(&p->rt->lock);
+    p->handle_open = false;
+    pthread_mutex_unlock(&p->rt->lock);
+    fbr_process_unref(p);
+}
+
+static int active(struct fiber_process **out, int max, bool ours)
+{
+    struct fbr_runtime *rt = fbr_rt_peek();
+    struct fiber_process *p;
+    int n = fbr_rt_check(NULL), listed = 0;
+
+    if (n < 0 || !rt)
+        return n;
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p) {
+        if (p->state == P_ENDED || (p->ours && !ours))
+            continue;
+        n++;
+        if (out && listed < max && p->handle_open)
+            out[listed++] = p;
+    }
+    pthread_mutex_unlock(&rt->lock);
+    return n;
+}
+
+int fiber_active_children(struct fiber_process **out, int max)
+{
+    return active(out, max, false);
+}
+
+/* ---- For the rest of Fiber ---- */
+
+int fbr_process_active(struct fiber_process **out, int max)
+{
+    return active(out, max, true);
+}
+
+uint64_t fbr_process_id(const struct fiber_process *p)
+{
+    return p->id;
+}
+
+struct fbr_link *fbr_process_link(struct fiber_process *p)
+{
+    return p->link;
+}
+
+const char *fbr_process_pending(const struct fiber_process *p)
+{
+    return p->state == P_STARTING && p->pending[0] ? p->pending : NULL;
+}
+
+bool fbr_process_wants_place(const struct fiber_process *p)
+{
+    return fbr_process_pending(p) && !p->placed;
+}
+
+void fbr_process_pending_all(struct fbr_runtime *rt, struct fbr_pending *out)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p)
+        if (p->state != P_ENDED && !p->host)
+            fbr_pending_add_since(out, fbr_process_pending(p), p->pending_ms);
+    pthread_mutex_unlock(&rt->lock);
+}
+
+double fbr_process_rtt(struct fiber_process *p)
+{
+    double rtt;
+
+    pthread_mutex_lock(&p->rt->lock);
+    rtt = p->host ? p->host->rtt : p->rtt;
+    pthread_mutex_unlock(&p->rt->lock);
+    return rtt;
+}
+
+struct frame_post {
+    struct fiber_process *p;
+    uint8_t type;
+    size_t len;
+    uint8_t body[];
+};
+
+static void run_frame(void *arg)
+{
+    struct frame_post *f = arg;
+
+    if (f->p->conn)
+        fbr_conn_send(f->p->conn, f->type, f->body, f->len);
+    fbr_process_unref(f->p);
+    free(f);
+}
+
+int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
+{
+    struct frame_post *f;
+    int rc;
+
+    if (body->failed)
+        return -ENOMEM;
+    if (fbr_loop_here(p->rt->loop))
+        return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
+    f = malloc(sizeof(*f) + body->len);
+    if (!f)
+        return -ENOMEM;
+    *f = (struct frame_post){.p = p, .type = type, .len = body->len};
+    if (body->len)
+        memcpy(f->body, body->data, body->len);
+    fbr_process_ref(p);
+    rc = fbr_loop_post(p->rt->loop, run_frame, f);
+    if (rc < 0) {
+        fbr_process_unref(p);
+        free(f);
+    }
+    return rc;
+}
+
+/* What would not die in time counts as ended: nobody watches it any more. */
+static int abandon(void *arg)
+{
+    struct fbr_runtime *rt = arg;
+    struct fiber_process *p;
+
+    do {
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p)
+            if (p->state != P_ENDED)
+                break;
+        pthread_mutex_unlock(&rt->lock);
+        if (p)
+            fbr_job_fail(p, FBR_EXIT_UNKNOWN, "did not end in time when its parent ended");
+    } while (p);
+    return 0;
+}
+
+void fbr_process_kill_all(struct fbr_runtime *rt)
+{
+    struct fiber_process *p;
+
+    do {
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p)
+            if (p->state != P_ENDED && !p->doomed)
+                break;
+        if (p) {
+            p->doomed = true;
+            p->refs++;
+        }
+        pthread_mutex_unlock(&rt->lock);
+        if (p) {
+            fbr_job_signal(p, SIGKILL);
+            fbr_process_unref(p);
+        }
+    } while (p);
+}
+
+/* Kills what lives and waits for its end, as long as there are ever fewer: at the end of the
+ * process. */
+void fbr_process_end_all(struct fbr_runtime *rt)
+{
+    uint64_t linger = (uint64_t)fbr_config_ms(rt->config, "linger");
+    uint64_t deadline = fbr_now_ms() + linger;
+    struct fiber_process *p;
+    int alive = 1, before = INT_MAX;
+
+    while (alive && fbr_now_ms() < deadline) {
+        struct fiber_process *found = NULL;
+
+        alive = 0;
+        pthread_mutex_lock(&rt->lock);
+        DL_FOREACH(rt->processes, p) {
+            if (p->state == P_ENDED)
+                continue;
+            alive++;
+            if (!p->doomed && !found) {
+                p->doomed = true;
+                p->refs++;
+                found = p;
+            }
+        }
+        if (alive < before)
+            deadline = fbr_now_ms() + linger;
+        before = alive;
+        if (alive && !found) { /* all are told to go: wait for one of them */
+            DL_FOREACH(rt->processes, p)
+                if (p->state != P_ENDED)
+                    break;
+            found = p;
+            p->refs++;
+            fbr_cond_wait(&p->changed, &rt->lock, fbr_now_ms() + 100);
+        }
+        pthread_mutex_unlock(&rt->lock);
+        if (found) {
+            fbr_process_give_up(found, "");
+            fbr_process_unref(found);
+        }
+    }
+    if (alive)
+        fbr_loop_call(rt->loop, abandon, rt);
+}
+
+size_t fbr_process_queued(const struct fiber_process *p)
+{
+    return p->conn ? fbr_conn_queued(p->conn) : 0;
+}
+
+size_t fbr_process_silent(struct fiber_process *p, bool silent)
+{
+    if (p->conn)
+        fbr_conn_silent(p->conn, silent);
+    return fbr_process_queued(p);
+}

@@ -1,0 +1,110 @@
+/* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
+ *
+ * Life of a process. Events come from two witnesses, the control connection and the backend; death
+ * needs both, or one and a time in which the other should have spoken. Of one whose data its host passes on, the end of
+ * the data (dry) is waited for as well, for 5 s:
+ *
+ *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
+ *     joined         -> JOINED      refused                     refused
+ *     conn closed    -              -> CLOSING (2 s, and grace after an EXIT frame, then KILL)
+ *                                                               -> ENDED if the backend has spoken
+ *     conn silent    -              kill, -> CLOSING
+ *     exited         -> ENDED       -> CLOSING (200 ms)          -> ENDED
+ *     dry            -              -                           -> ENDED if both have spoken
+ *     start timeout  kill, CLOSING  -                           -
+ *     time is over   -              -                           first kill, then -> ENDED (how: unknown)
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_PROCESS_PRIV_H
+#define FBR_PROCESS_PRIV_H
+
+#include "runtime/proc/output.h"
+#include "runtime/proc/process.h"
+#include "runtime/proc/ticket.h"
+#include "runtime/inspect/visit.h"
+
+/* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
+ * and the like; then its connections. */
+enum { FDS_OF_JOB = 3, FDS_FOR_START = 10, FDS_OF_CONN = 1, FDS_OF_LINK = 1 };
+
+enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
+
+struct fiber_process {
+    struct fiber_process *next, *prev; /* rt->processes, under its lock */
+    struct fbr_runtime *rt;
+    /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
+    int refs;
+    bool handle_open, doomed;
+    bool ours; /* started for a pool, a ring, a manager or a store, not by the program itself */
+    struct fbr_post
+        kill; /* needs no memory, as a process that is lost must be killed in any case */
+
+    uint64_t id;
+    uint32_t epoch;
+    char name[FBR_NAME_MAX];
+    struct fbr_process_spec spec; /* only ops, user, link, is_host are used after the start */
+    uint8_t secret[FBR_KEY_SIZE];
+    struct fbr_buf start;     /* the START frame, until it is sent */
+    struct fiber_jobspec job; /* owned copies, until started */
+    struct fbr_buf strings;   /* what they point into */
+    const char *const *env;   /* all of its environment, as ours was when it was asked for */
+    struct fbr_buf env_strings;
+    int start_timeout_ms, keep_stdin, width;
+    bool waits_in_line; /* its clock stands while the engine has no place for it */
+    int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
+    char backend_name[32];
+
+    /* Loop thread. */
+    struct fbr_backend_slot *slot;
+    enum fbr_reach reach; /* how it reaches us, from its start on */
+    void *handle;
+    struct fbr_conn *conn;
+    struct fbr_link *link;
+    struct fbr_timer timer;
+    struct fbr_lines out[2];
+    struct fiber_process *host;      /* it is nested in this one's job; referenced */
+    struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
+    struct fbr_nested *nested;
+    struct fbr_visits visits;                        /* at it, by way of us */
+    bool exited, signalled, killed, paused, leaving; /* signalled: it was told to end */
+    bool dry;                                        /* nothing more comes by way of its host */
+    struct fbr_post dried;                           /* tells the loop so */
+    bool presumed;       /* killed since it hung up; what its backend knows of its end is better */
+    bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
+    uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
+    bool ready;          /* it has all connections that it needs */
+    char pending[400];   /* why it does not run yet, in the backend's words */
+    uint64_t pending_ms; /* fbr_now_ms() when that began */
+    bool placed;         /* what it waits for is no place to run at */
+    char shortage[160];  /* of our descriptors, when it was seen to fail */
+
+    /* Under rt->lock. */
+    enum process_state state;
+    pthread_cond_t changed;
+    int sentinel;
+    int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */
+    int32_t told_code; /* what it said itself in its EXIT frame */
+    char job_id[80];
+    int64_t pid;
+    char why[512]; /* a reason that we know better than the code does */
+    char *report;
+    double rtt;
+};
+
+/* job.c, loop thread. */
+void fbr_job_start(void *process);
+void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why);
+void fbr_job_refuse(struct fiber_process *p, const char *why);
+void fbr_job_signal(struct fiber_process *p, int sig);
+void fbr_job_dry(void *process);
+extern const struct fbr_conn_ops fbr_job_conn_ops;
+
+/* door.c: it is who it should be; sends its START. Negative: it is told to go. */
+int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
+
+void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
+
+void fbr_process_ref(struct fiber_process *p);
+void fbr_process_unref(struct fiber_process *p);
+
+#endif

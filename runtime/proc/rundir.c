@@ -1,0 +1,726 @@
+/* rundir.c - a run's directories on one host; see rundir.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/rundir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+
+#define PREFIX "fiber-"
+#define SHM "/dev/shm"
+#define OLD_S 60
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    remove(path); /* somebody else may be removing it too */
+    return 0;
+}
+
+/* Others may be adding to it or removing it at the same time, which ends a walk early: hence more
+ * than one. */
+void fbr_rundir_remove_tree(const char *path)
+{
+    for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
+        nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* ---- Against cleaners ---- */
+
+static int lock_dir(const char *dir, int how)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = flock(fd, how | LOCK_NB) < 0 ? -errno : fd;
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+int fbr_rundir_hold(const char *dir)
+{
+    return lock_dir(dir, LOCK_SH);
+}
+
+bool fbr_rundir_is_held(const char *dir)
+{
+    int fd = lock_dir(dir, LOCK_EX);
+
+    if (fd >= 0)
+        close(fd);
+    return fd == -EWOULDBLOCK;
+}
+
+static int touch_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+    return 0;
+}
+
+void fbr_rundir_touch(const char *dir)
+{
+    nftw(dir, touch_entry, 8, FTW_PHYS | FTW_MOUNT);
+}
+
+static void shm_of(const char *root, char out[FBR_DIR_MAX])
+{
+    const char *slash = strrchr(root, '/');
+
+    snprintf(out, FBR_DIR_MAX, SHM "/%.48s", slash ? slash + 1 : root);
+}
+
+void fbr_rundir_wreck(const char *root)
+{
+    char shm[FBR_DIR_MAX];
+
+    if (!root[0])
+        return;
+    shm_of(root, shm);
+    fbr_rundir_remove_tree(shm);
+    fbr_rundir_remove_tree(root);
+}
+
+/* PREFIX, a process id, '-' and six characters of mkdtemp: nothing else is ours to remove. */
+static bool is_ours(const char *name)
+{
+    size_t digits;
+
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+        return false;
+    name += strlen(PREFIX);
+    digits = strspn(name, "0123456789");
+    return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
+}
+
+/* Whether the number in its name is no process now. */
+static bool is_nobodys(const char *dir)
+{
+    long pid = strtol(strrchr(dir, '/') + 1 + strlen(PREFIX), NULL, 10);
+
+    return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
+}
+
+/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks
+ * do not share it, and to look does not take it. A directory without a lock is just being made,
+ * unless it is old, or was `made` before we heard of it: then somebody is removing it. But it may
+ * have lost its lock to a cleaner while the run lives. */
+static bool is_without_master(const char *dir, bool made)
+{
+    struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 300];
+    struct stat st;
+    int fd;
+    bool dead;
+
+    if (lstat(dir, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
+        return false;
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT && !fbr_rundir_is_held(dir) &&
+               (made || (time(NULL) - st.st_mtime > OLD_S && is_nobodys(dir)));
+    dead = fcntl(fd, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
+    close(fd);
+    return dead;
+}
+
+static bool is_dead(const char *dir)
+{
+    return is_without_master(dir, false);
+}
+
+/* Holds the lock of a directory that nobody holds, so that nobody can come into it. False: somebody
+ * lives, or was faster. *fd: -1 where there is no lock to hold. */
+static bool seize(const char *root, int *fd)
+{
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 308];
+    struct stat held, there;
+
+    *fd = -1;
+    if (!is_dead(root))
+        return false;
+    snprintf(path, sizeof(path), "%s/lock", root);
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (*fd < 0)
+        return errno == ENOENT;
+    if (fcntl(*fd, F_SETLK, &alone) == 0 && fstat(*fd, &held) == 0 && lstat(path, &there) == 0 &&
+        held.st_ino == there.st_ino)
+        return true;
+    close(*fd);
+    *fd = -1;
+    return false;
+}
+
+/* Removes a directory whose name others may take up again while that goes on: it goes under another
+ * one. Whoever calls holds its lock alone. */
+static void clear_away(const char *root)
+{
+    char gone[FBR_DIR_MAX], shm[FBR_DIR_MAX], shm_gone[FBR_DIR_MAX];
+    const char *slash = strrchr(root, '/');
+
+    snprintf(gone, sizeof(gone), "%.*s/" PREFIX "%d-XXXXXX", (int)(slash - root), root,
+             (int)getpid());
+    if (!mkdtemp(gone)) { /* a full disk, say */
+        fbr_rundir_wreck(root);
+        return;
+    }
+    shm_of(root, shm);
+    shm_of(gone, shm_gone);
+    rename(shm, shm_gone); /* first: once the name is free, another may make these again */
+    rename(root, gone);    /* over the empty one */
+    fbr_rundir_wreck(gone);
+}
+
+/* Several may do so at once: nobody will take up a master's name again. One that makes its own
+ * directory in there meanwhile has it stay, without a lock. */
+bool fbr_rundir_wreck_dead(const char *root)
+{
+    if (!root[0] || !is_without_master(root, true))
+        return false;
+    fbr_rundir_wreck(root);
+    return access(root, F_OK) < 0;
+}
+
+static void clear_away_dead(const char *root)
+{
+    int fd;
+
+    if (!seize(root, &fd))
+        return;
+    clear_away(root);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* ---- Segments ---- */
+
+bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o)
+{
+    const char *space = memchr(text, ' ', len), *root = space ? space + 1 : NULL;
+    size_t master_len = space ? (size_t)(space - text) : 0, root_len = len - master_len - 1;
+
+    if (!master_len || master_len >= FBR_MASTER_MAX || root_len >= FBR_DIR_MAX || !root_len ||
+        root[0] != '/' || memchr(text, 0, len))
+        return false;
+    memset(o, 0, sizeof(*o));
+    memcpy(o->master, text, master_len);
+    memcpy(o->root, root, root_len);
+    return true;
+}
+
+/* The file that says whose segments these are: its descriptor, or negative. */
+static int open_owner(const char *shm, struct fbr_rundir_owner *o)
+{
+    char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/run", shm);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    n = pread(fd, text, sizeof(text), 0);
+    if (n > 0 && fbr_rundir_owner(text, (size_t)n, o))
+        return fd;
+    close(fd);
+    return -ENOENT; /* somebody died while he wrote it */
+}
+
+static bool is_old(const char *shm, const struct stat *st)
+{
+    return time(NULL) - st->st_mtime > OLD_S && is_nobodys(shm);
+}
+
+static bool is_below(const char *root, const char *base)
+{
+    size_t n = strlen(base);
+
+    return strncmp(root, base, n) == 0 && root[n] == '/' && !strchr(root + n + 1, '/');
+}
+
+/* Whether the run of these segments is dead for certain, and had its directory in `base` (NULL:
+ * anywhere). *fd: their file, where there is one. */
+static bool shm_is_dead(const char *shm, const char *base, int *fd)
+{
+    struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char self[FBR_MASTER_MAX];
+    struct fbr_rundir_owner o;
+    struct stat st;
+
+    *fd = -1;
+    if (lstat(shm, &st) < 0 || st.st_mode != (S_IFDIR | 0700) || st.st_uid != geteuid())
+        return false;
+    *fd = open_owner(shm, &o);
+    if (*fd < 0)
+        return *fd == -ENOENT && !base && is_old(shm, &st);
+    fbr_master_self(self);
+    if (strcmp(o.master, self) == 0 || (base && !is_below(o.root, base)))
+        return false;
+    if (lstat(o.root, &st) == 0 || errno != ENOENT)
+        return is_dead(o.root);
+    if (strcmp(o.master, "-") == 0)
+        return fcntl(*fd, F_OFD_GETLK, &any) == 0 && any.l_type == F_UNLCK;
+    return fbr_master_state(o.master) == FBR_MASTER_DEAD;
+}
+
+/* The name may be taken up again by the same run: it is given free at once, and under a lock that
+ * keeps a process of it away until then. */
+static void clear_away_shm(const char *shm, int fd)
+{
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char gone[] = SHM "/" PREFIX "0123456789-XXXXXX";
+
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &alone) < 0)
+        return;
+    snprintf(gone, sizeof(gone), SHM "/" PREFIX "%d-XXXXXX", (int)getpid());
+    if (mkdtemp(gone)) {
+        rename(shm, gone);
+        shm = gone;
+    }
+    fbr_rundir_remove_tree(shm);
+}
+
+static void sweep_shm(const char *base, bool (*found)(void *user, const char *root), void *user)
+{
+    DIR *d = opendir(SHM);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char path[FBR_DIR_MAX + 300];
+        int fd = -1;
+
+        if (!is_ours(e->d_name))
+            continue;
+        snprintf(path, sizeof(path), SHM "/%s", e->d_name);
+        if (shm_is_dead(path, base, &fd) && (!found || found(user, path)))
+            clear_away_shm(path, fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The master's name as it stands in the run's lock. */
+static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
+{
+    char path[FBR_DIR_MAX + 8];
+    ssize_t n;
+    int fd;
+
+    if (d->master)
+        fbr_master_self(out);
+    else
+        snprintf(out, FBR_MASTER_MAX, "-");
+    if (d->master || d->shared)
+        return 0;
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    n = pread(fd, out, FBR_MASTER_MAX - 1, 0);
+    close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? 0 : -ENOENT;
+}
+
+/* Locked where that is needed, with its text, in a directory that has its name last of all. */
+static int make_shm(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char made[] = SHM "/" PREFIX "0123456789-XXXXXX", path[sizeof(made) + 8];
+    char master[FBR_MASTER_MAX], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
+    int rc = master_of(d, master), fd, n;
+
+    if (rc < 0)
+        return rc;
+    n = snprintf(text, sizeof(text), "%s %s", master, d->root);
+    snprintf(made, sizeof(made), SHM "/" PREFIX "%d-XXXXXX", (int)getpid());
+    if (!mkdtemp(made))
+        return -errno;
+    snprintf(path, sizeof(path), "%s/run", made);
+    errno = 0;
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || (d->shared && fcntl(fd, F_OFD_SETLK, &ours) < 0) ||
+        write(fd, text, (size_t)n) != n || rename(made, d->shm) < 0)
+        rc = errno ? -errno : -EIO;
+    if (rc < 0)
+        fbr_rundir_remove_tree(made);
+    if (rc == 0 && d->shared)
+        d->shm_fd = fd;
+    else if (fd >= 0)
+        close(fd);
+    return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another one was faster */
+}
+
+/* Of a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
+ * removed, or made. */
+static int hold_shm(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8];
+    struct stat held, there;
+
+    snprintf(path, sizeof(path), "%s/run", d->shm);
+    if (d->shm_fd < 0) {
+        d->shm_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (d->shm_fd < 0)
+            return errno == ENOENT ? -EAGAIN : -errno;
+    }
+    if (fcntl(d->shm_fd, F_OFD_SETLK, &ours) == 0 && fstat(d->shm_fd, &held) == 0 &&
+        stat(path, &there) == 0 && held.st_ino == there.st_ino)
+        return 0;
+    close(d->shm_fd);
+    d->shm_fd = -1;
+    return -EAGAIN;
+}
+
+static int need_shm(struct fbr_rundir *d)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (lstat(d->shm, &st) < 0)
+        rc = errno == ENOENT ? make_shm(d) : -errno;
+    if (rc == 0 && lstat(d->shm, &st) < 0)
+        rc = errno == ENOENT ? -EAGAIN : -errno;
+    if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)))
+        rc = -EPERM;
+    return rc == 0 && d->shared ? hold_shm(d) : rc;
+}
+
+int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int rc = -EAGAIN;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+        rc = need_shm(d);
+        if (rc == -EAGAIN)
+            nanosleep(&nap, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc == -EPERM)
+        return fbr_fail(err, rc, "%s is not a directory that only this user may enter", d->shm);
+    if (rc == -ENOENT && access(d->root, F_OK) < 0)
+        return fbr_fail(err, rc, "the run's directory %s was removed by somebody", d->root);
+    return rc < 0 ? fbr_fail(err, rc, "cannot make %s: %s", d->shm, fbr_strerror(rc)) : 0;
+}
+
+void fbr_rundir_shm_leave(const struct fbr_rundir *d)
+{
+    char path[FBR_DIR_MAX + 8];
+    struct dirent *e;
+    DIR *dir;
+    int n = 0;
+
+    if (access(d->root, F_OK) == 0)
+        return; /* it goes with that */
+    dir = opendir(d->shm);
+    while (dir && (e = readdir(dir)))
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    snprintf(path, sizeof(path), "%s/run", d->shm);
+    if (n == 1)
+        unlink(path);
+    if (n <= 1)
+        rmdir(d->shm);
+}
+
+/* ---- Sweeping ---- */
+
+void fbr_rundir_sweep(const char *base, bool (*found)(void *user, const char *root), void *user)
+{
+    DIR *d = opendir(base);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char path[FBR_DIR_MAX + 300];
+
+        if (!is_ours(e->d_name))
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
+        if (strlen(path) < FBR_DIR_MAX && is_dead(path) && (!found || found(user, path)))
+            clear_away_dead(path);
+    }
+    if (d)
+        closedir(d);
+    sweep_shm(found ? base : NULL, found, user);
+}
+
+static void sweep(const char *base)
+{
+    fbr_rundir_sweep(base, NULL, NULL);
+}
+
+static const char *base_dir(const char *base)
+{
+    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    struct stat st;
+
+    if (base && base[0])
+        return base;
+    if (xdg && xdg[0] == '/' && strlen(xdg) < FBR_DIR_MAX - 32 && stat(xdg, &st) == 0 &&
+        st.st_uid == geteuid() && access(xdg, W_OK) == 0)
+        return xdg;
+    return "/tmp";
+}
+
+/* The file gets its name once it is locked, so that nobody finds it there without a lock. */
+static int take_lock(struct fbr_rundir *d)
+{
+    struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 8], self[FBR_MASTER_MAX];
+    size_t len;
+
+    fbr_master_self(self);
+    len = strlen(self);
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    snprintf(made, sizeof(made), "%s/new", d->root);
+    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &mine) < 0)
+        return -errno;
+    if (write(d->lock_fd, self, len) < 0) /* a full disk: its children can have no segments */
+        fbr_debug("%s: %m", made);
+    if (rename(made, path) < 0)
+        return -errno;
+    return 0;
+}
+
+int fbr_rundir_create(struct fbr_rundir *d, const char *base, struct fbr_error *err)
+{
+    int rc;
+
+    memset(d, 0, sizeof(*d));
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    d->master = true;
+    base = base_dir(base);
+    if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
+        return fbr_fail(
+            err, -ENAMETOOLONG,
+            "run directory '%s': must be an absolute path of at most %d bytes, because socket "
+            "names are short; "
+            "set run_dir",
+            base, FBR_DIR_MAX - 32);
+    sweep(base);
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%d-XXXXXX", FBR_DIR_MAX - 32, base,
+             (int)getpid());
+    if (!mkdtemp(d->root)) { /* mode 0700 */
+        rc = fbr_fail(
+            err, -errno,
+            "cannot make a run directory in %s: %s; set run_dir to one that can be written", base,
+            fbr_strerror(errno));
+        d->root[0] = '\0';
+        return rc;
+    }
+    snprintf(d->own, sizeof(d->own), "%s", d->root);
+    shm_of(d->root, d->shm);
+    d->held_fd = fbr_rundir_hold(d->root);
+    rc = take_lock(d);
+    if (rc < 0) {
+        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
+                 fbr_strerror(rc));
+        fbr_rundir_remove(d);
+    }
+    return rc;
+}
+
+int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, struct fbr_error *err)
+{
+    struct stat st;
+
+    if (!root[0] || strlen(root) >= FBR_DIR_MAX || lstat(root, &st) < 0 || st.st_uid != geteuid() ||
+        !S_ISDIR(st.st_mode))
+        return fbr_rundir_create(d, base, err);
+    memset(d, 0, sizeof(*d));
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    snprintf(d->root, sizeof(d->root), "%s", root);
+    shm_of(root, d->shm);
+    return 0;
+}
+
+/* Holds its lock together with the others of the run: 0; -EAGAIN: it is just being removed, or
+ * made. */
+static int share_lock(struct fbr_rundir *d)
+{
+    struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    char path[FBR_DIR_MAX + 8], made[FBR_DIR_MAX + 24];
+    struct stat there, held;
+    int rc = 0;
+
+    if (mkdir(d->root, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    if (lstat(d->root, &there) < 0)
+        return -EAGAIN;
+    if (!S_ISDIR(there.st_mode) || there.st_uid != geteuid())
+        return -EPERM;
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    snprintf(made, sizeof(made), "%s/new-%d", d->root, (int)getpid());
+    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (d->lock_fd >= 0 && (fcntl(d->lock_fd, F_SETLK, &ours) < 0 || link(made, path) < 0)) {
+        rc = -errno;
+        close(d->lock_fd);
+        d->lock_fd = -1;
+    } else if (d->lock_fd < 0) {
+        rc = -errno;
+    }
+    unlink(made);
+    if (rc == -EEXIST) { /* there is one, which others hold */
+        d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
+    }
+    if (rc == 0 &&
+        (fstat(d->lock_fd, &held) < 0 || stat(path, &there) < 0 || there.st_ino != held.st_ino))
+        rc = -EAGAIN;
+    if (rc < 0 && d->lock_fd >= 0) {
+        close(d->lock_fd);
+        d->lock_fd = -1;
+    }
+    return rc == -ENOENT ? -EAGAIN : rc;
+}
+
+int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base,
+                     struct fbr_error *err)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint32_t run = 2166136261u, host;
+    char name[256] = "";
+    int rc = -EAGAIN;
+
+    memset(d, 0, sizeof(*d));
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    d->shared = true;
+    base = base_dir(base);
+    if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
+        return fbr_rundir_create(d, base, err); /* says what is wrong with it */
+    sweep(base);
+    gethostname(name, sizeof(name) -
+                          1); /* hosts may have their directories for temporary files in common */
+    for (; *run_uid; run_uid++)
+        run = (run ^ (uint8_t)*run_uid) * 16777619u;
+    host = run;
+    for (const char *at = name; *at; at++)
+        host = (host ^ (uint8_t)*at) * 16777619u;
+    for (const char *at = base; *at; at++) /* those of another base have their own in SHM too */
+        host = (host ^ (uint8_t)*at) * 16777619u;
+    snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run,
+             host >> 8);
+    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+        rc = share_lock(d);
+        if (rc == -EAGAIN)
+            nanosleep(&nap, NULL);
+    }
+    shm_of(d->root, d->shm);
+    if (rc < 0) {
+        fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,
+                 fbr_strerror(rc));
+        d->root[0] = '\0';
+    } else {
+        d->held_fd = fbr_rundir_hold(d->root);
+        fbr_rundir_shm(d, NULL); /* all of the run hold it; who needs it is told why it fails */
+    }
+    return rc;
+}
+
+int fbr_rundir_own(struct fbr_rundir *d, struct fbr_error *err)
+{
+    char own[sizeof(d->own)];
+
+    if (d->own[0])
+        return 0;
+    snprintf(own, sizeof(own), "%s/XXXXXX", d->root);
+    if (!mkdtemp(own))
+        return fbr_fail(err, -errno, "cannot make a directory in %s: %s", d->root,
+                        fbr_strerror(errno));
+    memcpy(d->own, own, sizeof(own));
+    return 0;
+}
+
+/* Whether the lock that we hold is the one that others look at. */
+static bool has_lock(const struct fbr_rundir *d)
+{
+    char path[FBR_DIR_MAX + 8];
+    struct stat held, there;
+
+    snprintf(path, sizeof(path), "%s/lock", d->root);
+    return d->lock_fd >= 0 && fstat(d->lock_fd, &held) == 0 && lstat(path, &there) == 0 &&
+           held.st_ino == there.st_ino;
+}
+
+void fbr_rundir_keep(struct fbr_rundir *d)
+{
+    int rc = 0;
+
+    if (!d->root[0] || !(d->master || d->shared) || access(d->root, F_OK) < 0)
+        return;
+    if (d->held_fd < 0)
+        d->held_fd = fbr_rundir_hold(d->root); /* a cleaner held it when we came */
+    if (!has_lock(d)) {
+        if (d->lock_fd >= 0)
+            close(d->lock_fd);
+        d->lock_fd = -1;
+        rc = d->master ? take_lock(d) : share_lock(d);
+    }
+    if (rc < 0)
+        fbr_debug("run directory %s: its lock is gone, and cannot be made again yet: %s", d->root,
+                  fbr_strerror(rc));
+    fbr_rundir_touch(d->root);
+}
+
+/* Of those who share one the last removes it: who lets go of the lock and then finds it free. */
+void fbr_rundir_remove(struct fbr_rundir *d)
+{
+    fbr_rundir_remove_tree(d->own);
+    if (d->master)
+        fbr_rundir_wreck(d->root);
+    if (d->root[0] && d->shm_fd >= 0)
+        close(d->shm_fd);
+    if (d->root[0] && d->lock_fd >= 0)
+        close(d->lock_fd);
+    if (d->root[0] && d->held_fd >= 0)
+        close(d->held_fd);
+    if (d->shared && d->root[0])
+        clear_away_dead(d->root);
+    d->lock_fd = d->shm_fd = d->held_fd = -1;
+    d->root[0] = d->own[0] = '\0';
+}
+
+int fbr_rundir_parents(const char *path, unsigned mode)
+{
+    char dir[PATH_MAX];
+
+    if (snprintf(dir, sizeof(dir), "%s", path) >= (int)sizeof(dir))
+        return -ENAMETOOLONG;
+    for (char *at = dir; at[0] && (at = strchr(at + 1, '/')); *at = '/') {
+        *at = '\0';
+        if (mkdir(dir, mode) < 0 && errno != EEXIST)
+            return -errno;
+    }
+    return 0;
+}

@@ -1,0 +1,160 @@
+/* ticket.c - the ticket that a job gets from its parent; see ticket.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/proc/ticket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC 0x4b544246u /* "FBTK" */
+#define STREAM_MS 60000   /* between two pieces of a ticket that comes over a network */
+
+void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
+{
+    fbr_put_u32(b, MAGIC);
+    fbr_put_str(b, j->url);
+    fbr_put_str(b, j->run_uid);
+    fbr_put_str(b, j->name);
+    fbr_put_str(b, j->root);
+    fbr_put_u8(b, j->by_host);
+    fbr_put_u8(b, j->me.kind);
+    fbr_put_u64(b, j->me.id);
+    fbr_put_u32(b, j->me.epoch);
+    fbr_put(b, j->secret, FBR_KEY_SIZE);
+    fbr_config_put(config, b);
+}
+
+int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *data, size_t len,
+                 struct fbr_error *err)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+    uint32_t magic = fbr_get_u32(&c);
+    const void *secret;
+    int rc;
+
+    memset(j, 0, sizeof(*j));
+    fbr_get_str(&c, j->url, sizeof(j->url));
+    fbr_get_str(&c, j->run_uid, sizeof(j->run_uid));
+    fbr_get_str(&c, j->name, sizeof(j->name));
+    fbr_get_str(&c, j->root, sizeof(j->root));
+    j->by_host = fbr_get_u8(&c) == 1;
+    j->me.kind = fbr_get_u8(&c);
+    j->me.id = fbr_get_u64(&c);
+    j->me.epoch = fbr_get_u32(&c);
+    secret = fbr_get(&c, FBR_KEY_SIZE);
+    if (!fbr_cur_ok(&c) || magic != MAGIC)
+        return fbr_fail(err, -EBADMSG, "the ticket from the parent is damaged");
+    memcpy(j->secret, secret, FBR_KEY_SIZE);
+    *config = fbr_config_new();
+    if (!*config)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = fbr_config_get(*config, &c, err);
+    if (rc < 0) {
+        fbr_config_free(*config);
+        *config = NULL;
+    }
+    return rc;
+}
+
+/* Exactly so many bytes of a stream, which may be slow, but not for ever. */
+static int read_stream(int fd, uint8_t *data, size_t len)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+
+    while (len) {
+        int ready = poll(&readable, 1, STREAM_MS);
+        ssize_t n;
+
+        if (ready == 0)
+            return -ETIMEDOUT;
+        n = ready < 0 ? -1 : read(fd, data, len);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+        if (n == 0)
+            return -ENODATA;
+        data += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* The ticket that stands on standard input. Its place is then taken by /dev/null: what comes later
+ * is not for us, and the end of it says nothing about our parent. */
+static int read_stdin(uint8_t *data, size_t *len)
+{
+    uint8_t head[4];
+    int rc = read_stream(0, head, sizeof(head)), null;
+    struct fbr_cur c = fbr_cur(head, sizeof(head));
+
+    *len = rc < 0 ? 0 : fbr_get_u32(&c);
+    if (rc == 0 && *len > FBR_TICKET_MAX)
+        rc = -EBADMSG;
+    if (rc == 0)
+        rc = read_stream(0, data, *len);
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0 && null != 0) {
+        dup2(null, 0);
+        close(null);
+    }
+    return rc;
+}
+
+/* The file's bytes; the file is emptied, and removed when it has a name. */
+static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
+{
+    const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    ssize_t n = 0;
+
+    if (strcmp(where, "fd:0") == 0)
+        return read_stdin(data, len);
+    if (!path && strncmp(where, "fd:", 3) == 0)
+        fd = atoi(where + 3);
+    else if (fd < 0 && path)
+        fd = open(path, O_RDONLY | O_CLOEXEC); /* a mounted secret is read-only */
+    if (fd < 3)
+        return -EBADF;
+    *len = 0;
+    while (*len < FBR_TICKET_MAX &&
+           (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
+        *len += (size_t)n;
+    if (n < 0)
+        n = -errno;
+    if (ftruncate(fd, 0) < 0 && path)
+        n = n < 0 ? n : 0; /* a read-only mount: its engine removes it */
+    if (path)
+        unlink(path);
+    close(fd);
+    return (int)(n < 0 ? n : 0);
+}
+
+int fbr_join_take(struct fbr_join *j, struct fbr_config **config, struct fbr_error *err)
+{
+    const char *where = getenv(FBR_TICKET_ENV);
+    uint8_t *data;
+    size_t len;
+    int rc;
+
+    if (!where || !where[0])
+        return 1;
+    data = malloc(FBR_TICKET_MAX);
+    if (!data)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    rc = read_and_wipe(where, data, &len);
+    if (rc < 0)
+        fbr_fail(err, rc,
+                 "cannot read the ticket (%s=%s): %s; was the variable inherited by a program of "
+                 "the job?",
+                 FBR_TICKET_ENV, where, fbr_strerror(rc));
+    else
+        rc = fbr_join_get(j, config, data, len, err);
+    fbr_wipe(data, FBR_TICKET_MAX);
+    free(data);
+    unsetenv(FBR_TICKET_ENV);
+    return rc;
+}
