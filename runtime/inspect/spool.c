@@ -1,6 +1,7 @@
 /* spool.c - the thread that keeps what ranks print; see spool.h.
  *
- * Records of all ranks are collected in one buffer, which the thread takes when it has written what it took before.
+ * Records of all ranks are collected in one buffer; the thread swaps it for an empty one when it has written that.
+ * Both keep their memory while there is work, so that the two are all that a flood costs.
  * Each rank has two files: the newer is written until it has half of what may be kept, and then takes the place of
  * the older. Files are open only while they are written: a run may have more ranks than a process may have descriptors.
  *
@@ -22,8 +23,9 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/context.h"
 
-#define PENDING_MAX (16u << 20) /* bytes that were not written yet */
-#define REST_MS 20              /* between two writes: many pieces make one */
+#define PENDING_MAX (8u << 20) /* bytes of each of the two buffers */
+#define REST_MS 20             /* between two writes, so that many pieces make one, */
+#define REST_MAX (1u << 20)    /* unless there are as many bytes */
 #define CLOSE_MS 1000
 #define KEEP_MIN 65536     /* of a rank, however many there are */
 #define COUNTED (1u << 20) /* a run that has written so much looks at the sum of all */
@@ -45,6 +47,7 @@ struct fbr_spool {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct fbr_buf pending; /* under lock, as all below */
+    struct fbr_buf spare;   /* empty; its memory is used again */
     int error;
     bool stop, ended;
     uint64_t moves;
@@ -157,7 +160,7 @@ static void rest(struct fbr_spool *s)
 {
     uint64_t until = fbr_deadline(REST_MS);
 
-    while (!s->stop && fbr_cond_wait(&s->work, &s->lock, until) == 0)
+    while (!s->stop && s->pending.len < REST_MAX && fbr_cond_wait(&s->work, &s->lock, until) == 0)
         continue;
 }
 
@@ -167,7 +170,8 @@ static void write_pending(struct fbr_spool *s)
     struct fbr_buf b = s->pending;
     int rc;
 
-    fbr_buf_init(&s->pending);
+    s->pending = s->spare;
+    fbr_buf_init(&s->spare);
     pthread_mutex_unlock(&s->lock);
     rc = b.failed ? -ENOMEM : write_all(s, &b);
     fbr_buf_clear(&b);
@@ -175,11 +179,16 @@ static void write_pending(struct fbr_spool *s)
     if (rc < 0 && !s->error)
         s->error = rc;
     s->moves++;
-    if (!s->pending.data && b.cap <= PENDING_MAX && !b.failed)
-        s->pending = b; /* its memory is used again */
-    else
-        fbr_buf_fini(&b);
+    s->spare = b;
     rest(s);
+}
+
+/* Under the lock: nothing was added for a while. */
+static void give_back(struct fbr_spool *s)
+{
+    fbr_buf_fini(&s->spare);
+    if (!s->pending.len)
+        fbr_buf_fini(&s->pending);
 }
 
 static void *spool_main(void *arg)
@@ -198,10 +207,12 @@ static void *spool_main(void *arg)
     pthread_mutex_lock(&s->lock);
     s->error = rc;
     while (!s->stop || (s->pending.len && !s->error)) {
-        if (s->pending.len && !s->error)
+        if (s->pending.len && !s->error) {
             write_pending(s);
-        else
+        } else {
+            give_back(s);
             pthread_cond_wait(&s->work, &s->lock);
+        }
     }
     pthread_mutex_unlock(&s->lock);
     if (rc == 0) {
@@ -357,6 +368,7 @@ void fbr_spool_close(struct fbr_spool *s)
     }
     pthread_join(s->thread, NULL);
     fbr_buf_fini(&s->pending);
+    fbr_buf_fini(&s->spare);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->done);

@@ -220,7 +220,7 @@ sys.exit(3 * (os.environ["FIBER_RANK"] == "0"))' >"$work/out" 2>"$work/err" </de
     leaves_nothing
 }
 
-# 64 lines of 20 MB that never end, in all.
+# 8 lines of 20 MB. The launcher holds 1 MiB of each, 8 MiB that came and 4 MiB that go, and 16 MiB for `fiber logs`.
 test_lines_without_an_end_take_no_memory() {
     local code=0 peak
     /usr/bin/env time -f %M -o "$work/peak" "$fiber" run --oversubscribe -n 8 head -c 20000000 /dev/zero >"$work/zeros" 2>"$work/err" </dev/null ||
