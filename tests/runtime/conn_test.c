@@ -259,13 +259,12 @@ static void unix_silence_is_noticed_in_time(void **state)
     unsigned took = UINT_MAX;
 
     (void)state;
-    for (int i = 0; i < 5 && took > SLOW_BEAT_MS * 33 / 10;
-         i++) { /* others may want the processor */
+    for (int i = 0; i < 5 && took > SLOW_BEAT_MS * 7 / 2; i++) { /* others may want the processor */
         memset(&server, 0, sizeof(server));
         took = silence_until_given_up();
         assert_true(took >= 3 * SLOW_BEAT_MS);
     }
-    assert_true(took <= SLOW_BEAT_MS * 33 / 10);
+    assert_true(took <= SLOW_BEAT_MS * 7 / 2);
 }
 
 struct pause {
@@ -287,15 +286,18 @@ static void unix_our_own_stall_is_not_the_peers(void **state)
 {
     struct pause none = {.ms = 0}, some = {.ms = 700};
     struct end client;
+    uint64_t until = fbr_now_ms() + TEST_LONG_MS;
 
     (void)state;
     join(&client);
-    fbr_loop_call(loop, do_heartbeat, &server);
-    fbr_loop_call(loop, do_pause, &none);
+    do { /* others may want the processor */
+        fbr_loop_call(loop, do_heartbeat, &server);
+        fbr_loop_call(loop, do_pause, &none);
+    } while (none.stall_ms && fbr_now_ms() < until);
     assert_int_equal(none.stall_ms, 0);
     fbr_loop_call(loop, do_pause, &some);
     assert_true(some.stall_ms >= 600 && some.stall_ms < TEST_LONG_MS);
-    wait_for_some(&server.pongs, server.pongs + 8);
+    wait_for_some(&server.pongs, count_of(&server.pongs) + 8);
     assert_int_equal(server.closes, 0);
     hang_up(&client);
 }

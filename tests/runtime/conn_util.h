@@ -85,6 +85,17 @@ static void on_pong(void *user, struct fbr_conn *conn)
 static const struct fbr_conn_ops ops = {
     .on_frame = on_frame, .on_pong = on_pong, .on_close = on_close};
 
+/* The counter, as it is now. */
+static inline unsigned count_of(const unsigned *counter)
+{
+    unsigned n;
+
+    pthread_mutex_lock(&lock);
+    n = *counter;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
 /* Waits until the counter is n, or more: at most TEST_LONG_MS. Answers it. */
 static unsigned wait_for_some(const unsigned *counter, unsigned n)
 {
