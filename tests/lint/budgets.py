@@ -1,4 +1,4 @@
-# budgets.py - no function over 100 lines or a complexity of 20, no file over 800 lines.
+# budgets.py - no function over 100 lines or a complexity of 20, no file over 1,200 lines.
 #
 # The complexity is McCabe's as pmccabe counts it, a switch as one decision.
 #
@@ -9,7 +9,7 @@ import sys
 
 import lint
 
-FUNCTION_LINES, COMPLEXITY, FILE_LINES = 100, 20, 800
+FUNCTION_LINES, COMPLEXITY, FILE_LINES = 100, 20, 1200
 
 
 def check_functions(report, sources):
