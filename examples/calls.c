@@ -108,9 +108,13 @@ static void queue_and_pipe(void)
     must(fiber_queue_flush(queue, -1)); /* the owner has it now */
     must(fiber_queue_size(queue, &waiting));
 
+    must(fiber_queue_deal(queue)); /* in turn, to as many as will come */
     must(fiber_queue_shut(queue)); /* nothing more comes */
-    while (fiber_queue_get(queue, &message, -1) == 0)
+    while (fiber_queue_get(queue, &message, -1) == 0) {
         fiber_bytes_free(&message);
+        must(fiber_queue_done(queue)); /* after the work on it */
+    }
+    must(fiber_queue_join(queue, -1)); /* every message is finished */
     printf("%zu message was left in the queue\n", waiting);
     fiber_queue_close(queue);
 

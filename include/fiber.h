@@ -249,6 +249,20 @@ FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages);
 /* Ends all puts, by any process. Gets go on until the queue is drained, and fail with -EPIPE
  * then. */
 FIBER_API int fiber_queue_shut(struct fiber_queue *q);
+/* Says that one message of the queue is finished; any process may say it, once for each message
+ * that it took. Returns when the owner has counted it. -ERANGE: every message that was put is
+ * finished already. -EPIPE: the owner is gone. */
+FIBER_API int fiber_queue_done(struct fiber_queue *q);
+/* Waits until as many messages are finished as were put, which the owner counts. A receiver that
+ * dies before it takes a message leaves it to another one. -ETIMEDOUT: some are unfinished.
+ * -EOWNERDEAD: some are unfinished, and the processes that took them have ended; once somebody has
+ * called fiber_queue_done() for them, the call returns 0 again. -EPIPE: the owner is gone. */
+FIBER_API int fiber_queue_join(struct fiber_queue *q, int timeout_ms);
+/* Shares the messages equally: from now on they go to the receivers in turn, and not to the first
+ * one that is free. A process is a receiver from its first fiber_queue_get() on. The share of one
+ * that ends goes to the others. Any process may call it, and it holds for all. -EPIPE: the owner is
+ * gone. */
+FIBER_API int fiber_queue_deal(struct fiber_queue *q);
 /* Frees the handle; in the owner the queue ends. It flushes first, for as long as the owner
  * takes messages; while the owner takes none, it waits for `linger` of the configuration. NULL
  * is fine. */

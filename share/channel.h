@@ -16,6 +16,9 @@
  *     ATTACH    likewise
  *     SIZE
  *     WATCH     of a lane where it reads: say when there is something, and when not
+ *     DONE      u64 call: this guest has finished one message
+ *     JOIN      u64 call, u32 poll: say when all messages are finished; poll: or at once that not
+ *     DEAL      from now on deal the messages in turn
  *
  * Host to guest:
  *
@@ -28,6 +31,8 @@
  *     SIZE_IS   u64 messages
  *     LEFT      answers LEAVE
  *     READY     u32 1: a get would not wait; 0: it would. To those that watch, when it changes
+ *     DONE_IS   u64 call, i32 code: answers DONE
+ *     JOINED    u64 call, i32 code: answers all JOINs up to that one
  *
  * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message
  * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
@@ -74,6 +79,11 @@ enum fbr_channel_op {
     FBR_CH_LEFT,
     FBR_CH_WATCH,
     FBR_CH_READY,
+    FBR_CH_DONE,
+    FBR_CH_JOIN,
+    FBR_CH_DEAL,
+    FBR_CH_DONE_IS,
+    FBR_CH_JOINED,
 };
 
 #define FBR_CH_BATCH_MAX 4096 /* messages in one PUTS */
@@ -105,6 +115,9 @@ int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms);
 int fbr_host_fd(struct fbr_host *h, int lane);
 int fbr_host_size(struct fbr_host *h, int lane, size_t *n);
 void fbr_host_shut(struct fbr_host *h, int lane);
+int fbr_host_done(struct fbr_host *h, int lane);
+int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms);
+void fbr_host_deal(struct fbr_host *h, int lane);
 /* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
 void fbr_host_close(struct fbr_host *h);
 /* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is
@@ -129,6 +142,9 @@ int fbr_guest_fd(struct fbr_guest *g, int lane);
 int fbr_guest_flush(struct fbr_guest *g, int lane, int timeout_ms);
 int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n);
 int fbr_guest_shut(struct fbr_guest *g, int lane);
+int fbr_guest_done(struct fbr_guest *g, int lane);
+int fbr_guest_join(struct fbr_guest *g, int lane, int timeout_ms);
+int fbr_guest_deal(struct fbr_guest *g, int lane);
 void fbr_guest_close(struct fbr_guest *g, int lane); /* flushes, for at most a second */
 
 #endif

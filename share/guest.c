@@ -51,6 +51,25 @@ static void on_tick(void *user)
     pthread_mutex_unlock(&g->lock);
 }
 
+/* The answer to one DONE, or to all JOINs so far. */
+static void on_answer(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    int code = (int32_t)fbr_get_u32(c);
+
+    if (!fbr_cur_ok(c) || code > 0)
+        return;
+    for (struct call_wait *w = l->calls; w; w = w->next) {
+        bool meant = w->call == call || (op == FBR_CH_JOINED && code != -EAGAIN && w->call < call);
+
+        if (w->answer != op || w->done || !meant)
+            continue;
+        w->done = true;
+        w->code = code;
+    }
+    pthread_cond_broadcast(&l->arrived);
+}
+
 static void on_op(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
 {
     switch (op) {
@@ -80,6 +99,10 @@ static void on_op(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
         l->size = fbr_get_u64(c);
         l->have_size = true;
         pthread_cond_broadcast(&l->arrived);
+        break;
+    case FBR_CH_DONE_IS:
+    case FBR_CH_JOINED:
+        on_answer(l, op, c);
         break;
     case FBR_CH_LEFT:
         l->left = true;
@@ -185,6 +208,65 @@ int fbr_guest_shut(struct fbr_guest *g, int lane)
         rc = ask_size(l, UINT64_MAX);
     if (rc == 0 && !l->put_code)
         l->put_code = -EPIPE;
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* Under the lock: tells the host, and waits for its answer. */
+static int call_host(struct guest_lane *l, enum fbr_channel_op op, enum fbr_channel_op reply,
+                     bool poll, uint64_t deadline)
+{
+    struct call_wait w = {.next = l->calls, .answer = reply, .call = ++l->last_call}, **at;
+    struct {
+        uint64_t call;
+        uint32_t poll, zero;
+    } body = {w.call, poll, 0};
+    int rc = fbr_guest_flush_out(l, false);
+
+    l->calls = &w;
+    if (rc == 0)
+        rc = fbr_guest_tell(l, op, &body, sizeof(body));
+    while (rc == 0 && !w.done && !l->guest->gone)
+        rc = fbr_cond_wait(&l->arrived, &l->guest->lock, deadline);
+    for (at = &l->calls; *at != &w; at = &(*at)->next)
+        ;
+    *at = w.next;
+    if (w.done)
+        return w.code;
+    return rc ? rc : -EPIPE;
+}
+
+int fbr_guest_done(struct fbr_guest *g, int lane)
+{
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = call_host(&g->lanes[lane], FBR_CH_DONE, FBR_CH_DONE_IS, false, UINT64_MAX);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+int fbr_guest_join(struct fbr_guest *g, int lane, int timeout_ms)
+{
+    bool poll = timeout_ms == 0;
+    uint64_t deadline = poll ? UINT64_MAX : fbr_deadline(timeout_ms);
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = call_host(&g->lanes[lane], FBR_CH_JOIN, FBR_CH_JOINED, poll, deadline);
+    pthread_mutex_unlock(&g->lock);
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+int fbr_guest_deal(struct fbr_guest *g, int lane)
+{
+    struct guest_lane *l = &g->lanes[lane];
+    int rc;
+
+    pthread_mutex_lock(&g->lock);
+    rc = fbr_guest_tell(l, FBR_CH_DEAL, NULL, 0);
+    if (rc == 0)
+        rc = ask_size(l, UINT64_MAX);
     pthread_mutex_unlock(&g->lock);
     return rc;
 }

@@ -28,6 +28,15 @@ struct put_wait {
     int code;
 };
 
+/* A thread that waits for the answer to a DONE or a JOIN. */
+struct call_wait {
+    struct call_wait *next;
+    enum fbr_channel_op answer;
+    uint64_t call;
+    bool done;
+    int code;
+};
+
 struct guest_lane {
     struct fbr_guest *guest;
     uint32_t number;
@@ -68,6 +77,8 @@ struct guest_lane {
     struct fbr_ready ready;
     bool watching, there; /* the host tells us; it said that there is something */
     /* Asking. */
+    struct call_wait *calls;
+    uint64_t last_call;
     bool have_size;
     uint64_t size;
 };

@@ -42,6 +42,12 @@ struct recalled {
     uint64_t peer, since_ms;
 };
 
+/* A guest that waits until all messages are finished; `call` is its last one. */
+struct joiner {
+    struct joiner *next, *prev;
+    uint64_t peer, call;
+};
+
 struct lane {
     struct fbr_host *host;
     uint32_t number;
@@ -49,7 +55,8 @@ struct lane {
     struct parked *parked;
     struct local_put *puts;
     struct recalled *recalled;
-    pthread_cond_t arrived, room;
+    struct joiner *joiners;
+    pthread_cond_t arrived, room, finished;
     struct fbr_ready ready; /* of our own gets */
 };
 
@@ -329,6 +336,79 @@ static void take_size(struct lane *l, uint64_t peer)
     tell_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
 }
 
+/* ---- Finished messages, under the lock ---- */
+
+static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call, int code)
+{
+    struct {
+        uint64_t call;
+        int32_t code;
+        uint32_t zero;
+    } a = {call, code, 0};
+
+    tell_peer(l, peer, op, &a, sizeof(a), NULL, 0);
+}
+
+static void forget_joiner(struct lane *l, uint64_t peer)
+{
+    struct joiner *j, *next;
+
+    DL_FOREACH_SAFE(l->joiners, j, next)
+        if (j->peer == peer) {
+            DL_DELETE(l->joiners, j);
+            free(j);
+        }
+}
+
+/* After a message was finished, or a consumer is gone. */
+static void answer_joiners(struct lane *l)
+{
+    int rc = fbr_queue_engine_joined(l->engine);
+
+    if (rc == -EAGAIN)
+        return;
+    pthread_cond_broadcast(&l->finished);
+    while (l->joiners) {
+        struct joiner *j = l->joiners;
+
+        answer(l, j->peer, FBR_CH_JOINED, j->call, rc);
+        DL_DELETE(l->joiners, j);
+        free(j);
+    }
+}
+
+static void take_done(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+
+    if (!fbr_cur_ok(c))
+        return;
+    answer(l, peer, FBR_CH_DONE_IS, call, fbr_queue_engine_done(l->engine, peer));
+    answer_joiners(l);
+}
+
+static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    uint32_t poll = fbr_get_u32(c);
+    int rc = fbr_queue_engine_joined(l->engine);
+    struct joiner *j;
+
+    if (!fbr_cur_ok(c))
+        return;
+    if (rc == -EAGAIN && !poll) {
+        forget_joiner(l, peer);
+        j = malloc(sizeof(*j));
+        if (j) {
+            *j = (struct joiner){.peer = peer, .call = call};
+            DL_APPEND(l->joiners, j);
+            return;
+        }
+        rc = -ENOMEM;
+    }
+    answer(l, peer, FBR_CH_JOINED, call, rc);
+}
+
 /* Nobody has this end any more: what it sent may be read, nothing more is sent to it. */
 static void end_end(struct fbr_host *h, int end)
 {
@@ -358,7 +438,9 @@ static void leave_lane(struct lane *l, uint64_t peer)
         fbr_queue_engine_put_admit(l->engine, peer);
     forget_parked(l, peer);
     forget_recalled(l, peer);
+    forget_joiner(l, peer);
     fbr_queue_engine_gone(l->engine, peer);
+    answer_joiners(l);
 }
 
 static void take_leave(struct lane *l, uint64_t peer)
@@ -401,6 +483,15 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
     case FBR_CH_WATCH:
         if (fbr_queue_engine_watch(l->engine, peer) < 0)
             on_ready(l, peer, true); /* memory is short: it had better look */
+        break;
+    case FBR_CH_DONE:
+        take_done(l, peer, c);
+        break;
+    case FBR_CH_JOIN:
+        take_join(l, peer, c);
+        break;
+    case FBR_CH_DEAL:
+        fbr_queue_engine_deal(l->engine);
         break;
     case FBR_CH_ATTACH:
         if (l->host->kind == FBR_KIND_PIPE)
@@ -500,6 +591,7 @@ static void wake_all(struct fbr_host *h)
     for (int i = 0; i < h->n_lanes; i++) {
         pthread_cond_broadcast(&h->lanes[i].arrived);
         pthread_cond_broadcast(&h->lanes[i].room);
+        pthread_cond_broadcast(&h->lanes[i].finished);
         fbr_ready_set(&h->lanes[i].ready, true);
     }
 }
@@ -523,15 +615,19 @@ static void close_lane(struct lane *l)
 {
     struct parked *p, *next;
     struct recalled *r, *after;
+    struct joiner *j, *then;
 
     DL_FOREACH_SAFE(l->parked, p, next)
         free(p);
+    DL_FOREACH_SAFE(l->joiners, j, then)
+        free(j);
     DL_FOREACH_SAFE(l->recalled, r, after)
         free(r);
     fbr_queue_engine_close(l->engine);
     fbr_ready_fini(&l->ready);
     pthread_cond_destroy(&l->arrived);
     pthread_cond_destroy(&l->room);
+    pthread_cond_destroy(&l->finished);
 }
 
 static void destroy(struct fbr_host *h)
@@ -553,6 +649,7 @@ static int open_lane(struct fbr_host *h, const struct fbr_queue_engine_config *c
         return -ENOMEM;
     fbr_cond_init(&l->arrived);
     fbr_cond_init(&l->room);
+    fbr_cond_init(&l->finished);
     h->n_lanes++;
     return 0;
 }
@@ -658,6 +755,44 @@ void fbr_host_shut(struct fbr_host *h, int lane)
     pthread_mutex_lock(&h->lock);
     if (!h->closed)
         fbr_queue_engine_shut(h->lanes[lane].engine);
+    pthread_mutex_unlock(&h->lock);
+}
+
+int fbr_host_done(struct fbr_host *h, int lane)
+{
+    struct lane *l = &h->lanes[lane];
+    int rc = -EPIPE;
+
+    pthread_mutex_lock(&h->lock);
+    if (!h->over) {
+        rc = fbr_queue_engine_done(l->engine, 0);
+        answer_joiners(l);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms)
+{
+    struct lane *l = &h->lanes[lane];
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = -EAGAIN, waited = 0;
+
+    pthread_mutex_lock(&h->lock);
+    while (rc == -EAGAIN && waited == 0) {
+        rc = h->over ? -EPIPE : fbr_queue_engine_joined(l->engine);
+        if (rc == -EAGAIN)
+            waited = fbr_cond_wait(&l->finished, &h->lock, deadline);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+void fbr_host_deal(struct fbr_host *h, int lane)
+{
+    pthread_mutex_lock(&h->lock);
+    if (!h->over)
+        fbr_queue_engine_deal(h->lanes[lane].engine);
     pthread_mutex_unlock(&h->lock);
 }
 

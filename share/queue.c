@@ -158,6 +158,47 @@ int fiber_queue_shut(struct fiber_queue *q)
     return 0;
 }
 
+static int explain_finished(int rc, const char *what, int timeout_ms)
+{
+    if (rc == -ERANGE)
+        return fbr_keep(rc, "queue: %s: every message that was put is finished already", what);
+    if (rc == -EOWNERDEAD)
+        return fbr_keep(rc,
+                        "queue: %s: processes that took messages ended before they said that "
+                        "they had finished them",
+                        what);
+    if (rc == -EPIPE)
+        return fbr_keep(rc, "queue: %s: the owner of the queue is gone, or has closed it", what);
+    return explain_wait(rc, what, "messages were unfinished", timeout_ms);
+}
+
+int fiber_queue_done(struct fiber_queue *q)
+{
+    if (!*q->ours)
+        return fbr_share_forked();
+    return explain_finished(q->host ? fbr_host_done(q->host, 0) : fbr_guest_done(q->guest, 0),
+                            "done", 0);
+}
+
+int fiber_queue_join(struct fiber_queue *q, int timeout_ms)
+{
+    if (!*q->ours)
+        return fbr_share_forked();
+    return explain_finished(q->host ? fbr_host_join(q->host, 0, timeout_ms)
+                                    : fbr_guest_join(q->guest, 0, timeout_ms),
+                            "join", timeout_ms);
+}
+
+int fiber_queue_deal(struct fiber_queue *q)
+{
+    if (!*q->ours)
+        return fbr_share_forked();
+    if (!q->host)
+        return explain(fbr_guest_deal(q->guest, 0), "deal");
+    fbr_host_deal(q->host, 0);
+    return 0;
+}
+
 void fiber_queue_close(struct fiber_queue *q)
 {
     if (!q || !*q->ours)

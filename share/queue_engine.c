@@ -13,8 +13,11 @@
  * For the owner's own process messages are not assigned but reserved: `reserved` messages of the
  * queue, no matter which, are for its threads that were woken.
  *
- * `queue` has room for all that is waiting, assigned or parked, so that nothing can fail when
- * messages come back.
+ * `queue` has room for all that is waiting, dealt, assigned or parked, so that nothing can fail
+ * when messages come back.
+ *
+ * While the engine deals, `line` is the turn: each consumer that ever was hungry, the next one
+ * first. Nobody is ahead, nothing is recalled, and nothing is reserved.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/queue_engine.h"
@@ -35,13 +38,15 @@
 
 struct peer {
     uint64_t id;
-    uint64_t last;    /* sequence number of the newest that was assigned; `held` ends with it */
-    struct ring held; /* assigned, not known to be taken */
-    size_t reserved;  /* of peer 0, in place of `held` */
+    uint64_t last;     /* sequence number of the newest that was assigned; `held` ends with it */
+    struct ring held;  /* assigned, not known to be taken */
+    size_t reserved;   /* of peer 0, in place of `held` */
+    struct ring dealt; /* its share, not yet assigned */
+    uint64_t open;     /* messages that it took and has not finished */
     size_t hungry, want;
     bool in_line, is_ahead;
     bool recalled, late;
-    bool watches;
+    bool watches, told;       /* told: that something is here for it, while the engine deals */
     struct peer *prev, *next; /* in the line, or among those ahead */
     UT_hash_handle hh;
 };
@@ -66,8 +71,12 @@ struct fbr_queue_engine {
     uint64_t order;     /* of the next message */
     size_t held, bytes; /* assigned messages; bytes of all in queue and held */
     size_t parked;
-    bool shut, done;    /* done: shut, and the last message was taken */
-    struct park *parks; /* oldest first */
+    bool shut, done; /* done: shut, and the last message was taken */
+    bool deals;
+    size_t dealt;        /* messages in all shares */
+    uint64_t unfinished; /* messages that were put and nobody has finished */
+    uint64_t open;       /* of all peers that are known */
+    struct park *parks;  /* oldest first */
     struct park *park_hash;
     struct peer local;
     struct peer *peers; /* hash of the remote consumers */
@@ -84,7 +93,7 @@ struct fbr_queue_engine {
 
 static size_t total(const struct fbr_queue_engine *e)
 {
-    return e->queue.len + e->held;
+    return e->queue.len + e->dealt + e->held;
 }
 
 /* Messages that are nobody's yet. */
@@ -112,6 +121,7 @@ static void enqueue(struct fbr_queue_engine *e, void *data, size_t len)
 {
     ring_push(&e->queue, (struct item){data, len, e->order++});
     e->bytes += len;
+    e->unfinished++;
 }
 
 /* After messages left the engine: gives memory back, best effort. */
@@ -140,6 +150,13 @@ static size_t has(const struct peer *p)
     return p->held.len + p->reserved;
 }
 
+/* More than one run only if its owner was given what had come back from another one. */
+static void merge_back(struct fbr_queue_engine *e, struct ring *from)
+{
+    while (from->len)
+        ring_merge(&e->queue, from, ring_run(from));
+}
+
 static void set_in_line(struct fbr_queue_engine *e, struct peer *p, bool in)
 {
     if (p->in_line == in)
@@ -162,12 +179,37 @@ static void set_ahead(struct fbr_queue_engine *e, struct peer *p, bool ahead)
     p->is_ahead = ahead;
 }
 
+/* The shares that nobody was given yet are dealt anew. */
+static void undeal(struct fbr_queue_engine *e)
+{
+    struct peer *p;
+
+    DL_FOREACH(e->line, p) {
+        e->dealt -= p->dealt.len;
+        merge_back(e, &p->dealt);
+    }
+}
+
+/* p is a consumer from its first get on. */
+static void take_turn(struct fbr_queue_engine *e, struct peer *p)
+{
+    if (p->in_line || e->done)
+        return;
+    undeal(e);
+    set_in_line(e, p, true);
+}
+
 /* Puts p where it belongs after its numbers changed. */
 static void place(struct fbr_queue_engine *e, struct peer *p)
 {
     bool ahead = has(p) > p->hungry && !p->late;
     bool in_line = has(p) < p->hungry && !p->recalled && !e->done;
 
+    if (e->deals) {
+        if (p->hungry)
+            take_turn(e, p);
+        return;
+    }
     if (!ahead)
         set_ahead(e, p, false);
     set_in_line(e, p, in_line);
@@ -188,7 +230,7 @@ bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t pee
 {
     const struct peer *p = e->sole;
 
-    return p && p->id && p->id == peer && e->streak >= SOLE_STREAK && !p->recalled &&
+    return p && !e->deals && p->id && p->id == peer && e->streak >= SOLE_STREAK && !p->recalled &&
            e->watchers == p->watches;
 }
 
@@ -200,10 +242,19 @@ static struct peer *reads_ahead(const struct fbr_queue_engine *e)
     return p && fbr_queue_engine_reads_ahead(e, p->id) && has(p) < p->want ? p : NULL;
 }
 
+/* p is given the next message of that ring, where there is room in `held`. */
+static void deliver(struct fbr_queue_engine *e, struct peer *p, struct ring *from)
+{
+    struct item item = ring_pop(from);
+
+    ring_push(&p->held, item);
+    e->held++;
+    place(e, p);
+    e->ops->deliver(e->user, p->id, ++p->last, item.data, item.len);
+}
+
 static int assign(struct fbr_queue_engine *e, struct peer *p)
 {
-    struct item item;
-
     if (p->id && ring_reserve(&p->held, p->held.len + 1) < 0)
         return -ENOMEM; /* tried again with the next event */
     note_reader(e, p);
@@ -215,17 +266,13 @@ static int assign(struct fbr_queue_engine *e, struct peer *p)
         e->ops->wake_local(e->user, false);
         return 0;
     }
-    item = ring_pop(&e->queue);
-    ring_push(&p->held, item);
-    e->held++;
-    place(e, p);
-    e->ops->deliver(e->user, p->id, ++p->last, item.data, item.len);
+    deliver(e, p, &e->queue);
     return 0;
 }
 
 static void recall(struct fbr_queue_engine *e, struct peer *p)
 {
-    if (p->recalled)
+    if (p->recalled || e->deals)
         return;
     p->recalled = true;
     e->recalls++;
@@ -272,10 +319,26 @@ static bool is_ready(const struct fbr_queue_engine *e)
     return (available(e) && !e->recalls) || (e->shut && !total(e));
 }
 
+static void tell_share(struct fbr_queue_engine *e, struct peer *p)
+{
+    bool ready = p->dealt.len || (e->shut && !total(e));
+
+    if (!p->watches || p->told == ready)
+        return;
+    p->told = ready;
+    e->ops->ready(e->user, p->id, ready);
+}
+
 static void tell_watchers(struct fbr_queue_engine *e)
 {
     struct peer *p, *tmp;
 
+    if (e->watchers && e->deals) {
+        tell_share(e, &e->local);
+        HASH_ITER(hh, e->peers, p, tmp)
+            tell_share(e, p);
+        return;
+    }
     if (!e->watchers || e->told_ready == is_ready(e))
         return;
     e->told_ready = !e->told_ready;
@@ -287,8 +350,52 @@ static void tell_watchers(struct fbr_queue_engine *e)
     }
 }
 
+/* The next message is for the next one in turn. -ENOMEM: later. */
+static int deal_one(struct fbr_queue_engine *e)
+{
+    struct peer *p = e->line;
+
+    if (ring_reserve(&p->dealt, p->dealt.len + 1) < 0)
+        return -ENOMEM;
+    ring_push(&p->dealt, ring_pop(&e->queue));
+    e->dealt++;
+    set_in_line(e, p, false);
+    set_in_line(e, p, true);
+    if (!p->id)
+        e->ops->wake_local(e->user, false);
+    return 0;
+}
+
+static void give_share(struct fbr_queue_engine *e, struct peer *p)
+{
+    while (p->id && !p->recalled && p->dealt.len && has(p) < p->hungry) {
+        if (ring_reserve(&p->held, p->held.len + 1) < 0)
+            return;
+        e->dealt--;
+        deliver(e, p, &p->dealt);
+    }
+}
+
+static void dispatch_shares(struct fbr_queue_engine *e)
+{
+    struct peer *p;
+
+    while (e->line && e->queue.len)
+        if (deal_one(e) < 0)
+            break;
+    DL_FOREACH(e->line, p)
+        give_share(e, p);
+    if (e->shut && e->line && !total(e))
+        end_gets(e);
+    tell_watchers(e);
+}
+
 static void dispatch(struct fbr_queue_engine *e)
 {
+    if (e->deals) {
+        dispatch_shares(e);
+        return;
+    }
     for (;;) {
         struct peer *p = e->line ? e->line : reads_ahead(e);
 
@@ -464,6 +571,8 @@ static struct peer *add_peer(struct fbr_queue_engine *e, uint64_t id)
 static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
 {
     e->held -= n;
+    p->open += n;
+    e->open += n;
     if (p->late)
         e->late_held -= n;
     for (; n; n--) {
@@ -478,9 +587,7 @@ static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
 static void put_back(struct fbr_queue_engine *e, struct peer *p)
 {
     e->held -= p->held.len;
-    /* More than one run only if p was assigned what had come back from another one. */
-    while (p->held.len)
-        ring_merge(&e->queue, &p->held, ring_run(&p->held));
+    merge_back(e, &p->held);
 }
 
 static void recall_ended(struct fbr_queue_engine *e, struct peer *p)
@@ -578,14 +685,18 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     if (!p)
         return;
     recall_ended(e, p);
+    if (e->deals)
+        undeal(e);
     put_back(e, p);
     set_in_line(e, p, false);
     set_ahead(e, p, false);
+    e->open -= p->open;
     if (e->sole == p)
         e->sole = NULL;
     e->watchers -= p->watches;
     HASH_DEL(e->peers, p);
     free(p->held.items);
+    free(p->dealt.items);
     free(p);
     dispatch(e);
 }
@@ -603,18 +714,81 @@ int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer)
     DL_FOREACH(e->ahead, other)
         if (other != p)
             recall(e, other);
+    if (e->deals) {
+        p->told = false;
+        tell_share(e, p);
+        return 0;
+    }
     e->told_ready = is_ready(e);
     if (e->told_ready)
         e->ops->ready(e->user, peer, true);
     return 0;
 }
 
+static void deal_to(struct fbr_queue_engine *e, struct peer *p)
+{
+    set_in_line(e, p, false);
+    set_ahead(e, p, false);
+    p->told = p->watches && e->told_ready;
+    place(e, p);
+}
+
+void fbr_queue_engine_deal(struct fbr_queue_engine *e)
+{
+    struct peer *p, *tmp;
+
+    if (e->deals)
+        return;
+    e->deals = true;
+    e->local.reserved = 0;
+    deal_to(e, &e->local);
+    HASH_ITER(hh, e->peers, p, tmp)
+        deal_to(e, p);
+    dispatch(e);
+}
+
+/* ---- finished messages ---- */
+
+int fbr_queue_engine_done(struct fbr_queue_engine *e, uint64_t peer)
+{
+    struct peer *p = peer ? find_peer(e, peer) : &e->local;
+
+    if (!e->unfinished)
+        return -ERANGE;
+    e->unfinished--;
+    if (p && p->open) { /* else it finishes a message that another one took */
+        p->open--;
+        e->open--;
+    }
+    return 0;
+}
+
+int fbr_queue_engine_joined(const struct fbr_queue_engine *e)
+{
+    if (!e->unfinished)
+        return 0;
+    return total(e) || e->open ? -EAGAIN : -EOWNERDEAD;
+}
+
 /* ---- consumers in the owner's process ---- */
+
+static int may_get_share(struct fbr_queue_engine *e)
+{
+    if (!e->local.in_line) {
+        take_turn(e, &e->local);
+        dispatch(e);
+    }
+    if (e->local.dealt.len)
+        return 0;
+    return e->shut && !total(e) ? -EPIPE : -EAGAIN;
+}
 
 /* Whether a thread for which nothing is reserved may have the next message. */
 static int may_get(struct fbr_queue_engine *e)
 {
     note_reader(e, &e->local);
+    if (e->deals)
+        return may_get_share(e);
     if (!total(e))
         return e->shut ? -EPIPE : -EAGAIN;
     if (e->ahead)
@@ -644,7 +818,10 @@ int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
         e->local.reserved--;
         place(e, &e->local);
     }
-    item = ring_pop(&e->queue);
+    item = ring_pop(e->deals ? &e->local.dealt : &e->queue);
+    e->dealt -= e->deals;
+    e->local.open++;
+    e->open++;
     e->bytes -= item.len;
     *data = item.data;
     *len = item.len;
@@ -675,7 +852,7 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
     if (p->reserved > p->hungry)
         p->reserved = p->hungry;
     place(e, p);
-    if (p->reserved) /* the thread that was woken may be the one that gives up */
+    if (p->reserved || p->dealt.len) /* the thread that was woken may be the one that gives up */
         e->ops->wake_local(e->user, false);
     dispatch(e);
 }
@@ -684,7 +861,7 @@ void fbr_queue_engine_unwait(struct fbr_queue_engine *e)
 
 void fbr_queue_engine_stats(const struct fbr_queue_engine *e, struct fbr_queue_engine_stats *stats)
 {
-    stats->waiting = e->queue.len;
+    stats->waiting = e->queue.len + e->dealt;
     stats->assigned = e->held;
     stats->late = e->late_held;
     stats->parked = e->parked;
@@ -721,8 +898,10 @@ void fbr_queue_engine_close(struct fbr_queue_engine *e)
     HASH_ITER(hh, e->peers, p, tmp) {
         HASH_DEL(e->peers, p);
         drop_ring(e, &p->held);
+        drop_ring(e, &p->dealt);
         free(p);
     }
+    drop_ring(e, &e->local.dealt);
     drop_ring(e, &e->queue);
     free(e);
 }

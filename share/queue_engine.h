@@ -33,6 +33,13 @@
  * recall too late, comes back as early as possible, which may be after newer ones that others took.
  * Among the hungry, first come, first served.
  *
+ * A queue that deals gives its messages to the consumers in turn. Each consumer has a share, which
+ * stays here until the consumer is hungry; nothing is recalled. A consumer takes its place in the
+ * turn with its first get. When one comes or goes, the shares that are still here are dealt anew.
+ *
+ * The engine also counts messages that are not finished: a message is unfinished from its put until
+ * some consumer says that it has finished one.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_QUEUE_ENGINE_H
 #define FBR_QUEUE_ENGINE_H
@@ -74,7 +81,7 @@ struct fbr_queue_engine_config {
 
 /* What the queue holds; fbr_queue_engine_stats(). */
 struct fbr_queue_engine_stats {
-    size_t waiting;  /* messages in the queue */
+    size_t waiting;  /* messages in the queue, or dealt */
     size_t assigned; /* at remote consumers, not known to be taken; `late` of them, */
     size_t late;     /* where a recall is overdue */
     size_t parked;   /* puts that wait for room */
@@ -127,6 +134,17 @@ int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_
  * may be in its program's hands, so it comes back only when it answers or is gone; until then it
  * does not count for max_messages, and so when it is back there may be more messages than that. */
 void fbr_queue_engine_overdue(struct fbr_queue_engine *e, uint64_t peer);
+/* From now on each consumer gets its share, in turn. Idempotent. */
+void fbr_queue_engine_deal(struct fbr_queue_engine *e);
+
+/* ---- finished messages ---- */
+
+/* That peer (0, too) has finished one message. -ERANGE: no message is unfinished. */
+int fbr_queue_engine_done(struct fbr_queue_engine *e, uint64_t peer);
+/* 0: every message that was put is finished. -EAGAIN: some are not. -EOWNERDEAD: some are not, and
+ * those who took them are gone. This changes only with done, gone and put. */
+int fbr_queue_engine_joined(const struct fbr_queue_engine *e);
+
 /* Puts have waited for room for a while. If gets wait as well, and all messages are with consumers,
  * these are recalled: one of them may be frozen, and hold the room. */
 void fbr_queue_engine_press(struct fbr_queue_engine *e);

@@ -672,6 +672,176 @@ static void nobody_reads_ahead_of_a_watcher(void **state)
     assert_said("3<4:b 3<5:c 3o");
 }
 
+/* ---- finished messages ---- */
+
+static int done(uint64_t peer)
+{
+    return fbr_queue_engine_done(queue, peer);
+}
+
+static void join_waits_until_every_message_is_finished(void **state)
+{
+    (void)state;
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+    assert_int_equal(done(0), -ERANGE);
+    put("ab");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(3, 1, 0, 0), 0);
+    assert_gets("b");
+    assert_int_equal(fbr_queue_engine_joined(queue), -EAGAIN);
+    assert_int_equal(done(0), 0);
+    assert_int_equal(fbr_queue_engine_joined(queue), -EAGAIN);
+    assert_int_equal(done(3), 0);
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+    assert_int_equal(done(3), -ERANGE);
+}
+
+static void a_message_that_comes_back_is_counted_once(void **state)
+{
+    (void)state;
+    put("a");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    fbr_queue_engine_gone(queue, 3);
+    assert_gets("a");
+    assert_int_equal(done(0), 0);
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+    assert_int_equal(done(0), -ERANGE);
+}
+
+static void join_does_not_wait_for_the_dead(void **state)
+{
+    (void)state;
+    put("ab");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(3, 1, 0, 0), 0); /* it has taken a */
+    fbr_queue_engine_gone(queue, 3);
+    assert_int_equal(fbr_queue_engine_joined(queue), -EAGAIN); /* b waits for a receiver */
+    assert_gets("b");
+    assert_int_equal(fbr_queue_engine_joined(queue), -EAGAIN);
+    assert_int_equal(done(0), 0);
+    assert_int_equal(fbr_queue_engine_joined(queue), -EOWNERDEAD);
+    assert_int_equal(done(0), 0); /* in place of the dead one */
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+}
+
+static void another_may_finish_what_one_took(void **state)
+{
+    (void)state;
+    put("a");
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(ask(3, 1, 0, 1), 0);
+    assert_int_equal(done(4), 0);
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+    fbr_queue_engine_gone(queue, 3);
+    assert_int_equal(fbr_queue_engine_joined(queue), 0);
+}
+
+/* ---- dealing ---- */
+
+/* Peers 3 and 4 have been hungry once and are not any more; all that was put is taken. */
+static void deal_to_two(void)
+{
+    fbr_queue_engine_deal(queue);
+    assert_int_equal(ask(3, 0, 1, 9), 0);
+    put("x");
+    assert_int_equal(ask(3, 1, 0, 9), 0);
+    assert_int_equal(ask(4, 0, 1, 9), 0);
+    put("yz"); /* 3 is the next one */
+    assert_int_equal(ask(3, 1, 1, 9), 0);
+    assert_int_equal(ask(3, 2, 0, 9), 0);
+    assert_int_equal(ask(4, 1, 0, 9), 0);
+    assert_int_equal(stats().waiting + stats().assigned, 0);
+    said[0] = '\0';
+}
+
+static void messages_are_dealt_in_turn_whoever_is_hungry(void **state)
+{
+    (void)state;
+    deal_to_two();
+    assert_int_equal(ask(3, 2, 1, 9), 0);
+    put("abcd");
+    assert_said("3<3:a");
+    assert_int_equal(ask(3, 3, 1, 9), 0);
+    assert_said("~a 3<4:c");
+    assert_int_equal(ask(3, 4, 1, 9), 0);
+    assert_said("~c"); /* the others are not its own */
+    assert_int_equal(ask(4, 1, 2, 9), 0);
+    assert_said("4<2:b 4<3:d");
+}
+
+static void a_share_goes_to_the_others_when_its_consumer_dies(void **state)
+{
+    (void)state;
+    deal_to_two();
+    put("abcd");
+    assert_said("");
+    assert_int_equal(ask(4, 1, 1, 9), 0);
+    assert_said("4<2:b");
+    fbr_queue_engine_gone(queue, 3);
+    assert_int_equal(ask(4, 2, 3, 9), 0);
+    assert_said("~b 4<3:a 4<4:c 4<5:d");
+}
+
+static void a_new_consumer_gets_a_share_of_what_waits(void **state)
+{
+    (void)state;
+    fbr_queue_engine_deal(queue);
+    put("abcd");
+    assert_int_equal(ask(3, 0, 1, 9), 0);
+    assert_said("3<1:a");
+    assert_int_equal(ask(4, 0, 1, 9), 0);
+    assert_said("4<1:c");
+    assert_int_equal(ask(3, 1, 2, 9), 0);
+    assert_said("~a 3<2:b 3<3:d");
+}
+
+static void the_owner_has_a_share_too(void **state)
+{
+    (void)state;
+    fbr_queue_engine_deal(queue);
+    assert_int_equal(get(), -EAGAIN);
+    assert_int_equal(ask(3, 0, 2, 9), 0);
+    put("abcd");
+    assert_said("! 3<1:b ! 3<2:d");
+    assert_gets("ac");
+    assert_int_equal(get(), -EAGAIN);
+    fbr_queue_engine_shut(queue);
+    assert_int_equal(get(), -EAGAIN); /* 3 may die, and b come back */
+    assert_int_equal(ask(3, 2, 1, 9), 0);
+    assert_said("~b ~d 3. !!");
+    assert_int_equal(get(), -EPIPE);
+}
+
+static void a_queue_may_begin_to_deal_at_any_time(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    put("abc");
+    assert_said("3<1:a");
+    fbr_queue_engine_wait(queue); /* b is reserved for a thread of the owner */
+    assert_said("!");
+    fbr_queue_engine_deal(queue);
+    assert_said("!");
+    assert_gets("b");
+    fbr_queue_engine_unwait(queue);
+    assert_int_equal(get(), -EAGAIN);
+    assert_int_equal(ask(3, 1, 1, 1), 0);
+    assert_said("~a 3<2:c");
+}
+
+static void who_watches_is_told_of_its_own_share(void **state)
+{
+    (void)state;
+    deal_to_two();
+    assert_int_equal(fbr_queue_engine_watch(queue, 4), 0);
+    put("a");
+    assert_said("");
+    put("b");
+    assert_said("4*");
+    assert_int_equal(ask(4, 1, 1, 9), 0);
+    assert_said("4<2:b 4o");
+}
+
 int main(void)
 {
 #define BEHAVIOUR(name) cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
@@ -704,6 +874,16 @@ int main(void)
         BEHAVIOUR(who_watches_is_told_of_changes_only),
         BEHAVIOUR(what_a_hungry_consumer_gets_is_nothing_to_be_told_of),
         BEHAVIOUR(nobody_reads_ahead_of_a_watcher),
+        BEHAVIOUR(join_waits_until_every_message_is_finished),
+        BEHAVIOUR(a_message_that_comes_back_is_counted_once),
+        BEHAVIOUR(join_does_not_wait_for_the_dead),
+        BEHAVIOUR(another_may_finish_what_one_took),
+        BEHAVIOUR(messages_are_dealt_in_turn_whoever_is_hungry),
+        BEHAVIOUR(a_share_goes_to_the_others_when_its_consumer_dies),
+        BEHAVIOUR(a_new_consumer_gets_a_share_of_what_waits),
+        BEHAVIOUR(the_owner_has_a_share_too),
+        BEHAVIOUR(a_queue_may_begin_to_deal_at_any_time),
+        BEHAVIOUR(who_watches_is_told_of_its_own_share),
         BEHAVIOUR(what_cannot_be_is_refused),
         BEHAVIOUR(close_drops_everything),
     };

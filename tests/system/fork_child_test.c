@@ -170,6 +170,9 @@ static void try_queues_and_pipes(void)
     FAILS(fiber_queue_flush, queue, -1);
     FAILS(fiber_queue_size, queue, &size);
     FAILS(fiber_queue_shut, queue);
+    FAILS(fiber_queue_done, queue);
+    FAILS(fiber_queue_join, queue, -1);
+    FAILS(fiber_queue_deal, queue);
     FAILS(fiber_pipe_open, new_ends, 0);
     FAILS(fiber_pipe_address, ends[0], &address);
     FAILS(fiber_pipe_connect, &new_end, &pipe_at);
