@@ -39,10 +39,11 @@ static void processes(void)
            fiber_process_name(sleeper));
 
     ended = (struct pollfd){.fd = fiber_process_sentinel(sleeper), .events = POLLIN};
-    while (fiber_process_pid(sleeper) == 0 && fiber_process_is_alive(sleeper))
-        poll(&ended, 1, 10); /* until it has joined */
+    must(fiber_process_wait_joined(sleeper, -1));
+    printf("its process id is %s\n", fiber_process_pid(sleeper) > 0 ? "known" : "unknown");
 
-    must(fiber_process_terminate(sleeper));
+    if (fiber_process_is_alive(sleeper))
+        must(fiber_process_terminate(sleeper));
     poll(&ended, 1, -1); /* beside other descriptors of an event loop */
 
     must(fiber_process_exitcode(sleeper, &code));
@@ -394,6 +395,7 @@ static void rings(void)
 
 int main(int argc, char **argv)
 {
+    char beat[16];
     struct fiber_store *store;
     struct fiber_pool *pool;
     const char *const again[] = {"/proc/self/exe", NULL}; /* an interpreter and a script, say */
@@ -405,6 +407,8 @@ int main(int argc, char **argv)
     if (rc == 1)
         return be_a_worker();
     must(fiber_config_set("heartbeat", "2s"));
+    must(fiber_config_get("heartbeat", beat, sizeof(beat)));
+    printf("a heartbeat every %s\n", beat);
     printf("version %s, %s\n", fiber_version()[0] ? "known" : "unknown", fiber_strerror(-ENOENT));
 
     processes();

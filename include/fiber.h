@@ -87,6 +87,10 @@ FIBER_API int fiber_config_set(const char *key, const char *value);
  * call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY: something was started already. */
 FIBER_API int fiber_program(const char *const *argv);
 
+/* Stores the value of a setting in `value`, as text that fiber_config_set() takes. -EINVAL: the key
+ * is unknown. -ERANGE: size is too small. */
+FIBER_API int fiber_config_get(const char *key, char *value, size_t size);
+
 /* Says in a sentence why the call of this thread that failed last has failed. Returns a text that
  * stays valid until the next call of this thread that fails; never NULL. */
 FIBER_API const char *fiber_last_error(void);
@@ -152,6 +156,9 @@ FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *wor
 
 /* Waits until the process has ended. -ETIMEDOUT: it has not. */
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
+/* Waits until the process has joined, so that it runs and its pid is known. -ETIMEDOUT: it has not.
+ * -ECHILD: it ended before it joined, or could not be started. */
+FIBER_API int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms);
 /* Asks the process to end: SIGTERM, or what the backend has for it. A process that has ended is
  * left alone. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);

@@ -633,6 +633,11 @@ const char *fbr_config_str(const struct fbr_config *c, const char *key)
     return entry_get(c, key, ~0u)->text;
 }
 
+const char *fbr_config_text(const struct fbr_config *c, const char *key)
+{
+    return key_find(key, false) ? fbr_config_str(c, key) : NULL;
+}
+
 const char *fbr_config_origin(const struct fbr_config *c, const char *key)
 {
     return entry_get(c, key, ~0u)->origin;

@@ -96,6 +96,8 @@ int fbr_config_ms(const struct fbr_config *c, const char *key);
 uint64_t fbr_config_size(const struct fbr_config *c, const char *key);
 const char *fbr_config_str(const struct fbr_config *c,
                            const char *key); /* any type, as it was written */
+/* The same; NULL: there is no such key. */
+const char *fbr_config_text(const struct fbr_config *c, const char *key);
 /* "default", "/etc/fiber/fiber.conf:3", "FIBER_BACKEND", "parent" or what was given to
  * fbr_config_set. */
 const char *fbr_config_origin(const struct fbr_config *c, const char *key);

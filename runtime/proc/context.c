@@ -533,6 +533,23 @@ int fiber_config_set(const char *key, const char *value)
     return 0;
 }
 
+int fiber_config_get(const char *key, char *value, size_t size)
+{
+    const char *text;
+
+    if (!the_runtime)
+        return fbr_keep(-EPERM, "fiber_config_get: fiber_init() has not been called");
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
+    text = key && value ? fbr_config_text(the_runtime->config, key) : NULL;
+    if (!text)
+        return fbr_keep(-EINVAL, "fiber_config_get: unknown key \"%.64s\"", key ? key : "");
+    if (strlen(text) >= size)
+        return fbr_keep(-ERANGE, "fiber_config_get: %s has %zu bytes", key, strlen(text));
+    memcpy(value, text, strlen(text) + 1);
+    return 0;
+}
+
 const char *fiber_process_self(void)
 {
     return the_runtime && the_runtime->child ? fbr_child_name(the_runtime->child) : "main";

@@ -144,6 +144,8 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
     p->ready = !p->spec.link;
     pthread_mutex_lock(&p->rt->lock);
     p->state = P_JOINED;
+    p->joined = true;
+    pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->rt->lock);
     fbr_nested_host_joined(p);
     if (p->spec.ops && p->spec.ops->on_joined)

@@ -359,6 +359,29 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
     return rc < 0 ? fbr_keep(rc, "%s still lives after %d ms", p->name, timeout_ms) : 0;
 }
 
+int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = fbr_rt_check(p->rt);
+    bool joined;
+
+    if (rc < 0)
+        return rc;
+    if (fbr_loop_here(p->rt->loop))
+        return fbr_keep(-EDEADLK, "fiber_process_wait_joined: not from a callback");
+    pthread_mutex_lock(&p->rt->lock);
+    while (!p->joined && p->state != P_ENDED && rc == 0)
+        rc = fbr_cond_wait(&p->changed, &p->rt->lock, deadline);
+    joined = p->joined;
+    if (!joined && p->state == P_ENDED)
+        rc = -ECHILD;
+    pthread_mutex_unlock(&p->rt->lock);
+    if (joined)
+        return 0;
+    return rc == -ECHILD ? fbr_keep(rc, "%s", p->report ? p->report : p->name)
+                         : fbr_keep(rc, "%s has not joined after %d ms", p->name, timeout_ms);
+}
+
 struct signal_post {
     struct fiber_process *p;
     int sig;

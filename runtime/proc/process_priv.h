@@ -80,6 +80,7 @@ struct fiber_process {
 
     /* Under rt->lock. */
     enum process_state state;
+    bool joined; /* it has been P_JOINED */
     pthread_cond_t changed;
     int sentinel;
     int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */

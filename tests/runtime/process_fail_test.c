@@ -462,7 +462,14 @@ static void test_calls_before_init_and_after_fini(void **state)
 
 static int play_config(const char *arg)
 {
+    char value[8];
+
     (void)arg;
+    if (fiber_config_set("heartbeat", "1500ms") < 0 ||
+        fiber_config_get("heartbeat", value, sizeof(value)) < 0 || strcmp(value, "1500ms") != 0 ||
+        fiber_config_get("heartbeat", value, 6) != -ERANGE ||
+        fiber_config_get("hartbeat", value, sizeof(value)) != -EINVAL)
+        return 2;
     return fiber_config_set("heartbeat", "soon") == -EINVAL &&
                    has(fiber_last_error(), "heartbeat", "soon", NULL) &&
                    fiber_config_set("hartbeat", "5s") == -EINVAL &&

@@ -124,6 +124,24 @@ static int fork_and_wait(const void *gate, size_t len)
 
 /* ---- Tests ---- */
 
+static void test_waiting_until_it_has_joined(void **state)
+{
+    const char *const nowhere[] = {"/nowhere/at/all", NULL};
+    struct fiber_process *p = begin(child_wait, NULL, 0, NULL);
+
+    (void)state;
+    assert_int_equal(fiber_process_wait_joined(p, TEST_LONG_MS), 0);
+    assert_true(fiber_process_pid(p) > 0);
+    assert_int_equal(fiber_process_kill(p), 0);
+    assert_int_equal(ended(p), -SIGKILL);
+    assert_int_equal(fiber_process_wait_joined(p, 0), 0); /* it had */
+    fiber_process_close(p);
+    p = begin(child_wait, NULL, 0, OPTIONS(.job.command = nowhere));
+    assert_int_equal(fiber_process_wait_joined(p, TEST_LONG_MS), -ECHILD);
+    assert_true(has(fiber_last_error(), "/nowhere/at/all", NULL));
+    assert_int_equal(finish(p), 125);
+}
+
 static void test_exit_codes(void **state)
 {
     int codes[] = {0, 7, 255, 125};
@@ -556,6 +574,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_active_children),
+        cmocka_unit_test(test_waiting_until_it_has_joined),
         cmocka_unit_test(test_exit_codes),
         cmocka_unit_test(test_death_by_signals),
         cmocka_unit_test(test_a_large_argument),
