@@ -5,3 +5,4 @@
 PART(library)
 PART(process)
 PART(child)
+PART(queue)

@@ -1,0 +1,340 @@
+"""queues_test.py - fiber's queues, by the documentation of multiprocessing's: Queue, SimpleQueue, JoinableQueue.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import queue
+import signal
+import threading
+import time
+
+import pytest
+
+import fiber as mp
+
+LONG = 60
+
+
+@pytest.fixture
+def start():
+    """Returns a function that starts a process; what still lives at the end of the test is killed."""
+    started = []
+
+    def run(target, *args):
+        process = mp.Process(target=target, args=args)
+        process.start()
+        started.append(process)
+        return process
+    yield run
+    for process in started:
+        process.kill()
+        process.join(LONG)
+        assert process.exitcode is not None
+
+
+def well(process):
+    process.join(LONG)
+    return process.exitcode == 0
+
+
+def test_objects_come_in_order():
+    q = mp.Queue()
+    for i in range(100):
+        q.put((i, str(i)))
+    assert [q.get() for _ in range(100)] == [(i, str(i)) for i in range(100)]
+
+
+def test_sizes():
+    q = mp.Queue(maxsize=2)
+    assert q.empty() and not q.full() and q.qsize() == 0
+    q.put(None)
+    assert not q.empty() and not q.full() and q.qsize() == 1
+    q.put_nowait(None)
+    assert q.full() and q.qsize() == 2
+    assert q.get_nowait() is None
+    assert not q.full()
+
+
+def test_full_and_empty():
+    q = mp.Queue(1)
+    with pytest.raises(queue.Empty):
+        q.get_nowait()
+    with pytest.raises(queue.Empty):
+        q.get(block=False)
+    begin = time.monotonic()
+    with pytest.raises(queue.Empty):
+        q.get(timeout=0.2)
+    assert time.monotonic() - begin >= 0.2
+    with pytest.raises(queue.Empty):
+        q.get(timeout=-1)
+    q.put(1)
+    with pytest.raises(queue.Full):
+        q.put_nowait(2)
+    with pytest.raises(queue.Full):
+        q.put(2, True, 0.01)
+    with pytest.raises(queue.Full):
+        q.put(2, False)
+    assert q.get() == 1 and q.empty()
+
+
+def test_a_put_that_waits_goes_on_when_there_is_room():
+    q = mp.Queue(1)
+    q.put(1)
+    thread = threading.Thread(target=q.put, args=(2,))
+    thread.start()
+    assert q.get() == 1
+    assert q.get() == 2
+    thread.join(LONG)
+
+
+def test_nothing_goes_after_close():
+    q = mp.Queue()
+    q.put(1)
+    q.close()
+    q.join_thread()
+    with pytest.raises(ValueError, match="is closed"):
+        q.put(2)
+    with pytest.raises(ValueError, match="is closed"):
+        q.get()
+
+
+def test_join_thread_needs_close():
+    q = mp.Queue()
+    with pytest.raises(AssertionError):
+        q.join_thread()
+    q.cancel_join_thread()
+
+
+def test_an_object_that_cannot_be_pickled_is_an_error_of_put():
+    q = mp.Queue()
+    with pytest.raises(Exception, match="pickle"):
+        q.put(threading.Lock())
+    q.put(1)
+    assert q.get() == 1
+
+
+def produce(q, base, count):
+    for i in range(count):
+        q.put(base + i)
+
+
+def double(source, sink):
+    for x in iter(source.get, None):
+        sink.put(2 * x)
+
+
+def test_children_put_and_get(start):
+    source, sink = mp.Queue(), mp.Queue()
+    workers = [start(double, source, sink) for _ in range(2)]
+    producers = [start(produce, source, base, 500) for base in (0, 500)]
+    assert all(well(p) for p in producers)
+    assert sorted(sink.get(timeout=LONG) for _ in range(1000)) == list(range(0, 2000, 2))
+    for _ in workers:
+        source.put(None)
+    assert all(well(p) for p in workers)
+
+
+def check_bounds(q, done):
+    assert q.full() and q.qsize() == 2
+    with_full = False
+    try:
+        q.put_nowait(3)
+    except queue.Full:
+        with_full = True
+    done.put(with_full)
+    q.put(3, timeout=LONG)
+    q.close()
+    q.join_thread()
+
+
+def test_a_bound_holds_in_a_child(start):
+    q, done = mp.Queue(2), mp.SimpleQueue()
+    q.put(1)
+    q.put(2)
+    child = start(check_bounds, q, done)
+    assert done.get() is True
+    assert [q.get(timeout=LONG) for _ in range(3)] == [1, 2, 3]
+    assert well(child)
+
+
+def pass_on(carrier, sink):
+    carrier.get().put("through")
+    sink.put(carrier.get)  # a method of a queue pickles with it
+
+
+def test_queues_travel_through_queues(start):
+    carrier, q, sink = mp.Queue(), mp.Queue(), mp.Queue()
+    child = start(pass_on, carrier, sink)
+    carrier.put(q)
+    assert q.get(timeout=LONG) == "through"
+    carrier.put("again")
+    assert sink.get(timeout=LONG)() == "again"
+    assert well(child)
+
+
+def get_one(q):
+    q.get(timeout=LONG)
+
+
+def give_a_queue_of_mine_away(start):
+    q = mp.Queue()
+    q.put("kept")
+    child = start(get_one, q)
+    q.close()
+    return child
+
+
+def test_a_queue_outlives_its_last_use_by_its_maker(start):
+    assert well(give_a_queue_of_mine_away(start))
+
+
+def wait_for_end(q, up):
+    up.put(1)
+    try:
+        q.get()
+    except EOFError:
+        os._exit(3)
+
+
+def make_queue(sink, stop):
+    sink.put(mp.Queue())
+    stop.get()
+
+
+def test_the_death_of_a_maker_ends_the_gets(start):
+    sink, up, stop = mp.Queue(), mp.Queue(), mp.Queue()
+    maker = start(make_queue, sink, stop)
+    q = sink.get(timeout=LONG)
+    waiter = start(wait_for_end, q, up)
+    up.get(timeout=LONG)
+    begin = time.monotonic()
+    maker.kill()
+    with pytest.raises(EOFError):
+        q.get()
+    waiter.join(LONG)
+    assert waiter.exitcode == 3
+    assert time.monotonic() - begin < 30
+    with pytest.raises(OSError):
+        q.put(1)
+        q.qsize()
+
+
+def test_a_signal_interrupts_a_get():
+    q = mp.Queue()
+
+    class Told(Exception):
+        pass
+
+    def tell(*_):
+        raise Told
+
+    before = signal.signal(signal.SIGALRM, tell)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Told):
+            q.get()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+# ---- JoinableQueue ----
+
+
+def finish(q, count):
+    for _ in range(count):
+        q.get()
+        q.task_done()
+
+
+def test_join_waits_for_task_done(start):
+    q = mp.JoinableQueue()
+    q.join()
+    for i in range(20):
+        q.put(i)
+    children = [start(finish, q, 10) for _ in range(2)]
+    q.join()
+    assert q.empty()
+    assert all(well(c) for c in children)
+    with pytest.raises(ValueError, match="too many"):
+        q.task_done()
+
+
+def take_and_hang(q, up):
+    q.get()
+    up.put(1)
+    threading.Event().wait()
+
+
+def test_join_does_not_wait_for_the_dead(start):
+    q, up = mp.JoinableQueue(), mp.SimpleQueue()
+    q.put("lost")
+    child = start(take_and_hang, q, up)
+    up.get()
+    child.kill()
+    with pytest.raises(mp.ProcessError, match="ended before"):
+        q.join()
+
+
+# ---- SimpleQueue, and names of Fiber 0.2.1 ----
+
+
+def test_a_simple_queue():
+    q = mp.SimpleQueue()
+    assert q.empty()
+    q.put([1])
+    assert not q.empty()
+    assert q.get() == [1]
+    q.close()
+    with pytest.raises(OSError):
+        q.get()
+    with pytest.raises(OSError):
+        q.put(1)
+
+
+def test_reader_and_writer():
+    q = mp.SimpleQueue()
+    q.writer.send({"a": 1})
+    assert q.reader.poll(LONG)
+    assert q.reader.recv() == {"a": 1}
+    assert not q.reader.poll(0.01)
+
+
+def test_wait_for_several_queues():
+    from multiprocessing.connection import wait
+    a, b = mp.SimpleQueue(), mp.Queue()
+    b.put(1)
+    assert wait([a._reader, b._reader], LONG) == [b._reader]
+    assert wait([a._reader], 0.01) == []
+
+
+def count(q, up):
+    try:
+        q.reader._handle.get(0)
+    except queue.Empty:
+        pass
+    up.put(None)
+    n = 0
+    for _ in iter(q.get, None):
+        n += 1
+    up.put(n)
+
+
+def test_a_push_queue_gives_equal_shares(start):
+    from fiber.queues import SimpleQueuePush
+    q, up = SimpleQueuePush(), mp.SimpleQueue()
+    children = [start(count, q, up) for _ in range(3)]
+    for _ in children:
+        up.get()
+    for i in range(300):
+        q.put(i)
+    for _ in children:
+        q.put(None)
+    assert [up.get() for _ in children] == [100, 100, 100]
+    assert all(well(c) for c in children)
+
+
+def test_no_repr_shows_an_address(start):
+    q = mp.Queue()
+    state = q.__reduce__()[1][1]
+    for text in (repr(q), repr(q._reader), repr(q._handle)):
+        assert repr(state[0])[2:40] not in text
