@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -37,6 +38,14 @@ struct line {
     UT_hash_handle hh;
 };
 
+/* A record that several processes get. */
+struct kept {
+    uint64_t id;
+    UT_hash_handle hh;
+    size_t len;
+    uint8_t data[];
+};
+
 struct fbr_relay {
     int ep, wake;
     size_t limit;
@@ -50,6 +59,7 @@ struct fbr_relay {
     int paused; /* lines */
     bool waits; /* for room on the link */
     struct line *taking;
+    struct kept *kept; /* by id */
 };
 
 static void wake(struct fbr_relay *r)
@@ -103,10 +113,15 @@ static void free_line(struct line *l)
 
 void fbr_relay_close(struct fbr_relay *r)
 {
+    struct kept *k, *after;
     struct line *l, *next;
 
     if (!r)
         return;
+    HASH_ITER(hh, r->kept, k, after) {
+        HASH_DELETE(hh, r->kept, k);
+        free(k);
+    }
     HASH_ITER(hh, r->lines, l, next) {
         HASH_DELETE(hh, r->lines, l);
         free_line(l);
@@ -259,12 +274,10 @@ static int write_some(struct line *l)
     return 0;
 }
 
-/* The parent's record, for one of ours, which may have ended. */
-static void on_down(void *user, const void *record, size_t len)
+/* A record for one of ours, which may have ended. */
+static void pass_down(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
 {
-    struct fbr_relay *r = user;
     const struct iovec iov = {(void *)(uintptr_t)record, len};
-    uint64_t process = fbr_uplink_stream(r->up);
     struct fbr_strand_frame f;
     struct line *l;
 
@@ -289,6 +302,58 @@ static void on_down(void *user, const void *record, size_t len)
         return;
     fbr_warn("relay: out of memory for a batch; its worker is told to go");
     end_line(r, l); /* it ends with its socket */
+}
+
+static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
+{
+    size_t len = fbr_cur_left(c);
+    struct kept *k = malloc(sizeof(*k) + len);
+
+    if (!k) {
+        r->failed = -ENOMEM;
+        return;
+    }
+    k->id = id;
+    k->len = len;
+    memcpy(k->data, c->at, len);
+    HASH_ADD(hh, r->kept, id, sizeof(k->id), k);
+    if (k->hh.tbl)
+        return;
+    free(k);
+    r->failed = -ENOMEM;
+}
+
+/* The parent's order. */
+static void on_order(struct fbr_relay *r, struct fbr_cur c)
+{
+    uint32_t order = fbr_get_u32(&c);
+    uint64_t id, process;
+    struct kept *k;
+
+    fbr_get_u32(&c);
+    id = fbr_get_u64(&c);
+    HASH_FIND(hh, r->kept, &id, sizeof(id), k);
+    if (order == FBR_RELAY_KEEP && fbr_cur_ok(&c) && !k)
+        keep(r, id, &c);
+    if (order == FBR_RELAY_GIVE && k) {
+        process = fbr_get_u64(&c);
+        pass_down(r, process, k->data, k->len);
+    }
+    if (order == FBR_RELAY_DROP && k) {
+        HASH_DELETE(hh, r->kept, k);
+        free(k);
+    }
+}
+
+static void on_down(void *user, const void *record, size_t len)
+{
+    struct fbr_relay *r = user;
+    uint64_t process = fbr_uplink_stream(r->up);
+
+    if (process)
+        pass_down(r, process, record, len);
+    else
+        on_order(r, fbr_cur(record, len));
 }
 
 /* It is read again when the parent has taken what it said. */

@@ -7,6 +7,14 @@
  *
  *     parent's hub  <== link of the host: streams ==>  relay  <-- strand (strand.h) -->  process
  *
+ * Records of the link's own, which belong to no stream, are orders to the relay:
+ *
+ *     KEEP  u32 1, u32 0, u64 id, bytes: a record that several processes need travels to a host once
+ *     GIVE  u32 2, u32 0, u64 id, u64 process: they are that process's next record
+ *     DROP  u32 3, u32 0, u64 id
+ *
+ * They keep their order, and may come before or behind what was sent on a stream.
+ *
  * The first record that a process gets is what the host itself was started with: what all of them
  * need travels to a host once.
  *
@@ -23,6 +31,8 @@
 
 #define FBR_RELAY_FD 4          /* of a process: its end of the pair */
 #define FBR_URL_OF_HOST "host:" /* in its START, for the address of the parent's hub */
+
+enum fbr_relay_order { FBR_RELAY_KEEP = 1, FBR_RELAY_GIVE = 2, FBR_RELAY_DROP = 3 };
 
 struct fbr_relay;
 
