@@ -359,6 +359,49 @@ static void lazy_source(struct fiber_pool *pool)
     printf("the squares of 1 to 3 add up to %d\n", sum);
 }
 
+/* Scales by what all tasks share; an odd number is an error that the caller can take apart. */
+static int scale(const void *in, size_t len, struct fiber_reply *reply)
+{
+    const int *factor = fiber_task_common(NULL, NULL);
+    int x = *(const int *)in;
+
+    if (x % 2)
+        return fiber_reply_fail_bytes(reply, -EDOM, in, len);
+    x *= *factor;
+    return fiber_reply_write(reply, &x, sizeof(x));
+}
+
+static void tasks_as_they_come(struct fiber_pool *pool)
+{
+    const int factor = 10;
+    struct fiber_map_options opts = {
+        .size = sizeof(opts), .common = &factor, .common_len = sizeof(factor)};
+    struct pollfd ready = {.events = POLLIN};
+    struct fiber_stream *numbers;
+    struct fiber_done done[2];
+    uint64_t index;
+    int n, errors = 0, sum = 0;
+
+    must(fiber_pool_wait_workers(pool, 1, -1));
+    must(fiber_stream_open(&numbers, pool, scale, &opts, NULL));
+    for (int x = 1; x <= 4; x++) /* each may depend on what has come back */
+        must(fiber_stream_put(numbers, &(struct fiber_bytes){&x, sizeof(x)}, 1, &index));
+    fiber_stream_cancel(numbers, index); /* -EALREADY if it is done */
+    ready.fd = fiber_pool_take_fd(pool);
+    for (int taken = 0; taken < 4; taken += n) {
+        poll(&ready, 1, -1); /* with other descriptors, in a program that has a loop */
+        must(n = fiber_pool_take(pool, done, 2, -1));
+        for (int i = 0; i < n; i++) {
+            errors += done[i].code != 0;
+            sum += done[i].code ? 0 : *(int *)done[i].bytes.data;
+            fiber_bytes_free(&done[i].bytes);
+        }
+    }
+    fiber_stream_close(numbers);
+    printf("%s two tasks failed, the others add up to %s\n", errors >= 2 ? "at least" : "not",
+           sum % 20 == 0 ? "a multiple of 20" : "something else");
+}
+
 /* ---- Ring ---- */
 
 static int count_up(int rank, int size, const void *arg, size_t len)
@@ -429,6 +472,7 @@ int main(int argc, char **argv)
     one_task(pool);
     results_later(pool);
     lazy_source(pool);
+    tasks_as_they_come(pool);
     whichever_comes_first(pool);
     must(fiber_pool_autoscale(pool, 1, 2)); /* by its backlog from now on */
     fiber_pool_close(pool);

@@ -327,6 +327,11 @@ FIBER_API void *fiber_reply_alloc(struct fiber_reply *reply, size_t len);
  * -EIO for 0. */
 FIBER_API int fiber_reply_fail(struct fiber_reply *reply, int code, const char *fmt, ...)
     FIBER_PRINTF(3, 4);
+/* Makes the answer an error, as fiber_reply_fail() does, with bytes that the caller understands in
+ * place of a text. Calls that give an error's text show them up to their first NUL. Returns code,
+ * and -EIO for 0. */
+FIBER_API int fiber_reply_fail_bytes(struct fiber_reply *reply, int code, const void *data,
+                                     size_t len);
 /* Tells a task of a pool whether its result is still wanted, so that a long task may end early.
  * Returns 1 once it is not, else 0. */
 FIBER_API int fiber_reply_cancelled(struct fiber_reply *reply);
@@ -560,6 +565,10 @@ FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
 /* Waits until all tasks that were given are done. -ETIMEDOUT: they are not. */
 FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
+/* Waits until that many workers have joined; their initializers have run then. -ETIMEDOUT: fewer
+ * have. -ECHILD: workers cannot be started; fiber_last_error() says why. -ESHUTDOWN: the pool was
+ * closed. */
+FIBER_API int fiber_pool_wait_workers(struct fiber_pool *pool, int workers, int timeout_ms);
 /* Ends the workers. Tasks that are not done fail with -ECANCELED. Results stay readable until they
  * are closed. NULL is fine. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
@@ -588,7 +597,18 @@ struct fiber_map_options {
     /* after messages of results, with the newest figures; may be NULL */
     fiber_progress_fn on_progress;
     void *user;
+    /* Input that all tasks of the map share, such as the parameters of a model; NULL: none. It is
+     * copied, and sent once to each worker, or once to each host with workers_per_job, before its
+     * first task of the map. Maps of one function with equal bytes share it. The pool measures task
+     * times by function and common input. */
+    const void *common;
+    size_t common_len;
 };
+
+/* Gives a task the common input of its map. It lies at the same place for all tasks of the map;
+ * *id is a number that is never used for another one in this process. For the thread that runs the
+ * task. Returns where it is; NULL: the map has none. */
+FIBER_API const void *fiber_task_common(size_t *len, uint64_t *id);
 
 /* Runs fn over an array and waits: n inputs of in_size bytes each give n outputs of out_size bytes
  * each, in the same order. The other tasks are done when one of them fails; a result of another
@@ -666,6 +686,44 @@ FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber
                               int timeout_ms);
 /* Frees the iteration, and cancels its tasks that are not done. NULL is fine. */
 FIBER_API void fiber_imap_close(struct fiber_imap *it);
+
+/* A list of tasks of one function that grows while it runs. Tasks that are put while the workers are
+ * busy travel together. Results of all streams of a pool come through fiber_pool_take(). */
+struct fiber_stream;
+
+/* Opens a stream. fiber_pool_take() hands `user` out with each of its results. opts may be NULL;
+ * on_done and on_progress must be. -ESHUTDOWN: the pool was closed. */
+FIBER_API int fiber_stream_open(struct fiber_stream **stream, struct fiber_pool *pool,
+                                fiber_task_fn fn, const struct fiber_map_options *opts, void *user);
+/* Adds n tasks, all or none, and returns without waiting. Their inputs are copied. *first (may be
+ * NULL) is the index of the first one; the others follow it. -ESHUTDOWN: the pool was closed.
+ * -ECHILD: its workers could not be started, and all tasks of the stream have failed; another stream
+ * tries again. */
+FIBER_API int fiber_stream_put(struct fiber_stream *stream, const struct fiber_bytes *in, size_t n,
+                               uint64_t *first);
+/* Cancels one task: its result is -ECANCELED. -EALREADY: it is done. -ENOENT: there is no task of
+ * that index. */
+FIBER_API int fiber_stream_cancel(struct fiber_stream *stream, uint64_t index);
+/* Frees the handle, and cancels the tasks that are not done. Results that were not taken are freed;
+ * none is taken any more. NULL is fine. */
+FIBER_API void fiber_stream_close(struct fiber_stream *stream);
+
+/* A result of a stream. */
+struct fiber_done {
+    void *user;     /* as given to fiber_stream_open() */
+    uint64_t index; /* of the task */
+    int code;       /* 0: bytes are the result; negative: those of the error, a text as a rule */
+    struct fiber_bytes bytes; /* the caller's */
+};
+
+/* Takes up to max results of the pool's streams, in the order in which they arrived. Each is taken
+ * once; any thread may call. Returns how many. -ETIMEDOUT: there are none. -ESHUTDOWN: there are
+ * none, and the pool was closed. */
+FIBER_API int fiber_pool_take(struct fiber_pool *pool, struct fiber_done *out, int max,
+                              int timeout_ms);
+/* Gives a descriptor to wait for results of streams with; see fiber_wait_any(). It polls readable,
+ * too, once the pool was closed. Returns the descriptor. */
+FIBER_API int fiber_pool_take_fd(struct fiber_pool *pool);
 
 #define FIBER_POOL_BUCKETS 32
 

@@ -138,6 +138,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
     snprintf(p->why, sizeof(p->why), "%d workers in a row could not be started; the last one: %s",
              p->failed_alone, last);
     fbr_result_end_all(p, -ECHILD, p->why);
+    pthread_cond_broadcast(&p->changed);
 }
 
 void fbr_crew_retry(struct fiber_pool *p)
@@ -200,6 +201,7 @@ static void on_gone(void *user, struct fiber_process *process)
     pthread_mutex_unlock(&p->lock);
     fbr_pool_call_back(p);
     fiber_process_close(process);
+    fbr_common_set_fini(&w->commons);
     free(w);
     fbr_pool_unref(p);
 }

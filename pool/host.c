@@ -103,6 +103,7 @@ static void maybe_free(struct fbr_pool_host *h)
         return;
     DL_DELETE(h->pool->hosts, h);
     pthread_cond_broadcast(&h->pool->changed);
+    fbr_common_set_fini(&h->commons);
     free(h);
 }
 

@@ -257,7 +257,7 @@ static int array_get(const struct fiber_result *r, size_t i, const void **data, 
     }
     HASH_FIND(hh, r->errors, &index, sizeof(index), e);
     *data = e ? e->text : r->why ? r->why : "failed";
-    *len = strlen(*data);
+    *len = e ? e->len : strlen(*data);
     return e ? e->code : r->end_code ? r->end_code : -EIO;
 }
 

@@ -33,6 +33,9 @@ static void destroy(struct fiber_pool *p)
     fbr_buf_fini(&p->env_strings);
     fbr_buf_fini(&p->work);
     fbr_buf_fini(&p->host_work);
+    fbr_common_free_all(p);
+    fbr_ready_fini(&p->takable);
+    pthread_cond_destroy(&p->taken);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
     free(p);
@@ -168,6 +171,8 @@ static void shut(struct fiber_pool *p, int code, const char *why)
         p->end_code = code;
         p->end_why = why;
         fbr_result_end_all(p, code, why);
+        fbr_stream_shut(p);
+        pthread_cond_broadcast(&p->changed);
         fbr_pool_pump(p);
     }
     while (!first && !p->closed && !fbr_pool_in_callback(p))
@@ -262,6 +267,7 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->callbacks_last = &p->callbacks;
     pthread_mutex_init(&p->lock, NULL);
     fbr_cond_init(&p->changed);
+    fbr_cond_init(&p->taken);
     rc = set_up(p, opts ? opts : &none, &err);
     if (rc == 0)
         rc = enlist(p, &err);
@@ -322,4 +328,39 @@ int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
         rc = 0;
     pthread_mutex_unlock(&p->lock);
     return rc < 0 ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : 0;
+}
+
+/* Under the lock. */
+static int joined(const struct fiber_pool *p)
+{
+    const struct fbr_pool_worker *w;
+    int n = 0;
+
+    DL_FOREACH(p->workers, w)
+        n += w->state == FBR_WORKER_READY || w->state == FBR_WORKER_DRAINING;
+    return n;
+}
+
+int fiber_pool_wait_workers(struct fiber_pool *p, int workers, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = fbr_pool_check(p), n;
+
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&p->lock);
+    p->refs++;
+    while ((n = joined(p)) < workers && rc == 0 && !p->broken && !p->closing)
+        rc = fbr_cond_wait(&p->changed, &p->lock, deadline);
+    if (n >= workers)
+        rc = 0;
+    else if (p->closing)
+        rc = fbr_keep(-ESHUTDOWN, "%s", p->end_why);
+    else if (p->broken)
+        rc = fbr_keep(-ECHILD, "%s", p->why);
+    else
+        rc = fbr_keep(rc, "%d of %d workers have joined after %d ms", n, workers, timeout_ms);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_unref(p);
+    return rc;
 }

@@ -8,6 +8,8 @@
  *     take.c      what workers say: results, returned tasks
  *     result.c    maps and their results, as the program sees them
  *     imap.c      maps over lazy sources
+ *     stream.c    tasks that are put one after another, and taken as they are done
+ *     common.c    input that all tasks of a map share
  *     stats.c     figures
  *     door.c      what `fiber ps`, `top`, `kill` and `scale` ask of it
  *
@@ -39,6 +41,22 @@ enum fbr_worker_state {
     FBR_WORKER_STOPPING
 };
 
+/* Input that all tasks of some maps share. It stays for a while when no map uses it any more: the
+ * next map of the same function often has the same. */
+struct fbr_common {
+    struct fbr_common *next, *prev; /* pool->commons, the least recently used one first */
+    uint64_t id;                    /* never used again in this pool */
+    int maps;                       /* that use it */
+    size_t len;
+    uint8_t data[];
+};
+
+/* Common inputs that a worker has, or the host of some. */
+struct fbr_common_set {
+    uint64_t *ids;
+    uint32_t n, cap;
+};
+
 /* A job with several workers: its first process, which only starts and watches them. */
 struct fbr_pool_host {
     struct fbr_pool_host *next, *prev;
@@ -48,6 +66,7 @@ struct fbr_pool_host {
     int workers;
     bool joined, ended, leaving, gone;
     bool useful; /* a worker of it was ready: its start did not fail */
+    struct fbr_common_set commons;
 };
 
 struct fbr_pool_worker {
@@ -64,7 +83,8 @@ struct fbr_pool_worker {
     uint64_t tasks; /* done */
     uint64_t busy_ns;
     uint64_t ready_ms; /* fbr_now_ms(); 0: not yet */
-    struct {           /* at the last look (door.c) */
+    struct fbr_common_set commons;
+    struct { /* at the last look (door.c) */
         uint64_t cpu_ns, resident;
         char host[64];
     } use;
@@ -134,6 +154,16 @@ struct fiber_pool {
     uint64_t undone;    /* tasks */
     /* threads wait for these; fbr_pool_call_back() wakes them, as the lock is free then */
     struct fiber_result *wakes;
+    /* Results of streams, in the order in which they came, for fiber_pool_take(). */
+    struct fbr_item *done;
+    size_t n_done;    /* atomic: takers look at it without the lock */
+    int takers;       /* threads that wait for them at `taken` */
+    bool wake_takers; /* fbr_pool_call_back() wakes them */
+    bool quick;       /* the newest results were of short tasks. Atomic */
+    pthread_cond_t taken;
+    struct fbr_ready takable; /* there are results, or the pool is closed */
+    struct fbr_common *commons;
+    uint64_t common_count;
     struct fbr_callback *callbacks, **callbacks_last;
     bool calling; /* a thread, `caller`, takes care of the callbacks */
     pthread_t caller;
@@ -161,14 +191,15 @@ struct fbr_slot {
     void *data; /* result, or error text with a NUL; owned */
 };
 
-/* One task of a stream. */
+/* One task of a map over a lazy source, or of a stream. */
 struct fbr_item {
+    struct fiber_result *r; /* of a stream */
     uint64_t index;
     struct fiber_bytes in;
     struct fbr_slot slot;
     struct fbr_callback callback;
     bool handed_out;              /* the iterator has a copy: it goes with its callback */
-    struct fbr_item *next, *prev; /* in `ready` */
+    struct fbr_item *next, *prev; /* in `ready`; of a stream: in the pool's `done` */
     UT_hash_handle hh;
 };
 
@@ -178,11 +209,16 @@ struct fiber_result {
     int refs; /* the program's handle, the running map's */
     enum fbr_result_kind kind;
     uint64_t map;    /* in the engine; 0 when it is done */
-    uint8_t ref[64]; /* the function, as it travels */
+    uint8_t ref[64]; /* the function and the common input, as they travel */
     size_t ref_len;
-    uint64_t n, done;  /* STREAM: n grows */
-    bool open;         /* STREAM: more may come */
-    const uint8_t *in; /* ARRAY */
+    struct fbr_common *common; /* NULL: none, or the map is over */
+    uint64_t n, done;          /* STREAM: n grows */
+    bool open;                 /* STREAM: more may come */
+    bool put;                  /* STREAM: of fiber_stream_open() */
+    bool dropped;              /* put: closed, so that nobody takes its results */
+    uint64_t untaken;          /* put: items in the pool's `done` */
+    void *user;                /* put: for the taker */
+    const uint8_t *in;         /* ARRAY */
     size_t in_size, out_size;
     uint8_t *out;
     const struct fiber_bytes *bytes; /* BYTES */
@@ -199,6 +235,7 @@ struct fiber_result {
         UT_hash_handle hh;
         uint64_t index;
         int32_t code;
+        uint32_t len;
         char text[];
     } * errors; /* by index */
     uint64_t first_error;
@@ -250,6 +287,20 @@ int fbr_pool_host_main(const void *arg, size_t len); /* the function of its proc
 
 /* send.c: carries out what the engine decides. */
 void fbr_pool_pump(struct fiber_pool *p);
+
+/* stream.c */
+void fbr_stream_deliver(struct fiber_result *r, struct fbr_item *item); /* it is done */
+void fbr_stream_shut(struct fiber_pool *p);                             /* the pool is closing */
+
+/* common.c */
+/* The one with these bytes, new or known, counted for one map; NULL: no memory. Takes the lock
+ * itself. */
+struct fbr_common *fbr_common_get(struct fiber_pool *p, const void *data, size_t len);
+void fbr_common_put(struct fiber_pool *p, struct fbr_common *c); /* a map is over. NULL is fine */
+/* Sends it to the worker, which does not have it yet: 0, -ENOMEM, -EPIPE. */
+int fbr_common_send(struct fiber_pool *p, struct fbr_pool_worker *w, const struct fbr_common *c);
+void fbr_common_set_fini(struct fbr_common_set *s);
+void fbr_common_free_all(struct fiber_pool *p);
 
 /* take.c */
 extern const struct fbr_link_ops fbr_pool_link_ops;

@@ -22,6 +22,16 @@ enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
 
 /* ---- Birth and death ---- */
 
+/* Not under the lock. */
+static void leave_common(struct fiber_result *r)
+{
+    if (!r->common)
+        return;
+    pthread_mutex_lock(&r->pool->lock);
+    fbr_common_put(r->pool, r->common);
+    pthread_mutex_unlock(&r->pool->lock);
+}
+
 static void destroy(struct fiber_result *r)
 {
     struct fbr_array_error *e, *after;
@@ -40,6 +50,7 @@ static void destroy(struct fiber_result *r)
         HASH_DELETE(hh, r->errors, e);
         free(e);
     }
+    leave_common(r);
     free(r->own.data);
     free(r->each);
     free(r->flags);
@@ -62,6 +73,48 @@ void fbr_result_unref(struct fiber_result *r)
         destroy(r);
 }
 
+/* What a batch says about all of its tasks: their common input and their function, if the worker
+ * does not know it itself. */
+static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
+{
+    struct fbr_buf b;
+    int rc;
+
+    if (r->opts.common_len) {
+        r->common = fbr_common_get(r->pool, r->opts.common, r->opts.common_len);
+        if (!r->common)
+            return -ENOMEM;
+    }
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, r->common ? r->common->id : 0);
+    if (fn)
+        fbr_fnref_put(&b, fn);
+    rc = b.failed ? -ENOMEM : 0;
+    r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 49, see fnref.h */
+    if (rc == 0)
+        memcpy(r->ref, b.data, r->ref_len);
+    fbr_buf_fini(&b);
+    if (rc < 0)
+        leave_common(r);
+    return rc;
+}
+
+static int check_options(const struct fiber_pool *p, fiber_task_fn fn,
+                         const struct fiber_map_options *o)
+{
+    if (!fn && !p->serve)
+        return fbr_keep(-EINVAL, "pool: a map needs a function");
+    if (o->size != sizeof(*o))
+        return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
+                        o->size);
+    if (o->timeout_ms < 0 || o->map_timeout_ms < 0 || o->retries < FIBER_RETRIES_NONE)
+        return fbr_keep(-EINVAL, "map options: a timeout below 0, or retries below "
+                                 "FIBER_RETRIES_NONE, make no sense");
+    if (!o->common && o->common_len)
+        return fbr_keep(-EINVAL, "map options: common_len without common");
+    return fbr_pool_check_length(p, o->common_len);
+}
+
 int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
                    struct fiber_result **out)
 {
@@ -69,19 +122,15 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
     struct fbr_error err = {0, ""};
     struct fiber_result *r;
     struct fbr_fnref ref;
-    struct fbr_buf b;
 
-    if (fbr_pool_check(p) < 0)
-        return -EPERM;
-    if (!fn && !p->serve)
-        return fbr_keep(-EINVAL, "pool: a map needs a function");
-    if (opts && opts->size != sizeof(*opts))
-        return fbr_keep(-EINVAL, "map options: size is %zu, not sizeof(struct fiber_map_options)",
-                        opts->size);
-    if (opts &&
-        (opts->timeout_ms < 0 || opts->map_timeout_ms < 0 || opts->retries < FIBER_RETRIES_NONE))
-        return fbr_keep(-EINVAL, "map options: a timeout below 0, or retries below "
-                                 "FIBER_RETRIES_NONE, make no sense");
+    int rc;
+
+    opts = opts ? opts : &none;
+    rc = fbr_pool_check(p);
+    if (rc == 0)
+        rc = check_options(p, fn, opts);
+    if (rc < 0)
+        return rc;
     if (!p->serve && fbr_fnref_make(&ref, (void (*)(void))fn, &err) < 0)
         return fbr_keep_error(&err);
     r = calloc(1, sizeof(*r));
@@ -89,23 +138,16 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
         return fbr_keep(-ENOMEM, "pool: out of memory");
     r->pool = p;
     r->refs = 2;
-    r->opts = opts ? *opts : none;
+    r->opts = *opts;
     if (r->opts.retries == FIBER_RETRIES_DEFAULT)
         r->opts.retries = fbr_config_int(p->rt->config, "retries");
     else if (r->opts.retries == FIBER_RETRIES_NONE)
         r->opts.retries = 0;
     fbr_cond_init(&r->changed);
-    if (!p->serve) {
-        fbr_buf_init(&b);
-        fbr_fnref_put(&b, &ref);
-        if (b.failed) {
-            pthread_cond_destroy(&r->changed);
-            free(r);
-            return fbr_keep(-ENOMEM, "pool: out of memory");
-        }
-        r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 41, see fnref.h */
-        memcpy(r->ref, b.data, r->ref_len);
-        fbr_buf_fini(&b);
+    if (put_ref(r, p->serve ? NULL : &ref) < 0) {
+        pthread_cond_destroy(&r->changed);
+        free(r);
+        return fbr_keep(-ENOMEM, "pool: out of memory");
     }
     pthread_mutex_lock(&p->lock);
     p->refs++;
@@ -138,6 +180,12 @@ static void wake_waiters(struct fiber_pool *p)
 {
     struct fiber_result *r;
 
+    if (p->wake_takers) {
+        p->wake_takers = false;
+        pthread_mutex_unlock(&p->lock);
+        pthread_cond_broadcast(&p->taken);
+        pthread_mutex_lock(&p->lock);
+    }
     while ((r = p->wakes)) {
         p->wakes = r->next_wake;
         r->waking = false;
@@ -184,6 +232,8 @@ static void finish(struct fiber_result *r)
         return;
     keep_pace(r);
     fbr_dispatch_map_close(p->dispatch, r->map);
+    fbr_common_put(p, r->common);
+    r->common = NULL;
     __atomic_store_n(&r->map, 0, __ATOMIC_RELEASE);
     r->open = false;
     DL_DELETE(p->results, r);
@@ -292,21 +342,27 @@ void fbr_result_input(const struct fiber_result *r, uint64_t index, const void *
 /* The text as it is kept; without memory none is, and its code is known by `flags` and first_code
  * at least. */
 static const char *keep_array_error(struct fiber_result *r, uint64_t index, int code,
-                                    const char *text, size_t len)
+                                    const char *text, size_t *kept)
 {
+    static const char none[] = "failed";
+    size_t len = *kept;
     struct fbr_array_error *e = malloc(sizeof(*e) + len + 1);
 
+    *kept = sizeof(none) - 1;
     if (!e)
-        return "failed";
+        return none;
     e->index = index;
     e->code = code;
+    e->len = (uint32_t)len;
     memcpy(e->text, text, len);
     e->text[len] = '\0';
     HASH_ADD(hh, r->errors, index, sizeof(e->index), e);
-    if (e->hh.tbl)
-        return e->text;
-    free(e);
-    return "failed";
+    if (!e->hh.tbl) {
+        free(e);
+        return none;
+    }
+    *kept = len;
+    return e->text;
 }
 
 /* Whom it is reported to gets `c` filled. */
@@ -314,7 +370,6 @@ static int deliver_array(struct fiber_result *r, uint64_t index, int code, const
                          size_t len, struct fbr_callback *c)
 {
     void *at = r->out + index * r->out_size;
-    const char *kept;
     char text[96];
 
     if (code == 0 && len != r->out_size) {
@@ -326,9 +381,8 @@ static int deliver_array(struct fiber_result *r, uint64_t index, int code, const
     }
     r->flags[index] = code == 0 ? ARRAY_DONE : ARRAY_FAILED;
     if (code) {
-        kept = keep_array_error(r, index, code, data, len);
-        c->data = kept;
-        c->len = strlen(kept);
+        c->data = keep_array_error(r, index, code, data, &len);
+        c->len = len;
     } else {
         if (len)
             memcpy(at, data, len);
@@ -372,7 +426,7 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
     struct fiber_pool *p = r->pool;
     struct fbr_callback *c, unwanted = {.next = NULL};
     struct fbr_slot *slot = NULL;
-    struct fbr_item *item;
+    struct fbr_item *item = NULL;
 
     c = r->each ? &r->each[index] : &unwanted;
     if (r->kind == FBR_RESULT_ARRAY) {
@@ -389,7 +443,8 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
         c->item = item;
         fill_slot(slot, code, data, len);
         fiber_bytes_free(&item->in);
-        DL_APPEND(r->ready, item);
+        if (!r->put)
+            DL_APPEND(r->ready, item);
     }
     if (slot) {
         code = slot->code;
@@ -408,7 +463,9 @@ void fbr_result_deliver(struct fiber_result *r, uint64_t index, int32_t code, co
     }
     c->index = index;
     c->code = code;
-    if (r->opts.on_done)
+    if (r->put)
+        fbr_stream_deliver(r, item);
+    else if (r->opts.on_done)
         call_later(r, c);
 }
 

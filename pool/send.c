@@ -102,7 +102,9 @@ static void send_batch(struct fiber_pool *p, const struct fbr_dispatch_batch *ba
     int rc;
 
     fbr_buf_clear(&p->message);
-    rc = put_batch(&g, batch, batch->map_user, is_alone(p, batch));
+    rc = fbr_common_send(p, w, ((struct fiber_result *)batch->map_user)->common);
+    if (rc == 0)
+        rc = put_batch(&g, batch, batch->map_user, is_alone(p, batch));
     for (int i = 0; i < g.n; i++)
         if (is_offset(&g, &g.iov[i]))
             g.iov[i].iov_base = p->message.data + (uintptr_t)g.iov[i].iov_base;

@@ -7,6 +7,8 @@
 #include "pool/pool.h"
 #include "runtime/base/log.h"
 
+#define QUICK_NS 50000 /* of a task: its result may come sooner than a thread sleeps and wakes */
+
 static int bucket(uint64_t us)
 {
     int i = us ? 63 - __builtin_clzll(us) : 0;
@@ -90,6 +92,7 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     account(w, batch, n, busy);
+    __atomic_store_n(&p->quick, busy / n < QUICK_NS, __ATOMIC_RELAXED);
     if (taken.map_user) {
         walk(*c, n, take, &taken);
         fbr_result_messages_end(taken.map_user);

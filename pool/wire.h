@@ -3,8 +3,10 @@
  * On the data link, records whose parts are 8-byte aligned, so that inputs and results are used
  * where they lie:
  *
- *     TASKS    u32 1, u32 count, u64 batch, reference of the function (a string padded to 8);
- *              count x (u32 length, u32 0, bytes padded to 8)
+ *     COMMON   u32 5, u32 0, u64 id, bytes: input that the tasks of some batches share
+ *     FORGET   u32 6, u32 0, u64 id: no batch with it comes any more
+ *     TASKS    u32 1, u32 count, u64 batch, u64 common input (0: none) and reference of the function
+ *              (together a string padded to 8); count x (u32 length, u32 0, bytes padded to 8)
  *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the message
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
@@ -19,7 +21,16 @@
 
 #include "runtime/proc/context.h"
 
-enum fbr_pool_record { FBR_TASKS = 1, FBR_RESULTS = 2, FBR_TASKS_ALONE = 3, FBR_LAST = 4 };
+enum fbr_pool_record {
+    FBR_TASKS = 1,
+    FBR_RESULTS = 2,
+    FBR_TASKS_ALONE = 3,
+    FBR_LAST = 4,
+    FBR_COMMON = 5,
+    FBR_FORGET = 6
+};
+
+#define FBR_COMMON_HEAD 16
 
 enum fbr_pool_frame {
     FBR_POOL_RECALL = FBR_FRAME_POOL, /* u64 batch */

@@ -23,6 +23,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <utlist.h>
+
 #include "pool/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
@@ -44,6 +46,22 @@ struct note {
     uint32_t pos; /* FBR_DISPATCH_ALL: give it back; else: skip this one */
 };
 
+/* Input that all tasks of a map share. */
+struct common {
+    struct common *next, *prev;
+    uint64_t id;
+    bool forgotten; /* before it came: by way of a host, orders overtake it */
+    size_t len;
+    uint64_t data[];
+};
+
+/* A batch whose common input is on its way, or that came behind such a one. */
+struct early {
+    struct early *next, *prev;
+    size_t len;
+    uint64_t record[];
+};
+
 struct worker {
     struct fbr_runtime *rt; /* fbr_rt() has none any more once another thread ends the program */
     struct fbr_child *child;
@@ -63,7 +81,10 @@ struct worker {
     atomic_bool cancelled; /* the running task's result is not wanted */
 
     /* Main thread. */
-    struct fbr_buf ref_bytes; /* the last function, as it came */
+    struct common *commons;
+    struct early *early;
+    struct fbr_buf ref_bytes; /* the last function and common input, as they came */
+    const struct common *common;
     fiber_task_fn fn;
     struct fbr_error fn_error;
     struct fbr_buf answer; /* of the running task */
@@ -84,6 +105,9 @@ static void send_results(struct worker *w);
 /* The one of this process, from READY on until it ends in good order; under no lock: who exits looks
  * at it. */
 static struct worker *_Atomic serving;
+
+/* Of the task that the main thread runs; its own. */
+static const struct common *task_common;
 
 /* ---- Loop thread ---- */
 
@@ -404,21 +428,34 @@ static void begin_batch(struct worker *w, uint64_t batch, uint32_t count)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The function that a batch names; most batches name the same one as the last. */
+static struct common *find_common(struct worker *w, uint64_t id)
+{
+    struct common *c;
+
+    DL_FOREACH(w->commons, c)
+        if (c->id == id)
+            return c;
+    return NULL;
+}
+
+/* The function and the common input that a batch names; most batches name the same as the last. */
 static void look_up(struct worker *w, const void *ref, size_t len)
 {
     struct fbr_cur c = fbr_cur(ref, len);
     struct fbr_fnref r;
     void (*fn)(void) = NULL;
+    uint64_t id;
 
-    if (w->serve) {
-        w->fn = w->serve;
-        return;
-    }
     if (w->ref_bytes.len == len && memcmp(w->ref_bytes.data, ref, len) == 0)
         return;
     fbr_buf_clear(&w->ref_bytes);
     fbr_put(&w->ref_bytes, ref, len);
+    id = fbr_get_u64(&c);
+    w->common = id ? find_common(w, id) : NULL;
+    if (w->serve) {
+        w->fn = w->serve;
+        return;
+    }
     fbr_fnref_get(&c, &r);
     if (!fbr_cur_ok(&c))
         fbr_fail(&w->fn_error, -EBADMSG, "the pool's message cannot be read");
@@ -443,6 +480,7 @@ static void on_tasks(struct worker *w, struct fbr_cur *c)
     pthread_mutex_lock(&w->out_lock);
     begin_results(w, batch, 0);
     pthread_mutex_unlock(&w->out_lock);
+    task_common = w->common;
     before = w->sent_at = fbr_now_ns();
     for (uint32_t pos = 0; pos < count; pos++) {
         size_t len = fbr_get_u32(c);
@@ -461,9 +499,149 @@ static void on_tasks(struct worker *w, struct fbr_cur *c)
         keep_answer(w, code, now - before, pos + 1 == count);
         before = now;
     }
+    task_common = NULL;
     pthread_mutex_lock(&w->out_lock);
     send_results(w);
     pthread_mutex_unlock(&w->out_lock);
+}
+
+/* ---- Common input ---- */
+
+const void *fiber_task_common(size_t *len, uint64_t *id)
+{
+    const struct common *c = task_common;
+
+    if (len)
+        *len = c ? c->len : 0;
+    if (id)
+        *id = c ? c->id : 0;
+    return c ? c->data : NULL;
+}
+
+__attribute__((noreturn)) static void no_memory(struct worker *w, const char *what)
+{
+    char why[64];
+
+    snprintf(why, sizeof(why), "ran out of memory for %s", what);
+    atomic_store(&serving, NULL);
+    fbr_child_exit(w->child, 1, why);
+}
+
+/* Whether the batch can be worked on. */
+static bool has_common(struct worker *w, struct fbr_cur c)
+{
+    size_t len;
+    const void *ref;
+    uint64_t id;
+
+    fbr_get(&c, FBR_TASKS_HEAD - 4);
+    ref = fbr_get_bytes(&c, &len);
+    if (!fbr_cur_ok(&c))
+        return true; /* to be refused */
+    c = fbr_cur(ref, len);
+    id = fbr_get_u64(&c);
+    return !id || (find_common(w, id) && !find_common(w, id)->forgotten);
+}
+
+static void keep_early(struct worker *w, const void *record, size_t len)
+{
+    struct early *e = malloc(sizeof(*e) + len);
+
+    if (!e)
+        no_memory(w, "a batch");
+    e->len = len;
+    memcpy(e->record, record, len);
+    DL_APPEND(w->early, e);
+}
+
+static void do_early(struct worker *w)
+{
+    struct early *e;
+
+    while ((e = w->early)) {
+        struct fbr_cur c = fbr_cur(e->record, e->len);
+
+        fbr_get_u32(&c);
+        if (!has_common(w, c))
+            return;
+        DL_DELETE(w->early, e);
+        on_tasks(w, &c);
+        free(e);
+    }
+}
+
+static void drop_common(struct worker *w, struct common *c)
+{
+    if (w->common == c) {
+        w->common = NULL;
+        fbr_buf_clear(&w->ref_bytes);
+    }
+    DL_DELETE(w->commons, c);
+    free(c);
+}
+
+static struct common *new_common(struct worker *w, uint64_t id, size_t len)
+{
+    struct common *c = malloc(sizeof(*c) + len);
+
+    if (!c)
+        no_memory(w, "the common input of a map");
+    c->id = id;
+    c->len = len;
+    c->forgotten = false;
+    DL_PREPEND(w->commons, c);
+    return c;
+}
+
+static void on_common(struct worker *w, struct fbr_cur *c)
+{
+    struct common *old, *common;
+    bool forgotten;
+    uint64_t id;
+
+    fbr_get_u32(c);
+    id = fbr_get_u64(c);
+    old = find_common(w, id);
+    forgotten = old != NULL;
+    if (!fbr_cur_ok(c))
+        return;
+    if (old)
+        drop_common(w, old);
+    common = new_common(w, id, fbr_cur_left(c));
+    if (common->len)
+        memcpy(common->data, c->at, common->len);
+    do_early(w);
+    if (forgotten)
+        drop_common(w, common);
+}
+
+/* No batch with it comes any more; one that waits for it may be there. */
+static void on_forget(struct worker *w, struct fbr_cur *c)
+{
+    struct common *common;
+    uint64_t id;
+
+    fbr_get_u32(c);
+    id = fbr_get_u64(c);
+    if (!fbr_cur_ok(c))
+        return;
+    common = find_common(w, id);
+    if (common)
+        drop_common(w, common);
+    else
+        new_common(w, id, 0)->forgotten = true;
+}
+
+static void drop_commons(struct worker *w)
+{
+    struct common *c, *next;
+    struct early *e, *after;
+
+    DL_FOREACH_SAFE(w->commons, c, next)
+        drop_common(w, c);
+    DL_FOREACH_SAFE(w->early, e, after)
+        free(e);
+    w->early = NULL;
 }
 
 static void on_record(void *user, const void *record, size_t len)
@@ -476,7 +654,15 @@ static void on_record(void *user, const void *record, size_t len)
 
     if (kind == FBR_TASKS)
         fbr_uplink_ack(w->up); /* the next batch may come while we work on this one */
-    if (kind == FBR_TASKS || kind == FBR_TASKS_ALONE)
+    if (kind == FBR_COMMON)
+        on_common(w, &c);
+    else if (kind == FBR_FORGET)
+        on_forget(w, &c);
+    else if (kind != FBR_TASKS && kind != FBR_TASKS_ALONE)
+        return;
+    else if (w->early || !has_common(w, c))
+        keep_early(w, record, len);
+    else
         on_tasks(w, &c);
     now = fbr_now_ns();
     /* Somebody waits for the answer, and perhaps asks again. */
@@ -598,6 +784,7 @@ static void close_worker(struct worker *w)
     fbr_buf_fini(&w->out);
     fbr_buf_fini(&w->answer);
     fbr_buf_fini(&w->ref_bytes);
+    drop_commons(w);
     pthread_cond_destroy(&w->answered);
     pthread_mutex_destroy(&w->lock);
 }

@@ -15,12 +15,18 @@ void fbr_reply_init(struct fiber_reply *r, struct fbr_buf *buf, const atomic_boo
     *r = (struct fiber_reply){.buf = buf, .start = buf->len, .cancelled = cancelled};
 }
 
-static void put_text(struct fiber_reply *r, const char *text)
+static void put_error(struct fiber_reply *r, const void *data, size_t len)
 {
     r->buf->failed = false;
     r->buf->len = r->start;
-    fbr_put(r->buf, text, strlen(text));
+    fbr_put(r->buf, data, len);
     r->failed = true;
+    r->bytes = false;
+}
+
+static void put_text(struct fiber_reply *r, const char *text)
+{
+    put_error(r, text, strlen(text));
 }
 
 int fbr_reply_end(struct fiber_reply *r, int rc)
@@ -36,7 +42,7 @@ int fbr_reply_end(struct fiber_reply *r, int rc)
     if (rc != 0 && !r->failed) {
         snprintf(text, sizeof(text), "the function returned %d", rc);
         put_text(r, text);
-    } else if (rc > 0) {
+    } else if (rc > 0 && !r->bytes) {
         snprintf(text, sizeof(text), " (code %d)", rc);
         fbr_put(r->buf, text, strlen(text));
     }
@@ -66,6 +72,14 @@ int fiber_reply_fail(struct fiber_reply *r, int code, const char *fmt, ...)
     va_end(ap);
     r->code = code ? code : -EIO;
     put_text(r, text);
+    return r->code;
+}
+
+int fiber_reply_fail_bytes(struct fiber_reply *r, int code, const void *data, size_t len)
+{
+    r->code = code ? code : -EIO;
+    put_error(r, data, len);
+    r->bytes = true;
     return r->code;
 }
 

@@ -14,7 +14,8 @@ struct fiber_reply {
     struct fbr_buf *buf;          /* the message */
     size_t start;                 /* where this answer begins in it */
     int code;                     /* of fiber_reply_fail */
-    bool failed;                  /* what follows `start` is an error's text */
+    bool failed;                  /* what follows `start` is an error's text, */
+    bool bytes;                   /* or bytes that only the caller understands */
     const atomic_bool *cancelled; /* may be NULL */
 };
 

@@ -16,6 +16,7 @@
 
 #include "pool/dispatch.h"
 #include "pool/wire.h"
+#include "runtime/net/relay.h"
 #include "ring/plan.h"
 #include "ring/wire.h"
 #include "runtime/net/conn_priv.h"
@@ -160,23 +161,45 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
 static void test_records_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_TASKS, "TASKS |"},          {FBR_TASKS_ALONE, "TASKS_ALONE |"},
-        {FBR_RESULTS, "RESULTS |"},      {FBR_LAST, "LAST |"},
-        {FBR_KIND_QUEUE, "QUEUE |"},     {FBR_KIND_PIPE, "PIPE |"},
-        {FBR_KIND_MANAGER, "MANAGER |"}, {FBR_KIND_STORE, "STORE |"},
-        {FBR_CH_PUTS, "PUTS |"},         {FBR_CH_CANCEL, "CANCEL | u64 batch |"},
-        {FBR_CH_ASK, "ASK |"},           {FBR_CH_RETURNED, "RETURNED |"},
-        {FBR_CH_SHUT, "SHUT |"},         {FBR_CH_LEAVE, "LEAVE |"},
-        {FBR_CH_ATTACH, "ATTACH |"},     {FBR_CH_SIZE, "SIZE |"},
-        {FBR_CH_ACK, "ACK |"},           {FBR_CH_DELIVER, "DELIVER |"},
-        {FBR_CH_RECALL, "RECALL |"},     {FBR_CH_EMPTY, "EMPTY |"},
-        {FBR_CH_EOF, "EOF |"},           {FBR_CH_SIZE_IS, "SIZE_IS |"},
-        {FBR_CH_LEFT, "LEFT |"},         {FBR_CH_AHEAD, "AHEAD |"},
-        {FBR_CH_DONE, "DONE |"},         {FBR_CH_JOIN, "JOIN |"},
-        {FBR_CH_DEAL, "DEAL |"},         {FBR_CH_DONE_IS, "DONE_IS |"},
-        {FBR_CH_JOINED, "JOINED |"},     {FBR_RPC_CALL, "CALL |"},
-        {FBR_RPC_CANCEL, "CANCEL: "},    {FBR_RPC_LEAVE, "LEAVE: "},
-        {FBR_SEAL_AES_256_GCM, "AES"},   {FBR_SEAL_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
+        {FBR_TASKS, "TASKS |"},
+        {FBR_TASKS_ALONE, "TASKS_ALONE |"},
+        {FBR_RESULTS, "RESULTS |"},
+        {FBR_LAST, "LAST |"},
+        {FBR_COMMON, "COMMON |"},
+        {FBR_FORGET, "FORGET |"},
+        {FBR_RELAY_KEEP, "KEEP |"},
+        {FBR_RELAY_GIVE, "GIVE |"},
+        {FBR_RELAY_DROP, "DROP |"},
+        {FBR_KIND_QUEUE, "QUEUE |"},
+        {FBR_KIND_PIPE, "PIPE |"},
+        {FBR_KIND_MANAGER, "MANAGER |"},
+        {FBR_KIND_STORE, "STORE |"},
+        {FBR_CH_PUTS, "PUTS |"},
+        {FBR_CH_CANCEL, "CANCEL | u64 batch |"},
+        {FBR_CH_ASK, "ASK |"},
+        {FBR_CH_RETURNED, "RETURNED |"},
+        {FBR_CH_SHUT, "SHUT |"},
+        {FBR_CH_LEAVE, "LEAVE |"},
+        {FBR_CH_ATTACH, "ATTACH |"},
+        {FBR_CH_SIZE, "SIZE |"},
+        {FBR_CH_ACK, "ACK |"},
+        {FBR_CH_DELIVER, "DELIVER |"},
+        {FBR_CH_RECALL, "RECALL |"},
+        {FBR_CH_EMPTY, "EMPTY |"},
+        {FBR_CH_EOF, "EOF |"},
+        {FBR_CH_SIZE_IS, "SIZE_IS |"},
+        {FBR_CH_LEFT, "LEFT |"},
+        {FBR_CH_AHEAD, "AHEAD |"},
+        {FBR_CH_DONE, "DONE |"},
+        {FBR_CH_JOIN, "JOIN |"},
+        {FBR_CH_DEAL, "DEAL |"},
+        {FBR_CH_DONE_IS, "DONE_IS |"},
+        {FBR_CH_JOINED, "JOINED |"},
+        {FBR_RPC_CALL, "CALL |"},
+        {FBR_RPC_CANCEL, "CANCEL: "},
+        {FBR_RPC_LEAVE, "LEAVE: "},
+        {FBR_SEAL_AES_256_GCM, "AES"},
+        {FBR_SEAL_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
     };
 
     (void)state;
