@@ -140,6 +140,12 @@ struct fiber_process_options {
      * the backend has no place for it: that is waited for, and said */
     int start_timeout_ms;
     int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
+    /* Ends of pipes whose addresses are in the argument, npipes of them. The process holds each one
+     * from its start on, until it has connected to it and closed it, or has ended. So an end is
+     * over when a process dies before it gets there, and not before it has come. Read only during
+     * the call */
+    struct fiber_pipe *const *pipes;
+    size_t npipes;
 };
 
 /* Starts fn(arg) in a new job and returns at once. fn must be a function of this program or of a
@@ -277,10 +283,12 @@ FIBER_API void fiber_queue_close(struct fiber_queue *q);
 
 /* ---- Pipe ------------------------------------------------------------------------------------ */
 
-/* A connection between two ends, messages of any size. Either end may move to another process by
- * its address; an end that was connected elsewhere is that process's. When a process that holds an
- * end dies or closes it, the other end reads what was sent before, then gets -EPIPE. It lives in
- * the process that opened it. */
+/* A connection between two ends, messages of any size. Other processes connect to either end by its
+ * address. An end may have several holders: every process with an open handle of it, the one that
+ * opened the pipe included. When its last holder has closed it or died, the other end reads what
+ * was sent before, then gets -EPIPE. So a process that gave an end away closes its own handle.
+ * Where several processes receive from one end, each message goes to one of those that ask. The
+ * pipe lives in the process that opened it. */
 struct fiber_pipe;
 
 #define FIBER_PIPE_ONEWAY 1 /* ends[0] receives, ends[1] sends */
@@ -288,10 +296,11 @@ struct fiber_pipe;
 /* Makes a pipe, both ends of which are in this process: ends[0] and ends[1]. flags: 0, or
  * FIBER_PIPE_ONEWAY. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
-/* Stores the address of this end, by which another process takes it over. */
+/* Stores the address of this end, by which other processes connect to it. Once it was asked for,
+ * the end waits for the first of them, also when this process has closed its handle. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
-/* Takes over the end of a pipe that has this address. From then on the end is this process's.
- * -EPIPE: the pipe is gone. */
+/* Connects to the end of a pipe that has this address. From then on this process is one of its
+ * holders. -EPIPE: the pipe is gone. */
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
 /* Sends a message to the other end. It waits while more than about 8 MiB wait there. -ETIMEDOUT:
  * they still do. -EPIPE: the other end is gone. -EBADF: this is a receiving end. */
@@ -305,7 +314,7 @@ FIBER_API int fiber_pipe_poll(struct fiber_pipe *end, int timeout_ms);
 /* Gives a descriptor to wait for messages with; see fiber_wait_any(). Returns the descriptor.
  * -EBADF: this is a sending end. */
 FIBER_API int fiber_pipe_fd(struct fiber_pipe *end);
-/* Frees the handle, and with it this end of the pipe. NULL is fine. */
+/* Frees the handle. With its last handle, a process stops to hold the end. NULL is fine. */
 FIBER_API void fiber_pipe_close(struct fiber_pipe *end);
 
 /* ---- Manager --------------------------------------------------------------------------------- */

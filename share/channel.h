@@ -105,7 +105,10 @@ struct fbr_host_options {
 int fbr_host_open(struct fbr_host **h, const struct fbr_host_options *o);
 /* The host of an address of this process, held once more; or NULL. */
 struct fbr_host *fbr_host_local(const struct fbr_address *a);
+/* A host that the caller holds, once more. */
+struct fbr_host *fbr_host_hold(struct fbr_host *h);
 void fbr_host_release(struct fbr_host *h);
+uint64_t fbr_host_id(const struct fbr_host *h); /* of its object */
 int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *address);
 int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms);
@@ -120,13 +123,12 @@ int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms);
 void fbr_host_deal(struct fbr_host *h, int lane);
 /* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
 void fbr_host_close(struct fbr_host *h);
-/* Pipes: an end is this process's until somebody attaches to it by its address; from then on it is
- * theirs, and ends with them. leave: a handle goes, `attached` or the first one; an end whose
- * address was given away lives on until somebody has attached to it and gone. With both ends the
- * channel ends. */
+/* Pipes: an end lives as long as a process holds it, by a handle or by its address. attach: one
+ * more handle of this process; leave: one less. An end whose address was given away also waits for
+ * the first process that attaches to it. With both ends the channel ends. */
 void fbr_host_export_end(struct fbr_host *h, int end);
 void fbr_host_attach(struct fbr_host *h, int end);
-void fbr_host_leave(struct fbr_host *h, int end, bool attached);
+void fbr_host_leave(struct fbr_host *h, int end);
 
 /* ---- The guest's side ---- */
 
@@ -134,6 +136,8 @@ struct fbr_guest;
 
 /* lane: in which this handle puts; of a pipe it is the end. */
 int fbr_guest_open(struct fbr_guest **g, const struct fbr_address *a, int lanes, int lane);
+/* One more handle like one that the caller has. */
+struct fbr_guest *fbr_guest_hold(struct fbr_guest *g, int lane);
 int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, int timeout_ms);
 int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms);
 int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms);

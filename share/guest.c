@@ -454,6 +454,17 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
     return 0;
 }
 
+struct fbr_guest *fbr_guest_hold(struct fbr_guest *g, int lane)
+{
+    pthread_mutex_lock(&g->share->lock);
+    g->users++;
+    pthread_mutex_unlock(&g->share->lock);
+    pthread_mutex_lock(&g->lock);
+    g->lanes[lane].putters++;
+    pthread_mutex_unlock(&g->lock);
+    return g;
+}
+
 static int wait_left(struct guest_lane *l, uint64_t deadline)
 {
     int rc = 0;

@@ -16,7 +16,6 @@
 /* A guest that does not answer a recall for so long holds up the others no longer. One that is well
  * and answers later, because many want its processor, may bring messages back out of order. */
 #define OVERDUE_MS 5000
-#define OURSELVES 1 /* who holds an end to which this process attached; peers have higher numbers */
 
 /* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of
  * those. */
@@ -60,10 +59,14 @@ struct lane {
     struct fbr_ready ready; /* of our own gets */
 };
 
+/* An end of a pipe lives until its last holder has gone. */
 struct end {
-    bool exported;    /* its address was given away */
-    bool left, ended; /* nobody here uses it; nobody at all does, or will */
-    uint64_t holder;  /* who attached to it last; 0: nobody did */
+    bool exported; /* its address was given away, */
+    bool taken;    /* and somebody has attached to it */
+    bool ended;    /* nobody holds it, and nobody will */
+    int here;      /* handles of this process */
+    uint64_t *peers;
+    size_t n_peers;
 };
 
 struct fbr_host {
@@ -76,7 +79,6 @@ struct fbr_host {
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];
     struct end ends[2];
-    int attached[2]; /* handles of this process */
     uint64_t next_call;
     bool closed; /* it has no object any more, or soon */
     bool over;   /* nobody of ours puts or gets any more: closed, or the program ends */
@@ -409,14 +411,42 @@ static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
     answer(l, peer, FBR_CH_JOINED, call, rc);
 }
 
-/* Nobody has this end any more: what it sent may be read, nothing more is sent to it. */
-static void end_end(struct fbr_host *h, int end)
+/* Once nobody has this end any more: what it sent may be read, nothing more is sent to it. An end
+ * whose address was given away waits for the first process that attaches to it. */
+static void end_unheld(struct fbr_host *h, uint32_t end)
 {
-    if (h->ends[end].ended)
+    struct end *e = &h->ends[end];
+
+    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->n_peers || (e->exported && !e->taken))
         return;
-    h->ends[end].ended = true;
+    e->ended = true;
     for (int i = 0; i < h->n_lanes; i++)
         fbr_queue_engine_shut(h->lanes[i].engine);
+}
+
+/* A process says once that it has an end, however many handles it has. When memory is short, the
+ * end may be over before that process has left it. */
+static void add_holder(struct end *e, uint64_t peer)
+{
+    uint64_t *peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
+
+    e->taken = true;
+    if (!peers)
+        return;
+    e->peers = peers;
+    peers[e->n_peers++] = peer;
+}
+
+static void drop_holder(struct fbr_host *h, uint32_t end, uint64_t peer)
+{
+    struct end *e = &h->ends[end];
+
+    for (size_t i = 0; i < e->n_peers; i++)
+        if (e->peers[i] == peer) {
+            e->peers[i] = e->peers[--e->n_peers];
+            end_unheld(h, end);
+            return;
+        }
 }
 
 static void forget_parked(struct lane *l, uint64_t peer)
@@ -450,8 +480,8 @@ static void take_leave(struct lane *l, uint64_t peer)
     if (h->kind == FBR_KIND_PIPE)
         fbr_queue_engine_put_admit(l->engine, peer);
     leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer); /* where it reads */
-    if (h->kind == FBR_KIND_PIPE && h->ends[l->number].holder == peer)
-        end_end(h, (int)l->number);
+    if (h->kind == FBR_KIND_PIPE)
+        drop_holder(h, l->number, peer);
     tell_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
 }
 
@@ -495,7 +525,7 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         break;
     case FBR_CH_ATTACH:
         if (l->host->kind == FBR_KIND_PIPE)
-            l->host->ends[l->number].holder = peer;
+            add_holder(&l->host->ends[l->number], peer);
         break;
     case FBR_CH_LEAVE:
         take_leave(l, peer);
@@ -544,9 +574,8 @@ static void on_peer_gone(void *user, uint64_t peer)
     pthread_mutex_lock(&h->lock);
     for (int i = 0; i < h->n_lanes; i++)
         leave_lane(&h->lanes[i], peer);
-    for (int i = 0; i < 2; i++)
-        if (h->kind == FBR_KIND_PIPE && h->ends[i].holder == peer)
-            end_end(h, i);
+    for (uint32_t i = 0; i < 2; i++)
+        drop_holder(h, i, peer);
     over = both_ended(h);
     pthread_mutex_unlock(&h->lock);
     if (over)
@@ -634,6 +663,8 @@ static void destroy(struct fbr_host *h)
 {
     for (int i = 0; i < h->n_lanes; i++)
         close_lane(&h->lanes[i]);
+    for (int i = 0; i < 2; i++)
+        free(h->ends[i].peers);
     pthread_mutex_destroy(&h->lock);
     free(h);
 }
@@ -668,6 +699,7 @@ int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
     pthread_mutex_init(&h->lock, NULL);
     h->kind = o->kind;
     h->refs = o->handles + 1;
+    h->ends[0].here = h->ends[1].here = 1;
     h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
     while (rc == 0 && h->n_lanes < o->lanes)
         rc = open_lane(h, &o->config);
@@ -694,10 +726,21 @@ struct fbr_host *fbr_host_local(const struct fbr_address *a)
     return fbr_object_hold(a, &object_ops, hold);
 }
 
+struct fbr_host *fbr_host_hold(struct fbr_host *h)
+{
+    hold(h);
+    return h;
+}
+
 void fbr_host_release(struct fbr_host *h)
 {
     if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0)
         destroy(h);
+}
+
+uint64_t fbr_host_id(const struct fbr_host *h)
+{
+    return h->id;
 }
 
 int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *address)
@@ -725,25 +768,18 @@ void fbr_host_export_end(struct fbr_host *h, int end)
 void fbr_host_attach(struct fbr_host *h, int end)
 {
     pthread_mutex_lock(&h->lock);
-    h->ends[end].holder = OURSELVES;
-    h->attached[end]++;
+    h->ends[end].taken = true;
+    h->ends[end].here++;
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_leave(struct fbr_host *h, int end, bool attached)
+void fbr_host_leave(struct fbr_host *h, int end)
 {
-    struct end *e = &h->ends[end];
     bool over;
 
     pthread_mutex_lock(&h->lock);
-    if (attached) {
-        if (--h->attached[end] == 0 && e->holder == OURSELVES)
-            end_end(h, end);
-    } else {
-        e->left = true;
-        if (!e->exported)
-            end_end(h, end);
-    }
+    h->ends[end].here--;
+    end_unheld(h, (uint32_t)end);
     over = both_ended(h);
     pthread_mutex_unlock(&h->lock);
     if (over)

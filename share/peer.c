@@ -394,6 +394,10 @@ static void close_share(struct fbr_runtime *rt)
 
     fbr_loop_call(rt->loop, do_nothing, NULL); /* open_share() is over */
     s = rt->share;
+    pthread_mutex_lock(&s->lock);
+    while (s->closing)
+        pthread_cond_wait(&s->idle, &s->lock);
+    pthread_mutex_unlock(&s->lock);
     fbr_remote_close_all(s); /* sets `ended` */
     fbr_loop_call(rt->loop, drop_peers, s);
     end_objects(s);
@@ -436,6 +440,7 @@ static int open_share(void *arg)
     pthread_mutex_init(&s->lock, NULL);
     fbr_cond_init(&s->idle);
     rt->admit_peer = admit;
+    rt->holds = &fbr_pipe_holds;
     __atomic_store_n(&rt->share, s, __ATOMIC_RELEASE);
     return 0;
 }

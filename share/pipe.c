@@ -6,7 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "runtime/proc/child.h"
+#include "runtime/base/log.h"
 #include "share/channel.h"
+#include "share/share_priv.h"
 
 #define HELD_BYTES (8u << 20) /* of messages that wait at the other end */
 
@@ -19,8 +22,8 @@ struct fiber_pipe {
     struct fbr_guest *guest;
     int end;
     bool sends, receives;
-    bool attached; /* not by fiber_pipe_open */
     unsigned flags;
+    uint64_t owner, object;    /* as in its address */
     const volatile bool *ours; /* false in a fork() child */
 };
 
@@ -71,7 +74,11 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
         ends[0] = ends[1] = NULL;
         return rc;
     }
-    ends[0]->host = ends[1]->host = h;
+    for (int i = 0; i < 2; i++) {
+        ends[i]->host = h;
+        ends[i]->owner = fbr_rt()->self;
+        ends[i]->object = fbr_host_id(h);
+    }
     return 0;
 }
 
@@ -91,6 +98,23 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
     return rc;
 }
 
+/* Tells the process that has started us, which may hold the end until we do. */
+static void tell_parent(const struct fiber_pipe *p)
+{
+    struct fbr_child *child = fbr_rt()->child;
+    struct fbr_buf b;
+
+    if (!child)
+        return;
+    fbr_buf_init(&b);
+    fbr_put_u64(&b, p->owner);
+    fbr_put_u64(&b, p->object);
+    fbr_put_u8(&b, (uint8_t)p->end);
+    if (fbr_child_send(child, FBR_FRAME_HOLDS, &b) < 0) /* it holds the end until we have ended */
+        fbr_debug("pipe: the parent cannot be told of an end");
+    fbr_buf_fini(&b);
+}
+
 int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *address)
 {
     struct fbr_address a;
@@ -103,7 +127,8 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
     if (!p)
         return fbr_kept();
     a.flags = 0;
-    p->attached = true;
+    p->owner = a.owner;
+    p->object = a.object;
     p->host = fbr_host_local(&a);
     if (p->host)
         fbr_host_attach(p->host, p->end);
@@ -114,9 +139,74 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
         free(p);
         return rc;
     }
+    tell_parent(p);
     *out = p;
     return 0;
 }
+
+/* ---- Holds: a process that starts has an end before it has attached to it ---- */
+
+static int hold(struct fiber_pipe *end, struct fbr_hold *out)
+{
+    struct fiber_pipe *p;
+
+    if (!*end->ours)
+        return fbr_share_forked();
+    p = malloc(sizeof(*p));
+    if (!p)
+        return fbr_keep(-ENOMEM, "pipe: out of memory");
+    *p = *end;
+    if (p->host)
+        fbr_host_attach(fbr_host_hold(p->host), p->end);
+    else
+        fbr_guest_hold(p->guest, p->end);
+    *out = (struct fbr_hold){p, p->owner, p->object, (uint8_t)p->end};
+    return 0;
+}
+
+static void *close_held(void *arg)
+{
+    struct fiber_pipe *p = arg;
+    struct fbr_share *s = fbr_share();
+
+    fiber_pipe_close(p);
+    pthread_mutex_lock(&s->lock);
+    s->closing--;
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* On the loop thread, which must not wait for the pipe's owner to hear of it. */
+static void let_go(struct fbr_hold *h)
+{
+    struct fiber_pipe *p = h->held;
+    struct fbr_share *s;
+    pthread_t thread;
+    bool apart;
+
+    if (p->host) {
+        fiber_pipe_close(p);
+        return;
+    }
+    s = fbr_share();
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    apart = !s->ended;
+    s->closing += apart;
+    pthread_mutex_unlock(&s->lock);
+    if (!apart) /* the owner is not told any more */
+        fiber_pipe_close(p);
+    else if (pthread_create(&thread, NULL, close_held, p) == 0)
+        pthread_detach(thread);
+    else
+        close_held(p);
+}
+
+const struct fbr_hold_ops fbr_pipe_holds = {.hold = hold, .let_go = let_go};
+
+/* ---- Messages ---- */
 
 int fiber_pipe_send(struct fiber_pipe *p, const void *data, size_t len, int timeout_ms)
 {
@@ -178,7 +268,7 @@ void fiber_pipe_close(struct fiber_pipe *p)
     if (p->guest) {
         fbr_guest_close(p->guest, p->end);
     } else {
-        fbr_host_leave(p->host, p->end, p->attached);
+        fbr_host_leave(p->host, p->end);
         fbr_host_release(p->host);
     }
     free(p);

@@ -27,9 +27,12 @@ struct fbr_share {
     struct fbr_guest *guests;
     struct fbr_rpc *rpcs;
     uint64_t next_call; /* of an rpc */
+    int closing;        /* threads that close what a process has held; see pipe.c */
     /* fiber_fini() was here: nobody comes in or goes out any more, and the loop may be gone. */
     bool ended;
 };
+
+extern const struct fbr_hold_ops fbr_pipe_holds; /* pipe.c */
 
 /* The process's, opened when first asked for; NULL: kept. */
 struct fbr_share *fbr_share(void);

@@ -25,11 +25,25 @@ enum fbr_frame {
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
     FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
     FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
+    FBR_FRAME_HOLDS,                  /* child to parent: it has attached to an end of a pipe */
     FBR_FRAME_POOL = 32,              /* pool/wire.h */
     FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
     FBR_FRAME_RING = 80,              /* ring/wire.h */
     FBR_FRAME_VISIT = 112,            /* visit.h */
+};
+
+/* An end of a pipe that a process holds from its start on, as a handle of the one that starts it. */
+struct fbr_hold {
+    struct fiber_pipe *held;
+    uint64_t owner, object; /* as in its address */
+    uint8_t end;
+};
+
+struct fbr_hold_ops {
+    int (*hold)(struct fiber_pipe *end, struct fbr_hold *out); /* 0, or kept */
+    /* The process has the end itself, or has ended. Loop thread. */
+    void (*let_go)(struct fbr_hold *hold);
 };
 
 struct fbr_child;
@@ -70,6 +84,7 @@ struct fbr_runtime {
     struct fbr_relay *relay; /* their data; opened on the loop thread */
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
+    const struct fbr_hold_ops *holds; /* set by share/ */
     /* By fbr_rt_at_end(). */
     void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
     void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called after close_rings */

@@ -166,6 +166,7 @@ static void end(struct fiber_process *p)
     if (p->handle)
         p->slot->ops->release(p->slot->backend, p->handle);
     p->handle = NULL;
+    fbr_process_let_go(p, NULL);
     for (int i = 0; i < 2; i++)
         if (p->out[i].output)
             fbr_lines_end(&p->out[i]);
@@ -337,6 +338,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
     (void)conn;
     if (type == FBR_FRAME_EXIT)
         on_exit_frame(p, body);
+    else if (type == FBR_FRAME_HOLDS)
+        fbr_process_let_go(p, body);
     else if (type == FBR_NEST_EVENT)
         fbr_nested_on_event(p, body);
     else if (type == FBR_NEST_CARRIED)

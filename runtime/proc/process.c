@@ -36,9 +36,30 @@ void fbr_process_fds_release(struct fiber_process *p, int n)
     fbr_fds_release(n);
 }
 
+void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body)
+{
+    uint64_t owner = body ? fbr_get_u64(body) : 0, object = body ? fbr_get_u64(body) : 0;
+    uint8_t end = body ? fbr_get_u8(body) : 0;
+    size_t kept = 0;
+
+    if (body && !fbr_cur_ok(body))
+        return;
+    for (size_t i = 0; i < p->n_holds; i++) {
+        struct fbr_hold *h = &p->holds[i];
+
+        if (body && (h->owner != owner || h->object != object || h->end != end))
+            p->holds[kept++] = *h;
+        else
+            p->rt->holds->let_go(h);
+    }
+    p->n_holds = kept;
+}
+
 static void destroy(struct fiber_process *p)
 {
     fbr_process_fds_release(p, p->fds);
+    fbr_process_let_go(p, NULL);
+    free(p->holds);
     if (p->sentinel >= 0)
         close(p->sentinel);
     fbr_buf_fini(&p->start);
@@ -189,6 +210,23 @@ static int take_fds(struct fiber_process *p, const struct fbr_process_spec *spec
     return rc;
 }
 
+static int hold_pipes(struct fiber_process *p, const struct fiber_process_options *o,
+                      struct fbr_error *err)
+{
+    int rc = 0;
+
+    if (o->npipes && (!o->pipes || !p->rt->holds))
+        return fbr_fail(err, -EINVAL, "%s: options.pipes has no ends of pipes", p->name);
+    p->holds = o->npipes ? calloc(o->npipes, sizeof(*p->holds)) : NULL;
+    if (o->npipes && !p->holds)
+        return fbr_fail(err, -ENOMEM, "%s: out of memory", p->name);
+    for (size_t i = 0; i < o->npipes && rc == 0; i++) {
+        rc = p->rt->holds->hold(o->pipes[i], &p->holds[i]);
+        p->n_holds += rc == 0;
+    }
+    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fiber_last_error()) : 0;
+}
+
 static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
                   struct fbr_error *err)
 {
@@ -237,8 +275,10 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         rc = keep_env(p, spec, &o->job);
     if (rc == 0)
         rc = fbr_random(p->secret, sizeof(p->secret));
-    return rc < 0 ? fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc))
-                  : put_start(p, spec, err);
+    if (rc < 0)
+        return fbr_fail(err, rc, "%s: %s", p->name, fbr_strerror(rc));
+    rc = hold_pipes(p, o, err);
+    return rc < 0 ? rc : put_start(p, spec, err);
 }
 
 static int create(struct fiber_process **out, const struct fbr_process_spec *spec,

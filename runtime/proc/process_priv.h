@@ -49,6 +49,8 @@ struct fiber_process {
     struct fbr_buf strings;   /* what they point into */
     const char *const *env;   /* all of its environment, as ours was when it was asked for */
     struct fbr_buf env_strings;
+    struct fbr_hold *holds; /* the loop thread's once it is posted there */
+    size_t n_holds;
     int start_timeout_ms, keep_stdin, width;
     bool waits_in_line; /* its clock stands while the engine has no place for it */
     int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
@@ -102,6 +104,9 @@ extern const struct fbr_conn_ops fbr_job_conn_ops;
 
 /* door.c: it is who it should be; sends its START. Negative: it is told to go. */
 int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
+
+/* Lets go of the end that its frame names; of all of them (NULL). Loop thread. */
+void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body);
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */
 

@@ -372,19 +372,21 @@ static void open_host(bool pipe, bool bounded)
         .config = {.max_messages = bounded ? 3 : 0, .max_bytes = pipe ? 64 : 0}};
 
     require(fbr_host_open(&f.host, &o) == 0);
-    if (pipe)
+    if (pipe) {
         fbr_host_export_end(f.host, 1);
+        fbr_host_leave(f.host, 1);
+    }
 }
 
 static void close_host(bool pipe)
 {
     if (pipe) {
         other_side_is_gone();
-        fbr_host_leave(f.host, 0, false);
+        fbr_host_leave(f.host, 0);
         fbr_host_release(f.host);
         if (f.holds) { /* nobody came for the end that was given away */
             fbr_host_attach(f.host, 1);
-            fbr_host_leave(f.host, 1, true);
+            fbr_host_leave(f.host, 1);
         }
     } else {
         fbr_host_close(f.host);
