@@ -39,7 +39,7 @@ _CONTEXT = (
     "log_to_stderr", "parent_process", "reducer", "set_executable", "set_forkserver_preload", "set_start_method",
 )
 
-__all__ = sorted({"Process", "Ring", "AsyncManager", "WorkerLost", "RingError", "init", "reset", *_CONTEXT} - {"reducer"})
+__all__ = sorted({"meta", *_NAMES, *_CONTEXT} - {"reducer"})
 
 
 def __getattr__(name):

@@ -49,13 +49,21 @@ def prepare(data):
     sys.path[:] = data["sys_path"]
     sys.argv[:] = data["sys_argv"]
     enter(data["dir"])
-    for module in data["modules"]:
-        __import__(module)
+    take_over(data)
     name, path = data.get("init_main_from_name"), data.get("init_main_from_path")
     if name:
         import_main_by_name(name)
     elif path:
         import_main_by_path(path)
+
+
+def take_over(data):
+    """Takes what multiprocessing's own preparation does not have."""
+    if data["settings"]:
+        from . import config
+        config.adopt(data["settings"])
+    for module in data["modules"]:
+        __import__(module)
 
 
 def enter(folder):

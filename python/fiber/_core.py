@@ -14,26 +14,35 @@ from . import __version__, _fiber
 
 _lock = _thread.RLock()
 _started = False
+_forked = False  # this is a fork() child of a process that had joined
 
 
 def start():
     """Joins this process to Fiber, unless it is joined, and returns the extension."""
-    global _started
     if not _started:
         with _lock:
             if not _started:
                 _join()
-                _started = True
+    if _forked:
+        _fiber.init()  # says why not
     return _fiber
 
 
 def _join():
+    global _started
     from . import config
     _fiber.program(command())
     with config.without_foreign_variables():
         _fiber.init()
+    _started = True
+    os.register_at_fork(after_in_child=_note_fork)
     config.apply()
     _end_with_interpreter()
+
+
+def _note_fork():
+    global _forked
+    _forked = True
 
 
 def _end_with_interpreter():
@@ -77,6 +86,8 @@ def work(kind, payload):
 def preparation(name):
     """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare()."""
     from multiprocessing import context, spawn
+
+    from . import config
     actual = context._default_context._actual_context
     try:
         data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set
@@ -84,5 +95,6 @@ def preparation(name):
         context._default_context._actual_context = actual
     del data["start_method"]
     data["authkey"] = bytes(data["authkey"])
+    data["settings"] = config.travelling()
     data["modules"] = [m for m in ("fiber.managers",) if m in sys.modules]  # proxies need its transport
     return data

@@ -118,3 +118,4 @@ class FiberContext(_mp_context.BaseContext):
 
 
 default = FiberContext()
+_default_context = default  # its name in multiprocessing and in Fiber 0.2

@@ -4,6 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import re
+import sys
+import threading
 from multiprocessing import context as _mp_context
 from multiprocessing.process import (BaseProcess, active_children, current_process,  # noqa: F401
                                      parent_process)
@@ -13,6 +15,9 @@ from . import _core, _pickling
 __all__ = ["Process", "active_children", "current_process", "parent_process"]
 
 NAME_LENGTH = 63
+NOT_STARTED, LOST = 125, 255  # exit codes that come from the library, which knows more than the code
+
+_shown = threading.local()  # .quiet: this thread makes a repr, which waits for nothing
 
 
 class Popen:
@@ -23,7 +28,7 @@ class Popen:
     def __init__(self, process):
         core = _core.start()
         self.returncode = None
-        self._handle = core.Process(self._work(process), name=job_name(process.name))
+        self._handle = core.Process(self._work(process), name=job_name(process.name), **job_of(process))
         self.sentinel = self._handle.sentinel()
 
     def _work(self, process):
@@ -39,11 +44,15 @@ class Popen:
 
     @property
     def pid(self):
+        if not getattr(_shown, "quiet", False):
+            self._handle.wait_joined(None)
         return self._handle.pid()
 
     def poll(self):
         if self.returncode is None:
             self.returncode = self._handle.exitcode()
+            if self.returncode in (NOT_STARTED, LOST) and not self._handle.wait_joined(0):
+                sys.stderr.write("fiber: %s\n" % self._handle.report())
         return self.returncode
 
     def wait(self, timeout=None):
@@ -72,23 +81,38 @@ class Process(BaseProcess):
     def _Popen(process):
         return Popen(process)
 
+    def __repr__(self):
+        _shown.quiet = True
+        try:
+            return super().__repr__()
+        finally:
+            _shown.quiet = False
+
 
 def job_name(name):
     """Returns the name of a job for a name that may have any characters; None: let the library choose."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "-", name)[:NAME_LENGTH] or None
 
 
+def job_of(process):
+    """Returns what the process asks the backend for, as arguments for _fiber.Process: by @fiber.meta, or the settings."""
+    from . import config, meta
+    job = meta.job_of(process._target or type(process).run)
+    if config.mem_per_job:
+        job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
+    return job
+
+
 def run_child(payload):
     """Runs in a child; returns its exit code."""
     from multiprocessing import spawn
 
-    from ._child import enter, loads
+    from ._child import enter, loads, take_over
     current_process()._inheriting = True
     try:
         data, process = loads(payload)
         enter(data.pop("dir"))
-        for module in data.pop("modules"):
-            __import__(module)
+        take_over(data)
         spawn.prepare(data)
         process = loads(process)
     finally:

@@ -1,4 +1,4 @@
-"""util.py - small things that programs may replace.
+"""util.py - small things that programs may replace, and those of multiprocessing.util.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -6,9 +6,15 @@ import sys
 
 
 def is_in_interactive_console():
-    """Tells whether the main module has neither a file nor a name, as in a console, a notebook or `python -c`.
+    """Tells whether the program is typed at a console or a notebook, or given by `python -c`.
 
     Its functions cannot be imported by other processes: they travel by value, by cloudpickle.
     """
     main = sys.modules.get("__main__")
-    return main is not None and not hasattr(main, "__file__") and getattr(main, "__spec__", None) is None
+    return hasattr(sys, "ps1") or (
+        main is not None and not hasattr(main, "__file__") and getattr(main, "__spec__", None) is None)
+
+
+def __getattr__(name):
+    from multiprocessing import util
+    return getattr(util, name)

@@ -83,6 +83,27 @@ static PyObject *library_config_set(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Room enough for the longest value (a list of hosts). */
+#define VALUE_MAX 131072
+
+static PyObject *library_config_get(PyObject *self, PyObject *key)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+    char *value = name ? malloc(VALUE_MAX) : NULL;
+    PyObject *text = NULL;
+    int rc;
+
+    (void)self;
+    if (!name)
+        return NULL;
+    if (!value)
+        return PyErr_NoMemory();
+    rc = fiber_config_get(name, value, VALUE_MAX);
+    text = rc < 0 ? fpy_raise(rc) : PyUnicode_DecodeFSDefault(value);
+    free(value);
+    return text;
+}
+
 static PyObject *library_version(PyObject *self, PyObject *none)
 {
     (void)self;
@@ -107,6 +128,8 @@ static PyMethodDef functions[] = {
     {"fini", library_fini, METH_NOARGS, "fini()\n--\n\nEnds everything that this process started."},
     {"config_set", library_config_set, METH_VARARGS,
      "config_set(key, value)\n--\n\nSets a value of the configuration."},
+    {"config_get", library_config_get, METH_O,
+     "config_get(key)\n--\n\nThe value of a setting as text."},
     {"version", library_version, METH_NOARGS, "version()\n--\n\nNames the version of the library."},
     {"is_child", library_is_child, METH_NOARGS,
      "is_child()\n--\n\nTells whether another process of the run started this one."},

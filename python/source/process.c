@@ -84,6 +84,27 @@ static PyObject *process_join(PyObject *self, PyObject *timeout)
     return PyBool_FromLong(rc == 0);
 }
 
+static int wait_joined(void *handle, int timeout_ms)
+{
+    return fiber_process_wait_joined(handle, timeout_ms);
+}
+
+static PyObject *process_wait_joined(PyObject *self, PyObject *timeout)
+{
+    struct fiber_process *handle = handle_of(self);
+    double seconds;
+    int rc;
+
+    if (!handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(wait_joined, handle, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD)
+        return fpy_raise(rc);
+    return PyBool_FromLong(rc == 0);
+}
+
 static PyObject *process_exitcode(PyObject *self, PyObject *none)
 {
     struct fiber_process *handle = handle_of(self);
@@ -174,6 +195,9 @@ static PyObject *process_job(PyObject *self, PyObject *none)
 static PyMethodDef methods[] = {
     {"join", process_join, METH_O,
      "join(timeout)\n--\n\nWaits until the process has ended, and tells whether it has."},
+    {"wait_joined", process_wait_joined, METH_O,
+     "wait_joined(timeout)\n--\n\nWaits until the process runs, or has ended, and tells whether it "
+     "did run."},
     {"exitcode", process_exitcode, METH_NOARGS,
      "exitcode()\n--\n\nThe exit code, -N for signal N, None while the process lives. A process "
      "that "

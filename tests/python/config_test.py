@@ -1,0 +1,112 @@
+"""config_test.py - settings: by attribute, by init(), from the environment; @fiber.meta; the backend.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import fiber
+import fiber.config as config
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    yield
+    fiber.reset()
+
+
+def test_an_attribute_is_a_setting():
+    config.heartbeat_misses = 7
+    assert config.heartbeat_misses == 7
+    config.tag_output = True
+    assert config.tag_output is True
+    config.heartbeat_misses = None
+    assert config.heartbeat_misses == 3
+
+
+def test_init_tells_what_changed():
+    assert fiber.init(heartbeat_misses=4, cpu_per_job=2, linger="5s") == ["heartbeat_misses", "cpu_per_job"]
+    assert (config.heartbeat_misses, config.cpu_per_job) == (4, 2)
+    fiber.reset()
+    assert (config.heartbeat_misses, config.cpu_per_job) == (3, 1)
+
+
+def test_settings_of_fiber_0_2():
+    fiber.init(debug=True)
+    assert config.log_level == "debug"
+    fiber.reset()
+    config.log_level = "WARNING"
+    assert config.log_level == "warn"
+    fiber.init(default_backend="mock")
+    assert config.backend == "mock"
+    fiber.init(default_image="an/image")
+    assert config.image == "an/image"
+
+
+def test_wrong_settings():
+    with pytest.raises(ValueError, match="hartbeat"):
+        fiber.init(hartbeat="5s")
+    with pytest.raises(AttributeError):
+        config.hartbeat = "5s"
+    with pytest.raises(AttributeError):
+        config.hartbeat
+    with pytest.raises(ValueError, match="heartbeat"):
+        config.heartbeat = "soon"
+    with pytest.raises(fiber.ProcessError, match="Invalid backend"):
+        fiber.init(backend="nothing")
+
+
+def test_all_settings_are_known():
+    command = pathlib.Path(os.environ["TEST_BINARY_DIR"], "cli", "fiber")
+    table = json.loads(subprocess.run([command, "config", "show", "--json"], capture_output=True, check=True).stdout)
+    assert sorted(config.LIBRARY) == sorted(row["key"] for row in (table["settings"] if "settings" in table else table))
+    assert set(config.get_dict()) == {*config.LIBRARY, *config.FRONT}
+    assert config.get_object().heartbeat_misses == 3
+
+
+def test_the_environment(python):
+    ran = python("-c", """if 1:
+        import fiber, os
+        print(fiber.config.cpu_per_job, fiber.config.backend, fiber.config.heartbeat, fiber.config.use_bash)
+        print(os.environ["FIBER_CPU_PER_JOB"])""", env={
+            "FIBER_CPU_PER_JOB": "3", "FIBER_DEFAULT_BACKEND": "mock", "FIBER_HEARTBEAT": "4s", "FIBER_USE_BASH": "true"})
+    assert (ran.code, ran.out) == (0, "3 mock 4s True\n3\n"), ran
+
+
+def test_a_wrong_file_is_named(python, tmp_path):
+    (tmp_path / ".fiberconfig").write_text("# mine\nhartbeat = 5s\n")
+    ran = python("-c", "import fiber; fiber.init()")
+    assert ran.code == 1 and ".fiberconfig:2" in ran.err and "ValueError" in ran.err, ran
+
+
+def needs_of_a_function(what):
+    return fiber.meta.job_of(what)
+
+
+def test_meta():
+    @fiber.meta(cpu=2, memory=100, gpu=1)
+    def f():
+        pass
+
+    assert needs_of_a_function(f) == {"cpus": 2.0, "memory": 100 << 20, "gpus": 1}
+    assert needs_of_a_function(needs_of_a_function) == {}
+    from fiber.meta import meta
+    assert needs_of_a_function(meta(cpu=1)(lambda: 0)) == {"cpus": 1.0}
+    with pytest.raises(TypeError, match="disk"):
+        fiber.meta(disk=1)
+    with pytest.raises(ValueError):
+        fiber.meta(cpu=-1)
+
+
+def test_the_backend():
+    assert fiber.backend.get_backend().name == "local"
+    assert fiber.backend.get_backend().get_listen_addr() == ("127.0.0.1", 0, "lo")
+    fiber.init(backend="docker", bind="127.0.0.1")
+    assert fiber.backend.get_backend().name == "docker"
+    assert fiber.backend.get_backend().get_listen_addr()[0] == "127.0.0.1"
+    with pytest.raises(fiber.ProcessError):
+        fiber.backend.get_backend("nothing")

@@ -1,0 +1,280 @@
+"""exit_test.py - the end of interpreters: what is joined, what ends, what is said; fork, signals, other versions.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import fiber as mp
+from fiber import _child, _core
+
+LONG = 60
+
+
+def test_children_are_joined_and_daemons_end(program):
+    ran = program("""
+        import fiber as mp
+        import atexit
+        import signal
+        import sys
+
+        def slow(gate):
+            sys.stdin.read()
+            print("joined")
+
+        if __name__ == "__main__":
+            daemon = mp.Process(target=signal.pause, daemon=True)
+            daemon.start()
+            assert daemon.daemon
+            mp.Process(target=slow, args=(1,)).start()
+            atexit.register(print, "end of main")
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "end of main\njoined\n", ""), ran
+
+
+def test_a_child_ends_well(program):
+    """Threads that are no daemons, atexit and finalizers run, and what is left in buffers is written."""
+    ran = program("""
+        import fiber as mp
+        import atexit
+        import sys
+        import threading
+        from multiprocessing import util
+
+        def work(event):
+            event.wait()
+            print("thread")
+
+        def main():
+            event = threading.Event()
+            threading.Thread(target=work, args=(event,)).start()
+            util.Finalize(None, print, args=("finalizer",), exitpriority=1)
+            atexit.register(print, "atexit")
+            sys.stdout.write("no newline, ")
+            event.set()
+
+        if __name__ == "__main__":
+            p = mp.Process(target=main)
+            p.start()
+            p.join()
+            print(p.exitcode)
+    """)
+    assert ran.code == 0 and ran.err == "", ran
+    assert sorted(ran.out.replace("no newline, ", "").split()) == ["0", "atexit", "finalizer", "thread"], ran
+
+
+def test_lines_come_while_a_child_runs(tmp_path):
+    (tmp_path / "prog.py").write_text("""if 1:
+        import fiber as mp, signal
+        def main():
+            print("begun")
+            signal.pause()
+        if __name__ == "__main__":
+            p = mp.Process(target=main)
+            p.start()
+            p.join()
+    """)
+    with subprocess.Popen([sys.executable, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as p:
+        assert p.stdout.readline() == "begun\n"
+        p.kill()
+
+
+def test_ctrl_c_ends_a_join(tmp_path):
+    (tmp_path / "prog.py").write_text("""if 1:
+        import fiber as mp, signal
+        def main():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            print("begun")
+            signal.pause()
+        if __name__ == "__main__":
+            p = mp.Process(target=main, daemon=True)
+            p.start()
+            try:
+                p.join()
+            except KeyboardInterrupt:
+                print("interrupted", p.is_alive())
+    """)
+    with subprocess.Popen([sys.executable, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as p:
+        assert p.stdout.readline() == "begun\n"
+        p.send_signal(signal.SIGINT)
+        assert p.stdout.readline() == "interrupted True\n"
+        assert p.wait(LONG) == 0
+
+
+def test_children_end_with_a_killed_parent(tmp_path):
+    (tmp_path / "prog.py").write_text("""if 1:
+        import fiber as mp, signal, os
+        def main():
+            print(os.getpid())
+            signal.pause()
+        if __name__ == "__main__":
+            p = mp.Process(target=main)
+            p.start()
+            p.join()
+    """)
+    with subprocess.Popen([sys.executable, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as p:
+        pid = int(p.stdout.readline())
+        fd = os.pidfd_open(pid)
+        p.kill()
+    assert select.select([fd], [], [], LONG)[0], "the child outlived its parent"
+    os.close(fd)
+
+
+def test_the_end_of_a_thread_that_waits(program):
+    ran = program("""
+        import fiber as mp
+        import signal
+        import threading
+
+        if __name__ == "__main__":
+            p = mp.Process(target=signal.pause, daemon=True)
+            p.start()
+            threading.Thread(target=p.join, daemon=True).start()
+            print("end")
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "end\n", ""), ran
+
+
+def test_fork_is_refused_with_a_sentence(program):
+    ran = program("""
+        import fiber as mp
+        import os
+        import sys
+
+        def try_it(what, *args):
+            try:
+                what(*args)
+                return "nothing raised"
+            except OSError as error:
+                return "OSError" if "fork" in str(error) else str(error)
+
+        if __name__ == "__main__":
+            p = mp.Process(target=print, args=("child",))
+            p.start()
+            p.join()
+            pid = os.fork()
+            if pid == 0:
+                q = mp.Process(target=print)
+                print(try_it(q.start), try_it(lambda: p._popen._handle.exitcode()), try_it(mp.init), flush=True)
+                del p, q
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """)
+    assert (ran.code, ran.out) == (0, "child\nOSError OSError OSError\n3\n"), ran
+
+
+def test_other_versions_are_refused(capfd):
+    assert _child.run(b"3.1 0.0.1\nprocess\npayload") == 1
+    said = capfd.readouterr().err
+    assert "3.1 0.0.1" in said and _core.versions() in said and "must be the same" in said
+
+
+def other_pythons():
+    import glob
+    own = "python3.%d" % sys.version_info[1]
+    return [p for n in range(11, 15) for p in glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3.%d" % n))
+            if not p.endswith(own)]
+
+
+@pytest.mark.skipif(not other_pythons(), reason="no other version of Python is here")
+def test_an_interpreter_of_another_version_is_refused(program):
+    ran = program("""
+        import fiber as mp
+        if __name__ == "__main__":
+            p = mp.Process(target=print)
+            p.start()
+            p.join()
+            print(p.exitcode)
+    """, env={"FIBER_PYTHON": other_pythons()[0]})
+    assert ran.out == "1\n" and "must be the same" in ran.err, ran
+
+
+def test_an_interpreter_that_is_not_there(program):
+    ran = program("""
+        import fiber as mp
+        if __name__ == "__main__":
+            p = mp.Process(target=print)
+            p.start()
+            p.join()
+            print(p.exitcode, p.pid)
+    """, env={"FIBER_PYTHON": "/nowhere/python3"})
+    assert ran.out == "125 None\n" and "/nowhere/python3" in ran.err, ran
+
+
+def test_a_virtual_environment(tmp_path):
+    import venv
+    folder = tmp_path / "venv"
+    venv.create(folder, symlinks=True, with_pip=False)
+    (tmp_path / "prog.py").write_text("""if 1:
+        import fiber as mp, sys
+        def main():
+            print(sys.prefix)
+        if __name__ == "__main__":
+            p = mp.Process(target=main)
+            p.start()
+            p.join()
+    """)
+    done = subprocess.run([folder / "bin" / "python", "prog.py"], cwd=tmp_path, capture_output=True, text=True, timeout=LONG)
+    assert done.stdout == "%s\n" % folder, done
+
+
+def test_a_folder_that_the_job_lacks(program):
+    ran = program("""
+        import fiber as mp, os
+        if __name__ == "__main__":
+            p = mp.Process(target=print, args=("ran",))
+            os.getcwd = lambda: "/a/folder/of/this/host"
+            p.start()
+            p.join()
+            print(p.exitcode)
+    """)
+    assert ran.out == "ran\n0\n", ran
+
+
+def test_the_pid_is_known(tmp_path):
+    p = mp.Process(target=signal.pause)
+    assert p.pid is None and p.ident is None
+    p.start()
+    assert p.pid == p.ident and os.readlink("/proc/%d/exe" % p.pid) == os.path.realpath(sys.executable)
+    assert "pid=%d" % p.pid in repr(p) and "started" in repr(p)
+    p.kill()
+    p.join()
+    assert "exitcode=-SIGKILL" in repr(p)
+
+
+def leave(code):
+    sys.exit(code)
+
+
+def test_many_at_once():
+    ps = [mp.Process(target=leave, args=(i,)) for i in range(12)]
+    for p in ps:
+        p.start()
+    for p in ps:
+        p.join(LONG)
+    assert [p.exitcode for p in ps] == list(range(12))
+
+
+def test_a_worker_imports_little(python):
+    """Every module that `import fiber` loads is paid by each worker."""
+    ran = python("-c", """if 1:
+        import sys
+        before = set(sys.modules)
+        import fiber, fiber._child, fiber._core
+        print(sorted(m for m in set(sys.modules) - before))""")
+    assert ran.code == 0, ran
+    loaded = set(eval(ran.out))
+    assert not loaded & {"multiprocessing", "pickle", "runpy", "re", "subprocess", "threading", "importlib.util"}, loaded
+
+
+def test_nothing_is_drawn_from_the_global_random():
+    import random
+    random.seed(3)
+    state = random.getstate()
+    test_many_at_once()
+    assert random.getstate() == state
