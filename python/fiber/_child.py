@@ -10,6 +10,7 @@ import _pickle as pickle  # the same functions; pickle.py brings re and more, wh
 # kind of work -> module and function, which is called with the payload and returns the exit code
 KINDS = {
     "process": ("fiber.process", "run_child"),
+    "rank": ("fiber.ring", "run_rank"),
 }
 
 

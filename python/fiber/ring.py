@@ -1,0 +1,209 @@
+"""ring.py - Ring: a function that runs in several processes as equals, for torch.distributed, MPI or neither.
+
+    def train(rank, size):
+        torch.distributed.init_process_group("gloo")      # the environment has all that it needs
+        ...
+
+    fiber.Ring(4, train).run()
+
+Ranks are placed, pinned and booted by the library. A rank that fails ends the others, and run() raises RingError with
+the report. In a rank, `initializer` gets the ring itself, with its rank.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+from collections import namedtuple
+from multiprocessing import context as _mp_context
+
+from . import _core, _pickling
+from ._errors import RingError
+
+__all__ = ["Member", "Ring", "RingError"]
+
+POLICIES = {"abort": 0, "restart": 1, "shrink": 2, "replace": 3}
+FLAGS = {"tag": 1, "timestamp": 2, "report": 4, "stdin": 8, "quiet": 16, "oversubscribe": 32}
+STATES = ("starting", "running", "ended")
+
+Member = namedtuple("Member", "rank state code restarts pid host cpus bootstrap")
+Member.__doc__ = """A rank as its launcher sees it. `state` is "starting", "running" or "ended"; `code` its exit code or
+-signal; `pid` its process on `host`, bound to `cpus`; `bootstrap` how its program found the others."""
+
+RingNode = namedtuple("RingNode", "rank connected ip port")
+RingNode.__doc__ = """A member as ranks see it, as in Fiber 0.2.1: `ip` and `port` of rank 0 lead to the rendezvous of
+torch.distributed."""
+
+
+class Ring:
+    """`processes` ranks, each of which runs initializer(ring, *initargs) and then func(rank, size).
+
+    Options are those of struct fiber_ring_options in fiber.h: per_node, nodes, on_failure ("abort", "restart", "shrink",
+    "replace"), max_restarts, timeout and grace (seconds), bind_to, map_by, cpus_per_rank, gpus_per_rank, output_dir,
+    backend; of its job: name, image, cpus, gpus, memory, workdir; and its flags as booleans: tag, timestamp, report,
+    stdin, quiet, oversubscribe.
+    """
+
+    def __init__(self, processes, func, initializer=None, initargs=(), **options):
+        if processes < 1:
+            raise ValueError("a ring has at least one rank")
+        if not callable(func):
+            raise TypeError("func is not callable")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer is not callable")
+        self._size, self._func, self._rank = processes, func, None
+        self._initializer, self._initargs = initializer, tuple(initargs or ())
+        self._options = _translate(options)
+        self._handle = None
+
+    @property
+    def size(self):
+        """How many ranks there are."""
+        return self._size
+
+    @property
+    def rank(self):
+        """The number of the calling rank, from 0; None where the ring was made."""
+        return self._rank
+
+    @property
+    def members(self):
+        """The ranks in their order: Member tuples where the ring was started, RingNode tuples in a rank."""
+        if self._rank is not None:
+            return _nodes(self._size)
+        return [Member(rank, STATES[state], *rest) for rank, state, *rest in self._started().members()]
+
+    def start(self):
+        """Starts the ranks and returns."""
+        if self._handle is not None:
+            raise RuntimeError("cannot start a ring twice")
+        core = _core.start()
+        self._handle = core.Ring(self._work(), self._size, **self._options)
+
+    def join(self, timeout=None):
+        """Waits until the ring has ended, and tells whether it has. RingError: a rank has failed."""
+        ring = self._started()
+        if not ring.join(timeout):
+            return False
+        if ring.exitcode() != 0:
+            raise RingError(ring.report() or "the ring ended with code %d" % ring.exitcode())
+        return True
+
+    def run(self):
+        """Starts the ranks and waits for their end. RingError: a rank has failed."""
+        self.start()
+        try:
+            self.join()
+        except BaseException:
+            self._handle.stop()
+            raise
+
+    def is_alive(self):
+        """Tells whether the ring was started and has not ended."""
+        return self._handle is not None and self._handle.exitcode() is None
+
+    @property
+    def exitcode(self):
+        """0 when all ranks ended well, the code of the one that failed first, or None while the ring runs."""
+        return self._started().exitcode()
+
+    @property
+    def report(self):
+        """What failed first, where and why, in several lines; "" when nothing has."""
+        return self._started().report()
+
+    @property
+    def sentinel(self):
+        """A descriptor that polls readable once the ring has ended."""
+        return self._started().sentinel()
+
+    def signal(self, number, rank=None):
+        """Sends a signal to every rank, or to one."""
+        self._started().signal(number, *(() if rank is None else (rank,)))
+
+    def terminate(self):
+        """Ends the ring: the ranks get SIGTERM, have the grace to end, and are killed then."""
+        self._started().stop()
+
+    def barrier(self, timeout=None):
+        """In a rank: waits until every rank is in this call."""
+        if self._rank is None:
+            raise ValueError("only ranks meet in a barrier")
+        _core.start().ring_barrier(timeout)
+
+    def __enter__(self):
+        if self._handle is None:
+            self.start()
+        return self
+
+    def __exit__(self, *error):
+        if self.is_alive():
+            self.terminate()
+        self._handle.join(None)
+
+    def __repr__(self):
+        return "<Ring of %d%s>" % (self._size, "" if self._rank is None else ", rank %d" % self._rank)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_handle": None}
+
+    def _started(self):
+        if self._handle is None:
+            raise ValueError("the ring was not started")
+        return self._handle
+
+    def _work(self):
+        _mp_context.set_spawning_popen(self)  # keys refuse to be pickled for anything but a child
+        try:
+            data = (_core.preparation("Ring"), _pickling.dumps(self))
+        finally:
+            _mp_context.set_spawning_popen(None)
+        return _core.work("rank", _pickling.dumps(data))
+
+    def duplicate_for_child(self, fd):
+        """Refuses descriptors, which multiprocessing's reducers would send to a child of the same host."""
+        raise ValueError("a file descriptor cannot travel to a job; send what it is made from")
+
+    def _run_rank(self):
+        self._rank, self._size = int(os.environ["FIBER_RANK"]), int(os.environ["FIBER_SIZE"])
+        if self._initializer is not None:
+            self._initializer(self, *self._initargs)
+        self._func(self._rank, self._size)
+
+
+def _translate(options):
+    flags = sum(bit for name, bit in FLAGS.items() if options.pop(name, False))
+    policy = options.pop("on_failure", "abort")
+    if policy not in POLICIES:
+        raise ValueError("on_failure is one of %s, not %r" % (", ".join(POLICIES), policy))
+    for name in ("timeout", "grace"):
+        seconds = options.pop(name, None)
+        if seconds is not None:
+            options[name + "_ms"] = max(1, round(seconds * 1000))
+    return {**options, "on_failure": POLICIES[policy], "flags": flags}
+
+
+def _nodes(size):
+    ip, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    first = RingNode(0, True, ip, int(port) if port else None)
+    return [first, *(RingNode(rank, True, None, None) for rank in range(1, size))]
+
+
+def run_rank(payload):
+    """Runs in a rank; returns its exit code."""
+    from multiprocessing import spawn
+    from multiprocessing.process import current_process
+
+    from ._child import enter, loads
+    from .process import Process
+    current_process()._inheriting = True
+    try:
+        data, ring = loads(payload)
+        enter(data.pop("dir"))
+        for module in data.pop("modules"):
+            __import__(module)
+        spawn.prepare(data)
+        ring = loads(ring)
+    finally:
+        del current_process()._inheriting
+    process = Process(target=ring._run_rank, name="rank-" + os.environ["FIBER_RANK"])
+    sentinel, _ = os.pipe()  # never readable: a rank does not outlive its launcher
+    return process._bootstrap(sentinel)

@@ -1,0 +1,166 @@
+"""ring_test.py - fiber.Ring: ranks that run a function, their failures, and torch.distributed in them.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import fiber as mp
+from fiber.experimental import Ring as ExperimentalRing
+
+LONG = 100
+
+
+def tell(rank, size):
+    sink.put((rank, size, word))
+
+
+def initialize(ring, q, text):
+    global sink, word
+    sink, word = q, (ring.rank, ring.size, text)
+    ring.barrier(LONG)
+
+
+def test_ranks_run_the_initializer_and_the_function():
+    q = mp.Queue()
+    ring = mp.Ring(3, tell, initialize, (q, "hi"))
+    assert ring.rank is None and ring.size == 3 and not ring.is_alive()
+    ring.run()
+    assert ring.exitcode == 0 and ring.report == ""
+    assert sorted(q.get(timeout=LONG) for _ in range(3)) == [(r, 3, (r, 3, "hi")) for r in range(3)]
+    assert [m.rank for m in ring.members] == [0, 1, 2]
+    assert {m.state for m in ring.members} == {"ended"}
+    with pytest.raises(RuntimeError):
+        ring.start()
+
+
+def look_at_nodes(ring, q):
+    q.put([(n.rank, n.connected, n.ip is not None) for n in ring.members])
+    q.put(ring.members[0].port > 0)
+
+
+def nothing(rank, size):
+    pass
+
+
+def test_the_names_of_the_first_fiber():
+    q = mp.Queue()
+    ExperimentalRing(1, nothing, look_at_nodes, [q]).run()
+    assert q.get(timeout=LONG) == [(0, True, True)] and q.get(timeout=LONG)
+
+
+def fail_at_one(rank, size):
+    if rank == 1:
+        raise ValueError("no such luck")
+    signal.pause()
+
+
+def test_a_rank_that_raises_ends_the_ring():
+    ring = mp.Ring(2, fail_at_one, quiet=True, grace=0.5)
+    with pytest.raises(mp.RingError, match="(?s)rank 1.*no such luck"):
+        ring.run()
+    assert ring.exitcode == 1
+    assert issubclass(mp.RingError, mp.ProcessError)
+
+
+def pause(rank, size):
+    sink.put(os.getpid())
+    signal.pause()
+
+
+def test_a_rank_that_is_killed_ends_the_ring():
+    q = mp.Queue()
+    with mp.Ring(2, pause, initialize, (q, ""), quiet=True, grace=0.5) as ring:
+        pids = {q.get(timeout=LONG) for _ in range(2)}
+        assert not ring.join(0.01) and ring.is_alive()
+        assert {m.pid for m in ring.members} == pids
+        ring.signal(signal.SIGKILL, rank=1)
+        with pytest.raises(mp.RingError, match="(?s)rank 1.*signal 9"):
+            ring.join(LONG)
+        assert ring.exitcode == 128 + signal.SIGKILL
+
+
+def test_the_end_of_a_with_block_ends_the_ring():
+    q = mp.Queue()
+    with mp.Ring(1, pause, initialize, (q, ""), quiet=True, grace=0.5) as ring:
+        pid = q.get(timeout=LONG)
+    assert not ring.is_alive()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def die_once(rank, size):
+    if not os.path.exists(path):
+        with open(path, "w"):
+            pass
+        os._exit(3)
+
+
+def note_path(ring, where):
+    global path
+    path = where
+
+
+def test_options_have_the_names_of_the_structure(tmp_path):
+    flag = str(tmp_path / "flag")
+    ring = mp.Ring(1, die_once, note_path, (flag,), on_failure="restart", max_restarts=1, timeout=LONG, quiet=True)
+    ring.run()
+    assert ring.exitcode == 0
+    with pytest.raises(ValueError, match="on_failure"):
+        mp.Ring(1, nothing, on_failure="pray")
+    with pytest.raises(TypeError):
+        mp.Ring(1, nothing, no_such_option=1).start()
+
+
+def test_arguments_that_cannot_be():
+    with pytest.raises(ValueError):
+        mp.Ring(0, nothing)
+    with pytest.raises(TypeError):
+        mp.Ring(1, None)
+    with pytest.raises(ValueError, match="not started"):
+        mp.Ring(1, nothing).join()
+    with pytest.raises(Exception, match="pickle"):
+        mp.Ring(1, nothing, initialize, (threading.Lock(),)).start()
+
+
+TORCH = """
+    import fiber
+    import torch
+    import torch.distributed as dist
+
+    def average(rank, size):
+        dist.init_process_group("gloo")
+        x = torch.tensor([float(rank)])
+        dist.all_reduce(x)
+        assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
+        print("sum", int(x.item()))
+        dist.destroy_process_group()
+
+    if __name__ == "__main__":
+        fiber.Ring(2, average).run()
+"""
+
+
+def python_with_torch():
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            if subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
+                return python
+        except OSError:
+            pass
+    return None
+
+
+def test_torch_finds_its_ranks_without_arguments(program, monkeypatch):
+    python = python_with_torch()
+    if not python:
+        pytest.skip("no interpreter here has torch")
+    monkeypatch.setattr(sys, "executable", python)
+    ran = program(TORCH)
+    assert ran.code == 0, ran
+    assert ran.out.split("\n").count("sum 1") == 2, ran
