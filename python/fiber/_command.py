@@ -1,0 +1,11 @@
+"""_command.py - the command `fiber` of an installed wheel: becomes the program in _lib/bin.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import sys
+
+
+def main():
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "bin", "fiber")
+    os.execv(program, ["fiber", *sys.argv[1:]])
