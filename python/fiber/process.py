@@ -28,7 +28,10 @@ class Popen:
     def __init__(self, process):
         core = _core.start()
         self.returncode = None
-        self._handle = core.Process(self._work(process), name=job_name(process.name), **job_of(process))
+        self.pipes = []  # ends of pipes in the process's arguments, which it holds from its start on
+        work = self._work(process)
+        self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes, **job_of(process))
+        del self.pipes
         self.sentinel = self._handle.sentinel()
 
     def _work(self, process):

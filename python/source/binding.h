@@ -65,6 +65,12 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
  * multiprocessing. */
 int fpy_timeout(PyObject *object, void *timeout);
 
+/* ---- pipe.c ---- */
+
+/* The handle of a _fiber.Pipe, or NULL with an exception. It stays open until fpy_pipe_end(). */
+struct fiber_pipe *fpy_pipe_begin(PyObject *object);
+void fpy_pipe_end(PyObject *object);
+
 /* ---- child.c ---- */
 
 /* What a process of Python runs: the bytes go to fiber._child.run(), which says their form. */

@@ -5,5 +5,6 @@
 PART(library)
 PART(process)
 PART(child)
+PART(pipe)
 PART(queue)
 PART(ring)

@@ -21,29 +21,69 @@ static struct fiber_process *handle_of(PyObject *self)
     return p->handle;
 }
 
+/* The ends of pipes of a list, which stay open until free_ends(). Returns how many, or -1 with an
+ * exception. */
+static Py_ssize_t take_ends(PyObject *list, struct fiber_pipe ***ends)
+{
+    Py_ssize_t n = list ? PyList_Size(list) : 0, i;
+
+    *ends = n > 0 ? PyMem_Calloc((size_t)n, sizeof(**ends)) : NULL;
+    if (n > 0 && !*ends) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (i = 0; i < n; i++) {
+        (*ends)[i] = fpy_pipe_begin(PyList_GetItem(list, i));
+        if (!(*ends)[i])
+            break;
+    }
+    if (i == n || n < 0)
+        return n;
+    while (i-- > 0)
+        fpy_pipe_end(PyList_GetItem(list, i));
+    PyMem_Free(*ends);
+    return -1;
+}
+
+static void free_ends(PyObject *list, struct fiber_pipe **ends, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        fpy_pipe_end(PyList_GetItem(list, i));
+    PyMem_Free(ends);
+}
+
 static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"work",  "name",    "cpus",    "gpus", "memory",
-                            "image", "backend", "workdir", NULL};
+    static char *words[] = {"work",  "name",    "cpus",    "gpus",  "memory",
+                            "image", "backend", "workdir", "pipes", NULL};
     struct fiber_process_options o = {.size = sizeof(o)};
     struct process *p = (struct process *)self;
+    struct fiber_pipe **ends;
+    PyObject *pipes = NULL;
+    Py_ssize_t n;
     unsigned long long memory = 0;
     const char *work;
     Py_ssize_t len;
     int rc;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|$zdiKzzz:Process", words, &work, &len,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|$zdiKzzzO!:Process", words, &work, &len,
                                      &o.job.name, &o.job.cpus, &o.job.gpus, &memory, &o.job.image,
-                                     &o.backend, &o.job.workdir))
+                                     &o.backend, &o.job.workdir, &PyList_Type, &pipes))
         return -1;
     if (p->handle) {
         PyErr_SetString(PyExc_RuntimeError, "the process was started already");
         return -1;
     }
+    n = take_ends(pipes, &ends);
+    if (n < 0)
+        return -1;
     o.job.memory = memory;
+    o.pipes = ends;
+    o.npipes = (size_t)n;
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_process_start(&p->handle, fpy_child_main, work, (size_t)len, &o);
     Py_END_ALLOW_THREADS;
+    free_ends(pipes, ends, n);
     if (rc < 0)
         fpy_raise(rc);
     return rc < 0 ? -1 : 0;
@@ -219,8 +259,10 @@ static PyType_Slot slots[] = {
     {Py_tp_init, (void *)process_init},
     {Py_tp_dealloc, (void *)process_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "Process(work, *, name=None, cpus=0.0, gpus=0, memory=0, image=None, backend=None, "
-                "workdir=None)\n--\n\nStarts a process that runs fiber._child.run(work)."},
+    {Py_tp_doc,
+     "Process(work, *, name=None, cpus=0.0, gpus=0, memory=0, image=None, backend=None, "
+     "workdir=None, pipes=[])\n--\n\nStarts a process that runs fiber._child.run(work). It holds "
+     "the ends of pipes that\nare listed from its start on."},
     {0, NULL},
 };
 
