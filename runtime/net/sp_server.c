@@ -43,6 +43,7 @@ struct fbr_sp_conn {
     uint64_t since_ms;
     struct in6_addr from;
     bool proven, heard;
+    size_t came; /* bytes since the last message that was taken, or FBR_SP_PROGRESS */
     uint64_t link;
     struct fbr_sp_in in;
     pthread_mutex_t lock; /* msg, len, sent */
@@ -131,8 +132,10 @@ bool fbr_sp_all_arrived(struct fbr_sp_conn *c)
 
 bool fbr_sp_heard(struct fbr_sp_conn *c)
 {
-    bool heard = c->heard;
+    bool heard = c->heard || c->came >= FBR_SP_PROGRESS;
 
+    if (heard)
+        c->came = 0;
     c->heard = false;
     return heard;
 }
@@ -213,8 +216,13 @@ static void free_all(struct fbr_sp_conn **list)
 static int on_message(void *user, void *msg, size_t len)
 {
     struct fbr_sp_conn *c = user;
+    int rc = c->server->ops->on_message(c->server->user, c, msg, len);
 
-    return c->server->ops->on_message(c->server->user, c, msg, len);
+    if (rc >= 0) {
+        c->heard = true;
+        c->came = 0;
+    }
+    return rc;
 }
 
 static void receive(struct fbr_sp_conn *c)
@@ -227,7 +235,7 @@ static void receive(struct fbr_sp_conn *c)
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    c->heard = n > 0;
+    c->came += n > 0 ? (size_t)n : 0;
     rc = n < 0    ? -errno
          : n == 0 ? -EPIPE
                   : fbr_sp_took(&c->in, s->scratch, (size_t)n, on_message, c);

@@ -26,6 +26,8 @@
 
 #define FBR_SP_UNPROVEN 64
 #define FBR_SP_UNPROVEN_MS 5000
+#define FBR_SP_PROGRESS \
+    16384 /* bytes of a message that is not whole yet, by which its sender is heard */
 
 struct fbr_sp_server;
 struct fbr_sp_conn;
@@ -60,7 +62,9 @@ bool fbr_sp_is_proven(const struct fbr_sp_conn *conn, uint64_t *link);
 int fbr_sp_send(struct fbr_sp_conn *conn, void *msg, size_t len);
 /* Whether the peer's host has all that was sent. */
 bool fbr_sp_all_arrived(struct fbr_sp_conn *conn);
-/* Whether anything has come by it since this was last asked; running thread. */
+/* Whether a message that was taken has come by it since this was last asked, or FBR_SP_PROGRESS bytes of one
+ * that is not whole; running thread. Fewer bytes are no life: behind a length that was damaged on its way
+ * they would be taken for the rest of that message. */
 bool fbr_sp_heard(struct fbr_sp_conn *conn);
 /* Ends it soon; on_end is called as for any other end. */
 void fbr_sp_hang_up(struct fbr_sp_conn *conn);

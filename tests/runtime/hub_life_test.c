@@ -50,15 +50,24 @@ static struct {
     pthread_t thread;
     atomic_bool stalls[2]; /* up, down */
     atomic_bool cuts_caller;
+    atomic_bool lengthens; /* the next message up, which begins with what comes next */
+    atomic_int slow_ms;    /* rests so long behind each piece, which are short then */
     char url[64];
 } proxy;
+
+#define SLOW_PIECE 16384
 
 /* False: it has ended. */
 static bool pass(int from, int to, bool stalls)
 {
     char bytes[65536];
-    ssize_t n = recv(from, bytes, sizeof(bytes), MSG_DONTWAIT);
+    int slow_ms = atomic_load(&proxy.slow_ms);
+    ssize_t n = recv(from, bytes, slow_ms ? SLOW_PIECE : sizeof(bytes), MSG_DONTWAIT);
 
+    if (n > 5 && from == proxy.caller && atomic_exchange(&proxy.lengthens, false))
+        bytes[5] ^= 1; /* of the length, 65536 */
+    if (slow_ms)
+        let_time_pass(slow_ms);
     if (n > 0 && !stalls)
         send(to, bytes, (size_t)n, MSG_NOSIGNAL);
     if (n == 0)
@@ -129,6 +138,8 @@ static void open_proxy(void)
     atomic_store(&proxy.stalls[0], false);
     atomic_store(&proxy.stalls[1], false);
     atomic_store(&proxy.cuts_caller, false);
+    atomic_store(&proxy.lengthens, false);
+    atomic_store(&proxy.slow_ms, 0);
     assert_int_equal(bind(proxy.listening, (struct sockaddr *)&a, len), 0);
     assert_int_equal(listen(proxy.listening, 8), 0);
     assert_int_equal(getsockname(proxy.listening, (struct sockaddr *)&a, &len), 0);
@@ -363,6 +374,35 @@ static void an_idle_link_whose_way_down_is_stalled_breaks(void **state)
     assert_true(wait_broken(true, -ETIMEDOUT) <= SILENT_MS + BEAT_MS + 2000);
 }
 
+/* Its beats come, and are taken for the rest of a message that they would be a quarter of an hour to fill. */
+static void a_damaged_length_breaks_the_link(void **state)
+{
+    (void)state;
+    assert_true(idle_for(BEAT_MS, NULL) >= 0);
+    atomic_store(&proxy.lengthens, true);
+    assert_true(wait_broken(true, -ETIMEDOUT) <= SILENT_MS + BEAT_MS + 2000);
+}
+
+/* A long message takes twice as long as the server would bear silence. */
+static void a_slow_link_lives(void **state)
+{
+    const size_t len = 250 * 1000;
+    char *word = calloc(1, len);
+    uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
+
+    (void)state;
+    take_first_answer();
+    assert_true(idle_for(BEAT_MS, NULL) >= 0);
+    atomic_store(&proxy.slow_ms, 2 * SILENT_MS * SLOW_PIECE / (int)len);
+    assert_int_equal(fbr_uplink_send(up, &(struct iovec){word, len}, 1, TEST_LONG_MS), 0);
+    pthread_mutex_lock(&lock);
+    while (!records && !breaks && fbr_cond_wait(&changed, &lock, deadline) == 0)
+        continue;
+    assert_int_equal(records, 1);
+    pthread_mutex_unlock(&lock);
+    free(word);
+}
+
 /* Both ends of the connection end; the peer notices, too. */
 static void a_connection_that_ends_breaks_the_link(void **state)
 {
@@ -414,6 +454,8 @@ int main(void)
         CASE(a_link_whose_way_up_is_stalled_breaks),
         CASE(a_link_whose_way_down_is_stalled_breaks),
         CASE(an_idle_link_whose_way_down_is_stalled_breaks),
+        CASE(a_damaged_length_breaks_the_link),
+        CASE(a_slow_link_lives),
         CASE(a_connection_that_ends_breaks_the_link),
         cmocka_unit_test_setup_teardown(a_second_connection_of_a_peer_breaks_the_link,
                                         set_up_patient, tear_down),

@@ -4,7 +4,6 @@
 #
 # Control connections and data links are disturbed beside each other, in a network namespace each, so nobody else is.
 # FAULTS_TCP_KINDS=data chooses one of the two, the arguments are one case and one fault, SHOW=1 prints how long each took.
-# FAULTS_TCP_ALL=1 corrupts data links, too.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
