@@ -12,7 +12,7 @@ import multiprocessing.connection as _mp
 from _pickle import loads as _loads
 from multiprocessing import BufferTooShort
 from multiprocessing.connection import answer_challenge, deliver_challenge, wait
-from multiprocessing.context import get_spawning_popen
+from multiprocessing.context import get_spawning_popen, set_spawning_popen
 
 from . import _core, _pickling
 
@@ -106,6 +106,9 @@ def _connect(address, readable, writable):
 
 # ---- Listener and Client ----
 
+LOOK = 0.5  # seconds after which a caller that was not accepted looks whether the listener is still there
+
+
 class Address(bytes):
     """The address of a Listener. It is a secret, which no repr shows."""
 
@@ -141,7 +144,9 @@ class Listener:
         """Waits for a caller and returns a connection to it."""
         if self._calls is None:
             raise OSError("listener is closed")
-        connection = self._calls.recv()
+        connection = None
+        while connection is None:  # a caller that only looks whether we are here
+            connection = self._calls.recv()
         if self._authkey:
             try:
                 deliver_challenge(connection, self._authkey)
@@ -175,6 +180,16 @@ class Listener:
         self.close()
 
 
+def _send_end(door, end):
+    """A process that is being started, whose pickling may have brought us here, does not hold this end."""
+    popen = get_spawning_popen()
+    set_spawning_popen(None)
+    try:
+        door.send(end)
+    finally:
+        set_spawning_popen(popen)
+
+
 def Client(address, family=None, authkey=None):
     """Returns a connection to the Listener that has this address."""
     if not isinstance(address, Address):
@@ -186,13 +201,25 @@ def Client(address, family=None, authkey=None):
     except BrokenPipeError as e:
         raise ConnectionRefusedError(*e.args) from None
     mine, its = Pipe()
-    with door, its:
-        door.send(its)
-    if authkey is not None:
-        try:
+    try:
+        with door:
+            with its:
+                _send_end(door, its)
+            if authkey is not None:
+                _wait_accepted(mine, door)
+        if authkey is not None:
             answer_challenge(mine, authkey)
             deliver_challenge(mine, authkey)
-        except BaseException:
-            mine.close()
-            raise
+    except BaseException:
+        mine.close()
+        raise
     return mine
+
+
+def _wait_accepted(mine, door):
+    """Nobody has the other end of `mine` before the listener takes it. Should its process die, its door tells."""
+    while not mine.poll(LOOK):
+        try:
+            door.send(None)
+        except BrokenPipeError as e:
+            raise ConnectionResetError(*e.args) from None
