@@ -1,0 +1,476 @@
+"""managers.py - managers: multiprocessing's own, whose connections are Fiber's.
+
+A manager is a process that has objects; other processes of the run use them by proxies, wherever they run. BaseManager,
+SyncManager and the proxies are those of the running CPython, to which one entry of their table of transports is added.
+What is different: when a connection ends, the locks that were taken through it are released, so a process that dies does
+not leave them locked. A manager with an address of its own (a host and a port, a path) uses multiprocessing's sockets, so
+programs outside of the run may connect to it.
+
+    class Envs(fiber.AsyncManager):
+        pass
+
+    Envs.register("make", make_env)
+    managers = [Envs() for _ in range(8)]             # a process each
+    for manager in managers:
+        manager.start()
+    envs = [manager.make() for manager in managers]
+    handles = [env.step(0) for env in envs]           # all work at the same time
+    results = [handle.get() for handle in handles]
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import collections
+import multiprocessing.managers as mpm
+import threading
+import time
+from multiprocessing import TimeoutError, util
+from multiprocessing.connection import wait
+from multiprocessing.managers import (  # noqa: F401
+    AcquirerProxy, ArrayProxy, AutoProxy, BarrierProxy, BaseProxy, ConditionProxy, DictProxy, EventProxy, IteratorProxy,
+    ListProxy, MakeProxyType, Namespace, NamespaceProxy, PoolProxy, RemoteError, Token, Value, ValueProxy)
+from multiprocessing.process import current_process
+
+from .connection import Address, Client, Listener, Pipe
+
+__all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SyncManager", "Token"]
+
+
+class _Serializer(str):
+    """The name of the transport. Proxies pickle it, so a process that gets one has imported this module before."""
+
+    def __reduce__(self):
+        return _serializer, ()
+
+
+def _serializer():
+    return SERIALIZER
+
+
+SERIALIZER = _Serializer("fiber")
+mpm.listener_client[SERIALIZER] = (Listener, Client)
+
+
+# ---- The server's side: what a connection has taken ----
+
+
+class _Connection:
+    """A connection as the server's thread of it uses it, and the objects that were taken through it."""
+
+    current = threading.local()  # .connection: the one that this thread serves
+
+    def __init__(self, conn):
+        self._conn = conn
+        self.recv = conn.recv
+        self.close = conn.close
+        self.name = threading.current_thread().name
+        self.taken = set()
+        self.undo = None  # for an answer that does not arrive
+
+    def send(self, message):
+        """Sends an answer. Once it was sent, what was done need not be undone."""
+        self._conn.send(message)
+        self.undo = None
+
+    def end(self):
+        """Gives back what was taken and not given back."""
+        undo, self.undo = self.undo, None
+        if undo:
+            undo()
+        for thing in list(self.taken):
+            thing.connection_ended(self)
+
+    @classmethod
+    def served(cls):
+        """The connection of this thread, or None."""
+        return getattr(cls.current, "connection", None)
+
+
+class Server(mpm.Server):
+    """multiprocessing's server, which gives back what a connection took when it ends."""
+
+    def serve_client(self, conn):
+        """Serves the proxies of one thread of one process until it goes."""
+        served = _Connection.current.connection = _Connection(conn)
+        try:
+            super().serve_client(served)
+        finally:
+            served.end()
+
+
+class _Taken:
+    """Something that is taken and given back, and who has it."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self._takers = []
+
+    def acquire(self, blocking=True, timeout=-1):
+        """Takes it, as threading's do."""
+        if not self._inner.acquire(blocking, timeout):
+            return False
+        self._note_taken()
+        return True
+
+    def release(self):
+        """Gives it back, as threading's do."""
+        taker = self._taker()
+        self._inner.release()
+        self._forget(taker)
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+    def _note_taken(self):
+        connection = _Connection.served()
+        self._takers.append(connection)
+        if connection:
+            connection.taken.add(self)
+
+    def _taker(self):
+        connection = _Connection.served()
+        return connection if connection in self._takers or not self._takers else self._takers[0]
+
+    def _forget(self, taker):
+        if taker in self._takers:
+            self._takers.remove(taker)
+        if taker and taker not in self._takers:
+            taker.taken.discard(self)
+
+    def connection_ended(self, connection):
+        """Gives back what that connection has. Called in the thread of the connection."""
+        while connection in self._takers:
+            self._takers.remove(connection)
+            try:
+                self._inner.release()
+            except (RuntimeError, ValueError):
+                pass
+        connection.taken.discard(self)
+
+    def owner(self):
+        """The name of the process that has it (with its thread, when that is not the main one) and how often."""
+        takers = list(self._takers)
+        return (takers[0].name if takers and takers[0] else None), len(takers)
+
+
+class Lock(_Taken):
+    """A lock of a server."""
+
+    def __init__(self):
+        super().__init__(threading.Lock())
+
+    def locked(self):
+        """Tells whether somebody has it."""
+        return self._inner.locked()
+
+    def _is_owned(self):  # for threading.Condition
+        return self._inner.locked()
+
+
+class RLock(_Taken):
+    """A lock of a server that its holder, a thread of a process, may take again."""
+
+    def __init__(self):
+        super().__init__(threading.RLock())
+
+    # For threading.Condition, which gives it back wholly while it waits.
+    def _is_owned(self):
+        return self._inner._is_owned()
+
+    def _release_save(self):
+        taker, takers = self._taker(), len(self._takers)
+        state = self._inner._release_save()
+        for _ in range(takers):
+            self._forget(taker)
+        return state, takers
+
+    def _acquire_restore(self, saved):
+        state, takers = saved
+        self._inner._acquire_restore(state)
+        for _ in range(takers):
+            self._note_taken()
+
+
+class Semaphore:
+    """A semaphore of a server. It may count events, which nobody gives back: so the end of a process changes nothing."""
+
+    def __init__(self, value=1):
+        self._inner = threading.Semaphore(value)
+
+    def acquire(self, blocking=True, timeout=None):
+        """Takes one, as threading's do."""
+        taken = self._inner.acquire(blocking, timeout)
+        connection = _Connection.served()
+        if taken and connection:
+            connection.undo = self._inner.release
+        return taken
+
+    def release(self, n=1):
+        """Adds n."""
+        self._inner.release(n)
+
+    def get_value(self):
+        """How many may be taken."""
+        return self._inner._value
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+
+class BoundedSemaphore(_Taken):
+    """A semaphore of a server that counts things of which there are so many."""
+
+    def __init__(self, value=1):
+        super().__init__(threading.BoundedSemaphore(value))
+        self._bound = value
+
+    def acquire(self, blocking=True, timeout=None):
+        """Takes one, as threading's do."""
+        return super().acquire(blocking, timeout)
+
+    def get_value(self):
+        """How many may be taken, and how many there are."""
+        return self._inner._value, self._bound
+
+
+class Condition(threading.Condition):
+    """A condition of a server. A notice that reaches a dead process goes to the next that waits."""
+
+    def __init__(self, lock=None):
+        super().__init__(RLock() if lock is None else _local_object(lock))
+
+    def wait(self, timeout=None):
+        """Waits for a notice, as threading's do."""
+        told = super().wait(timeout)
+        connection = _Connection.served()
+        if told and connection:
+            connection.undo = self.notify
+        return told
+
+    def owner(self):
+        """The owner of its lock, and how many wait."""
+        return self._lock.owner(), len(self._waiters)
+
+
+def _local_object(lock):
+    """A proxy of an object of this server is replaced by the object."""
+    server = getattr(current_process(), "_manager_server", None)
+    if isinstance(lock, BaseProxy) and server and lock._token.address == server.address:
+        return server.id_to_obj[lock._id][0]
+    return lock
+
+
+# ---- Managers ----
+
+
+class BaseManager(mpm.BaseManager):
+    """multiprocessing's BaseManager, whose server is a process of Fiber."""
+
+    _Server = Server
+
+    def __init__(self, address=None, authkey=None, serializer=None, ctx=None, **options):
+        if serializer is None:
+            serializer = SERIALIZER if address is None or isinstance(address, Address) else "pickle"
+        if ctx is None:
+            from .context import default as ctx
+        super().__init__(address, authkey, SERIALIZER if serializer == SERIALIZER else serializer, ctx, **options)
+
+    def get_server(self):
+        """Returns the server, which serves in this process with serve_forever()."""
+        self._check_initial()
+        return self._Server(self._registry, self._address, self._authkey, self._serializer)
+
+    def start(self, initializer=None, initargs=()):
+        """Starts the process of the manager, which runs initializer(*initargs) first."""
+        self._check_initial()
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        reader, writer = Pipe(duplex=False)
+        self._process = self._ctx.Process(
+            target=type(self)._run_server,
+            args=(self._registry, self._address, self._authkey, self._serializer, writer, initializer, initargs))
+        self._process.name = "%s-%s" % (type(self).__name__, ":".join(str(i) for i in self._process._identity))
+        self._process.start()
+        writer.close()
+        try:
+            self._address = _first_message(reader, self._process)
+        finally:
+            reader.close()
+        self._state.value = mpm.State.STARTED
+        arguments = [self._process, self._address, self._authkey, self._state, self._Client]
+        if hasattr(self, "_shutdown_timeout"):  # not in the first releases of 3.11
+            arguments.append(self._shutdown_timeout)
+        self.shutdown = util.Finalize(self, type(self)._finalize_manager, args=arguments, exitpriority=0)
+
+    def _check_initial(self):
+        if self._state.value == mpm.State.STARTED:
+            raise mpm.ProcessError("Already started server")
+        if self._state.value == mpm.State.SHUTDOWN:
+            raise mpm.ProcessError("Manager has shut down")
+
+
+def _first_message(reader, process):
+    """Returns what a child says first. EOFError: it ended before."""
+    if reader not in wait([reader, process.sentinel]):
+        raise EOFError("the process of the manager ended before it had started: %s" % process.exitcode)
+    return reader.recv()
+
+
+def _pool(*args, **kwargs):
+    from .pool import Pool
+    return Pool(*args, **kwargs)
+
+
+class SyncManager(BaseManager, mpm.SyncManager):
+    """A manager with the types of multiprocessing's SyncManager: dict, list, Namespace, Queue, Lock, ..."""
+
+    _registry = mpm.SyncManager._registry.copy()
+
+
+for _type in (Lock, RLock, Semaphore, BoundedSemaphore):
+    SyncManager.register(_type.__name__, _type, AcquirerProxy)
+SyncManager.register("Condition", Condition, ConditionProxy)
+SyncManager.register("Pool", _pool, PoolProxy)
+
+
+def Manager():
+    """Returns a SyncManager that was started."""
+    manager = SyncManager()
+    manager.start()
+    return manager
+
+
+# ---- AsyncManager ----
+
+
+class Handle:
+    """A call that was sent and is answered later."""
+
+    def __init__(self, proxy, calls):
+        self._proxy, self._calls = proxy, calls  # the proxy keeps its connection open
+        self._message = self._error = None
+
+    def _is_done(self):
+        return self._message is not None or self._error is not None
+
+    def ready(self):
+        """Tells whether the answer is here."""
+        self._calls.receive_until(self._is_done, 0)
+        return self._is_done()
+
+    def wait(self, timeout=None):
+        """Waits until the answer is here, at most `timeout` seconds."""
+        self._calls.receive_until(self._is_done, timeout)
+
+    def get(self, timeout=None):
+        """Waits for the answer and returns it, or raises the exception of the call. TimeoutError: it has not come."""
+        self.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        if self._message is None:
+            raise TimeoutError("the call was not answered within %s seconds" % timeout)
+        return self._proxy._answer(*self._message)
+
+
+class _Calls:
+    """The calls on one connection that were not answered yet, in their order."""
+
+    MANY = 32
+
+    def __init__(self, conn):
+        self._conn = conn
+        self._lock = threading.Lock()
+        self._handles = collections.deque()
+
+    def send(self, proxy, request):
+        """Sends a call. A server that has many answers to send must not wait for us while we wait for it."""
+        while len(self._handles) > self.MANY and self._conn.poll():
+            self._receive_one(0)
+        handle = Handle(proxy, self)
+        with self._lock:
+            self._conn.send(request)
+            self._handles.append(handle)
+        return handle
+
+    def receive_until(self, is_done, timeout):
+        """Receives answers for whoever they are for."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not is_done():
+            left = None if end is None else max(0, end - time.monotonic())
+            if not self._receive_one(left, is_done) and left == 0:
+                return
+
+    def _receive_one(self, timeout, is_done=lambda: False):
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
+            if is_done() or not self._handles:
+                return False
+            if timeout is not None and not self._conn.poll(timeout):
+                return False
+            self._handles[0]._message = self._conn.recv()
+            self._handles.popleft()
+            return True
+        except (EOFError, OSError) as error:
+            while self._handles:
+                self._handles.popleft()._error = error
+            return True
+        finally:
+            self._lock.release()
+
+
+class AsyncProxy(BaseProxy):
+    """A proxy whose methods return a Handle at once. The calls of a thread on a manager are done in their order."""
+
+    def _callmethod(self, methodname, args=(), kwds={}):
+        if not hasattr(self._tls, "connection"):
+            self._connect()
+        calls = getattr(self._tls, "calls", None)
+        if calls is None or calls._conn is not self._tls.connection:
+            calls = self._tls.calls = _Calls(self._tls.connection)
+        return calls.send(self, (self._id, methodname, args, kwds))
+
+    def _getvalue(self):
+        return self._callmethod("#GETVALUE").get()
+
+    def _answer(self, kind, result):
+        if kind == "#RETURN":
+            return result
+        if kind != "#PROXY":
+            raise mpm.convert_to_error(kind, result)
+        exposed, token = result
+        token.address = self._token.address
+        proxy = self._manager._registry[token.typeid][-1](
+            token, self._serializer, manager=self._manager, authkey=self._authkey, exposed=exposed)
+        conn = self._Client(token.address, authkey=self._authkey)
+        mpm.dispatch(conn, None, "decref", (token.id,))
+        conn.close()
+        return proxy
+
+    def __reduce__(self):
+        rebuild, (kind, *rest) = super().__reduce__()
+        return rebuild, (AsyncAutoProxy if getattr(self, "_isauto", False) else kind, *rest)
+
+
+def AsyncAutoProxy(token, serializer, manager=None, authkey=None, exposed=None, incref=True, manager_owned=False):
+    """Makes a proxy with the methods that are exposed."""
+    auto = AutoProxy(token, serializer, manager=manager, authkey=authkey, exposed=exposed, incref=False)
+    methods = {name: value for name, value in vars(type(auto)).items() if name in auto._exposed_}
+    cls = type("AsyncAutoProxy[%s]" % token.typeid, (AsyncProxy,), {**methods, "_exposed_": auto._exposed_})
+    proxy = cls(token, serializer, manager=manager, authkey=auto._authkey, incref=incref, manager_owned=manager_owned)
+    proxy._isauto = True
+    return proxy
+
+
+class AsyncManager(BaseManager):
+    """A manager whose objects answer later: a call of a method returns a Handle at once."""
+
+    @classmethod
+    def register(cls, typeid, callable=None, proxytype=None, *args, **kwargs):
+        """Registers a type; its default proxy is one whose methods return a Handle."""
+        super().register(typeid, callable, proxytype or AsyncAutoProxy, *args, **kwargs)

@@ -1,0 +1,501 @@
+"""managers_test.py - fiber's managers, by the documentation of multiprocessing.managers, and AsyncManager.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import queue
+import signal
+import threading
+import time
+
+import pytest
+
+import fiber as mp
+from fiber.managers import AsyncManager, BaseManager, SyncManager
+
+LONG = 60
+
+
+@pytest.fixture
+def manager():
+    with mp.Manager() as m:
+        yield m
+
+
+@pytest.fixture
+def start():
+    """Returns a function that starts a process; what still lives at the end of the test is killed."""
+    started = []
+
+    def run(target, *args):
+        process = mp.Process(target=target, args=args)
+        process.start()
+        started.append(process)
+        return process
+    yield run
+    for process in started:
+        process.kill()
+        process.join(LONG)
+
+
+def well(process):
+    process.join(LONG)
+    return process.exitcode == 0
+
+
+# ---- Types ----
+
+
+def change(d, items, n, lock):
+    d[os.getpid()] = "here"
+    d["nested"].append(1)
+    items.reverse()
+    n.seen = True
+    for _ in range(20):
+        with lock:
+            n.count += 1
+
+
+def test_children_change_objects(manager, start):
+    d, items, n, lock = manager.dict(), manager.list(range(5)), manager.Namespace(count=0), manager.Lock()
+    d["nested"] = manager.list()
+    children = [start(change, d, items, n, lock) for _ in range(3)]
+    assert all(well(c) for c in children)
+    assert {c.pid for c in children} < set(d.keys())
+    assert list(d["nested"]) == [1, 1, 1]
+    assert list(items) == [4, 3, 2, 1, 0]
+    assert n.seen and n.count == 60
+
+
+def test_the_types_of_a_sync_manager(manager):
+    value, array = manager.Value("i", 7), manager.Array("d", [1.5, 2.5])
+    value.value += 1
+    array[0] = 9
+    assert value.value == 8 and list(array) == [9, 2.5]
+    q, joinable = manager.Queue(1), manager.JoinableQueue()
+    q.put(1)
+    with pytest.raises(queue.Full):
+        q.put(2, block=False)
+    assert q.get() == 1
+    with pytest.raises(queue.Empty):
+        q.get_nowait()
+    joinable.put(1)
+    joinable.get()
+    joinable.task_done()
+    joinable.join()
+    event = manager.Event()
+    assert not event.wait(0.01)
+    event.set()
+    assert event.wait() and event.is_set()
+    barrier = manager.Barrier(1)
+    assert (barrier.wait(), barrier.parties, barrier.n_waiting, barrier.broken) == (0, 1, 0, False)
+
+
+def test_proxies_look_like_their_objects(manager):
+    items = manager.list([1, 2])
+    assert str(items) == "[1, 2]" and repr(items).startswith("<ListProxy object")
+    assert items._getvalue() == [1, 2]
+    assert items + [3] == [1, 2, 3] and len(items) == 2 and 2 in items
+    d = manager.dict(a=1)
+    assert sorted(d.items()) == [("a", 1)] and d.pop("a") == 1 and not d.copy()
+    assert "address" not in repr(manager.address) or bytes(manager.address).hex() not in repr(manager.address)
+
+
+def test_nested_proxies(manager):
+    outer = manager.list()
+    inner = manager.list([1])
+    outer.append(inner)
+    inner.append(2)
+    assert list(outer[0]) == [1, 2]
+    outer[0].append(3)
+    assert list(inner) == [1, 2, 3]
+
+
+def test_exceptions_come_across(manager):
+    with pytest.raises(KeyError, match="nope"):
+        manager.dict()["nope"]
+    with pytest.raises(IndexError):
+        manager.list()[0]
+
+
+def test_locks_of_a_manager_have_the_rules_of_threading(manager):
+    lock, rlock = manager.Lock(), manager.RLock()
+    assert lock.acquire() and not lock.acquire(False) and not lock.acquire(True, 0.01)
+    lock.release()
+    with pytest.raises(RuntimeError):
+        lock.release()
+    with rlock, rlock:
+        pass
+    with pytest.raises(RuntimeError):
+        rlock.release()
+    bounded = manager.BoundedSemaphore(1)
+    with bounded:
+        assert not bounded.acquire(False)
+    with pytest.raises(ValueError):
+        bounded.release()
+    semaphore = manager.Semaphore(0)
+    semaphore.release()
+    assert semaphore.acquire()
+
+
+def notify(condition, state):
+    with condition:
+        state["ready"] = True
+        condition.notify()
+
+
+@pytest.mark.parametrize("kind", [None, "Lock", "RLock"])
+def test_a_condition(manager, start, kind):
+    lock = getattr(manager, kind)() if kind else None
+    condition, state = manager.Condition(lock) if lock else manager.Condition(), manager.dict(ready=False)
+    with condition:
+        child = start(notify, condition, state)
+        assert condition.wait_for(lambda: state["ready"], LONG)
+        assert not condition.wait(0.01)
+    assert well(child)
+
+
+# ---- BaseManager ----
+
+
+class Counter:
+    def __init__(self, value=0):
+        self.value = value
+
+    def add(self, n=1):
+        self.value += n
+        return self.value
+
+    def _hidden(self):
+        return "hidden"
+
+    def numbers(self):
+        return iter(range(self.value))
+
+    def fail(self):
+        raise ZeroDivisionError("on purpose")
+
+    def pid(self):
+        return os.getpid()
+
+
+class MyManager(BaseManager):
+    pass
+
+
+MyManager.register("Counter", Counter)
+MyManager.register("Hidden", Counter, exposed=("_hidden", "add"))
+MyManager.register("Numbers", Counter, method_to_typeid={"numbers": "Iterator"})
+MyManager.register("Iterator", proxytype=mp.managers.IteratorProxy, create_method=False)
+
+
+def count_up(counter, times):
+    for _ in range(times):
+        counter.add()
+
+
+def test_registered_types(start):
+    with MyManager() as m:
+        counter = m.Counter(value=5)
+        assert counter.add() == 6
+        children = [start(count_up, counter, 10) for _ in range(2)]
+        assert all(well(c) for c in children)
+        assert counter.add(0) == 26
+        assert not hasattr(counter, "_hidden")
+        assert m.Hidden()._hidden() == "hidden"
+        assert list(m.Numbers(3).numbers()) == [0, 1, 2]
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            counter.fail()
+        assert counter.pid() not in (os.getpid(), *(c.pid for c in children))
+    with pytest.raises(Exception):
+        counter.add()
+
+
+def note(path):
+    with open(path, "w") as f:
+        f.write(str(os.getpid()))
+
+
+def test_start_and_shutdown(tmp_path):
+    m = SyncManager()
+    assert m.address is None
+    m.start(note, (str(tmp_path / "pid"),))
+    pid = int((tmp_path / "pid").read_text())
+    assert pid == m._process.pid
+    with pytest.raises(mp.ProcessError):
+        m.start()
+    m.shutdown()
+    m.shutdown()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(mp.ProcessError):
+        m.start()
+    with pytest.raises(TypeError):
+        SyncManager().start(5)
+
+
+def connect(address, counter):
+    m = MyManager(address=address)
+    m.connect()
+    counter.put(m.Counter(3).add())
+
+
+def test_connect_by_the_address(start):
+    answer = mp.Queue()
+    with MyManager() as m:
+        assert well(start(connect, m.address, answer))
+        assert answer.get(timeout=LONG) == 4
+        stranger = MyManager(address=m.address, authkey=b"wrong")
+        with pytest.raises(mp.AuthenticationError):
+            stranger.connect()
+
+
+def test_an_address_of_sockets_is_open_to_others():
+    import multiprocessing.managers as mpm
+
+    class Other(mpm.BaseManager):
+        pass
+
+    Other.register("Counter")
+    with MyManager(address=("127.0.0.1", 0), authkey=b"key") as m:
+        other = Other(address=m.address, authkey=b"key")
+        other.connect()
+        assert other.Counter().add(2) == 2
+
+
+def fail():
+    raise OSError("no start")
+
+
+def test_a_manager_that_cannot_start(capfd):
+    with pytest.raises(EOFError):
+        SyncManager().start(fail)
+    assert "no start" in capfd.readouterr().err
+
+
+def make_list(sink):
+    m = mp.Manager()
+    sink.put(list(m.list([1, 2])))
+
+
+def test_a_child_may_have_managers(start):
+    sink = mp.Queue()
+    assert well(start(make_list, sink))
+    assert sink.get(timeout=LONG) == [1, 2]
+
+
+def test_threads_have_connections_of_their_own(manager):
+    event, seen = manager.Event(), manager.list()
+
+    def wait():
+        event.wait()
+        seen.append(1)
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for t in threads:
+        t.start()
+    assert not event.is_set()  # answered while the others wait
+    event.set()
+    for t in threads:
+        t.join(LONG)
+    assert len(seen) == 4
+
+
+class Calling:
+    def __init__(self, items):
+        self.items = items
+
+    def __reduce__(self):
+        self.items._manager.list()  # a new connection, which is no end that the child holds
+        return list, ()
+
+
+def nothing(*_):
+    pass
+
+
+def test_a_pickle_may_call_a_manager(manager, start):
+    assert well(start(nothing, Calling(manager.list())))
+
+
+# ---- Deaths ----
+
+
+def hold(lock, up):
+    lock.acquire()
+    up.put(os.getpid())
+    signal.pause()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "BoundedSemaphore", "Condition"])
+def test_what_a_dead_process_had_is_free(manager, start, kind):
+    thing, up = getattr(manager, kind)(), mp.Queue()
+    child = start(hold, thing, up)
+    up.get(timeout=LONG)
+    assert not thing.acquire(True, 0.05)
+    child.kill()
+    assert thing.acquire(True, LONG)
+    thing.release()
+
+
+def wait_for_notice(condition, up):
+    with condition:
+        up.put(1)
+        condition.wait()
+    up.put(2)
+
+
+def test_a_notice_for_the_dead_goes_to_the_next(manager, start):
+    condition, up = manager.Condition(), mp.Queue()
+    first = start(wait_for_notice, condition, up)
+    assert up.get(timeout=LONG) == 1
+    second = start(wait_for_notice, condition, up)
+    assert up.get(timeout=LONG) == 1
+    with condition:  # both wait
+        first.kill()
+        first.join(LONG)
+    with condition:
+        condition.notify()
+    assert up.get(timeout=LONG) == 2
+    assert well(second)
+
+
+def test_the_death_of_the_manager_is_the_end_of_file():
+    m = mp.Manager()
+    items, event = m.list(), m.Event()
+    threading.Timer(0.2, m._process.kill).start()
+    begin = time.monotonic()
+    with pytest.raises((EOFError, OSError)):
+        event.wait()
+    assert time.monotonic() - begin < 30
+    with pytest.raises((EOFError, OSError)):
+        items.append(1)
+    m.shutdown()
+
+
+def listen_and_accept_nobody(sink):
+    from fiber.connection import Listener
+    listener = Listener()
+    sink.put(listener.address)
+    signal.pause()
+
+
+def test_a_listener_that_dies_before_it_accepts(start):
+    from fiber.connection import Client
+    sink = mp.Queue()
+    child = start(listen_and_accept_nobody, sink)
+    address = sink.get(timeout=LONG)
+    threading.Timer(0.2, child.kill).start()
+    with pytest.raises((EOFError, OSError)):
+        Client(address, authkey=b"key")
+
+
+def test_no_process_is_left(program):
+    ran = program("""
+        import os, signal
+        import fiber
+
+        def main():
+            m = fiber.Manager()
+            print(m._process.pid, flush=True)
+            with fiber.Lock():
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if __name__ == "__main__":
+            main()
+    """)
+    pid = int(ran.out)
+    deadline = time.monotonic() + LONG
+    while os.path.exists("/proc/%d" % pid):
+        with open("/proc/%d/stat" % pid) as f:
+            if f.read().rsplit(")", 1)[1].split()[0] == "Z":
+                break
+        assert time.monotonic() < deadline
+        os.sched_yield()
+
+
+# ---- AsyncManager ----
+
+
+class Env:
+    def __init__(self, base=0):
+        self.base = base
+        self.gate = threading.Event()
+
+    def step(self, action):
+        return self.base + action
+
+    def big(self, size):
+        return b"x" * size
+
+    def fail(self):
+        raise KeyError("no such action")
+
+    def hang(self):
+        self.gate.wait()
+
+    def die(self):
+        os._exit(1)
+
+
+class Envs(AsyncManager):
+    pass
+
+
+Envs.register("Env", Env)
+
+
+@pytest.fixture
+def envs():
+    with Envs() as m:
+        yield m
+
+
+def test_handles_may_be_read_in_any_order(envs):
+    a, b = envs.Env(10), envs.Env(20)
+    handles = [env.step(i) for i in range(5) for env in (a, b)]
+    assert [h.get() for h in reversed(handles)] == [24, 14, 23, 13, 22, 12, 21, 11, 20, 10]
+    assert handles[0].get() == 10  # again
+    assert handles[0].ready()
+
+
+def test_an_exception_is_raised_by_get(envs):
+    env = envs.Env()
+    bad, good = env.fail(), env.step(1)
+    assert good.get() == 1
+    with pytest.raises(KeyError, match="no such action"):
+        bad.get()
+
+
+def test_a_handle_has_a_timeout(envs):
+    env = envs.Env()
+    handle = env.hang()
+    assert not handle.ready()
+    handle.wait(0.01)
+    with pytest.raises(mp.TimeoutError):
+        handle.get(timeout=0.05)
+
+
+def test_many_calls_with_large_answers(envs):
+    env = envs.Env()
+    handles = [env.big(1 << 20) for _ in range(100)]
+    assert all(len(h.get(LONG)) == 1 << 20 for h in handles)
+
+
+def use_env(env, sink):
+    sink.put(env.step(1).get())
+
+
+def test_async_proxies_travel(envs, start):
+    sink = mp.Queue()
+    assert well(start(use_env, envs.Env(100), sink))
+    assert sink.get(timeout=LONG) == 101
+
+
+def test_the_death_of_the_manager_ends_all_handles(envs):
+    env = envs.Env()
+    handles = [env.step(1), env.die(), env.step(2)]
+    assert handles[0].get() == 1
+    for handle in handles[1:]:
+        with pytest.raises((EOFError, OSError)):
+            handle.get(LONG)
