@@ -1,0 +1,300 @@
+"""synchronize.py - Lock, RLock, Semaphore, BoundedSemaphore, Condition, Event and Barrier for processes of all hosts.
+
+They are proxies of objects in a manager, which the first process that makes one starts. A process that is given one makes
+its own in the same manager. When a process dies, the locks that it had are free again.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import threading
+from multiprocessing import process as _mp_process
+from multiprocessing import util
+
+from . import managers
+
+__all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
+
+
+# ---- The manager ----
+
+
+class LockProxy(managers.AcquirerProxy):
+    _exposed_ = ("acquire", "release", "owner")
+
+
+class SemaphoreProxy(managers.AcquirerProxy):
+    _exposed_ = ("acquire", "release", "get_value")
+
+
+class ConditionProxy(managers.ConditionProxy):
+    _exposed_ = ("acquire", "release", "wait", "notify", "notify_all", "owner")
+
+
+class _Manager(managers.SyncManager):
+    """The manager of a run's locks."""
+
+
+_Manager.register("Lock", managers.Lock, LockProxy)
+_Manager.register("RLock", managers.RLock, LockProxy)
+_Manager.register("Semaphore", managers.Semaphore, SemaphoreProxy)
+_Manager.register("BoundedSemaphore", managers.BoundedSemaphore, SemaphoreProxy)
+_Manager.register("Condition", managers.Condition, ConditionProxy)
+
+_lock = threading.Lock()
+_manager = None
+
+
+def _get_manager():
+    global _manager
+    with _lock:
+        if _manager is None:
+            _manager = _start_manager()
+        return _manager
+
+
+def _start_manager():
+    """It is no child of the program: it is not listed, and ends after the children that the program waits for."""
+    manager = _Manager()
+    manager.start()
+    _mp_process._children.discard(manager._process)
+    arguments = manager.shutdown._args
+    manager.shutdown.cancel()
+    manager.shutdown = util.Finalize(None, type(manager)._finalize_manager, args=arguments, exitpriority=-100)
+    return manager
+
+
+def _adopt(token):
+    """A process that was given an object of a manager makes its own there, too."""
+    global _manager
+    with _lock:
+        if _manager is None:
+            manager = _Manager(address=token.address)
+            manager._state.value = managers.mpm.State.STARTED
+            _manager = manager
+
+
+# ---- Objects ----
+
+
+class _Synchronizer:
+    """A proxy, whose pickles are its token."""
+
+    _proxy_type = LockProxy
+
+    def __init__(self, *args, ctx=None):
+        self._proxy = getattr(_get_manager(), type(self).__name__)(*args)
+
+    def __getstate__(self):
+        self._proxy._close.cancel()  # it lives on in the manager, for whoever gets it
+        return {**self.__dict__, "_proxy": self._proxy._token}
+
+    def __setstate__(self, state):
+        token = state.pop("_proxy")
+        self.__dict__.update(state)
+        _adopt(token)
+        self._proxy = self._proxy_type(
+            token, managers.SERIALIZER, authkey=_mp_process.current_process().authkey, exposed=self._proxy_type._exposed_)
+
+    def _call(self, method, *args):
+        try:
+            return self._proxy._callmethod(method, args)
+        except Exception:
+            raise
+        except BaseException:  # a signal: the answer will still come, and must not be taken for that of the next call
+            connection = self._proxy._tls.__dict__.pop("connection", None)
+            if connection:
+                connection.close()
+            raise
+
+
+class _Acquirer(_Synchronizer):
+    def acquire(self, block=True, timeout=None):
+        """Takes it and returns True; False when it was not free within `timeout` seconds, or at once without block."""
+        if not block:
+            return self._call("acquire", False)
+        return self._call("acquire", True) if timeout is None else self._call("acquire", True, max(0, timeout))
+
+    def release(self):
+        """Gives it back."""
+        self._call("release")
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+
+class Lock(_Acquirer):
+    """A lock; any process may release it."""
+
+    def release(self):
+        """Gives it back. ValueError: nobody has it."""
+        try:
+            self._call("release")
+        except RuntimeError:
+            raise ValueError("semaphore or lock released too many times") from None
+
+    def locked(self):
+        """Tells whether somebody has it."""
+        return self._call("owner")[1] > 0
+
+    def __repr__(self):
+        return "<Lock(owner=%s)>" % self._call("owner")[0]
+
+
+class RLock(_Acquirer):
+    """A lock that the thread that has it may take again, and gives back as often."""
+
+    def release(self):
+        """Gives it back once. AssertionError: this thread does not have it."""
+        try:
+            self._call("release")
+        except RuntimeError:
+            raise AssertionError("attempt to release recursive lock not owned by thread") from None
+
+    def locked(self):
+        """Tells whether some thread has it."""
+        return self._call("owner")[1] > 0
+
+    def __repr__(self):
+        return "<RLock(%s, %d)>" % self._call("owner")
+
+
+class Semaphore(_Acquirer):
+    """A number that acquire() takes one from, and waits while it is 0, and release() adds one to."""
+
+    _proxy_type = SemaphoreProxy
+
+    def __init__(self, value=1, *, ctx=None):
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        super().__init__(value)
+
+    def get_value(self):
+        """The number now."""
+        return self._call("get_value")
+
+    def __repr__(self):
+        return "<Semaphore(value=%d)>" % self.get_value()
+
+
+class BoundedSemaphore(_Acquirer):
+    """A semaphore that never grows above the value that it began with: release() raises ValueError then."""
+
+    _proxy_type = SemaphoreProxy
+
+    def __init__(self, value=1, *, ctx=None):
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        super().__init__(value)
+
+    def get_value(self):
+        """The number now."""
+        return self._call("get_value")[0]
+
+    def __repr__(self):
+        return "<BoundedSemaphore(value=%d, maxvalue=%d)>" % self._call("get_value")
+
+
+class Condition(_Acquirer):
+    """A condition variable: a lock, and processes that wait for a notice."""
+
+    _proxy_type = ConditionProxy
+
+    def __init__(self, lock=None, *, ctx=None):
+        super().__init__(*(() if lock is None else (lock._proxy,)))
+
+    def wait(self, timeout=None):
+        """Gives the lock back, waits for a notice, and takes the lock again. False: none came within the timeout."""
+        return self._call("wait", timeout)
+
+    def wait_for(self, predicate, timeout=None):
+        """Waits until predicate() is true, and returns its last answer."""
+        return managers.ConditionProxy.wait_for(self, predicate, timeout)
+
+    def notify(self, n=1):
+        """Wakes n of those that wait."""
+        self._call("notify", n)
+
+    def notify_all(self):
+        """Wakes all that wait."""
+        self._call("notify_all")
+
+    def __repr__(self):
+        owner, waiting = self._call("owner")
+        return "<Condition(<RLock(%s, %d)>, %d)>" % (*owner, waiting)
+
+
+class Event(_Synchronizer):
+    """A flag that processes wait for."""
+
+    _proxy_type = managers.EventProxy
+
+    def __init__(self, *, ctx=None):
+        super().__init__()
+
+    def is_set(self):
+        """Tells whether the flag is set."""
+        return self._call("is_set")
+
+    def set(self):
+        """Sets the flag. All that wait for it go on."""
+        self._call("set")
+
+    def clear(self):
+        """Clears the flag."""
+        self._call("clear")
+
+    def wait(self, timeout=None):
+        """Waits until the flag is set, and tells whether it is."""
+        return self._call("wait", timeout)
+
+    def __repr__(self):
+        return "<Event at %#x %s>" % (id(self), "set" if self.is_set() else "unset")
+
+
+class _Numbers(_Synchronizer):
+    """A few numbers that processes share."""
+
+    _proxy_type = managers.ListProxy
+
+    def __init__(self, count):
+        self._proxy = _get_manager().list([0] * count)
+
+    def __getitem__(self, i):
+        return self._call("__getitem__", i)
+
+    def __setitem__(self, i, value):
+        self._call("__setitem__", i, value)
+
+
+class Barrier(threading.Barrier):
+    """A place where `parties` processes wait for each other. One of them runs the action then."""
+
+    def __init__(self, parties, action=None, timeout=None, *, ctx=None):
+        if parties < 1:
+            raise ValueError("parties must be > 0")
+        self._numbers = _Numbers(2)
+        self.__setstate__((parties, action, timeout, Condition(), self._numbers))
+
+    def __getstate__(self):
+        return self._parties, self._action, self._timeout, self._cond, self._numbers
+
+    def __setstate__(self, state):
+        self._parties, self._action, self._timeout, self._cond, self._numbers = state
+
+    @property
+    def _state(self):
+        return self._numbers[0]
+
+    @_state.setter
+    def _state(self, value):
+        self._numbers[0] = value
+
+    @property
+    def _count(self):
+        return self._numbers[1]
+
+    @_count.setter
+    def _count(self, value):
+        self._numbers[1] = value

@@ -1,0 +1,294 @@
+"""synchronize_test.py - fiber's locks, semaphores, conditions, events and barriers, by multiprocessing's documentation.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import signal
+import threading
+
+import pytest
+
+import fiber as mp
+
+LONG = 60
+
+
+@pytest.fixture
+def start():
+    """Returns a function that starts a process; what still lives at the end of the test is killed."""
+    started = []
+
+    def run(target, *args):
+        process = mp.Process(target=target, args=args)
+        process.start()
+        started.append(process)
+        return process
+    yield run
+    for process in started:
+        process.kill()
+        process.join(LONG)
+
+
+def well(process):
+    process.join(LONG)
+    return process.exitcode == 0
+
+
+def test_a_lock():
+    lock = mp.Lock()
+    assert lock.acquire() is True
+    assert lock.acquire(False) is False
+    assert lock.acquire(block=True, timeout=0.01) is False
+    assert lock.acquire(timeout=-1) is False
+    assert repr(lock) == "<Lock(owner=MainProcess)>"
+    lock.release()
+    assert repr(lock) == "<Lock(owner=None)>"
+    with pytest.raises(ValueError):
+        lock.release()
+    with lock as taken:
+        assert taken is True
+
+
+def test_a_recursive_lock():
+    lock = mp.RLock()
+    with lock:
+        assert lock.acquire(False)
+        assert repr(lock) == "<RLock(MainProcess, 2)>"
+        lock.release()
+    assert repr(lock) == "<RLock(None, 0)>"
+    with pytest.raises(AssertionError):
+        lock.release()
+
+
+def try_lock(lock, sink):
+    sink.put((lock.acquire(timeout=0.01), repr(lock)))
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_another_process_does_not_get_it(start, kind):
+    lock, sink = getattr(mp, kind)(), mp.Queue()
+    with lock:
+        assert well(start(try_lock, lock, sink))
+        got, text = sink.get(timeout=LONG)
+    assert not got and "MainProcess" in text
+
+
+def release(lock):
+    lock.release()
+
+
+def test_another_process_may_release_a_lock(start):
+    lock = mp.Lock()
+    lock.acquire()
+    assert well(start(release, lock))
+    assert lock.acquire(timeout=LONG)
+
+
+def add(lock, path, times):
+    for _ in range(times):
+        with lock:
+            with open(path) as f:
+                n = int(f.read())
+            with open(path, "w") as f:
+                f.write(str(n + 1))
+
+
+def test_a_lock_excludes(start, tmp_path):
+    path = str(tmp_path / "count")
+    with open(path, "w") as f:
+        f.write("0")
+    lock = mp.Lock()
+    children = [start(add, lock, path, 50) for _ in range(3)]
+    assert all(well(c) for c in children)
+    with open(path) as f:
+        assert f.read() == "150"
+
+
+def test_semaphores():
+    semaphore = mp.Semaphore(2)
+    assert semaphore.get_value() == 2 and repr(semaphore) == "<Semaphore(value=2)>"
+    assert semaphore.acquire() and semaphore.acquire() and not semaphore.acquire(False)
+    for _ in range(3):
+        semaphore.release()
+    assert semaphore.get_value() == 3
+    bounded = mp.BoundedSemaphore(1)
+    assert repr(bounded) == "<BoundedSemaphore(value=1, maxvalue=1)>"
+    with bounded:
+        assert bounded.get_value() == 0
+    with pytest.raises(ValueError):
+        bounded.release()
+    with pytest.raises(ValueError):
+        mp.Semaphore(-1)
+
+
+def post(semaphore, times):
+    for _ in range(times):
+        semaphore.release()
+
+
+def take(semaphore):
+    semaphore.acquire()
+
+
+def test_a_semaphore_counts_events_of_processes_that_end(start):
+    semaphore = mp.Semaphore(0)
+    assert not semaphore.acquire(timeout=0.01)
+    assert well(start(post, semaphore, 2))
+    assert well(start(take, semaphore))
+    assert semaphore.get_value() == 1
+
+
+def set_and_notify(condition, event):
+    event.set()
+    with condition:
+        condition.notify_all()
+
+
+def test_a_condition_and_an_event(start):
+    condition, event = mp.Condition(), mp.Event()
+    assert repr(condition) == "<Condition(<RLock(None, 0)>, 0)>"
+    assert not event.is_set() and "unset" in repr(event)
+    with condition:
+        child = start(set_and_notify, condition, event)
+        assert condition.wait_for(event.is_set, timeout=LONG) is True
+        assert condition.wait(0.01) is False
+        assert condition.wait_for(lambda: 0, timeout=0.01) == 0
+    assert well(child)
+    assert event.wait() is True
+    event.clear()
+    assert event.wait(0.01) is False
+    with pytest.raises(RuntimeError):
+        condition.notify()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_a_condition_of_a_lock(start, kind):
+    lock, event = getattr(mp, kind)(), mp.Event()
+    condition = mp.Condition(lock)
+    with lock:
+        child = start(set_and_notify, condition, event)
+        assert condition.wait(LONG) is True
+    assert well(child)
+
+
+def meet(barrier, sink):
+    sink.put(barrier.wait())
+    sink.put(barrier.wait(LONG))
+
+
+def note():
+    with open(os.environ["NOTE"], "a") as f:
+        f.write("x")
+
+
+def test_a_barrier(start, tmp_path, monkeypatch):
+    monkeypatch.setenv("NOTE", str(tmp_path / "note"))
+    barrier, sink = mp.Barrier(3, note, LONG), mp.Queue()
+    assert barrier.parties == 3 and barrier.n_waiting == 0 and not barrier.broken
+    children = [start(meet, barrier, sink) for _ in range(2)]
+    meet(barrier, sink)
+    assert all(well(c) for c in children)
+    assert sorted(sink.get(timeout=LONG) for _ in range(6)) == [0, 0, 1, 1, 2, 2]
+    assert (tmp_path / "note").read_text() == "xx"
+    with pytest.raises(threading.BrokenBarrierError):
+        barrier.wait(0.01)
+    assert barrier.broken
+    barrier.reset()
+    assert not barrier.broken
+
+
+def hold(lock, up):
+    lock.acquire()
+    up.put(1)
+    signal.pause()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Condition", "BoundedSemaphore"])
+def test_what_a_killed_process_had_is_free(start, kind):
+    lock, up = getattr(mp, kind)(), mp.Queue()
+    child = start(hold, lock, up)
+    up.get(timeout=LONG)
+    assert not lock.acquire(timeout=0.01)
+    child.kill()
+    assert lock.acquire(timeout=LONG)
+
+
+def make_lock(sink, stop):
+    lock = mp.Lock()
+    sink.put((lock, mp.Event()))
+    stop.wait()
+
+
+def test_a_child_makes_its_own_where_those_of_its_parent_are(start):
+    stop, sink = mp.Event(), mp.Queue()
+    child = start(make_lock, sink, stop)
+    lock, event = sink.get(timeout=LONG)
+    stop.set()
+    assert well(child)
+    with lock:
+        assert lock.acquire(False) is False
+    event.set()
+    assert event.is_set()
+
+
+def test_the_manager_is_no_child_of_the_program():
+    lock = mp.Lock()
+    assert mp.active_children() == []
+    with lock:
+        pass
+
+
+def test_a_signal_interrupts_a_wait():
+    event = mp.Event()
+
+    class Told(BaseException):
+        pass
+
+    def tell(*_):
+        raise Told
+
+    before = signal.signal(signal.SIGALRM, tell)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Told):
+            event.wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert event.is_set() is False  # and not the answer of the wait
+
+
+def test_children_that_outlive_the_main_module_use_locks(program):
+    ran = program("""
+        import time
+        import fiber
+
+        def late(lock, event):
+            event.wait()
+            with lock:
+                print("late", flush=True)
+
+        if __name__ == "__main__":
+            lock, event = fiber.Lock(), fiber.Event()
+            fiber.Process(target=late, args=(lock, event)).start()
+            event.set()
+    """)
+    assert (ran.code, ran.out, ran.err) == (0, "late\n", "")
+
+
+def test_the_end_of_the_manager_is_the_end_of_file(program):
+    ran = program("""
+        import threading
+        import time
+        import fiber
+        from fiber import synchronize
+
+        if __name__ == "__main__":
+            event = fiber.Event()
+            threading.Timer(0.1, synchronize._manager._process.kill).start()
+            begin = time.monotonic()
+            try:
+                event.wait()
+            except (EOFError, OSError):
+                print("ended", time.monotonic() - begin < 30)
+    """)
+    assert (ran.code, ran.out) == (0, "ended True\n"), ran
