@@ -1,0 +1,8 @@
+# meta.pyi - types of the decorator.
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+def meta(*, cpu: float = 0, memory: float = 0, gpu: int = 0) -> Callable[[_F], _F]: ...
+def job_of(function: Callable[..., object]) -> dict[str, Any]: ...
