@@ -15,7 +15,6 @@ OURS = "127.0.0.3"  # connections from here are the proxy's own
 SO_ORIGINAL_DST = 80
 PIECE = 1 << 16
 PASSING = {"pass", "delay", "split", "trickle"}  # these hold for later connections, too
-KINDS = {"control", "data"}
 
 
 class Pair:
@@ -23,7 +22,7 @@ class Pair:
 
     def __init__(self, proxy, up, down):
         self.proxy, self.up, self.down = proxy, up, down
-        self.kind, self.number, self.fault = None, 0, None
+        self.kind, self.fault, self.over = None, None, False
         self.changed = threading.Condition()
         for s in up, down:
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -57,6 +56,7 @@ class Pair:
         except OSError:
             pass
         finally:
+            self.over = self.over or way == "up"
             if self.fault in ("cut", "reset"):
                 source.close()
                 sink.close()
@@ -99,13 +99,11 @@ def end(sock, how):
 class Proxy:
     def __init__(self):
         self.lock = threading.Lock()
-        self.pairs, self.counts, self.passing = [], dict.fromkeys(KINDS, 0), {}
+        self.pairs, self.passing = [], {}
         self.listener = socket.create_server((OURS, 0), backlog=1024)
 
     def name(self, pair, kind):
         with self.lock:
-            self.counts[kind] += 1
-            pair.number = self.counts[kind]
             pair.kind = kind
             self.pairs.append(pair)
 
@@ -126,14 +124,15 @@ class Proxy:
         with self.lock:
             for p in self.pairs:
                 p.order("cut")
-            self.pairs, self.counts, self.passing = [], dict.fromkeys(KINDS, 0), {}
+            self.pairs, self.passing = [], {}
         return 0
 
     def order(self, kind, which, fault):
         with self.lock:
             if fault in PASSING and which == "all":
                 self.passing[kind] = fault
-            met = [p for p in self.pairs if p.kind == kind and which in ("all", str(p.number))]
+            met = [p for p in self.pairs if p.kind == kind and not p.over]  # a caller may have given up, and called again
+            met = met if which == "all" else met[int(which) - 1:int(which)]
         for p in met:
             p.order(fault)
         return len(met)
