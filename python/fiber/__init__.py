@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _MODULES = frozenset((
     "backend", "config", "connection", "context", "experimental", "futures", "image", "managers", "meta", "pool",
-    "process", "queues", "ring", "synchronize", "util",
+    "process", "queues", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
 ))
 
 _NAMES = {
@@ -29,6 +29,7 @@ _NAMES = {
     "init": "config",
     "reset": "config",
     "Connection": "connection",
+    "shared": "shared_memory",
 }
 
 _CONTEXT = (

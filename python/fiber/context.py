@@ -10,7 +10,6 @@ __all__ = ["FiberContext", "Process", "default"]
 
 Process = _Process
 METHODS = ("spawn", "fiber")
-SHARED = "%s is memory that processes of one host share; jobs may run on several. Use Manager().%s"
 
 
 class FiberContext(_mp_context.BaseContext):
@@ -86,16 +85,24 @@ class FiberContext(_mp_context.BaseContext):
         return Barrier(parties, action, timeout, ctx=self.get_context())
 
     def Value(self, typecode_or_type, *args, lock=True):
-        raise NotImplementedError(SHARED % ("Value", "Value"))
+        """Returns a ctypes object that processes of this host share, with a lock."""
+        from .sharedctypes import Value
+        return Value(typecode_or_type, *args, lock=lock, ctx=self.get_context())
 
     def Array(self, typecode_or_type, size_or_initializer, *, lock=True):
-        raise NotImplementedError(SHARED % ("Array", "Array"))
+        """Returns a ctypes array that processes of this host share, with a lock."""
+        from .sharedctypes import Array
+        return Array(typecode_or_type, size_or_initializer, lock=lock, ctx=self.get_context())
 
     def RawValue(self, typecode_or_type, *args):
-        raise NotImplementedError(SHARED % ("RawValue", "Value"))
+        """Returns a ctypes object that processes of this host share."""
+        from .sharedctypes import RawValue
+        return RawValue(typecode_or_type, *args)
 
     def RawArray(self, typecode_or_type, size_or_initializer):
-        raise NotImplementedError(SHARED % ("RawArray", "Array"))
+        """Returns a ctypes array that processes of this host share."""
+        from .sharedctypes import RawArray
+        return RawArray(typecode_or_type, size_or_initializer)
 
     def get_context(self, method=None):
         """Returns a context: "spawn" and "fiber" are names of this one."""

@@ -1,0 +1,149 @@
+"""shared_memory.py - SharedMemory and ShareableList of multiprocessing, and shared(): memory of one host.
+
+The names are those of the run. The memory ends with the run, also when the program is killed: no process has to watch
+over it, and none removes it too early.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import types
+from multiprocessing import shared_memory as _mp
+
+from . import _core
+
+__all__ = ["ShareableList", "SharedMemory", "shared"]
+
+CREATE_NEW = 2
+
+
+class SharedMemory:
+    """A block of memory that processes of this host attach to by its name."""
+
+    def __init__(self, name=None, create=False, size=0, *, track=True):
+        if not size >= 0:
+            raise ValueError("'size' must be a positive integer")
+        if create and size == 0:
+            raise ValueError("'size' must be a positive number different from zero")
+        if name is None and not create:
+            raise ValueError("'name' can only be None if create=True")
+        self._name = name.lstrip("/") if name else "psm." + os.urandom(8).hex()
+        memory = _core.start().Shared("shm." + self._name, size if create else 0, CREATE_NEW if create else 0)
+        self._buf = memoryview(memory)
+        self._size = self._buf.nbytes
+
+    @property
+    def name(self):
+        """The name by which other processes of the host attach."""
+        return self._name
+
+    @property
+    def size(self):
+        """The size in bytes."""
+        return self._size
+
+    @property
+    def buf(self):
+        """A memoryview of the block; None after close()."""
+        return self._buf
+
+    def close(self):
+        """Ends the use of the block by this process. BufferError: something of it is still in use."""
+        if self._buf is not None:
+            self._buf.release()
+            self._buf = None
+
+    def unlink(self):
+        """Removes the name. The block ends once no process uses it."""
+        _core.start().Shared.delete("shm." + self._name)
+
+    def __reduce__(self):
+        return type(self), (self._name,)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.name!r}, size={self.size})"
+
+
+def _with_our_memory(function):
+    """The same function, for which SharedMemory is ours."""
+    ours = types.FunctionType(function.__code__, {**function.__globals__, "SharedMemory": SharedMemory},
+                              function.__name__, function.__defaults__, function.__closure__)
+    ours.__kwdefaults__ = function.__kwdefaults__
+    return ours
+
+
+class ShareableList(_mp.ShareableList):
+    """A list of fixed length with numbers, texts, bytes and None, in a block of shared memory."""
+
+    __init__ = _with_our_memory(_mp.ShareableList.__init__)
+
+
+# ---- Read-only, built once ----
+
+_arrays = {}
+
+
+def shared(name, build=None):
+    """Returns what the first process of this host that asked for `name` built, read-only; it is there once per host.
+
+    build() returns an array of numpy, or bytes or another object with a buffer; it runs in one process, and the others
+    wait. An array comes back as an array of the same type and shape, anything else as a memoryview of its bytes. Without
+    build: FileNotFoundError where nobody has built it.
+    """
+    if name not in _arrays:
+        _arrays[name] = _open(name, build)
+    return _arrays[name]
+
+
+def _open(name, build):
+    import json
+    Shared = _core.start().Shared
+    if build is None:
+        about = Shared("about." + name, ABOUT_BYTES, writable=False)
+    else:
+        about = Shared("about." + name, ABOUT_BYTES, build=lambda view: _build(Shared, name, build, view))
+    about = json.loads(bytes(about).rstrip(b"\0"))
+    if about["bytes"] == 0:
+        memory = memoryview(b"")
+    else:
+        memory = memoryview(Shared("data." + name, about["bytes"], writable=False))
+    if about["dtype"] is None:
+        return memory
+    import numpy
+    return numpy.frombuffer(memory, dtype=_dtype(about["dtype"])).reshape(about["shape"])
+
+
+ABOUT_BYTES = 4096
+
+
+def _build(Shared, name, build, about_view):
+    """Fills the description of what build() returns, behind that itself."""
+    import json
+    made = build()
+    dtype = shape = None
+    if hasattr(made, "dtype") and hasattr(made, "shape"):
+        import numpy
+        made = numpy.ascontiguousarray(made)
+        if made.dtype.hasobject:
+            raise TypeError("an array of Python objects cannot be shared")
+        dtype, shape = made.dtype.descr if made.dtype.names else made.dtype.str, made.shape
+        made = made.reshape(-1).view("u1") if made.size else b""
+    data = memoryview(made).cast("B")
+
+    def fill(view):
+        view[:] = data
+
+    if data.nbytes:
+        try:
+            Shared.delete("data." + name)  # of a process that died before it had described it
+        except FileNotFoundError:
+            pass
+        Shared("data." + name, data.nbytes, build=fill)
+    text = json.dumps({"bytes": data.nbytes, "dtype": dtype, "shape": shape}).encode()
+    about_view[:len(text)] = text
+
+
+def _dtype(about):
+    """JSON has lists where numpy wants tuples."""
+    if isinstance(about, str):
+        return about
+    return [tuple(tuple(x) if isinstance(x, list) else x for x in field) for field in about]
