@@ -22,6 +22,8 @@ from . import pool as pool
 from . import process as process
 from . import queues as queues
 from . import ring as ring
+from . import shared_memory as shared_memory
+from . import sharedctypes as sharedctypes
 from . import synchronize as synchronize
 from . import util as util
 from ._errors import RingError as RingError
@@ -33,6 +35,7 @@ from .managers import AsyncManager as AsyncManager
 from .meta import meta as meta
 from .process import Process as Process
 from .ring import Ring as Ring
+from .shared_memory import shared as shared
 
 __version__: str
 

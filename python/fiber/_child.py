@@ -16,9 +16,9 @@ KINDS = {
 
 def main():
     """Runs in an interpreter that _core.command() started; does not return in a child."""
-    from . import _core, _fiber
+    from . import _fiber
     print_by_lines()
-    _fiber.program(_core.command())
+    _fiber.program(sys.orig_argv)  # what a child starts is started as it was
     _fiber.init()
     sys.exit("fiber: this process was not started by another one")
 

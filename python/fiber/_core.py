@@ -40,6 +40,12 @@ def _join():
     _end_with_interpreter()
 
 
+def set_program():
+    """Says what starts this program again, when that has changed; OSError when something was started already."""
+    if _started:
+        _fiber.program(command())
+
+
 def _note_fork():
     global _forked
     _forked = True

@@ -24,6 +24,18 @@ def dumps(obj):
         return _dumps_by_others(obj)
 
 
+def dumps_for_child(obj):
+    """Pickles what a process is started with.
+
+    Multiprocessing's reducers come first: they refuse memory of multiprocessing.Value, which the others would copy without
+    a word.
+    """
+    from . import util
+    if util.is_in_interactive_console() and cloudpickle():
+        return cloudpickle().dumps(obj, PROTOCOL)
+    return _dumps_by_others(obj)
+
+
 def _dumps_by_others(obj):
     from multiprocessing.reduction import ForkingPickler
     try:

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from multiprocessing import context as _mp_context
 
+from . import _core
 from .process import Process as _Process
 
 __all__ = ["FiberContext", "Process", "default"]
@@ -103,6 +104,11 @@ class FiberContext(_mp_context.BaseContext):
         """Returns a ctypes array that processes of this host share."""
         from .sharedctypes import RawArray
         return RawArray(typecode_or_type, size_or_initializer)
+
+    def set_executable(self, executable):
+        """Sets the interpreter of jobs; it must be called before anything is started."""
+        super().set_executable(executable)
+        _core.set_program()
 
     def get_context(self, method=None):
         """Returns a context: "spawn" and "fiber" are names of this one."""

@@ -24,6 +24,7 @@ class Popen:
     """A started process, as BaseProcess wants it."""
 
     method = "fiber"
+    DupFd = int  # multiprocessing's reducers wrap what duplicate_for_child() returns in it
 
     def __init__(self, process):
         core = _core.start()
@@ -37,13 +38,14 @@ class Popen:
     def _work(self, process):
         _mp_context.set_spawning_popen(self)  # the authentication key refuses to be pickled for anything else
         try:
-            data = (_core.preparation(process.name), _pickling.dumps(process))
+            data = (_core.preparation(process.name), _pickling.dumps_for_child(process))
         finally:
             _mp_context.set_spawning_popen(None)
-        return _core.work("process", _pickling.dumps(data))
+        return _core.work("process", _pickling.dumps_for_child(data))
 
     def duplicate_for_child(self, fd):
-        raise ValueError("a file descriptor cannot travel to a job; send what it is made from")
+        raise ValueError("a file descriptor cannot travel to a job: what multiprocessing's own Value, Array, Pipe and others "
+                         "are made of; use those of fiber")
 
     @property
     def pid(self):

@@ -272,6 +272,42 @@ def test_a_worker_imports_little(python):
     assert not loaded & {"multiprocessing", "pickle", "runpy", "re", "subprocess", "threading", "importlib.util"}, loaded
 
 
+def test_a_child_imports_little_until_it_has_joined(python):
+    ran = python("-c", """if 1:
+        import sys
+        before = set(sys.modules)
+        from fiber import _child
+        try:
+            _child.main()
+        except SystemExit as end:
+            assert "was not started" in str(end)
+        print(sorted(m for m in set(sys.modules) - before))""")
+    assert ran.code == 0, ran
+    loaded = set(eval(ran.out))
+    assert not loaded & {"multiprocessing", "pickle", "runpy", "re", "subprocess", "threading"}, loaded
+
+
+def test_another_interpreter_may_be_set(program):
+    ran = program("""
+        import fiber as mp
+        import os
+        import sys
+
+        if __name__ == "__main__":
+            mp.init()
+            os.symlink(sys.executable, "another-python")
+            mp.set_executable(os.path.abspath("another-python"))
+            p = mp.Process(target=eval, args=("print(__import__('sys').orig_argv[0])",))
+            p.start()
+            p.join()
+            try:
+                mp.set_executable(sys.executable)
+            except OSError as error:
+                print("already" in str(error))
+    """)
+    assert ran.code == 0 and ran.out.splitlines()[0].endswith("/another-python") and ran.out.endswith("True\n"), ran
+
+
 def test_nothing_is_drawn_from_the_global_random():
     import random
     random.seed(3)

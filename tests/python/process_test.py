@@ -142,6 +142,14 @@ def test_what_cannot_be_pickled_is_an_error_here():
         p.start()
 
 
+def test_memory_of_multiprocessing_is_refused():
+    """It would be copied without a word: a child that changes it changes nothing."""
+    import multiprocessing
+    p = mp.Process(target=print, args=(multiprocessing.RawValue("i"),))
+    with pytest.raises(ValueError, match="descriptor"):
+        p.start()
+
+
 SCRIPT = """
     import sys
     import fiber as mp
