@@ -11,10 +11,19 @@ import _pickle
 PROTOCOL = 5
 
 
+_util = None
+
+
+def _load_util():
+    """An import in dumps() would cost more than the pickle of a small object."""
+    global _util
+    from . import util as _util
+    return _util
+
+
 def dumps(obj):
     """Pickles an object for another process of the run."""
-    from . import util
-    if util.is_in_interactive_console():
+    if (_util or _load_util()).is_in_interactive_console():
         cloud = cloudpickle()
         if cloud:
             return cloud.dumps(obj, PROTOCOL)

@@ -11,8 +11,8 @@ def is_in_interactive_console():
     Its functions cannot be imported by other processes: they travel by value, by cloudpickle.
     """
     main = sys.modules.get("__main__")
-    return hasattr(sys, "ps1") or (
-        main is not None and not hasattr(main, "__file__") and getattr(main, "__spec__", None) is None)
+    return "ps1" in vars(sys) or (  # asked for each object that is sent
+        main is not None and "__file__" not in vars(main) and getattr(main, "__spec__", None) is None)
 
 
 def __getattr__(name):
