@@ -114,7 +114,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
     struct fbr_dispatch_stats s;
-    char last[401];
+    char last[3001];
     int most;
 
     p->failed_starts++;

@@ -143,7 +143,7 @@ struct fiber_pool {
     uint64_t alone_since_ms; /* when that was */
     uint64_t not_before_ms;  /* no start before that: backing off */
     bool broken; /* workers could not be started: maps failed with why; the next one tries again */
-    char why[512];
+    char why[3328];
     struct fbr_timer timer;     /* loop thread */
     uint64_t timer_at_ms;       /* when it is armed to go off; UINT64_MAX: it is not */
     struct fbr_post armer;      /* sets the timer; needs no memory, as it is what tries again */
