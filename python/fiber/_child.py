@@ -11,6 +11,7 @@ import _pickle as pickle  # the same functions; pickle.py brings re and more, wh
 KINDS = {
     "process": ("fiber.process", "run_child"),
     "rank": ("fiber.ring", "run_rank"),
+    "worker": ("fiber._worker", "start"),
 }
 
 

@@ -1,0 +1,832 @@
+"""pool.py - Pool: multiprocessing's pool, with workers that are jobs.
+
+Which worker gets which task, what a death means and how tasks are packed into messages is decided in the C library. This
+module pickles (in blocks of about a millisecond of work, where the caller leaves that to us), and hands results out.
+
+Who takes results: a thread that waits for one takes for all (Pool._run()); others that wait sleep meanwhile. The pool has
+a thread of its own only while somebody needs one: for callbacks, for `await`, for the rest of a map whose caller does
+not wait, and for an iterable that may block.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import collections
+import errno
+import itertools
+import os
+import sys
+import threading
+import time
+import types
+import warnings
+from multiprocessing import context as _mp_context
+from multiprocessing.pool import MaybeEncodingError, RemoteTraceback
+
+from . import _core, _pickling
+from ._errors import WorkerLost
+
+__all__ = ["Pool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError", "RemoteTraceback",
+           "WorkerLost", "TimeoutError"]
+
+TimeoutError = _mp_context.TimeoutError
+
+RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
+ONE, STAR, APPLY, BLOCK, BLOCK_STAR = range(5)  # kinds of tasks, as in worker.h
+VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool.h
+
+BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements
+AHEAD = 8  # blocks for each worker that are put and not done
+UNDER_WAY = 64 << 20  # bytes of inputs
+WINDOW = 2048  # tasks of an imap() that are put and not done
+WAITING = 1 << 16  # its results that nobody has asked for
+PULL = 256  # elements that are taken from an iterable at once
+STREAMS = 8  # unused ones that are kept, for their next call
+LOOK_S = 0.1  # how often a thread looks that waits for what another one does
+LINGER_S = 1.0  # how long the thread of a pool stays when it has nothing to do
+# Iterables that cannot block: the caller's own thread takes their elements.
+PLAIN = frozenset(type(iter(x)) for x in ([], (), range(0), range(1 << 70), {}, {}.items(), {}.values(), set(), "", b"",
+                                          bytearray(), reversed([]), collections.deque()))
+BY_NAME = frozenset((types.FunctionType, types.BuiltinFunctionType))  # pickled so: what they are does not change
+
+_numbers = itertools.count(1)
+
+
+def _exception(error):
+    """Makes the exception of an error that the extension tells as (code, what)."""
+    code, what = error
+    if code == 0:
+        return what
+    if code == _core.start().TASK_RAISED:
+        if what[0] == "raised":
+            exc, text = what[1:]
+            exc.__cause__ = RemoteTraceback(text)
+            return exc
+        exc = MaybeEncodingError(what[1], what[2])
+        exc.exc, exc.value = what[1], what[2]
+        exc.__cause__ = RemoteTraceback(what[3])
+        return exc
+    if code == -errno.EOWNERDEAD:
+        return WorkerLost(what)
+    if code == -errno.ETIMEDOUT:
+        return TimeoutError(what)
+    if code in (-errno.ECHILD, -errno.ECANCELED, -errno.ESHUTDOWN):
+        return _mp_context.ProcessError(what)
+    if code == -errno.ENOMEM:
+        return MemoryError(what)
+    if code in (-errno.EMSGSIZE, -errno.EINVAL):
+        return ValueError(what)
+    return OSError(-code, what)
+
+
+# ---- Results ----
+
+
+class AsyncResult(_core._fiber.Result):
+    """The result of a call that runs; it can be awaited."""
+
+    _callbacks = None
+    _watchers = ()
+
+    def __init__(self, pool, kind, left, value=None):
+        super().__init__(kind, left, value)
+        self._pool = pool
+
+    def _call_back(self, callback, error_callback):
+        """Before the first task is put."""
+        if callback or error_callback:
+            self._callbacks = callback, error_callback
+            self._hooked = True
+            self._pool._need(self)
+
+    def ready(self):
+        """Tells whether the call is done, and its callback has returned."""
+        return self._done and not self._callbacks
+
+    def successful(self):
+        """Tells whether the call raised nothing. ValueError: it is not done."""
+        if not self.ready():
+            raise ValueError("%r not ready" % self)
+        return self._error is None
+
+    def wait(self, timeout=None):
+        """Waits until the call is done, or the timeout (seconds) is over."""
+        if not self.ready():
+            self._pool._run(self.ready, self, timeout)
+
+    def get(self, timeout=None):
+        """Waits for the result and returns it, or raises what the call has raised. TimeoutError: it is not done."""
+        if not self.ready() and not self._pool._run(self.ready, self, timeout):
+            raise TimeoutError
+        if self._error is not None:
+            raise self._raised()
+        return self._value
+
+    def _raised(self):
+        """The exception: the same one each time."""
+        code, what = self._error
+        if code:
+            self._error = (0, _exception((code, what)))
+        return self._error[1]
+
+    def _fail(self, exc):
+        """What is not put yet will not be: one less is left."""
+        if self._error is None:
+            self._error = (0, exc)
+        self._pool._less(self)
+
+    def _call(self):
+        """On the thread of the pool, when all is done."""
+        good, bad = self._callbacks or (None, None)
+        call = good if self._error is None else bad
+        try:
+            if call:
+                call(self._value if self._error is None else self._raised())
+        except Exception:
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+        finally:
+            self._callbacks = None
+            watchers, self._watchers = self._watchers, ()
+            for watcher in watchers:
+                watcher()
+
+    def _watch(self, function):
+        """Has the thread of the pool call a function when all is done."""
+        with self._pool._cond:
+            if not self.ready():
+                self._watchers = (*self._watchers, function)
+                self._hooked = True
+                if not self._done:
+                    self._pool._need(self)
+                    return
+                if self._callbacks:
+                    return
+                self._watchers = self._watchers[:-1]
+        function()
+
+    def __await__(self):
+        yield from self._wait_in_loop().__await__()
+        return self.get()
+
+    async def _wait_in_loop(self):
+        import asyncio
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell():
+            try:
+                loop.call_soon_threadsafe(done.set)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                pass
+        self._watch(tell)
+        await done.wait()
+
+
+class ApplyResult(AsyncResult):
+    """The result of apply_async()."""
+
+
+class MapResult(AsyncResult):
+    """The result of map_async() and starmap_async()."""
+
+
+class Feed:
+    """The elements of a map that are not put yet. The result has one more left as long as it is not finished."""
+
+    def __init__(self, pool, stream, result, items, chunksize):
+        self.pool, self.stream, self.result, self.items = pool, stream, result, items
+        self.block = chunksize
+        self.next, self.end = 0, len(items)
+
+    def more(self):
+        """Puts some, and tells whether all are put."""
+        try:
+            if self.block is not None:
+                self.put(self.end, 0 if self.block == 1 else self.block)
+            elif self.stream.mean_ns:
+                self.put_measured()
+            elif self.next == 0 or not self.stream.tasks:  # or those that were to be measured were lost
+                self.put(min(self.end, self.next + self.pool._size), 1)
+        except BaseException as exc:
+            self.result._fail(exc)
+            if not isinstance(exc, Exception):
+                raise
+            return True
+        if self.next < self.end:
+            return False
+        self.pool._less(self.result)
+        return True
+
+    def put(self, stop, block):
+        self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
+
+    def put_measured(self):
+        workers = self.pool._size
+        while self.next < self.end and self.stream.tasks < AHEAD * workers:
+            before, rest = self.next, self.end - self.next
+            block = max(1, min(BLOCK_NS // self.stream.mean_ns, -(-rest // (4 * workers))))
+            self.put(min(self.end, self.next + block * workers), block)
+            if self.next == before:
+                return
+
+
+class IMapIterator(AsyncResult):
+    """The results of imap(), in order; it can be awaited, for all that come, and be iterated over by `async for`."""
+
+    ordered = True
+
+    def __init__(self, pool, stream, iterable, chunksize):
+        super().__init__(pool, ARRIVE, 1, [])
+        self._stream, self._source, self._chunk = stream, iterable, chunksize
+        self._put = 0  # elements
+        self._rest, self._rest_at = [], 0  # elements that are taken from the source and not put
+        self._source_error = None
+        self._pulled = False  # all
+        self._out = None  # results of the block that is handed out
+        self._place = 0  # of the next block
+        self._early = {}  # place -> block
+        self._batch = []  # blocks in reverse; unordered
+        self._one = threading.Lock()  # of those that ask
+        self._unbound = False  # no window any more
+        self._thread = None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.next()
+
+    def next(self, timeout=None):
+        """Waits for the next result and returns it, or raises what its call has raised. TimeoutError: there is none."""
+        with self._one:
+            return self._next(timeout)
+
+    def _next(self, timeout):
+        out = self._out
+        if out is not None:
+            for value in out:
+                return value
+            self._out = None
+        if not self._arrived() and not self._pool._run(self._arrived, None, timeout):
+            raise TimeoutError
+        block = self._next_block()
+        if block is None:
+            if self._source_error is not None:
+                exc, self._source_error = self._source_error, None
+                raise exc
+            raise StopIteration
+        _, count, error, value = block
+        if error is not None:
+            raise _exception(error)
+        if not count:
+            return value
+        self._out = iter(value)
+        return next(self._out)
+
+    def _arrived(self):
+        """Whether the next one need not be waited for; takes what arrived into order, and makes room for more."""
+        if self._feedable():
+            self._pool._pump()
+        if not self.ordered:
+            return bool(self._batch or self._value) or self._done
+        early, arrived = self._early, self._value
+        while arrived:
+            block = arrived.pop()
+            early[block[0]] = block
+        return self._place in early or self._done
+
+    def _next_block(self):
+        if self.ordered:
+            block = self._early.pop(self._place, None)
+            if block:
+                self._place += block[1] or 1
+            return block
+        if not self._batch:
+            arrived = self._value  # others may append to it
+            self._batch = arrived[:]
+            del arrived[:len(self._batch)]
+            self._batch.reverse()
+        return self._batch.pop() if self._batch else None
+
+    # Putting. One thread at a time: the pool's _feeding lock.
+
+    def _waiting(self):
+        return len(self._value) + len(self._early) + len(self._batch)
+
+    def _feedable(self):
+        return not self._pulled and not self._thread and self._left <= WINDOW // 2
+
+    def more(self):
+        """Puts some elements, and tells whether all are put. (A feed of the pool.)"""
+        while not self._pulled and (self._unbound or self._left <= WINDOW and self._waiting() < WAITING):
+            if self._rest_at == len(self._rest) and not self._pull():
+                return True
+            if not self._put_some():
+                return True
+            if self._rest_at < len(self._rest):
+                return False  # enough bytes are under way
+        return self._pulled
+
+    def _pull(self):
+        n = PULL * self._chunk if self._chunk < 64 else self._chunk
+        self._rest, error, ended = self._pool._core.pull(self._source, n, self._chunk)
+        self._rest_at = 0
+        if error is not None:
+            del self._rest[len(self._rest) - len(self._rest) % self._chunk:]
+            self._source_error = error
+        if error is not None or ended:
+            self._source = None
+            if not self._rest:
+                self._finish()
+                return False
+        return True
+
+    def _put_some(self):
+        try:
+            self._rest_at = self._stream.feed(self, self._rest, self._rest_at, len(self._rest),
+                                              self._chunk if self._chunk > 1 else 0, self._put, UNDER_WAY)
+        except Exception as exc:
+            self._source_error = self._source_error or exc
+            self._finish()
+            return False
+        if self._rest_at == len(self._rest):
+            self._put += len(self._rest)
+            if self._source is None:
+                self._finish()
+                return False
+        return True
+
+    def _is_full(self):
+        if self._pool._core.bytes >= UNDER_WAY:
+            return True
+        return not self._unbound and (self._left > WINDOW or self._waiting() >= WAITING)
+
+    def _finish(self):
+        if self._pulled:
+            return
+        self._pulled = True
+        self._rest, self._rest_at = [], 0
+        self._pool._less(self)
+
+    def _fail(self, exc):
+        """The pool ends."""
+        self._source_error = self._source_error or exc
+        self._finish()
+
+    # An iterable that may block has a thread.
+
+    def _start_thread(self):
+        self._thread = threading.Thread(target=self._run_source, name="fiber-imap", daemon=True)
+        self._thread.start()
+
+    def _run_source(self):
+        pool = self._pool
+        try:
+            while True:
+                if self._rest_at == len(self._rest):
+                    self._pull()
+                with pool._feeding:
+                    if self._pulled or not self._rest or not self._put_some():
+                        return
+                pool._wake()
+                with pool._cond:
+                    while not self._pulled and self._is_full():
+                        pool._cond.wait(LOOK_S)
+        finally:
+            self._thread = None
+            pool._wake()
+
+    def __await__(self):
+        yield from self._wait_in_loop().__await__()
+        return list(self)
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        import asyncio
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._next_or_end)
+        except EndOfMap:
+            raise StopAsyncIteration from None
+
+    def _next_or_end(self):
+        try:
+            return self.next()
+        except StopIteration:
+            raise EndOfMap from None
+
+
+class IMapUnorderedIterator(IMapIterator):
+    """The results of imap_unordered(), as they come."""
+
+    ordered = False
+
+
+class EndOfMap(Exception):
+    """StopIteration cannot leave a future."""
+
+
+# ---- Pool ----
+
+
+class Pool:
+    """A pool of worker processes, which are jobs.
+
+    The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
+    times. workers_per_job puts several workers into one job. With min and max the pool has as many workers as its
+    backlog can use, and stops those that idle for `idle` seconds. retries: how often a task is run again after its
+    worker died (None: as configured, -1: without end, -2: never). timeout: seconds that a task may take. priority: of
+    this pool's tasks among its own; higher goes first.
+    """
+
+    def __init__(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None, *,
+                 error_handling=False, workers_per_job=None, min=None, max=None, idle=None, retries=None, timeout=None,
+                 priority=0, **job):
+        size = self._sizes(processes, min, max)
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        if maxtasksperchild is not None and (not isinstance(maxtasksperchild, int) or maxtasksperchild <= 0):
+            raise ValueError("maxtasksperchild must be a positive int or None")
+        self._state = RUN
+        self._ctx = context
+        self._core = None
+        self._least, self._size = size
+        self._options = {"again": bool(error_handling), "retries": retries or 0, "priority": priority,
+                         "timeout_ms": int((timeout or 0) * 1000)}
+        self._streams = collections.OrderedDict()
+        self._last = None, None  # function of apply(), its stream
+        self._taking = threading.Lock()  # of the thread that takes results
+        self._feeding = threading.Lock()
+        self._cond = threading.Condition(threading.Lock())
+        self._sleepers = 0  # threads that wait at _cond for what a take may bring
+        self._feeds = []
+        self._needs = set()  # results that the thread serves
+        self._calls = collections.deque()
+        self._thread = None
+        self._asked = False  # a task was given
+        self._open(initializer, initargs, maxtasksperchild, workers_per_job, idle, job)
+
+    @staticmethod
+    def _sizes(processes, least, most):
+        if processes is None and most is None and least is None:
+            processes = len(os.sched_getaffinity(0))
+        if processes is not None and processes < 1:
+            raise ValueError("Number of processes must be at least 1")
+        most = most if most is not None else processes if processes is not None else least
+        least = least if least is not None else processes if processes is not None and processes <= most else most
+        if not 0 <= least <= most or most < 1:
+            raise ValueError("a pool of %r to %r workers makes no sense" % (least, most))
+        return least, most
+
+    def _open(self, initializer, initargs, maxtasksperchild, workers_per_job, idle, job):
+        core = _core.start()
+        data = _core.preparation("PoolWorker")
+        data["parent"] = (_name(), os.getpid())
+        first = _pickling.dumps((initializer, tuple(initargs))) if initializer is not None else None
+        work = _core.work("worker", _pickling.dumps((data, first)))
+        self._core = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
+                               workers_per_job=workers_per_job or 1, idle=int((idle or 0) * 1000), **job)
+
+    def __repr__(self):
+        return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,
+                                                  self._size)
+
+    def __reduce__(self):
+        raise NotImplementedError("pool objects cannot be passed between processes or pickled")
+
+    def __enter__(self):
+        self._check_running()
+        return self
+
+    def __exit__(self, *exc):
+        self.terminate()
+
+    def __del__(self, _warn=warnings.warn, _RUN=RUN):
+        if getattr(self, "_state", None) == _RUN and self._core is not None and not sys.is_finalizing():
+            _warn("unclosed running multiprocessing pool %r" % self, ResourceWarning, source=self)
+
+    def _check_running(self):
+        if self._state != RUN:
+            raise ValueError("Pool not running")
+
+    # ---- Calls ----
+
+    def apply(self, func, args=(), kwds={}):
+        """Runs func(*args, **kwds) in a worker and returns what it returns."""
+        return self.apply_async(func, args, kwds).get()
+
+    def apply_async(self, func, args=(), kwds={}, callback=None, error_callback=None):
+        """Begins func(*args, **kwds) and returns an AsyncResult. The callbacks run on a thread of the pool."""
+        self._check_running()
+        result = ApplyResult(self, VALUE, 1)
+        if callback or error_callback:
+            result._call_back(callback, error_callback)
+        known, stream = self._last
+        if known is func:
+            try:
+                stream.put(result, (args, kwds))
+                return result
+            except Exception:  # it is found out below, whose fault it is
+                self._last = None, None
+        stream = self._put(func, APPLY, lambda stream: stream.put(result, (args, kwds)), result)
+        if type(func) in BY_NAME and not _by_value():
+            self._last = func, stream
+        return result
+
+    def map(self, func, iterable, chunksize=None):
+        """Returns [func(x) for x in iterable]. The first error, in the order of the elements, is raised at the end."""
+        return self._map(func, iterable, chunksize, False, MapResult, None, None, True).get()
+
+    def map_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+        """Begins map() and returns an AsyncResult."""
+        return self._map(func, iterable, chunksize, False, MapResult, callback, error_callback, False)
+
+    def starmap(self, func, iterable, chunksize=None):
+        """Returns [func(*x) for x in iterable]."""
+        return self._map(func, iterable, chunksize, True, MapResult, None, None, True).get()
+
+    def starmap_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+        """Begins starmap() and returns an AsyncResult."""
+        return self._map(func, iterable, chunksize, True, MapResult, callback, error_callback, False)
+
+    def imap(self, func, iterable, chunksize=1):
+        """Returns an iterator over func(x) for x in iterable, in order. It takes elements ahead, from now on."""
+        return self._imap(IMapIterator, func, iterable, chunksize)
+
+    def imap_unordered(self, func, iterable, chunksize=1):
+        """Returns an iterator over func(x) for x in iterable, as they are done."""
+        return self._imap(IMapUnorderedIterator, func, iterable, chunksize)
+
+    def _map(self, func, iterable, chunksize, star, kind, callback, error_callback, waits):
+        self._check_running()
+        if chunksize is not None and chunksize < 1:
+            raise ValueError("Chunksize must be 1+, not %r" % (chunksize,))
+        items = iterable if waits and type(iterable) is list else list(iterable)
+        result = kind(self, LIST, 1 if items else 0, [None] * len(items))
+        if items:
+            result._call_back(callback, error_callback)
+            block = BLOCK_STAR if star else BLOCK
+            how = block if chunksize != 1 else STAR if star else ONE
+            self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
+        return result
+
+    def _imap(self, kind, func, iterable, chunksize):
+        self._check_running()
+        if chunksize < 1:
+            raise ValueError("Chunksize must be 1+, not {0:n}".format(chunksize))
+        iterator = iter(iterable)
+        result = kind(self, None, iterator, chunksize)
+
+        def begin(stream):
+            result._stream = stream
+            if type(iterator) in PLAIN:
+                self._feed(result, True)
+            else:
+                result._start_thread()
+        self._put(func, ONE if chunksize == 1 else BLOCK, begin, result)
+        return result
+
+    def _put(self, func, kind, begin, result):
+        """Finds the stream of a function and begins. What cannot be pickled is the result's error."""
+        self._asked = True
+        try:
+            stream = self._stream(func, kind)
+            try:
+                begin(stream)
+            except _mp_context.ProcessError:  # the workers could not be started; another stream tries again
+                self._streams.clear()
+                self._last = None, None
+                stream = self._stream(func, kind)
+                begin(stream)
+            return stream
+        except Exception as exc:
+            if self._state == TERMINATE:
+                raise
+            result._fail(exc)
+
+    def _stream(self, func, kind):
+        by_value = _by_value()
+        key = kind.to_bytes(8, "little") + (by_value or _pickling.dumps)(func)
+        streams = self._streams
+        stream = streams.get(key)
+        if stream is None:
+            stream = streams[key] = self._core.stream(key, by_value, **self._options)
+            if len(streams) > STREAMS:
+                self._drop_streams()
+        elif len(streams) > 1:
+            streams.move_to_end(key)
+        return stream
+
+    def _drop_streams(self):
+        for key, stream in list(self._streams.items())[:-STREAMS]:
+            if not stream.tasks:
+                del self._streams[key]
+                if self._last[1] is stream:
+                    self._last = None, None
+
+    # ---- Feeding ----
+
+    def _feed(self, feed, waits):
+        """Puts the first elements of a map. `waits`: the caller does not go away, and puts the rest."""
+        with self._feeding:
+            if feed.more():
+                return
+            self._feeds.append(feed)
+            self._core.attend = True
+        if not waits:
+            self._need(feed)
+
+    def _pump(self):
+        """Puts more elements of maps, unless another thread does."""
+        if not self._feeds or not self._feeding.acquire(blocking=False):
+            return
+        try:
+            for feed in self._feeds[:]:
+                if feed.more():
+                    self._feeds.remove(feed)
+                    self._needs.discard(feed)
+        finally:
+            self._feeding.release()
+
+    # ---- Taking ----
+
+    def _run(self, ready, result, timeout):
+        """Takes results until ready(), which is asked again after each message; False: the timeout is over."""
+        end = None if timeout is None else time.monotonic() + max(timeout, 0)
+        while not ready():
+            left = None if end is None else max(end - time.monotonic(), 0)
+            if left == 0 and timeout and timeout > 0:
+                return False
+            if self._core.tasks and self._taking.acquire(blocking=False):
+                self._take(ready, result, left)
+            else:
+                self._sleep(ready, left)
+            if timeout is not None and timeout <= 0:
+                return ready()
+        return True
+
+    def _take(self, ready, result, left):
+        core, finished = self._core, None
+        try:
+            if self._feeds:
+                self._pump()
+            if not ready() and core.tasks:
+                core.attend = bool(self._feeds or self._sleepers or self._thread)
+                finished = core.take(result, left)
+        finally:
+            self._taking.release()
+            if self._sleepers:
+                self._wake()
+        if finished:
+            self._finish(finished)
+        if self._feeds:
+            self._pump()
+
+    def _sleep(self, ready, left):
+        """Waits for what another thread does."""
+        with self._cond:
+            self._sleepers += 1
+            self._core.attend = True
+            try:
+                if not ready() and (self._taking.locked() or not self._core.tasks):
+                    self._cond.wait(LOOK_S if left is None else min(left, LOOK_S))
+            finally:
+                self._sleepers -= 1
+
+    def _wake(self):
+        with self._cond:
+            self._cond.notify_all()
+
+    def _less(self, result):
+        """What counted for a result as not being put is put, or will not be."""
+        if result._less():
+            if result._hooked:
+                self._finish([result])
+            self._wake()
+
+    def _finish(self, results):
+        """Hooked results are done: the thread calls their callbacks."""
+        with self._cond:
+            self._calls.extend(results)
+            self._start_thread()
+            self._cond.notify_all()
+
+    # ---- The thread ----
+
+    def _need(self, what):
+        self._needs.add(what)
+        self._start_thread()
+
+    def _start_thread(self):
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="fiber-pool-%d" % next(_numbers), daemon=True)
+            self._thread.start()
+
+    def _serve(self):
+        while True:
+            while self._calls:
+                result = self._calls.popleft()
+                self._needs.discard(result)
+                result._call()
+                self._wake()
+            self._run(lambda: self._calls or not self._needs, None, None)
+            with self._cond:
+                if not self._calls and not self._needs:
+                    self._cond.wait(LINGER_S)
+                if not self._calls and not self._needs:
+                    self._thread = None
+                    return
+
+    # ---- Workers ----
+
+    def start_workers(self):
+        """Does nothing: workers are started when the pool is made. (Of the original Fiber.)"""
+        self._check_running()
+
+    def wait_until_workers_up(self, timeout=None):
+        """Waits until all workers have joined and run their initializers, and tells whether they have."""
+        return self._core.wait_workers(self._least, timeout)
+
+    def resize(self, workers, max=None):
+        """Sets the number of workers; with max, the pool has from `workers` to `max` of them, by its backlog."""
+        self._check_running()
+        self._core.resize(workers, workers if max is None else max)
+        self._least, self._size = workers, workers if max is None else max
+
+    def stats(self):
+        """Returns the figures of the pool: workers, tasks, deaths and more."""
+        return self._core.stats()
+
+    def workers(self):
+        """Returns the figures of each worker: name, pid, tasks, busy, rtt, state."""
+        return self._core.workers()
+
+    def kill_worker(self, name):
+        """Kills a worker, by its name in workers(). Its tasks go to others, and another worker takes its place."""
+        self._core.kill_worker(name)
+
+    def progress(self):
+        """Returns how many tasks are done, and how many were given."""
+        stats = self._core.stats()
+        return stats["done"], stats["submitted"]
+
+    # ---- The end ----
+
+    def close(self):
+        """Refuses more tasks. The workers end in join(), when all is done."""
+        if self._state == RUN:
+            self._state = CLOSE
+
+    def terminate(self):
+        """Ends the workers at once. Calls that are not done raise ProcessError."""
+        if self._state != TERMINATE:
+            self._state = TERMINATE
+            self._end()
+
+    def join(self):
+        """Waits until all tasks are done and the workers have ended. close() or terminate() comes first."""
+        if self._state == RUN:
+            raise ValueError("Pool is still running")
+        if self._state == CLOSE:
+            self._drain()
+            self._state = TERMINATE
+            self._end()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._run(lambda: not self._needs and not self._calls, None, None)
+
+    def _drain(self):
+        """Waits until all is done. Initializers run also in a pool that never got a task."""
+        if not self._asked:
+            try:
+                self._core.wait_workers(self._least, None)
+            except (_mp_context.ProcessError, OSError):
+                return
+        for feed in self._feeds[:]:
+            feed._unbound = True
+        self._run(lambda: not self._core.tasks and not self._feeds and not self._needs and not self._calls, None, None)
+
+    def _end(self):
+        """Ends the workers, and what is not done with them."""
+        gone = _mp_context.ProcessError("the pool was terminated")
+        self._core.close()
+        with self._feeding:
+            feeds, self._feeds = self._feeds, []
+            for feed in feeds:
+                self._needs.discard(feed)
+                getattr(feed, "result", feed)._fail(gone)
+        self._run(lambda: not self._core.tasks, None, None)
+        self._streams.clear()
+        self._last = None, None
+        self._wake()
+
+
+def _by_value():
+    """How objects of a program without a file are pickled; None: as all others."""
+    util = sys.modules.get("fiber.util")
+    if util is None:
+        from . import util
+    return _pickling.dumps if util.is_in_interactive_console() else None
+
+
+def _name():
+    process = sys.modules["multiprocessing.process"]
+    return process.current_process().name

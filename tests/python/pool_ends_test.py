@@ -1,0 +1,160 @@
+"""pool_ends_test.py - Pool when things end: workers that are killed, interpreters that leave, Ctrl-C.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import fiber as mp
+
+LONG = 60
+KILLS = 12  # 200 ms apart
+
+
+def work(x):
+    time.sleep(0.002)
+    return x
+
+
+class Killer(threading.Thread):
+    """Kills a worker that works every 200 ms, so many times."""
+
+    def __init__(self, pool):
+        super().__init__()
+        self.pool, self.killed, self.done = pool, 0, False
+
+    def run(self):
+        while self.killed < KILLS and not self.done:
+            time.sleep(0.2)  # the pace of the kills, not a wait for anything
+            busy = [w["pid"] for w in self.pool.workers() if w["state"] == "busy" and w["pid"]]
+            if busy:
+                try:
+                    os.kill(busy[self.killed % len(busy)], signal.SIGKILL)
+                    self.killed += 1
+                except ProcessLookupError:
+                    pass
+
+
+def maps(pool):
+    yield "map", lambda n: pool.map(work, range(n))
+    yield "chunks of 1", lambda n: pool.map(work, range(n), chunksize=1)
+    yield "imap", lambda n: list(pool.imap(work, range(n)))
+    yield "unordered", lambda n: sorted(pool.imap_unordered(work, (x for x in range(n))))
+    yield "apply", lambda n: [r.get(LONG) for r in [pool.apply_async(work, (x,)) for x in range(n)]]
+
+
+@pytest.mark.parametrize("per_job", [1, 3])
+def test_every_result_once_while_workers_are_killed(per_job):
+    # The initializer imports this module, and pytest with it, which the first task of each worker would do.
+    with mp.Pool(3, work, (0,), workers_per_job=per_job, retries=-1) as pool:
+        killer, rounds = Killer(pool), 0
+        killer.start()
+        try:
+            while killer.is_alive():
+                for name, call in maps(pool):
+                    assert call(300) == list(range(300)), name
+                    rounds += 1
+        finally:
+            killer.done = True
+            killer.join()
+        assert killer.killed == KILLS and pool.stats()["deaths"] > 0
+        assert pool.map(work, range(100)) == list(range(100))
+
+
+PROGRAM = """
+    import os, sys, threading, time
+    import fiber as mp
+
+    def wait(x):
+        time.sleep(x)
+        return x
+
+    def pid(x):
+        return os.getpid()
+"""
+
+
+def script(text):
+    return textwrap.dedent(PROGRAM) + textwrap.dedent(text)
+
+
+@pytest.mark.parametrize("how", [
+    "pass", "p.close()", "r = p.map_async(wait, [30] * 8)", "it = p.imap(wait, (30 for _ in range(100)))",
+    "r = p.apply_async(wait, (30,), callback=print); del p", "p.terminate(); p.join()", "sys.exit(0)",
+    "threading.Thread(target=p.map, args=(wait, [30] * 4), daemon=True).start()",
+])
+def test_an_interpreter_leaves_with_a_pool(program, how):
+    began = time.monotonic()
+    ran = program(script("""
+    if __name__ == "__main__":
+        p = mp.Pool(2)
+        print(*p.map(pid, range(4), chunksize=1), flush=True)
+        %s
+    """ % how))
+    assert ran.code == 0, ran
+    assert time.monotonic() - began < 25, ran
+    for worker in ran.out.split():
+        assert not os.path.exists("/proc/%s" % worker)
+
+
+@pytest.mark.parametrize("call", ["p.map(wait, [60] * 4)", "p.apply(wait, (60,))", "list(p.imap(wait, [60] * 4))",
+                                  "list(p.imap(wait, (60 for _ in range(9))))", "p.map_async(wait, [60]).get(99)",
+                                  "p.map_async(wait, [60], callback=print).wait()"])
+def test_control_c_ends_a_call(tmp_path, call):
+    path = tmp_path / "prog.py"
+    path.write_text(script("""
+    if __name__ == "__main__":
+        p = mp.Pool(2)
+        p.wait_until_workers_up()
+        print("up", flush=True)
+        try:
+            %s
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic(), flush=True)
+            print(p.apply(wait, (0,)) if False else "", flush=True)
+    """ % call))
+    child = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "up\n"
+    at = time.monotonic() + 0.3  # it waits by then; sooner is as good
+    while time.monotonic() < at:
+        time.sleep(0.01)
+    sent = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    word, when = child.stdout.readline().split()
+    assert word == "interrupted" and float(when) - sent < 5
+    child.communicate(timeout=LONG)
+    assert child.returncode == 0
+
+
+def test_a_program_is_a_script_a_module_and_a_command_line(program, python, tmp_path):
+    text = script("""
+    if __name__ == "__main__":
+        with mp.Pool(2) as p:
+            print(p.map(wait, [0.01, 0.02]))
+    """)
+    assert program(text, name="prog.py").out == "[0.01, 0.02]\n"
+    assert python("-m", "prog").out == "[0.01, 0.02]\n"
+    assert python("-c", "import fiber as mp\nwith mp.Pool(2) as p: print(p.map(abs, [-1, 2]))").out == "[1, 2]\n"
+
+
+def test_output_of_workers(program):
+    ran = program("""
+    import fiber as mp
+
+    def say(x):
+        print("task", x)
+
+    if __name__ == "__main__":
+        with mp.Pool(1, print, ("begins",)) as p:
+            p.map(say, [1, 2], chunksize=1)
+            p.close()
+            p.join()
+    """)
+    assert ran.code == 0 and ran.out.split("\n")[:-1] == ["begins", "task 1", "task 2"], ran

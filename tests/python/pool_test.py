@@ -1,0 +1,625 @@
+"""pool_test.py - Pool: calls, maps, lazy maps, their errors, callbacks, and the life of the pool. The contract is the
+documentation of multiprocessing.pool.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import asyncio
+import functools
+import multiprocessing
+import os
+import pickle
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+
+import fiber as mp
+from fiber.pool import MaybeEncodingError, RemoteTraceback
+
+LONG = 60
+
+
+def square(x, wait=0.0):
+    time.sleep(wait)
+    return x * x
+
+
+def add(a, b, *, c=0):
+    return a + b + c
+
+
+def pid(_=None):
+    return os.getpid()
+
+
+def refuse_seven(x):
+    if x == 7:
+        raise ValueError("seven is refused", x)
+    return x
+
+
+def leave(code):
+    sys.exit(code)
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
+
+
+def die(_):
+    os._exit(3)
+
+
+def make_unpicklable(_):
+    return threading.Lock()
+
+
+class Stubborn(Exception):
+    """Cannot be unpickled: it needs two arguments."""
+
+    def __init__(self, a, b):
+        super().__init__(a)
+
+
+def raise_stubborn(_):
+    raise Stubborn("no way", 2)
+
+
+def wait_for_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    return path
+
+
+class State:
+    def __init__(self, n):
+        self.data = bytes(n)
+
+    def __call__(self, x):
+        return len(self.data) + x
+
+
+VALUE = []
+
+
+def initialize(value, folder=None):
+    VALUE.append(value)
+    if folder:
+        open(os.path.join(folder, str(os.getpid())), "w").close()
+
+
+def tell_value(_=None):
+    return VALUE
+
+
+def raise_in_initializer():
+    raise LookupError("the licence is missing")
+
+
+def modules(_):
+    return sorted(sys.modules)
+
+
+def nested(n):
+    with mp.Pool(2) as pool:
+        return pool.map(square, range(n))
+
+
+def use_multiprocessing(_):
+    import multiprocessing.process as p
+    return p.current_process().name, bytes(p.current_process().authkey), p.parent_process().pid
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with mp.Pool(3) as p:
+        yield p
+
+
+# ---- Calls ----
+
+
+def test_apply(pool):
+    assert pool.apply(square, (5,)) == 25
+    assert pool.apply(add, (1, 2), {"c": 3}) == 6
+    assert pool.apply(pid) != os.getpid()
+
+
+def test_apply_async_in_any_order(pool):
+    results = [pool.apply_async(add, (i, i)) for i in range(3000)]
+    assert [r.get(LONG) for r in reversed(results)] == [2 * i for i in reversed(range(3000))]
+    assert all(r.ready() and r.successful() for r in results)
+
+
+def test_a_result_that_is_not_there(pool, tmp_path):
+    path = str(tmp_path / "go")
+    r = pool.apply_async(wait_for_file, (path,))
+    assert not r.ready()
+    with pytest.raises(ValueError, match="not ready"):
+        r.successful()
+    with pytest.raises(mp.TimeoutError):
+        r.get(timeout=0.05)
+    with pytest.raises(mp.TimeoutError):
+        r.get(timeout=0)
+    with pytest.raises(multiprocessing.TimeoutError):
+        r.get(timeout=-1)
+    r.wait(0.05)
+    assert not r.ready()
+    open(path, "w").close()
+    r.wait(LONG)
+    assert r.ready() and r.successful() and r.get() == path
+
+
+def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
+    r = pool.apply_async(refuse_seven, (7,))
+    with pytest.raises(ValueError) as caught:
+        r.get(LONG)
+    assert caught.value.args == ("seven is refused", 7)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert isinstance(caught.value.__cause__, multiprocessing.pool.RemoteTraceback)
+    assert "in refuse_seven" in str(caught.value.__cause__)
+    assert not r.successful()
+
+
+def test_exits_and_interrupts_of_tasks_do_not_end_the_caller(pool):
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        pool.apply(leave, (3,))
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        pool.apply(interrupt, (0,))
+
+
+def test_what_cannot_be_pickled(pool, monkeypatch):
+    monkeypatch.setattr("fiber._pickling.cloudpickle", lambda: None)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pool.apply(lambda: 0)
+    with pytest.raises(TypeError):
+        pool.map(square, [1, threading.Lock(), 3])
+    with pytest.raises(MaybeEncodingError, match="lock"):
+        pool.apply(make_unpicklable, (0,))
+    with pytest.raises(MaybeEncodingError, match="no way"):
+        pool.apply(raise_stubborn, (0,))
+    with pytest.raises(AttributeError):  # the function is not there in the worker
+        pool.apply(functools.partial(getattr, None), ("nothing",))
+    assert pool.apply(square, (3,)) == 9
+
+
+# ---- Maps ----
+
+
+@pytest.mark.parametrize("chunksize", [None, 1, 3, 1000])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 500])
+def test_map(pool, n, chunksize):
+    assert pool.map(square, range(n), chunksize) == [x * x for x in range(n)]
+    assert pool.starmap(add, zip(range(n), range(n)), chunksize) == [2 * x for x in range(n)]
+    assert pool.map_async(square, iter(range(n)), chunksize).get(LONG) == [x * x for x in range(n)]
+    assert pool.starmap_async(add, [(x, 1) for x in range(n)], chunksize).get(LONG) == [x + 1 for x in range(n)]
+
+
+def test_a_long_map_in_blocks(pool):
+    assert pool.map(square, range(200000)) == [x * x for x in range(200000)]
+    assert pool.map_async(square, range(200000)).get(LONG) == [x * x for x in range(200000)]
+
+
+def test_tasks_of_different_lengths(pool):
+    waits = [0.05 if x % 50 == 0 else 0 for x in range(300)]
+    assert pool.starmap(square, zip(range(300), waits)) == [x * x for x in range(300)]
+
+
+def test_the_first_error_of_a_map_by_place(pool):
+    with pytest.raises(ValueError) as caught:
+        pool.map(refuse_seven, [1, 7, 2, 7], chunksize=1)
+    assert caught.value.args[1] == 7
+    with pytest.raises(ValueError):
+        pool.map(refuse_seven, range(100))
+    with pytest.raises(TypeError):
+        pool.starmap(add, [(1, 2), (3,), 4], chunksize=1)
+    with pytest.raises(ValueError):
+        pool.map(square, [1], chunksize=0)
+    with pytest.raises(TypeError):
+        pool.map(square, 5)
+
+
+def test_a_map_runs_the_tasks_behind_an_error(pool, tmp_path):
+    paths = [str(tmp_path / str(i)) for i in range(20)]
+    with pytest.raises(FileNotFoundError):
+        pool.map(touch_unless_third, paths, chunksize=1)
+    assert len(os.listdir(tmp_path)) == 19
+
+
+def touch_unless_third(path):
+    if path.endswith("/3"):
+        raise FileNotFoundError(path)
+    open(path, "w").close()
+
+
+def test_a_function_with_a_state_travels_once(pool):
+    f = State(1 << 20)
+    assert pool.map(f, range(200), chunksize=1) == [(1 << 20) + x for x in range(200)]
+    assert pool.map(f, range(50)) == [(1 << 20) + x for x in range(50)]
+
+
+def test_many_functions(pool):
+    for n in range(40):
+        assert pool.apply(functools.partial(add, n), (1,)) == n + 1
+    results = [pool.apply_async(functools.partial(add, n), (1,)) for n in range(40)]
+    assert [r.get(LONG) for r in results] == [n + 1 for n in range(40)]
+
+
+def test_more_input_than_may_be_under_way(pool, monkeypatch):
+    monkeypatch.setattr("fiber.pool.UNDER_WAY", 1 << 20)
+    block = bytes(300000)
+    assert pool.map(len, [block] * 30, chunksize=1) == [300000] * 30
+    assert pool.map_async(len, [block] * 30, chunksize=1).get(LONG) == [300000] * 30
+    assert list(pool.imap(len, [block] * 30)) == [300000] * 30
+
+
+# ---- Lazy maps ----
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+@pytest.mark.parametrize("make", [range, lambda n: list(range(n)), lambda n: (x for x in range(n))])
+def test_imap(pool, make, chunksize):
+    assert list(pool.imap(square, make(300), chunksize)) == [x * x for x in range(300)]
+    assert sorted(pool.imap_unordered(square, make(300), chunksize)) == [x * x for x in range(300)]
+    assert list(pool.imap(square, make(0), chunksize)) == []
+
+
+def test_imap_over_more_than_the_window(pool):
+    assert list(pool.imap(square, range(20000))) == [x * x for x in range(20000)]
+    assert sum(pool.imap_unordered(square, (x for x in range(20000)))) == sum(x * x for x in range(20000))
+
+
+def test_next_with_a_timeout(pool, tmp_path):
+    it = pool.imap(wait_for_file, [str(tmp_path / "1"), str(tmp_path / "2")])
+    with pytest.raises(mp.TimeoutError):
+        it.next(timeout=0.05)
+    open(tmp_path / "1", "w").close()
+    assert it.next(timeout=LONG).endswith("1")
+    with pytest.raises(mp.TimeoutError):
+        it.next(0)
+    open(tmp_path / "2", "w").close()
+    assert next(it).endswith("2")
+    with pytest.raises(StopIteration):
+        it.next()
+    with pytest.raises(StopIteration):
+        next(it)
+
+
+def test_imap_goes_on_behind_an_error(pool):
+    it, seen = pool.imap(refuse_seven, range(10)), []
+    while True:
+        try:
+            seen.append(next(it))
+        except StopIteration:
+            break
+        except ValueError:
+            seen.append("error")
+    assert seen == [0, 1, 2, 3, 4, 5, 6, "error", 8, 9]
+    with pytest.raises(ValueError, match="Chunksize must be 1"):
+        pool.imap(square, [1], 0)
+
+
+def seven_then_error(n=7):
+    yield from range(n)
+    raise LookupError("the source is broken")
+
+
+@pytest.mark.parametrize("chunksize, good", [(1, 7), (4, 4), (7, 7), (20, 0)])
+def test_an_iterable_that_raises(pool, chunksize, good):
+    for call in pool.imap, pool.imap_unordered:
+        it, seen = call(square, seven_then_error(), chunksize), []
+        with pytest.raises(LookupError, match="broken"):
+            for x in it:
+                seen.append(x)
+        assert sorted(seen) == [x * x for x in range(good)]
+        with pytest.raises(StopIteration):
+            next(it)
+    for call in pool.map, pool.map_async:
+        with pytest.raises(LookupError, match="broken"):
+            call(square, seven_then_error(), chunksize)
+
+
+def test_an_iterable_is_consumed_from_the_call_on_and_may_block(pool):
+    begun, go = threading.Event(), threading.Event()
+
+    def source():
+        begun.set()
+        yield 1
+        assert go.wait(LONG)
+        yield 2
+    it = pool.imap(square, source())
+    assert begun.wait(LONG)
+    assert it.next(LONG) == 1  # the second element is not there yet
+    go.set()
+    assert it.next(LONG) == 4
+
+
+def test_results_that_are_the_next_inputs(pool):
+    got = []
+
+    def source():
+        yield 2
+        while got[-1:] != [256]:
+            if got and got[-1] not in used:
+                used.add(got[-1])
+                yield got[-1]
+            time.sleep(0.001)
+    used = set()
+    for x in pool.imap(square, source()):
+        got.append(x)
+    assert got == [4, 16, 256]
+
+
+# ---- Callbacks, threads, asyncio ----
+
+
+def test_callbacks_run_before_the_waiters_return(pool):
+    seen = []
+    for i in range(50):
+        r = pool.apply_async(square, (i,), callback=seen.append)
+        r.wait(LONG)
+        assert seen[-1] == i * i
+    r = pool.map_async(square, range(5000), callback=seen.append)
+    r.wait(LONG)
+    assert seen[-1] == r.get() and len(seen[-1]) == 5000
+    r = pool.apply_async(refuse_seven, (7,), callback=seen.append, error_callback=seen.append)
+    r.wait(LONG)
+    assert isinstance(seen[-1], ValueError) and len(seen) == 52
+    r = pool.starmap_async(add, [(1, 2)], callback=lambda x: seen.append(threading.current_thread()))
+    r.wait(LONG)
+    assert seen[-1] is not threading.current_thread()
+
+
+def test_callbacks_come_without_a_waiter(pool):
+    done = threading.Event()
+    pool.apply_async(square, (3,), callback=lambda x: done.set())
+    assert done.wait(LONG)
+    chain = []
+    done.clear()
+
+    def again(x):
+        chain.append(x)
+        pool.apply_async(square, (x,), callback=again) if x < 1000 else done.set()
+    pool.apply_async(square, (2,), callback=again)
+    assert done.wait(LONG) and chain == [4, 16, 256, 65536]
+
+
+def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
+    seen = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    r = pool.apply_async(square, (3,), callback=lambda x: 1 / 0)
+    r.wait(LONG)
+    assert r.get() == 9 and seen[0].exc_type is ZeroDivisionError
+    assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
+
+
+def test_many_threads(pool):
+    errors = []
+
+    def use(n):
+        try:
+            for i in range(20):
+                assert pool.map(square, range(n)) == [x * x for x in range(n)]
+                assert pool.apply(add, (n, i)) == n + i
+                assert list(pool.imap(square, range(30))) == [x * x for x in range(30)]
+        except BaseException as exc:
+            errors.append(exc)
+    threads = [threading.Thread(target=use, args=(50 + n,)) for n in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(LONG)
+        assert not t.is_alive()
+    assert errors == []
+
+
+def test_await(pool):
+    async def main():
+        r = pool.apply_async(square, (3,))
+        assert await r == 9 and await r == 9
+        assert await asyncio.gather(*(pool.apply_async(square, (i,)) for i in range(20))) == [i * i for i in range(20)]
+        with pytest.raises(ValueError):
+            await pool.apply_async(refuse_seven, (7,))
+        assert await pool.map_async(square, range(3000)) == [x * x for x in range(3000)]
+        assert [x async for x in pool.imap(square, range(10))] == [x * x for x in range(10)]
+        assert await pool.imap(square, range(10)) == [x * x for x in range(10)]
+    asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+# ---- Workers ----
+
+
+def test_initializers_and_workers(tmp_path):
+    with mp.Pool(3, initialize, (42, str(tmp_path))) as p:
+        assert p.wait_until_workers_up(LONG)
+        assert len(os.listdir(tmp_path)) == 3
+        assert p.map(tell_value, range(10)) == [[42]] * 10
+        assert {w["pid"] for w in p.workers()} == {int(x) for x in os.listdir(tmp_path)}
+        p.resize(1)
+        assert p.map(square, range(10)) == [x * x for x in range(10)]
+        p.resize(4)
+        assert p.wait_until_workers_up(LONG)
+        assert p.stats()["workers"] == 4
+        done, given = p.progress()
+        assert done == given > 0
+
+
+def test_an_initializer_that_raises_fails_the_pool_with_its_traceback():
+    with mp.Pool(2, raise_in_initializer) as p:
+        with pytest.raises(mp.ProcessError, match="the licence is missing"):
+            p.apply(square, (1,))
+        with pytest.raises(mp.ProcessError):
+            p.map(square, range(10))
+
+
+def test_tasks_per_child():
+    with mp.Pool(1, maxtasksperchild=2) as p:
+        pids = p.map(pid, range(6), chunksize=1)
+        assert len(set(pids)) == 3 and all(pids.count(x) == 2 for x in pids)
+    for wrong in 0, -1, "1", 1.5:
+        with pytest.raises(ValueError):
+            mp.Pool(1, maxtasksperchild=wrong)
+
+
+def test_workers_of_one_job():
+    with mp.Pool(4, workers_per_job=2) as p:
+        f = State(1000)
+        assert p.map(f, range(100), chunksize=1) == [1000 + x for x in range(100)]
+        assert p.wait_until_workers_up(LONG)
+
+
+def test_an_elastic_pool():
+    with mp.Pool(min=0, max=3) as p:
+        assert p.map(square, range(50)) == [x * x for x in range(50)]
+        assert 1 <= p.stats()["target"] <= 3
+
+
+def test_a_task_that_kills_its_workers_is_blamed():
+    with mp.Pool(2) as p:
+        r = p.apply_async(die, (0,))
+        with pytest.raises(mp.WorkerLost, match="3 workers died"):
+            r.get(LONG)
+        assert p.map(square, range(20)) == [x * x for x in range(20)]
+
+
+def test_a_task_that_raised_is_tried_again(tmp_path):
+    with mp.Pool(2, error_handling=True) as p:
+        assert p.map(fail_twice, [str(tmp_path / str(i)) for i in range(5)]) == [3] * 5
+        assert p.apply(square, (3,)) == 9
+
+
+def fail_twice(path):
+    with open(path, "a") as f:
+        f.write("x")
+        n = f.tell()
+    if n < 3:
+        raise OSError("try again")
+    return n
+
+
+def test_a_worker_imports_little(tmp_path):
+    (tmp_path / "prog.py").write_text(
+        "import sys\nimport fiber as mp\ndef modules(_): return sorted(sys.modules)\n"
+        "if __name__ == '__main__':\n    with mp.Pool(1) as p: print(*p.apply(modules, (0,)))\n")
+    import subprocess
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
+    bare = set(run([sys.executable, "-c", "import sys; print(*sys.modules)"]).stdout.split())
+    loaded = set(run([sys.executable, str(tmp_path / "prog.py")]).stdout.split())
+    assert loaded - bare <= {"__mp_main__", "_compat_pickle", "_pickle", "fiber", "fiber._child", "fiber._core",
+                             "fiber._fiber", "fiber._pickling", "fiber._worker"}
+    assert "fiber._worker" in loaded
+
+
+def test_multiprocessing_in_a_worker_knows_the_pool(pool):
+    name, key, parent = pool.apply(use_multiprocessing, (0,))
+    assert name.startswith("PoolWorker-") and key == bytes(mp.current_process().authkey) and parent == os.getpid()
+
+
+def test_nested_pools(pool):
+    assert pool.map(nested, [3, 5], chunksize=1) == [[0, 1, 4], [0, 1, 4, 9, 16]]
+
+
+# ---- The end ----
+
+
+def test_close_and_join(tmp_path):
+    p = mp.Pool(2, initialize, (1, str(tmp_path)))
+    with pytest.raises(ValueError, match="still running"):
+        p.join()
+    p.close()
+    for call in (lambda: p.apply(square, (1,)), lambda: p.map(square, [1]), lambda: p.imap(square, [1]),
+                 lambda: p.apply_async(square, (1,)), lambda: p.imap_unordered(square, [1]), p.__enter__):
+        with pytest.raises(ValueError, match="Pool not running"):
+            call()
+    p.join()
+    p.join()
+    p.close()
+    p.terminate()
+    assert len(os.listdir(tmp_path)) == 2  # initializers run also without a task
+
+
+def test_join_waits_for_all_work(tmp_path):
+    p, seen = mp.Pool(2), []
+    many = p.map_async(square, range(20000))
+    late = p.apply_async(square, (3, 0.2), callback=seen.append)
+    lazy = p.imap(square, range(5000))
+    paths = [str(tmp_path / str(i)) for i in range(3000)]
+    p.imap_unordered(touch_unless_third, iter(paths[4:]))  # nobody asks for its results
+    p.close()
+    p.join()
+    assert many.get(0)[-1] == 19999 ** 2 and late.get(0) == 9 and seen == [9]
+    assert list(lazy) == [x * x for x in range(5000)]
+    assert len(os.listdir(tmp_path)) == 2996
+
+
+def test_terminate_fails_what_is_not_done(tmp_path):
+    p = mp.Pool(2)
+    done = p.apply_async(square, (2,))
+    assert done.get(LONG) == 4
+    waits = [p.apply_async(wait_for_file, (str(tmp_path / "never"),)) for _ in range(10)]
+    lazy = p.imap(wait_for_file, (str(tmp_path / "never") for _ in range(10)))
+    began = time.monotonic()
+    threading.Timer(0.1, p.terminate).start()
+    with pytest.raises(mp.ProcessError):
+        waits[0].get(LONG)
+    with pytest.raises(mp.ProcessError):
+        waits[9].get(LONG)
+    with pytest.raises(mp.ProcessError):
+        lazy.next(LONG)
+    assert time.monotonic() - began < LONG / 2
+    assert done.get() == 4
+    with pytest.raises(ValueError, match="Pool not running"):
+        p.map(square, [1])
+
+
+def test_with_terminates():
+    with mp.Pool(1) as p:
+        assert "state=RUN pool_size=1" in repr(p)
+    with pytest.raises(ValueError, match="Pool not running"):
+        p.apply(square, (1,))
+    with pytest.raises(ValueError, match="Pool not running"):
+        with p:
+            pass
+    with pytest.raises(NotImplementedError, match="cannot be passed"):
+        pickle.dumps(p)
+
+
+def test_wrong_arguments():
+    for n in 0, -3:
+        with pytest.raises(ValueError):
+            mp.Pool(n)
+    with pytest.raises(TypeError, match="initializer must be a callable"):
+        mp.Pool(1, initializer=1)
+    with pytest.raises(ValueError):
+        mp.Pool(min=3, max=2)
+
+
+def test_a_pool_that_is_forgotten_ends():
+    p = mp.Pool(1)
+    worker = p.apply(pid)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del p
+        assert caught.pop().category is ResourceWarning  # it has the pool, too
+    until = time.monotonic() + LONG
+    while os.path.exists("/proc/%d" % worker) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not os.path.exists("/proc/%d" % worker)
+
+
+# ---- Executor ----
+
+
+def test_executor():
+    import concurrent.futures
+    from fiber.futures import Executor
+    with Executor(2) as e:
+        futures = [e.submit(add, i, 1, c=1) for i in range(20)]
+        assert [f.result(LONG) for f in concurrent.futures.as_completed(futures, LONG)].sort() is None
+        assert [f.result() for f in futures] == [i + 2 for i in range(20)]
+        assert isinstance(e.submit(refuse_seven, 7).exception(LONG), ValueError)
+        assert list(e.map(add, range(10), range(10), timeout=LONG)) == [2 * x for x in range(10)]
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        e.submit(square, 1)
