@@ -53,10 +53,10 @@ def test_a_child_ends_well(program):
         def main():
             event = threading.Event()
             threading.Thread(target=work, args=(event,)).start()
-            util.Finalize(None, print, args=("finalizer",), exitpriority=1)
+            util.Finalize(None, print, args=("finalizer",), exitpriority=2)
+            util.Finalize(None, event.set, exitpriority=1)
             atexit.register(print, "atexit")
             sys.stdout.write("no newline, ")
-            event.set()
 
         if __name__ == "__main__":
             p = mp.Process(target=main)
@@ -65,7 +65,7 @@ def test_a_child_ends_well(program):
             print(p.exitcode)
     """)
     assert ran.code == 0 and ran.err == "", ran
-    assert sorted(ran.out.replace("no newline, ", "").split()) == ["0", "atexit", "finalizer", "thread"], ran
+    assert ran.out == "no newline, finalizer\nthread\natexit\n0\n", ran
 
 
 def test_lines_come_while_a_child_runs(tmp_path):

@@ -23,7 +23,7 @@ def with_a_thread():
     threading.Thread(target=work).start()
     util.Finalize(None, print, args=("finalizer 10",), exitpriority=10)
     util.Finalize(None, print, args=("finalizer 20",), exitpriority=20)
-    threading.Timer(0.05, event.set).start()
+    util.Finalize(None, event.set, exitpriority=5)
     print("main ends")
 
 
