@@ -160,7 +160,8 @@ FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn,
 FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
                                        const struct fiber_process_options *opts);
 
-/* Waits until the process has ended. -ETIMEDOUT: it has not. */
+/* Waits until the process has ended, and what it printed has been written here, unless nobody reads
+ * that for a second. A timeout of 0 does not wait for the output. -ETIMEDOUT: it has not ended. */
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
 /* Waits until the process has joined, so that it runs and its pid is known. -ETIMEDOUT: it has not.
  * -ECHILD: it ended before it joined, or could not be started. */

@@ -34,10 +34,12 @@ struct fbr_output {
     void *user;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t work, idle;
+    pthread_cond_t work, changed;
     struct chunk *first, **last; /* under lock, as all below */
     size_t queued;
-    bool full, stop, writing;
+    uint64_t added, done; /* chunks */
+    bool full, stop;
+    int waiting;
     struct fbr_post roomy;
     uint64_t written, seen;                      /* `written` is atomic */
     struct fbr_screen screens[2], *screen_of[2]; /* loop thread */
@@ -97,13 +99,12 @@ static void *writer_main(void *arg)
         o->first = c->next;
         if (!o->first)
             o->last = &o->first;
-        o->writing = true;
         pthread_mutex_unlock(&o->lock);
         write_chunk(o, c);
         if (c->last)
             close(c->fd);
         pthread_mutex_lock(&o->lock);
-        o->writing = false;
+        o->done++;
         o->queued -= c->len;
         free(c);
         if (o->full && o->queued < FULL / 2) {
@@ -111,8 +112,8 @@ static void *writer_main(void *arg)
             if (!o->stop) /* the loop ends before a writer that is stuck */
                 fbr_loop_post_own(o->loop, &o->roomy);
         }
-        if (!o->first)
-            pthread_cond_broadcast(&o->idle);
+        if (o->waiting)
+            pthread_cond_broadcast(&o->changed);
     }
     pthread_mutex_unlock(&o->lock);
     return NULL;
@@ -135,7 +136,7 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     o->roomy = (struct fbr_post){.fn = room, .arg = o, .own = true};
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->work, NULL);
-    fbr_cond_init(&o->idle);
+    fbr_cond_init(&o->changed);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = -pthread_create(&o->thread, NULL, writer_main, o);
@@ -148,15 +149,17 @@ int fbr_output_open(struct fbr_output **out, struct fbr_loop *loop, void (*on_ro
     return 0;
 }
 
-/* Under the lock: waits until all is written, at most CLOSE_MS. */
-static bool wait_idle(struct fbr_output *o)
+/* Under the lock: waits until as many chunks are written, at most CLOSE_MS. */
+static bool wait_done(struct fbr_output *o, uint64_t chunks)
 {
     uint64_t deadline = fbr_deadline(CLOSE_MS);
 
-    while (o->first || o->writing)
-        if (fbr_cond_wait(&o->idle, &o->lock, deadline) < 0)
+    o->waiting++;
+    while (o->done < chunks)
+        if (fbr_cond_wait(&o->changed, &o->lock, deadline) < 0)
             break;
-    return !o->first && !o->writing;
+    o->waiting--;
+    return o->done >= chunks;
 }
 
 /* Whether something was written since the last time that this was asked. */
@@ -176,7 +179,7 @@ bool fbr_output_stop(struct fbr_output *o)
     o->stop = true;
     pthread_cond_signal(&o->work);
     do
-        stuck = !wait_idle(o);
+        stuck = !wait_done(o, o->added);
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
     /* a reader that does not read may not hold our exit; the thread ends with the process */
@@ -203,6 +206,7 @@ static bool enqueue(struct fbr_output *o, struct chunk *c)
     *o->last = c;
     o->last = &c->next;
     o->queued += c->len;
+    o->added++;
     if (o->queued > FULL)
         o->full = true;
     full = o->full;
@@ -235,11 +239,13 @@ bool fbr_output_finish(struct fbr_output *o, int fd)
 
 void fbr_output_drain(struct fbr_output *o)
 {
+    uint64_t chunks;
     bool stuck;
 
     pthread_mutex_lock(&o->lock);
+    chunks = o->added;
     do
-        stuck = !wait_idle(o);
+        stuck = !wait_done(o, chunks);
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
 }

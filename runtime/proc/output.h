@@ -32,8 +32,8 @@ bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
 /* Closes a file of the caller's once all that was added for it is written. False: no memory, it is
  * still the caller's. Loop thread. */
 bool fbr_output_finish(struct fbr_output *o, int fd);
-/* Waits until what was added has been written, unless nobody reads it for a second. Not on the loop
- * thread. */
+/* Waits until what was added before has been written, unless nobody reads it for a second. Not on
+ * the loop thread. */
 void fbr_output_drain(struct fbr_output *o);
 /* Why something was lost that was for fd 1 or 2, or, with fd 0, for any other: an errno, 0 if
  * nothing was. Any thread. */

@@ -381,13 +381,11 @@ static enum process_state state_of(struct fiber_process *p)
     return s;
 }
 
-int fiber_process_join(struct fiber_process *p, int timeout_ms)
+static int join(struct fiber_process *p, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc = fbr_rt_check(p->rt);
+    int rc = 0;
 
-    if (rc < 0 || state_of(p) == P_ENDED)
-        return rc;
     if (fbr_loop_here(p->rt->loop))
         return fbr_keep(-EDEADLK, "fiber_process_join: not from a callback");
     pthread_mutex_lock(&p->rt->lock);
@@ -397,6 +395,17 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
         rc = 0;
     pthread_mutex_unlock(&p->rt->lock);
     return rc < 0 ? fbr_keep(rc, "%s still lives after %d ms", p->name, timeout_ms) : 0;
+}
+
+int fiber_process_join(struct fiber_process *p, int timeout_ms)
+{
+    int rc = fbr_rt_check(p->rt);
+
+    if (rc == 0 && state_of(p) != P_ENDED)
+        rc = join(p, timeout_ms);
+    if (rc == 0 && timeout_ms && p->rt->output && !fbr_loop_here(p->rt->loop))
+        fbr_output_drain(p->rt->output); /* what we print from now on comes after its lines */
+    return rc;
 }
 
 int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms)
