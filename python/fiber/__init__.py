@@ -16,7 +16,7 @@ SPDX-License-Identifier: Apache-2.0
 __version__ = "0.1.0"
 
 _MODULES = frozenset((
-    "backend", "config", "connection", "context", "experimental", "futures", "image", "managers", "meta", "pool",
+    "backend", "config", "connection", "context", "experimental", "futures", "image", "managers", "meta", "objects", "pool",
     "process", "queues", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
 ))
 
@@ -30,6 +30,7 @@ _NAMES = {
     "reset": "config",
     "Connection": "connection",
     "shared": "shared_memory",
+    "put": "objects",
 }
 
 _CONTEXT = (

@@ -18,6 +18,7 @@ from . import experimental as experimental
 from . import futures as futures
 from . import image as image
 from . import managers as managers
+from . import objects as objects
 from . import pool as pool
 from . import process as process
 from . import queues as queues
@@ -33,6 +34,7 @@ from .config import reset as reset
 from .connection import Connection as Connection
 from .managers import AsyncManager as AsyncManager
 from .meta import meta as meta
+from .objects import put as put
 from .process import Process as Process
 from .ring import Ring as Ring
 from .shared_memory import shared as shared

@@ -1,0 +1,87 @@
+"""objects.py - put(): an object that many tasks use travels to each process once.
+
+    table = fiber.put(numpy.arange(10 ** 6))
+    pool.map(work, [(table, i) for i in range(1000)])
+
+    def work(args):
+        table, i = args
+        return table.get()[i]
+
+The objects lie in a store, a process of the run, which the first put() starts. A reference is small and can be pickled
+for any process of the run.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import itertools
+import os
+
+import _thread
+
+from . import _core, _pickling
+
+__all__ = ["Ref", "put"]
+
+KEPT = 64  # objects of others that a process keeps, the last used ones
+
+_lock = _thread.RLock()
+_numbers = itertools.count(1)
+_own = None  # our store
+_stores = {}  # address -> store
+_kept = {}  # (address, key) -> object, the last used one at the end
+
+
+class Ref:
+    """A reference to an object that put() was given."""
+
+    def __init__(self, address, key, owner=None):
+        self._address, self._key, self._owner = address, key, owner
+
+    def get(self):
+        """Returns this process's copy of the object: the same one each time. OSError: the reference that put() has
+        returned is gone, and the object with it."""
+        name = self._address, self._key
+        with _lock:
+            if name in _kept:
+                value = _kept[name] = _kept.pop(name)
+                return value
+            value = _kept[name] = _store(self._address).get(self._key)
+            while len(_kept) > KEPT:
+                del _kept[next(iter(_kept))]
+            return value
+
+    def __reduce__(self):
+        return Ref, (self._address, self._key)
+
+    def __repr__(self):
+        return "<fiber.Ref %s>" % self._key
+
+    def __del__(self):
+        if self._owner == os.getpid() and _own is not None:
+            try:
+                _kept.pop((self._address, self._key), None)
+                _own.delete(self._key)
+            except Exception:  # the run has ended
+                pass
+
+
+def _store(address):
+    store = _stores.get(address)
+    if store is None:
+        store = _stores[address] = _core.start().Objects(address)
+    return store
+
+
+def put(obj):
+    """Keeps a copy of an object for other processes, each of which gets it once, and returns a reference to it.
+
+    The object is kept as long as this reference lives; copies of it in other processes do not count.
+    """
+    global _own
+    data = _pickling.dumps(obj)
+    with _lock:
+        if _own is None:
+            _own = _core.start().Objects()
+            _stores[_own.address()] = _own
+        key = "object-%d" % next(_numbers)
+        _own.set(key, data)
+        return Ref(_own.address(), key, os.getpid())

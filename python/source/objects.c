@@ -1,0 +1,156 @@
+/* objects.c - _fiber.Objects: pickled objects in a store of the run, for fiber.put().
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <string.h>
+
+#include "pickle.h"
+
+struct objects {
+    PyObject_HEAD struct fiber_store *handle;
+};
+
+static int open_store(struct objects *o, const char *address, size_t len)
+{
+    struct fiber_address a;
+    int rc;
+
+    if (address && len != sizeof(a.bytes)) {
+        PyErr_SetString(PyExc_ValueError, "this is no address of a store");
+        return -1;
+    }
+    if (address)
+        memcpy(a.bytes, address, len);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = address ? fiber_store_connect(&o->handle, &a) : fiber_store_start(&o->handle, NULL);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        fpy_raise(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+static int objects_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct objects *o = (struct objects *)self;
+    const char *address = NULL;
+    Py_ssize_t len = 0;
+
+    if (kwargs && PyDict_Size(kwargs)) {
+        PyErr_SetString(PyExc_TypeError, "Objects takes no keywords");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "|z#:Objects", &address, &len))
+        return -1;
+    if (o->handle) {
+        PyErr_SetString(PyExc_RuntimeError, "the store is open");
+        return -1;
+    }
+    return open_store(o, address, (size_t)len);
+}
+
+static void objects_dealloc(PyObject *self)
+{
+    struct objects *o = (struct objects *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (o->handle) {
+        Py_BEGIN_ALLOW_THREADS;
+        fiber_store_close(o->handle);
+        Py_END_ALLOW_THREADS;
+    }
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *objects_address(PyObject *self, PyObject *none)
+{
+    struct fiber_address a;
+    int rc = fiber_store_address(((struct objects *)self)->handle, &a);
+
+    (void)none;
+    return rc < 0 ? fpy_raise(rc) : PyBytes_FromStringAndSize((char *)a.bytes, sizeof(a.bytes));
+}
+
+static PyObject *objects_set(PyObject *self, PyObject *args)
+{
+    struct objects *o = (struct objects *)self;
+    const char *key, *data;
+    Py_ssize_t len;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "sy#:set", &key, &data, &len))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_store_set(o->handle, key, data, (size_t)len);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *objects_get(PyObject *self, PyObject *args)
+{
+    struct objects *o = (struct objects *)self;
+    struct fiber_bytes bytes;
+    PyObject *object;
+    const char *key;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "s:get", &key))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_store_get(o->handle, key, &bytes, 0);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    object = fpy_loads(bytes.data, bytes.len);
+    fiber_bytes_free(&bytes);
+    return object;
+}
+
+static PyObject *objects_delete(PyObject *self, PyObject *args)
+{
+    struct objects *o = (struct objects *)self;
+    const char *key;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "s:delete", &key))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_store_delete(o->handle, key);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0 && rc != -ENOENT)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"address", objects_address, METH_NOARGS,
+     "address()\n--\n\nThe address by which other processes of the run connect."},
+    {"set", objects_set, METH_VARARGS, "set(key, pickle)\n--\n\nKeeps a pickled object."},
+    {"get", objects_get, METH_VARARGS, "get(key)\n--\n\nReturns a copy of the object."},
+    {"delete", objects_delete, METH_VARARGS, "delete(key)\n--\n\nDrops the object."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_init, (void *)objects_init},
+    {Py_tp_dealloc, (void *)objects_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "Objects(address=None)\n--\n\nA store of pickled objects: a new one, or that which "
+                "lives at an address."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "fiber._fiber.Objects",
+    .basicsize = sizeof(struct objects),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fpy_objects_add(PyObject *module)
+{
+    return fpy_add_type(module, &spec);
+}

@@ -1,0 +1,69 @@
+"""objects_test.py - put(): objects that travel to each process once.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import gc
+import os
+import pickle
+
+import pytest
+
+import fiber as mp
+
+
+class Heavy:
+    """Tells where it was unpickled, and that it was."""
+
+    loads = 0
+
+    def __init__(self, n):
+        self.n = n
+
+    def __reduce__(self):
+        return load_heavy, (self.n,)
+
+
+def load_heavy(n):
+    Heavy.loads += 1
+    return Heavy(n)
+
+
+def look(ref):
+    return os.getpid(), id(ref.get()), ref.get().n, Heavy.loads
+
+
+def get(ref):
+    return ref.get()
+
+
+def test_an_object_is_unpickled_once_in_a_worker():
+    ref = mp.put(Heavy(7))
+    with mp.Pool(2) as pool:
+        seen = pool.map(look, [ref] * 50, chunksize=1)
+    assert {n for _, _, n, _ in seen} == {7} and {loads for *_, loads in seen} == {1}
+    assert len({(pid, at) for pid, at, *_ in seen}) == len({pid for pid, *_ in seen})
+    assert ref.get() is ref.get()
+
+
+def test_many_objects_and_long_ones():
+    refs = [mp.put([i] * 10) for i in range(100)]
+    long = mp.put(bytes(5 << 20))
+    with mp.Pool(2) as pool:
+        assert pool.map(get, refs) == [[i] * 10 for i in range(100)]
+        assert pool.apply(len, (pool.apply(get, (long,)),)) == 5 << 20
+
+
+def test_an_object_goes_with_its_reference():
+    ref = mp.put("text")
+    copy = pickle.loads(pickle.dumps(ref))
+    assert "object-" in repr(ref) and copy.get() == "text"
+    del ref
+    gc.collect()
+    with pytest.raises(OSError):
+        copy.get()
+
+
+def test_what_cannot_be_pickled(monkeypatch):
+    monkeypatch.setattr("fiber._pickling.cloudpickle", lambda: None)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        mp.put(lambda: 0)
