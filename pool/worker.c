@@ -25,7 +25,7 @@
 
 #include <utlist.h>
 
-#include "pool/awake.h"
+#include "runtime/net/awake.h"
 #include "pool/dispatch.h"
 #include "pool/pool.h"
 #include "runtime/proc/child.h"
