@@ -19,6 +19,10 @@
  *     DONE      u64 call: this guest has finished one message
  *     JOIN      u64 call, u32 poll: say when all messages are finished; poll: or at once that not
  *     DEAL      from now on deal the messages in turn
+ *     DIRECT    token (32 bytes), str path: of a pipe, listens there for a stream (direct.h)
+ *     GO        sends by the stream from now on
+ *     UNREAD    bytes: came by the stream, and nobody took it
+ *     DIRECT_ENDED  nothing more is unread
  *
  * Host to guest:
  *
@@ -33,6 +37,8 @@
  *     READY     u32 1: a get would not wait; 0: it would. To those that watch, when it changes
  *     DONE_IS   u64 call, i32 code: answers DONE
  *     JOINED    u64 call, i32 code: answers all JOINs up to that one
+ *     DIRECT_IS  u32 1: we have connected, and send by the stream; 0: we have not
+ *     DIRECT_END  give back what nobody took of the stream
  *
  * An ACK is for all batches up to its own, but in a bounded queue, where each batch is one message
  * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
@@ -84,6 +90,12 @@ enum fbr_channel_op {
     FBR_CH_DEAL,
     FBR_CH_DONE_IS,
     FBR_CH_JOINED,
+    FBR_CH_DIRECT,
+    FBR_CH_DIRECT_IS,
+    FBR_CH_GO,
+    FBR_CH_DIRECT_END,
+    FBR_CH_UNREAD,
+    FBR_CH_DIRECT_ENDED,
 };
 
 #define FBR_CH_BATCH_MAX 4096 /* messages in one PUTS */

@@ -104,6 +104,9 @@ static void on_op(struct guest_lane *l, uint32_t op, struct fbr_cur *c)
     case FBR_CH_JOINED:
         on_answer(l, op, c);
         break;
+    case FBR_CH_DIRECT_IS:
+        fbr_guest_on_direct(l, c);
+        break;
     case FBR_CH_LEFT:
         l->left = true;
         pthread_cond_broadcast(&l->room);
@@ -121,6 +124,10 @@ static void on_host_record(void *user, const void *record, size_t len)
 
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)g->n_lanes)
         return;
+    if (op == FBR_CH_DIRECT_END) {
+        fbr_guest_return_stream(g);
+        return;
+    }
     pthread_mutex_lock(&g->lock);
     fbr_guest_note_time(g);
     on_op(&g->lanes[lane], op, &c);
@@ -147,6 +154,8 @@ static void on_host_gone(void *user)
     pthread_mutex_lock(&g->lock);
     fbr_guest_note_time(g);
     g->gone = true;
+    if (g->direct)
+        fbr_direct_cut(g->direct);
     for (int i = 0; i < g->n_lanes; i++) {
         pthread_cond_broadcast(&g->lanes[i].arrived);
         pthread_cond_broadcast(&g->lanes[i].room);
@@ -345,6 +354,9 @@ static void free_guest(struct fbr_guest *g)
         pthread_cond_destroy(&l->arrived);
         pthread_cond_destroy(&l->room);
     }
+    for (struct message *m; (m = fbr_guest_unspill(g)); free(m))
+        free(m->data);
+    fbr_guest_drop_stream(g);
     pthread_mutex_destroy(&g->lock);
     fbr_wipe(&g->key, sizeof(g->key));
     free(g);
@@ -364,6 +376,8 @@ static struct fbr_guest *new_guest(struct fbr_share *s, const struct fbr_address
     g->n_lanes = lanes;
     g->pipe = a->kind == FBR_KIND_PIPE;
     g->bounded = a->flags & FBR_CH_BOUNDED;
+    if (g->pipe && strncmp(a->url, "unix:", 5) == 0)
+        memcpy(g->beside, a->url + 5, strlen(a->url + 5) + 1);
     g->longest = fbr_config_size(s->rt->config, "max_message") - FBR_CH_ROOM;
     g->sure_ms = silence / 4 < SURE_MS ? silence / 4 : SURE_MS;
     fbr_guest_note_time(g);
@@ -474,6 +488,23 @@ static int wait_left(struct guest_lane *l, uint64_t deadline)
     return rc;
 }
 
+/* Under the lock, which is given up for a moment: what the stream has for us goes back, as others
+ * may have this end, too. */
+static void return_unread(struct fbr_guest *g, struct guest_lane *l, uint64_t until)
+{
+    int rc = 0;
+
+    while (rc == 0 && g->asked && !g->gone)
+        rc = fbr_cond_wait(&l->room, &g->lock, until);
+    if (!g->direct)
+        return;
+    pthread_mutex_unlock(&g->lock);
+    fbr_guest_return_stream(g);
+    pthread_mutex_lock(&g->lock);
+    if (!g->asked)
+        fbr_guest_drop_stream(g);
+}
+
 /* Under the lock: the last handle of this end goes, and the host has heard of it, and before of all
  * that was put, or is not there, or takes nothing. */
 static void leave(struct guest_lane *l, struct guest_lane *in)
@@ -483,6 +514,8 @@ static void leave(struct guest_lane *l, struct guest_lane *in)
 
     if (!g->pipe)
         linger(l, fbr_guest_flush_lane, &until);
+    else
+        return_unread(g, l, until);
     if (!fbr_guest_put_fault(l))
         fbr_guest_flush_out(l, false);
     l->leaving = true;

@@ -226,7 +226,9 @@ static int get_fault(const struct guest_lane *l)
 
 void fbr_guest_show(struct guest_lane *l)
 {
-    fbr_ready_set(&l->ready, l->first || l->there || get_fault(l));
+    bool spilled = l->guest->spilled && (int)l->number != l->guest->near;
+
+    fbr_ready_set(&l->ready, l->first || spilled || l->there || get_fault(l));
 }
 
 /* Takes a message that is here, and lets the host know in time. Under the lock. */
@@ -305,7 +307,19 @@ static int end_doubt(struct guest_lane *l, uint64_t deadline)
     return l->first && !l->doubt ? 0 : rc;
 }
 
-/* Nothing is here: waits for a message, the end, or the time. Under the lock. */
+static bool has_spilled(const struct guest_lane *l)
+{
+    return l->guest->spilled && (int)l->number != l->guest->near;
+}
+
+/* The next message comes by the stream, or came so. What is here was sent after it. */
+static bool elsewhere(const struct guest_lane *l)
+{
+    return fbr_guest_reads_stream(l) || has_spilled(l);
+}
+
+/* Nothing is here: waits for a message, the end, or the time. -ESTALE: it is elsewhere. Under the
+ * lock. */
 static int wait_hungry(struct guest_lane *l, bool empty, bool looks, uint64_t deadline)
 {
     uint64_t probe = next_probe(l, empty);
@@ -314,10 +328,15 @@ static int wait_hungry(struct guest_lane *l, bool empty, bool looks, uint64_t de
     l->hungry++;
     l->looking += looks;
     rc = tell_hungry(l, probe);
-    while (rc == 0 && !l->first && !get_fault(l) && !(empty && l->answered >= probe))
+    while (rc == 0 && !l->first && !elsewhere(l) && !get_fault(l) &&
+           !(empty && l->answered >= probe))
         rc = sleep_until(l, deadline);
     l->hungry--;
     l->looking -= looks;
+    if (elsewhere(l)) {
+        ask(l, 0, false); /* no longer hungry: what comes another way may be for others */
+        return -ESTALE;
+    }
     if (l->first)
         return 0;
     if (get_fault(l))
@@ -334,8 +353,12 @@ static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
     int rc = 0;
 
     fbr_guest_note_time(l->guest);
-    while (rc == 0 && (!l->first || l->doubt)) {
-        if (l->first)
+    if (!l->first && !has_spilled(l) && !empty)
+        fbr_guest_ask_stream(l);
+    while (rc == 0 && (elsewhere(l) || !l->first || l->doubt)) {
+        if (elsewhere(l))
+            rc = -ESTALE;
+        else if (l->first)
             rc = end_doubt(l, deadline);
         else
             rc = get_fault(l) ? get_fault(l) : wait_hungry(l, empty, looks, deadline);
@@ -343,17 +366,66 @@ static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
     return rc;
 }
 
-int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms)
+/* Waits for a message of the host's, and takes it (out NULL: leaves it). Under the lock. */
+static int get_here(struct guest_lane *l, struct fiber_bytes *out, int timeout_ms)
 {
-    struct guest_lane *l = &g->lanes[lane];
+    bool spilled = has_spilled(l);
+    struct message *m;
     int rc;
 
-    pthread_mutex_lock(&g->lock);
-    rc = wait_in(l, timeout_ms, false);
-    if (rc == 0)
+    if (spilled && out) {
+        m = fbr_guest_unspill(l->guest);
+        *out = (struct fiber_bytes){m->data, m->len};
+        free(m);
+        fbr_guest_show(l);
+    }
+    if (spilled)
+        return 0;
+    rc = wait_in(l, timeout_ms, !out);
+    if (rc == 0 && out) {
         take(l, out);
-    pthread_mutex_unlock(&g->lock);
+    } else if (rc == 0) {
+        tell_soon(l);
+        pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
+    }
     return rc;
+}
+
+static int ms_left(int timeout_ms, uint64_t deadline)
+{
+    uint64_t now = timeout_ms > 0 ? fbr_now_ms() : 0;
+
+    return timeout_ms <= 0 ? timeout_ms : now < deadline ? (int)(deadline - now) : 0;
+}
+
+static int get(struct guest_lane *l, struct fiber_bytes *out, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    struct fbr_guest *g = l->guest;
+    int rc;
+
+    do {
+        struct fbr_direct *d = NULL;
+
+        pthread_mutex_lock(&g->lock);
+        g->used += g->pipe && out;
+        while (g->leaving)
+            pthread_cond_wait(&l->arrived, &g->lock); /* not for long */
+        if (fbr_guest_reads_stream(l))
+            d = fbr_direct_ref(g->direct);
+        else
+            rc = get_here(l, out, ms_left(timeout_ms, deadline));
+        pthread_mutex_unlock(&g->lock);
+        if (d)
+            rc = fbr_guest_get_direct(l, d, out, deadline);
+        fbr_direct_unref(d);
+    } while (rc == -ESTALE);
+    return rc;
+}
+
+int fbr_guest_get(struct fbr_guest *g, int lane, struct fiber_bytes *out, int timeout_ms)
+{
+    return get(&g->lanes[lane], out, timeout_ms);
 }
 
 int fbr_guest_fd(struct fbr_guest *g, int lane)
@@ -361,6 +433,10 @@ int fbr_guest_fd(struct fbr_guest *g, int lane)
     struct guest_lane *l = &g->lanes[lane];
     int fd, rc = 0;
 
+    pthread_mutex_lock(&g->lock);
+    g->no_direct = true;
+    pthread_mutex_unlock(&g->lock);
+    fbr_guest_end_stream(g);
     pthread_mutex_lock(&g->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0 && !l->watching && !g->gone)
@@ -375,15 +451,5 @@ int fbr_guest_fd(struct fbr_guest *g, int lane)
 
 int fbr_guest_look(struct fbr_guest *g, int lane, int timeout_ms)
 {
-    struct guest_lane *l = &g->lanes[lane];
-    int rc;
-
-    pthread_mutex_lock(&g->lock);
-    rc = wait_in(l, timeout_ms, true);
-    if (rc == 0) {
-        tell_soon(l);
-        pthread_cond_signal(&l->arrived); /* it may have been meant for a thread that gets */
-    }
-    pthread_mutex_unlock(&g->lock);
-    return rc;
+    return get(&g->lanes[lane], NULL, timeout_ms);
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/ready.h"
 #include "share/channel.h"
+#include "share/direct.h"
 #include "share/share_priv.h"
 
 #define FBR_GUEST_UNDER_WAY 64 /* batches */
@@ -105,6 +106,17 @@ struct fbr_guest {
     bool gone;
     bool later;                /* a tick will come */
     uint64_t seen_ms, sure_ms; /* when somebody last looked; so long nobody may look */
+    /* Of a pipe on this host: a stream of its own to the host, guest_direct.c. */
+    char beside[FBR_URL_MAX]; /* the path of a socket of the host; "" none */
+    struct fbr_direct *direct;
+    int near;   /* our end */
+    bool asked; /* and not answered */
+    bool streams_in, streams_out;
+    bool leaving;   /* its reader shall leave it to fbr_guest_end_stream() */
+    bool no_direct; /* somebody watches */
+    uint32_t used, next,
+        step;                /* messages; when to ask for a stream again, and how much later then */
+    struct message *spilled; /* the rest of a stream, before all that comes another way */
     struct guest_lane lanes[2];
 };
 
@@ -122,6 +134,25 @@ void fbr_guest_on_ack(struct guest_lane *l, struct fbr_cur *c);
 int fbr_guest_put_fault(const struct guest_lane *l);
 int fbr_guest_flush_out(struct guest_lane *l, bool answer);
 int fbr_guest_flush_lane(struct guest_lane *l, uint64_t deadline);
+
+/* guest_direct.c */
+
+/* Asks for a stream, if that is worth while: somebody waits for a message in this lane. */
+void fbr_guest_ask_stream(struct guest_lane *l);
+void fbr_guest_on_direct(struct guest_lane *l, struct fbr_cur *c);
+/* Whether this lane is read, or written, by the stream. */
+bool fbr_guest_reads_stream(const struct guest_lane *l);
+bool fbr_guest_writes_stream(const struct guest_lane *l);
+/* Without the lock. -ESTALE: look again. */
+int fbr_guest_get_direct(struct guest_lane *l, struct fbr_direct *d, struct fiber_bytes *out,
+                         uint64_t deadline);
+/* Nothing more comes by the stream: what is in it is in `spilled`. Without the lock. */
+void fbr_guest_end_stream(struct fbr_guest *g);
+/* The same, and what is in it goes back to the host. */
+void fbr_guest_return_stream(struct fbr_guest *g);
+/* The first of `spilled`; NULL: there is none. */
+struct message *fbr_guest_unspill(struct fbr_guest *g);
+void fbr_guest_drop_stream(struct fbr_guest *g);
 
 /* guest_get.c */
 void fbr_guest_begin_get(struct guest_lane *l); /* nothing was delivered yet; also: begin again */

@@ -206,13 +206,25 @@ int fbr_guest_put(struct fbr_guest *g, int lane, const void *data, size_t len, i
 {
     struct guest_lane *l = &g->lanes[lane];
     uint64_t deadline = fbr_deadline(timeout_ms);
-    int rc;
+    int rc = -EAGAIN;
 
     if (len > g->longest)
         return -EMSGSIZE;
-    pthread_mutex_lock(&g->lock);
-    rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
-    pthread_mutex_unlock(&g->lock);
+    while (rc == -EAGAIN) {
+        struct fbr_direct *d = NULL;
+
+        pthread_mutex_lock(&g->lock);
+        g->used += g->pipe;
+        if (fbr_guest_writes_stream(l))
+            d = fbr_direct_ref(g->direct);
+        else
+            rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
+        pthread_mutex_unlock(&g->lock);
+        if (!d)
+            break;
+        rc = fbr_direct_send(d, data, len, deadline);
+        fbr_direct_unref(d);
+    }
     return rc;
 }
 

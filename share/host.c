@@ -1,7 +1,7 @@
 /* host.c - the process in which a channel lives; see channel.h.
  *
  * A host is held by the handles of its own process and, while other processes can reach it, by its
- * object. What holds it last frees it.
+ * object. What holds it last frees it. host_local.c has what the threads of this process do with it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -10,79 +10,46 @@
 
 #include <utlist.h>
 
-#include "runtime/base/ready.h"
-#include "share/channel.h"
+#include "runtime/base/fds.h"
+#include "share/host_priv.h"
 
-/* A guest that does not answer a recall for so long holds up the others no longer. One that is well
- * and answers later, because many want its processor, may bring messages back out of order. */
-#define OVERDUE_MS 5000
+#define FDS_FREE 128 /* that stay for other things than streams */
 
-/* A batch of a guest of which some messages wait for room, or that asks for an answer behind one of
- * those. */
-struct parked {
-    struct parked *next, *prev;
-    uint64_t peer, batch;
-    uint32_t left;
-    bool answer;
-    int code;
-};
+/* ---- The stream, under the lock ---- */
 
-/* A thread of ours that waits for room. */
-struct local_put {
-    struct local_put *next, *prev;
-    uint64_t call;
-    bool done;
-    int code;
-};
+/* Nobody needs it any more. */
+static void drop_direct(struct fbr_host *h)
+{
+    if (h->direct)
+        fbr_direct_cut(h->direct);
+    fbr_direct_unref(h->direct);
+    h->direct = NULL;
+    h->streams = false;
+    h->returns_by_ms = 0;
+}
 
-/* A guest that was asked to return messages. */
-struct recalled {
-    struct recalled *next, *prev;
-    uint64_t peer, since_ms;
-};
+/* What this peer has not read is back, or does not come back. */
+static void end_returns(struct fbr_host *h, uint64_t peer)
+{
+    if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
+        return;
+    h->returns_by_ms = 0;
+    pthread_cond_broadcast(&h->lanes[h->near].room);
+}
 
-/* A guest that waits until all messages are finished; `call` is its last one. */
-struct joiner {
-    struct joiner *next, *prev;
-    uint64_t peer, call;
-};
+/* Whether what comes next in this lane comes by the stream, or by the stream first. */
+bool fbr_host_by_stream(const struct lane *l)
+{
+    const struct fbr_host *h = l->host;
 
-struct lane {
-    struct fbr_host *host;
-    uint32_t number;
-    struct fbr_queue_engine *engine;
-    struct parked *parked;
-    struct local_put *puts;
-    struct recalled *recalled;
-    struct joiner *joiners;
-    pthread_cond_t arrived, room, finished;
-    struct fbr_ready ready; /* of our own gets */
-};
+    return h->direct && h->streams && !h->before && (int)l->number != h->near;
+}
 
-/* An end of a pipe lives until its last holder has gone. */
-struct end {
-    bool exported; /* its address was given away, */
-    bool taken;    /* and somebody has attached to it */
-    bool ended;    /* nobody holds it, and nobody will */
-    int here;      /* handles of this process */
-    uint64_t *peers;
-    size_t n_peers;
-};
-
-struct fbr_host {
-    struct fbr_object *object; /* until it is closed */
-    uint64_t id;
-    int refs; /* atomic */
-    enum fbr_kind kind;
-    size_t longest; /* message */
-    int n_lanes;
-    pthread_mutex_t lock; /* all below */
-    struct lane lanes[2];
-    struct end ends[2];
-    uint64_t next_call;
-    bool closed; /* it has no object any more, or soon */
-    bool over;   /* nobody of ours puts or gets any more: closed, or the program ends */
-};
+static void wake_stream(struct lane *l)
+{
+    if (l->host->direct && (int)l->number != l->host->near)
+        fbr_direct_wake(l->host->direct);
+}
 
 /* ---- Decisions of the engine, under the lock ---- */
 
@@ -169,7 +136,7 @@ static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
 }
 
 /* Has on_time look after what waits here. */
-static void remind(struct lane *l)
+void fbr_host_remind(struct lane *l)
 {
     if (!l->host->closed)
         fbr_object_remind(l->host->object);
@@ -195,7 +162,7 @@ static void on_recall(void *user, uint64_t peer)
         *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
         DL_APPEND(l->recalled, r);
     }
-    remind(l);
+    fbr_host_remind(l);
     tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
 }
 
@@ -208,7 +175,8 @@ static void on_wake_local(void *user, bool all)
 {
     struct lane *l = user;
 
-    if (all)
+    wake_stream(l);
+    if (all || l->host->direct) /* some of those who wait may wait for the stream */
         pthread_cond_broadcast(&l->arrived);
     else
         pthread_cond_signal(&l->arrived);
@@ -247,7 +215,7 @@ static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
     if (p) {
         *p = *batch;
         DL_APPEND(l->parked, p);
-        remind(l);
+        fbr_host_remind(l);
     } else if (batch->answer || batch->code || batch->left) {
         ack(l, peer, batch->batch, batch->code);
     }
@@ -422,6 +390,8 @@ static void end_unheld(struct fbr_host *h, uint32_t end)
     e->ended = true;
     for (int i = 0; i < h->n_lanes; i++)
         fbr_queue_engine_shut(h->lanes[i].engine);
+    if (h->direct && (int)end == h->near)
+        fbr_direct_cut(h->direct);
 }
 
 /* A process says once that it has an end, however many handles it has. When memory is short, the
@@ -482,7 +452,90 @@ static void take_leave(struct lane *l, uint64_t peer)
     leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer); /* where it reads */
     if (h->kind == FBR_KIND_PIPE)
         drop_holder(h, l->number, peer);
+    end_returns(h, peer);
     tell_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
+}
+
+/* Somebody else has an end as well: what the first one has not read comes back, for those who
+ * ask. */
+void fbr_host_second_holder(struct fbr_host *h)
+{
+    if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
+        return;
+    h->returns_by_ms = fbr_now_ms() + OVERDUE_MS;
+    fbr_direct_stop(h->direct);
+    tell_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
+}
+
+/* A message that this peer got by the stream and has not read. */
+static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = 1ull << 63 | ++l->host->next_call;
+    size_t len = fbr_cur_left(c);
+    void *copy = malloc(len ? len : 1);
+
+    if (!copy)
+        return;
+    memcpy(copy, c->at, len);
+    if (fbr_queue_engine_put(l->engine, peer, call, copy, len) < 0)
+        free(copy);
+    fbr_queue_engine_put_admit(l->engine, peer);
+}
+
+static bool is_idle(const struct lane *l)
+{
+    struct fbr_queue_engine_stats s;
+
+    fbr_queue_engine_stats(l->engine, &s);
+    return !s.waiting && !s.assigned && !s.parked && !l->puts;
+}
+
+/* Whether this peer may have a stream to the other end than `end`. */
+static bool may_stream(const struct fbr_host *h, uint32_t end, uint64_t peer)
+{
+    const struct end *far = &h->ends[end], *near = &h->ends[!end];
+    struct fbr_error err;
+
+    return h->kind == FBR_KIND_PIPE && !h->over && !h->direct && !h->no_direct &&
+           far->n_peers == 1 && far->peers[0] == peer && near->n_peers == 0 && near->here &&
+           !far->ended && is_idle(&h->lanes[!end]) && fbr_fds_need(FDS_FREE, "a pipe", &err) == 0;
+}
+
+/* A peer that has nothing to read and waits listens for us: from now on we send by the stream. */
+static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    struct fbr_host *h = l->host;
+    char path[FBR_DIRECT_PATH];
+    const void *token = fbr_get(c, FBR_DIRECT_TOKEN);
+    uint32_t answer[2] = {0, 0};
+
+    fbr_get_str(c, path, sizeof(path));
+    if (!fbr_cur_ok(c))
+        return;
+    if (h->direct && !h->streams && fbr_direct_stopped(h->direct))
+        drop_direct(h);
+    if (may_stream(h, l->number, peer) &&
+        fbr_direct_connect(&h->direct, path, token, h->longest) == 0) {
+        h->direct_peer = peer;
+        h->near = !l->number;
+        h->before = 0;
+        answer[0] = 1;
+    }
+    tell_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
+}
+
+/* Behind what it has put, it sends by the stream. */
+static void take_go(struct lane *l, uint64_t peer)
+{
+    struct fbr_host *h = l->host;
+    struct fbr_queue_engine_stats s;
+
+    if (!h->direct || h->direct_peer != peer || (int)l->number == h->near)
+        return;
+    fbr_queue_engine_stats(l->engine, &s);
+    h->before = s.waiting + s.assigned + s.parked;
+    h->streams = true;
+    pthread_cond_broadcast(&l->arrived);
 }
 
 static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
@@ -524,8 +577,22 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         fbr_queue_engine_deal(l->engine);
         break;
     case FBR_CH_ATTACH:
-        if (l->host->kind == FBR_KIND_PIPE)
+        if (l->host->kind == FBR_KIND_PIPE) {
+            fbr_host_second_holder(l->host);
             add_holder(&l->host->ends[l->number], peer);
+        }
+        break;
+    case FBR_CH_DIRECT:
+        take_direct(l, peer, c);
+        break;
+    case FBR_CH_GO:
+        take_go(l, peer);
+        break;
+    case FBR_CH_UNREAD:
+        take_unread(l, peer, c);
+        break;
+    case FBR_CH_DIRECT_ENDED:
+        end_returns(l->host, peer);
         break;
     case FBR_CH_LEAVE:
         take_leave(l, peer);
@@ -538,6 +605,44 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
 static void retired(void *user)
 {
     fbr_host_release(user);
+}
+
+/* What is in the stream to this end becomes messages like others: somebody else shall read there, or
+ * watches. Any thread, without the lock. */
+void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever)
+{
+    struct lane *l = &h->lanes[!end];
+    struct fbr_direct *d = NULL;
+    struct fiber_bytes m;
+
+    pthread_mutex_lock(&h->lock);
+    h->no_direct |= for_ever;
+    if (h->direct && h->near == end && !h->leaving) {
+        d = fbr_direct_ref(h->direct);
+        h->leaving = true;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (!d)
+        return;
+    fbr_direct_wake(d);
+    fbr_direct_lock(d, UINT64_MAX);
+    pthread_mutex_lock(&h->lock);
+    if (h->direct == d && h->streams) {
+        fbr_direct_shut(d); /* nothing comes behind what we take */
+        while (fbr_direct_take(d, &m) == 0) {
+            uint64_t call = 1ull << 63 | ++h->next_call;
+
+            if (fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len) < 0)
+                free(m.data);
+        }
+        fbr_queue_engine_put_admit(l->engine, h->direct_peer);
+        h->streams = false;
+    }
+    h->leaving = false;
+    pthread_cond_broadcast(&l->arrived);
+    pthread_mutex_unlock(&h->lock);
+    fbr_direct_unlock(d);
+    fbr_direct_unref(d);
 }
 
 /* Under the lock. True: the caller retires the object once it has left the lock. */
@@ -558,6 +663,8 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
 
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
         return;
+    if (op == FBR_CH_ATTACH)
+        fbr_host_end_stream(h, (int)lane, false);
     pthread_mutex_lock(&h->lock);
     take_record(&h->lanes[lane], peer, op, &c);
     over = both_ended(h);
@@ -576,6 +683,9 @@ static void on_peer_gone(void *user, uint64_t peer)
         leave_lane(&h->lanes[i], peer);
     for (uint32_t i = 0; i < 2; i++)
         drop_holder(h, i, peer);
+    if (h->direct && h->direct_peer == peer)
+        fbr_direct_cut(h->direct);
+    end_returns(h, peer);
     over = both_ended(h);
     pthread_mutex_unlock(&h->lock);
     if (over)
@@ -583,7 +693,7 @@ static void on_peer_gone(void *user, uint64_t peer)
 }
 
 /* Under the lock: nobody waits any more for guests that have not answered a recall. */
-static void give_up_recalls(struct lane *l)
+void fbr_host_give_up_recalls(struct lane *l)
 {
     struct recalled *r, *next;
     uint64_t now = fbr_now_ms();
@@ -606,10 +716,10 @@ static void on_time(void *user)
     for (int i = 0; i < h->n_lanes; i++) {
         struct lane *l = &h->lanes[i];
 
-        give_up_recalls(l);
+        fbr_host_give_up_recalls(l);
         fbr_queue_engine_press(l->engine);
         if (l->recalled || l->parked || l->puts)
-            remind(l);
+            fbr_host_remind(l);
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -623,6 +733,8 @@ static void wake_all(struct fbr_host *h)
         pthread_cond_broadcast(&h->lanes[i].finished);
         fbr_ready_set(&h->lanes[i].ready, true);
     }
+    if (h->direct)
+        fbr_direct_wake(h->direct);
 }
 
 static void on_end(void *user)
@@ -665,6 +777,7 @@ static void destroy(struct fbr_host *h)
         close_lane(&h->lanes[i]);
     for (int i = 0; i < 2; i++)
         free(h->ends[i].peers);
+    drop_direct(h);
     pthread_mutex_destroy(&h->lock);
     free(h);
 }
@@ -830,135 +943,4 @@ void fbr_host_deal(struct fbr_host *h, int lane)
     if (!h->over)
         fbr_queue_engine_deal(h->lanes[lane].engine);
     pthread_mutex_unlock(&h->lock);
-}
-
-/* ---- The host's own puts and gets ---- */
-
-/* Under the lock: waits until a parked put of ours is done; exactly one of done and withdrawn. */
-static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
-{
-    struct local_put put = {.call = call};
-    struct fbr_host *h = l->host;
-    int rc = 0;
-
-    DL_APPEND(l->puts, &put);
-    remind(l);
-    while (!put.done && rc == 0 && !h->over)
-        rc = fbr_cond_wait(&l->room, &h->lock, deadline);
-    if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
-        put.code = h->over ? -EPIPE : -ETIMEDOUT;
-    DL_DELETE(l->puts, &put);
-    return put.code;
-}
-
-int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int timeout_ms)
-{
-    struct lane *l = &h->lanes[lane];
-    void *copy;
-    uint64_t call;
-    int rc;
-
-    if (len > h->longest)
-        return -EMSGSIZE;
-    copy = malloc(len ? len : 1);
-    if (!copy)
-        return -ENOMEM;
-    if (len)
-        memcpy(copy, data, len);
-    pthread_mutex_lock(&h->lock);
-    call = ++h->next_call;
-    rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
-    if (rc < 0)
-        free(copy);
-    if (rc == 1)
-        rc = wait_put(l, call, fbr_deadline(timeout_ms));
-    pthread_mutex_unlock(&h->lock);
-    return rc;
-}
-
-/* Under the lock; out NULL: only looks. */
-static int try_get(struct lane *l, struct fiber_bytes *out)
-{
-    if (l->host->over)
-        return -EPIPE;
-    return out ? fbr_queue_engine_get(l->engine, &out->data, &out->len)
-               : fbr_queue_engine_look(l->engine);
-}
-
-/* Under the lock. */
-static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
-{
-    uint64_t deadline = fbr_deadline(timeout_ms), last = deadline;
-    bool waiting = false, over = false;
-    int rc;
-
-    while ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS) {
-        uint64_t until = deadline;
-
-        if (over || (rc == -EAGAIN && timeout_ms == 0))
-            break;
-        if (rc == -EINPROGRESS) { /* what is on its way back is as good as here */
-            until = fbr_now_ms() + OVERDUE_MS + 1;
-            if (timeout_ms == 0 && last == deadline)
-                last = until;
-            until = until < deadline || timeout_ms == 0 ? until : deadline;
-        }
-        if (!waiting)
-            fbr_queue_engine_wait(l->engine);
-        waiting = true;
-        if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
-            continue;
-        give_up_recalls(l);
-        over = fbr_now_ms() >= last;
-    }
-    if (waiting)
-        fbr_queue_engine_unwait(l->engine);
-    return rc == -EAGAIN || rc == -EINPROGRESS ? -ETIMEDOUT : rc;
-}
-
-int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
-{
-    int rc;
-
-    pthread_mutex_lock(&h->lock);
-    rc = wait_get(&h->lanes[lane], out, timeout_ms);
-    pthread_mutex_unlock(&h->lock);
-    return rc;
-}
-
-int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms)
-{
-    int rc;
-
-    pthread_mutex_lock(&h->lock);
-    rc = wait_get(&h->lanes[lane], NULL, timeout_ms);
-    pthread_mutex_unlock(&h->lock);
-    return rc;
-}
-
-int fbr_host_fd(struct fbr_host *h, int lane)
-{
-    struct lane *l = &h->lanes[lane];
-    int fd;
-
-    pthread_mutex_lock(&h->lock);
-    fd = fbr_ready_fd(&l->ready);
-    if (fd >= 0) {
-        fbr_queue_engine_watch(l->engine, 0); /* which needs no memory for ourselves */
-        if (h->over)
-            fbr_ready_set(&l->ready, true);
-    }
-    pthread_mutex_unlock(&h->lock);
-    return fd;
-}
-
-int fbr_host_size(struct fbr_host *h, int lane, size_t *n)
-{
-    struct fbr_queue_engine_stats s;
-
-    pthread_mutex_lock(&h->lock);
-    fbr_queue_engine_stats(h->lanes[lane].engine, &s);
-    pthread_mutex_unlock(&h->lock);
-    *n = s.waiting + s.assigned;
-    return 0;
 }

@@ -1,0 +1,379 @@
+/* pipe_direct_test.c - pipes whose ends talk enough to get a stream of their own: order, deaths, freezes,
+ * ends that get more holders meanwhile.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+#include <signal.h>
+
+#include "pipe_util.h"
+
+#define ROUNDS 50 /* after which there is a stream, or was one */
+
+static void talk_rounds(struct fiber_pipe *end, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        must(send_number(end, i));
+        expect_recv(end, i);
+    }
+}
+
+static void test_a_conversation_gets_a_stream(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+    int fds;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    talk_rounds(ends[0], 2);
+    fds = count_fds();
+    for (int i = 0; i < 10000 && count_fds() <= fds; i++)
+        talk_rounds(ends[0], 1);
+    assert_true(count_fds() > fds);
+    talk_rounds(ends[0], 1000);
+    fiber_pipe_close(ends[0]);
+    join(p);
+}
+
+/* A message that says which one it is, at each of its bytes. */
+static void fill(char *data, size_t len, uint64_t number)
+{
+    for (size_t i = 0; i < len; i++)
+        data[i] = (char)(number * 131 + i * 7 + i / 4096);
+}
+
+static bool is_filled(const struct fiber_bytes *b, uint64_t number)
+{
+    const char *data = b->data;
+
+    for (size_t i = 0; i < b->len; i++)
+        if (data[i] != (char)(number * 131 + i * 7 + i / 4096))
+            return false;
+    return true;
+}
+
+/* Bursts that the reader takes late make the stream end, again and again. */
+static void test_bursts_of_all_sizes_stay_in_order(void **state)
+{
+    uint64_t random = 7, sent = 0, got = 0;
+    char *data = malloc(300000);
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+
+    (void)state;
+    assert_non_null(data);
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    for (int burst = 0; burst < 400 / SLOWNESS; burst++) {
+        uint64_t n = burst % 2 ? 1 + next_random(&random) % 12 : 1;
+
+        for (uint64_t i = 0; i < n; i++) {
+            size_t len = next_random(&random) % (burst % 5 ? 500 : 300000);
+
+            fill(data, len, sent++);
+            must(fiber_pipe_send(ends[0], data, len, LONG_MS));
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            struct fiber_bytes b;
+
+            must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+            assert_true(is_filled(&b, got++));
+            fiber_bytes_free(&b);
+        }
+    }
+    fiber_pipe_close(ends[0]);
+    join(p);
+    free(data);
+}
+
+/* ---- Deaths and freezes ---- */
+
+static int flood(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    char *data = malloc(o->size);
+    int rc;
+
+    (void)len;
+    CHECK(data);
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    for (uint64_t i = 0;; i++) {
+        fill(data, o->size, i);
+        CHECK(fiber_pipe_send(p, data, o->size, -1) == 0);
+    }
+}
+
+static void run_killed(uint64_t before)
+{
+    struct order o = {.size = MIB + 3};
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    struct fiber_bytes b;
+    uint64_t n = 0;
+    int rc;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, flood, &o);
+    talk_rounds(ends[0], ROUNDS);
+    while ((rc = fiber_pipe_recv(ends[0], &b, LONG_MS)) == 0) {
+        assert_int_equal(b.len, o.size);
+        assert_true(is_filled(&b, n++));
+        fiber_bytes_free(&b);
+        if (n == before)
+            must(fiber_process_kill(p));
+    }
+    assert_int_equal(rc, -EPIPE);
+    assert_true(n >= before);
+    kill_and_join(p);
+    fiber_pipe_close(ends[0]);
+}
+
+static void test_a_kill_tears_no_message(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i < 6; i++)
+        run_killed(i);
+}
+
+static void test_a_frozen_reader_holds_up_its_writer_and_loses_nothing(void **state)
+{
+    static char data[65536];
+    uint64_t sent = 0, got = 0;
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+    pid_t pid;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    talk_rounds(ends[0], ROUNDS);
+    pid = (pid_t)fiber_process_pid(p);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    for (fill(data, sizeof(data), 0);
+         fiber_pipe_send(ends[0], data, sizeof(data), 100) == 0 && sent < 1000;
+         fill(data, sizeof(data), sent))
+        sent++;
+    assert_true(sent >= 8 * MIB / sizeof(data) && sent <= 17 * MIB / sizeof(data));
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    while (got < sent) {
+        struct fiber_bytes b;
+
+        must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+        assert_int_equal(b.len, sizeof(data));
+        assert_true(is_filled(&b, got++));
+        fiber_bytes_free(&b);
+    }
+    talk_rounds(ends[0], ROUNDS);
+    fiber_pipe_close(ends[0]);
+    join(p);
+}
+
+static void test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+    pid_t pid;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, echo, &o);
+    talk_rounds(ends[0], ROUNDS);
+    pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_true(pid > 0);
+    talk_rounds(ends[0], ROUNDS);
+    fiber_pipe_close(ends[0]);
+    join(p);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* ---- More holders ---- */
+
+/* Talks, sends `count` numbers more, and waits for the end. */
+static int talk_and_send(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *report = connect_queue(&o->report);
+    int rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    for (uint64_t i = 0; i < o->count; i++)
+        CHECK(send_number(p, i) == 0);
+    CHECK(put_number(report, 1) == 0 && fiber_queue_flush(report, -1) == 0);
+    CHECK(recv_number(p, &rc) == UINT64_MAX && rc == -EPIPE);
+    return 0;
+}
+
+static int expect_all(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    int rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < o->count; i++)
+        CHECK(recv_number(p, &rc) == i);
+    return 0;
+}
+
+static void test_the_owner_gives_its_end_away_with_what_has_come(void **state)
+{
+    struct order o = {.count = 500};
+    struct fiber_queue *sent = open_queue(0, &o.report);
+    struct fiber_process *p, *heir;
+    struct fiber_pipe *ends[2];
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_and_send, &o);
+    talk_rounds(ends[0], ROUNDS);
+    expect_number(sent, 1);
+    o.end = address_of(ends[0]);
+    heir = start(expect_all, &o, sizeof(o));
+    join(heir);
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(sent);
+}
+
+/* Talks, lets its own child have the end, which reads what it does not, and goes. */
+static int talk_and_pass_on(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *go = connect_queue(&o->report);
+    struct fiber_process *child;
+    int rc, code;
+
+    (void)len;
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    CHECK(get_number(go, LONG_MS, &rc) == 1); /* they are in the stream to us */
+    CHECK(fiber_process_start(&child, expect_all, o, sizeof(*o), NULL) == 0);
+    CHECK(fiber_process_join(child, LONG_MS) == 0);
+    CHECK(fiber_process_exitcode(child, &code) == 0 && code == 0);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
+{
+    struct order o = {.count = 500};
+    struct fiber_queue *go = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_and_pass_on, &o);
+    talk_rounds(ends[0], ROUNDS);
+    for (uint64_t i = 0; i < o.count / 2; i++)
+        must(send_number(ends[0], i));
+    must(put_number(go, 1));
+    for (uint64_t i = o.count / 2; i < o.count; i++) /* while the other one comes */
+        must(send_number(ends[0], i));
+    join(p);
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(go);
+}
+
+/* ---- Descriptors ---- */
+
+static bool readable(int fd, int timeout_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+static int echo_by_fd(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_bytes b;
+    int fd, rc;
+
+    (void)len;
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    fd = fiber_pipe_fd(p);
+    CHECK(fd >= 0);
+    for (;;) {
+        CHECK(readable(fd, LONG_MS));
+        rc = fiber_pipe_recv(p, &b, LONG_MS);
+        if (rc < 0)
+            break;
+        CHECK(fiber_pipe_send(p, b.data, b.len, -1) == 0);
+        fiber_bytes_free(&b);
+    }
+    CHECK(rc == -EPIPE);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_a_descriptor_in_the_middle_of_a_conversation(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct order o = {0};
+    struct fiber_process *p;
+    int fd;
+
+    (void)state;
+    open_pipe(ends, 0);
+    p = give_end(ends, echo_by_fd, &o);
+    talk_rounds(ends[0], ROUNDS);
+    for (uint64_t i = 0; i < 5; i++) /* some come back before there is a descriptor */
+        must(send_number(ends[0], i));
+    assert_int_equal(fiber_pipe_poll(ends[0], LONG_MS), 1);
+    fd = fiber_pipe_fd(ends[0]);
+    assert_true(fd >= 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_true(readable(fd, LONG_MS));
+        expect_recv(ends[0], i);
+    }
+    assert_false(readable(fd, 0));
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        must(send_number(ends[0], i));
+        assert_true(readable(fd, LONG_MS));
+        expect_recv(ends[0], i);
+    }
+    fiber_pipe_close(ends[0]);
+    join(p);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_conversation_gets_a_stream),
+        cmocka_unit_test(test_bursts_of_all_sizes_stay_in_order),
+        cmocka_unit_test(test_a_kill_tears_no_message),
+        cmocka_unit_test(test_a_frozen_reader_holds_up_its_writer_and_loses_nothing),
+        cmocka_unit_test(test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open),
+        cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
+        cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
+        cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
+    };
+
+    if (fiber_init(&argc, &argv) < 0) {
+        fprintf(stderr, "%s\n", fiber_last_error());
+        return 1;
+    }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
