@@ -261,6 +261,7 @@ def test_join_waits_for_task_done(start):
 
 def take_and_hang(q, up):
     q.get()
+    q.qsize()  # once it is answered, the owner knows that the object was taken
     up.put(1)
     threading.Event().wait()
 
