@@ -392,6 +392,10 @@ static int source_read(struct source *s, const void *text, size_t len)
 static int set_pair(void *user, const char *key, const char *value, const char *where,
                     struct fbr_error *err)
 {
+    static const char section[] = "default.";
+
+    if (strncmp(key, section, sizeof(section) - 1) == 0)
+        key += sizeof(section) - 1;
     return fbr_config_set(user, key, value, where, err);
 }
 

@@ -12,9 +12,9 @@
  * A job takes its parent's configuration instead of 2 to 5: fbr_config_new() and fbr_config_get().
  *
  * Files are INI as inih reads it: `key = value` or `key: value`, comments start with ; or #, an
- * inline comment is " ;" (a space before it). A line has at most 196 bytes. A key "a.b" is the key
- * b in section [a]. The last of two equal keys wins. Leading blanks mean nothing (inih would take
- * them for a continued value).
+ * inline comment is " ;" (a space before it). A line has at most 196 bytes. Keys stand
+ * in no section or in [default], as Uber's Fiber has it. The last of two equal keys wins. Leading
+ * blanks mean nothing (inih would take them for a continued value).
  *
  * A file that does not exist is fine, one that cannot be read is a warning; a line that is wrong, a
  * key or FIBER_* variable that does not exist and a value of the wrong type are errors (-EINVAL),

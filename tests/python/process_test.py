@@ -193,6 +193,25 @@ def test_a_command_line(python):
     assert (ran.code, ran.out, ran.err) == (0, "1\n", ""), ran
 
 
+def test_functions_of_a_command_line(python):
+    """No other process can import them, so they travel by value."""
+    pytest.importorskip("cloudpickle")
+    ran = python("-c", """if 1:
+        import fiber as mp
+        def f(x):
+            print(g(x))
+        def g(x):
+            return x + 1
+        p = mp.Process(target=f, args=(1,))
+        p.start()
+        p.join()
+        p = mp.Process(target=lambda: print("lambda"))
+        p.start()
+        p.join()
+        """)
+    assert (ran.code, ran.out, ran.err) == (0, "2\nlambda\n", ""), ran
+
+
 def test_flags_of_the_interpreter_are_passed_on(python):
     ran = python("-W", "error::UserWarning", "-X", "utf8", "-c", """if 1:
         import fiber as mp

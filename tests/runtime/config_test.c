@@ -396,6 +396,19 @@ static void a_line_of_196_bytes_is_read(void **state)
     fbr_config_free(c);
 }
 
+static void keys_may_stand_in_section_default(void **state)
+{
+    static const char text[] = "grace = 1s\n[default]\nlinger = 2s\n";
+    struct fbr_config *c = fbr_config_new();
+
+    (void)state;
+    assert_int_equal(fbr_config_parse(c, "x", text, sizeof(text) - 1, NULL), 0);
+    assert_int_equal(fbr_config_ms(c, "grace"), 1000);
+    assert_int_equal(fbr_config_ms(c, "linger"), 2000);
+    fbr_config_free(c);
+    assert_non_null(strstr(parse_fails("[other]\ngrace = 1s\n"), "other.grace"));
+}
+
 static void nul_bytes_are_refused(void **state)
 {
     struct fbr_config *c = fbr_config_new();
@@ -621,6 +634,7 @@ int main(void)
         config_test(a_syntax_error_names_the_first_wrong_line),
         config_test(a_line_that_is_too_long_is_an_error_not_two_lines),
         config_test(a_line_of_196_bytes_is_read),
+        config_test(keys_may_stand_in_section_default),
         config_test(nul_bytes_are_refused),
         config_test(odd_but_valid_files_are_read),
         config_test(what_cannot_be_read_is_a_warning),
