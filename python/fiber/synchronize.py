@@ -39,6 +39,8 @@ _Manager.register("Semaphore", managers.Semaphore, SemaphoreProxy)
 _Manager.register("BoundedSemaphore", managers.BoundedSemaphore, SemaphoreProxy)
 _Manager.register("Condition", managers.Condition, ConditionProxy)
 
+ADDRESS = "fiber_locks"  # in the configuration that a Process hands on to its children
+
 _lock = threading.Lock()
 _manager = None
 
@@ -47,8 +49,15 @@ def _get_manager():
     global _manager
     with _lock:
         if _manager is None:
-            _manager = _start_manager()
+            address = _mp_process.current_process()._config.get(ADDRESS)
+            _manager = _connect(address) if address else _start_manager()
         return _manager
+
+
+def _connect(address):
+    manager = _Manager(address=address)
+    manager._state.value = managers.mpm.State.STARTED
+    return manager
 
 
 def _start_manager():
@@ -56,6 +65,7 @@ def _start_manager():
     manager = _Manager()
     manager.start()
     _mp_process._children.discard(manager._process)
+    _mp_process.current_process()._config[ADDRESS] = manager.address  # children inherit it
     arguments = manager.shutdown._args
     manager.shutdown.cancel()
     manager.shutdown = util.Finalize(None, type(manager)._finalize_manager, args=arguments, exitpriority=-100)
@@ -67,9 +77,7 @@ def _adopt(token):
     global _manager
     with _lock:
         if _manager is None:
-            manager = _Manager(address=token.address)
-            manager._state.value = managers.mpm.State.STARTED
-            _manager = manager
+            _manager = _connect(token.address)
 
 
 # ---- Objects ----

@@ -219,6 +219,23 @@ def make_lock(sink, stop):
     stop.wait()
 
 
+def make_lock_alone(sink):
+    lock = mp.Lock()
+    lock.acquire()
+    sink.put(lock)
+    sink.close()
+    sink.join_thread()
+
+
+def test_a_lock_outlives_the_child_that_made_it(start):
+    first, sink = mp.Lock(), mp.Queue()  # the manager is here
+    child = start(make_lock_alone, sink)
+    lock = sink.get(timeout=LONG)
+    assert well(child)
+    assert lock.acquire(timeout=LONG)  # its holder has gone
+    assert first.acquire(False)
+
+
 def test_a_child_makes_its_own_where_those_of_its_parent_are(start):
     stop, sink = mp.Event(), mp.Queue()
     child = start(make_lock, sink, stop)
