@@ -4,6 +4,9 @@
  * (rpc.c). Calls of a process that has gone are run all the same, as those that it made just
  * before.
  *
+ * Answers that a process does not read are kept here. When it leaves UNREAD_MAX bytes of them, its
+ * calls are set aside, in their order, until it reads again; those of others go on.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,13 +19,22 @@
 #include "share/keeper.h"
 #include "share/manager.h"
 
-#define KEEP_BYTES (1u << 20) /* of an answer's memory, for the next one */
+#define KEEP_BYTES (1u << 20)  /* of an answer's memory, for the next one */
+#define UNREAD_MAX (64u << 20) /* bytes of answers on their way to one process */
+#define LOOK_MS 10 /* whether it reads again; less than the time that so many bytes take */
 
 struct request {
     struct request *next, *prev;
     uint64_t peer, call;
     size_t len;
     uint8_t bytes[] __attribute__((aligned(8)));
+};
+
+/* A process that does not read its answers, and its calls. */
+struct slow {
+    struct slow *next, *prev;
+    uint64_t peer;
+    struct request *requests;
 };
 
 struct manager {
@@ -33,6 +45,8 @@ struct manager {
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     struct request *requests;
+    struct slow *slow;
+    uint64_t look_at; /* at those, next time */
     bool closing;
 };
 
@@ -82,16 +96,64 @@ static void on_close(void *user)
 
 /* ---- The main thread ---- */
 
+static bool is_crowded(const struct manager *m, uint64_t peer)
+{
+    return peer != FBR_RPC_SELF && fbr_object_queued(m->service.object, peer) > UNREAD_MAX;
+}
+
+/* Under the lock: the calls of those that have read come first again. */
+static void take_up(struct manager *m, bool all)
+{
+    struct slow *s, *next;
+
+    m->look_at = fbr_deadline(LOOK_MS);
+    DL_FOREACH_SAFE(m->slow, s, next) {
+        if (!all && is_crowded(m, s->peer))
+            continue;
+        DL_DELETE(m->slow, s);
+        DL_CONCAT(s->requests, m->requests);
+        m->requests = s->requests;
+        free(s);
+    }
+}
+
+/* Under the lock: whether a call has to wait for its process to read. */
+static bool set_aside(struct manager *m, struct request *r)
+{
+    struct slow *s;
+
+    DL_FOREACH(m->slow, s)
+        if (s->peer == r->peer)
+            break;
+    if (!s && (!is_crowded(m, r->peer) || !(s = calloc(1, sizeof(*s)))))
+        return false;
+    if (!s->requests) {
+        if (!m->slow)
+            m->look_at = fbr_deadline(LOOK_MS);
+        s->peer = r->peer;
+        DL_APPEND(m->slow, s);
+    }
+    DL_APPEND(s->requests, r);
+    return true;
+}
+
 static struct request *next_request(struct manager *m)
 {
-    struct request *r;
+    struct request *r = NULL;
 
     pthread_mutex_lock(&m->lock);
-    while (!m->requests && !m->closing)
-        fbr_cond_wait(&m->changed, &m->lock, UINT64_MAX);
-    r = m->closing ? NULL : m->requests;
-    if (r)
+    while (!r && !m->closing) {
+        if (m->slow && fbr_now_ms() >= m->look_at)
+            take_up(m, false);
+        r = m->requests;
+        if (!r) {
+            fbr_cond_wait(&m->changed, &m->lock, m->slow ? m->look_at : UINT64_MAX);
+            continue;
+        }
         DL_DELETE(m->requests, r);
+        if (set_aside(m, r))
+            r = NULL;
+    }
     pthread_mutex_unlock(&m->lock);
     return r;
 }
@@ -123,6 +185,7 @@ static void run(struct manager *m, const struct request *r)
 /* Nobody elsewhere waits for these: the service is closed. */
 static void refuse_rest(struct manager *m)
 {
+    take_up(m, true);
     while (m->requests) {
         struct request *r = m->requests;
 

@@ -21,6 +21,7 @@
 #include "runtime/proc/process.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
+#include "tests/support/sanitized.h"
 
 #define ROUNDS 100
 
@@ -125,6 +126,21 @@ static int misbehave(struct ledger *l, const char *method, struct fiber_reply *r
     return fiber_reply_fail(reply, -ENOSYS, "no method '%s'", method);
 }
 
+static const char much[1 << 20];
+
+static long peak_kib(void)
+{
+    char line[256];
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+
+    while (f && kib == 0 && fgets(line, sizeof(line), f))
+        sscanf(line, "VmHWM: %ld", &kib);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
 static int ledger_call(void *state, const char *method, const void *in, size_t len,
                        struct fiber_reply *reply)
 {
@@ -137,6 +153,10 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
     if (strcmp(method, "add") == 0)
         return add(l, *(const int *)in) ? -EBUSY
                                         : fiber_reply_write(reply, &l->sum, sizeof(l->sum));
+    if (strcmp(method, "much") == 0)
+        return fiber_reply_write(reply, much, sizeof(much));
+    if (strcmp(method, "memory") == 0)
+        return fiber_reply_write(reply, &(long){peak_kib()}, sizeof(long));
     if (strcmp(method, "add slowly") == 0) {
         let_time_pass(500);
         return add(l, 1) ? -EBUSY : 0;
@@ -430,6 +450,79 @@ static void test_one_method_at_a_time_for_all_processes(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(finish(p[i]), 0);
     assert_int_equal(call_add(m, 0), 4 * ROUNDS);
+    fiber_manager_close(m);
+}
+
+#define MUCH 400 /* answers of a MiB */
+
+/* Stops before it reads its answers. */
+static int stop_and_read(const void *arg, size_t len)
+{
+    struct fiber_future *f[MUCH];
+    struct fiber_manager *m;
+    int rc = 0;
+
+    (void)len;
+    if (fiber_manager_connect(&m, arg) < 0)
+        return 1;
+    for (int i = 0; i < MUCH; i++)
+        f[i] = begin_call(m, "much", NULL, 0);
+    raise(SIGSTOP);
+    for (int i = 0; i < MUCH; i++) {
+        struct fiber_bytes b;
+
+        rc |= fiber_future_get(f[i], &b, -1) < 0 || b.len != sizeof(much);
+        fiber_bytes_free(&b);
+        fiber_future_close(f[i]);
+    }
+    fiber_manager_close(m);
+    return rc;
+}
+
+static bool is_stopped(struct fiber_process *p)
+{
+    int pid = (int)fiber_process_pid(p); /* 0 until it has joined */
+    char path[32], line[256] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    f = fopen(path, "re");
+    if (f && !fgets(line, sizeof(line), f))
+        line[0] = '\0';
+    if (f)
+        fclose(f);
+    return strstr(line, ") T ");
+}
+
+static long memory_of(struct fiber_manager *m)
+{
+    struct fiber_bytes b;
+    long kib;
+
+    assert_int_equal(fiber_manager_call(m, "memory", NULL, 0, &b, TEST_LONG_MS), 0);
+    memcpy(&kib, b.data, sizeof(kib));
+    fiber_bytes_free(&b);
+    return kib;
+}
+
+/* The answers to a process that was stopped wait for it, and some of its calls do: not the calls of others. */
+static void test_a_process_that_does_not_read_takes_little_memory(void **state)
+{
+    struct fiber_manager *m = start(NULL);
+    long before = memory_of(m);
+    uint64_t deadline = fbr_now_ms() + TEST_LONG_MS;
+    struct fiber_address address;
+    struct fiber_process *p;
+
+    (void)state;
+    assert_int_equal(fiber_manager_address(m, &address), 0);
+    p = begin(stop_and_read, &address, sizeof(address), NULL);
+    while (!is_stopped(p))
+        assert_true(fiber_process_is_alive(p) && fbr_now_ms() < deadline);
+    assert_int_equal(call_add(m, 1), 1); /* behind the others' calls */
+    assert_true(SANITIZED || memory_of(m) - before < 128 << 10);
+    kill((pid_t)fiber_process_pid(p), SIGCONT);
+    assert_int_equal(finish(p), 0);
     fiber_manager_close(m);
 }
 
@@ -736,6 +829,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_arguments_are_errors),
         cmocka_unit_test(test_eight_threads_share_a_handle),
         cmocka_unit_test(test_one_method_at_a_time_for_all_processes),
+        cmocka_unit_test(test_a_process_that_does_not_read_takes_little_memory),
         cmocka_unit_test(test_many_managers_work_at_the_same_time),
         cmocka_unit_test(test_a_manager_may_be_called_from_its_own_process),
         cmocka_unit_test(test_a_class_that_does_not_open_says_why),
