@@ -11,6 +11,7 @@ from harness import HERE, Failure, column, combine, execute, judge, ratio, sprea
 TITLE = 'the Python package on one machine, beside multiprocessing'
 REPS = 5
 POOL_CALLS = os.path.join(HERE, 'python', 'pool_calls.py')
+PIPE_CALLS = os.path.join(HERE, 'python', 'pipe_calls.py')
 METHODS = ('spawn', 'fork')
 PR_SET_TIMERSLACK = 29  # linux/prctl.h
 
@@ -64,6 +65,21 @@ def python_apply(suite):
     return combine('p50', cases, {'p50_us': p50['apply'], 'p99_us': p99['apply']})
 
 
+def python_pipe(suite):
+    """An object there and back through a Pipe; p50 beside multiprocessing's."""
+    scale = 10 if suite.quick else 1
+    contenders = {what: {lib: ([sys.executable, PIPE_CALLS, lib, str(size), str(rounds // scale)], environment(suite))
+                         for lib in ('fiber', *METHODS)}
+                  for what, size, rounds in (('object', 0, 3000), ('64KiB', 65536, 500), ('1MiB', 1 << 20, 300))}
+    got = column(suite.sample('python_pipe', contenders), 'p50_us')
+    cases = {}
+    for what, group in got.items():
+        best = min(METHODS, key=lambda lib: median(group[lib]))
+        cases[what] = judge(ratio(group['fiber'], group[best], 'x ' + best), '<=', 0.5)
+        cases[what + '_us'] = spread(group['fiber'], 'us', 1)
+    return combine('object', cases, got)
+
+
 def python_state(suite):
     """200 calls of an object with 1 MiB of state, each a task of its own."""
     contenders = {how: beside(suite, 'state:' + how, ('spawn',)) for how in ('chunk1', 'default')}
@@ -92,8 +108,8 @@ def python_memory(suite):
     return combine('pss', cases, got)
 
 
-KEYS = {key.__name__: key for key in (python_overhead_1ms, python_empty, python_apply, python_state, python_start,
-                                      python_memory)}
+KEYS = {key.__name__: key for key in (python_overhead_1ms, python_empty, python_apply, python_pipe, python_state,
+                                      python_start, python_memory)}
 
 
 def prepare(suite):
