@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "runtime/net/loop.h"
+#include "runtime/base/clock.h"
 
 /* Milliseconds left until `deadline` (of fbr_now_ms), for a timeout of -1 always -1. */
 static inline uint64_t fbr_deadline(int timeout_ms)

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 struct fbr_loop {
@@ -24,19 +23,6 @@ struct fbr_loop {
     bool stopping;
     bool gone; /* atomic: its thread ends, and another one may get the same name */
 };
-
-uint64_t fbr_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-uint64_t fbr_now_ms(void)
-{
-    return fbr_now_ns() / 1000000u;
-}
 
 static void run_posts(struct fbr_loop *l)
 {

@@ -14,6 +14,7 @@
 
 #include <uv.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 struct fbr_loop;
@@ -62,8 +63,5 @@ int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *arg
 void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms);
 void fbr_timer_stop(struct fbr_timer *t);
 void fbr_timer_fini(struct fbr_timer *t); /* zeroed timers are fine */
-
-uint64_t fbr_now_ns(void); /* CLOCK_MONOTONIC */
-uint64_t fbr_now_ms(void);
 
 #endif

@@ -1,0 +1,19 @@
+/* clock.c - the time by the monotonic clock. Modules have a copy of their own.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/clock.h"
+
+#include <time.h>
+
+uint64_t fbr_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t fbr_now_ms(void)
+{
+    return fbr_now_ns() / 1000000u;
+}
