@@ -21,6 +21,7 @@
 #include "runtime/pin/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/work.h"
+#include "runtime/inspect/registry.h"
 #include "runtime/inspect/usage.h"
 
 #define CLAIM_TRIES 8
@@ -145,6 +146,15 @@ static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note
     return rc;
 }
 
+/* Where runs of the user claim processors, or negative. */
+static int open_claims(void)
+{
+    char root[FBR_REGISTRY_MAX];
+    int rc = fbr_registry_root(root, NULL);
+
+    return rc < 0 ? rc : fbr_claim_open(root);
+}
+
 /* Ranks that share their GPUs' neighbourhood, or the machine with other agents of their own run,
  * go where they would go alone. */
 static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
@@ -153,7 +163,7 @@ static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
     uint32_t before;
 
     if (a->claims < 0)
-        a->claims = fbr_claim_open();
+        a->claims = open_claims();
     return a->claims >= 0 && a->topology[0] && !wish->gpus_per_rank &&
            fbr_ring_job_sharing(&j->job, j->job.info.node, &before) == j->nlocal;
 }

@@ -5,12 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/pin/pin.h"
-#include "runtime/inspect/registry.h"
 
 /* ---- Sets ---- */
 
@@ -57,14 +57,13 @@ bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size)
 
 /* ---- Claims ---- */
 
-int fbr_claim_open(void)
+int fbr_claim_open(const char *dir)
 {
-    char root[FBR_REGISTRY_MAX], path[FBR_REGISTRY_MAX + 8];
-    int rc = fbr_registry_root(root, NULL), fd;
+    char path[PATH_MAX];
+    int fd;
 
-    if (rc < 0)
-        return rc;
-    snprintf(path, sizeof(path), "%s/cpus", root);
+    if ((size_t)snprintf(path, sizeof(path), "%s/cpus", dir) >= sizeof(path))
+        return -ENAMETOOLONG;
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd < 0 ? -errno : fd;
 }

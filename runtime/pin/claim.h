@@ -1,7 +1,8 @@
 /* claim.h - which processors of this host the runs of this user are bound to.
  *
- * A file in the registry's directory, of which byte N is locked while somebody is bound to processor
- * N. The lock belongs to a descriptor, so it goes with the process that holds it, however that ends.
+ * A file in a directory that all runs of the user share (the registry's), of which byte N is locked
+ * while somebody is bound to processor N. The lock belongs to a descriptor, so it goes with the
+ * process that holds it, however that ends.
  * Loop thread, or one thread at a time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -22,8 +23,9 @@ int fbr_cpuset_add(struct fbr_cpuset *set, const char *list);
 bool fbr_cpuset_rest(const struct fbr_cpuset *set, char *list, unsigned size);
 unsigned fbr_cpuset_count(const struct fbr_cpuset *set);
 
-/* A descriptor, to close when nothing is claimed any more; or negative. */
-int fbr_claim_open(void);
+/* Opens the file of claims in this directory. A descriptor, to close when nothing is claimed any
+ * more; or negative. */
+int fbr_claim_open(const char *dir);
 /* Claims all of them: 0; -EAGAIN: others were faster, and nothing more is claimed. */
 int fbr_claim_take(int fd, const struct fbr_cpuset *set);
 /* Gives back all that was claimed by fd. */

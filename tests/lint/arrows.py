@@ -40,7 +40,6 @@ MAY = {
 
 # file -> headers against the order, each for the name of one thing that has no better home yet.
 AGAINST = {
-    "runtime/pin/claim.c": ["runtime/inspect/registry.h"],
     "runtime/proc/child.c": ["runtime/inspect/visit.h", "runtime/inspect/visitor.h"],
     "runtime/proc/process.c": ["runtime/inspect/control_wire.h"],
     "runtime/proc/process_priv.h": ["runtime/inspect/visit.h"],

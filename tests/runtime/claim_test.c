@@ -23,7 +23,6 @@ static int set_up(void **state)
 {
     (void)state;
     temp_dir_make(base);
-    setenv("XDG_RUNTIME_DIR", base, 1);
     return 0;
 }
 
@@ -45,7 +44,7 @@ static struct fbr_cpuset cpus(const char *list)
 static void test_two_do_not_have_the_same(void **state)
 {
     struct fbr_cpuset a = cpus("0-2,9"), b = cpus("2-4"), c = cpus("3-4"), others;
-    int one = fbr_claim_open(), two = fbr_claim_open();
+    int one = fbr_claim_open(base), two = fbr_claim_open(base);
 
     (void)state;
     assert_true(one >= 0 && two >= 0);
@@ -67,7 +66,7 @@ static void test_two_do_not_have_the_same(void **state)
 static void test_they_are_free_when_their_process_is_killed(void **state)
 {
     struct fbr_cpuset a = cpus("0"), others;
-    int fd = fbr_claim_open();
+    int fd = fbr_claim_open(base);
     struct gate told;
     pid_t pid;
 
@@ -75,7 +74,7 @@ static void test_they_are_free_when_their_process_is_killed(void **state)
     gate_open(&told);
     pid = fork();
     if (pid == 0) {
-        int own = fbr_claim_open(), rc = fbr_claim_take(own, &a);
+        int own = fbr_claim_open(base), rc = fbr_claim_take(own, &a);
 
         gate_tell(told.path, &rc, sizeof(rc));
         for (;;)
