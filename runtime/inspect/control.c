@@ -204,12 +204,16 @@ static void pass_on(struct fbr_control *c, struct caller *k, int rank)
 {
     struct fbr_error err = {0, ""};
     struct fiber_process *p = c->ops->host ? c->ops->host(c->user, rank, &err) : NULL;
+    struct fbr_buf done;
     uv_os_fd_t fd;
     int rc = p ? uv_fileno((uv_handle_t *)&k->pipe, &fd) : -ENOTSUP;
     int own = rc < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (own >= 0) {
-        rc = fbr_process_visit(p, own, &err);
+        fbr_buf_init(&done);
+        fbr_control_put_done(&done, 0, "");
+        rc = fbr_process_visit(p, own, &done, &err);
+        fbr_buf_fini(&done);
         if (rc < 0)
             close(own);
     } else if (rc == 0) {

@@ -16,6 +16,7 @@
 
 #include "runtime/inspect/copy.h"
 #include "runtime/base/fds.h"
+#include "runtime/proc/child.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/tree.h"
 

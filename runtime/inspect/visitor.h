@@ -4,12 +4,7 @@
 #ifndef FBR_VISITOR_H
 #define FBR_VISITOR_H
 
-#include "runtime/base/error.h"
-
-/* Starts a thread that serves at this socket and closes it; it takes the socket over on success. Any thread. */
-int fbr_visitor_start(int sock, struct fbr_error *err);
-
-/* What that thread does. For tests. */
+/* What the thread of fbr_visitor_start() (child.h) does: serves at this socket, then closes it. For tests. */
 void fbr_visitor_serve(int sock);
 
 #endif

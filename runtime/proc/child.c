@@ -23,8 +23,7 @@
 #include "runtime/proc/nested.h"
 #include "runtime/net/relay.h"
 #include "runtime/base/spawn.h"
-#include "runtime/inspect/visit.h"
-#include "runtime/inspect/visitor.h"
+#include "runtime/net/visit.h"
 
 #define RETRY_MS 50
 #define TURNED_AWAY_MAX 8

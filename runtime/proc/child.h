@@ -37,6 +37,9 @@ int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_erro
 /* A relay for processes that we start, whose first record is what we were started with (relay.h). Loop thread. */
 struct fbr_relay;
 int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err);
+/* Serves a visitor (visit.h) at this socket, which it takes over on success, on a thread of its
+ * own. Any thread. runtime/inspect/visitor.c defines it, as backends define fbr_backend_find(). */
+int fbr_visitor_start(int sock, struct fbr_error *err);
 /* Tells the parent code and reason, flushes, and exits the process. */
 void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));
 

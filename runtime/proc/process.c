@@ -12,7 +12,6 @@
 
 #include <utlist.h>
 
-#include "runtime/inspect/control_wire.h"
 #include "runtime/base/fds.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
@@ -503,9 +502,10 @@ static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
     return p->conn ? fbr_conn_send_buf(p->conn, type, body) : -EPIPE;
 }
 
-int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err)
+int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *first,
+                      struct fbr_error *err)
 {
-    struct fbr_buf done, open;
+    struct fbr_buf open;
     uint64_t id;
     int rc;
 
@@ -515,17 +515,14 @@ int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err)
     p->visits.send = send_of_visit;
     p->visits.user = p;
     id = ++p->rt->next_visit;
-    fbr_buf_init(&done);
     fbr_buf_init(&open);
-    fbr_control_put_done(&done, 0, "");
     fbr_put_u64(&open, id);
     rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
-                     : fbr_visits_open(&p->visits, id, fd, &done, err);
+                     : fbr_visits_open(&p->visits, id, fd, first, err);
     if (rc == 0)
         send_of_visit(p, FBR_VISIT_OPEN, &open); /* what goes wrong with it ends the channel */
     else
         fbr_wrap(err, "%s", p->name);
-    fbr_buf_fini(&done);
     fbr_buf_fini(&open);
     return rc;
 }

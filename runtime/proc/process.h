@@ -60,9 +60,10 @@ double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbe
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */
 bool fbr_process_disrupted(const struct fiber_process *p);
-/* Passes the caller at this socket on to it (visit.h); takes the socket over on success. -EAGAIN: it has not joined, or
- * has ended. Loop thread. */
-int fbr_process_visit(struct fiber_process *p, int fd, struct fbr_error *err);
+/* Passes the caller at this socket on to it (visit.h), after `first` (may be NULL), which the caller gets before all
+ * else; takes the socket over on success. -EAGAIN: it has not joined, or has ended. Loop thread. */
+int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *first,
+                      struct fbr_error *err);
 /* Kills it for a reason that its report will give. Any thread. */
 int fbr_process_give_up(struct fiber_process *p, const char *why);
 /* The command of fiber_program(), which stays as it is once something was started; NULL: the executable. Any thread. */

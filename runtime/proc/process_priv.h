@@ -21,7 +21,7 @@
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
 #include "runtime/proc/ticket.h"
-#include "runtime/inspect/visit.h"
+#include "runtime/net/visit.h"
 
 /* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
  * and the like; then its connections. */

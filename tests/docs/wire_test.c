@@ -27,7 +27,7 @@
 #include "runtime/inspect/stack.h"
 #include "runtime/proc/ticket.h"
 #include "runtime/inspect/tree.h"
-#include "runtime/inspect/visit.h"
+#include "runtime/net/visit.h"
 #include "share/channel.h"
 #include "share/keeper.h"
 #include "share/manager.h"

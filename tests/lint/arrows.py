@@ -40,9 +40,6 @@ MAY = {
 
 # file -> headers against the order, each for the name of one thing that has no better home yet.
 AGAINST = {
-    "runtime/proc/child.c": ["runtime/inspect/visit.h", "runtime/inspect/visitor.h"],
-    "runtime/proc/process.c": ["runtime/inspect/control_wire.h"],
-    "runtime/proc/process_priv.h": ["runtime/inspect/visit.h"],
     "backends/docker/image_sweep.c": ["backends/kubernetes/credentials.h"],
     "backends/image/bundle.c": ["backends/docker/engine_text.h"],
     "backends/image/image_load.c": ["backends/docker/engine.h"],

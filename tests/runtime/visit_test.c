@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/inspect/visit.h"
+#include "runtime/net/visit.h"
 
 #define MANY (3 * FBR_VISIT_WINDOW + 1000)
 

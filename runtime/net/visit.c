@@ -3,7 +3,7 @@
  * Both ends of a visit are this code: the launcher's socket leads to the caller at its door, the process's to a thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/inspect/visit.h"
+#include "runtime/net/visit.h"
 
 #include <errno.h>
 #include <stdlib.h>
