@@ -233,7 +233,7 @@ static void close_pools(struct fbr_runtime *rt)
 static int enlist(struct fiber_pool *p, struct fbr_error *err)
 {
     struct fbr_runtime *rt = p->rt;
-    bool ending = fbr_rt_at_end(rt, &rt->close_pools, close_pools) < 0;
+    bool ending = fbr_rt_at_end(rt, FBR_END_TASKS, close_pools) < 0;
 
     pthread_mutex_lock(&list_lock);
     ending |= rt->ending;

@@ -889,7 +889,7 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_buf_init(&none);
     if (fbr_child_send(w.child, FBR_FRAME_READY, &none) < 0)
         fbr_child_exit(w.child, 1, "ran out of memory");
-    fbr_rt_at_end(rt, &rt->exit_worker, on_exit_of_process);
+    fbr_rt_at_end(rt, FBR_END_REPORT, on_exit_of_process);
     atomic_store(&serving, &w);
     serve(&w);
     while (!atomic_exchange(&serving, NULL))

@@ -221,7 +221,7 @@ static int begin(void *arg)
     struct fiber_ring *r = c->r;
     struct fbr_runtime *rt = r->rt;
 
-    if (fbr_rt_at_end(rt, &rt->close_rings, fbr_ring_end_all) < 0)
+    if (fbr_rt_at_end(rt, FBR_END_RUNS, fbr_ring_end_all) < 0)
         return -ESHUTDOWN;
     c->begun = r->listed = true;
     DL_APPEND(rt->rings, r);

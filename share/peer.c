@@ -430,7 +430,7 @@ static int open_share(void *arg)
         free(s);
         return -ENOMEM;
     }
-    if (fbr_rt_at_end(rt, &rt->close_share, close_share) < 0) {
+    if (fbr_rt_at_end(rt, FBR_END_OBJECTS, close_share) < 0) {
         munmap(s->ours, (size_t)sysconf(_SC_PAGESIZE));
         free(s);
         return -ESHUTDOWN;

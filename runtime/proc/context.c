@@ -687,34 +687,29 @@ static void finish(struct fbr_runtime *rt)
     pthread_mutex_unlock(&rt->lock);
 }
 
-static void nothing_more(struct fbr_runtime *rt)
+int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn)
 {
-    (void)rt;
-}
-
-int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
-                  void (*fn)(struct fbr_runtime *rt))
-{
-    bool past;
+    int rc;
 
     pthread_mutex_lock(&rt->lock);
-    past = *hook == nothing_more;
-    if (!past)
-        *hook = fn;
+    rc = fbr_at_end_set(&rt->at_end, stage, fn);
     pthread_mutex_unlock(&rt->lock);
-    return past ? -ESHUTDOWN : 0;
+    return rc;
 }
 
-static void last_call(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt))
+/* Without the lock: the functions wait for threads that take it. */
+static void end_parts(struct fbr_runtime *rt)
 {
-    void (*fn)(struct fbr_runtime * rt);
+    fbr_end_fn *fn;
+    int more;
 
-    pthread_mutex_lock(&rt->lock);
-    fn = *hook;
-    *hook = nothing_more;
-    pthread_mutex_unlock(&rt->lock);
-    if (fn)
-        fn(rt);
+    do {
+        pthread_mutex_lock(&rt->lock);
+        more = fbr_at_end_next(&rt->at_end, &fn);
+        pthread_mutex_unlock(&rt->lock);
+        if (more && fn)
+            fn(rt);
+    } while (more);
 }
 
 static void close_hubs(struct fbr_runtime *rt)
@@ -745,10 +740,7 @@ void fiber_fini(void)
     }
     if (!begin_end(rt))
         return;
-    last_call(rt, &rt->exit_worker);
-    last_call(rt, &rt->close_rings);
-    last_call(rt, &rt->close_pools);
-    last_call(rt, &rt->close_share);
+    end_parts(rt);
     finish(rt);
     fbr_process_end_all(rt);
     fbr_loop_call(rt->loop, close_engines, rt);

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "fiber.h"
+#include "runtime/proc/at_end.h"
 #include "runtime/proc/backend.h"
 #include "runtime/net/conn.h"
 #include "runtime/net/hub.h"
@@ -85,13 +86,9 @@ struct fbr_runtime {
     /* Set by share/: lets in a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     const struct fbr_hold_ops *holds; /* set by share/ */
-    /* By fbr_rt_at_end(). */
-    void (*exit_worker)(struct fbr_runtime *rt); /* set by pool/: called first of all at the end */
-    void (*close_pools)(struct fbr_runtime *rt); /* set by pool/: called after close_rings */
-    struct fiber_pool *pools;                    /* that are open; under their own lock (pool.c) */
-    void (*close_share)(struct fbr_runtime *rt); /* set by share/: called next */
-    void (*close_rings)(struct fbr_runtime *rt); /* set by ring/: called before close_pools */
-    struct fiber_ring *rings;                    /* that are open; under the lock */
+    struct fbr_at_end at_end;         /* by fbr_rt_at_end(); under lock */
+    struct fiber_pool *pools;         /* that are open; under their own lock (pool.c) */
+    struct fiber_ring *rings;         /* that are open; under the lock */
     void (*output_room)(
         struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
     void (*orphaned)(
@@ -107,9 +104,9 @@ struct fbr_runtime *fbr_rt(void);
 /* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its
  * threads are not here. */
 int fbr_rt_check(const struct fbr_runtime *rt);
-/* Sets what is called at the end; it may be set again. -ESHUTDOWN: the end is past that. Any thread. */
-int fbr_rt_at_end(struct fbr_runtime *rt, void (**hook)(struct fbr_runtime *rt),
-                  void (*fn)(struct fbr_runtime *rt));
+/* Registers what fiber_fini() calls at this stage; it may be set again. -ESHUTDOWN: the stage has begun, or is over.
+ * Any thread. */
+int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 

@@ -1,0 +1,39 @@
+/* at_end.h - the ordered list of functions that the end of a process calls, one for each stage.
+ *
+ * The runtime knows no pool, ring or object: the part that has something to end registers a
+ * function at the stage where it ends. fiber_fini() calls them in the order of the stages, once,
+ * before it ends processes and closes the context. A stage that has begun takes no function any
+ * more, so that nothing is opened that nobody would close; a later stage still does, as a pool that
+ * ends may use a queue for the first time.
+ *
+ * The caller serialises all calls but those of the functions themselves (context.c: rt->lock).
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_AT_END_H
+#define FBR_AT_END_H
+
+/* In the order in which they are called: each may still use what the later ones close. */
+enum fbr_end_stage {
+    FBR_END_REPORT,  /* a child sends its parent what it has not sent yet: results of a worker */
+    FBR_END_RUNS,    /* rings, whose functions may use pools and objects */
+    FBR_END_TASKS,   /* pools, whose tasks may use objects */
+    FBR_END_OBJECTS, /* queues, pipes, managers and stores */
+    FBR_END_STAGES
+};
+
+struct fbr_runtime;
+
+typedef void fbr_end_fn(struct fbr_runtime *rt);
+
+/* Zeroed at first. */
+struct fbr_at_end {
+    fbr_end_fn *fn[FBR_END_STAGES]; /* NULL: nothing to end there */
+    unsigned begun;                 /* stages that were */
+};
+
+/* Registers a function, in place of the stage's former one. -ESHUTDOWN: the stage has begun. */
+int fbr_at_end_set(struct fbr_at_end *e, enum fbr_end_stage stage, fbr_end_fn *fn);
+/* Begins the next stage: 1 and its function (NULL: it has none), or 0 after the last one. */
+int fbr_at_end_next(struct fbr_at_end *e, fbr_end_fn **fn);
+
+#endif
