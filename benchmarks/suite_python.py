@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
 import os
+import platform
 import statistics
 import sys
 
@@ -116,7 +117,9 @@ def prepare(suite):
     """Sets exact sleeps for all alike, and tells the version."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
     line = 'import fiber, json; print(json.dumps({"version": fiber.__version__}))'
+    facts = {'peers': {'multiprocessing': platform.python_version()}}
     try:
-        return {'fiber': execute([sys.executable, '-c', line], environment(suite))[0]['version']}
+        facts['fiber'] = execute([sys.executable, '-c', line], environment(suite))[0]['version']
     except Failure as e:
-        return {'fiber': 'does not run: %s' % e}
+        facts['fiber'] = 'does not run: %s' % e
+    return facts
