@@ -325,8 +325,10 @@ class IMapIterator(AsyncResult):
         return self._pulled
 
     def _pull(self):
-        n = PULL * self._chunk if self._chunk < 64 else self._chunk
-        self._rest, error, ended = self._pool._core.pull(self._source, n, self._chunk)
+        n = self._chunk  # what may block is put before it is asked for more
+        if not self._thread and n < PULL:
+            n *= PULL
+        self._rest, error, ended = self._pool._core.pull(self._source, n)
         self._rest_at = 0
         if error is not None:
             del self._rest[len(self._rest) - len(self._rest) % self._chunk:]

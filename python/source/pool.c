@@ -19,7 +19,6 @@
 #define PUT_MAX 64          /* tasks in one call of the library, */
 #define PUT_BYTES (1 << 20) /* or so many bytes: the first ones start while others are pickled */
 #define AGAIN_MAX 100
-#define PULL_US 200 /* from an iterator that is slow */
 
 struct pool {
     PyObject_HEAD struct fiber_pool *handle;
@@ -473,14 +472,6 @@ static PyObject *pool_take(PyObject *self, PyObject *args)
 
 /* ---- Iterables ---- */
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 /* The exception that is set, or None. */
 static PyObject *exception_or_none(void)
 {
@@ -499,23 +490,17 @@ static PyObject *exception_or_none(void)
     return value;
 }
 
-/* An iterable that is slow gives what it has at the end of a block. */
 static PyObject *pool_pull(PyObject *self, PyObject *args)
 {
     PyObject *iterator, *list, *item = NULL, *error;
-    Py_ssize_t max, block, n = 0;
-    uint64_t until = now_us() + PULL_US;
+    Py_ssize_t max, n = 0;
     int failed = 0;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "Onn:pull", &iterator, &max, &block))
+    if (!PyArg_ParseTuple(args, "On:pull", &iterator, &max))
         return NULL;
-    if (block < 1) {
-        PyErr_SetString(PyExc_ValueError, "a block has at least one element");
-        return NULL;
-    }
     list = PyList_New(0);
-    while (list && !failed && n < max && (n % block || n == 0 || now_us() < until)) {
+    while (list && !failed && n < max) {
         item = PyIter_Next(iterator);
         if (!item)
             break;
@@ -831,8 +816,8 @@ static PyMethodDef pool_methods[] = {
      "returns the hooked ones.\nNone as the result: returns after each message, and so it does "
      "while `attend` is set.\nReturns None when the timeout is over."},
     {"pull", pool_pull, METH_VARARGS | METH_STATIC,
-     "pull(iterator, n, block)\n--\n\nTakes up to n elements, or some whole blocks of a slow "
-     "iterator.\nReturns (list, exception or None, whether that was all)."},
+     "pull(iterator, n)\n--\n\nTakes up to n elements. Returns (list, exception or None, whether "
+     "that was all)."},
     {"close", pool_close, METH_NOARGS, "close()\n--\n\nEnds the workers."},
     {"resize", pool_resize, METH_VARARGS,
      "resize(min, max)\n--\n\nSets how many workers there are."},

@@ -505,7 +505,7 @@ def test_a_worker_imports_little(tmp_path):
         "if __name__ == '__main__':\n    with mp.Pool(1) as p: print(*p.apply(modules, (0,)))\n")
     import subprocess
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
-    bare = set(run([sys.executable, "-c", "import sys; print(*sys.modules)"]).stdout.split())
+    bare = set(run([sys.executable, "-c", "import _pickle, sys; print(*sys.modules)"]).stdout.split())
     loaded = set(run([sys.executable, str(tmp_path / "prog.py")]).stdout.split())
     assert loaded - bare <= {"__mp_main__", "_compat_pickle", "_pickle", "fiber", "fiber._child", "fiber._core",
                              "fiber._fiber", "fiber._pickling", "fiber._worker"}
