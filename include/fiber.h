@@ -727,8 +727,9 @@ struct fiber_done {
 };
 
 /* Takes up to max results of the pool's streams, in the order in which they arrived. Each is taken
- * once; any thread may call. Returns how many. -ETIMEDOUT: there are none. -ESHUTDOWN: there are
- * none, and the pool was closed. */
+ * once; any thread may call, also after fiber_pool_close() while a stream of the pool is open.
+ * Returns how many. -ETIMEDOUT: there are none. -ESHUTDOWN: there are none, and the pool was
+ * closed. */
 FIBER_API int fiber_pool_take(struct fiber_pool *pool, struct fiber_done *out, int max,
                               int timeout_ms);
 /* Gives a descriptor to wait for results of streams with; see fiber_wait_any(). It polls readable,
