@@ -14,6 +14,8 @@ KINDS = {
     "worker": ("fiber._worker", "start"),
 }
 
+importing_main = False  # nothing can be started meanwhile: each child would start children
+
 
 def main():
     """Runs in an interpreter that _core.command() started; does not return in a child."""
@@ -48,15 +50,20 @@ def print_by_lines():
 
 def prepare(data):
     """Becomes like the parent, by the data of _core.preparation(): for workers, without multiprocessing and runpy."""
+    global importing_main
     sys.path[:] = data["sys_path"]
     sys.argv[:] = data["sys_argv"]
     enter(data["dir"])
     take_over(data)
-    name, path = data.get("init_main_from_name"), data.get("init_main_from_path")
-    if name:
-        import_main_by_name(name)
-    elif path:
-        import_main_by_path(path)
+    importing_main = True
+    try:
+        name, path = data.get("init_main_from_name"), data.get("init_main_from_path")
+        if name:
+            import_main_by_name(name)
+        elif path:
+            import_main_by_path(path)
+    finally:
+        importing_main = False
 
 
 def take_over(data):

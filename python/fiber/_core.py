@@ -90,15 +90,22 @@ def work(kind, payload):
 
 
 def preparation(name):
-    """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare()."""
-    from multiprocessing import context, spawn
+    """Returns what a child needs to be like this process, as multiprocessing's spawn has it; see _child.prepare().
 
-    from . import config
+    RuntimeError: this is a child that imports its main module, which has no `if __name__ == "__main__"`.
+    """
+    from multiprocessing import context, process, spawn
+
+    from . import _child, config, util
     actual = context._default_context._actual_context
+    if _child.importing_main:  # spawn has the sentence
+        process.current_process()._inheriting = True
     try:
         data = spawn.get_preparation_data(name)  # sets the program's start method, which is the program's to set
     finally:
         context._default_context._actual_context = actual
+    if util.is_in_interactive_console():
+        data.pop("init_main_from_path", None)  # "<stdin>" is no file
     del data["start_method"]
     data["authkey"] = bytes(data["authkey"])
     data["settings"] = config.travelling()

@@ -1,0 +1,32 @@
+"""main_module_test.py - the main module of a program, as its children see it.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pytest
+
+
+def test_a_program_without_a_guard_starts_no_children_of_children(program):
+    ran = program("""
+        import fiber as mp
+        print("imported")
+        def f(x):
+            return x + 1
+        pool = mp.Pool(2)
+        print(pool.map(f, [1, 2]))
+    """)
+    assert ran.code == 1 and "__name__ == '__main__'" in ran.err, ran
+    assert 1 < ran.out.count("imported") <= 8 and "[2, 3]" not in ran.out, ran
+
+
+def test_a_program_on_standard_input(python):
+    pytest.importorskip("cloudpickle")
+    ran = python("-", stdin="""
+import fiber as mp
+def f(x):
+    return x + 1
+print(mp.Pool(2).map(f, [1, 2]), flush=True)
+p = mp.Process(target=lambda: print("child"))
+p.start()
+p.join()
+""")
+    assert (ran.code, ran.out) == (0, "[2, 3]\nchild\n"), ran
