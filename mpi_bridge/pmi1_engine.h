@@ -22,12 +22,10 @@
 #include <stdint.h>
 
 #include "mpi_bridge/bridge.h"
+#include "mpi_bridge/pmi1_spawn.h"
 
-#define FBR_PMI1_NAME_MAX 256 /* with their NUL, as get_maxes tells them */
-#define FBR_PMI1_KEY_MAX 64
-#define FBR_PMI1_VALUE_MAX 1024
+#define FBR_PMI1_NAME_MAX 256         /* with their NUL, as get_maxes tells them */
 #define FBR_PMI1_LINE_MAX 16384       /* of a request */
-#define FBR_PMI1_SPAWN_MAX 1048576    /* all lines of one spawn */
 #define FBR_PMI1_STORE_MAX (1u << 30) /* all keys and values */
 
 struct fbr_pmi1;

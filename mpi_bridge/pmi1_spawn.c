@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_bridge/pmi1_engine.h"
 #include "runtime/base/buf.h"
 
 #define APPS_MAX 1024

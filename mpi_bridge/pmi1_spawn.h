@@ -12,6 +12,11 @@
 
 #include "mpi_bridge/bridge.h"
 
+/* With their NUL, as get_maxes tells them. */
+#define FBR_PMI1_KEY_MAX 64
+#define FBR_PMI1_VALUE_MAX 1024
+#define FBR_PMI1_SPAWN_MAX 1048576 /* all lines of one spawn */
+
 struct fbr_pmi1_spawn;
 
 struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void); /* after "mcmd=spawn"; NULL without memory */

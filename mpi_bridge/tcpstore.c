@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "mpi_bridge/bridges.h"
-#include "mpi_bridge/tcpstore_keys.h"
+#include "mpi_bridge/tcpstore_priv.h"
 
 enum request {
     VALIDATE,

@@ -1,7 +1,7 @@
 /* tcpstore_keys.c - see tcpstore_keys.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mpi_bridge/tcpstore_keys.h"
+#include "mpi_bridge/tcpstore_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

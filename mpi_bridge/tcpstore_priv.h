@@ -1,9 +1,9 @@
-/* tcpstore_keys.h - inside the service "tcpstore": its keys with their values, queues, and who
+/* tcpstore_priv.h - inside the service "tcpstore": its keys with their values, queues, and who
  * waits for them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef FBR_TCPSTORE_KEYS_H
-#define FBR_TCPSTORE_KEYS_H
+#ifndef FBR_TCPSTORE_PRIV_H
+#define FBR_TCPSTORE_PRIV_H
 
 #include <stdbool.h>
 #include <stddef.h>
