@@ -1,4 +1,4 @@
-# links.py - every file that a page of the tree links to is there.
+# links.py - every file that a page of the tree links to, or that the design page names by its path, is there.
 #
 # SPDX-License-Identifier: Apache-2.0
 import os
@@ -7,6 +7,7 @@ import re
 import lint
 
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+NAMED = re.compile(r"`([a-z_]+/[a-z0-9_/]+\.[ch])`")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 report = lint.Lint("links")
@@ -18,4 +19,7 @@ for file in lint.files():
         target = found.group(1)
         if "://" not in target and not os.path.exists(os.path.join(lint.ROOT, os.path.dirname(file), target)):
             report.complain(file, f"links to {target}, which is not there", text.count("\n", 0, found.start()) + 1)
+    for found in NAMED.finditer(text) if file == "docs/design.md" else ():
+        if not os.path.exists(os.path.join(lint.ROOT, found.group(1))):
+            report.complain(file, f"names {found.group(1)}, which is not there", text.count("\n", 0, found.start()) + 1)
 report.finish()
