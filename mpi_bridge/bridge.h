@@ -158,6 +158,12 @@ struct fbr_bridge_ops {
     void (*job_end)(struct fbr_bridge *b,
                     const struct fbr_bridge_job *job); /* no rank of it lives, here or elsewhere */
     void (*close)(struct fbr_bridge *b);
+
+    /* For the launcher, which opens no bridge: what follows for a rank that has met this one. Each may be NULL. */
+    const char *met_as;       /* how the text that met() gets begins */
+    const char *no_rejoin;    /* why no new process can take such a rank's place; NULL: one can */
+    const char *abort_said;   /* when it has printed this and aborts, */
+    const char *abort_advice; /* this is what to do */
 };
 
 #define FBR_BRIDGE_FD 3
@@ -166,5 +172,8 @@ struct fbr_bridge_ops {
  * is left out when it is, and *why (for -v and `fiber doctor`) says so. */
 const struct fbr_bridge_ops *const *fbr_bridges(void);
 const char *fbr_bridge_missing(const char *name);
+/* The built-in bridge whose met() gives such a text, or NULL: none of them, or none that says more of it. Loads no
+ * module. */
+const struct fbr_bridge_ops *fbr_bridge_met(const char *how);
 
 #endif

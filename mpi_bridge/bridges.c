@@ -47,6 +47,17 @@ const struct fbr_bridge_ops *const *fbr_bridges(void)
     return registry.all;
 }
 
+const struct fbr_bridge_ops *fbr_bridge_met(const char *how)
+{
+    static const struct fbr_bridge_ops *const linked[] = {&fbr_bridge_plain, &fbr_bridge_pmi1,
+                                                          &fbr_bridge_torch, &fbr_bridge_horovod};
+
+    for (size_t i = 0; i < sizeof(linked) / sizeof(linked[0]); i++)
+        if (linked[i]->met_as && strncmp(how, linked[i]->met_as, strlen(linked[i]->met_as)) == 0)
+            return linked[i];
+    return NULL;
+}
+
 const char *fbr_bridge_missing(const char *name)
 {
     pthread_once(&registry.once, load);

@@ -549,4 +549,12 @@ const struct fbr_bridge_ops fbr_bridge_pmi1 = {
     .lost = pmi1_lost,
     .job_end = pmi1_job_end,
     .close = pmi1_close,
+    .met_as = "PMI ",
+    .no_rejoin =
+        "PMI (MPICH) lets no new process take the place of one that it knew, so this run can not "
+        "replace it. Try --on-failure restart, which starts all ranks again.",
+    .abort_said = "Error in spawn call",
+    .abort_advice =
+        "MPICH that is built on UCX, as Debian's is, cannot spawn: use Open MPI, or MPICH on OFI "
+        "(ch4:ofi).",
 };

@@ -271,16 +271,13 @@ static bool is_taken(const struct ring_job *j, uint32_t rank)
     return a->process && fbr_process_disrupted(a->process);
 }
 
-static const char no_place[] = "PMI (MPICH) lets no new process take the place of one that it "
-                               "knew, so this run can not replace "
-                               "it. Try --on-failure restart, which starts all ranks again.";
-
-/* The others wait for it in its place, which a new process could not take. */
-static bool is_known_to_pmi(struct ring_job *j, uint32_t rank)
+/* The others wait for it in its place, which a new process could not take: why not, or NULL. */
+static const char *no_rejoin(const struct ring_job *j, uint32_t rank)
 {
     const struct ring_rank *k = &j->ranks[rank];
+    const struct fbr_bridge_ops *bridge = k->flags & FBR_RANK_MET ? fbr_bridge_met(k->how) : NULL;
 
-    return (k->flags & FBR_RANK_MET) && strncmp(k->how, "PMI ", 4) == 0;
+    return bridge ? bridge->no_rejoin : NULL;
 }
 
 /* Open MPI's server would take it back; the MPI_Init of the others is over. Said once. */
@@ -383,8 +380,8 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
         return;
     decode(j, rank, code, kernel, text, sizeof(text), &hint);
     alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* and would be again */
-    if (r->options.on_failure == FIBER_RING_REPLACE && is_known_to_pmi(j, rank)) {
-        hint = code ? no_place : hint;
+    if (r->options.on_failure == FIBER_RING_REPLACE && no_rejoin(j, rank)) {
+        hint = code ? no_rejoin(j, rank) : hint;
     } else if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
         if (go_on(j, rank, code, text) || count_running(r) > 0 || any_ended_well(r))
             return;
@@ -416,22 +413,21 @@ void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank)
 void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     const struct ring_rank *k = &j->ranks[rank];
-    bool spawn = strncmp(k->how, "PMI ", 4) == 0 && has_said(k, "Error in spawn call");
+    const struct fbr_bridge_ops *bridge = fbr_bridge_met(k->how);
+    bool known = bridge && bridge->abort_said && has_said(k, bridge->abort_said);
     bool silent = !text[0] || !strcmp(text, "N/A");
     char who[300];
 
     j->ranks[rank].failed = true;
     fbr_ring_name_rank(j, rank, who, sizeof(who));
-    fbr_ring_fail(
-        j->ring, j, rank, code & 255 ? code & 255 : 1,
-        spawn ? "MPICH that is built on UCX, as Debian's is, cannot spawn: use Open MPI, or "
-                "MPICH on OFI (ch4:ofi)."
-              : "",
-        "%s called abort with code %d%s%s", who, code, silent ? "" : ": ", silent ? "" : text);
+    fbr_ring_fail(j->ring, j, rank, code & 255 ? code & 255 : 1, known ? bridge->abort_advice : "",
+                  "%s called abort with code %d%s%s", who, code, silent ? "" : ": ",
+                  silent ? "" : text);
 }
 
-/* Calls fn for each rank that the agent had; true as soon as one of these says so. */
-static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint32_t rank))
+/* Calls fn for each rank that the agent had, until one of these says so: its job and number, or NULL. */
+static struct ring_job *find_rank(struct ring_agent *a,
+                                  bool (*fn)(struct ring_job *j, uint32_t rank), uint32_t *rank)
 {
     struct ring_job *j;
 
@@ -439,11 +435,25 @@ static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint3
         const struct fbr_bridge_job *i = &j->job.info;
 
         for (uint32_t k = 0; k < i->nodes && !j->over && !j->refused; k++)
-            for (uint32_t m = i->first[k]; i->agents[k] == a->number && m < i->first[k + 1]; m++)
+            for (uint32_t m = i->first[k]; i->agents[k] == a->number && m < i->first[k + 1]; m++) {
+                *rank = m;
                 if (fn(j, m))
-                    return true;
+                    return j;
+            }
     }
-    return false;
+    return NULL;
+}
+
+static bool each_rank(struct ring_agent *a, bool (*fn)(struct ring_job *j, uint32_t rank))
+{
+    uint32_t rank;
+
+    return find_rank(a, fn, &rank) != NULL;
+}
+
+static bool stays_out(struct ring_job *j, uint32_t rank)
+{
+    return no_rejoin(j, rank) != NULL;
 }
 
 static bool tell_lost_rank(struct ring_job *j, uint32_t rank)
@@ -523,7 +533,9 @@ static bool ask_again(struct ring_agent *a, const char *text)
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
 {
     struct fiber_ring *r = a->ring;
+    struct ring_job *known = NULL;
     const char *hint = "";
+    uint32_t rank = 0;
     char text[1024];
 
     if (!r->next_job)
@@ -535,8 +547,10 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
         return;
     if (taken && ask_again(a, text))
         return;
-    if (r->options.on_failure == FIBER_RING_REPLACE && each_rank(a, is_known_to_pmi))
-        hint = no_place;
+    if (r->options.on_failure == FIBER_RING_REPLACE)
+        known = find_rank(a, stays_out, &rank);
+    if (known)
+        hint = no_rejoin(known, rank);
     else if (r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
     else if (r->options.on_failure >= FIBER_RING_SHRINK && r->next_job && count_running(r) > 0) {

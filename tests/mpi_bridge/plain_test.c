@@ -155,6 +155,18 @@ static void test_the_registries_name_each_once(void **state)
     assert_null(fbr_services[2]);
 }
 
+static void test_a_bridge_is_found_by_how_its_ranks_met_it(void **state)
+{
+    const struct fbr_bridge_ops *pmi = fbr_bridge_met("PMI 1.1");
+
+    (void)state;
+    assert_ptr_equal(pmi, &fbr_bridge_pmi1);
+    assert_ptr_equal(fbr_bridge_met("PMI 2.0"), pmi);
+    assert_non_null(pmi->no_rejoin);
+    assert_null(fbr_bridge_met("PMIx 4.1")); /* which lets a new process in */
+    assert_null(fbr_bridge_met(""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_jax_is_told_of_a_ranks_own_gpus),
         cmocka_unit_test(test_all_bridges_fill_one_environment),
         cmocka_unit_test(test_the_registries_name_each_once),
+        cmocka_unit_test(test_a_bridge_is_found_by_how_its_ranks_met_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
