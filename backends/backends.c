@@ -1,28 +1,53 @@
-/* backends.c - the registry of backends: one array.
+/* backends.c - the registry of backends: one line for each.
  *
- * Those that bring libraries with them stand there by name only; their tables are in the module "cluster", which is
- * loaded when one of them is asked for.
+ * Those that bring libraries with them stand here with their facts only (NAME/NAME_table.c); their code is in the
+ * module "cluster", which is loaded when one of them is asked for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
 
 #include "backends/cluster.h"
-#include "runtime/proc/backend.h"
 #include "runtime/base/module.h"
+#include "runtime/proc/backend.h"
 
-extern const struct fbr_backend_ops fbr_backend_local, fbr_backend_mock, fbr_backend_command,
-    fbr_backend_slurm;
-static const struct fbr_backend_ops docker = {.name = "docker", .reach = FBR_REACH_TCP},
-                                    kubernetes = {.name = "kubernetes", .reach = FBR_REACH_TCP};
+/* Besides "local", which is always the first, and "mock", which is for tests and the last. Users see them, and their
+ * settings, in this order; `backend = auto` asks them in it whether we are inside one. */
+#define BACKENDS(X) \
+    X(docker)       \
+    X(kubernetes)   \
+    X(slurm)        \
+    X(command)
+
+#define DECLARE(name) extern const struct fbr_backend_ops fbr_backend_##name;
+#define ENTRY(name) &fbr_backend_##name,
+#define WORD(name) " " #name
+
+DECLARE(local)
+BACKENDS(DECLARE)
+DECLARE(mock)
 
 const struct fbr_backend_ops *const fbr_backends[] = {&fbr_backend_local,
-                                                      &fbr_backend_mock,
-                                                      &fbr_backend_command,
-                                                      &fbr_backend_slurm,
-                                                      &docker,
-                                                      &kubernetes,
-                                                      NULL};
+                                                      BACKENDS(ENTRY) & fbr_backend_mock, NULL};
+const char fbr_backend_names[] = "local" BACKENDS(WORD);
+const char fbr_backend_words[] = "auto local" BACKENDS(WORD) " mock";
+
+int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n)
+{
+    const struct fbr_backend_ops *b = fbr_backends[index];
+
+    *keys = b && b->about ? b->about->keys : NULL;
+    *n = *keys ? b->about->nkeys : 0;
+    return b != NULL;
+}
+
+const struct fbr_backend_about *fbr_backend_about(const char *name)
+{
+    for (size_t i = 0; fbr_backends[i]; i++)
+        if (strcmp(fbr_backends[i]->name, name) == 0)
+            return fbr_backends[i]->about;
+    return NULL;
+}
 
 static const struct fbr_backend_ops *whole(const struct fbr_backend_ops *b, struct fbr_error *err)
 {
@@ -31,24 +56,22 @@ static const struct fbr_backend_ops *whole(const struct fbr_backend_ops *b, stru
     if (b->open)
         return b;
     cluster = fbr_module("cluster", err);
-    if (!cluster) {
+    for (size_t i = 0; cluster && cluster->backends[i]; i++)
+        if (strcmp(cluster->backends[i]->name, b->name) == 0)
+            return cluster->backends[i];
+    if (!cluster)
         fbr_wrap(err, "backend %s", b->name);
-        return NULL;
-    }
-    return b == &docker ? cluster->docker : cluster->kubernetes;
+    else
+        fbr_fail(err, -ENOENT, "backend %s: the module has no such backend", b->name);
+    return NULL;
 }
 
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err)
 {
-    char names[128] = "";
-
-    for (int i = 0; fbr_backends[i]; i++) {
+    for (int i = 0; fbr_backends[i]; i++)
         if (strcmp(fbr_backends[i]->name, name) == 0)
             return whole(fbr_backends[i], err);
-        if (i)
-            strncat(names, " ", sizeof(names) - strlen(names) - 1);
-        strncat(names, fbr_backends[i]->name, sizeof(names) - strlen(names) - 1);
-    }
-    fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s", name, names);
+    fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s mock", name,
+             fbr_backend_names);
     return NULL;
 }

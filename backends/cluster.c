@@ -5,12 +5,13 @@
 
 #include "backends/image/bundle.h"
 
-extern const struct fbr_backend_ops fbr_backend_docker, fbr_backend_kubernetes;
+extern const struct fbr_backend_ops fbr_docker_ops, fbr_kube_ops;
+
+static const struct fbr_backend_ops *const backends[] = {&fbr_docker_ops, &fbr_kube_ops, NULL};
 
 extern const struct fbr_cluster fbr_module_cluster;
 __attribute__((visibility("default"))) const struct fbr_cluster fbr_module_cluster = {
-    .docker = &fbr_backend_docker,
-    .kubernetes = &fbr_backend_kubernetes,
+    .backends = backends,
     .image = &fbr_image_ops,
     .bundle_into = fbr_bundle_into,
 };

@@ -9,7 +9,7 @@
 #include "runtime/proc/backend.h"
 
 struct fbr_cluster {
-    const struct fbr_backend_ops *docker, *kubernetes;
+    const struct fbr_backend_ops *const *backends; /* NULL at its end */
     const struct fbr_image_ops *image;
     int (*bundle_into)(const char *program, const char *dir, bool cluster,
                        struct fbr_error *err); /* bundle.h */

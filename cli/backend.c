@@ -277,30 +277,21 @@ static bool is_there(const char *path)
     return access(whole, R_OK) == 0;
 }
 
-static const struct sign {
-    const char *backend, *variable, *key, *file;
-} signs[] = {
-    {"docker", "DOCKER_HOST", "docker_host", "/var/run/docker.sock"},
-    {"kubernetes", "KUBECONFIG", NULL, "~/.kube/config"},
-    {"kubernetes", NULL, NULL, "/var/run/secrets/kubernetes.io/serviceaccount/token"},
-    {"slurm", "SLURM_CONF", NULL, "/etc/slurm/slurm.conf"},
-    {"slurm", "SLURM_JOB_ID", NULL, "/run/slurm/conf/slurm.conf"},
-    {"command", NULL, "command_file", NULL},
-    {"command", NULL, "command_start", NULL},
-};
-
 bool cli_backend_is_configured(const char *name)
 {
+    const struct fbr_backend_about *about = fbr_backend_about(name);
     struct fbr_config *c;
     bool yes;
 
     if (fbr_config_load_again(&c, NULL) < 0)
         return false;
     yes = strcmp(fbr_config_str(c, "backend"), name) == 0;
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (strcmp(signs[i].backend, name) == 0)
-            yes = yes || is_set(signs[i].variable) || is_there(signs[i].file) ||
-                  (signs[i].key && *fbr_config_str(c, signs[i].key));
+    for (size_t i = 0; about && i < about->nsigns && !yes; i++) {
+        const struct fbr_backend_sign *sign = &about->signs[i];
+
+        yes = is_set(sign->variable) || is_there(sign->file) ||
+              (sign->key && *fbr_config_str(c, sign->key));
+    }
     fbr_config_free(c);
     return yes;
 }

@@ -11,6 +11,7 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "runtime/base/text.h"
+#include "runtime/proc/backend.h"
 
 enum { DOCTOR_BACKEND, DOCTOR_JSON, DOCTOR_OPTIONS };
 
@@ -89,8 +90,7 @@ static int run_doctor(const struct cli_args *args)
 }
 
 static const struct cli_option options[DOCTOR_OPTIONS] = {
-    [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B",
-                        .words = "local docker kubernetes slurm command",
+    [DOCTOR_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
                         .help = "only what this backend needs; it is bad when it is absent"},
     [DOCTOR_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
 };

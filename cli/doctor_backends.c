@@ -30,33 +30,6 @@ struct finding {
     char text[FBR_ERROR_TEXT], mend[320];
 };
 
-struct place {
-    const char *name, *absent, *bad; /* the lines that mend it */
-    const char *keys;                /* when what proves who we are, or they are, is wrong */
-    const char *may;                 /* when we are known, and may not look */
-};
-
-static const struct place places[] = {
-    {"local", "", "", NULL, NULL},
-    {"docker",
-     "apt install docker.io, or set DOCKER_HOST; in a container: -v "
-     "/var/run/docker.sock:/var/run/docker.sock",
-     "systemctl restart docker; it has to be version 19.03 or later",
-     "put that engine's ca.pem, and a cert.pem and key.pem that it takes, into a folder DIR; then "
-     "export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=DIR",
-     "usermod -aG docker $USER, and log in again"},
-    {"kubernetes", "set KUBECONFIG to the file that your cluster's owner gave you",
-     "kubectl cluster-info, with the same KUBECONFIG", NULL,
-     "in a Role:  - apiGroups: [\"\"]\n              resources: [\"pods\"]\n"
-     "              verbs: [\"list\"]"},
-    {"slurm", "apt install slurm-client, on a host that the cluster knows",
-     "put sbatch, srun and sinfo into PATH; correct the slurm_ settings: fiber config show", NULL,
-     NULL},
-    {"command", "set command_start, e.g. \"ssh {host}\", or command_file",
-     "correct command_file or command_start; fiber config show tells where they are set", NULL,
-     NULL},
-};
-
 /* ---- In the process that looks ---- */
 
 static void send_finding(int fd, enum fbr_finding state, const char *what, const char *text,
@@ -100,11 +73,12 @@ static int way_back(struct cli_backend *b, char out[FBR_BIND_MAX], struct fbr_er
                     bind);
 }
 
-static void look(const struct place *p, int fd)
+static void look(const struct fbr_backend_ops *p, int fd)
 {
     static const char module[] = "install all of Fiber (cmake --install): its modules stand in "
                                  "PREFIX/lib/fiber, and are built where libcurl, jansson, libyaml "
                                  "and libarchive are";
+    const struct fbr_backend_advice *advice = p->about->advice;
     struct fbr_error err = {0, ""};
     struct looker l = {fd, false};
     struct cli_backend b;
@@ -115,11 +89,11 @@ static void look(const struct place *p, int fd)
         bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);
 
         send_finding(fd, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "", err.text,
-                     strstr(err.text, "Fiber's module") ? module
-                     : absent                           ? p->absent
-                     : rc == -EKEYREJECTED && p->keys   ? p->keys
-                     : rc == -EACCES && p->may          ? p->may
-                                                        : p->bad);
+                     strstr(err.text, "Fiber's module")    ? module
+                     : absent                              ? advice->absent
+                     : rc == -EKEYREJECTED && advice->keys ? advice->keys
+                     : rc == -EACCES && advice->may        ? advice->may
+                                                           : advice->bad);
         return;
     }
     cli_backend_check(&b, on_finding, &l);
@@ -140,7 +114,7 @@ static void look(const struct place *p, int fd)
 
 /* ---- In ours ---- */
 
-static int fork_looker(const struct place *p, pid_t *pid)
+static int fork_looker(const struct fbr_backend_ops *p, pid_t *pid)
 {
     int ends[2];
 
@@ -164,7 +138,8 @@ static int fork_looker(const struct place *p, pid_t *pid)
     return ends[0];
 }
 
-static void show(struct doctor *d, const struct place *p, bool needed, const struct finding *f)
+static void show(struct doctor *d, const struct fbr_backend_ops *p, bool needed,
+                 const struct finding *f)
 {
     static const enum doctor_state states[] = {[FBR_FINDING_GOOD] = DOCTOR_GOOD,
                                                [FBR_FINDING_BAD] = DOCTOR_BAD,
@@ -188,7 +163,7 @@ static void show(struct doctor *d, const struct place *p, bool needed, const str
 /* What there is to say of one backend. Of itself it is said first, although it is known last. */
 struct report {
     struct doctor *d;
-    const struct place *p;
+    const struct fbr_backend_ops *p;
     bool needed, begun;
     struct finding *held;
     size_t n;
@@ -250,18 +225,20 @@ static void say_broken(struct report *r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(f.text, sizeof(f.text), fmt, ap);
     va_end(ap);
-    snprintf(f.mend, sizeof(f.mend), "%s", r->p->bad);
+    snprintf(f.mend, sizeof(f.mend), "%s", r->p->about->advice->bad);
     tell(r, &f);
 }
 
-static void check(struct doctor *d, const struct place *p, bool needed)
+static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed)
 {
     struct report r = {.d = d, .p = p, .needed = needed};
     int status = 0, rc, fd;
+    char name[80];
     pid_t pid = -1;
 
-    if (!strcmp(p->name, "command") && !needed && !cli_backend_is_configured(p->name)) {
-        doctor_say(d, "backend command", DOCTOR_ABSENT, p->absent, "no command is configured");
+    if (p->about->unset && !needed && !cli_backend_is_configured(p->name)) {
+        snprintf(name, sizeof(name), "backend %s", p->name);
+        doctor_say(d, name, DOCTOR_ABSENT, p->about->advice->absent, "%s", p->about->unset);
         return;
     }
     fd = fork_looker(p, &pid);
@@ -284,12 +261,17 @@ static void check(struct doctor *d, const struct place *p, bool needed)
 
 void doctor_backends(struct doctor *d, const char *only)
 {
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (only && strcmp(only, places[i].name) != 0)
+    for (size_t i = 0; fbr_backends[i]; i++) {
+        const struct fbr_backend_ops *b = fbr_backends[i];
+        char name[80];
+
+        if (!b->about || (only && strcmp(only, b->name) != 0))
             continue;
-        if (!strcmp(places[i].name, "local"))
-            doctor_say(d, "backend local", DOCTOR_GOOD, "", "always");
-        else
-            check(d, &places[i], only != NULL);
+        if (b->about->advice) {
+            check(d, b, only != NULL);
+            continue;
+        }
+        snprintf(name, sizeof(name), "backend %s", b->name);
+        doctor_say(d, name, DOCTOR_GOOD, "", "always");
     }
 }

@@ -243,7 +243,7 @@ static int run_gc(const struct cli_args *args)
 }
 
 static const struct cli_option options[GC_OPTIONS] = {
-    [GC_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm command",
+    [GC_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
                     .help = "only what is left there; an error when it cannot be asked"},
     [GC_ALL] = {"all", 'a', CLI_FLAG,
                 .help = "also jobs of runs that cannot be judged from here. A run of yours that "

@@ -149,8 +149,7 @@ static int run_kill(const struct cli_args *args)
 static const struct cli_option options[KILL_OPTIONS] = {
     [KILL_SIGNAL] = {"signal", 's', CLI_TEXT, "S",
                      .help = "sends this signal, such as USR1 or KILL, and nothing more"},
-    [KILL_BACKEND] = {"backend", 'b', CLI_WORD, "B",
-                      .words = "local docker kubernetes slurm command",
+    [KILL_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
                       .help = "only a run there; of the engines only this one is asked"},
     [KILL_KILL] = {"KILL", 0, CLI_FLAG, .also = "9 SIGKILL", .hidden = true},
     [KILL_TERM] = {"TERM", 0, CLI_FLAG, .also = "15 SIGTERM", .hidden = true},

@@ -15,11 +15,12 @@
 
 const char *leftovers_backend(const char *only, size_t at)
 {
-    static const char *const names[] = {"docker", "kubernetes", "slurm", "command"};
-
     if (only)
         return at == 0 ? only : NULL;
-    return at < sizeof(names) / sizeof(names[0]) ? names[at] : NULL;
+    for (size_t i = 0; fbr_backends[i]; i++)
+        if (fbr_backends[i]->about && fbr_backends[i]->about->leaves_jobs && !at--)
+            return fbr_backends[i]->name;
+    return NULL;
 }
 
 void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_leftover *job)
@@ -163,12 +164,10 @@ int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, 
 
 void leftover_command(const struct leftover *j, char *out, size_t size)
 {
-    if (!strcmp(j->backend, "docker"))
-        snprintf(out, size, "docker rm -f %.12s", j->id);
-    else if (!strcmp(j->backend, "slurm"))
-        snprintf(out, size, "scancel %s", j->id);
-    else if (!strcmp(j->backend, "kubernetes"))
-        snprintf(out, size, "kubectl delete %s%s", strchr(j->id, '/') ? "" : "pod/", j->id);
+    const struct fbr_backend_about *about = fbr_backend_about(j->backend);
+
+    if (about && about->remove_command)
+        about->remove_command(j->id, out, size);
     else
         snprintf(out, size, "fiber gc --backend %s --all", j->backend);
 }

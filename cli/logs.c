@@ -356,8 +356,7 @@ static const struct cli_option options[LOGS_OPTIONS] = {
     [LOGS_TAG] = {"tag", 'l', CLI_FLAG,
                   .help = "puts the rank, or the job's name, in front of each line; with several "
                           "ranks it is there anyway"},
-    [LOGS_BACKEND] = {"backend", 'b', CLI_WORD, "B",
-                      .words = "local docker kubernetes slurm command",
+    [LOGS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
                       .help = "only a run there; of the engines only this one is asked"},
 };
 

@@ -299,7 +299,7 @@ static int run_ps(const struct cli_args *args)
 
 static const struct cli_option options[PS_OPTIONS] = {
     [PS_ALL] = {"all", 'a', CLI_FLAG, .help = "also the last runs that have ended"},
-    [PS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = "local docker kubernetes slurm command",
+    [PS_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_names,
                     .help = "only runs there, also those that only its engine knows: runs whose "
                             "master is elsewhere or gone"},
     [PS_BACKENDS] = {"all-backends", 'A', CLI_FLAG,

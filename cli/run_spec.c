@@ -39,9 +39,8 @@ const struct cli_option run_options[RUN_OPTIONS] = {
                       .help = "the same from a file: a line HOST slots=M or HOST:M each, # before "
                               "a comment; where no line says how many, ranks are spread evenly. "
                               "With -H: only those hosts of it"},
-    [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B",
-                     .words = "auto local docker kubernetes slurm command mock",
-                     .config = "backend", .help = "what starts jobs"},
+    [RUN_BACKEND] = {"backend", 'b', CLI_WORD, "B", .words = fbr_backend_words, .config = "backend",
+                     .help = "what starts jobs"},
     [RUN_IMAGE] = {"image", 0, CLI_TEXT, "IMAGE",
                    .help =
                        "container image; default: the one that this runs in, else, with docker, "

@@ -663,8 +663,42 @@ static int command_room(const struct fbr_backend_env *env, int sizes, struct fbr
     return 0;
 }
 
+/* ---- The table ---- */
+
+static const struct fbr_config_key keys[] = {
+    {"command_file", "FIBER_COMMAND_FILE", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
+     "backend command: file with the commands of a manager (backends/command/templates has some)"},
+    {"command_start", "FIBER_COMMAND_START", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
+     "backend command: what starts a job, e.g. \"ssh {host}\"; it is the job"},
+    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, FBR_CONFIG_LIST_MAX, NULL,
+     "backend command: hosts, e.g. \"h1 h2:4\" (with slots), or the path of a file with them"},
+    {"command_program", "FIBER_COMMAND_PROGRAM", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
+     "backend command: path of this program on the hosts; empty: the same as here"},
+};
+
+static const struct fbr_backend_sign signs[] = {
+    {NULL, "command_file", NULL},
+    {NULL, "command_start", NULL},
+};
+
+static const struct fbr_backend_advice advice = {
+    .absent = "set command_start, e.g. \"ssh {host}\", or command_file",
+    .bad = "correct command_file or command_start; fiber config show tells where they are set",
+};
+
+static const struct fbr_backend_about about = {
+    .keys = keys,
+    .nkeys = sizeof(keys) / sizeof(keys[0]),
+    .signs = signs,
+    .nsigns = sizeof(signs) / sizeof(signs[0]),
+    .advice = &advice,
+    .unset = "no command is configured",
+    .leaves_jobs = 1,
+};
+
 const struct fbr_backend_ops fbr_backend_command = {
     .name = "command",
+    .about = &about,
     .reach = FBR_REACH_TCP,
     .room = command_room,
     .open = command_open,

@@ -404,7 +404,8 @@ static void docker_check(struct fbr_backend *b, fbr_backend_say *say, void *user
     fbr_docker_check(&b->engine, b->images, b->env.config, say, user);
 }
 
-const struct fbr_backend_ops fbr_backend_docker = {
+extern const struct fbr_backend_ops fbr_docker_ops;
+const struct fbr_backend_ops fbr_docker_ops = {
     .name = "docker",
     .reach = FBR_REACH_TCP,
     .one_host = 1,

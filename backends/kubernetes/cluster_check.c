@@ -290,7 +290,7 @@ static void check_way_back(struct fbr_backend *b, fbr_backend_say *say, void *us
     struct fbr_error err = {0, ""};
     char address[FBR_BIND_MAX] = "", text[400];
     int rc = bind[0] ? fbr_bind_find(bind, address)
-                     : fbr_backend_kubernetes.address(b, address, sizeof(address), &err);
+                     : fbr_kube_ops.address(b, address, sizeof(address), &err);
 
     if (rc < 0) {
         snprintf(text, sizeof(text), "bind = %.64s: this host has no such address or interface",

@@ -344,7 +344,7 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
     return 0;
 }
 
-const struct fbr_backend_ops fbr_backend_kubernetes = {
+const struct fbr_backend_ops fbr_kube_ops = {
     .name = "kubernetes",
     .reach = FBR_REACH_TCP,
     .room = fbr_kube_room,

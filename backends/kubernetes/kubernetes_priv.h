@@ -158,7 +158,7 @@ void fbr_kube_note_anchor(struct fbr_backend *b, const char *name);
 int fbr_kube_logs(struct fbr_backend *b, const char *id, int follow,
                   const struct fbr_backend_reader *reader, struct fbr_error *err);
 
-extern const struct fbr_backend_ops fbr_backend_kubernetes;
+extern const struct fbr_backend_ops fbr_kube_ops;
 
 /* kubernetes.c: what is known without asking anybody. */
 int fbr_kube_take_config(struct fbr_backend *b, struct fbr_error *err);

@@ -502,8 +502,11 @@ static void local_release(struct fbr_backend *b, void *handle)
     maybe_free(j);
 }
 
+static const struct fbr_backend_about about = {.keys = NULL};
+
 const struct fbr_backend_ops fbr_backend_local = {
     .name = "local",
+    .about = &about,
     .reach = FBR_REACH_HOST,
     .open = local_open,
     .close = local_close,

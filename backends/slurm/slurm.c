@@ -426,8 +426,66 @@ static int slurm_room(const struct fbr_backend_env *env, int sizes, struct fbr_r
     return rc;
 }
 
+/* ---- The table ---- */
+
+static const struct fbr_config_key keys[] = {
+    {"slurm_mode", "FIBER_SLURM_MODE", FBR_CONFIG_ENUM, "auto", 0, 0, "auto step batch",
+     "step: jobs are steps of our allocation (srun); batch: jobs of their own (sbatch)"},
+    {"slurm_partition", "FIBER_SLURM_PARTITION", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "partition of batch jobs; empty: Slurm's default"},
+    {"slurm_account", "FIBER_SLURM_ACCOUNT", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "account of batch jobs; empty: Slurm's default"},
+    {"slurm_qos", "FIBER_SLURM_QOS", FBR_CONFIG_STR, "", 0, 256, NULL,
+     "quality of service of batch jobs; empty: Slurm's default"},
+    {"slurm_constraint", "FIBER_SLURM_CONSTRAINT", FBR_CONFIG_STR, "", 0, 1024, NULL,
+     "features that nodes of batch jobs must have, e.g. \"gpu&ib\""},
+    {"slurm_time", "FIBER_SLURM_TIME", FBR_CONFIG_STR, "", 0, 64, NULL,
+     "time limit of batch jobs as sbatch takes it, e.g. 1:30:00; empty: the partition's"},
+    {"slurm_options", "FIBER_SLURM_OPTIONS", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
+     "more options of sbatch or srun, e.g. \"--reservation=x --exclude=n7\""},
+    {"slurm_dir", "FIBER_SLURM_DIR", FBR_CONFIG_STR, "", 0, 2048, NULL,
+     "folder that the nodes share, for tickets and output of batch jobs; empty: ~/.fiber"},
+    {"slurm_poll", "FIBER_SLURM_POLL", FBR_CONFIG_MS, "1s", 50, FBR_HOUR_MS, NULL,
+     "time between two looks at the states of batch jobs, one squeue for all of them"},
+};
+
+static const struct fbr_backend_sign signs[] = {
+    {"SLURM_CONF", NULL, "/etc/slurm/slurm.conf"},
+    {"SLURM_JOB_ID", NULL, "/run/slurm/conf/slurm.conf"},
+};
+
+static const struct fbr_backend_advice advice = {
+    .absent = "apt install slurm-client, on a host that the cluster knows",
+    .bad = "put sbatch, srun and sinfo into PATH; correct the slurm_ settings: fiber config show",
+};
+
+/* An allocation. */
+static int here(void)
+{
+    const char *job = fbr_getenv("SLURM_JOB_ID");
+
+    return job && job[0] && fbr_getenv("SLURM_JOB_NODELIST");
+}
+
+static void remove_command(const char *id, char *out, size_t size)
+{
+    snprintf(out, size, "scancel %s", id);
+}
+
+static const struct fbr_backend_about about = {
+    .keys = keys,
+    .nkeys = sizeof(keys) / sizeof(keys[0]),
+    .signs = signs,
+    .nsigns = sizeof(signs) / sizeof(signs[0]),
+    .advice = &advice,
+    .here = here,
+    .remove_command = remove_command,
+    .leaves_jobs = 1,
+};
+
 const struct fbr_backend_ops fbr_backend_slurm = {
     .name = "slurm",
+    .about = &about,
     .reach = FBR_REACH_TCP,
     .room = slurm_room,
     .open = slurm_open,

@@ -32,142 +32,82 @@
 #include "runtime/base/config_value.h"
 #include "runtime/base/log.h"
 
-#define KIB 1024LL
-#define MIB (1024 * KIB)
-#define GIB (1024 * MIB)
-#define SECOND 1000LL
-#define HOUR (3600 * SECOND)
-#define MAX_FILE ((size_t)MIB)
-#define MAX_VALUE 4096  /* longest string */
-#define MAX_HOSTS 65536 /* but for this one */
-#define MAX_NAME 64     /* longest key */
+#define MAX_FILE ((size_t)FBR_MIB)
+#define MAX_NAME 64  /* longest key */
+#define MAX_KEYS 192 /* Fiber's own and those of all backends */
 
-static const struct fbr_config_key keys[] = {
-    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0,
-     "auto local mock docker kubernetes slurm command",
+static const struct fbr_config_key own_keys[] = {
+    {"backend", "FIBER_BACKEND", FBR_CONFIG_ENUM, "auto", 0, 0, fbr_backend_words,
      "what starts jobs; auto: in a pod kubernetes, in a Slurm allocation slurm, else local"},
     {"transport", "FIBER_TRANSPORT", FBR_CONFIG_ENUM, "auto", 0, 0, "auto unix tcp",
      "how jobs reach their parent; auto: as the backend needs it"},
     {"log_level", "FIBER_LOG_LEVEL", FBR_CONFIG_ENUM, "warn", 0, 0, "error warn info debug trace",
      "which lines go to standard error"},
-    {"heartbeat", "FIBER_HEARTBEAT", FBR_CONFIG_MS, "5s", 50, HOUR, NULL,
+    {"heartbeat", "FIBER_HEARTBEAT", FBR_CONFIG_MS, "5s", 50, FBR_HOUR_MS, NULL,
      "time between two heartbeats of a process"},
     {"heartbeat_misses", "FIBER_HEARTBEAT_MISSES", FBR_CONFIG_INT, "3", 1, 1000, NULL,
      "missing heartbeats after which a process is taken for lost"},
-    {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * HOUR, NULL,
+    {"start_timeout", "FIBER_START_TIMEOUT", FBR_CONFIG_MS, "60s", 100, 7 * 24 * FBR_HOUR_MS, NULL,
      "time until a job has joined, from when its backend has a place for it"},
-    {"start_patience", "FIBER_START_PATIENCE", FBR_CONFIG_MS, "30s", 0, 7 * 24 * HOUR, NULL,
+    {"start_patience", "FIBER_START_PATIENCE", FBR_CONFIG_MS, "30s", 0, 7 * 24 * FBR_HOUR_MS, NULL,
      "how long a pool that has no worker tries to start some, four times at least, before its maps "
      "fail; the next map tries again"},
-    {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * HOUR, NULL,
+    {"gang_timeout", "FIBER_GANG_TIMEOUT", FBR_CONFIG_MS, "15m", 0, 7 * 24 * FBR_HOUR_MS, NULL,
      "how long the nodes of a ring that have joined wait for those that have no place yet; then "
      "all of them are given back. 0: for ever"},
-    {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+    {"join_timeout", "FIBER_JOIN_TIMEOUT", FBR_CONFIG_MS, "5s", 100, FBR_HOUR_MS, NULL,
      "time that a new connection has to prove who it is"},
-    {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, HOUR, NULL,
+    {"grace", "FIBER_GRACE", FBR_CONFIG_MS, "5s", 0, FBR_HOUR_MS, NULL,
      "time between asking a process to end and killing it"},
-    {"linger", "FIBER_LINGER", FBR_CONFIG_MS, "5s", 100, HOUR, NULL,
+    {"linger", "FIBER_LINGER", FBR_CONFIG_MS, "5s", 100, FBR_HOUR_MS, NULL,
      "time without progress after which what ends waits no longer: for a queue's host to take what "
      "was put, for killed processes to be gone"},
     {"retries", "FIBER_RETRIES", FBR_CONFIG_INT, "2", -1, 1000000, NULL,
      "how often a task is started again after its worker died; -1: as often as it takes"},
     {"tag_output", "FIBER_TAG_OUTPUT", FBR_CONFIG_BOOL, "false", 0, 0, NULL,
      "put the name of the process in front of each line that it writes"},
-    {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, MAX_VALUE, NULL,
+    {"run_dir", "FIBER_RUN_DIR", FBR_CONFIG_STR, "/tmp", 1, FBR_CONFIG_TEXT_MAX, NULL,
      "where sockets are made; default $XDG_RUNTIME_DIR if that can be written, else /tmp"},
-    {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+    {"log_dir", "FIBER_LOG_DIR", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "where what ranks print is kept for `fiber logs`; empty: $XDG_STATE_HOME/fiber/logs, else "
      "~/.local/state/fiber/logs"},
-    {"log_keep", "FIBER_LOG_KEEP", FBR_CONFIG_SIZE, "16Mi", 0, 1024 * GIB, NULL,
+    {"log_keep", "FIBER_LOG_KEEP", FBR_CONFIG_SIZE, "16Mi", 0, 1024 * FBR_GIB, NULL,
      "how much of that for each rank: its last bytes; 0: nothing is kept"},
-    {"log_total", "FIBER_LOG_TOTAL", FBR_CONFIG_SIZE, "1Gi", MIB, 1024 * 1024 * GIB, NULL,
+    {"log_total", "FIBER_LOG_TOTAL", FBR_CONFIG_SIZE, "1Gi", FBR_MIB, 1024 * 1024 * FBR_GIB, NULL,
      "how much of that for all runs; the oldest go first, and each after 14 days or 200 runs"},
-    {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+    {"bind", "FIBER_BIND", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "address or interface that jobs dial; empty: the one that the backend needs"},
-    {"command_file", "FIBER_COMMAND_FILE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "backend command: file with the commands of a manager (backends/command/templates has some)"},
-    {"command_start", "FIBER_COMMAND_START", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "backend command: what starts a job, e.g. \"ssh {host}\"; it is the job"},
-    {"command_hosts", "FIBER_COMMAND_HOSTS", FBR_CONFIG_STR, "", 0, MAX_HOSTS, NULL,
-     "backend command: hosts, e.g. \"h1 h2:4\" (with slots), or the path of a file with them"},
-    {"command_program", "FIBER_COMMAND_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "backend command: path of this program on the hosts; empty: the same as here"},
-    {"image", "FIBER_IMAGE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+    {"image", "FIBER_IMAGE", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "image of jobs that name none; empty: the one that we run in, else one made of this program"},
-    {"image_add", "FIBER_IMAGE_ADD", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
+    {"image_add", "FIBER_IMAGE_ADD", FBR_CONFIG_STR, "", 0, FBR_CONFIG_TEXT_MAX, NULL,
      "programs and folders that go into an image made of this program, besides it"},
-    {"docker_host", "FIBER_DOCKER_HOST", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "the engine: unix:///path or tcp://host:port; empty: DOCKER_HOST, else the usual socket"},
-    {"docker_network", "FIBER_DOCKER_NETWORK", FBR_CONFIG_STR, "", 0, 250, NULL,
-     "network of containers; empty: ours when we are in one, else the engine's default"},
-    {"docker_user", "FIBER_DOCKER_USER", FBR_CONFIG_STR, "", 0, 64, NULL,
-     "user in containers, as uid:gid or a name of the image; empty: the image's, or who starts "
-     "them "
-     "where the image is made of the program"},
-    {"docker_mounts", "FIBER_DOCKER_MOUNTS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "what containers see of the host, e.g. \"/data:/data:ro /scratch:/scratch\""},
-    {"docker_caps", "FIBER_DOCKER_CAPS", FBR_CONFIG_STR, "SYS_PTRACE", 0, 256, NULL,
-     "capabilities of containers, or none; the rest is dropped. SYS_PTRACE: ranks copy directly"},
-    {"docker_shm", "FIBER_DOCKER_SHM", FBR_CONFIG_SIZE, "1Gi", 64 * KIB, 1024 * GIB, NULL,
-     "size of /dev/shm in containers, through which ranks of one host speak"},
-    {"docker_pids", "FIBER_DOCKER_PIDS", FBR_CONFIG_INT, "32768", 0, 4194304, NULL,
-     "processes and threads of a container; 0: as many as the engine lets there be"},
-    {"docker_template", "FIBER_DOCKER_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "JSON file merged into the body that creates a container (RFC 7396): whatever else it knows"},
-    {"slurm_mode", "FIBER_SLURM_MODE", FBR_CONFIG_ENUM, "auto", 0, 0, "auto step batch",
-     "step: jobs are steps of our allocation (srun); batch: jobs of their own (sbatch)"},
-    {"slurm_partition", "FIBER_SLURM_PARTITION", FBR_CONFIG_STR, "", 0, 256, NULL,
-     "partition of batch jobs; empty: Slurm's default"},
-    {"slurm_account", "FIBER_SLURM_ACCOUNT", FBR_CONFIG_STR, "", 0, 256, NULL,
-     "account of batch jobs; empty: Slurm's default"},
-    {"slurm_qos", "FIBER_SLURM_QOS", FBR_CONFIG_STR, "", 0, 256, NULL,
-     "quality of service of batch jobs; empty: Slurm's default"},
-    {"slurm_constraint", "FIBER_SLURM_CONSTRAINT", FBR_CONFIG_STR, "", 0, 1024, NULL,
-     "features that nodes of batch jobs must have, e.g. \"gpu&ib\""},
-    {"slurm_time", "FIBER_SLURM_TIME", FBR_CONFIG_STR, "", 0, 64, NULL,
-     "time limit of batch jobs as sbatch takes it, e.g. 1:30:00; empty: the partition's"},
-    {"slurm_options", "FIBER_SLURM_OPTIONS", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "more options of sbatch or srun, e.g. \"--reservation=x --exclude=n7\""},
-    {"slurm_dir", "FIBER_SLURM_DIR", FBR_CONFIG_STR, "", 0, 2048, NULL,
-     "folder that the nodes share, for tickets and output of batch jobs; empty: ~/.fiber"},
-    {"slurm_poll", "FIBER_SLURM_POLL", FBR_CONFIG_MS, "1s", 50, HOUR, NULL,
-     "time between two looks at the states of batch jobs, one squeue for all of them"},
-    {"kubernetes_context", "FIBER_KUBERNETES_CONTEXT", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "backend kubernetes: context of the kubeconfig; empty: its current one"},
-    {"kubernetes_namespace", "FIBER_KUBERNETES_NAMESPACE", FBR_CONFIG_STR, "", 0, 63, NULL,
-     "backend kubernetes: namespace of the pods; empty: the context's, in a pod its own"},
-    {"kubernetes_pod_template", "FIBER_KUBERNETES_POD_TEMPLATE", FBR_CONFIG_STR, "", 0, MAX_VALUE,
-     NULL, "backend kubernetes: YAML file that is merged into each pod"},
-    {"kubernetes_program", "FIBER_KUBERNETES_PROGRAM", FBR_CONFIG_STR, "", 0, MAX_VALUE, NULL,
-     "backend kubernetes: path of this program in the image; empty: the same as here"},
-    {"kubernetes_agent_image", "FIBER_KUBERNETES_AGENT_IMAGE", FBR_CONFIG_STR, "", 0, MAX_VALUE,
-     NULL, "backend kubernetes: image with the command fiber, for pods of images that lack it"},
-    {"kubernetes_pull_policy", "FIBER_KUBERNETES_PULL_POLICY", FBR_CONFIG_ENUM, "auto", 0, 0,
-     "auto Always IfNotPresent Never",
-     "backend kubernetes: when nodes pull the image; auto: as "
-     "our own pod, or as the cluster does"},
-    {"kubernetes_service_account", "FIBER_KUBERNETES_SERVICE_ACCOUNT", FBR_CONFIG_STR, "", 0, 253,
-     NULL, "backend kubernetes: service account of the pods, which get no token of it"},
-    {"kubernetes_master_account", "FIBER_KUBERNETES_MASTER_ACCOUNT", FBR_CONFIG_STR, "fiber", 1,
-     253, NULL, "backend kubernetes: service account of masters that are started in the cluster"},
-    {"kubernetes_user", "FIBER_KUBERNETES_USER", FBR_CONFIG_INT, "-1", -1, INT32_MAX, NULL,
-     "backend kubernetes: user id that pods run as; -1: as the image says"},
-    {"kubernetes_gpu_resource", "FIBER_KUBERNETES_GPU_RESOURCE", FBR_CONFIG_STR, "nvidia.com/gpu",
-     1, 253, NULL, "backend kubernetes: what a GPU is called"},
-    {"kubernetes_follow_logs", "FIBER_KUBERNETES_FOLLOW_LOGS", FBR_CONFIG_INT, "64", 0, 100000,
-     NULL, "backend kubernetes: pods whose output is shown as it comes; of others, when they fail"},
-    {"kubernetes_pull_timeout", "FIBER_KUBERNETES_PULL_TIMEOUT", FBR_CONFIG_MS, "120s", 1000,
-     24 * HOUR, NULL, "backend kubernetes: how long an image that cannot be pulled is waited for"},
-    {"kubernetes_pending_timeout", "FIBER_KUBERNETES_PENDING_TIMEOUT", FBR_CONFIG_MS, "0s", 0,
-     7 * 24 * HOUR, NULL, "backend kubernetes: how long a pod may wait to run; 0: for ever"},
-    {"kubernetes_rate", "FIBER_KUBERNETES_RATE", FBR_CONFIG_INT, "50", 1, 100000, NULL,
-     "backend kubernetes: pods that are created in a second, on average"},
-    {"kubernetes_burst", "FIBER_KUBERNETES_BURST", FBR_CONFIG_INT, "200", 1, 100000, NULL,
-     "backend kubernetes: pods that are created at once"},
-    {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * KIB, 1024 * GIB, NULL,
+    {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * FBR_KIB, 1024 * FBR_GIB, NULL,
      "largest message that a peer may announce"},
 };
-#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* All of them: our own, then those of the backends in the order of the registry. */
+static struct fbr_config_key all_keys[MAX_KEYS];
+static size_t all_count;
+
+static void add_keys(const struct fbr_config_key *keys, size_t n)
+{
+    if (n > MAX_KEYS - all_count) {
+        fbr_log_error("configuration: more than %d keys", MAX_KEYS);
+        abort();
+    }
+    memcpy(all_keys + all_count, keys, n * sizeof(*keys));
+    all_count += n;
+}
+
+static void collect_keys(void)
+{
+    const struct fbr_config_key *keys;
+    size_t n;
+
+    add_keys(own_keys, sizeof(own_keys) / sizeof(own_keys[0]));
+    for (size_t i = 0; fbr_backend_keys(i, &keys, &n); i++)
+        add_keys(keys, n);
+}
 
 /* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
  * ranks. */
@@ -185,22 +125,25 @@ struct entry {
 };
 
 struct fbr_config {
+    /* Those of the library that made it: a module has none of the backends'. */
+    const struct fbr_config_key *keys;
+    size_t count;
     bool again;           /* it was read before, by this process, which was warned */
     pthread_mutex_t lock; /* of those who set; newest */
-    struct entry *newest[KEYS];
-    struct entry *_Atomic entries[KEYS]; /* those that count */
+    struct entry *newest[MAX_KEYS];
+    struct entry *_Atomic entries[MAX_KEYS]; /* those that count */
 };
 
 /* ---- values ---- */
 
 /* The known key (or variable) that is nearest to what was typed, or NULL if none is near. */
-static const char *key_suggest(const char *typed, bool env)
+static const char *key_suggest(const struct fbr_config *c, const char *typed, bool env)
 {
     size_t len = strlen(typed), best = (len < 9 ? 2 : len / 4) + 1;
     const char *found = NULL;
 
-    for (size_t i = 0; i < KEYS; i++) {
-        const char *name = env ? keys[i].env : keys[i].name;
+    for (size_t i = 0; i < c->count; i++) {
+        const char *name = env ? c->keys[i].env : c->keys[i].name;
         size_t d = fbr_word_distance(typed, len, name, strlen(name));
 
         if (d < best) {
@@ -211,11 +154,11 @@ static const char *key_suggest(const char *typed, bool env)
     return found;
 }
 
-static const struct fbr_config_key *key_find(const char *name, bool env)
+static const struct fbr_config_key *key_find(const struct fbr_config *c, const char *name, bool env)
 {
-    for (size_t i = 0; i < KEYS; i++)
-        if (!strcmp(env ? keys[i].env : keys[i].name, name))
-            return &keys[i];
+    for (size_t i = 0; i < c->count; i++)
+        if (!strcmp(env ? c->keys[i].env : c->keys[i].name, name))
+            return &c->keys[i];
     return NULL;
 }
 
@@ -247,7 +190,7 @@ static struct entry *entry_new(const char *value, const char *origin, int64_t nu
 static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
                      const char *origin, bool given, struct fbr_error *err)
 {
-    struct entry **newest = &c->newest[k - keys], *e;
+    struct entry **newest = &c->newest[k - c->keys], *e;
     int64_t number = 0;
     int rc = fbr_value_parse(k, value, &number, origin, err);
 
@@ -262,7 +205,7 @@ static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const
         *newest = e;
     }
     if (e)
-        atomic_store(&c->entries[k - keys], e);
+        atomic_store(&c->entries[k - c->keys], e);
     pthread_mutex_unlock(&c->lock);
     return e ? 0 : fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
 }
@@ -276,12 +219,12 @@ static int entry_set(struct fbr_config *c, const struct fbr_config_key *k, const
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
                    struct fbr_error *err)
 {
-    const struct fbr_config_key *k = key_find(key, false);
+    const struct fbr_config_key *k = key_find(c, key, false);
     const char *near;
 
     if (k)
         return entry_set(c, k, value, origin, err);
-    near = key_suggest(key, false);
+    near = key_suggest(c, key, false);
     return fbr_fail(err, -EINVAL, "%s: unknown key \"%.64s\"%s%s%s", origin, key,
                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
@@ -294,11 +237,13 @@ struct fbr_config *fbr_config_new(void)
 
     if (!c)
         return NULL;
+    c->keys = fbr_config_keys(&c->count);
     pthread_mutex_init(&c->lock, NULL);
-    for (size_t i = 0; i < KEYS && !rc; i++)
-        rc = entry_put(c, &keys[i], keys[i].fallback, "default", false, NULL);
-    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) && strlen(dir) <= MAX_VALUE)
-        rc = entry_put(c, key_find("run_dir", false), dir, "default", false, NULL);
+    for (size_t i = 0; i < c->count && !rc; i++)
+        rc = entry_put(c, &c->keys[i], c->keys[i].fallback, "default", false, NULL);
+    if (!rc && dir && dir[0] == '/' && !access(dir, W_OK | X_OK) &&
+        strlen(dir) <= FBR_CONFIG_TEXT_MAX)
+        rc = entry_put(c, key_find(c, "run_dir", false), dir, "default", false, NULL);
     if (!rc)
         return c;
     fbr_config_free(c);
@@ -309,7 +254,7 @@ void fbr_config_free(struct fbr_config *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < KEYS; i++) {
+    for (size_t i = 0; i < c->count; i++) {
         while (c->newest[i]) {
             struct entry *e = c->newest[i];
 
@@ -534,7 +479,7 @@ int fbr_config_scan(const char *path,
 static int variable_take(struct fbr_config *c, const char *name, const char *value,
                          struct fbr_error *err)
 {
-    const struct fbr_config_key *k = key_find(name, true);
+    const struct fbr_config_key *k = key_find(c, name, true);
     const char *near;
 
     for (size_t i = 0; i < sizeof(internal_variables) / sizeof(internal_variables[0]); i++)
@@ -542,7 +487,7 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
             return 0;
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
-    near = key_suggest(name, true);
+    near = key_suggest(c, name, true);
     if (!near) { /* some other program's: it only begins alike */
         fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
         return 0;
@@ -603,13 +548,13 @@ int fbr_config_load_again(struct fbr_config **config, struct fbr_error *err)
 
 static const struct entry *entry_get(const struct fbr_config *c, const char *key, unsigned types)
 {
-    const struct fbr_config_key *k = key_find(key, false);
+    const struct fbr_config_key *k = key_find(c, key, false);
 
     if (!k || !(types & (1u << k->type))) {
         fbr_log_error("configuration: \"%s\" is not a key of the type that was asked for", key);
         abort();
     }
-    return atomic_load(&c->entries[k - keys]);
+    return atomic_load(&c->entries[k - c->keys]);
 }
 
 bool fbr_config_bool(const struct fbr_config *c, const char *key)
@@ -639,7 +584,7 @@ const char *fbr_config_str(const struct fbr_config *c, const char *key)
 
 const char *fbr_config_text(const struct fbr_config *c, const char *key)
 {
-    return key_find(key, false) ? fbr_config_str(c, key) : NULL;
+    return key_find(c, key, false) ? fbr_config_str(c, key) : NULL;
 }
 
 const char *fbr_config_origin(const struct fbr_config *c, const char *key)
@@ -649,25 +594,28 @@ const char *fbr_config_origin(const struct fbr_config *c, const char *key)
 
 const struct fbr_config_key *fbr_config_keys(size_t *n)
 {
-    *n = KEYS;
-    return keys;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, collect_keys);
+    *n = all_count;
+    return all_keys;
 }
 
 /* ---- from parent to child ---- */
 
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b)
 {
-    const struct entry *now[KEYS]; /* somebody may set one meanwhile */
+    const struct entry *now[MAX_KEYS]; /* somebody may set one meanwhile */
     uint16_t count = 0;
 
-    for (size_t i = 0; i < KEYS; i++) {
+    for (size_t i = 0; i < c->count; i++) {
         now[i] = atomic_load(&c->entries[i]);
         count += now[i]->given;
     }
     fbr_put_u16(b, count);
-    for (size_t i = 0; i < KEYS; i++)
+    for (size_t i = 0; i < c->count; i++)
         if (now[i]->given) {
-            fbr_put_str(b, keys[i].name);
+            fbr_put_str(b, c->keys[i].name);
             fbr_put_str(b, now[i]->text);
         }
 }
@@ -677,7 +625,7 @@ int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *
     int rc = 0;
 
     for (uint16_t left = fbr_get_u16(cur); left && !rc && fbr_cur_ok(cur); left--) {
-        char key[MAX_NAME], value[MAX_HOSTS + 1];
+        char key[MAX_NAME], value[FBR_CONFIG_LIST_MAX + 1];
 
         fbr_get_str(cur, key, sizeof(key));
         fbr_get_str(cur, value, sizeof(value));

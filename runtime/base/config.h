@@ -56,6 +56,19 @@ struct fbr_config_key {
     const char *help;     /* one line */
 };
 
+/* Bounds of values, for the tables of keys. */
+#define FBR_KIB 1024LL
+#define FBR_MIB (1024 * FBR_KIB)
+#define FBR_GIB (1024 * FBR_MIB)
+#define FBR_HOUR_MS (3600 * 1000LL)
+#define FBR_CONFIG_TEXT_MAX 4096  /* length of a string */
+#define FBR_CONFIG_LIST_MAX 65536 /* length of a list of hosts, the longest value */
+
+/* The registry of backends defines these two (backends/backends.c): the words of the key `backend`, and the keys of the
+ * backend with that index. Zero: there is no such backend. */
+extern const char fbr_backend_words[];
+int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n);
+
 struct fbr_config;
 
 /* Defaults only. NULL without memory. */
@@ -102,7 +115,7 @@ const char *fbr_config_text(const struct fbr_config *c, const char *key);
  * fbr_config_set. */
 const char *fbr_config_origin(const struct fbr_config *c, const char *key);
 
-/* All keys, in the order in which to show them. */
+/* All keys, in the order in which to show them: those of Fiber itself, then those of each backend. */
 const struct fbr_config_key *fbr_config_keys(size_t *n);
 
 /* What is not a default, for a child: u16 count, then count x (str name, str value). Taken as

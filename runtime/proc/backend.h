@@ -157,8 +157,41 @@ enum fbr_reach {
     FBR_REACH_TCP,  /* over the network */
 };
 
+/* A sign that a user means to use a backend: the first of these that is set, filled or readable. NULL: none. */
+struct fbr_backend_sign {
+    const char *variable; /* of the environment */
+    const char *key;      /* a setting that has no default */
+    const char *file;     /* "~" at its beginning is the home */
+};
+
+/* The line that mends what `fiber doctor` found. `keys` and `may` may be NULL: `bad` is said then. */
+struct fbr_backend_advice {
+    const char *absent; /* there is no sign of the backend */
+    const char *bad;    /* it cannot be used */
+    const char *keys;   /* the proof of who we are, or they are, is wrong (-EKEYREJECTED) */
+    const char *may;    /* we are known, and may not look (-EACCES) */
+};
+
+/* The constant facts of a backend, known without opening or loading it: settings, detection and advice. Each pointer
+ * may be NULL. */
+struct fbr_backend_about {
+    const struct fbr_config_key *keys; /* its settings; their names begin with its name */
+    size_t nkeys;
+    const struct fbr_backend_sign *signs;
+    size_t nsigns;
+    const struct fbr_backend_advice *advice; /* NULL: it can always be used */
+    const char *unset;                       /* why it is not looked for without a sign of it */
+    /* Nonzero: we run in one of its jobs or allocations: `backend = auto` means it. */
+    int (*here)(void);
+    /* Writes the command of its engine that removes a job by its `id`. */
+    void (*remove_command)(const char *id, char *out, size_t size);
+    int leaves_jobs; /* nonzero: jobs may outlive their master, so it lists and removes them */
+    int contained;   /* nonzero: its jobs cannot ask the engine, and start theirs locally */
+};
+
 struct fbr_backend_ops {
     const char *name;
+    const struct fbr_backend_about *about; /* in the registry only; NULL: it is for tests */
     enum fbr_reach reach;
     int one_host; /* nonzero: all of its jobs run on one other host, or as if they did */
     int (*open)(struct fbr_backend **b, const struct fbr_backend_env *env, struct fbr_error *err);
@@ -209,8 +242,15 @@ struct fbr_backend_ops {
                  void *user);
 };
 
-/* The registry: one array, NULL at its end (backends/backends.c). */
+/* The registry: one array, NULL at its end (backends/backends.c). Those whose code a module has stand there with name,
+ * reach and facts alone; fbr_backend_find() answers the whole table. */
 extern const struct fbr_backend_ops *const fbr_backends[];
+
+/* The names that users may choose from, separated by spaces: all but those for tests. */
+extern const char fbr_backend_names[];
+
+/* The facts of a backend by its name; NULL: there is none of that name, or it is for tests. */
+const struct fbr_backend_about *fbr_backend_about(const char *name);
 
 /* The table by name, or NULL and a sentence with the names that exist. */
 const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_error *err);

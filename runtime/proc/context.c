@@ -26,7 +26,6 @@
 #define END_AT_ONCE_MS 1000
 #define END_OF_OTHER_MS 60000 /* only a thread that the end waits for comes to wait so long */
 #define START_FDS 13          /* directory, two locks, loop */
-#define POD_TOKEN "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 static struct fbr_runtime *the_runtime;
 static _Thread_local int callbacks; /* that are under way on this thread, in each other */
@@ -116,22 +115,25 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
 /* Where we are says what manager there is. A child has its parent's answer. */
 static const char *automatic(const struct fbr_runtime *rt)
 {
-    const char *slurm = fbr_getenv("SLURM_JOB_ID"), *pod = fbr_getenv("KUBERNETES_SERVICE_HOST");
+    for (size_t i = 0; fbr_backends[i] && !rt->child; i++) {
+        const struct fbr_backend_about *about = fbr_backends[i]->about;
 
-    if (rt->child)
-        return "local";
-    if (pod && pod[0] && access(POD_TOKEN, R_OK) == 0)
-        return "kubernetes";
-    return slurm && slurm[0] && fbr_getenv("SLURM_JOB_NODELIST") ? "slurm" : "local";
+        if (about && about->here && about->here())
+            return fbr_backends[i]->name;
+    }
+    return "local";
 }
 
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
 {
+    const struct fbr_backend_about *about;
+
     if (name && strcmp(name, "auto") != 0)
         return name;
     name = fbr_config_str(rt->config, "backend");
+    about = fbr_backend_about(name);
     /* In a container there is no engine to ask: what it starts, it starts in there. */
-    if (rt->child && (strcmp(name, "docker") == 0 || strcmp(name, "kubernetes") == 0))
+    if (rt->child && about && about->contained)
         return "local";
     return strcmp(name, "auto") == 0 ? automatic(rt) : name;
 }
