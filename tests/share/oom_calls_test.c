@@ -62,6 +62,8 @@ static int open_pipe(struct other *o, struct fiber_reply *reply)
         rc = fiber_pipe_send(o->ends[0], message(i), len_of(i), LONG_MS);
     if (rc == 0)
         rc = fiber_pipe_address(o->ends[1], &a);
+    if (rc == 0)
+        fiber_pipe_close(o->ends[1]); /* it is the other process's alone */
     return rc < 0 ? rc : fiber_reply_write(reply, &a, sizeof(a));
 }
 
@@ -75,7 +77,6 @@ static int drain_pipe(struct other *o, struct fiber_reply *reply)
         if (which(&b) != n++)
             return -EBADMSG;
     fiber_pipe_close(o->ends[0]);
-    fiber_pipe_close(o->ends[1]);
     return rc != -EPIPE ? rc : fiber_reply_write(reply, &n, sizeof(n));
 }
 
