@@ -45,6 +45,8 @@ __all__ = sorted({"meta", *_NAMES, *_CONTEXT} - {"reducer"})
 
 
 def __getattr__(name):
+    if name.startswith("_"):  # a module of ours that is being imported, often in a worker, which need not have importlib
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
     if name in _NAMES:
         value = getattr(importlib.import_module("." + _NAMES[name], __name__), name)
