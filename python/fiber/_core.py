@@ -37,7 +37,15 @@ def _join():
     _started = True
     os.register_at_fork(after_in_child=_note_fork)
     config.apply()
+    prepare_image()
     _end_with_interpreter()
+
+
+def prepare_image():
+    """Where a job is a container without an image, tells the library what an image of this program needs."""
+    if "FIBER_JOB" not in os.environ and _fiber.config_get("backend") == "docker":
+        from . import image
+        image.add_program()
 
 
 def set_program():

@@ -127,6 +127,8 @@ def _set(key, value):
     before = _before.setdefault(key, core.config_get(key))
     try:
         core.config_set(key, before if value is None else _text_of(key, value))
+        if key == "backend":
+            _core.prepare_image()
     except ValueError as error:
         if key == "backend":  # as Fiber 0.2 has it
             raise ProcessError("Invalid backend: %s (%s)" % (value, error)) from None

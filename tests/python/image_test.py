@@ -1,0 +1,66 @@
+"""image_test.py - what goes into an image of a program: no engine is needed.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import subprocess
+import sys
+
+import pytest
+from fiber import image
+
+PROGRAM = """
+import fiber
+from fiber import _core
+
+if __name__ == "__main__":
+    fiber.init(%s)
+    words = _core.start().config_get("image_add").split()
+    lists = [w[1:] for w in words if w[0] == "@"]
+    print(len(lists), words[0])
+    for path in lists:
+        print(open(path).read(), end="")
+"""
+
+
+def run(folder, settings, **env):
+    (folder / "program.py").write_text(PROGRAM % settings)
+    (folder / "other.py").write_text("")
+    done = subprocess.run([sys.executable, folder / "program.py"], env={**os.environ, **env}, capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, *paths = done.stdout.splitlines()
+    return first.split(), paths
+
+
+@pytest.mark.parametrize("settings, env", [("", {"FIBER_BACKEND": "docker"}), ("backend='docker'", {})])
+def test_docker_gets_the_interpreter_the_library_and_the_folder(tmp_path, settings, env):
+    (count, first), paths = run(tmp_path, settings, **env)
+    assert count == "1" and first == sys.executable
+    assert os.path.realpath(os.__file__) in map(os.path.realpath, paths)
+    assert str(tmp_path / "program.py") in paths and str(tmp_path / "other.py") in paths
+    assert not [path for path in paths if os.path.basename(path) in ("test", "idlelib")]
+
+
+def test_files_that_the_user_names_replace_the_folder(tmp_path):
+    (count, _), paths = run(tmp_path, "", FIBER_BACKEND="docker", FIBER_IMAGE_ADD="/etc/hostname")
+    assert count == "1" and str(tmp_path / "other.py") not in paths
+
+
+def test_a_folder_goes_without_version_control_and_environments(tmp_path):
+    for name in ("a.py", "deep/b.py", ".git/config", "venv/pyvenv.cfg", "venv/c.py", "__pycache__/a.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert image.tree(str(tmp_path)) == [str(tmp_path / "a.py"), str(tmp_path / "deep" / "b.py")]
+
+
+def test_a_folder_that_is_too_large_is_an_error_that_says_what_to_do(tmp_path):
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(ValueError, match="image_add"):
+        image.tree(str(tmp_path))
+
+
+def test_the_command_says_how_it_is_used(capsys):
+    assert image.main(["build", "name"]) == 2
+    assert "usage" in capsys.readouterr().err
