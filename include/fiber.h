@@ -28,7 +28,7 @@
  *    one that returns nothing does nothing. Only these still answer, from memory, what was true at the fork:
  *    fiber_process_name(), _self(), _is_child() and _work(), fiber_result_count() and _done(), fiber_shared_data(),
  *    _memory(), _len() and _built(); and reports and names of jobs are "". Calls on what belongs to a thread or to the
- *    caller go on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(),
+ *    caller go on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(), _task_common(),
  *    fiber_address_format() and _parse(), and the calls on a fiber_reply.
  *
  * SPDX-License-Identifier: Apache-2.0 */

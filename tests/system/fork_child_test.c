@@ -35,6 +35,7 @@ static struct fiber_shared *shared;
 static struct fiber_pool *pool;
 static struct fiber_result *result;
 static struct fiber_imap *imap;
+static struct fiber_stream *stream;
 static struct fiber_ring *ring;
 static struct fiber_address queue_at, manager_at, store_at, pipe_at;
 
@@ -115,6 +116,8 @@ static struct fiber_shared *new_shared;
 static struct fiber_pool *new_pool;
 static struct fiber_result *new_result;
 static struct fiber_imap *new_imap;
+static struct fiber_stream *new_stream;
+static struct fiber_done done;
 static struct fiber_ring *new_ring;
 static struct fiber_pool_stats pool_stats = {.size = sizeof(pool_stats)};
 static struct fiber_worker_stats worker_stats;
@@ -123,7 +126,9 @@ static struct fiber_rank_stats rank_stats;
 static void try_the_library(void)
 {
     FAILS(fiber_init, NULL, NULL);
+    FAILS(fiber_program, (const char *const[]){"/bin/true", NULL});
     FAILS(fiber_config_set, "heartbeat", "5s");
+    FAILS(fiber_config_get, "heartbeat", (char[64]){""}, 64);
     ANSWERS(fiber_last_error, fiber_last_error() != NULL);
     ANSWERS(fiber_strerror, strcmp(fiber_strerror(-ENOENT), fiber_strerror(-EPERM)) != 0);
     ANSWERS(fiber_version, strcmp(fiber_version(), "") != 0);
@@ -136,6 +141,7 @@ static void try_processes(void)
     FAILS(fiber_process_start_work, &new_process, "", 0,
           OPTIONS(.job.command = (const char *const[]){"/bin/true", NULL}));
     FAILS(fiber_process_join, process, -1);
+    FAILS(fiber_process_wait_joined, process, -1);
     FAILS(fiber_process_terminate, process);
     FAILS(fiber_process_kill, process);
     FAILS(fiber_process_is_alive, process);
@@ -246,7 +252,18 @@ static void try_pools(void)
     FAILS(fiber_pool_stats, pool, &pool_stats);
     FAILS(fiber_pool_worker_stats, pool, &worker_stats, 1);
     FAILS(fiber_pool_worker_kill, pool, "worker-1");
+    FAILS(fiber_pool_wait_workers, pool, 1, -1);
+    ANSWERS(fiber_task_common, fiber_task_common(&size, NULL) == NULL);
     FAILS(fiber_serve, echo);
+}
+
+static void try_streams(void)
+{
+    FAILS(fiber_stream_open, &new_stream, pool, echo, NULL, NULL);
+    FAILS(fiber_stream_put, stream, &bytes, 1, NULL);
+    FAILS(fiber_stream_cancel, stream, 0);
+    FAILS(fiber_pool_take, pool, &done, 1, -1);
+    FAILS(fiber_pool_take_fd, pool);
 }
 
 static void try_results(void)
@@ -283,6 +300,7 @@ static void try_rings(void)
 /* Last: what is given to them is not used after. */
 static void try_ends(void)
 {
+    PASSES(fiber_stream_close, stream);
     PASSES(fiber_imap_close, imap);
     PASSES(fiber_result_close, result);
     PASSES(fiber_future_close, future);
@@ -344,6 +362,7 @@ static void be_a_fork_child(void)
     try_stores();
     try_shared_memory();
     try_pools();
+    try_streams();
     try_results();
     try_rings();
     try_ends();
@@ -377,6 +396,7 @@ static void open_all(void)
     assert_int_equal(fiber_pool_apply_async(pool, echo, &byte, 1, NULL, &result), 0);
     assert_int_equal(fiber_result_wait(result, TEST_LONG_MS), 0);
     assert_int_equal(fiber_pool_imap(pool, echo, no_more, NULL, 1, 0, NULL, &imap), 0);
+    assert_int_equal(fiber_stream_open(&stream, pool, echo, NULL, NULL), 0);
     assert_int_equal(fiber_ring_start(&ring, 1, rank_waits, NULL, 0, NULL), 0);
 }
 
@@ -388,6 +408,7 @@ static void close_all(void)
     assert_int_equal(fiber_ring_wait(ring, TEST_LONG_MS), 0);
     assert_int_equal(fiber_ring_exitcode(ring, &code), 0);
     fiber_ring_close(ring);
+    fiber_stream_close(stream);
     fiber_imap_close(imap);
     fiber_result_close(result);
     fiber_pool_close(pool);
