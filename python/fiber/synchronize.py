@@ -114,6 +114,18 @@ class _Synchronizer:
             raise
 
 
+    def _call_or(self, refusal, method, *args):
+        """A call; when the object refuses it, by the error of threading, raises the one that multiprocessing has."""
+        try:
+            return self._call(method, *args)
+        except (RuntimeError, ValueError):
+            raise refusal from None
+
+
+RELEASED_TOO_OFTEN = "semaphore or lock released too many times"
+NOT_OWNED = "attempt to release recursive lock not owned by thread"
+
+
 class _Acquirer(_Synchronizer):
     def acquire(self, block=True, timeout=None):
         """Takes it and returns True; False when it was not free within `timeout` seconds, or at once without block."""
@@ -137,10 +149,7 @@ class Lock(_Acquirer):
 
     def release(self):
         """Gives it back. ValueError: nobody has it."""
-        try:
-            self._call("release")
-        except RuntimeError:
-            raise ValueError("semaphore or lock released too many times") from None
+        self._call_or(ValueError(RELEASED_TOO_OFTEN), "release")
 
     def locked(self):
         """Tells whether somebody has it."""
@@ -155,10 +164,7 @@ class RLock(_Acquirer):
 
     def release(self):
         """Gives it back once. AssertionError: this thread does not have it."""
-        try:
-            self._call("release")
-        except RuntimeError:
-            raise AssertionError("attempt to release recursive lock not owned by thread") from None
+        self._call_or(AssertionError(NOT_OWNED), "release")
 
     def locked(self):
         """Tells whether some thread has it."""
@@ -196,6 +202,10 @@ class BoundedSemaphore(_Acquirer):
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(value)
 
+    def release(self):
+        """Adds one. ValueError: it has the value that it began with."""
+        self._call_or(ValueError(RELEASED_TOO_OFTEN), "release")
+
     def get_value(self):
         """The number now."""
         return self._call("get_value")[0]
@@ -212,9 +222,16 @@ class Condition(_Acquirer):
     def __init__(self, lock=None, *, ctx=None):
         super().__init__(*(() if lock is None else (lock._proxy,)))
 
+    def release(self):
+        """Gives the lock back. AssertionError: this thread does not have it."""
+        self._call_or(AssertionError(NOT_OWNED), "release")
+
     def wait(self, timeout=None):
-        """Gives the lock back, waits for a notice, and takes the lock again. False: none came within the timeout."""
-        return self._call("wait", timeout)
+        """Gives the lock back, waits for a notice, and takes the lock again. False: none came within the timeout.
+
+        AssertionError, here and in notify(): this thread does not have the lock.
+        """
+        return self._call_or(AssertionError("must acquire() condition before using wait()"), "wait", timeout)
 
     def wait_for(self, predicate, timeout=None):
         """Waits until predicate() is true, and returns its last answer."""
@@ -222,11 +239,11 @@ class Condition(_Acquirer):
 
     def notify(self, n=1):
         """Wakes n of those that wait."""
-        self._call("notify", n)
+        self._call_or(AssertionError("lock is not owned"), "notify", n)
 
     def notify_all(self):
         """Wakes all that wait."""
-        self._call("notify_all")
+        self._call_or(AssertionError("lock is not owned"), "notify_all")
 
     def __repr__(self):
         owner, waiting = self._call("owner")

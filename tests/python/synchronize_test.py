@@ -115,7 +115,7 @@ def test_semaphores():
     assert repr(bounded) == "<BoundedSemaphore(value=1, maxvalue=1)>"
     with bounded:
         assert bounded.get_value() == 0
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="semaphore or lock released too many times"):
         bounded.release()
     with pytest.raises(ValueError):
         mp.Semaphore(-1)
@@ -157,8 +157,14 @@ def test_a_condition_and_an_event(start):
     assert event.wait() is True
     event.clear()
     assert event.wait(0.01) is False
-    with pytest.raises(RuntimeError):
+    with pytest.raises(AssertionError, match="lock is not owned"):
         condition.notify()
+    with pytest.raises(AssertionError, match="lock is not owned"):
+        condition.notify_all()
+    with pytest.raises(AssertionError, match="must acquire"):
+        condition.wait(0)
+    with pytest.raises(AssertionError, match="not owned by thread"):
+        condition.release()
 
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
