@@ -39,6 +39,7 @@ UNDER_WAY = 64 << 20  # bytes of inputs
 WINDOW = 2048  # tasks of an imap() that are put and not done
 WAITING = 1 << 16  # its results that nobody has asked for
 PULL = 256  # elements that are taken from an iterable at once
+RETRIES_NONE = -2  # FIBER_RETRIES_NONE of fiber.h, where 0 means as configured
 STREAMS = 8  # unused ones that are kept, for their next call
 LOOK_S = 0.1  # how often a thread looks that waits for what another one does
 LINGER_S = 1.0  # how long the thread of a pool stays when it has nothing to do
@@ -435,7 +436,7 @@ class Pool:
     The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
     times. workers_per_job puts several workers into one job. With min and max the pool has as many workers as its
     backlog can use, and stops those that idle for `idle` seconds. retries: how often a task is run again after its
-    worker died (None: as configured, -1: without end, -2: never). timeout: seconds that a task may take. priority: of
+    worker died (None: as configured, 0: never, -1: without end). timeout: seconds that a task may take. priority: of
     this pool's tasks among its own; higher goes first.
     """
 
@@ -451,7 +452,7 @@ class Pool:
         self._ctx = context
         self._core = None
         self._least, self._size = size
-        self._options = {"again": bool(error_handling), "retries": retries or 0, "priority": priority,
+        self._options = {"again": bool(error_handling), "retries": 0 if retries is None else retries or RETRIES_NONE, "priority": priority,
                          "timeout_ms": int((timeout or 0) * 1000)}
         self._streams = collections.OrderedDict()
         self._last = None, None  # function of apply(), its stream

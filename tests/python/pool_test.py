@@ -484,6 +484,13 @@ def test_a_task_that_kills_its_workers_is_blamed():
         assert p.map(square, range(20)) == [x * x for x in range(20)]
 
 
+def test_retries_0_starts_a_task_once():
+    with mp.Pool(1, retries=0) as p:
+        with pytest.raises(mp.WorkerLost, match="lost with its worker"):
+            p.apply_async(die, (0,)).get(LONG)
+        assert p.stats()["deaths"] == 1
+
+
 def test_a_task_that_raised_is_tried_again(tmp_path):
     with mp.Pool(2, error_handling=True) as p:
         assert p.map(fail_twice, [str(tmp_path / str(i)) for i in range(5)]) == [3] * 5
