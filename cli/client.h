@@ -68,7 +68,7 @@ int client_follow(struct client_run *run, int rank,
                                size_t len),
                   void *user, int *code, struct fbr_error *err);
 
-/* Ranks, or the workers that there shall be. */
+/* Ranks, or the workers that are wanted. */
 int client_size(const struct client_run *run);
 
 /* For listings: "3m 20s"; "1.2 GiB". */

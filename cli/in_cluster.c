@@ -1,7 +1,7 @@
 /* in_cluster.c - starts a master as a job of the kubernetes backend; see in_cluster.h.
  *
  * To the backend it is a job like others, but for its account (backends/kubernetes/pod_master.c), so what is seen of
- * pods, read of their output and said of their failures is the same. What was configured here goes along as variables;
+ * pods, read of their output and said of their failures is the same. Our configuration goes along as variables;
  * files do not, so the program is the image's.
  *
  * SPDX-License-Identifier: Apache-2.0 */

@@ -19,7 +19,7 @@ void run_wait_prepare(void);
  * its ranks are killed; SIGUSR1 and SIGUSR2 go to every rank; SIGTSTP stops them and then us,
  * SIGCONT lets them go on. Answers 0, or the signal that stopped it. */
 int run_wait(struct fiber_ring *ring, bool quiet);
-/* Dies of that signal, as whoever waits for us would expect it; after everything is closed. */
+/* Dies of that signal, as our parent would expect it; after everything is closed. */
 void run_wait_die(int sig);
 
 #endif

@@ -741,7 +741,7 @@ FIBER_API int fiber_pool_take_fd(struct fiber_pool *pool);
 struct fiber_pool_stats {
     size_t size;                      /* sizeof(struct fiber_pool_stats), set by the caller */
     int workers, starting, busy;      /* joined; not yet joined; of the joined: with tasks */
-    int target;                       /* how many there shall be */
+    int target;                       /* how many are wanted */
     uint64_t submitted, done, failed; /* tasks; failed counts user errors too */
     uint64_t waiting, running;        /* tasks now: not handed out; handed out */
     uint64_t requeued, dropped;       /* after deaths; late or repeated results that were dropped */

@@ -1,4 +1,4 @@
-/* demand.c - how many workers an autoscaled pool shall have, and when to look again.
+/* demand.c - how many workers an autoscaled pool is to have, and when to look again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/demand.h"

@@ -1,4 +1,4 @@
-/* demand.h - how many workers an autoscaled pool shall have, and when to look again.
+/* demand.h - how many workers an autoscaled pool is to have, and when to look again.
  *
  * Pure, as the engine that it asks: the time goes in, no clock is read. Growing is not held back:
  * one look at a backlog asks for all the workers that it can use. The crew looks whenever tasks
@@ -17,7 +17,7 @@
 #define FBR_DEMAND_TICK_MS 100
 
 struct fbr_demand {
-    int min, max, target; /* workers; target: how many there shall be by now */
+    int min, max, target; /* workers; target: how many are wanted by now */
     uint64_t idle_ns;     /* a worker above min that was idle for longer goes */
 };
 

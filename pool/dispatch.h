@@ -41,7 +41,7 @@
  * while the task times of its running batch and of the next are known and not long
  * (`prefetch_ns`), not behind a batch of lower priority, while it has less than `target_ns`
  * ahead, and as long as there is one for each that could take one: what is left after that waits
- * for whoever is first to have nothing.
+ * for the first worker that has nothing.
  *
  * How many. A first batch of a map has one task for each worker (or the chunk hint); then about
  * `target_ns` of work by the measured task times of that worker on that map, at most four times its
@@ -55,7 +55,7 @@
  * back and hand them out (twice the usual lag, and `recall_ns`); or that should have begun them
  * longer ago than results usually lag, or are silent for several times longer than usual. Who has
  * answered has begun all that it kept, and is not asked again. They go to the front. A worker that
- * does not answer is left to whoever watches its heartbeat. Likewise when a map of higher priority
+ * does not answer is left to the watch on its heartbeat. Likewise when a map of higher priority
  * comes, from as many workers as it has tasks.
  *
  * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to

@@ -1,7 +1,7 @@
 /* pool.h - the inside of a pool, shared by the files of this folder:
  *
  *     pool.c      opening, closing, the options
- *     crew.c      the workers: started, watched, drained, replaced; how many there shall be
+ *     crew.c      the workers: started, watched, drained, replaced; how many are wanted
  *     demand.c    how many workers an autoscaled pool asks for
  *     host.c      jobs that hold several workers
  *     send.c      batches to workers (decisions of dispatch.h carried out)
@@ -261,7 +261,7 @@ int fbr_pool_check(const struct fiber_pool *p);
 
 /* crew.c */
 void fbr_crew_adjust(
-    struct fiber_pool *p); /* starts and drains until there are as many as there shall be */
+    struct fiber_pool *p); /* starts and drains until there are as many as are wanted */
 void fbr_crew_close(struct fiber_pool *p);     /* not under the lock: ends all and waits for it */
 void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */

@@ -275,7 +275,7 @@ static void finish(struct fiber_ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* All ranks of all jobs have ended, and it shall be tried again. */
+/* All ranks of all jobs have ended, and the next try begins. */
 static void try_again(struct fiber_ring *r)
 {
     bool all = true;

@@ -133,7 +133,7 @@ void fbr_host_shut(struct fbr_host *h, int lane);
 int fbr_host_done(struct fbr_host *h, int lane);
 int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms);
 void fbr_host_deal(struct fbr_host *h, int lane);
-/* It ends: whoever uses it, here or elsewhere, gets -EPIPE. */
+/* It ends: its users, here and elsewhere, get -EPIPE. */
 void fbr_host_close(struct fbr_host *h);
 /* Pipes: an end lives as long as a process holds it, by a handle or by its address. attach: one
  * more handle of this process; leave: one less. An end whose address was given away also waits for

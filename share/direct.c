@@ -282,7 +282,7 @@ static void end_sending(struct fbr_direct *d)
     __atomic_store_n(&d->stopped, true, __ATOMIC_RELEASE);
 }
 
-/* Leaves tx. Who sets `stop` while we hold it leaves the end to us. */
+/* Leaves tx. A thread that sets `stop` while we hold it leaves the end to us. */
 static void unlock_tx(struct fbr_direct *d)
 {
     do {

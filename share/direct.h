@@ -1,7 +1,7 @@
 /* direct.h - a stream of a pipe's own, between the process in which it lives and the one that holds its
  * other end: a unix socket, written and read by the threads that send and receive.
  *
- * Each message is u64 length (little endian) and its bytes. What was not sent whole was not sent:
+ * Each message is u64 length (little endian) and its bytes. A message that was not sent whole was not sent:
  * the receiver drops the beginning of a message behind which the stream ends, and the sender sends it
  * by another way. Each direction ends for itself and does not begin again:
  *
@@ -62,7 +62,7 @@ void fbr_direct_wake(struct fbr_direct *d);
 /* Nothing more is taken in; what is there can be taken still. */
 void fbr_direct_shut(struct fbr_direct *d);
 
-/* Both directions end. What has come can be taken still. Never waits. */
+/* Both directions end. Messages that have come can be taken still. Never waits. */
 void fbr_direct_cut(struct fbr_direct *d);
 
 #endif

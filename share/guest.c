@@ -135,7 +135,7 @@ static void on_host_record(void *user, const void *record, size_t len)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Under share's lock: whoever connects from now on does not join this one. */
+/* Under share's lock: later connections do not join this one. */
 static void unlist(struct fbr_guest *g)
 {
     if (g->listed)
@@ -203,7 +203,7 @@ int fbr_guest_size(struct fbr_guest *g, int lane, size_t *n)
     return rc;
 }
 
-/* Waits until the host has shut it: whoever is told of it afterwards finds it so. */
+/* Waits until the host has shut it: a process that is told of it afterwards finds it so. */
 int fbr_guest_shut(struct fbr_guest *g, int lane)
 {
     struct guest_lane *l = &g->lanes[lane];
@@ -456,7 +456,7 @@ int fbr_guest_open(struct fbr_guest **out, const struct fbr_address *a, int lane
         fbr_cond_wait(&g->lanes[lane].room, &g->lock, UINT64_MAX);
     if (g->lanes[lane].putters++ == 0 && g->pipe)
         rc = fbr_guest_tell(&g->lanes[lane], FBR_CH_ATTACH, NULL, 0);
-    /* Once the host has heard of it, it sees the end of whoever holds this one. */
+    /* Once the host has heard of it, it sees the end of the process that holds this one. */
     if (rc == 0 && g->pipe)
         rc = ask_size(&g->lanes[lane], UINT64_MAX);
     pthread_mutex_unlock(&g->lock);

@@ -312,7 +312,7 @@ static bool has_spilled(const struct guest_lane *l)
     return l->guest->spilled && (int)l->number != l->guest->near;
 }
 
-/* The next message comes by the stream, or came so. What is here was sent after it. */
+/* The next message comes by the stream, or came so. Messages that are here were sent after it. */
 static bool elsewhere(const struct guest_lane *l)
 {
     return fbr_guest_reads_stream(l) || has_spilled(l);

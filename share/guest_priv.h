@@ -112,7 +112,7 @@ struct fbr_guest {
     int near;   /* our end */
     bool asked; /* and not answered */
     bool streams_in, streams_out;
-    bool leaving;   /* its reader shall leave it to fbr_guest_end_stream() */
+    bool leaving;   /* its reader leaves it to fbr_guest_end_stream() */
     bool no_direct; /* somebody watches */
     uint32_t used, next,
         step;                /* messages; when to ask for a stream again, and how much later then */
@@ -165,7 +165,7 @@ void fbr_guest_show(struct guest_lane *l);
 void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c);
 /* Says what was taken and who is hungry, where the host does not know it yet. */
 void fbr_guest_tell_news(struct fbr_guest *g, bool more);
-/* By whoever begins to look at what is here. When nobody did for too long, this process may have
+/* By a thread that begins to look at what is here. When nobody did for too long, this process may have
  * been stopped, and the host may have given it up and its messages to others: what is here is in
  * doubt until the host has answered a probe. */
 void fbr_guest_note_time(struct fbr_guest *g);

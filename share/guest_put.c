@@ -85,7 +85,7 @@ static int post_puts(struct guest_lane *l, uint32_t count, const void *data, siz
     return 0;
 }
 
-/* Whether the host shall answer the next batch, which has so many bytes. */
+/* Whether the host is to answer the next batch, which has so many bytes. */
 static bool wants_answer(struct guest_lane *l, size_t len)
 {
     uint64_t now = fbr_now_ns(), before = l->sent_ns;

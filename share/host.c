@@ -1,7 +1,7 @@
 /* host.c - the process in which a channel lives; see channel.h.
  *
  * A host is held by the handles of its own process and, while other processes can reach it, by its
- * object. What holds it last frees it. host_local.c has what the threads of this process do with it.
+ * object. Its last holder frees it. host_local.c has what the threads of this process do with it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -430,7 +430,7 @@ static void forget_parked(struct lane *l, uint64_t peer)
         }
 }
 
-/* A guest does not use this lane any more. What it wrote into a pipe shall be read; what a bounded
+/* A guest does not use this lane any more. Its messages in a pipe stay to be read; what a bounded
  * queue had no room for was not accepted. */
 static void leave_lane(struct lane *l, uint64_t peer)
 {
@@ -607,7 +607,7 @@ static void retired(void *user)
     fbr_host_release(user);
 }
 
-/* What is in the stream to this end becomes messages like others: somebody else shall read there, or
+/* The content of the stream to this end becomes messages like others: somebody else is to read there, or
  * watches. Any thread, without the lock. */
 void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever)
 {
@@ -724,7 +724,7 @@ static void on_time(void *user)
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Under the lock: whoever waits looks again. */
+/* Under the lock: all waiters look again. */
 static void wake_all(struct fbr_host *h)
 {
     for (int i = 0; i < h->n_lanes; i++) {

@@ -1,7 +1,7 @@
 /* host_local.c - puts and gets of the process in which a channel lives; see channel.h.
  *
- * What the other end of a pipe sends may come by its stream (direct.h) and, from others that have that
- * end, by their records: whoever receives by the stream looks at both. A process that leaves its
+ * Messages of the other end of a pipe may come by its stream (direct.h) and, from others that have that
+ * end, by their records: a receiver by the stream looks at both. A process that leaves its
  * stream has sent all that is in it before its next record.
  *
  * SPDX-License-Identifier: Apache-2.0 */

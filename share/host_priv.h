@@ -101,7 +101,7 @@ bool fbr_host_by_stream(const struct lane *l);
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
 void fbr_host_second_holder(struct fbr_host *h);
-/* What is in the stream to this end becomes messages like others: somebody else shall read there, or
+/* The content of the stream to this end becomes messages like others: somebody else is to read there, or
  * watches (for_ever: it gets no other stream). Without the lock, any thread. */
 void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever);
 

@@ -24,7 +24,7 @@ struct fbr_object {
     int busy;                 /* callbacks that run, and who looks at it */
     bool closed;              /* no new ones */
     void (*done)(void *user); /* retired: told when none runs */
-    uint64_t due_ms;          /* ops->on_time shall come then; 0: never */
+    uint64_t due_ms;          /* ops->on_time comes then; 0: never */
     UT_hash_handle hh;
 };
 
@@ -302,7 +302,7 @@ static void on_clock(void *arg)
     struct fbr_object *o = grab_next(s, NULL), *after;
 
     pthread_mutex_lock(&s->lock);
-    s->reminding = false; /* whoever wants to be reminded from here on says so anew */
+    s->reminding = false; /* a reminder that is wanted from here on is asked for anew */
     pthread_mutex_unlock(&s->lock);
     for (; o; o = after) {
         bool due;

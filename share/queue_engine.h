@@ -107,7 +107,7 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
  * (any more): it was accepted, or put_done told its end. */
 int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call);
 /* Accepts all that this peer has parked, though there is no room; put_done runs for each. What
- * somebody wrote before it went shall be read, and is in our memory anyway. */
+ * somebody wrote before it went is to be read, and is in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
 /* Whether a put would be accepted at once. */
 bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e);
@@ -153,7 +153,7 @@ void fbr_queue_engine_press(struct fbr_queue_engine *e);
  * forgotten. Unknown peers are fine. */
 void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
 
-/* The peer (0, too) wants to be told when there is a message for whoever asks, or the end, and when
+/* The peer (0, too) wants to be told when there is a message for the next that asks, or the end, and when
  * not any more; at once if there is now. Nothing is kept for it. While it watches nobody else reads
  * ahead, so that there is something to be told of. Until fbr_queue_engine_gone(). 0 or -ENOMEM. */
 int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer);

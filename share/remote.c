@@ -1,6 +1,6 @@
 /* remote.c - the user's side of shared objects: a connection to each owner, proxies; see share.h.
  *
- * A remote is held by its proxies, by whoever connects it, and by the thread that tells its proxies
+ * A remote is held by its proxies, by the thread that connects it, and by the thread that tells its proxies
  * of its death. Whoever lets go last destroys it, on the loop thread if it is the remote's own
  * thread, which must be joined.
  *
@@ -551,7 +551,7 @@ static int get_remote(struct fbr_share *s, const struct fbr_address *a, struct f
     if (r) {
         r->refs++;
         while (r->state == R_CALLING || r->state == R_WELCOME)
-            pthread_cond_wait(&s->idle, &s->lock); /* whoever brings it up has a limit */
+            pthread_cond_wait(&s->idle, &s->lock); /* the thread that brings it up has a limit */
         rc = r->state == R_DEAD ? -EPIPE : 0;
     } else if ((r = new_remote(s, a))) {
         mine = true;

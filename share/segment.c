@@ -4,7 +4,7 @@
  *
  *     s.NAME   the segment, complete; it appears there by rename and never changes
  *     b.NAME   in the making
- *     l.NAME   the lock of whoever builds it; the kernel frees it when that process dies, and the
+ *     l.NAME   the lock of its builder; the kernel frees it when that process dies, and the
  *              next one starts over
  *     w.NAME   a writable segment; it appears there by link(2), zeroed, so that one process made it
  *     n.*      one of those in the making

@@ -53,7 +53,7 @@ struct fbr_object_ops {
     void (*on_gone)(void *user, uint64_t peer);
     /* What fbr_object_remind() asked for. NULL if nobody does. Loop thread. */
     void (*on_time)(void *user);
-    /* fiber_fini() was called, and no peer is left: whoever waits for one shall not. NULL: nobody does. The ending
+    /* fiber_fini() was called, and no peer is left: nobody may wait for one. NULL: nobody does. The ending
      * thread. */
     void (*on_end)(void *user);
 };
@@ -136,7 +136,7 @@ bool fbr_proxy_owes(struct fbr_proxy *p);
 bool fbr_proxy_fails(const struct fbr_proxy *p);
 /* Bytes that the owner has not read, of all its objects. */
 size_t fbr_proxy_queued(struct fbr_proxy *p);
-/* For ops->flush: when it shall give up, one time for all that goes to this owner; later, when the
+/* For ops->flush: when it gives up, one time for all that goes to this owner; later, when the
  * owner has taken something. */
 uint64_t fbr_proxy_exit_by(struct fbr_proxy *p);
 void fbr_proxy_exit_goes_on(struct fbr_proxy *p);

@@ -522,7 +522,7 @@ static void on_looked_in(void *user, const struct fbr_http_answer *a)
     }
 }
 
-/* It is made; has it what it shall run? */
+/* It is made; does it have the program? */
 static void complete(struct fbr_docker_job *j)
 {
     char *program = fbr_http_escape(j->b->program), *query = NULL;

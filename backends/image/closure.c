@@ -602,7 +602,7 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
     for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++)
         closure_walk(c, merged[i], &at); /* where one is not here, it is not needed */
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]) && rc == 0; i++) {
-        /* What lies in it is for whoever runs it. */
+        /* Its content is for the user that runs it. */
         unsigned mode = made[i].mode | (closure_find(c, made[i].path) ? 0055 : 0);
 
         rc = put_directory(c, made[i].path, mode);

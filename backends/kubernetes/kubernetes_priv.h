@@ -23,7 +23,7 @@
 #include "runtime/proc/backend.h"
 #include "runtime/base/master.h"
 
-#define FBR_KUBE_KEPT 16 /* pods that have ended, for whoever wants to look at them */
+#define FBR_KUBE_KEPT 16 /* pods that have ended, for people who want to look at them */
 
 enum fbr_kube_stage { QUEUED, WRAPPED, WAITING, CREATING, LIVING, ENDING, ENDED };
 

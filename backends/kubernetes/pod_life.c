@@ -142,7 +142,7 @@ void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name)
     free(body);
 }
 
-/* The last few pods stay until the run ends, for whoever wants to look at them. */
+/* The last few pods stay until the run ends, for people who want to look at them. */
 static void keep(struct fbr_kube_job *j)
 {
     struct fbr_backend *b = j->b;
@@ -343,7 +343,7 @@ static void note_running(struct fbr_kube_job *j)
     j->waits = FBR_KUBE_WAIT_NONE;
     if (bind[0] && fbr_bind_find(bind, ours) == 0)
         address = ours;
-    /* What is said when it does not join; not longer, since whoever tells it has little room. */
+    /* The sentence for a job that does not join; not longer, since a report has little room. */
     snprintf(text, sizeof(text),
              "its pod runs and calls %.45s: if it cannot, set bind, a NetworkPolicy (`fiber "
              "kubernetes manifest --master`) or --in-cluster",

@@ -18,7 +18,7 @@
 #define TEMPLATE_MAX (240u << 10) /* all annotations together: 256 KiB */
 #define ANNOTATION "fiber.io/template"
 #define FILE_NAME "template.json"
-#define STAYS_S 3600 /* when it has ended, for whoever wants to look at it */
+#define STAYS_S 3600 /* when it has ended, for people who want to look at it */
 
 int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {

@@ -350,7 +350,7 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
-/* As a shell would find it, in the PATH that it shall have: ours is the program's, whose threads may
+/* As a shell would find it, in the PATH that it is to have: ours is the program's, whose threads may
  * change it now. */
 static int find_program(const char *name, char *const *env, char *path, size_t size,
                         struct fbr_error *err)

@@ -1,7 +1,7 @@
 """_worker.py - the side of a pool's worker: becomes like the pool's process, and tells of tasks that failed.
 
-It imports neither multiprocessing nor pickle.py: each worker would pay for them. What multiprocessing says of the current
-process is filled in when a task imports it.
+It imports neither multiprocessing nor pickle.py: each worker would pay for them. The current process of
+multiprocessing is filled in when a task imports it.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -398,7 +398,7 @@ class _Calls:
         return handle
 
     def receive_until(self, is_done, timeout):
-        """Receives answers for whoever they are for."""
+        """Receives answers, for all handles of the connection."""
         end = None if timeout is None else time.monotonic() + timeout
         while not is_done():
             left = None if end is None else max(0, end - time.monotonic())

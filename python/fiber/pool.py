@@ -588,7 +588,7 @@ class Pool:
         return result
 
     def _put(self, func, kind, begin, result):
-        """Finds the stream of a function and begins. What cannot be pickled is the result's error."""
+        """Finds the stream of a function and begins. A function that cannot be pickled is the result's error."""
         self._asked = True
         try:
             stream = self._stream(func, kind)

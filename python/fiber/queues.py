@@ -203,7 +203,7 @@ class Queue(_Base):
         return bool(self._maxsize) and self.qsize() >= self._maxsize
 
     def close(self):
-        """This process puts and gets nothing any more. What it put still arrives."""
+        """This process puts and gets nothing any more. Objects that it has put still arrive."""
         self._closed = True
 
     def join_thread(self):

@@ -92,7 +92,7 @@ class _Synchronizer:
         self._proxy = getattr(_get_manager(), type(self).__name__)(*args)
 
     def __getstate__(self):
-        self._proxy._close.cancel()  # it lives on in the manager, for whoever gets it
+        self._proxy._close.cancel()  # it lives on in the manager, for the process that gets it
         return {**self.__dict__, "_proxy": self._proxy._token}
 
     def __setstate__(self, state):

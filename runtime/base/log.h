@@ -52,7 +52,7 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
 /* A line of a terminal that says what goes on, and is written again in its place; cut at its right edge. "" takes it
  * away. False: stderr is no terminal that we have in the foreground, and nothing is written. */
 bool fbr_log_status(const char *text);
-/* The same as "", for whoever is about to write to a terminal by himself. */
+/* The same as "", for a caller that is about to write to a terminal by itself. */
 void fbr_log_status_end(void);
 
 #endif

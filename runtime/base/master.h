@@ -1,4 +1,4 @@
-/* master.h - names of masters, for labels on jobs: whoever finds a job can tell whether its master is gone.
+/* master.h - names of masters, for labels on jobs: they tell whether a job's master is gone.
  *
  * A name is "HOST:PID:MARK.START", at most 63 bytes. HOST is for people. The mark stands for the host, its boot and the
  * process namespace, so neither another host of the same name nor a container is taken for it, and START for the

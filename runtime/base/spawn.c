@@ -6,7 +6,7 @@
  *
  * A master of a thousand children has thousands of descriptors, and copying their table for each
  * child would cost more than the exec. So the child shares the table at first, and copies of it
- * only the first few entries, among which the descriptors that it shall have were put before: in
+ * only the first few entries, among which the descriptors that it is to have were put before: in
  * slots that are taken early, while low numbers are free. Where close_range() does not work, on old
  * kernels and in containers that forbid it, the child gets a copy of the table from clone().
  *

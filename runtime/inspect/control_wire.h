@@ -32,7 +32,7 @@ enum fbr_control_op {
     FBR_CONTROL_FOLLOW, /* rank or -1: a LINE for each line from now on, DONE at the run's end */
     FBR_CONTROL_SIGNAL, /* rank or -1; argument: the signal */
     FBR_CONTROL_STOP,   /* as a failure would */
-    FBR_CONTROL_SCALE,  /* argument: how many workers there shall be */
+    FBR_CONTROL_SCALE,  /* argument: how many workers are wanted */
     FBR_CONTROL_VISIT,  /* rank or -1; after a DONE of 0 all bytes are its process's: visit.h */
 };
 

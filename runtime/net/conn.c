@@ -34,8 +34,8 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define CLOSE_LOOKS 3
 #define PATIENCE_MIN_MS 5000    /* of the kernel, with bytes that the peer does not acknowledge */
 #define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
-#define PONGS_MAX (256u << 10)  /* bytes that wait: whoever does not read gets no more answers */
-#define IDLE_BYTES 4096 /* whoever sends more at once may have its answers to pings behind it */
+#define PONGS_MAX (256u << 10) /* bytes that wait: a peer that does not read gets no more answers */
+#define IDLE_BYTES 4096 /* a peer that sends more at once may have its answers to pings behind it */
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
 #endif

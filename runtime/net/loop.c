@@ -138,7 +138,7 @@ static void stop(void *arg)
     struct fbr_loop *l = arg;
 
     l->stopping = true;
-    if (l->held) /* whoever holds it may have to post, to let go */
+    if (l->held) /* its holder may have to post, to let go */
         return;
     pthread_mutex_lock(&l->lock);
     l->closing = true;

@@ -34,7 +34,7 @@ int fbr_uplink_open_local(struct fbr_uplink **u, int fd, size_t limit, struct fb
 bool fbr_uplink_is_local(const struct fbr_uplink *u);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
-/* Long records of streams end the link from now on: for whoever is no host. Before the first message
+/* Long records of streams end the link from now on: for a process that is no host. Before the first message
  * is received. */
 void fbr_uplink_no_streams(struct fbr_uplink *u);
 
@@ -68,7 +68,7 @@ int fbr_uplink_fd(const struct fbr_uplink *u);
  * received. */
 void fbr_uplink_never_wait(struct fbr_uplink *u);
 /* Sends a record (copied), or queues it while the server does not read; `more`: another one follows
- * at once, with which it shall travel. 0; 1: something is queued, to be sent by fbr_uplink_tend()
+ * at once, with which it is to travel. 0; 1: something is queued, to be sent by fbr_uplink_tend()
  * when there is room; -EPIPE: broken; -ENOMEM: the record is missing, so it is broken now. */
 int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more);
 /* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is

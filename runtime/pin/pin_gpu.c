@@ -15,7 +15,7 @@
 
 /* ---- Which GPUs there are to give ---- */
 
-/* One entry of a list of visible devices. False: whoever reads the list stops here. */
+/* One entry of a list of visible devices. False: readers of the list stop here. */
 static bool read_entry(const struct fbr_topology *t, enum fbr_gpu_vendor vendor, const char *entry,
                        const struct fbr_device **device)
 {

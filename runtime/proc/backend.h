@@ -136,7 +136,7 @@ struct fbr_backend_env {
     struct fbr_loop *loop;
     const struct fbr_config *config;
     void (*event)(void *job_user, const struct fbr_job_event *event);
-    char **environ; /* which it shall read (environ.h), for a backend of a module; NULL: its own */
+    char **environ; /* which it reads (environ.h), for a backend of a module; NULL: its own */
 };
 
 /* Where jobs can go. Zero is unknown. */

@@ -24,7 +24,7 @@
 enum fbr_frame {
     FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: what to run */
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
-    FBR_FRAME_READY,                  /* child to parent: bytes for whoever started it */
+    FBR_FRAME_READY,                  /* child to parent: bytes for the caller that started it */
     FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
     FBR_FRAME_HOLDS,                  /* child to parent: it has attached to an end of a pipe */
     FBR_FRAME_POOL = 32,              /* pool/wire.h */
@@ -128,7 +128,7 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
 /* In the program's thread, which is about to start something by a backend (NULL: as configured): one that is not open
- * yet shall find the environment as it is now (environ.h). */
+ * yet find the environment as it is now (environ.h). */
 void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
 /* The reach that addresses of our objects need, which may travel to any of our jobs. Loop
  * thread. */
