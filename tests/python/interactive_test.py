@@ -7,9 +7,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("IPython")
-pytest.importorskip("cloudpickle")
-
 CELLS = """
 import fiber, os, signal, threading
 pool = fiber.Pool(2)
@@ -25,6 +22,8 @@ print("the shell", "lives")
 
 
 def test_cells():
+    pytest.importorskip("IPython")
+    pytest.importorskip("cloudpickle")
     done = subprocess.run([sys.executable, "-m", "IPython", "--no-banner", "--simple-prompt", "--colors=NoColor"],
                           input=CELLS, capture_output=True, text=True, timeout=120)
     assert "worker 3" in done.stdout
