@@ -48,13 +48,13 @@ def test_a_child_ends_well(program):
 
         def work(event):
             event.wait()
-            print("thread")
+            sys.stdout.write("thread\\n")
 
         def main():
             event = threading.Event()
             threading.Thread(target=work, args=(event,)).start()
-            util.Finalize(None, print, args=("finalizer",), exitpriority=2)
-            atexit.register(print, "atexit")
+            util.Finalize(None, sys.stdout.write, args=("finalizer\\n",), exitpriority=2)
+            atexit.register(sys.stdout.write, "atexit\\n")
             sys.stdout.write("no newline, ")
             event.set()
 
