@@ -95,7 +95,8 @@ static void add_keys(const struct fbr_config_key *keys, size_t n)
         fbr_log_error("configuration: more than %d keys", MAX_KEYS);
         abort();
     }
-    memcpy(all_keys + all_count, keys, n * sizeof(*keys));
+    if (n)
+        memcpy(all_keys + all_count, keys, n * sizeof(*keys));
     all_count += n;
 }
 
