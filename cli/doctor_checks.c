@@ -17,7 +17,7 @@
 #include "cli/client.h"
 #include "cli/doctor.h"
 #include "mpi_bridge/bridge.h"
-#include "ring/probe.h"
+#include "mpi_bridge/probe.h"
 #include "runtime/inspect/registry.h"
 #include "runtime/base/config.h"
 #include "runtime/pin/pin.h"

@@ -9,6 +9,7 @@
 
 #include "cli/env_file.h"
 #include "cli/run_spec.h"
+#include "mpi_bridge/host_env.h"
 
 /* The last of a name wins. */
 static int env_add(struct run_env *e, char *pair, struct fbr_error *err)
@@ -105,7 +106,7 @@ int run_env_take(struct run_env *e, const struct cli_args *args, struct fbr_erro
     for (size_t i = 0; i < x->count && rc == 0; i++)
         rc = take_variable(e, x->list[i], err);
     if (rc == 0)
-        rc = take_pairs(e, &args->values[RUN_MCA], "--mca", "OMPI_MCA_", err);
+        rc = take_pairs(e, &args->values[RUN_MCA], "--mca", FBR_MCA_PREFIX, err);
     if (rc == 0)
         rc = take_pairs(e, &args->values[RUN_GENV], "--genv", "", err);
     return rc;

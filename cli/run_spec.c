@@ -11,6 +11,7 @@
 #include "cli/run_allocation.h"
 #include "cli/run_foreign.h"
 #include "cli/run_programs.h"
+#include "mpi_bridge/host_env.h"
 #include "runtime/proc/context.h"
 
 /* ---- The table ---- */
@@ -134,7 +135,7 @@ const struct cli_option run_options[RUN_OPTIONS] = {
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
                    .help = "no summary of a failure, no word of what is waited for"},
     [RUN_MCA] = {"mca", 0, CLI_PAIR, "KEY VALUE", .also = "gmca omca",
-                 .help = "a parameter of Open MPI: sets OMPI_MCA_KEY"},
+                 .help = "a parameter of Open MPI: sets " FBR_MCA_PREFIX "KEY"},
     [RUN_GENV] = {"genv", 0, CLI_PAIR, "VAR VALUE", .also = "-env",
                   .help = "the same as -x VAR=VALUE"},
     [RUN_NOTHING] = {"allow-run-as-root", 0, CLI_NOTHING,

@@ -125,15 +125,15 @@ static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
     uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
-    const struct fbr_probe_use use = {.ranks = j->nlocal,
-                                      .nodes = j->job.info.nodes,
-                                      .oversubscribed = sharing > a->cpus,
-                                      .scratch = a->dir};
+    const struct fbr_host_use use = {.ranks = j->nlocal,
+                                     .nodes = j->job.info.nodes,
+                                     .oversubscribed = sharing > a->cpus,
+                                     .scratch = a->dir};
 
     fbr_env_init(&j->cures);
-    fbr_probe_env(&a->probe, &use, &j->cures, on_cure, a);
+    fbr_host_env(&a->probe, &use, &j->cures, on_cure, a);
     if (prctl(PR_GET_TIMERSLACK) == USUAL_SLACK)
-        j->slack = fbr_probe_slack(sharing, a->cpus);
+        j->slack = fbr_host_env_slack(sharing, a->cpus);
     if (j->slack) {
         char text[96];
 

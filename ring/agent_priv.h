@@ -17,7 +17,7 @@
 
 #include "ring/agent.h"
 #include "ring/job.h"
-#include "ring/probe.h"
+#include "mpi_bridge/host_env.h"
 #include "ring/wire.h"
 #include "runtime/pin/claim.h"
 #include "runtime/pin/limits.h"

@@ -414,43 +414,15 @@ static const char *outer_gpu(void *user, const char *name)
     return fbr_env_get(user, name);
 }
 
-static void give_devices(struct agent *a, const struct fbr_pin *pin, struct fbr_env *e)
-{
-    fbr_pin_gpu_env(pin, outer_gpu, set_gpu, e);
-    if (pin->shared)
-        fbr_env_default(e, "OMPI_MCA_mpi_yield_when_idle", "1");
-    if (pin->nic[0] && a->probe.fabric) { /* the nearest one */
-        fbr_env_default(e, "UCX_NET_DEVICES", "%s:1", pin->nic);
-        fbr_env_default(e, "NCCL_IB_HCA", "%s", pin->nic);
-    }
-}
-
 /* What an outer launcher told us is not for our ranks. */
 static void drop_outer(struct fbr_env *e)
 {
-    static const char *const names[] = {"FIBER_TICKET",
-                                        "FIBER_RANK_RESTARTS",
-                                        "FIBER_LAST_FAILURE",
-                                        "PMIX_NAMESPACE",
-                                        "PMIX_RANK",
-                                        "PMIX_SERVER_URI",
-                                        "PMIX_SERVER_URI2",
-                                        "PMIX_SERVER_URI21",
-                                        "PMIX_SERVER_URI3",
-                                        "PMIX_SERVER_URI4",
-                                        "PMIX_SERVER_URI41",
-                                        "PMIX_SERVER_URI5",
-                                        "PMI_FD",
-                                        "PMI_PORT",
-                                        "PMI_ID",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "PMI_SPAWNED",
-                                        "OMPI_MCA_orte_local_daemon_uri",
-                                        "OMPI_MCA_orte_hnp_uri"};
+    static const char *const names[] = {"FIBER_TICKET", "FIBER_RANK_RESTARTS",
+                                        "FIBER_LAST_FAILURE"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         fbr_env_unset(e, names[i]);
+    fbr_rank_env_drop_outer(e);
 }
 
 static int write_work(struct agent_job *j, const char *path, struct fbr_error *err)
@@ -484,7 +456,7 @@ static void note_given(struct agent_rank *r, const struct fbr_env *e)
         char name[128];
 
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(pair, "="), pair);
-        if ((!strncmp(name, "OMPI_MCA_", 9) || !strncmp(name, "PMIX_MCA_", 9)) && !is_set(r, name))
+        if (fbr_rank_env_is_inherited(name) && !is_set(r, name))
             fbr_env_put(&r->job->given, pair);
     }
 }
@@ -511,12 +483,27 @@ static void put_apps(struct agent_rank *r, struct fbr_env *e)
     fbr_buf_fini(&b);
 }
 
+/* Adds the variables that follow from its host and its place there: those of libraries, and its GPUs. */
+static void put_host(struct agent_rank *r, struct fbr_env *e)
+{
+    const struct agent_job *j = r->job;
+    const struct agent *a = j->agent;
+    const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
+    const struct fbr_rank_use use = {.nodes = j->job.info.nodes,
+                                     .shm = a->shm[0] ? a->shm : NULL,
+                                     .shares_cpus = pin && pin->shared,
+                                     .nic = pin && pin->nic[0] ? pin->nic : NULL};
+
+    fbr_rank_env(&a->probe, &use, e);
+    if (pin)
+        fbr_pin_gpu_env(pin, outer_gpu, set_gpu, e);
+}
+
 static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr_error *err)
 {
     struct agent_job *j = r->job;
     struct agent *a = j->agent;
     const struct fbr_program *p = fbr_ring_job_program(&j->job, r->rank);
-    uint32_t local = r->rank - j->local[0].rank;
     int rc = 0;
 
     fbr_env_copy(e, environ);
@@ -529,22 +516,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(j->cures.list[i], "="), j->cures.list[i]);
         fbr_env_default(e, name, "%s", j->cures.list[i] + strlen(name) + 1);
     }
-    if (j->job.info.nodes > 1 && a->probe.interface[0])
-        fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", a->probe.interface);
-    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice
-     * reaches nobody. */
-    fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
-    fbr_env_default(e, "OMPI_MCA_shmem",
-                    "mmap"); /* its default; others try a name in /dev/shm, which may stay there */
-    if (a->shm[0]) {         /* so that nothing of a killed run stays in /dev/shm */
-        fbr_env_default(e, "OMPI_MCA_btl_vader_backing_directory", "%s", a->shm);
-        fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", a->shm);
-        fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s",
-                        a->shm); /* agents may share a host */
-        fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", a->shm);
-    }
-    if (j->pins)
-        give_devices(a, &j->pins[local], e);
+    put_host(r, e);
     if (r->threads)
         fbr_env_default(e, THREADS_ENV, "%u", r->threads);
     for (int i = 0; i < a->nbridges && rc == 0; i++) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/inspect/control.h"
+#include "mpi_bridge/host_env.h"
 #include "ring/programs.h"
 #include "ring/collect.h"
 #include "ring/ring_priv.h"
@@ -160,29 +161,28 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *
     return 0;
 }
 
-static bool is_set(const char *const *env, const char *name)
+/* Whether env sets the variable of a pair. */
+static bool is_set(const char *const *env, const char *pair)
 {
-    size_t len = strlen(name);
+    size_t len = strcspn(pair, "=") + 1;
 
-    while (*env && (strncmp(*env, name, len) != 0 || (*env)[len] != '='))
+    while (*env && strncmp(*env, pair, len) != 0)
         env++;
     return *env != NULL;
 }
 
-/* The ring's own programs, with what the failure before has to tell. Open MPI's collectives by
- * host (coll/han) do not hear of a communicator that was revoked before 5.0.10: over several hosts
- * survivors of a death wait for ever, or go on with a wrong sum. */
+/* The ring's own programs, with what the failure before has to tell. */
 static struct fbr_program *own_programs(struct fiber_ring *r)
 {
     bool survive = r->options.on_failure >= FIBER_RING_SHRINK;
     char failure[sizeof("FIBER_LAST_FAILURE=") + sizeof(r->last_failure)];
-    const char *before[3] = {NULL}, *after[2] = {NULL};
+    const char *before[8] = {NULL}, *after[2] = {NULL};
+    const char *const *more = fbr_survive_env();
     size_t n = 0;
 
-    if (survive && !is_set(r->env, "OMPI_MCA_mpi_ft_enable")) /* what mpirun --with-ft does */
-        before[n++] = "OMPI_MCA_mpi_ft_enable=1";
-    if (survive && !is_set(r->env, "OMPI_MCA_coll_han_priority"))
-        before[n++] = "OMPI_MCA_coll_han_priority=0";
+    for (; survive && *more && n + 1 < sizeof(before) / sizeof(*before); more++)
+        if (!is_set(r->env, *more))
+            before[n++] = *more;
     snprintf(failure, sizeof(failure), "FIBER_LAST_FAILURE=%s", r->last_failure);
     if (r->last_failure[0])
         after[0] = failure;

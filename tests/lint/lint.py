@@ -2,11 +2,14 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 import os
+import re
 import subprocess
 import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 SKIPPED = 77
+# The folders of the product that are C.
+PRODUCT = ("runtime/", "share/", "pool/", "ring/", "mpi_bridge/", "backends/", "cli/")
 
 
 def files():
@@ -46,6 +49,22 @@ def language(name):
         if first.startswith("#!"):
             return "python" if "python" in first else "shell"
     return None
+
+
+def product():
+    """The product's C files and headers, without the public one."""
+    return [name for name in files() if name.startswith(PRODUCT) and name.endswith((".c", ".h"))]
+
+
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL)
+
+
+def literals(text):
+    """The string literals of C, each with its line: comments and includes are passed over."""
+    for found in TOKEN.finditer(text):
+        before = text[text.rfind("\n", 0, found.start()) + 1:found.start()]
+        if found.group(1) is not None and not before.lstrip().startswith("#include"):
+            yield text.count("\n", 0, found.start()) + 1, found.group(1)
 
 
 class Lint:

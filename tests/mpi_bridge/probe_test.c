@@ -17,7 +17,8 @@
 
 #include <cmocka.h>
 
-#include "ring/probe_priv.h"
+#include "mpi_bridge/host_env.h"
+#include "mpi_bridge/probe_priv.h"
 #include "tests/support/sync.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -205,12 +206,12 @@ static void count(void *user, const char *text)
 
 static struct fbr_env env;
 
-static int cures(const struct fbr_probe *p, const struct fbr_probe_use *use)
+static int cures(const struct fbr_probe *p, const struct fbr_host_use *use)
 {
     int said = 0;
 
     fbr_env_init(&env);
-    fbr_probe_env(p, use, &env, count, &said);
+    fbr_host_env(p, use, &env, count, &said);
     assert_false(env.failed);
     assert_int_equal(env.count, said);
     return said;
@@ -222,7 +223,7 @@ static int cures(const struct fbr_probe *p, const struct fbr_probe_use *use)
 static void a_healthy_host_needs_little(void **state)
 {
     (void)state;
-    cures(&healthy, &(const struct fbr_probe_use){.ranks = 8, .nodes = 1});
+    cures(&healthy, &(const struct fbr_host_use){.ranks = 8, .nodes = 1});
     assert_unset("OMPI_MCA_pml");
     assert_unset("OMPI_MCA_btl_vader_single_copy_mechanism");
     assert_unset("OMPI_MCA_btl_vader_backing_directory");
@@ -239,11 +240,11 @@ static void without_a_fabric_ob1_is_chosen(void **state)
 
     (void)state;
     p.fabric = false;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 2});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 2});
     assert_env("OMPI_MCA_pml", "ob1");
     assert_env("UCX_NET_DEVICES", "eth0");
     fbr_env_fini(&env);
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_env("UCX_NET_DEVICES", "eth0");
     fbr_env_fini(&env);
 }
@@ -251,7 +252,7 @@ static void without_a_fabric_ob1_is_chosen(void **state)
 static void several_hosts_use_one_interface(void **state)
 {
     (void)state;
-    cures(&healthy, &(const struct fbr_probe_use){.ranks = 2, .nodes = 2});
+    cures(&healthy, &(const struct fbr_host_use){.ranks = 2, .nodes = 2});
     assert_env("OMPI_MCA_btl_tcp_if_include", "eth0");
     assert_env("GLOO_SOCKET_IFNAME", "eth0");
     assert_env("NCCL_SOCKET_IFNAME", "eth0");
@@ -265,12 +266,12 @@ static void without_copies_vader_does_not_try_them(void **state)
 
     (void)state;
     p.cma = false;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     assert_env("OMPI_MCA_smsc", "^cma");
     fbr_env_fini(&env);
     p.xpmem = true;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_unset("OMPI_MCA_btl_vader_single_copy_mechanism");
     fbr_env_fini(&env);
 }
@@ -281,15 +282,15 @@ static void a_small_shm_is_left_alone(void **state)
 
     (void)state;
     p.shm_free = 64 * MIB;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 32, .nodes = 1, .scratch = "/var/tmp/x"});
+    cures(&p, &(const struct fbr_host_use){.ranks = 32, .nodes = 1, .scratch = "/var/tmp/x"});
     assert_unset("OMPI_MCA_btl_vader_backing_directory"); /* measured: it is enough */
     fbr_env_fini(&env);
     p.shm_free = 2 * MIB;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1, .scratch = "/var/tmp/x"});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1, .scratch = "/var/tmp/x"});
     assert_env("OMPI_MCA_btl_vader_backing_directory", "/var/tmp/x");
     assert_env("NCCL_SHM_DISABLE", "1");
     fbr_env_fini(&env);
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_unset("OMPI_MCA_btl_vader_backing_directory"); /* nowhere else to put it */
     fbr_env_fini(&env);
 }
@@ -299,19 +300,19 @@ static void hwloc_looks_for_gpus_where_there_are_some(void **state)
     struct fbr_probe p = healthy;
 
     (void)state;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_non_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "hwloc_opencl.so"));
     assert_null(strstr(fbr_env_get(&env, "HWLOC_PLUGINS_BLACKLIST"), "pci"));
     fbr_env_fini(&env);
     p.gpu = true;
-    cures(&p, &(const struct fbr_probe_use){.ranks = 2, .nodes = 1});
+    cures(&p, &(const struct fbr_host_use){.ranks = 2, .nodes = 1});
     assert_env("HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
     fbr_env_fini(&env);
 }
 
 static void hwloc_looks_at_pci_devices_where_one_of_them_matters(void **state)
 {
-    const struct fbr_probe_use use = {.ranks = 2, .nodes = 1};
+    const struct fbr_host_use use = {.ranks = 2, .nodes = 1};
     struct fbr_probe p = healthy;
 
     (void)state;
@@ -333,7 +334,7 @@ static void hwloc_looks_at_pci_devices_where_one_of_them_matters(void **state)
 
 static void hwloc_asks_no_processor_for_what_the_kernel_tells(void **state)
 {
-    const struct fbr_probe_use use = {.ranks = 2, .nodes = 1};
+    const struct fbr_host_use use = {.ranks = 2, .nodes = 1};
     struct fbr_probe p = healthy;
 
     look(&p, *state);
@@ -353,7 +354,7 @@ static void hwloc_asks_no_processor_for_what_the_kernel_tells(void **state)
 static void too_many_ranks_yield(void **state)
 {
     (void)state;
-    cures(&healthy, &(const struct fbr_probe_use){.ranks = 64, .nodes = 1, .oversubscribed = true});
+    cures(&healthy, &(const struct fbr_host_use){.ranks = 64, .nodes = 1, .oversubscribed = true});
     assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
     fbr_env_fini(&env);
 }
@@ -361,14 +362,14 @@ static void too_many_ranks_yield(void **state)
 static void timers_are_the_later_the_more_ranks_share_a_processor(void **state)
 {
     (void)state;
-    assert_int_equal(fbr_probe_slack(1, 1), 0);
-    assert_int_equal(fbr_probe_slack(2, 2), 0);
-    assert_int_equal(fbr_probe_slack(3, 2), 500000);
-    assert_int_equal(fbr_probe_slack(8, 2), 500000);
-    assert_int_equal(fbr_probe_slack(16, 2), 1000000);
-    assert_int_equal(fbr_probe_slack(32, 2), 2000000);
-    assert_int_equal(fbr_probe_slack(65536, 2), 2000000);
-    assert_int_equal(fbr_probe_slack(1, 0), 2000000); /* nobody knows how many there are */
+    assert_int_equal(fbr_host_env_slack(1, 1), 0);
+    assert_int_equal(fbr_host_env_slack(2, 2), 0);
+    assert_int_equal(fbr_host_env_slack(3, 2), 500000);
+    assert_int_equal(fbr_host_env_slack(8, 2), 500000);
+    assert_int_equal(fbr_host_env_slack(16, 2), 1000000);
+    assert_int_equal(fbr_host_env_slack(32, 2), 2000000);
+    assert_int_equal(fbr_host_env_slack(65536, 2), 2000000);
+    assert_int_equal(fbr_host_env_slack(1, 0), 2000000); /* nobody knows how many there are */
 }
 
 static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
@@ -385,11 +386,70 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     fbr_env_set(&env, "UCX_NET_DEVICES", "eth7");
     fbr_env_set(&env, "HWLOC_PLUGINS_BLACKLIST", "%s", "");
     fbr_env_set(&env, "HWLOC_COMPONENTS", "%s", "");
-    fbr_probe_env(&p, &(const struct fbr_probe_use){.ranks = 1, .nodes = 1}, &env, count, &said);
+    fbr_host_env(&p, &(const struct fbr_host_use){.ranks = 1, .nodes = 1}, &env, count, &said);
     assert_int_equal(said, 0);
     assert_env("OMPI_MCA_pml", "");
     assert_env("GLOO_SOCKET_IFNAME", "eth7");
     fbr_env_fini(&env);
+}
+
+/* ---- A rank ---- */
+
+static void a_rank_gets_the_defaults_of_its_host(void **state)
+{
+    const struct fbr_rank_use use = {
+        .nodes = 2, .shm = "/dev/shm/x", .shares_cpus = true, .nic = "mlx5_1"};
+
+    (void)state;
+    fbr_env_init(&env);
+    fbr_env_set(&env, "OMPI_MCA_shmem", "posix");
+    fbr_rank_env(&healthy, &use, &env);
+    assert_env("OMPI_MCA_shmem", "posix"); /* the user's */
+    assert_env("HOROVOD_GLOO_IFACE", "eth0");
+    assert_env("OMPI_MCA_reachable", "weighted");
+    assert_env("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/x");
+    assert_env("OMPI_MCA_osc_rdma_backing_directory", "/dev/shm/x");
+    assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
+    assert_env("UCX_NET_DEVICES", "mlx5_1:1");
+    assert_env("NCCL_IB_HCA", "mlx5_1");
+    fbr_env_fini(&env);
+}
+
+static void a_rank_alone_gets_little(void **state)
+{
+    struct fbr_probe p = healthy;
+
+    (void)state;
+    p.fabric = false;
+    fbr_env_init(&env);
+    fbr_rank_env(&p, &(const struct fbr_rank_use){.nodes = 1, .nic = "mlx5_1"}, &env);
+    assert_env("OMPI_MCA_shmem", "mmap");
+    assert_env("OMPI_MCA_reachable", "weighted");
+    assert_int_equal(env.count, 2);
+    fbr_env_fini(&env);
+}
+
+static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
+{
+    (void)state;
+    fbr_env_init(&env);
+    fbr_env_set(&env, "PMIX_SERVER_URI41", "x");
+    fbr_env_set(&env, "PMI_FD", "3");
+    fbr_env_set(&env, "OMPI_MCA_orte_hnp_uri", "x");
+    fbr_env_set(&env, "OMPI_MCA_pml", "ucx");
+    fbr_rank_env_drop_outer(&env);
+    assert_int_equal(env.count, 1);
+    assert_env("OMPI_MCA_pml", "ucx");
+    fbr_env_fini(&env);
+}
+
+static void parameters_of_open_mpi_are_inherited(void **state)
+{
+    (void)state;
+    assert_true(fbr_rank_env_is_inherited("OMPI_MCA_pml"));
+    assert_true(fbr_rank_env_is_inherited("PMIX_MCA_gds"));
+    assert_false(fbr_rank_env_is_inherited("OMPI_COMM_WORLD_RANK"));
+    assert_false(fbr_rank_env_is_inherited("UCX_NET_DEVICES"));
 }
 
 static int make_root(void **state)
@@ -433,6 +493,10 @@ int main(void)
         cmocka_unit_test(too_many_ranks_yield),
         cmocka_unit_test(timers_are_the_later_the_more_ranks_share_a_processor),
         cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
+        cmocka_unit_test(a_rank_gets_the_defaults_of_its_host),
+        cmocka_unit_test(a_rank_alone_gets_little),
+        cmocka_unit_test(servers_of_an_outer_launcher_are_not_for_ranks),
+        cmocka_unit_test(parameters_of_open_mpi_are_inherited),
     };
 
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);

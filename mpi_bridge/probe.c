@@ -1,11 +1,7 @@
-/* probe.c - looks at this host and chooses the variables that ranks do well with; see probe.h.
- *
- * What the variables of Open MPI 4.1 and gloo cure was measured; those of Open MPI 5, UCX and NCCL
- * are set as their manuals have them. The roots below ("/sys", "/dev", "/proc") can be moved by a
- * test.
+/* probe.c - looks at this host; see probe.h. A test can move the roots below ("/sys", "/dev", "/proc").
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ring/probe.h"
+#include "mpi_bridge/probe.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -13,7 +9,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "ring/probe_priv.h"
+#include "mpi_bridge/probe_priv.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -390,155 +385,4 @@ void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots)
 void fbr_probe_run(struct fbr_probe *p)
 {
     fbr_probe_at(p, &(const struct fbr_probe_roots){"/sys", "/dev", "/proc"});
-}
-
-/* ---- Cures ---- */
-
-/* While it waits for the others, a rank of Open MPI sleeps 100 us at a time, and those that wait
- * take the processors from those that they wait for: the more, the more of them there are. */
-unsigned long fbr_probe_slack(uint32_t ranks, uint32_t cpus)
-{
-    const unsigned long least = 500000, most = 2000000, each = 125000; /* ns */
-    unsigned long wanted = cpus ? ranks / cpus * each : most;
-
-    if (ranks <= cpus)
-        return 0;
-    return wanted < least ? least : wanted > most ? most : wanted;
-}
-
-/* Where the variables go, and who is told. */
-struct cure {
-    struct fbr_env *env;
-    void (*say)(void *user, const char *text);
-    void *user;
-};
-
-static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
-{
-    char value[512], text[768];
-    va_list ap;
-
-    if (fbr_env_get(c->env, name))
-        return;
-    va_start(ap, fmt);
-    vsnprintf(value, sizeof(value), fmt, ap);
-    va_end(ap);
-    fbr_env_default(c->env, name, "%s", value);
-    snprintf(text, sizeof(text), "%s: %s=%s", why, name, value);
-    if (c->say)
-        c->say(c->user, text);
-}
-
-/* Without a fabric Open MPI's search for one costs 200 ms a job, and ob1 is what it ends with. */
-static void cure_transport(const struct fbr_probe *p, const struct fbr_probe_use *use,
-                           const struct cure *c)
-{
-    if (!p->fabric)
-        cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
-    /* Open MPI 4.1's windows fail there with osc/rdma ("invalid window"), which in version 5 may be
-     * all that there is: so it comes last, as far as osc/monitoring does not choose it. */
-    if (!p->fabric && use->nodes > 1) {
-        cure(c, "TCP between hosts", "OMPI_MCA_osc", "^monitoring");
-        cure(c, "TCP between hosts", "OMPI_MCA_osc_rdma_priority", "0");
-    }
-    if (!p->cma && !p->xpmem) {
-        cure(c, p->no_cma, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
-        cure(c, p->no_cma, "OMPI_MCA_smsc", "^cma"); /* Open MPI 5 */
-    }
-}
-
-static void cure_memory(const struct fbr_probe *p, const struct fbr_probe_use *use,
-                        const struct cure *c)
-{
-    char why[96];
-
-    if (p->shm && p->shm_free >= fbr_probe_shm_need(use->ranks))
-        return;
-    if (p->shm)
-        snprintf(why, sizeof(why), "/dev/shm has %.1f MiB left for %u ranks",
-                 (double)p->shm_free / (double)MIB, use->ranks);
-    else
-        snprintf(why, sizeof(why), "/dev/shm is missing or cannot be written");
-    if (use->scratch) {
-        cure(c, why, "OMPI_MCA_btl_vader_backing_directory", "%s", use->scratch);
-        cure(c, why, "OMPI_MCA_btl_sm_backing_directory", "%s", use->scratch); /* Open MPI 5 */
-        cure(c, why, "OMPI_MCA_osc_sm_backing_directory", "%s", use->scratch);
-        cure(c, why, "OMPI_MCA_osc_rdma_backing_directory", "%s", use->scratch);
-        cure(c, why, "OMPI_MCA_shmem_mmap_relocate_backing_file", "1");
-        cure(c, why, "OMPI_MCA_shmem_mmap_backing_file_base_dir", "%s", use->scratch);
-        cure(c, why, "UCX_POSIX_DIR", "%s", use->scratch);
-    }
-    cure(c, why, "NCCL_SHM_DISABLE", "1");
-}
-
-/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL, X,
- * an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
- * its XML without that library as well, and where there is no GPU the others have nothing to find.
- *
- * Then it reads the configuration of each PCI device, to know which processors are near to it: in a
- * virtual machine each word of that goes to the hypervisor, 8 ms for six devices. Without a GPU and
- * a fabric nobody asks. And it runs on each processor in turn, to ask it for the caches that the
- * kernel has told of already. */
-static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
-{
-    static const char gpus[] = "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,"
-                               "hwloc_opencl.so,hwloc_rsmi.so";
-    bool near = p->gpu || p->fabric;
-    const char *pci = near ? "" : "-pci,-linux:pci", *x86 = p->caches ? "-x86" : "";
-
-    if (p->gpu)
-        cure(c, "hwloc has its own", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
-    else
-        cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s%s", gpus,
-             near ? "" : ",hwloc_pci.so");
-    if (!near || p->caches)
-        cure(c, near ? "the kernel knows the processors" : "no GPU and no fabric",
-             "HWLOC_COMPONENTS", "%s%s%s", pci, *pci && *x86 ? "," : "", x86);
-}
-
-/* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does
- * not matter. Between hosts all must use the interface that we know to work, not the first in a
- * list. With a fabric UCX knows better. */
-static void cure_interfaces(const struct fbr_probe *p, const struct fbr_probe_use *use,
-                            const struct cure *c)
-{
-    char why[64];
-
-    if (use->nodes <= 1 && p->loopback)
-        cure(c, "one host", "GLOO_SOCKET_IFNAME", "lo");
-    if (!p->interface[0]) {
-        if (p->loopback)
-            cure(c, "no interface but lo", "OMPI_MCA_btl_tcp_if_include", "lo");
-        return;
-    }
-    snprintf(why, sizeof(why), "reached by %s", p->address);
-    if (!strchr(
-            p->address,
-            /* most builds of Open MPI know IPv4 only, and complain of an interface without it */
-            ':'))
-        cure(c, why, "OMPI_MCA_btl_tcp_if_include", "%s", p->interface);
-    if (!p->fabric) /* also on one host: looking at each of many takes a tenth of MPI_Init */
-        cure(c, why, "UCX_NET_DEVICES", "%s", p->interface);
-    if (use->nodes <= 1)
-        return;
-    cure(c, why, "GLOO_SOCKET_IFNAME", "%s", p->interface);
-    cure(c, why, "NCCL_SOCKET_IFNAME", "%s", p->interface);
-}
-
-void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, struct fbr_env *env,
-                   void (*say)(void *user, const char *text), void *user)
-{
-    const struct cure c = {env, say, user};
-
-    cure_transport(p, use, &c);
-    cure_memory(p, use, &c);
-    cure_interfaces(p, use, &c);
-    cure_hwloc(p, &c);
-    if (use->oversubscribed) {
-        cure(&c, "more ranks than processors", "OMPI_MCA_mpi_yield_when_idle", "1");
-        cure(&c, "more ranks than processors", "OMPI_MCA_mpi_oversubscribe", "1");
-    }
 }

@@ -4,7 +4,7 @@
 #ifndef FBR_PROBE_PRIV_H
 #define FBR_PROBE_PRIV_H
 
-#include "ring/probe.h"
+#include "mpi_bridge/probe.h"
 
 #define FBR_PROBE_PATH 512
 

@@ -1,9 +1,8 @@
 /* probe.h - what this host has for MPI and its like: copies between processes, shared memory,
  * interfaces, a fabric.
  *
- * An agent looks once, before its ranks start, and sets the variables that Open MPI, UCX, gloo and
- * NCCL need to do well here. They are defaults: what the user has set, be it empty, stays. `fiber
- * doctor` prints the same facts.
+ * An agent looks once, before its ranks start; host_env.h makes variables of these facts. `fiber
+ * doctor` prints them.
  *
  * Looking takes about a millisecond, starts no process and leaves nothing behind. Any thread.
  *
@@ -16,8 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-#include "mpi_bridge/env.h"
 
 struct fbr_probe {
     bool cma;        /* a rank may read the memory of another (process_vm_readv) */
@@ -55,22 +52,6 @@ int fbr_probe_toward(struct fbr_probe *p, const char *peer);
 /* Tries to bring lo up, as somebody must who has a network namespace of his own: 0 or a negative
  * errno (-EPERM). */
 int fbr_probe_raise_loopback(void);
-
-/* What the ranks of this host are about to do. */
-struct fbr_probe_use {
-    unsigned ranks; /* on this host */
-    unsigned nodes; /* of the job; 1: nothing leaves this host */
-    bool oversubscribed;
-    const char *scratch; /* a directory on disk for what /dev/shm has no room for; NULL: none */
-};
-
-/* Adds the variables, and tells say() (may be NULL) one sentence for each that was not there. */
-void fbr_probe_env(const struct fbr_probe *p, const struct fbr_probe_use *use, struct fbr_env *env,
-                   void (*say)(void *user, const char *text), void *user);
-
-/* How late the timers of so many ranks may be on so many processors, in nanoseconds; 0: there is one
- * for each, and they keep what they have. */
-unsigned long fbr_probe_slack(uint32_t ranks, uint32_t cpus);
 
 /* What Open MPI wants of /dev/shm for so many ranks, in bytes; measured: 64 MiB hold 32 ranks and
  * an alltoall. */

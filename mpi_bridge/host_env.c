@@ -1,0 +1,230 @@
+/* host_env.c - the variables that MPI libraries and their like do well with; see host_env.h.
+ *
+ * The effect of those of Open MPI 4.1 and gloo was measured; those of Open MPI 5, UCX and NCCL are set
+ * as their manuals have them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "mpi_bridge/host_env.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+/* ---- A host ---- */
+
+/* While it waits for the others, a rank of Open MPI sleeps 100 us at a time, and those that wait
+ * take the processors from those that they wait for: the more, the more of them there are. */
+unsigned long fbr_host_env_slack(uint32_t ranks, uint32_t cpus)
+{
+    const unsigned long least = 500000, most = 2000000, each = 125000; /* ns */
+    unsigned long wanted = cpus ? ranks / cpus * each : most;
+
+    if (ranks <= cpus)
+        return 0;
+    return wanted < least ? least : wanted > most ? most : wanted;
+}
+
+/* Where the variables go, and who is told. */
+struct cure {
+    struct fbr_env *env;
+    void (*say)(void *user, const char *text);
+    void *user;
+};
+
+static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void cure(const struct cure *c, const char *why, const char *name, const char *fmt, ...)
+{
+    char value[512], text[768];
+    va_list ap;
+
+    if (fbr_env_get(c->env, name))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(value, sizeof(value), fmt, ap);
+    va_end(ap);
+    fbr_env_default(c->env, name, "%s", value);
+    snprintf(text, sizeof(text), "%s: %s=%s", why, name, value);
+    if (c->say)
+        c->say(c->user, text);
+}
+
+/* Without a fabric Open MPI's search for one costs 200 ms a job, and ob1 is what it ends with. */
+static void cure_transport(const struct fbr_probe *p, const struct fbr_host_use *use,
+                           const struct cure *c)
+{
+    if (!p->fabric)
+        cure(c, p->no_fabric[0] ? p->no_fabric : "no fabric", "OMPI_MCA_pml", "ob1");
+    /* Open MPI 4.1's windows fail there with osc/rdma ("invalid window"), which in version 5 may be
+     * all that there is: so it comes last, as far as osc/monitoring does not choose it. */
+    if (!p->fabric && use->nodes > 1) {
+        cure(c, "TCP between hosts", "OMPI_MCA_osc", "^monitoring");
+        cure(c, "TCP between hosts", "OMPI_MCA_osc_rdma_priority", "0");
+    }
+    if (!p->cma && !p->xpmem) {
+        cure(c, p->no_cma, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+        cure(c, p->no_cma, "OMPI_MCA_smsc", "^cma"); /* Open MPI 5 */
+    }
+}
+
+static void cure_memory(const struct fbr_probe *p, const struct fbr_host_use *use,
+                        const struct cure *c)
+{
+    char why[96];
+
+    if (p->shm && p->shm_free >= fbr_probe_shm_need(use->ranks))
+        return;
+    if (p->shm)
+        snprintf(why, sizeof(why), "/dev/shm has %.1f MiB left for %u ranks",
+                 (double)p->shm_free / (double)MIB, use->ranks);
+    else
+        snprintf(why, sizeof(why), "/dev/shm is missing or cannot be written");
+    if (use->scratch) {
+        cure(c, why, "OMPI_MCA_btl_vader_backing_directory", "%s", use->scratch);
+        cure(c, why, "OMPI_MCA_btl_sm_backing_directory", "%s", use->scratch); /* Open MPI 5 */
+        cure(c, why, "OMPI_MCA_osc_sm_backing_directory", "%s", use->scratch);
+        cure(c, why, "OMPI_MCA_osc_rdma_backing_directory", "%s", use->scratch);
+        cure(c, why, "OMPI_MCA_shmem_mmap_relocate_backing_file", "1");
+        cure(c, why, "OMPI_MCA_shmem_mmap_backing_file_base_dir", "%s", use->scratch);
+        cure(c, why, "UCX_POSIX_DIR", "%s", use->scratch);
+    }
+    cure(c, why, "NCCL_SHM_DISABLE", "1");
+}
+
+/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL, X,
+ * an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
+ * its XML without that library as well, and where there is no GPU the others have nothing to find.
+ *
+ * Then it reads the configuration of each PCI device, to know which processors are near to it: in a
+ * virtual machine each word of that goes to the hypervisor, 8 ms for six devices. Without a GPU and
+ * a fabric nobody asks. And it runs on each processor in turn, to ask it for the caches that the
+ * kernel has told of already. */
+static void cure_hwloc(const struct fbr_probe *p, const struct cure *c)
+{
+    static const char gpus[] = "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,"
+                               "hwloc_opencl.so,hwloc_rsmi.so";
+    bool near = p->gpu || p->fabric;
+    const char *pci = near ? "" : "-pci,-linux:pci", *x86 = p->caches ? "-x86" : "";
+
+    if (p->gpu)
+        cure(c, "hwloc has its own", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so");
+    else
+        cure(c, "no GPU", "HWLOC_PLUGINS_BLACKLIST", "hwloc_xml_libxml.so,%s%s", gpus,
+             near ? "" : ",hwloc_pci.so");
+    if (!near || p->caches)
+        cure(c, near ? "the kernel knows the processors" : "no GPU and no fabric",
+             "HWLOC_COMPONENTS", "%s%s%s", pci, *pci && *x86 ? "," : "", x86);
+}
+
+/* On one host gloo needs no more than the loopback, and whatever the host's name resolves to does
+ * not matter. Between hosts all must use the interface that we know to work, not the first in a
+ * list. With a fabric UCX knows better. */
+static void cure_interfaces(const struct fbr_probe *p, const struct fbr_host_use *use,
+                            const struct cure *c)
+{
+    char why[64];
+
+    if (use->nodes <= 1 && p->loopback)
+        cure(c, "one host", "GLOO_SOCKET_IFNAME", "lo");
+    if (!p->interface[0]) {
+        if (p->loopback)
+            cure(c, "no interface but lo", "OMPI_MCA_btl_tcp_if_include", "lo");
+        return;
+    }
+    snprintf(why, sizeof(why), "reached by %s", p->address);
+    /* Most builds of Open MPI know IPv4 only, and complain of an interface without it. */
+    if (!strchr(p->address, ':'))
+        cure(c, why, "OMPI_MCA_btl_tcp_if_include", "%s", p->interface);
+    if (!p->fabric) /* also on one host: looking at each of many takes a tenth of MPI_Init */
+        cure(c, why, "UCX_NET_DEVICES", "%s", p->interface);
+    if (use->nodes <= 1)
+        return;
+    cure(c, why, "GLOO_SOCKET_IFNAME", "%s", p->interface);
+    cure(c, why, "NCCL_SOCKET_IFNAME", "%s", p->interface);
+}
+
+void fbr_host_env(const struct fbr_probe *p, const struct fbr_host_use *use, struct fbr_env *env,
+                  void (*say)(void *user, const char *text), void *user)
+{
+    const struct cure c = {env, say, user};
+
+    cure_transport(p, use, &c);
+    cure_memory(p, use, &c);
+    cure_interfaces(p, use, &c);
+    cure_hwloc(p, &c);
+    if (use->oversubscribed) {
+        cure(&c, "more ranks than processors", "OMPI_MCA_mpi_yield_when_idle", "1");
+        cure(&c, "more ranks than processors", "OMPI_MCA_mpi_oversubscribe", "1");
+    }
+}
+
+/* ---- A rank ---- */
+
+/* Files that ranks share: nothing of a killed run may stay in /dev/shm itself. Agents may share a host. */
+static void name_shared_files(struct fbr_env *e, const char *shm)
+{
+    /* mmap is Open MPI's default; its other choices try a name in /dev/shm, which may stay there. */
+    fbr_env_default(e, "OMPI_MCA_shmem", "mmap");
+    if (!shm)
+        return;
+    fbr_env_default(e, "OMPI_MCA_btl_vader_backing_directory", "%s", shm);
+    fbr_env_default(e, "OMPI_MCA_btl_sm_backing_directory", "%s", shm);
+    fbr_env_default(e, "OMPI_MCA_osc_rdma_backing_directory", "%s", shm);
+    fbr_env_default(e, "OMPI_MCA_osc_sm_backing_directory", "%s", shm);
+}
+
+void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e)
+{
+    if (use->nodes > 1 && p->interface[0])
+        fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", p->interface);
+    /* Where the kernel's routes cannot be read, as in many containers, Open MPI's other choice
+     * reaches nobody. */
+    fbr_env_default(e, "OMPI_MCA_reachable", "weighted");
+    name_shared_files(e, use->shm);
+    if (use->shares_cpus)
+        fbr_env_default(e, "OMPI_MCA_mpi_yield_when_idle", "1");
+    if (use->nic && p->fabric) {
+        fbr_env_default(e, "UCX_NET_DEVICES", "%s:1", use->nic);
+        fbr_env_default(e, "NCCL_IB_HCA", "%s", use->nic);
+    }
+}
+
+void fbr_rank_env_drop_outer(struct fbr_env *e)
+{
+    static const char *const names[] = {"PMIX_NAMESPACE",
+                                        "PMIX_RANK",
+                                        "PMIX_SERVER_URI",
+                                        "PMIX_SERVER_URI2",
+                                        "PMIX_SERVER_URI21",
+                                        "PMIX_SERVER_URI3",
+                                        "PMIX_SERVER_URI4",
+                                        "PMIX_SERVER_URI41",
+                                        "PMIX_SERVER_URI5",
+                                        "PMI_FD",
+                                        "PMI_PORT",
+                                        "PMI_ID",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMI_SPAWNED",
+                                        "OMPI_MCA_orte_local_daemon_uri",
+                                        "OMPI_MCA_orte_hnp_uri"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        fbr_env_unset(e, names[i]);
+}
+
+bool fbr_rank_env_is_inherited(const char *name)
+{
+    return !strncmp(name, FBR_MCA_PREFIX, strlen(FBR_MCA_PREFIX)) || !strncmp(name, "PMIX_MCA_", 9);
+}
+
+const char *const *fbr_survive_env(void)
+{
+    static const char *const list[] = {"OMPI_MCA_mpi_ft_enable=1", "OMPI_MCA_coll_han_priority=0",
+                                       NULL};
+
+    return list;
+}
