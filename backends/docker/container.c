@@ -25,7 +25,7 @@
 #define LOOK_MS 1000  /* after its output has ended, and nothing more */
 #define AT_ONCE 16    /* as many requests as backends/http/http.c sends */
 
-static void create(struct fbr_docker_job *j);
+static void step(struct fbr_docker_job *j, enum fbr_container_event event, const char *why);
 
 /* ---- Telling ---- */
 
@@ -53,9 +53,6 @@ void fbr_docker_job_wipe(struct fbr_docker_job *j)
 
 static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
 {
-    if (j->stage == ENDED)
-        return;
-    j->stage = ENDED;
     fbr_timer_fini(&j->timer);
     fbr_http_cancel(j->call);
     fbr_http_cancel(j->output);
@@ -64,7 +61,7 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
     DL_DELETE(j->b->jobs, j);
     tell(j, &(struct fbr_job_event){
                 .type = FBR_JOB_EXITED, .code = code, .text = why, .disrupted = j->unseen});
-    j->told = true;
+    step(j, ON_TOLD, "");
     if (j->released)
         free(j);
 }
@@ -135,18 +132,30 @@ static void remove_container(struct fbr_docker_job *j)
         free(d);
 }
 
-/* It never ran. */
+/* ---- It never ran ---- */
+
 static void fail(struct fbr_docker_job *j, const char *why)
 {
     char text[640];
 
     remove_container(j);
-    if (j->killed) {
-        finish(j, -j->sig, "");
-        return;
-    }
     snprintf(text, sizeof(text), "could not be started by the Docker engine: %.590s", why);
     finish(j, CANNOT_START, text);
+}
+
+/* The container is somebody else's, and stays. */
+static void fail_taken(struct fbr_docker_job *j, const char *why)
+{
+    finish(j, CANNOT_START, why);
+}
+
+static void fail_killed(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    fbr_docker_bundle_forget(j->b->bundle, j);
+    fbr_docker_images_forget(j->b->images, j);
+    remove_container(j);
+    finish(j, -j->sig, "");
 }
 
 /* ---- The end ---- */
@@ -175,66 +184,79 @@ static void explain(const struct fbr_docker_job *j, char *out, size_t size)
     if (j->memory)
         snprintf(limit, sizeof(limit), "its container's limit is %.0f MiB (memory sets it)",
                  (double)j->memory / (1 << 20));
-    if (j->gone)
-        snprintf(out, size, "lost its container: it was removed, or the engine was restarted");
-    else if (j->oom && j->code != 0)
+    if (j->oom && j->code != 0)
         snprintf(out, size, "was killed for want of memory: %s", limit);
     else if (j->code == 126 || j->code == 127 || j->code == 1)
         explain_exec(j, out, size);
 }
 
-static void end_now(struct fbr_docker_job *j)
+static void end(struct fbr_docker_job *j, const char *why)
 {
-    char why[280];
+    char text[280];
 
-    explain(j, why, sizeof(why));
-    finish(j, j->code, why);
+    (void)why;
+    explain(j, text, sizeof(text));
+    finish(j, j->code, text);
 }
 
-static void end_soon(struct fbr_docker_job *j)
+static void end_lost(struct fbr_docker_job *j, const char *why)
 {
-    if (j->stage == STARTING && j->call)
-        return; /* the answer to its start has the sentence */
+    (void)why;
+    finish(j, FBR_EXIT_UNKNOWN, "lost its container: it was removed, or the engine was restarted");
+}
+
+static void drain_more(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    fbr_timer_start(&j->timer, DRAIN_MS, 0);
+}
+
+static void drain(struct fbr_docker_job *j, const char *why)
+{
     if (j->output && j->paused)
         fbr_http_pause(j->output, false); /* what is left is little */
-    if (j->output || j->gone)
-        fbr_timer_start(&j->timer, DRAIN_MS, 0);
+    if (j->output || j->state == LOST)
+        drain_more(j, why);
     else
-        end_now(j);
+        step(j, ON_TIME, "");
 }
 
 void fbr_docker_job_died(struct fbr_docker_job *j, int32_t code)
 {
-    if (j->stage < STARTING || (j->died && !j->gone))
+    if (fbr_container_step(j->state, ON_DIED).action == DO_NOTHING)
         return;
-    j->died = true;
-    j->gone = false;
     if (code == -SIGKILL || code == -SIGTERM) /* as an engine ends them */
         j->unseen |= j->b->away;
     else
         j->unseen = false;
     j->code = code;
-    end_soon(j);
+    step(j, ON_DIED, "");
 }
 
 void fbr_docker_job_gone(struct fbr_docker_job *j)
 {
-    if (j->stage < STARTING || j->died)
+    if (fbr_container_step(j->state, ON_GONE).action == DO_NOTHING)
         return;
-    j->died = j->gone = true;
     j->unseen = j->b->away;
-    j->code = FBR_EXIT_UNKNOWN;
-    end_soon(j);
+    step(j, ON_GONE, "");
 }
 
 void fbr_docker_job_on_time(void *job)
 {
-    struct fbr_docker_job *j = job;
+    step(job, ON_TIME, "");
+}
 
-    if (j->died && !j->call)
-        end_now(j);
-    else if (!j->output && j->stage == RUNNING)
+static void look(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    if (!j->output)
         fbr_docker_look(j->b);
+}
+
+static void look_soon(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    fbr_timer_start(&j->timer, LOOK_MS, 0);
 }
 
 /* ---- Output ---- */
@@ -249,7 +271,7 @@ static void on_piece(void *user, int stream, const void *data, size_t len)
     *skip -= known;
     at += known;
     len -= known;
-    if (len == 0 || j->stage == ENDED)
+    if (len == 0 || j->state >= ENDED)
         return;
     if (stream == 2 && j->got[1] < sizeof(j->first) - 1) {
         size_t room = sizeof(j->first) - 1 - (size_t)j->got[1];
@@ -265,8 +287,7 @@ static void on_output(void *user, const void *data, size_t len)
 {
     struct fbr_docker_job *j = user;
 
-    if (j->died)
-        fbr_timer_start(&j->timer, DRAIN_MS, 0);
+    step(j, ON_OUTPUT, "");
     if (j->b->tty) {
         on_piece(j, 1, data, len);
     } else if (!fbr_docker_frames(&j->frames, data, len, on_piece, j) && j->output) {
@@ -283,20 +304,19 @@ static void on_output_end(void *user, const struct fbr_http_answer *a)
     char say[200];
 
     j->output = NULL;
-    if (j->stage == FILLING) { /* before it was attached */
-        fail(j, fbr_http_say(a, say, sizeof(say)));
-        return;
-    }
-    if (j->died && !j->gone && !j->call)
-        end_now(j);
-    else
-        fbr_timer_start(&j->timer, j->died ? DRAIN_MS : LOOK_MS, 0);
+    step(j, ON_DETACHED, fbr_http_say(a, say, sizeof(say)));
+}
+
+void fbr_docker_job_runs(struct fbr_docker_job *j)
+{
+    step(j, ON_RUNS, "");
 }
 
 /* The engine says that it runs. Its log has all that it has written. */
-void fbr_docker_job_runs(struct fbr_docker_job *j)
+static void read_log(struct fbr_docker_job *j, const char *why)
 {
-    if (j->output || j->died || j->stage != RUNNING)
+    (void)why;
+    if (j->output)
         return;
     memset(&j->frames, 0, sizeof(j->frames));
     memcpy(j->skip, j->got, sizeof(j->skip));
@@ -322,132 +342,113 @@ static void send_signal(struct fbr_docker_job *j, int sig)
                                               .done = on_kill_sent});
 }
 
+/* Kept until it runs; nothing replaces SIGKILL. */
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
 {
-    if (j->stage == ENDED || j->died)
-        return;
-    if (j->stage == RUNNING) {
-        if (sig == SIGKILL && j->b->away) /* has it hung up? It may have ended with the engine */
-            tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                            .text = "ended while the engine was away",
-                                            .runs = 1,
-                                            .disrupted = 1});
-        send_signal(j, sig);
-        return;
-    }
-    if (j->sig != SIGKILL)
-        j->sig = sig; /* it will get that when it runs */
-    if (j->stage == STARTING || (sig != SIGTERM && sig != SIGKILL))
-        return;
-    j->killed = true; /* what is under way ends in fail() */
-    if (j->stage == CREATING && !j->call) {
-        fbr_docker_bundle_forget(j->b->bundle, j);
-        fbr_docker_images_forget(j->b->images, j);
-        fail(j, "");
-    }
+    if (j->state >= RUNNING || j->sig != SIGKILL)
+        j->sig = sig;
+    step(j, sig == SIGTERM || sig == SIGKILL ? ON_KILL : ON_SIGNAL, "");
+}
+
+static void pass_signal(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    if (j->sig == SIGKILL && j->b->away) /* has it hung up? It may have ended with the engine */
+        tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                        .text = "ended while the engine was away",
+                                        .runs = 1,
+                                        .disrupted = 1});
+    send_signal(j, j->sig);
 }
 
 /* ---- Starting ---- */
 
-static void on_started(void *user, const struct fbr_http_answer *a)
+static void run(struct fbr_docker_job *j, const char *why)
+{
+    if (j->sig)
+        send_signal(j, j->sig);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+    if (!j->output)
+        look_soon(j, why);
+}
+
+static void run_drain(struct fbr_docker_job *j, const char *why)
+{
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
+    drain(j, why);
+}
+
+/* One request at a time is on its way. */
+static void on_answer(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
+    enum fbr_container_event event = fbr_container_answer(j->state, a->status);
+    struct json_t *o = event == ON_CREATED ? fbr_json_parse(a->body, a->len, NULL) : NULL;
     char say[400];
 
     j->call = NULL;
-    if (a->status != 204 && a->status != 304 && a->status != 404 && a->status != 409) {
-        fail(j, fbr_http_say(a, say, sizeof(say)));
-        return;
-    }
-    j->stage = RUNNING;
-    /* An answer was lost, and meanwhile it has ended and is removed (404), or just being removed (409). */
-    if (a->status >= 400 && !j->died) {
-        fbr_docker_job_gone(j);
-        return;
-    }
-    if (j->sig && !j->died)
-        send_signal(j, j->sig);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
-    if (j->stage != RUNNING)
-        return;
-    if (j->died)
-        end_soon(j);
-    else if (!j->output)
-        fbr_timer_start(&j->timer, LOOK_MS, 0);
+    if (event == ON_CREATED && !o)
+        event = ON_REFUSED;
+    if (o)
+        snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
+    fbr_json_free(o);
+    if (event == ON_VANISHED && j->state == STARTING)
+        j->unseen = j->b->away;
+    if (event == ON_HAS || event == ON_LACKS)
+        fbr_docker_bundle_learn(j->b->bundle, j->image, event == ON_LACKS);
+    step(j, event, fbr_http_say(a, say, sizeof(say)));
 }
 
-static void start_it(struct fbr_docker_job *j)
+/* Asks the engine; `format` has the container's id or name in the place of %s. */
+static void ask(struct fbr_docker_job *j, const char *format, const char *text,
+                struct fbr_http_request r)
 {
-    if (--j->filling > 0)
-        return;
-    fbr_docker_job_wipe(j);
-    if (j->killed) {
-        fail(j, "");
-        return;
-    }
-    j->stage = STARTING;
-    j->call = fbr_docker_send(j->b, "/containers/%s/start", j->id,
-                              (struct fbr_http_request){.method = "POST",
-                                                        .urgent = true,
-                                                        .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                        .done = on_started,
-                                                        .user = j});
+    r.urgent = j->state != CREATING && j->state != RECREATING; /* what is begun comes first */
+    r.patience_ms = FBR_DOCKER_PATIENCE_MS;
+    r.done = r.done ? r.done : on_answer;
+    r.user = j;
+    j->call = fbr_docker_send(j->b, format, text, r);
     if (!j->call)
-        fail(j, "out of memory");
+        step(j, ON_REFUSED, "out of memory");
+}
+
+static void start(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    fbr_docker_job_wipe(j);
+    ask(j, "/containers/%s/start", j->id, (struct fbr_http_request){.method = "POST"});
 }
 
 static void on_attached(void *user)
 {
-    struct fbr_docker_job *j = user;
-
-    if (j->stage == FILLING)
-        start_it(j);
-}
-
-static void put_next(struct fbr_docker_job *j);
-
-static void on_filled(void *user, const struct fbr_http_answer *a)
-{
-    struct fbr_docker_job *j = user;
-    char say[400];
-
-    j->call = NULL;
-    if (a->status == 200)
-        put_next(j);
-    else
-        fail(j, fbr_http_say(a, say, sizeof(say)));
+    step(user, ON_ATTACHED, "");
 }
 
 /* Our program, when the image lacks it; then the ticket. */
-static void put_next(struct fbr_docker_job *j)
+static void put_next(struct fbr_docker_job *j, const char *why)
 {
-    struct fbr_http_request r = {.method = "PUT",
-                                 .urgent = true,
-                                 .type = "application/x-tar",
-                                 .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                 .done = on_filled,
-                                 .user = j};
+    struct fbr_http_request r = {.method = "PUT", .type = "application/x-tar"};
 
-    if (j->bundle >= 0 && !j->sent_bundle) {
-        j->sent_bundle = true;
-        r.body_fd = j->bundle;
-    } else if (j->ticket.len && !j->sent_ticket) {
-        j->sent_ticket = true;
-        r.body = j->ticket.data;
-        r.len = j->ticket.len;
-    } else {
-        start_it(j);
+    (void)why;
+    if (j->archive == 0 && j->bundle < 0)
+        j->archive = 1;
+    if (j->archive == 1 && !j->ticket.len)
+        j->archive = 2;
+    if (j->archive == 2) {
+        step(j, ON_ALL_PUT, "");
         return;
     }
-    j->call = fbr_docker_send(j->b, "/containers/%s/archive?path=/", j->id, r);
-    if (!j->call)
-        fail(j, "out of memory");
+    if (j->archive++ == 0) {
+        r.body_fd = j->bundle;
+    } else {
+        r.body = j->ticket.data;
+        r.len = j->ticket.len;
+    }
+    ask(j, "/containers/%s/archive?path=/", j->id, r);
 }
 
-static void fill(struct fbr_docker_job *j)
+static void fill(struct fbr_docker_job *j, const char *why)
 {
-    j->stage = FILLING;
-    j->filling = 2;
     j->output = fbr_docker_send(j->b, "/containers/%s/attach?stream=1&stdout=1&stderr=1", j->id,
                                 (struct fbr_http_request){.method = "POST",
                                                           .data = on_output,
@@ -455,12 +456,12 @@ static void fill(struct fbr_docker_job *j)
                                                           .done = on_output_end,
                                                           .user = j});
     if (!j->output) {
-        fail(j, "out of memory");
+        step(j, ON_REFUSED, "out of memory");
         return;
     }
     if (j->paused)
         fbr_http_pause(j->output, true);
-    put_next(j);
+    put_next(j, why);
 }
 
 /* ---- An image without our program ---- */
@@ -468,83 +469,43 @@ static void fill(struct fbr_docker_job *j)
 static void on_bundle(void *user, int fd, const char *why)
 {
     struct fbr_docker_job *j = user;
-    char text[600];
+    char text[600] = "";
 
-    if (fd < 0) {
+    if (fd < 0)
         snprintf(text, sizeof(text),
                  "the image %.200s has not our program, and it cannot be put in: %.300s", j->image,
                  why);
-        fail(j, text);
-        return;
-    }
     j->bundle = fd;
-    fill(j);
+    step(j, fd < 0 ? ON_REFUSED : ON_BUNDLE, text);
 }
 
-/* The container is gone that had the wrong command. */
-static void on_undone(void *user, const struct fbr_http_answer *a)
+static void make_bundle(struct fbr_docker_job *j, const char *why)
 {
-    struct fbr_docker_job *j = user;
-    char say[200];
-
-    j->call = NULL;
-    if (j->killed)
-        fail(j, "");
-    else if (a->status == 204 || a->status == 404)
-        create(j);
-    else
-        fail(j, fbr_http_say(a, say, sizeof(say)));
+    (void)why;
+    fbr_docker_bundle_want(j->b->bundle, on_bundle, j);
 }
 
-static void on_looked_in(void *user, const struct fbr_http_answer *a)
+/* It was made with a command that its image lacks. */
+static void undo(struct fbr_docker_job *j, const char *why)
 {
-    struct fbr_docker_job *j = user;
-    char say[200];
-
-    j->call = NULL;
-    if (j->killed) {
-        fail(j, "");
-    } else if (a->status == 200) {
-        fbr_docker_bundle_learn(j->b->bundle, j->image, false);
-        fill(j);
-    } else if (a->status == 404) {
-        fbr_docker_bundle_learn(j->b->bundle, j->image, true);
-        j->call = fbr_docker_send(j->b, "/containers/%s?force=1&v=1", j->id,
-                                  (struct fbr_http_request){.method = "DELETE",
-                                                            .urgent = true,
-                                                            .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                            .done = on_undone,
-                                                            .user = j});
-        if (!j->call)
-            fail(j, "out of memory");
-    } else {
-        fail(j, fbr_http_say(a, say, sizeof(say)));
-    }
+    (void)why;
+    ask(j, "/containers/%s?force=1&v=1", j->id, (struct fbr_http_request){.method = "DELETE"});
 }
 
 /* It is made; does it have the program? */
-static void complete(struct fbr_docker_job *j)
+static void probe(struct fbr_docker_job *j, const char *why)
 {
     char *program = fbr_http_escape(j->b->program), *query = NULL;
 
-    if (j->bundled) {
-        fbr_docker_bundle_want(j->b->bundle, on_bundle, j);
-    } else if (!j->bundled_body || fbr_docker_bundle_lacks(j->b->bundle, j->image) == 0) {
-        fill(j);
-    } else {
-        if (program && asprintf(&query, "%s/archive?path=%s", j->id, program) < 0)
-            query = NULL;
-        if (query)
-            j->call =
-                fbr_docker_send(j->b, "/containers/%s", query,
-                                (struct fbr_http_request){.method = "HEAD",
-                                                          .urgent = true,
-                                                          .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                          .done = on_looked_in,
-                                                          .user = j});
-        if (!j->call)
-            fail(j, "out of memory");
-    }
+    (void)why;
+    if (j->bundled)
+        step(j, ON_BUNDLED, "");
+    else if (!j->bundled_body || fbr_docker_bundle_lacks(j->b->bundle, j->image) == 0)
+        step(j, ON_HAS, "");
+    else if (program && asprintf(&query, "%s/archive?path=%s", j->id, program) >= 0)
+        ask(j, "/containers/%s", query, (struct fbr_http_request){.method = "HEAD"});
+    else
+        step(j, ON_REFUSED, "out of memory");
     free(query);
     free(program);
 }
@@ -556,21 +517,27 @@ static void on_looked_up(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
     struct json_t *o = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
-    const char *run = fbr_json_text(o, "Config", "Labels", "fiber.run", NULL);
-    char why[400], say[200];
+    enum fbr_container_event event = o ? fbr_container_answer(j->state, a->status) : ON_REFUSED;
+    char say[400];
 
     j->call = NULL;
-    if (!o) {
-        fail(j, fbr_http_say(a, say, sizeof(say)));
-    } else if (strcmp(run, j->b->run) == 0) {
-        snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
-        complete(j);
-    } else {
-        snprintf(why, sizeof(why), "the name %.100s is taken by another container, %.64s", j->name,
+    fbr_http_say(a, say, sizeof(say));
+    if (o && strcmp(fbr_json_text(o, "Config", "Labels", "fiber.run", NULL), j->b->run) != 0) {
+        event = ON_THEIRS;
+        snprintf(say, sizeof(say), "the name %.100s is taken by another container, %.64s", j->name,
                  fbr_json_text(o, "Id", NULL));
-        finish(j, CANNOT_START, why);
+    } else if (o) {
+        snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
     }
     fbr_json_free(o);
+    step(j, event, say);
+}
+
+static void look_up(struct fbr_docker_job *j, const char *why)
+{
+    (void)why;
+    ask(j, "/containers/%s/json", j->name,
+        (struct fbr_http_request){.method = "GET", .done = on_looked_up});
 }
 
 static void on_image(void *user, const char *text, bool done, bool good)
@@ -579,40 +546,14 @@ static void on_image(void *user, const char *text, bool done, bool good)
 
     if (!done)
         tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
-    else if (good)
-        create(j);
     else
-        fail(j, text);
+        step(j, good ? ON_IMAGE : ON_REFUSED, text);
 }
 
-static void on_created(void *user, const struct fbr_http_answer *a)
+static void pull(struct fbr_docker_job *j, const char *why)
 {
-    struct fbr_docker_job *j = user;
-    struct json_t *o = a->status == 201 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
-    char say[400];
-
-    j->call = NULL;
-    if (j->killed && a->status != 409) {
-        fail(j, "");
-    } else if (o) {
-        snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
-        complete(j);
-    } else if (a->status == 409) {
-        j->call = fbr_docker_send(j->b, "/containers/%s/json", j->name,
-                                  (struct fbr_http_request){.method = "GET",
-                                                            .urgent = true,
-                                                            .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                            .done = on_looked_up,
-                                                            .user = j});
-        if (!j->call)
-            fail(j, "out of memory");
-    } else if (a->status == 404 && !j->pulled) {
-        j->pulled = true;
-        fbr_docker_images_pull(j->b->images, j->image, on_image, j);
-    } else {
-        fail(j, fbr_http_say(a, say, sizeof(say)));
-    }
-    fbr_json_free(o);
+    (void)why;
+    fbr_docker_images_pull(j->b->images, j->image, on_image, j);
 }
 
 /* More than the engine is asked for at a time? Then those at the end wait for us, and the time that they have to join
@@ -623,14 +564,15 @@ static bool has_line(const struct fbr_backend *b)
     unsigned n = 0;
 
     DL_FOREACH(b->jobs, j)
-        n += j->stage < RUNNING;
+        n += j->state < RUNNING;
     return n > AT_ONCE;
 }
 
-static void create(struct fbr_docker_job *j)
+static void create(struct fbr_docker_job *j, const char *why)
 {
     const char *body = j->body;
 
+    (void)why;
     if (has_line(j->b))
         tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
                                         .text = "the engine starts others before it",
@@ -638,18 +580,47 @@ static void create(struct fbr_docker_job *j)
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)
         body = j->bundled_body;
-    j->call = fbr_docker_send(j->b, "/containers/create?name=%s", j->name,
-                              (struct fbr_http_request){.method = "POST",
-                                                        .body = body,
-                                                        .len = strlen(body),
-                                                        .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                                        .done = on_created,
-                                                        .user = j});
-    if (!j->call)
-        fail(j, "out of memory");
+    ask(j, "/containers/create?name=%s", j->name,
+        (struct fbr_http_request){.method = "POST", .body = body, .len = strlen(body)});
+}
+
+/* ---- The table's actions ---- */
+
+static void step(struct fbr_docker_job *j, enum fbr_container_event event, const char *why)
+{
+    static void (*const actions[FBR_CONTAINER_ACTIONS])(struct fbr_docker_job *, const char *) = {
+        [DO_CREATE] = create,
+        [DO_PULL] = pull,
+        [DO_LOOK_UP] = look_up,
+        [DO_PROBE] = probe,
+        [DO_UNDO] = undo,
+        [DO_BUNDLE] = make_bundle,
+        [DO_FILL] = fill,
+        [DO_PUT] = put_next,
+        [DO_START] = start,
+        [DO_RUN] = run,
+        [DO_RUN_DRAIN] = run_drain,
+        [DO_SIGNAL] = pass_signal,
+        [DO_LOOK] = look,
+        [DO_LOOK_SOON] = look_soon,
+        [DO_READ_LOG] = read_log,
+        [DO_DRAIN] = drain,
+        [DO_DRAIN_MORE] = drain_more,
+        [DO_END] = end,
+        [DO_END_LOST] = end_lost,
+        [DO_FAIL] = fail,
+        [DO_FAIL_TAKEN] = fail_taken,
+        [DO_FAIL_KILLED] = fail_killed,
+    };
+    const struct fbr_container_step s = fbr_container_step(j->state, event);
+
+    j->state = s.next;
+    if (actions[s.action])
+        actions[s.action](j, why);
 }
 
 void fbr_docker_job_start(struct fbr_docker_job *j)
 {
+    j->state = FETCHING;
     fbr_docker_images_want(j->b->images, j->image, on_image, j);
 }

@@ -195,7 +195,7 @@ static void docker_pause_output(struct fbr_backend *b, void *handle, int paused)
 
     (void)b;
     j->paused = paused;
-    if (j->stage != ENDED && j->output && !j->died)
+    if (j->state <= RUNNING && j->output)
         fbr_http_pause(j->output, paused);
 }
 
@@ -205,7 +205,7 @@ static void docker_release(struct fbr_backend *b, void *handle)
 
     (void)b;
     j->released = true;
-    if (j->told)
+    if (j->state == TOLD)
         free(j);
 }
 
@@ -269,7 +269,8 @@ static void remove_all(struct fbr_backend *b)
     if (!l)
         return;
     DL_FOREACH(b->jobs, j)
-        add_last(b, &l[i++], j->name, j->stage == CREATING && j->call && fbr_http_sent(j->call));
+        add_last(b, &l[i++], j->name,
+                 fbr_container_is_being_made(j->state) && j->call && fbr_http_sent(j->call));
     DL_FOREACH(b->doomed, d)
         add_last(b, &l[i++], d->name, false);
     remove_last(b, l, i);

@@ -6,26 +6,20 @@
 
 #include <limits.h>
 
-#include "backends/docker/engine.h"
 #include "backends/docker/container_image.h"
+#include "backends/docker/container_fsm.h"
+#include "backends/docker/engine.h"
 #include "backends/docker/engine_text.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/master.h"
 
 #define FBR_DOCKER_PATIENCE_MS 120000 /* of requests, while the engine is away */
 
-/*     CREATING   POST create, its image pulled before when the engine has none
- *     FILLING    its ticket is put into it as a file, and its output attached, before it runs
- *     STARTING   POST start
- *     RUNNING    one stream of events for all containers tells its end
- *     ENDED      told; the engine removes it by itself (AutoRemove), also when we are dead by then */
-enum fbr_docker_stage { CREATING, FILLING, STARTING, RUNNING, ENDED };
-
 struct fbr_docker_job {
     struct fbr_docker_job *next, *prev;
     struct fbr_backend *b;
     void *user;
-    enum fbr_docker_stage stage;
+    enum fbr_container_state state; /* container.c alone changes it */
     char name[FBR_DOCKER_NAME_MAX], id[72], image[256];
     char *body;
     char *bundled_body;    /* for an image that lacks our program; NULL: it is not ours */
@@ -37,11 +31,15 @@ struct fbr_docker_job {
     struct fbr_timer timer;   /* for what has not come yet: the rest of the output, news */
     uint64_t memory;          /* its limit, for the sentence */
     int32_t code;
-    int filling, sig; /* what has to be done before it starts; what it was sent before */
+    int sig;          /* the runtime asked for last */
+    unsigned archive; /* that is put in next: our program, the ticket */
     char first[200];  /* of what it wrote to standard error */
-    bool bundled, sent_bundle, sent_ticket;
-    bool pulled, died, gone, oom, killed, told, released, asked, seen, paused;
-    bool unseen; /* it has ended while the engine was away: with it, or of itself, nobody knows */
+    bool bundled;     /* fact: made to run the program of the archive */
+    bool oom;         /* fact: the engine said that memory ran out */
+    bool unseen; /* fact: it ended while the engine was away: with it, or of itself, nobody knows */
+    bool asked;  /* fact: it ran when the list was asked for, and the list has not had it yet */
+    bool paused; /* wish: the runtime takes no output */
+    bool released; /* wish: the runtime wants to hear no more */
 };
 
 /* A container that never ran and has to go. */

@@ -121,14 +121,15 @@ static void on_listed(struct fbr_backend *b, const struct json_t *c)
 {
     const char *state = fbr_json_text(c, "State", NULL), *status = fbr_json_text(c, "Status", NULL);
     struct fbr_docker_job *j = find_job(b, fbr_json_text(c, "Id", NULL), "");
+    bool asked = j && j->asked;
     int code;
 
     if (!j)
         return;
-    j->seen = true;
+    j->asked = false;
     if (strcmp(state, "running") == 0)
         fbr_docker_job_runs(j);
-    else if (j->asked && strcmp(state, "exited") == 0 && sscanf(status, "Exited (%d)", &code) == 1)
+    else if (asked && strcmp(state, "exited") == 0 && sscanf(status, "Exited (%d)", &code) == 1)
         fbr_docker_job_died(j, fbr_docker_code(code));
 }
 
@@ -144,7 +145,7 @@ static void on_list(void *user, const struct fbr_http_answer *a)
         on_listed(b, fbr_json_item(list, i));
     if (fbr_json_is_array(list))
         DL_FOREACH(b->jobs, j)
-            if (j->asked && !j->seen)
+            if (j->asked)
                 fbr_docker_job_gone(j); /* ends later, so the list stays as it is */
     if (fbr_json_is_array(list) && b->failures == 0)
         b->away = false;
@@ -201,10 +202,8 @@ void fbr_docker_look(struct fbr_backend *b)
 
     if (b->looking || asprintf(&filter, "{\"label\":[\"fiber.run=%s\"]}", b->run) < 0)
         return;
-    DL_FOREACH(b->jobs, j) {
-        j->asked = j->stage == RUNNING;
-        j->seen = false;
-    }
+    DL_FOREACH(b->jobs, j)
+        j->asked = j->state >= RUNNING;
     escaped = fbr_http_escape(filter);
     if (escaped)
         b->looking =
