@@ -394,13 +394,24 @@ static void end_unheld(struct fbr_host *h, uint32_t end)
         fbr_direct_cut(h->direct);
 }
 
-/* A process says once that it has an end, however many handles it has. When memory is short, the
- * end may be over before that process has left it. */
+static uint64_t *find_holder(const struct end *e, uint64_t peer)
+{
+    for (size_t i = 0; i < e->n_peers; i++)
+        if (e->peers[i] == peer)
+            return &e->peers[i];
+    return NULL;
+}
+
+/* A process has an end once, however many handles it has and however often it says so. When memory
+ * is short, the end may be over before that process has left it. */
 static void add_holder(struct end *e, uint64_t peer)
 {
-    uint64_t *peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
+    uint64_t *peers;
 
     e->taken = true;
+    if (find_holder(e, peer))
+        return;
+    peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
     if (!peers)
         return;
     e->peers = peers;
@@ -410,13 +421,12 @@ static void add_holder(struct end *e, uint64_t peer)
 static void drop_holder(struct fbr_host *h, uint32_t end, uint64_t peer)
 {
     struct end *e = &h->ends[end];
+    uint64_t *holder = find_holder(e, peer);
 
-    for (size_t i = 0; i < e->n_peers; i++)
-        if (e->peers[i] == peer) {
-            e->peers[i] = e->peers[--e->n_peers];
-            end_unheld(h, end);
-            return;
-        }
+    if (!holder)
+        return;
+    *holder = e->peers[--e->n_peers];
+    end_unheld(h, end);
 }
 
 static void forget_parked(struct lane *l, uint64_t peer)
