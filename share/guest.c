@@ -125,7 +125,8 @@ static void on_host_record(void *user, const void *record, size_t len)
     if (!fbr_cur_ok(&c) || lane >= (uint32_t)g->n_lanes)
         return;
     if (op == FBR_CH_DIRECT_END) {
-        fbr_guest_return_stream(g);
+        if (g->pipe) /* a queue has no stream, nor an other end */
+            fbr_guest_return_stream(g);
         return;
     }
     pthread_mutex_lock(&g->lock);
