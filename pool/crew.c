@@ -119,6 +119,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
 
     p->failed_starts++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
+    p->start_at_ms = p->not_before_ms;
     fbr_dispatch_stats(p->dispatch, &s);
     warn_of_start(p, report);
     if (s.workers) {
@@ -321,6 +322,7 @@ void fbr_crew_adjust(struct fiber_pool *p)
     char why[sizeof(p->why)];
     int n;
 
+    p->start_at_ms = UINT64_MAX;
     if (p->closing || p->broken)
         return;
     if (p->min < p->max)
@@ -333,6 +335,8 @@ void fbr_crew_adjust(struct fiber_pool *p)
         }
         n++;
     }
+    if (n < p->target)
+        p->start_at_ms = p->not_before_ms;
     while (n > p->target) {
         struct fbr_pool_worker *w = least_missed(p);
 
@@ -410,8 +414,8 @@ void fbr_crew_arm(struct fiber_pool *p)
     look = fbr_demand_next_ms(&demand, now, p->undone);
     if (look < at)
         at = look;
-    if (p->not_before_ms > now && p->not_before_ms < at)
-        at = p->not_before_ms;
+    if (p->start_at_ms < at) /* even if it has come meanwhile */
+        at = p->start_at_ms;
     if (p->end_by_ms < at)
         at = p->end_by_ms;
     if (p->short_of_memory && now + FBR_DEMAND_TICK_MS < at)
@@ -451,6 +455,7 @@ int fbr_crew_open(struct fiber_pool *p)
     p->armer = (struct fbr_post){.fn = arm, .arg = p, .own = true};
     pthread_mutex_lock(&p->lock);
     fbr_crew_adjust(p);
+    fbr_crew_arm(p);
     pthread_mutex_unlock(&p->lock);
     return 0;
 }

@@ -142,6 +142,7 @@ struct fiber_pool {
     int failed_alone;        /* in a row, with nobody at work since the first of them */
     uint64_t alone_since_ms; /* when that was */
     uint64_t not_before_ms;  /* no start before that: backing off */
+    uint64_t start_at_ms;    /* what is missing is to be started then; UINT64_MAX: nothing waits */
     bool broken; /* workers could not be started: maps failed with why; the next one tries again */
     char why[3328];
     struct fbr_timer timer;     /* loop thread */

@@ -63,6 +63,19 @@ static void test_opening(void **state)
     });
 }
 
+/* A worker that could not be started is started a little later, though nobody asks for anything. */
+static void test_opening_of_idle_pools(void **state)
+{
+    struct fiber_pool_options o = {.size = sizeof(o), .min = 1, .max = 1};
+    struct fiber_pool *pool = NULL;
+
+    (void)state;
+    each_refusal(k, fiber_pool_open(&pool, &o), {
+        assert_ok(fiber_pool_wait_workers(pool, 1, WAIT_MS));
+        fiber_pool_close(pool);
+    });
+}
+
 static void test_maps(void **state)
 {
     struct fiber_pool *pool = open_pool(2);
@@ -264,9 +277,11 @@ static void test_processes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        pool_test(test_opening), pool_test(test_maps),       pool_test(test_applies),
-        pool_test(test_streams), pool_test(test_cancelling), pool_test(test_resizing),
-        pool_test(test_closing), pool_test(test_processes),
+        pool_test(test_opening),   pool_test(test_opening_of_idle_pools),
+        pool_test(test_maps),      pool_test(test_applies),
+        pool_test(test_streams),   pool_test(test_cancelling),
+        pool_test(test_resizing),  pool_test(test_closing),
+        pool_test(test_processes),
     };
 
     assert_ok(fiber_init(&argc, &argv));
