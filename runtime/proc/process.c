@@ -167,8 +167,10 @@ static int put_start(struct fiber_process *p, const struct fbr_process_spec *spe
     }
     fbr_put_u64(&p->start, spec->len);
     fbr_put(&p->start, spec->arg, spec->len);
-    if (p->start.failed || p->start.len > FBR_FRAME_MAX - 1024)
-        return fbr_fail(err, p->start.failed ? -ENOMEM : -EMSGSIZE,
+    if (p->start.failed)
+        return fbr_fail(err, -ENOMEM, "%s: out of memory", p->name);
+    if (p->start.len > FBR_FRAME_MAX - 1024)
+        return fbr_fail(err, -EMSGSIZE,
                         "%s: an argument of %zu bytes is too long; send it by a queue or a pipe",
                         p->name, spec->len);
     return 0;
