@@ -1,7 +1,6 @@
 /* template.h - the words of a command with placeholders, and the hosts that it is for; pure.
  *
- * A template is written as one line, cut at blanks; '...', "..." and a backslash keep blanks together, as in a
- * shell, and nothing else of a shell is known: there are no variables, no globs, no pipes. In its words stand
+ * A template is written as one line, which is cut into words (backends/tool/words.h). In its words stand
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
  *     {label}            the same: fiber:RUN:MASTER:NAME, by which a list of jobs says whose they are
@@ -18,20 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "runtime/base/buf.h"
+#include "backends/tool/words.h"
 #include "runtime/base/error.h"
-
-struct fbr_words {
-    char **at; /* NULL-terminated; NULL when there are none */
-    size_t n;
-};
-
-/* Adds the words of `text`. -EINVAL: a quote is not closed. */
-int fbr_words_split(struct fbr_words *w, const char *text, struct fbr_error *err);
-int fbr_words_add(struct fbr_words *w, const char *word, size_t len);
-/* As one line for a POSIX shell, without its end. */
-void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line);
-void fbr_words_fini(struct fbr_words *w);
 
 struct fbr_fill {
     const char *host, *name, *run, *id, *workdir;

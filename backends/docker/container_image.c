@@ -38,7 +38,7 @@ struct fetch {
     char image[256];
     struct waiter *waiters;
     struct fbr_http_call *call;
-    struct fbr_docker_lines lines;
+    struct fbr_json_lines lines;
     char failed[400];
     struct fbr_docker_pull progress;
     uint64_t told_ms; /* progress, last */
@@ -215,7 +215,7 @@ static void on_progress(void *user, const void *data, size_t len)
 {
     struct fetch *f = user;
 
-    fbr_docker_lines(&f->lines, data, len, on_line, f);
+    fbr_json_lines(&f->lines, data, len, on_line, f);
 }
 
 static void on_marked(void *user, const struct fbr_http_answer *a)
@@ -251,7 +251,7 @@ static void on_fetched(void *user, const struct fbr_http_answer *a)
         mark_used(f->m);
     if (!f->failed[0])
         fbr_http_say(a, say, sizeof(say));
-    refused = !f->making && !good && fbr_docker_login_refused(why);
+    refused = !f->making && !good && fbr_image_refused(why);
     snprintf(text, sizeof(text), "image %.200s %s: %.*s%s%s", f->image,
              f->making ? "could not be loaded" : "is not there, and cannot be pulled",
              refused ? 150 : 400, why, refused ? " - " : "", refused ? f->login : "");

@@ -56,7 +56,7 @@ struct fbr_backend {
     struct fbr_docker_images *images;
     struct fbr_docker_bundle *bundle;
     char program[PATH_MAX]; /* our own */
-    struct fbr_docker_lines lines;
+    struct fbr_json_lines lines;
     struct fbr_docker_job *jobs;
     struct fbr_docker_doomed *doomed;
     struct fbr_http_call *events, *looking;

@@ -12,9 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OLDEST 40 /* 1.40: device requests */
-#define NEWEST 44 /* what is asked for where both are spoken */
-#define TAR_BLOCK 512
+#define OLDEST 40              /* 1.40: device requests */
+#define NEWEST 44              /* what is asked for where both are spoken */
 #define TAR_OWNER_MAX 02000000 /* what fits into a header */
 
 /* ---- Creating ---- */
@@ -179,36 +178,7 @@ char *fbr_docker_bundled(struct json_t *body)
 
 /* ---- The ticket ---- */
 
-static void put_head(struct fbr_buf *out, const char *name, const char *link, char type,
-                     unsigned mode, const struct fbr_docker_owner *owner, size_t size)
-{
-    char h[TAR_BLOCK] = {0};
-    unsigned sum = 0;
-
-    out->failed |= strlen(name) >= 100 || strlen(link) >= 100;
-    snprintf(h, 100, "%s", name);
-    snprintf(h + 157, 100, "%s", link);
-    snprintf(h + 100, 8, "%07o", mode);
-    snprintf(h + 108, 8, "%07o", owner->uid);
-    snprintf(h + 116, 8, "%07o", owner->gid);
-    snprintf(h + 124, 12, "%011zo", size);
-    snprintf(h + 136, 12, "%011o", 0);
-    memset(h + 148, ' ', 8); /* as it counts itself */
-    h[156] = type;
-    memcpy(h + 257, "ustar\00000", 8);
-    for (size_t i = 0; i < TAR_BLOCK; i++)
-        sum += (unsigned char)h[i];
-    snprintf(h + 148, 8, "%06o", sum);
-    fbr_put(out, h, TAR_BLOCK);
-}
-
-void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
-                         unsigned mode, size_t size)
-{
-    put_head(out, name, link, type, mode, &(struct fbr_docker_owner){0}, size);
-}
-
-bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out)
+bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
 {
     char *end;
 
@@ -223,18 +193,18 @@ bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out)
 }
 
 /* The user can read it, and remove it when it was read. */
-void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_tar_owner *owner,
                        struct fbr_buf *out)
 {
-    static const struct fbr_docker_owner root;
-    static const char zeros[2 * TAR_BLOCK];
+    static const struct fbr_tar_owner root;
+    static const char zeros[2 * FBR_TAR_BLOCK];
 
-    put_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', owner ? 0700 : 0777, owner ? owner : &root,
-             0);
-    put_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', owner ? 0400 : 0444,
-             owner ? owner : &root, len);
+    fbr_tar_head(out, FBR_DOCKER_TICKET_DIR "/", "", '5', owner ? 0700 : 0777,
+                 owner ? owner : &root, 0);
+    fbr_tar_head(out, FBR_DOCKER_TICKET_DIR "/ticket", "", '0', owner ? 0400 : 0444,
+                 owner ? owner : &root, len);
     fbr_put(out, ticket, len);
-    fbr_put(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
+    fbr_put(out, zeros, (FBR_TAR_BLOCK - len % FBR_TAR_BLOCK) % FBR_TAR_BLOCK);
     fbr_put(out, zeros, sizeof(zeros));
 }
 
@@ -268,34 +238,6 @@ bool fbr_docker_frames(struct fbr_docker_frames *f, const void *data, size_t len
         f->left -= n;
     }
     return true;
-}
-
-void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
-                      void (*each)(void *user, const struct json_t *j), void *user)
-{
-    const char *at = data, *end = at + len;
-
-    while (at < end) {
-        const char *nl = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((nl ? nl : end) - at);
-
-        if (l->line.len + n > FBR_DOCKER_LINE_MAX)
-            l->skip = true;
-        if (!l->skip)
-            fbr_put(&l->line, at, n);
-        at += n + (nl ? 1 : 0);
-        if (!nl)
-            continue;
-        if (!l->skip && !l->line.failed && l->line.len) {
-            struct json_t *j = fbr_json_parse((char *)l->line.data, l->line.len, NULL);
-
-            if (j)
-                each(user, j);
-            fbr_json_free(j);
-        }
-        fbr_buf_fini(&l->line);
-        l->skip = false;
-    }
 }
 
 /* ---- How far a pull is ---- */

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backends/http/json.h"
+#include "backends/image/tar.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 
@@ -40,19 +41,12 @@ bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err);
 /* The same with a command that runs our program where it was put (bundle.h); changes the body. For free(). */
 char *fbr_docker_bundled(struct json_t *body);
 
-/* A header of the format that POSIX calls ustar; out->failed when a name is too long for it. */
-void fbr_docker_tar_head(struct fbr_buf *out, const char *name, const char *link, char type,
-                         unsigned mode, size_t size);
-struct fbr_docker_owner {
-    unsigned uid, gid;
-};
-
 /* Who runs in a container whose body says `user`, "" for none; `made`: its image was made here, and says none either.
  * False: only the image knows. */
-bool fbr_docker_owner(const char *user, bool made, struct fbr_docker_owner *out);
+bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out);
 /* A tar archive with the ticket, for PUT /containers/ID/archive?path=/. With an owner only that user can read it. With
  * NULL every user of the container can: there is only the image's own. */
-void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_docker_owner *owner,
+void fbr_docker_ticket(const void *ticket, size_t len, const struct fbr_tar_owner *owner,
                        struct fbr_buf *out);
 
 /* Frames of an attached container without a terminal: u8 stream, three zeros, u32 big-endian length, bytes. */
@@ -65,15 +59,6 @@ struct fbr_docker_frames {
 bool fbr_docker_frames(struct fbr_docker_frames *f, const void *data, size_t len,
                        void (*out)(void *user, int stream, const void *data, size_t len),
                        void *user);
-
-/* Lines of JSON in a stream; a line is at most FBR_DOCKER_LINE_MAX bytes, a longer one is skipped. */
-#define FBR_DOCKER_LINE_MAX (1u << 20)
-struct fbr_docker_lines {
-    struct fbr_buf line;
-    bool skip;
-};
-void fbr_docker_lines(struct fbr_docker_lines *l, const void *data, size_t len,
-                      void (*each)(void *user, const struct json_t *j), void *user);
 
 /* How far a pull is, by its lines: {"status":"Downloading","progressDetail":{"current":1,"total":9},"id":"a3ed"}. The
  * engine tells how large a layer is when it begins with it. Begins as zeros; of more layers nothing is told. */

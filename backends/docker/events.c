@@ -63,7 +63,7 @@ static void on_events(void *user, const void *data, size_t len)
     struct fbr_backend *b = user;
 
     b->failures = 0;
-    fbr_docker_lines(&b->lines, data, len, on_event, b);
+    fbr_json_lines(&b->lines, data, len, on_event, b);
 }
 
 /* The first time nothing has happened yet; later something may have. */

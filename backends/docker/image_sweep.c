@@ -14,7 +14,6 @@
 
 #include "backends/docker/docker_priv.h"
 #include "backends/http/json.h"
-#include "backends/kubernetes/credentials.h"
 
 #define PREFIX "fiber-auto:"
 #define REMOVE_MS 60000
@@ -103,7 +102,7 @@ static int64_t since(struct fbr_backend *b, const char *tag)
     snprintf(path, sizeof(path), "/images/%.250s/json", escaped ? escaped : "");
     free(escaped);
     image = fbr_docker_engine_get(&b->engine, path, NULL, &err);
-    s = image ? fbr_kube_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
+    s = image ? fbr_json_time(fbr_json_text(image, "Metadata", "LastTagTime", NULL)) : 0;
     fbr_json_free(image);
     return s > 0 ? s * 1000 : 0; /* never: in the year 1 */
 }

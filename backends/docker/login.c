@@ -222,21 +222,3 @@ char *fbr_docker_login_header(const struct fbr_docker_login *l, const char *regi
     fbr_json_free(j);
     return line;
 }
-
-bool fbr_docker_login_refused(const char *text)
-{
-    static const char *const words[] = {"unauthorized",
-                                        "denied",
-                                        "no basic auth",
-                                        "forbidden",
-                                        "authentication required",
-                                        "incorrect username",
-                                        "credentials",
-                                        "status: 401",
-                                        "status: 403"};
-
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strcasestr(text, words[i]))
-            return true;
-    return false;
-}

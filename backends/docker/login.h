@@ -49,9 +49,6 @@ int fbr_docker_login_parse(struct fbr_docker_login *l, const char *text, size_t 
 /* "X-Registry-Auth: ...", to be wiped and freed; NULL without memory. */
 char *fbr_docker_login_header(const struct fbr_docker_login *l, const char *registry);
 
-/* The registry's answer, as the engine tells it, means that we may not. */
-bool fbr_docker_login_refused(const char *text);
-
 /* ---- Files and programs ---- */
 
 /* Looks for it in the files of this user. Blocks while a helper is asked, half a minute at most, or until *stop. A

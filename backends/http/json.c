@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <jansson.h>
 
@@ -202,4 +204,52 @@ char *fbr_json_print(const struct json_t *j, size_t *len)
     if (len)
         *len = text ? strlen(text) : 0;
     return text;
+}
+
+int64_t fbr_json_time(const char *text)
+{
+    struct tm tm = {0};
+    const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    int hours = 0, minutes = 0;
+    int64_t t;
+
+    if (!at)
+        return -1;
+    if (*at == '.')
+        at += 1 + strspn(at + 1, "0123456789");
+    t = (int64_t)timegm(&tm);
+    if ((*at == 'Z' || *at == 'z') && !at[1])
+        return t;
+    if ((*at != '+' && *at != '-') || strlen(at) != 6 || at[3] != ':' ||
+        sscanf(at + 1, "%2d:%2d", &hours, &minutes) != 2)
+        return -1;
+    return t - (*at == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+}
+
+void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
+                    void (*each)(void *user, const struct json_t *j), void *user)
+{
+    const char *at = data, *end = at + len;
+
+    while (at < end) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((nl ? nl : end) - at);
+
+        if (l->line.len + n > FBR_JSON_LINE_MAX)
+            l->skip = true;
+        if (!l->skip)
+            fbr_put(&l->line, at, n);
+        at += n + (nl ? 1 : 0);
+        if (!nl)
+            continue;
+        if (!l->skip && !l->line.failed && l->line.len) {
+            struct json_t *j = fbr_json_parse((char *)l->line.data, l->line.len, NULL);
+
+            if (j)
+                each(user, j);
+            fbr_json_free(j);
+        }
+        fbr_buf_fini(&l->line);
+        l->skip = false;
+    }
 }

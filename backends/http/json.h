@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 
 struct json_t;
@@ -30,6 +31,9 @@ struct json_t *fbr_json_at(const struct json_t *j, ...) FBR_JSON_PATH;
 const char *fbr_json_text(const struct json_t *j, ...) FBR_JSON_PATH;
 int64_t fbr_json_int(const struct json_t *j, int64_t fallback, ...) FBR_JSON_PATH;
 bool fbr_json_bool(const struct json_t *j, ...) FBR_JSON_PATH;
+
+/* A time as a text (RFC 3339), "2026-11-21T16:05:00.5Z" or with "+01:00", in seconds since 1970; -1: it is none. */
+int64_t fbr_json_time(const char *text);
 
 bool fbr_json_is_object(const struct json_t *j);
 bool fbr_json_is_array(const struct json_t *j);
@@ -54,5 +58,14 @@ struct json_t *fbr_json_string(const char *text);
 int fbr_json_merge(struct json_t *object, const struct json_t *over);
 /* Compact, NUL-terminated, for free(); NULL without memory. */
 char *fbr_json_print(const struct json_t *j, size_t *len);
+
+/* Lines of JSON in a stream; a line is at most FBR_JSON_LINE_MAX bytes, a longer one is skipped. */
+#define FBR_JSON_LINE_MAX (1u << 20)
+struct fbr_json_lines {
+    struct fbr_buf line;
+    bool skip;
+};
+void fbr_json_lines(struct fbr_json_lines *l, const void *data, size_t len,
+                    void (*each)(void *user, const struct json_t *j), void *user);
 
 #endif

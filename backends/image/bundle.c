@@ -14,10 +14,8 @@
 #include <unistd.h>
 
 #include "backends/image/image.h"
-#include "backends/docker/engine_text.h"
+#include "backends/image/tar.h"
 #include "runtime/base/elf.h"
-
-#define TAR_BLOCK 512
 
 const char *const fbr_bundle_command[] = {FBR_BUNDLE_DIR "/ld.so",
                                           "--library-path",
@@ -62,7 +60,7 @@ static int put_head(int fd, const char *name, const char *link, char type, uint6
     int rc;
 
     fbr_buf_init(&b);
-    fbr_docker_tar_head(&b, name, link, type, mode_of(name, type), size);
+    fbr_tar_head(&b, name, link, type, mode_of(name, type), NULL, size);
     rc = b.failed ? fbr_fail(err, -ENAMETOOLONG, "%s: its name is too long for an archive", name)
                   : put(fd, b.data, b.len, err);
     fbr_buf_fini(&b);
@@ -136,7 +134,7 @@ static int open_target(const struct sink *s, const char *name, uint64_t size, st
 
 static int put_file(const struct sink *s, const char *name, const char *path, struct fbr_error *err)
 {
-    static const char zeros[TAR_BLOCK];
+    static const char zeros[FBR_TAR_BLOCK];
     int from = open(path, O_RDONLY | O_CLOEXEC), to = -1, rc;
     off_t size = from < 0 ? -1 : lseek(from, 0, SEEK_END);
 
@@ -147,7 +145,7 @@ static int put_file(const struct sink *s, const char *name, const char *path, st
     if (rc >= 0)
         rc = copy(to, from, size, path, err);
     if (rc == 0 && s->fd >= 0)
-        rc = put(to, zeros, (size_t)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK), err);
+        rc = put(to, zeros, (size_t)((FBR_TAR_BLOCK - size % FBR_TAR_BLOCK) % FBR_TAR_BLOCK), err);
     if (to >= 0 && to != s->fd)
         close(to);
     if (from >= 0)
@@ -193,7 +191,7 @@ static int put_all(struct fbr_closure *c, const char *program, const char *inter
     /* The last one is where sockets are made, and not every image has it. */
     static const char *const dirs[] = {FBR_BUNDLE_DIR "/", FBR_BUNDLE_DIR "/lib/",
                                        FBR_BUNDLE_DIR "/bin/", FBR_BUNDLE_DIR "/fiber/", "/tmp/"};
-    static const char zeros[2 * TAR_BLOCK];
+    static const char zeros[2 * FBR_TAR_BLOCK];
     size_t n;
     const struct fbr_file *const *files = fbr_closure_files(c, &n);
     char to[PATH_MAX];

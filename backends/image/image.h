@@ -71,18 +71,16 @@ const char *fbr_image_note(const struct fbr_image *i, size_t at); /* NULL behind
  * when who reads it has gone (no SIGPIPE), -ESTALE when a file was changed meanwhile. */
 int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
 
-/* Writes it straight into the Docker engine that the configuration names; waits until the engine has it. `engine`
- * becomes where that is, for people. */
-#define FBR_IMAGE_ENGINE_MAX 300
-int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_config *config,
-                   char engine[FBR_IMAGE_ENGINE_MAX], struct fbr_error *err);
-
 /* "train" -> "train:latest" and "docker.io/library/train:latest", as engines and Kubernetes call it. -EINVAL and a
  * sentence. Pure. */
 int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
                    char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err);
 
-/* For who has loaded the module. */
+/* The registry's answer to a pull, as an engine tells it, means that we may not. Pure. */
+bool fbr_image_refused(const char *text);
+
+/* For callers that have loaded the module. */
+#define FBR_IMAGE_ENGINE_MAX 300
 struct fbr_image_ops {
     int (*open)(struct fbr_image **out, const struct fbr_image_spec *spec, struct fbr_error *err);
     void (*close)(struct fbr_image *i);
@@ -95,6 +93,5 @@ struct fbr_image_ops {
     int (*name)(const char *name, char tagged[FBR_IMAGE_NAME_MAX], char whole[FBR_IMAGE_NAME_MAX],
                 struct fbr_error *err);
 };
-extern const struct fbr_image_ops fbr_image_ops;
 
 #endif

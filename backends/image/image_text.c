@@ -112,6 +112,24 @@ int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
     return 0;
 }
 
+bool fbr_image_refused(const char *text)
+{
+    static const char *const words[] = {"unauthorized",
+                                        "denied",
+                                        "no basic auth",
+                                        "forbidden",
+                                        "authentication required",
+                                        "incorrect username",
+                                        "credentials",
+                                        "status: 401",
+                                        "status: 403"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcasestr(text, words[i]))
+            return true;
+    return false;
+}
+
 /* ---- Documents ---- */
 
 /* NULL is an empty list. */

@@ -63,26 +63,6 @@ void fbr_kube_credential_fini(struct fbr_kube_credential *c)
     forget(&c->key);
 }
 
-int64_t fbr_kube_time(const char *text)
-{
-    struct tm tm = {0};
-    const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    int hours = 0, minutes = 0;
-    int64_t t;
-
-    if (!at)
-        return -1;
-    if (*at == '.')
-        at += 1 + strspn(at + 1, "0123456789");
-    t = (int64_t)timegm(&tm);
-    if ((*at == 'Z' || *at == 'z') && !at[1])
-        return t;
-    if ((*at != '+' && *at != '-') || strlen(at) != 6 || at[3] != ':' ||
-        sscanf(at + 1, "%2d:%2d", &hours, &minutes) != 2)
-        return -1;
-    return t - (*at == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
-}
-
 static char *text_at(const struct json_t *j, const char *key)
 {
     const char *text = fbr_json_text(j, "status", key, NULL);
@@ -106,7 +86,7 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
     c->token = text_at(j, "token");
     c->cert = text_at(j, "clientCertificateData");
     c->key = text_at(j, "clientKeyData");
-    c->expires = expires[0] ? fbr_kube_time(expires) : 0;
+    c->expires = expires[0] ? fbr_json_time(expires) : 0;
     if (rc == 0 && c->expires < 0)
         rc = fbr_fail(err, -EBADMSG, "its expirationTimestamp is no time");
     if (rc == 0 && !c->token && !(c->cert && c->key))

@@ -39,7 +39,5 @@ struct fbr_kube_credential {
 int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, size_t len,
                               const char *version, struct fbr_error *err);
 void fbr_kube_credential_fini(struct fbr_kube_credential *c);
-/* "2026-11-21T16:05:00.5Z" or with "+01:00", in seconds since 1970; -1: it is none. */
-int64_t fbr_kube_time(const char *text);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/docker/login.h"
+#include "backends/image/image.h"
 #include "backends/http/json.h"
 #include "runtime/proc/backend.h"
 
@@ -244,7 +244,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
                          waiting[k].say);
             else
                 snprintf(what, sizeof(what), "%.60s", reason);
-            login = s->wait == FBR_KUBE_WAIT_PULL && fbr_docker_login_refused(message);
+            login = s->wait == FBR_KUBE_WAIT_PULL && fbr_image_refused(message);
             say(s, what, message);
             if (login)
                 snprintf(s->text, sizeof(s->text), "%.160s: %.180s" LOGIN, what, message);

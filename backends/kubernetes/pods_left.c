@@ -81,7 +81,7 @@ static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
 
 static void tell_pod(struct listing *l, const struct json_t *pod)
 {
-    int64_t since = fbr_kube_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
+    int64_t since = fbr_json_time(fbr_json_text(pod, "metadata", "creationTimestamp", NULL));
     struct fbr_leftover job = {
         .run = fbr_json_text(pod, "metadata", "labels", FBR_KUBE_RUN_LABEL, NULL),
         .id = fbr_json_text(pod, "metadata", "name", NULL),

@@ -4,7 +4,7 @@
 #ifndef FBR_SLURM_WORDS_H
 #define FBR_SLURM_WORDS_H
 
-#include "backends/command/template.h"
+#include "backends/tool/words.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/command/template.h"
+#include "backends/tool/words.h"
 #include "runtime/proc/backend.h"
 
 #define FBR_SLURM_ID 48

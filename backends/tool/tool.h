@@ -9,7 +9,7 @@
 #ifndef FBR_TOOL_H
 #define FBR_TOOL_H
 
-#include "backends/command/template.h"
+#include "backends/tool/words.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/buf.h"
 

@@ -17,6 +17,7 @@
 
 #include "backends/http/base64.h"
 #include "backends/docker/login.h"
+#include "backends/image/image.h"
 
 static char folder[64];
 static atomic_bool go_on;
@@ -214,11 +215,11 @@ static void the_header_is_json_in_the_alphabet_of_urls(void **state)
 static void a_refusal_is_known(void **state)
 {
     (void)state;
-    assert_true(fbr_docker_login_refused("Get http://h/v2/a: no basic auth credentials"));
-    assert_true(fbr_docker_login_refused("unauthorized: authentication required"));
-    assert_true(fbr_docker_login_refused("pull access denied for a, may require 'docker login'"));
-    assert_false(fbr_docker_login_refused("manifest for a:1 not found: manifest unknown"));
-    assert_false(fbr_docker_login_refused("dial tcp: connection refused"));
+    assert_true(fbr_image_refused("Get http://h/v2/a: no basic auth credentials"));
+    assert_true(fbr_image_refused("unauthorized: authentication required"));
+    assert_true(fbr_image_refused("pull access denied for a, may require 'docker login'"));
+    assert_false(fbr_image_refused("manifest for a:1 not found: manifest unknown"));
+    assert_false(fbr_image_refused("dial tcp: connection refused"));
 }
 
 /* ---- Files and programs ---- */

@@ -261,13 +261,13 @@ static void test_lines_come_in_any_pieces(void **state)
 
     (void)state;
     for (size_t step = 1; step < sizeof(wire); step++) {
-        struct fbr_docker_lines l = {0};
+        struct fbr_json_lines l = {0};
         struct lines_seen seen = {0};
 
         for (size_t at = 0; at < sizeof(wire) - 1; at += step) {
             size_t n = sizeof(wire) - 1 - at < step ? sizeof(wire) - 1 - at : step;
 
-            fbr_docker_lines(&l, wire + at, n, on_line, &seen);
+            fbr_json_lines(&l, wire + at, n, on_line, &seen);
         }
         assert_int_equal(seen.n, 3);
         assert_int_equal(seen.sum, 321);
@@ -277,14 +277,14 @@ static void test_lines_come_in_any_pieces(void **state)
 
 static void test_a_line_that_is_too_long_is_skipped(void **state)
 {
-    struct fbr_docker_lines l = {0};
+    struct fbr_json_lines l = {0};
     struct lines_seen seen = {0};
-    char *much = malloc(FBR_DOCKER_LINE_MAX);
+    char *much = malloc(FBR_JSON_LINE_MAX);
 
     (void)state;
-    memset(much, ' ', FBR_DOCKER_LINE_MAX);
-    fbr_docker_lines(&l, much, FBR_DOCKER_LINE_MAX, on_line, &seen);
-    fbr_docker_lines(&l, "{\"n\":1}\n{\"n\":2}\n", 16, on_line, &seen);
+    memset(much, ' ', FBR_JSON_LINE_MAX);
+    fbr_json_lines(&l, much, FBR_JSON_LINE_MAX, on_line, &seen);
+    fbr_json_lines(&l, "{\"n\":1}\n{\"n\":2}\n", 16, on_line, &seen);
     assert_int_equal(seen.sum, 2);
     fbr_buf_fini(&l.line);
     free(much);
@@ -444,7 +444,7 @@ static void test_a_ticket_is_for_its_owner_where_that_is_known(void **state)
         {"5:staff", true, false, 0, 0},
         {"4000000000", true, false, 0, 0},
     };
-    struct fbr_docker_owner owner;
+    struct fbr_tar_owner owner;
     struct fbr_buf tar = {0};
 
     (void)state;

@@ -339,13 +339,13 @@ static void what_a_plugin_prints_is_checked(void **state)
 static void times_have_zones(void **state)
 {
     (void)state;
-    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10Z"), 10);
-    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10.999Z"), 10);
-    assert_int_equal(fbr_kube_time("1970-01-01T01:00:10+01:00"), 10);
-    assert_int_equal(fbr_kube_time("1969-12-31T23:00:10-01:00"), 10);
-    assert_int_equal(fbr_kube_time("1970-01-01"), -1);
-    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10"), -1);
-    assert_int_equal(fbr_kube_time("1970-01-01T00:00:10Zx"), -1);
+    assert_int_equal(fbr_json_time("1970-01-01T00:00:10Z"), 10);
+    assert_int_equal(fbr_json_time("1970-01-01T00:00:10.999Z"), 10);
+    assert_int_equal(fbr_json_time("1970-01-01T01:00:10+01:00"), 10);
+    assert_int_equal(fbr_json_time("1969-12-31T23:00:10-01:00"), 10);
+    assert_int_equal(fbr_json_time("1970-01-01"), -1);
+    assert_int_equal(fbr_json_time("1970-01-01T00:00:10"), -1);
+    assert_int_equal(fbr_json_time("1970-01-01T00:00:10Zx"), -1);
 }
 
 static void plugin(struct fbr_kube_config *c, const char *script)

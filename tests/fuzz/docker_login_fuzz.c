@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/docker/login.h"
+#include "backends/image/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     len = size - (size_t)(rest - text);
     fbr_docker_registry(text, registry);
     require(registry[0] && !strchr(registry, '/'));
-    fbr_docker_login_refused(rest);
+    fbr_image_refused(rest);
     j = fbr_json_parse(rest, len, &err);
     rc = j ? fbr_docker_login_find(&l, j, text, &err) : 0;
     if (rc > 0) {

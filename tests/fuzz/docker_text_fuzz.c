@@ -58,7 +58,7 @@ static void play_job(char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fbr_docker_frames f = {0};
-    struct fbr_docker_lines l = {0};
+    struct fbr_json_lines l = {0};
     size_t step, sum = 0;
     char *text;
 
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!fbr_docker_frames(&f, data + at, size - at < step ? size - at : step, on_piece, &sum))
             break;
     for (size_t at = 0; at < size; at += step)
-        fbr_docker_lines(&l, data + at, size - at < step ? size - at : step, on_line, &sum);
+        fbr_json_lines(&l, data + at, size - at < step ? size - at : step, on_line, &sum);
     fbr_buf_fini(&l.line);
     text = calloc(1, size + 1);
     memcpy(text, data, size);

@@ -39,16 +39,6 @@ MAY = {
     "benchmarks": [],
 }
 
-# file -> headers against the order, each for the name of one thing that has no better home yet.
-AGAINST = {
-    "backends/docker/image_sweep.c": ["backends/kubernetes/credentials.h"],
-    "backends/image/bundle.c": ["backends/docker/engine_text.h"],
-    "backends/image/image_load.c": ["backends/docker/engine.h"],
-    "backends/kubernetes/pod_state.c": ["backends/docker/login.h"],
-    "backends/slurm/*": ["backends/command/template.h"],
-    "backends/tool/tool.h": ["backends/command/template.h"],
-}
-
 # header of a foreign library -> files that may include it.
 FOREIGN = {
     "nanomsg/*": ["runtime/net/sock.c"],
@@ -83,8 +73,7 @@ def room(name):
 
 def check(report, name, text):
     folder = room(name)
-    may = MAY[folder] + [f"{folder}/*"] + [header for file, headers in AGAINST.items() if matches(name, [file])
-                                           for header in headers]
+    may = MAY[folder] + [f"{folder}/*"]
     for found in INCLUDE.finditer(text):
         kind, header = found.groups()
         line = text.count("\n", 0, found.start()) + 1

@@ -1,9 +1,11 @@
-/* image_load.c - puts an image straight into the Docker engine; see image.h.
+/* image_load.c - puts an image straight into the Docker engine; see image_load.h.
  *
  * A thread writes the archive into a pipe, and the engine's API reads it from there, so nothing lies on a disk in
  * between. When the engine goes away the pipe is closed, and the thread ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/docker/image_load.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +14,6 @@
 #include <unistd.h>
 
 #include "backends/docker/engine.h"
-#include "backends/image/image.h"
 
 #define LOAD_MS (30 * 60 * 1000)
 #define PIPE_SIZE (1 << 20)
@@ -25,7 +26,7 @@ struct load {
     int rc;
     /* what the engine said */
     int status;
-    struct fbr_docker_lines lines;
+    struct fbr_json_lines lines;
     char why[400];
 };
 
@@ -53,7 +54,7 @@ static void on_done(void *user, const struct fbr_http_answer *a)
 
     l->status = a->status;
     if (a->status == 200)
-        fbr_docker_lines(&l->lines, a->body, a->len, on_line, l);
+        fbr_json_lines(&l->lines, a->body, a->len, on_line, l);
     else
         fbr_http_say(a, l->why, sizeof(l->why));
 }
@@ -117,12 +118,3 @@ int fbr_image_load(struct fbr_image *i, const char *name, const struct fbr_confi
     fbr_loop_close(loop);
     return rc;
 }
-
-const struct fbr_image_ops fbr_image_ops = {.open = fbr_image_open,
-                                            .close = fbr_image_close,
-                                            .facts = fbr_image_facts,
-                                            .files = fbr_image_files,
-                                            .note = fbr_image_note,
-                                            .write = fbr_image_write,
-                                            .load = fbr_image_load,
-                                            .name = fbr_image_name};

@@ -1,0 +1,28 @@
+/* words.h - the words of a command: made of one line of text, and put into one line for a shell; pure.
+ *
+ * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell, and nothing else
+ * of a shell is known: there are no variables, no globs, no pipes.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FBR_WORDS_H
+#define FBR_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/buf.h"
+#include "runtime/base/error.h"
+
+struct fbr_words {
+    char **at; /* NULL-terminated; NULL when there are none */
+    size_t n;
+};
+
+/* Adds the words of `text`. -EINVAL: a quote is not closed. */
+int fbr_words_split(struct fbr_words *w, const char *text, struct fbr_error *err);
+int fbr_words_add(struct fbr_words *w, const char *word, size_t len);
+/* As one line for a POSIX shell, without its end. */
+void fbr_words_line(const struct fbr_words *w, struct fbr_buf *line);
+void fbr_words_fini(struct fbr_words *w);
+
+#endif
