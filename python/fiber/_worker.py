@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import sys
 
-from . import _child
+from . import _child, _fiber
 from ._pickling import PROTOCOL
 from _pickle import dumps, loads
 
@@ -59,19 +59,32 @@ def fill_in_later(data):
         sys.meta_path.insert(0, Filler(data))
 
 
+def number_of(name):
+    """Returns the number of a worker, from 1: that of its job, where the pool's process does not tell workers apart."""
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else os.getpid()
+
+
 def fill_in(module, data):
     """Makes the main process of the module the worker of a pool."""
     this = module.current_process()
-    this._name = "PoolWorker-%d" % os.getpid()
+    number = number_of(_fiber.name())
+    this._name = "PoolWorker-%d" % number
+    this._identity = (number,)
     this._config["authkey"] = module.AuthenticationString(data["authkey"])
     module._parent_process = module._ParentProcess(data["parent"][0], data["parent"][1], None)
 
 
+def call(function, args, kwargs):
+    """Calls with arguments that may be any iterable and any mapping."""
+    return function(*args, **kwargs)
+
+
 def failure(exc, result, unpicklable):
     """Returns a task's exception for the caller, pickled: what was raised and its traceback as text, or only texts."""
-    text = traceback_of(exc)
     if unpicklable:
-        return dumps(("encoding", safe_repr(exc), safe_repr(result), text), PROTOCOL)
+        return dumps(("encoding", safe_repr(exc), safe_repr(result), None), PROTOCOL)
+    text = traceback_of(exc)
     if not isinstance(exc, Exception):  # SystemExit, KeyboardInterrupt: they would end the caller
         exc = RuntimeError("a task raised %s%s" % (type(exc).__name__, ": %s" % exc if str(exc) else ""))
     try:

@@ -19,13 +19,13 @@ import time
 import types
 import warnings
 from multiprocessing import context as _mp_context
-from multiprocessing.pool import MaybeEncodingError, RemoteTraceback
+from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
 from . import _core, _pickling
 from ._errors import WorkerLost
 
-__all__ = ["Pool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError", "RemoteTraceback",
-           "WorkerLost", "TimeoutError"]
+__all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError",
+           "RemoteTraceback", "WorkerLost", "TimeoutError"]
 
 TimeoutError = _mp_context.TimeoutError
 
@@ -51,6 +51,11 @@ BY_NAME = frozenset((types.FunctionType, types.BuiltinFunctionType))  # pickled 
 _numbers = itertools.count(1)
 
 
+def _remote(text):
+    """The cause of an exception that a task has raised; printed as multiprocessing prints it."""
+    return RemoteTraceback('\n"""\n%s"""' % text)
+
+
 def _exception(error):
     """Makes the exception of an error that the extension tells as (code, what)."""
     code, what = error
@@ -59,11 +64,12 @@ def _exception(error):
     if code == _core.start().TASK_RAISED:
         if what[0] == "raised":
             exc, text = what[1:]
-            exc.__cause__ = RemoteTraceback(text)
+            exc.__cause__ = _remote(text)
             return exc
         exc = MaybeEncodingError(what[1], what[2])
         exc.exc, exc.value = what[1], what[2]
-        exc.__cause__ = RemoteTraceback(what[3])
+        if what[3] is not None:
+            exc.__cause__ = _remote(what[3])
         return exc
     if code == -errno.EOWNERDEAD:
         return WorkerLost(what)
@@ -83,6 +89,8 @@ def _exception(error):
 
 class AsyncResult(_core._fiber.Result):
     """The result of a call that runs; it can be awaited."""
+
+    __class_getitem__ = classmethod(types.GenericAlias)
 
     _callbacks = None
     _watchers = ()
@@ -341,10 +349,34 @@ class IMapIterator(AsyncResult):
                 return False
         return True
 
+    def _feed_to(self, stop):
+        self._rest_at = self._stream.feed(self, self._rest, self._rest_at, stop, self._chunk if self._chunk > 1 else 0,
+                                          self._put, UNDER_WAY)
+
+    def _put_block_by_block(self):
+        """Some element cannot be pickled, which is the error of its block alone."""
+        dumps = _by_value() or _pickling.dumps
+        while self._rest_at < len(self._rest):
+            stop = min(self._rest_at + self._chunk, len(self._rest))
+            block = self._rest[self._rest_at:stop]
+            try:
+                dumps(block if self._chunk > 1 else block[0])
+            except Exception as exc:
+                count = len(block) if self._chunk > 1 else 0
+                self._value.append((self._put + self._rest_at, count, (0, exc), None))
+                self._rest_at = stop
+                self._pool._wake()
+                continue
+            self._feed_to(stop)
+            if self._rest_at < stop:  # enough bytes are under way
+                return
+
     def _put_some(self):
         try:
-            self._rest_at = self._stream.feed(self, self._rest, self._rest_at, len(self._rest),
-                                              self._chunk if self._chunk > 1 else 0, self._put, UNDER_WAY)
+            try:
+                self._feed_to(len(self._rest))
+            except Exception:
+                self._put_block_by_block()
         except Exception as exc:
             self._source_error = self._source_error or exc
             self._finish()

@@ -118,6 +118,13 @@ static PyObject *library_is_child(PyObject *self, PyObject *none)
     return PyBool_FromLong(fiber_process_is_child());
 }
 
+static PyObject *library_name(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyUnicode_FromString(fiber_process_self());
+}
+
 static PyMethodDef functions[] = {
     {"program", library_program, METH_O,
      "program(argv)\n--\n\nSets the command that starts this program again in a job."},
@@ -133,6 +140,8 @@ static PyMethodDef functions[] = {
     {"version", library_version, METH_NOARGS, "version()\n--\n\nNames the version of the library."},
     {"is_child", library_is_child, METH_NOARGS,
      "is_child()\n--\n\nTells whether another process of the run started this one."},
+    {"name", library_name, METH_NOARGS,
+     "name()\n--\n\nThe name of this process in the run, such as worker-7; main in a master."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -251,6 +251,7 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     struct stream *s = (struct stream *)self;
     unsigned long long limit, shift;
     struct feed f = {.next = 0};
+    Py_ssize_t begin;
     PyObject *owner;
 
     if (!PyArg_ParseTuple(args, "OO!nnnKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
@@ -264,9 +265,15 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     f.shift = shift;
     if (check_stream(s) < 0)
         return NULL;
-    while (f.next < f.stop && s->pool->bytes < limit)
-        if (feed_some(s, &f) < 0)
+    begin = f.next;
+    while (f.next < f.stop && s->pool->bytes < limit) {
+        if (feed_some(s, &f) == 0)
+            continue;
+        if (f.next == begin || !PyErr_ExceptionMatches(PyExc_Exception))
             return NULL;
+        PyErr_Clear(); /* the caller hears what was put; the next call fails at once */
+        break;
+    }
     return PyLong_FromSsize_t(f.next);
 }
 

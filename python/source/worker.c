@@ -132,6 +132,28 @@ static PyObject *call_block(PyObject *callable, PyObject *list, int star)
     return results;
 }
 
+/* Calls with arguments that are no tuple or no dict, which any iterable and any mapping may stand
+ * for. The C API would crash on them; Python converts them, or has the sentence why not. */
+static PyObject *call_odd(PyObject *callable, PyObject *args, PyObject *kwargs)
+{
+    PyObject *module = PyImport_ImportModule("fiber._worker"), *result;
+
+    result = module ? PyObject_CallMethod(module, "call", "OOO", callable, args, kwargs) : NULL;
+    Py_XDECREF(module);
+    return result;
+}
+
+static PyObject *call_apply(PyObject *callable, PyObject *argument)
+{
+    PyObject *args = PyTuple_GetItem(argument, 0), *kwargs = PyTuple_GetItem(argument, 1);
+
+    if (!args || !kwargs)
+        return NULL;
+    if (PyTuple_Check(args) && PyDict_Check(kwargs))
+        return PyObject_Call(callable, args, kwargs);
+    return call_odd(callable, args, kwargs);
+}
+
 static PyObject *call(uint64_t kind, PyObject *callable, PyObject *argument)
 {
     switch (kind) {
@@ -140,7 +162,7 @@ static PyObject *call(uint64_t kind, PyObject *callable, PyObject *argument)
     case FPY_STAR:
         return call_star(callable, argument);
     case FPY_APPLY:
-        return PyObject_Call(callable, PyTuple_GetItem(argument, 0), PyTuple_GetItem(argument, 1));
+        return call_apply(callable, argument);
     case FPY_BLOCK:
     case FPY_BLOCK_STAR:
         return call_block(callable, argument, kind == FPY_BLOCK_STAR);

@@ -109,7 +109,8 @@ def nested(n):
 
 def use_multiprocessing(_):
     import multiprocessing.process as p
-    return p.current_process().name, bytes(p.current_process().authkey), p.parent_process().pid
+    this = p.current_process()
+    return this.name, this._identity[0], bytes(p.current_process().authkey), p.parent_process().pid
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,20 @@ def test_apply(pool):
     assert pool.apply(square, (5,)) == 25
     assert pool.apply(add, (1, 2), {"c": 3}) == 6
     assert pool.apply(pid) != os.getpid()
+
+
+def take_all(*args, **kwargs):
+    return args, kwargs
+
+
+def test_arguments_may_be_any_iterable_and_any_mapping(pool):
+    import collections
+    assert pool.apply(add, [1, 2], collections.ChainMap({"c": 3})) == 6
+    assert pool.apply(take_all, range(3)) == ((0, 1, 2), {}) and pool.apply(take_all, "ab") == (("a", "b"), {})
+    for args, kwargs in ((3, {}), (None, {}), ((), 3), ((), None)):
+        with pytest.raises(TypeError, match="must be"):
+            pool.apply(take_all, args, kwargs)
+    assert pool.apply_async(add, [1, 2]).get(LONG) == 3 and pool.stats()["deaths"] == 0
 
 
 def test_apply_async_in_any_order(pool):
@@ -159,7 +174,8 @@ def test_an_exception_is_raised_with_the_traceback_of_the_worker(pool):
     assert caught.value.args == ("seven is refused", 7)
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     assert isinstance(caught.value.__cause__, multiprocessing.pool.RemoteTraceback)
-    assert "in refuse_seven" in str(caught.value.__cause__)
+    text = str(caught.value.__cause__)
+    assert "in refuse_seven" in text and text.startswith('\n"""\nTraceback') and text.endswith('\n"""')
     assert not r.successful()
 
 
@@ -176,8 +192,9 @@ def test_what_cannot_be_pickled(pool, monkeypatch):
         pool.apply(lambda: 0)
     with pytest.raises(TypeError):
         pool.map(square, [1, threading.Lock(), 3])
-    with pytest.raises(MaybeEncodingError, match="lock"):
+    with pytest.raises(MaybeEncodingError, match="lock") as info:
         pool.apply(make_unpicklable, (0,))
+    assert info.value.__cause__ is None  # the reason is in its text
     with pytest.raises(MaybeEncodingError, match="no way"):
         pool.apply(raise_stubborn, (0,))
     with pytest.raises(AttributeError):  # the function is not there in the worker
@@ -299,6 +316,28 @@ def test_imap_goes_on_behind_an_error(pool):
     assert seen == [0, 1, 2, 3, 4, 5, 6, "error", 8, 9]
     with pytest.raises(ValueError, match="Chunksize must be 1"):
         pool.imap(square, [1], 0)
+
+
+class Secret:
+    def __reduce__(self):
+        raise OSError("not for others")
+
+
+@pytest.mark.parametrize("chunksize", [1, 4])
+@pytest.mark.parametrize("make", [list, iter, lambda x: (y for y in x)])
+def test_an_element_that_cannot_be_pickled_is_the_error_of_its_block(pool, make, chunksize):
+    bad = {3, 70, 71, 299}
+    it, seen = pool.imap(square, make([Secret() if i in bad else i for i in range(300)]), chunksize), []
+    while True:
+        try:
+            seen.append(next(it))
+        except StopIteration:
+            break
+        except OSError as error:
+            seen.append(str(error))
+    lost = {i // chunksize for i in bad}
+    want = [[i * i] if i // chunksize not in lost else ["not for others"] * (i % chunksize == 0) for i in range(300)]
+    assert seen == sum(want, [])
 
 
 def seven_then_error(n=7):
@@ -520,8 +559,8 @@ def test_a_worker_imports_little(tmp_path):
 
 
 def test_multiprocessing_in_a_worker_knows_the_pool(pool):
-    name, key, parent = pool.apply(use_multiprocessing, (0,))
-    assert name.startswith("PoolWorker-") and key == bytes(mp.current_process().authkey) and parent == os.getpid()
+    name, number, key, parent = pool.apply(use_multiprocessing, (0,))
+    assert name == "PoolWorker-%d" % number and 1 <= number < 100 and key == bytes(mp.current_process().authkey) and parent == os.getpid()
 
 
 def test_nested_pools(pool):
