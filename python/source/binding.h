@@ -46,8 +46,10 @@ PyObject *fpy_raise(int rc);
 /* The same for calls that receive: -EPIPE is EOFError. */
 PyObject *fpy_raise_eof(int rc);
 /* Raises this class with the sentence of fiber_last_error(). `where` is "module.name", e.g.
- * "queue.Empty". Returns NULL. */
+ * "builtins.ValueError". Returns NULL. */
 PyObject *fpy_raise_class(const char *where);
+/* Raises this class with no arguments, e.g. "queue.Empty". Returns NULL. */
+PyObject *fpy_raise_bare(const char *where);
 
 /* ---- wait.c ---- */
 

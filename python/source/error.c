@@ -76,6 +76,16 @@ PyObject *fpy_raise_eof(int rc)
     return rc == -EPIPE ? raise_class("builtins.EOFError", rc, sentence()) : fpy_raise(rc);
 }
 
+PyObject *fpy_raise_bare(const char *where)
+{
+    PyObject *class = find_class(where);
+
+    if (class)
+        PyErr_SetNone(class);
+    Py_XDECREF(class);
+    return NULL;
+}
+
 PyObject *fpy_raise_class(const char *where)
 {
     return raise_class(where, 0, sentence());

@@ -92,6 +92,18 @@ static int run_poll(void *arg, int timeout_ms)
     return rc == 0 ? -ETIMEDOUT : rc > 0 ? 0 : rc;
 }
 
+/* As multiprocessing has it, where the other end is gone: programs compare and print these. */
+static PyObject *raise_end_of_file(int rc)
+{
+    return rc == -EPIPE ? fpy_raise_bare("builtins.EOFError") : fpy_raise(rc);
+}
+
+static PyObject *raise_broken_pipe(int rc)
+{
+    errno = EPIPE;
+    return rc == -EPIPE ? PyErr_SetFromErrno(PyExc_OSError) : fpy_raise(rc);
+}
+
 static PyObject *raise_for(struct pipe *p, int rc, PyObject *(*raise)(int rc))
 {
     if (rc == FPY_RAISED)
@@ -118,7 +130,7 @@ static PyObject *pipe_send(PyObject *self, PyObject *data)
         rc = c.len <= FEW_BYTES ? run_send(&c, 0) : -ETIMEDOUT;
         if (rc == -ETIMEDOUT)
             rc = fpy_wait(run_send, &c, -1);
-        result = rc < 0 ? raise_for(c.pipe, rc, fpy_raise) : Py_NewRef(Py_None);
+        result = rc < 0 ? raise_for(c.pipe, rc, raise_broken_pipe) : Py_NewRef(Py_None);
         PyBuffer_Release(&buffer);
     }
     end(self);
@@ -150,7 +162,7 @@ static PyObject *pipe_recv(PyObject *self, PyObject *none)
         return NULL;
     rc = fpy_wait(run_recv, &c, -1);
     if (rc < 0) {
-        raise_for(c.pipe, rc, fpy_raise_eof);
+        raise_for(c.pipe, rc, raise_end_of_file);
     } else if (c.out.len <= FEW_BYTES) {
         result = PyBytes_FromStringAndSize(c.out.data, (Py_ssize_t)c.out.len);
         fiber_bytes_free(&c.out);

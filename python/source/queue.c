@@ -111,7 +111,7 @@ static PyObject *queue_put(PyObject *self, PyObject *args)
     if (rc == FPY_RAISED)
         return NULL;
     if (rc == -ETIMEDOUT)
-        return fpy_raise_class("queue.Full");
+        return fpy_raise_bare("queue.Full");
     if (rc < 0)
         return fpy_raise(rc);
     Py_RETURN_NONE;
@@ -137,7 +137,7 @@ static PyObject *queue_get(PyObject *self, PyObject *timeout)
     if (rc == FPY_RAISED)
         return NULL;
     if (rc == -ETIMEDOUT)
-        return fpy_raise_class("queue.Empty");
+        return fpy_raise_bare("queue.Empty");
     if (rc < 0)
         return fpy_raise_eof(rc);
     bytes = PyBytes_FromStringAndSize(m.bytes.data, (Py_ssize_t)m.bytes.len);
