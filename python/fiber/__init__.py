@@ -16,8 +16,8 @@ SPDX-License-Identifier: Apache-2.0
 __version__ = "0.1.0"
 
 _MODULES = frozenset((
-    "backend", "config", "connection", "context", "experimental", "futures", "image", "managers", "meta", "objects", "pool",
-    "process", "queues", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
+    "backend", "config", "connection", "context", "dummy", "experimental", "futures", "image", "managers", "meta",
+    "objects", "pool", "process", "queues", "reduction", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
 ))
 
 _NAMES = {
@@ -41,7 +41,9 @@ _CONTEXT = (
     "log_to_stderr", "parent_process", "reducer", "set_executable", "set_forkserver_preload", "set_start_method",
 )
 
-__all__ = sorted({"meta", *_NAMES, *_CONTEXT} - {"reducer"})
+SUBDEBUG, SUBWARNING = 5, 25  # levels of the logger
+
+__all__ = sorted({"meta", *_NAMES, *_CONTEXT})
 
 
 def __getattr__(name):

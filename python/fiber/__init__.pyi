@@ -8,12 +8,14 @@ from multiprocessing import TimeoutError as TimeoutError
 from multiprocessing import active_children as active_children
 from multiprocessing import current_process as current_process
 from multiprocessing import parent_process as parent_process
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, Literal, overload
 
 from . import backend as backend
 from . import config as config
 from . import connection as connection
 from . import context as context
+from . import dummy as dummy
 from . import experimental as experimental
 from . import futures as futures
 from . import image as image
@@ -22,6 +24,7 @@ from . import objects as objects
 from . import pool as pool
 from . import process as process
 from . import queues as queues
+from . import reduction as reduction
 from . import ring as ring
 from . import shared_memory as shared_memory
 from . import sharedctypes as sharedctypes
@@ -40,6 +43,9 @@ from .ring import Ring as Ring
 from .shared_memory import shared as shared
 
 __version__: str
+SUBDEBUG: int
+SUBWARNING: int
+reducer: ModuleType
 
 def Manager() -> managers.SyncManager: ...
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]: ...
@@ -72,7 +78,10 @@ def freeze_support() -> None: ...
 def get_all_start_methods() -> list[str]: ...
 def get_context(method: Literal["spawn", "fiber"] | None = None) -> context.FiberContext: ...
 def get_logger() -> logging.Logger: ...
-def get_start_method(allow_none: bool = False) -> str: ...
+@overload
+def get_start_method(allow_none: Literal[False] = False) -> str: ...
+@overload
+def get_start_method(allow_none: bool) -> str | None: ...
 def log_to_stderr(level: str | int | None = None) -> logging.Logger: ...
 def set_executable(executable: str) -> None: ...
 def set_forkserver_preload(module_names: list[str]) -> None: ...

@@ -14,6 +14,7 @@ from . import __version__, _fiber
 
 _lock = _thread.RLock()
 _started = False
+_program = None  # the command that the library knows
 _forked = False  # this is a fork() child of a process that had joined
 
 
@@ -31,7 +32,7 @@ def start():
 def _join():
     global _started
     from . import config
-    _fiber.program(command())
+    set_program()
     with config.without_foreign_variables():
         _fiber.init()
     _started = True
@@ -50,8 +51,17 @@ def prepare_image():
 
 def set_program():
     """Says what starts this program again, when that has changed; OSError when something was started already."""
+    global _program
+    argv = command()
+    if argv != _program:
+        _fiber.program(argv)
+        _program = argv
+
+
+def set_executable():
+    """Another interpreter was named: it counts from now on, or from the start of this process."""
     if _started:
-        _fiber.program(command())
+        set_program()
 
 
 def _note_fork():

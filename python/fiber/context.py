@@ -3,17 +3,19 @@
 SPDX-License-Identifier: Apache-2.0
 """
 from multiprocessing import context as _mp_context
+from multiprocessing.context import (AuthenticationError, BaseContext, BufferTooShort, ProcessError,  # noqa: F401
+                                     TimeoutError, assert_spawning, get_spawning_popen, set_spawning_popen)
 
 from . import _core
 from .process import Process as _Process
 
-__all__ = ["FiberContext", "Process", "default"]
+__all__ = ["DefaultContext", "FiberContext", "Process", "default"]
 
 Process = _Process
 METHODS = ("spawn", "fiber")
 
 
-class FiberContext(_mp_context.BaseContext):
+class FiberContext(BaseContext):
     """What multiprocessing.get_context() returns, with the parts of Fiber. Every method loads its part when called."""
 
     Process = _Process
@@ -108,7 +110,7 @@ class FiberContext(_mp_context.BaseContext):
     def set_executable(self, executable):
         """Sets the interpreter of jobs; it must be called before anything is started."""
         super().set_executable(executable)
-        _core.set_program()
+        _core.set_executable()
 
     def get_context(self, method=None):
         """Returns a context: "spawn" and "fiber" are names of this one."""
@@ -121,14 +123,42 @@ class FiberContext(_mp_context.BaseContext):
         return "spawn"
 
     def set_start_method(self, method, force=False):
-        """Accepts "spawn" and "fiber"; there is no other start method."""
-        if method is not None:
-            self.get_context(method)
+        """Raises ValueError: a context that get_context() returned keeps its method."""
+        raise ValueError("cannot set start method of concrete context")
 
     def get_all_start_methods(self):
         """Returns the start methods that there are."""
         return ["spawn"]
 
 
-default = FiberContext()
+_concrete = FiberContext()
+
+
+class DefaultContext(FiberContext):
+    """What the functions of the module belong to: a context whose start method may be set, once."""
+
+    def __init__(self):
+        self._actual = None
+
+    def get_context(self, method=None):
+        """Returns a context: "spawn" and "fiber" are names of the same one."""
+        if method is not None:
+            return _concrete.get_context(method)
+        self._actual = self._actual or _concrete
+        return self._actual
+
+    def get_start_method(self, allow_none=False):
+        """Returns "spawn": children are new interpreters. With allow_none, None until it is set or used."""
+        if self._actual is None and allow_none:
+            return None
+        return self.get_context().get_start_method()
+
+    def set_start_method(self, method, force=False):
+        """Accepts "spawn" and "fiber"; there is no other start method. RuntimeError: it is set, or in use, already."""
+        if self._actual is not None and not force:
+            raise RuntimeError("context has already been set")
+        self._actual = None if method is None and force else self.get_context(method)
+
+
+default = DefaultContext()
 _default_context = default  # its name in multiprocessing and in Fiber 0.2

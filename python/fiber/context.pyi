@@ -1,7 +1,14 @@
 # context.pyi - types of the context.
 from collections.abc import Callable, Iterable
-from multiprocessing.context import BaseContext
-from typing import Any
+from multiprocessing.context import AuthenticationError as AuthenticationError
+from multiprocessing.context import BaseContext as BaseContext
+from multiprocessing.context import BufferTooShort as BufferTooShort
+from multiprocessing.context import ProcessError as ProcessError
+from multiprocessing.context import TimeoutError as TimeoutError
+from multiprocessing.context import assert_spawning as assert_spawning
+from multiprocessing.context import get_spawning_popen as get_spawning_popen
+from multiprocessing.context import set_spawning_popen as set_spawning_popen
+from typing import Any, Literal, overload
 
 from . import managers, pool, queues, synchronize
 from .connection import Connection
@@ -32,8 +39,13 @@ class FiberContext(BaseContext):
         self, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
     ) -> synchronize.Barrier: ...
     def get_context(self, method: str | None = None) -> FiberContext: ...  # type: ignore[override]
-    def get_start_method(self, allow_none: bool = False) -> str: ...
+    @overload
+    def get_start_method(self, allow_none: Literal[False] = False) -> str: ...
+    @overload
+    def get_start_method(self, allow_none: bool) -> str | None: ...
     def set_start_method(self, method: str | None, force: bool = False) -> None: ...
     def get_all_start_methods(self) -> list[str]: ...
 
-default: FiberContext
+class DefaultContext(FiberContext): ...
+
+default: DefaultContext

@@ -32,7 +32,15 @@ from multiprocessing.process import current_process
 
 from .connection import Address, Client, Listener, Pipe
 
-__all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SyncManager", "Token"]
+__all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",
+           "Token"]
+
+
+def __getattr__(name):
+    """What is not here is multiprocessing's: names that its programs import, such as State and dispatch."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(mpm, name)
 
 
 class _Serializer(str):
@@ -149,6 +157,9 @@ class _Taken:
                 pass
         connection.taken.discard(self)
 
+    def __repr__(self):
+        return repr(self._inner)
+
     def owner(self):
         """The name of the process that has it (with its thread, when that is not the main one) and how often."""
         takers = list(self._takers)
@@ -214,6 +225,9 @@ class Semaphore:
     def get_value(self):
         """How many may be taken."""
         return self._inner._value
+
+    def __repr__(self):
+        return repr(self._inner)
 
     def __enter__(self):
         return self.acquire()
@@ -343,6 +357,80 @@ def Manager():
     manager = SyncManager()
     manager.start()
     return manager
+
+
+# ---- SharedMemoryManager ----
+
+
+class SharedMemoryServer(Server):
+    """A server that knows the blocks of shared memory of its manager."""
+
+    public = [*Server.public, "track_segment", "release_segment", "list_segments"]
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.segments = []
+
+    def track_segment(self, c, name):
+        """Adds a block, by its name."""
+        self.segments.append(name)
+
+    def release_segment(self, c, name):
+        """Takes one out that was removed."""
+        self.segments.remove(name)
+
+    def list_segments(self, c):
+        """Returns the names of all blocks."""
+        return self.segments
+
+
+class SharedMemoryManager(BaseManager):
+    """A manager whose blocks of shared memory are removed when it is shut down. They are on the host that made them."""
+
+    _Server = SharedMemoryServer
+
+    def start(self, initializer=None, initargs=()):
+        """Starts the process of the manager, which runs initializer(*initargs) first."""
+        super().start(initializer, initargs)
+        end = self.shutdown
+        self.shutdown = util.Finalize(self, type(self)._remove_blocks, exitpriority=1,
+                                      args=(self._address, self._authkey, self._Client, end))
+
+    def SharedMemory(self, size):
+        """Returns a new block of so many bytes."""
+        from .shared_memory import SharedMemory
+        return self._track(SharedMemory(create=True, size=size), lambda block: block)
+
+    def ShareableList(self, sequence):
+        """Returns a new ShareableList with the elements of the sequence."""
+        from .shared_memory import ShareableList
+        return self._track(ShareableList(sequence), lambda made: made.shm)
+
+    def _track(self, made, block_of):
+        try:
+            with self._Client(self._address, authkey=self._authkey) as conn:
+                mpm.dispatch(conn, None, "track_segment", (block_of(made).name,))
+        except BaseException:
+            block_of(made).unlink()
+            raise
+        return made
+
+    @staticmethod
+    def _remove_blocks(address, authkey, client, end):
+        from .shared_memory import SharedMemory
+        try:
+            with client(address, authkey=authkey) as conn:
+                names = mpm.dispatch(conn, None, "list_segments")
+        except (EOFError, OSError):  # the run removes them at its end
+            names = []
+        for name in names:
+            try:
+                block = SharedMemory(name)
+                block.unlink()
+                block.close()
+            except FileNotFoundError:  # of another host, or removed
+                pass
+        end()
 
 
 # ---- AsyncManager ----

@@ -1,10 +1,12 @@
 # managers.pyi - types of managers.py.
 # SPDX-License-Identifier: Apache-2.0
 import multiprocessing.managers as mpm
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.managers import BaseProxy as BaseProxy
 from multiprocessing.managers import Token as Token
 from typing import Any
+
+from . import shared_memory
 
 class BaseManager(mpm.BaseManager):
     def __init__(
@@ -16,6 +18,10 @@ class BaseManager(mpm.BaseManager):
     def shutdown(self) -> None: ...
 
 class SyncManager(BaseManager, mpm.SyncManager): ...
+
+class SharedMemoryManager(BaseManager):
+    def SharedMemory(self, size: int) -> shared_memory.SharedMemory: ...
+    def ShareableList(self, sequence: Iterable[Any] | None) -> shared_memory.ShareableList: ...
 
 class Handle:
     def ready(self) -> bool: ...

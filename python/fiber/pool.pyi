@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from multiprocessing import TimeoutError as TimeoutError
 from multiprocessing.pool import MaybeEncodingError as MaybeEncodingError
 from multiprocessing.pool import RemoteTraceback as RemoteTraceback
+from multiprocessing.pool import ThreadPool as ThreadPool
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 

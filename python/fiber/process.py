@@ -7,12 +7,12 @@ import re
 import sys
 import threading
 from multiprocessing import context as _mp_context
-from multiprocessing.process import (BaseProcess, active_children, current_process,  # noqa: F401
-                                     parent_process)
+from multiprocessing.process import (AuthenticationString, BaseProcess, active_children,  # noqa: F401
+                                     current_process, parent_process)
 
 from . import _core, _pickling
 
-__all__ = ["Process", "active_children", "current_process", "parent_process"]
+__all__ = ["BaseProcess", "Process", "active_children", "current_process", "parent_process"]
 
 NAME_LENGTH = 63
 NOT_STARTED, LOST = 125, 255  # exit codes that come from the library, which knows more than the code

@@ -5,6 +5,7 @@ is put is pickled at once, so an object that cannot be pickled is an error of pu
 
 SPDX-License-Identifier: Apache-2.0
 """
+import types
 from queue import Empty, Full
 
 from . import _core, _pickling
@@ -82,6 +83,7 @@ class _Base:
     """A handle and its address. Pickles are the address, so that any process of the run may get one."""
 
     _maxsize = 0
+    __class_getitem__ = classmethod(types.GenericAlias)
 
     def __init__(self, maxsize=0):
         self._maxsize = max(0, maxsize)
@@ -144,10 +146,6 @@ class SimpleQueue(_Base):
         """Ends the use of the queue by this process."""
         self._reader.close()
         self._writer.close()
-
-    def __class_getitem__(cls, item):
-        import types
-        return types.GenericAlias(cls, item)
 
 
 class SimpleQueuePush(SimpleQueue):

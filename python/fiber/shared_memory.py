@@ -5,7 +5,9 @@ over it, and none removes it too early.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import errno
 import os
+import re
 import types
 from multiprocessing import shared_memory as _mp
 
@@ -14,6 +16,30 @@ from . import _core
 __all__ = ["ShareableList", "SharedMemory", "shared"]
 
 CREATE_NEW = 2
+NAME_MAX = 95  # bytes; the library's names are twice as long, and theirs may have to be written as digits
+PLAIN = re.compile(r"[a-zA-Z0-9_.-]+")
+
+
+def _segment_name(name):
+    """Returns the library's name for one that may have any characters."""
+    name = name.lstrip("/")
+    return "shm." + name if PLAIN.fullmatch(name) else "shm-" + name.encode().hex()
+
+
+def _about(error, name):
+    """The same error as multiprocessing has it."""
+    return type(error)(error.errno, os.strerror(error.errno), "/" + name)
+
+
+def _open_segment(name, size, flags):
+    if not name.strip("/") or "/" in name.lstrip("/"):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), "/" + name)
+    if len(name.encode()) > NAME_MAX:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), "/" + name)
+    try:
+        return _core.start().Shared(_segment_name(name), size, flags)
+    except (FileNotFoundError, FileExistsError) as error:
+        raise _about(error, name) from None
 
 
 class SharedMemory:
@@ -26,8 +52,8 @@ class SharedMemory:
             raise ValueError("'size' must be a positive number different from zero")
         if name is None and not create:
             raise ValueError("'name' can only be None if create=True")
-        self._name = name.lstrip("/") if name else "psm." + os.urandom(8).hex()
-        memory = _core.start().Shared("shm." + self._name, size if create else 0, CREATE_NEW if create else 0)
+        self._name = "psm_" + os.urandom(8).hex() if name is None else name
+        memory = _open_segment(self._name, size if create else 0, CREATE_NEW if create else 0)
         self._buf = memoryview(memory)
         self._size = self._buf.nbytes
 
@@ -47,14 +73,17 @@ class SharedMemory:
         return self._buf
 
     def close(self):
-        """Ends the use of the block by this process. BufferError: something of it is still in use."""
+        """Ends the use of the block by this process. BufferError: an array is still made of `buf`."""
         if self._buf is not None:
             self._buf.release()
             self._buf = None
 
     def unlink(self):
         """Removes the name. The block ends once no process uses it."""
-        _core.start().Shared.delete("shm." + self._name)
+        try:
+            _core.start().Shared.delete(_segment_name(self._name))
+        except FileNotFoundError as error:
+            raise _about(error, self._name) from None
 
     def __reduce__(self):
         return type(self), (self._name,)

@@ -8,7 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 import ctypes
 import os
 import weakref
-from multiprocessing.sharedctypes import synchronized, typecode_to_type
+from multiprocessing.sharedctypes import (Synchronized, SynchronizedArray, SynchronizedBase,  # noqa: F401
+                                          SynchronizedString, synchronized, typecode_to_type)
 
 from . import _core
 

@@ -1,5 +1,9 @@
 # sharedctypes.pyi - types of sharedctypes.py.
 # SPDX-License-Identifier: Apache-2.0
+from multiprocessing.sharedctypes import Synchronized as Synchronized
+from multiprocessing.sharedctypes import SynchronizedArray as SynchronizedArray
+from multiprocessing.sharedctypes import SynchronizedBase as SynchronizedBase
+from multiprocessing.sharedctypes import SynchronizedString as SynchronizedString
 from multiprocessing.sharedctypes import synchronized as synchronized
 from typing import Any
 

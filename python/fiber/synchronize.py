@@ -5,6 +5,7 @@ its own in the same manager. When a process dies, the locks that it had are free
 
 SPDX-License-Identifier: Apache-2.0
 """
+import operator
 import threading
 from multiprocessing import process as _mp_process
 from multiprocessing import util
@@ -43,6 +44,9 @@ ADDRESS = "fiber_locks"  # in the configuration that a Process hands on to its c
 
 _lock = threading.Lock()
 _manager = None
+
+
+SEM_VALUE_MAX = 2 ** 31 - 1
 
 
 def _get_manager():
@@ -174,15 +178,23 @@ class RLock(_Acquirer):
         return "<RLock(%s, %d)>" % self._call("owner")
 
 
+def _initial(value):
+    """Returns the first value of a semaphore as a number that one may have."""
+    value = operator.index(value)
+    if value < 0:
+        raise ValueError("semaphore initial value must be >= 0")
+    if value > SEM_VALUE_MAX:
+        raise OverflowError("semaphore initial value must be <= %d" % SEM_VALUE_MAX)
+    return value
+
+
 class Semaphore(_Acquirer):
     """A number that acquire() takes one from, and waits while it is 0, and release() adds one to."""
 
     _proxy_type = SemaphoreProxy
 
     def __init__(self, value=1, *, ctx=None):
-        if value < 0:
-            raise ValueError("semaphore initial value must be >= 0")
-        super().__init__(value)
+        super().__init__(_initial(value))
 
     def get_value(self):
         """The number now."""
@@ -198,9 +210,7 @@ class BoundedSemaphore(_Acquirer):
     _proxy_type = SemaphoreProxy
 
     def __init__(self, value=1, *, ctx=None):
-        if value < 0:
-            raise ValueError("semaphore initial value must be >= 0")
-        super().__init__(value)
+        super().__init__(_initial(value))
 
     def release(self):
         """Adds one. ValueError: it has the value that it began with."""
@@ -220,6 +230,10 @@ class Condition(_Acquirer):
     _proxy_type = ConditionProxy
 
     def __init__(self, lock=None, *, ctx=None):
+        if lock is not None and not isinstance(lock, (Lock, RLock)):
+            lock.acquire  # as multiprocessing, which needs nothing else; ours must be in the manager, too
+            raise TypeError("the lock of a Condition is a Lock or an RLock of fiber, not %r" % type(lock).__name__)
+        self._of_lock = isinstance(lock, Lock)
         super().__init__(*(() if lock is None else (lock._proxy,)))
 
     def release(self):
@@ -246,8 +260,9 @@ class Condition(_Acquirer):
         self._call_or(AssertionError("lock is not owned"), "notify_all")
 
     def __repr__(self):
-        owner, waiting = self._call("owner")
-        return "<Condition(<RLock(%s, %d)>, %d)>" % (*owner, waiting)
+        (name, times), waiting = self._call("owner")
+        lock = "<Lock(owner=%s)>" % name if self._of_lock else "<RLock(%s, %d)>" % (name, times)
+        return "<Condition(%s, %d)>" % (lock, waiting)
 
 
 class Event(_Synchronizer):

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+SEM_VALUE_MAX: int
+
 class Lock:
     def __init__(self, *, ctx: Any = None) -> None: ...
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool: ...

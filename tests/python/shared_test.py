@@ -177,6 +177,20 @@ def change_list(items):
     items[0], items[1] = items[0] + 1, "x" + items[1][1:]
 
 
+@pytest.mark.parametrize("name", ["a b", "a:b", "bl\u00f6ck", "x" * 95])
+def test_a_name_may_have_any_characters(name):
+    block = shared_memory.SharedMemory(name, create=True, size=10)
+    other = shared_memory.SharedMemory(name)
+    other.buf[:2] = b"hi"
+    assert block.name == other.name == name and bytes(block.buf[:2]) == b"hi"
+    with pytest.raises(FileExistsError) as caught:
+        shared_memory.SharedMemory(name, create=True, size=10)
+    assert caught.value.filename == "/" + name
+    block.unlink()
+    with pytest.raises(OSError, match="File name too long"):
+        shared_memory.SharedMemory("y" * 300, create=True, size=10)
+
+
 def test_a_shareable_list(start):
     items = shared_memory.ShareableList([1, "abc", 2.5, None, b"bytes", True])
     assert well(start(change_list, items))
