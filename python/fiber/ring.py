@@ -9,20 +9,29 @@
 Ranks are placed, pinned and booted by the library. A rank that fails ends the others, and run() raises RingError with
 the report. In a rank, `initializer` gets the ring itself, with its rank.
 
+Ranks that have neither torch nor MPI meet in barrier(), broadcast() and allreduce(), functions of this module and methods
+of the ring. Every rank calls the same ones in the same order. They go through the launcher, so they are for what is said
+now and then, not for gradients. A call that fails (TimeoutError: not all ranks came; OSError: another rank has ended;
+ValueError: the ranks do not call the same) is the last one that can succeed in this ring.
+
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+from array import array
 from collections import namedtuple
 from multiprocessing import context as _mp_context
+from numbers import Integral, Real
 
 from . import _core, _pickling
 from ._errors import RingError
 
-__all__ = ["Member", "Ring", "RingError"]
+__all__ = ["Member", "Ring", "RingError", "allreduce", "barrier", "broadcast"]
 
 POLICIES = {"abort": 0, "restart": 1, "shrink": 2, "replace": 3}
 FLAGS = {"tag": 1, "timestamp": 2, "report": 4, "stdin": 8, "quiet": 16, "oversubscribe": 32}
 STATES = ("starting", "running", "ended")
+INT64, DOUBLE = 1, 2  # enum fiber_ring_type
+OPERATIONS = {"sum": 1, "min": 2, "max": 3}  # enum fiber_ring_op
 
 Member = namedtuple("Member", "rank state code restarts pid host cpus bootstrap")
 Member.__doc__ = """A rank as its launcher sees it. `state` is "starting", "running" or "ended"; `code` its exit code or
@@ -31,6 +40,77 @@ Member.__doc__ = """A rank as its launcher sees it. `state` is "starting", "runn
 RingNode = namedtuple("RingNode", "rank connected ip port")
 RingNode.__doc__ = """A member as ranks see it, as in Fiber 0.2.1: `ip` and `port` of rank 0 lead to the rendezvous of
 torch.distributed."""
+
+
+# ---- Collectives ----
+
+
+def barrier(timeout=None):
+    """In a rank: waits until every rank is in this call, at most `timeout` seconds."""
+    _core.start().ring_barrier(timeout)
+
+
+def broadcast(data, root=0, timeout=None):
+    """In a rank: gives every rank the bytes of rank `root`, and returns them.
+
+    `data` is a bytes-like object in rank `root`. In the others it is a writable one of the same length, such as a bytearray
+    or an array of numpy, which is filled and returned; or None, for the bytes as a new object. All ranks wait for each
+    other, at most `timeout` seconds for each of the two messages that it takes.
+    """
+    core, is_root = _core.start(), int(os.environ.get("FIBER_RANK", -1)) == root
+    view = None if data is None else _bytes_of(data)
+    if is_root and view is None:
+        raise TypeError("the root of a broadcast has bytes to give")
+    length = array("q", [view.nbytes if is_root else 0])
+    core.ring_broadcast(length, root, timeout)
+    if view is None or is_root and view.readonly:
+        whole = bytearray(length[0] if view is None else view)
+        core.ring_broadcast(whole, root, timeout)
+        return bytes(whole) if view is None else data
+    if view.nbytes != length[0]:
+        raise ValueError("a broadcast of %d bytes does not fit into %d" % (length[0], view.nbytes))
+    core.ring_broadcast(view, root, timeout)
+    return data
+
+
+def allreduce(data, op="sum", timeout=None):
+    """In a rank: returns the sum, the minimum ("min") or the maximum ("max") of what all ranks give, element by element.
+
+    `data` is a number, or a list of numbers; or a writable buffer of 8-byte integers or floats, such as an array of numpy,
+    which is changed and returned. All ranks give the same kind and number of elements. Sums are built in the order of the
+    ranks, and sums of integers wrap around at 64 bits. The ranks wait for each other, at most `timeout` seconds.
+    """
+    if op not in OPERATIONS:
+        raise ValueError("op is one of %s, not %r" % (", ".join(OPERATIONS), op))
+    if isinstance(data, (list, tuple)):
+        return _reduce(_array_of(data), op, timeout).tolist()
+    if isinstance(data, Real):
+        return _reduce(_array_of([data]), op, timeout)[0]
+    return _reduce(data, op, timeout)
+
+
+def _bytes_of(data):
+    view = memoryview(data)
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def _array_of(numbers):
+    whole = all(isinstance(n, Integral) for n in numbers)
+    return array("q" if whole else "d", numbers)
+
+
+def _reduce(data, op, timeout):
+    view = memoryview(data)
+    kind = view.format.lstrip("@=<")
+    if view.itemsize != 8 or kind not in ("q", "l", "d"):
+        raise TypeError("allreduce() has 8-byte integers and floats, not elements of format %r" % view.format)
+    if view.readonly:
+        raise TypeError("allreduce() changes its array, and this one is read-only")
+    _core.start().ring_allreduce(_bytes_of(data), DOUBLE if kind == "d" else INT64, OPERATIONS[op], timeout)
+    return data
+
+
+# ---- Rings ----
 
 
 class Ring:
@@ -124,10 +204,19 @@ class Ring:
         self._started().stop()
 
     def barrier(self, timeout=None):
-        """In a rank: waits until every rank is in this call."""
-        if self._rank is None:
-            raise ValueError("only ranks meet in a barrier")
-        _core.start().ring_barrier(timeout)
+        """In a rank: waits until every rank is in this call, at most `timeout` seconds."""
+        self._check_rank()
+        barrier(timeout)
+
+    def broadcast(self, data, root=0, timeout=None):
+        """In a rank: gives every rank the bytes of rank `root`, and returns them; see fiber.ring.broadcast()."""
+        self._check_rank()
+        return broadcast(data, root, timeout)
+
+    def allreduce(self, data, op="sum", timeout=None):
+        """In a rank: returns the "sum", "min" or "max" of what all ranks give; see fiber.ring.allreduce()."""
+        self._check_rank()
+        return allreduce(data, op, timeout)
 
     def __enter__(self):
         if self._handle is None:
@@ -144,6 +233,10 @@ class Ring:
 
     def __getstate__(self):
         return {**self.__dict__, "_handle": None}
+
+    def _check_rank(self):
+        if self._rank is None:
+            raise ValueError("only ranks meet in a barrier, a broadcast or an allreduce")
 
     def _started(self):
         if self._handle is None:

@@ -1,4 +1,4 @@
-/* ring.c - handles of rings: _fiber.Ring, and the barrier of its ranks.
+/* ring.c - handles of rings: _fiber.Ring, and the collectives of its ranks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
@@ -197,24 +197,67 @@ static PyObject *ring_members(PyObject *self, PyObject *none)
     return list;
 }
 
-/* One call, not slices: a barrier that timed out once does not succeed any more. */
-static PyObject *ring_barrier(PyObject *module, PyObject *timeout)
+static int milliseconds(double seconds)
 {
-    double seconds;
-    int ms, rc;
+    return seconds < 0 || seconds > INT_MAX / 1000 ? -1 : (int)(seconds * 1000);
+}
 
-    (void)module;
-    if (!fpy_timeout(timeout, &seconds))
-        return NULL;
-    ms = seconds < 0 || seconds > INT_MAX / 1000 ? -1 : (int)(seconds * 1000);
-    Py_BEGIN_ALLOW_THREADS;
-    rc = fiber_ring_barrier(ms);
-    Py_END_ALLOW_THREADS;
+static PyObject *answer(int rc)
+{
     if (PyErr_CheckSignals() < 0)
         return NULL;
     if (rc < 0)
         return fpy_raise(rc);
     Py_RETURN_NONE;
+}
+
+/* One call, not slices, here and below: a collective that timed out once does not succeed any
+ * more. */
+static PyObject *ring_barrier(PyObject *module, PyObject *timeout)
+{
+    double seconds;
+    int rc;
+
+    (void)module;
+    if (!fpy_timeout(timeout, &seconds))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_ring_barrier(milliseconds(seconds));
+    Py_END_ALLOW_THREADS;
+    return answer(rc);
+}
+
+static PyObject *ring_broadcast(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    double seconds;
+    int root, rc;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "w*iO&:ring_broadcast", &data, &root, fpy_timeout, &seconds))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_ring_broadcast(data.buf, (size_t)data.len, root, milliseconds(seconds));
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&data);
+    return answer(rc);
+}
+
+static PyObject *ring_allreduce(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    double seconds;
+    int type, op, rc;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "w*iiO&:ring_allreduce", &data, &type, &op, fpy_timeout, &seconds))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_ring_allreduce(data.buf, (size_t)data.len / 8, (enum fiber_ring_type)type,
+                              (enum fiber_ring_op)op, milliseconds(seconds));
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&data);
+    return answer(rc);
 }
 
 static PyMethodDef methods[] = {
@@ -253,6 +296,12 @@ static PyType_Spec spec = {
 static PyMethodDef functions[] = {
     {"ring_barrier", ring_barrier, METH_O,
      "ring_barrier(timeout)\n--\n\nIn a rank: waits until every rank is here."},
+    {"ring_broadcast", ring_broadcast, METH_VARARGS,
+     "ring_broadcast(buffer, root, timeout)\n--\n\nIn a rank: fills the buffer with that of rank "
+     "`root`."},
+    {"ring_allreduce", ring_allreduce, METH_VARARGS,
+     "ring_allreduce(buffer, type, op, timeout)\n--\n\nIn a rank: makes each element the sum, "
+     "minimum or maximum of all ranks'."},
     {NULL, NULL, 0, NULL},
 };
 

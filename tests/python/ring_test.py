@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import array
 import os
 import signal
 import subprocess
@@ -37,6 +38,75 @@ def test_ranks_run_the_initializer_and_the_function():
     assert {m.state for m in ring.members} == {"ended"}
     with pytest.raises(RuntimeError):
         ring.start()
+
+
+def keep(ring, q):
+    global here, sink
+    here, sink = ring, q
+
+
+def use_collectives(rank, size):
+    out = [here.allreduce(rank), here.allreduce(rank + 0.5, "max"), here.allreduce([rank, -rank], op="min", timeout=LONG)]
+    numbers = array.array("d", [rank, 1.5])
+    out += [here.allreduce(numbers) is numbers, list(numbers)]
+    word = bytearray(b"root" if rank == 1 else b"....")
+    out += [here.broadcast(word, 1) is word, bytes(word), here.broadcast(b"bytes" if rank == 0 else None)]
+    out += [mp.ring.broadcast(b"" if rank == 2 else None, root=2, timeout=LONG), mp.ring.allreduce([])]
+    mp.ring.barrier(LONG)
+    sink.put((rank, out))
+
+
+def test_collectives_of_ranks():
+    q = mp.Queue()
+    mp.Ring(3, use_collectives, keep, (q,)).run()
+    want = [3, 2.5, [-0, -2], True, [3.0, 4.5], True, b"root", b"bytes", b"", []]
+    assert sorted(q.get(timeout=LONG) for _ in range(3)) == [(rank, want) for rank in range(3)]
+
+
+def misuse_collectives(rank, size):
+    for call in (lambda: here.allreduce(1, "product"), lambda: here.allreduce("text"), lambda: here.broadcast("text"),
+                 lambda: here.allreduce(array.array("f", [1])), lambda: here.allreduce(bytes(8)),
+                 lambda: here.allreduce(array.array("Q", [1])), lambda: here.allreduce(1 << 70),
+                 lambda: here.allreduce(memoryview(bytes(8)).cast("q")), lambda: here.broadcast(None)):
+        try:
+            call()
+        except (TypeError, ValueError, OverflowError) as error:
+            sink.put((type(error).__name__, str(error)))
+    try:
+        here.broadcast(bytearray(3), root=1)  # there is no such rank
+    except ValueError as error:
+        sink.put(("ValueError", str(error)))
+
+
+def test_collectives_refuse_what_they_do_not_have():
+    q = mp.Queue()
+    ring = mp.Ring(1, misuse_collectives, keep, (q,))
+    ring.run()
+    seen = [q.get(timeout=LONG) for _ in range(10)]
+    assert [name for name, _ in seen] == ["ValueError", *["TypeError"] * 5, "OverflowError", *["TypeError"] * 2, "ValueError"]
+    assert "sum, min, max" in seen[0][1] and "'f'" in seen[3][1] and "read-only" in seen[7][1]
+    for call in ring.barrier, lambda: ring.broadcast(b""), lambda: ring.allreduce(1):
+        with pytest.raises(ValueError, match="only ranks"):
+            call()
+
+
+def come_alone(rank, size):
+    if rank == 0:
+        try:
+            here.allreduce(1, timeout=0.2)
+        except mp.TimeoutError:
+            sink.put("timed out")
+    else:
+        try:
+            here.allreduce(1, timeout=LONG) if rank > 1 else signal.pause()
+        except OSError as error:
+            sink.put(type(error).__name__)
+
+
+def test_a_collective_that_not_all_ranks_call_is_over():
+    q = mp.Queue()
+    with mp.Ring(3, come_alone, keep, (q,), quiet=True, grace=0.5):
+        assert {q.get(timeout=LONG) for _ in range(2)} == {"timed out", "ConnectionAbortedError"}
 
 
 def look_at_nodes(ring, q):
