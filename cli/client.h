@@ -59,7 +59,7 @@ int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error 
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
                struct fbr_error *err);
 /* After it run->fd is a stream to what serves visitors where that rank or worker is (-1: any that will do), for
- * runtime/inspect/copy.h; it waits at most a minute for a byte. */
+ * runtime/inspect/message.h; it waits at most a minute for a byte. */
 int client_visit(struct client_run *run, int rank, struct fbr_error *err);
 /* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its
  * code, or -ECONNRESET. */

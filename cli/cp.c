@@ -1,7 +1,7 @@
 /* cp.c - `fiber cp`: a file or a directory to a job of a run, or from it, by way of its launcher.
  *
- * The same on every backend: what carries the bytes is the connection that each job has to its launcher
- * (runtime/inspect/copy.h, runtime/net/visit.h), not its engine.
+ * The same on every backend: what carries the bytes is the connection that each job has to its
+ * launcher (runtime/inspect/message.h, runtime/net/visit.h), not its engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include "cli/cp.h"
 #include "cli/engine_run.h"
 #include "cli/option.h"
-#include "runtime/inspect/copy.h"
 #include "runtime/base/text.h"
 #include "runtime/inspect/tree.h"
 
@@ -53,66 +52,60 @@ static const char *name_of(const char *path)
 
 struct cp {
     struct client_run run;
+    struct fbr_msg m;
     struct cp_place there;
     const char *here;
     bool put;
 };
 
-static int cut_off(int rc, struct fbr_error *err)
+/* Asks for it; what the other end answers is *i. */
+static int ask(struct cp *c, enum fbr_msg_kind kind, uint32_t mode, const char *name,
+               struct fbr_msg_item *i, struct fbr_error *err)
 {
-    return fbr_fail(err, rc, "%s",
-                    rc == -EAGAIN       ? "nothing has come from there for a minute; is it stopped?"
-                    : rc == -ECONNRESET ? "the job, or its launcher, has ended meanwhile"
-                                        : fbr_strerror(rc));
+    int rc = fbr_msg_send_item(c->run.fd, kind, mode, name, c->there.path);
+
+    if (rc == -ENAMETOOLONG)
+        return fbr_fail(err, rc, "the path is too long");
+    rc = fbr_msg_expect(c->run.fd, &c->m, FBR_MSG_READY, err);
+    return rc < 0 || fbr_msg_get_item(&c->m.body, i) ? rc : fbr_msg_malformed(err);
 }
 
-/* name: of what is put; "" for a get. */
-static int ask(struct cp *c, enum fbr_copy_op op, uint32_t mode, const char *name,
-               struct fbr_error *err)
+/* The last answer, and in text what the other end has left out. */
+static int done(struct cp *c, char text[FBR_MSG_TEXT], struct fbr_error *err)
 {
-    struct fbr_copy_request r = {.op = (uint8_t)op, .mode = mode};
-    struct fbr_buf b;
-    int rc;
+    int rc = fbr_msg_expect(c->run.fd, &c->m, FBR_MSG_DONE, err), code;
 
-    if (strlen(c->there.path) >= sizeof(r.path) || strlen(name) >= sizeof(r.name))
-        return fbr_fail(err, -ENAMETOOLONG, "the path is too long");
-    snprintf(r.path, sizeof(r.path), "%s", c->there.path);
-    snprintf(r.name, sizeof(r.name), "%s", name);
-    fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    rc = fbr_copy_send(c->run.fd, &b);
-    fbr_buf_fini(&b);
-    return rc < 0 ? cut_off(rc, err) : 0;
+    return rc < 0 || fbr_msg_get_done(&c->m.body, &code, text) ? rc : fbr_msg_malformed(err);
 }
 
-static int answered(struct cp *c, struct fbr_copy_answer *a, struct fbr_error *err)
+/* All was sent (rc 0), or it broke off: when it could not be read here, the other end is told; else
+ * that one says why it hung up (a full disk, say). */
+static int put_done(struct cp *c, int rc, const struct fbr_error *why, char text[FBR_MSG_TEXT],
+                    struct fbr_error *err)
 {
-    int rc = fbr_copy_recv_answer(c->run.fd, a);
+    int said;
 
-    if (rc < 0)
-        return cut_off(rc, err);
-    return a->code < 0 ? fbr_fail(err, a->code, "there: %s", a->text) : 0;
+    if (rc == -EIO) {
+        fbr_msg_send_done(c->run.fd, rc, why->text);
+        return fbr_fail(err, rc, "%.300s: %s", c->here, why->text);
+    }
+    said = done(c, text, err);
+    return said < 0 || rc == 0 ? said : fbr_fail(err, rc, "%s", fbr_strerror(rc));
 }
 
 static int put_it(struct cp *c, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
-    struct fbr_copy_answer a;
+    char text[FBR_MSG_TEXT];
+    struct fbr_msg_item i;
     uint32_t mode = 0;
-    int fd = fbr_copy_open(c->here, &mode, err), rc, said;
+    int fd = fbr_copy_open(c->here, &mode, err), rc;
 
     if (fd < 0)
         return fd;
-    rc = ask(c, FBR_COPY_PUT, mode, name_of(c->here), err);
+    rc = ask(c, FBR_MSG_PUT, mode, name_of(c->here), &i, err);
     if (rc == 0)
-        rc = answered(c, &a, err);
-    if (rc == 0) {
-        rc = fbr_copy_send_file(c->run.fd, fd, &why);
-        if (rc == -EIO)
-            fbr_fail(err, rc, "%.300s %s", c->here, why.text);
-        else if ((said = answered(c, &a, err)) < 0 || rc == 0)
-            rc = said; /* it hung up because of something, a full disk, say */
-    }
+        rc = put_done(c, fbr_copy_send_file(c->run.fd, fd, &why), &why, text, err);
     close(fd);
     return rc;
 }
@@ -120,7 +113,7 @@ static int put_it(struct cp *c, struct fbr_error *err)
 /* What the other end has left out, and what we have. */
 static void tell_left(const char *text, unsigned links, unsigned specials)
 {
-    char plain[FBR_COPY_TEXT], left[200];
+    char plain[FBR_MSG_TEXT], left[200];
 
     fbr_text_plain(plain, sizeof(plain), text);
     if (plain[0])
@@ -133,81 +126,66 @@ static void tell_left(const char *text, unsigned links, unsigned specials)
 static int put_tree(struct cp *c, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};
-    struct fbr_copy_answer a;
-    char name[FBR_COPY_NAME];
+    char name[FBR_MSG_NAME], text[FBR_MSG_TEXT];
+    struct fbr_msg_item i;
     unsigned specials = 0;
     uint32_t mode = 0;
-    int fd = fbr_tree_open(c->here, &mode, name, err), rc, said;
+    int fd = fbr_tree_open(c->here, &mode, name, err), rc;
 
     if (fd < 0)
         return fd;
-    rc = ask(c, FBR_COPY_PUT_TREE, mode, name, err);
-    if (rc == 0)
-        rc = answered(c, &a, err);
+    rc = ask(c, FBR_MSG_PUT, mode | FBR_MSG_IS_TREE, name, &i, err);
     if (rc < 0) {
         close(fd);
         return rc;
     }
-    rc = fbr_tree_send(c->run.fd, fd, &specials, &why);
-    if (rc == -EIO)
-        return fbr_fail(err, rc, "%.300s: %s", c->here, why.text);
-    said = answered(c, &a, err); /* it hung up because of something, a full disk, say */
-    if (said == 0 && rc == 0)
-        tell_left(a.text, 0, specials);
-    return said < 0 ? said : rc;
+    rc = put_done(c, fbr_tree_send(c->run.fd, fd, &specials, &why), &why, text, err);
+    if (rc == 0)
+        tell_left(text, 0, specials);
+    return rc;
 }
 
-/* The answer has come, and says that it is one. */
-static int get_tree(struct cp *c, const struct fbr_copy_answer *first, struct fbr_error *err)
+static int get_tree(struct cp *c, const struct fbr_msg_item *i, struct fbr_error *err)
 {
-    struct fbr_copy_answer a;
+    char text[FBR_MSG_TEXT];
     struct fbr_tree t;
-    int rc = fbr_tree_begin(&t, c->here, first->text, err);
+    int rc = fbr_tree_begin(&t, c->here, i->name, err);
 
+    if (rc == 0)
+        rc = fbr_tree_recv(&t, c->run.fd, err);
     if (rc < 0)
         return rc;
-    rc = fbr_tree_recv(&t, c->run.fd, err);
-    if (rc == -EPIPE)
-        return answered(c, &a, err) < 0 ? err->code : fbr_fail(err, -EIO, "it broke off");
-    if (rc < 0)
-        return rc;
-    rc = answered(c, &a, err);
+    rc = done(c, text, err);
     if (rc < 0) {
         fbr_tree_drop(&t);
         return rc;
     }
-    rc = fbr_tree_commit(&t, first->mode, err);
+    rc = fbr_tree_commit(&t, i->mode, err);
     if (rc == 0)
-        tell_left(a.text, t.links, 0);
+        tell_left(text, t.links, 0);
     return rc;
 }
 
 static int get_it(struct cp *c, struct fbr_error *err)
 {
     const char *name = name_of(c->there.path);
-    struct fbr_copy_answer a;
+    char text[FBR_MSG_TEXT];
     struct fbr_copy_file f;
-    uint32_t mode;
-    int rc = ask(c, FBR_COPY_GET, FBR_COPY_IS_TREE, "", err);
+    struct fbr_msg_item i;
+    int rc = ask(c, FBR_MSG_GET, 0, "", &i, err);
 
-    if (rc == 0)
-        rc = answered(c, &a, err);
     if (rc < 0)
         return rc;
-    if (a.mode & FBR_COPY_IS_TREE)
-        return get_tree(c, &a, err);
-    mode = a.mode;
+    if (i.mode & FBR_MSG_IS_TREE)
+        return get_tree(c, &i, err);
     rc = fbr_copy_begin(&f, c->here, name[0] ? name : "file", err);
-    if (rc < 0)
-        return rc;
-    rc = fbr_copy_recv_file(&f, c->run.fd, err);
-    if (rc == -EPIPE)
-        return answered(c, &a, err) < 0 ? err->code : fbr_fail(err, -EIO, "it broke off");
-    if (rc < 0)
-        return rc;
-    rc = answered(c, &a, err);
     if (rc == 0)
-        return fbr_copy_commit(&f, mode, err);
+        rc = fbr_copy_recv_file(&f, c->run.fd, err);
+    if (rc < 0)
+        return rc;
+    rc = done(c, text, err);
+    if (rc == 0)
+        return fbr_copy_commit(&f, i.mode, err);
     fbr_copy_drop(&f);
     return rc;
 }
@@ -247,6 +225,7 @@ static int copy(struct cp *c, struct fbr_error *err)
         rc = client_visit(&c->run, job, err);
     if (rc == 0)
         rc = !c->put ? get_it(c, err) : is_directory(c->here) ? put_tree(c, err) : put_it(c, err);
+    fbr_buf_fini(&c->m.bytes);
     client_free(&c->run);
     return rc;
 }

@@ -16,8 +16,9 @@
 #include "cli/option.h"
 #include "cli/print.h"
 #include "cli/stack_fold.h"
-#include "runtime/inspect/copy.h"
 #include "runtime/base/text.h"
+#include "runtime/inspect/message.h"
+#include "runtime/inspect/stack.h"
 
 #define VISITORS 8
 #define LISTED 32 /* processes, before only stacks are shown */
@@ -102,43 +103,31 @@ static int take(struct stack *s, const struct ask *a, const char *host, const st
     return rc;
 }
 
-static int cut_off(int rc, struct fbr_error *err)
+/* All records, and the host's name. The lock is not held. */
+static int talk(int fd, char host[FBR_MSG_TEXT], struct fbr_buf *data, struct fbr_error *err)
 {
-    return fbr_fail(err, rc, "%s",
-                    rc == -EAGAIN ? "nothing has come from there for a minute; is its job, or "
-                                    "the agent of its ranks, stopped?"
-                    : rc == -ECONNRESET ? "the job, or its launcher, has ended meanwhile"
-                                        : fbr_strerror(rc));
-}
+    struct fbr_msg m = {.kind = 0};
+    int rc, code;
 
-/* The lock is not held. */
-static int talk(int fd, struct fbr_copy_answer *a, struct fbr_buf *data, struct fbr_error *err)
-{
-    const struct fbr_copy_request r = {.op = FBR_COPY_STACK};
-    struct fbr_copy_answer last;
-    struct fbr_buf b;
-    int rc;
-
-    fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    rc = fbr_copy_send(fd, &b);
-    fbr_buf_fini(&b);
-    if (rc == 0)
-        rc = fbr_copy_recv_answer(fd, a);
-    if (rc < 0)
-        return cut_off(rc, err);
-    if (a->code < 0)
-        return fbr_fail(err, a->code, "there: %s", a->text);
-    rc = fbr_copy_recv_data(fd, data, FBR_STACK_MAX + FBR_STACK_RECORD);
-    if (rc == 0)
-        rc = fbr_copy_recv_answer(fd, &last);
-    return rc < 0 ? cut_off(rc, err) : 0;
+    fbr_msg_send(fd, FBR_MSG_STACK, NULL, 0);
+    while ((rc = fbr_msg_recv(fd, &m, err)) == FBR_MSG_DATA) {
+        fbr_put(data, m.body.at, fbr_cur_left(&m.body));
+        if (data->failed || data->len > FBR_STACK_MAX + FBR_STACK_RECORD) {
+            rc = fbr_fail(err, -EFBIG, "%s", fbr_strerror(-EFBIG));
+            break;
+        }
+    }
+    if (rc >= 0)
+        rc = rc == FBR_MSG_DONE && fbr_msg_get_done(&m.body, &code, host) ? 0
+                                                                          : fbr_msg_malformed(err);
+    fbr_buf_fini(&m.bytes);
+    return rc;
 }
 
 static void visit(struct stack *s, struct ask *a)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_copy_answer answer;
+    char host[FBR_MSG_TEXT];
     struct client_run c;
     struct fbr_buf data;
     int rc = client_again(&s->run, &c, &err);
@@ -147,12 +136,12 @@ static void visit(struct stack *s, struct ask *a)
     if (rc == 0) {
         rc = client_visit(&c, a->who, &err);
         if (rc == 0)
-            rc = talk(c.fd, &answer, &data, &err);
+            rc = talk(c.fd, host, &data, &err);
         client_free(&c);
     }
     pthread_mutex_lock(&s->lock);
     if (rc == 0) {
-        rc = take(s, a, answer.text, &data);
+        rc = take(s, a, host, &data);
         if (rc < 0)
             fbr_fail(&err, rc, "what it says makes no sense: %s", fbr_strerror(rc));
     }

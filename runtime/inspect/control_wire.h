@@ -33,7 +33,8 @@ enum fbr_control_op {
     FBR_CONTROL_SIGNAL, /* rank or -1; argument: the signal */
     FBR_CONTROL_STOP,   /* as a failure would */
     FBR_CONTROL_SCALE,  /* argument: how many workers are wanted */
-    FBR_CONTROL_VISIT,  /* rank or -1; after a DONE of 0 all bytes are its process's: visit.h */
+    /* rank or -1; after a DONE of 0 all bytes are its process's: visit.h. 6 was the same with other messages */
+    FBR_CONTROL_VISIT = 7,
 };
 
 /* What a run does now. */

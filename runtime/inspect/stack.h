@@ -1,6 +1,6 @@
 /* stack.h - where processes are: their threads' state, system call and stack, for `fiber stack`.
  *
- * A visitor of a process (visitor.h, copy.h: STACK) is told of the processes there: of the visited one and of all
+ * A visitor of a process (visitor.h, message.h: STACK) is told of the processes there: of the visited one and of all
  * that it has started. Facts come from /proc (stack_proc.c), frames from the program `fiber-stack` (stack_frames.c),
  * which stands beside Fiber's modules: a program of its own, since a process cannot look at itself, and since what
  * stops threads of others and reads their memory shall not be able to harm us. It stops one thread at a time for as

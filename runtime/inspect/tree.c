@@ -1,4 +1,4 @@
-/* tree.c - a directory through a stream of bytes; see tree.h.
+/* tree.c - a directory in messages; see tree.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/tree.h"
@@ -40,30 +40,6 @@ bool fbr_tree_stays(const char *target, unsigned depth)
     return true;
 }
 
-void fbr_tree_put(struct fbr_buf *b, const struct fbr_tree_entry *e)
-{
-    size_t at = b->len;
-
-    fbr_put_u32(b, 0);
-    fbr_put_u8(b, e->kind);
-    fbr_put_u32(b, e->mode);
-    fbr_put_str(b, e->name);
-    fbr_put_str(b, e->target);
-    if (!b->failed)
-        fbr_set_u32(b, at, (uint32_t)(b->len - at - 4));
-}
-
-bool fbr_tree_get(struct fbr_cur *c, struct fbr_tree_entry *e)
-{
-    e->kind = fbr_get_u8(c);
-    e->mode = fbr_get_u32(c);
-    fbr_get_str(c, e->name, sizeof(e->name));
-    fbr_get_str(c, e->target, sizeof(e->target));
-    if (!fbr_cur_ok(c) || e->kind < FBR_TREE_DIR || e->kind > FBR_TREE_BROKEN)
-        return false;
-    return e->kind >= FBR_TREE_UP || fbr_tree_is_name(e->name);
-}
-
 void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials)
 {
     char of_links[80] = "", of_specials[80] = "";
@@ -78,33 +54,9 @@ void fbr_tree_say_left(char *out, size_t size, unsigned links, unsigned specials
              links && specials ? ", " : "", of_specials);
 }
 
-static int send_entry(int sock, uint8_t kind, uint32_t mode, const char *name, const char *target)
-{
-    struct fbr_tree_entry e = {.kind = kind, .mode = mode};
-    struct fbr_buf b;
-    int rc;
-
-    snprintf(e.name, sizeof(e.name), "%s", name);
-    snprintf(e.target, sizeof(e.target), "%s", target);
-    fbr_buf_init(&b);
-    fbr_tree_put(&b, &e);
-    rc = fbr_copy_send(sock, &b);
-    fbr_buf_fini(&b);
-    return rc;
-}
-
-static int recv_entry(int sock, struct fbr_tree_entry *e)
-{
-    uint8_t data[FBR_COPY_MESSAGE];
-    struct fbr_cur c;
-    int rc = fbr_copy_recv_message(sock, data, &c);
-
-    return rc < 0 || fbr_tree_get(&c, e) ? rc : -EBADMSG;
-}
-
 /* ---- One that goes ---- */
 
-int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_COPY_NAME], struct fbr_error *err)
+int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err)
 {
     int fd = open(path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
         rc = fd < 0 ? -errno : 0;
@@ -114,7 +66,7 @@ int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_COPY_NAME], st
 
     if (rc == 0 && fstat(fd, &st) < 0)
         rc = -errno;
-    snprintf(name, FBR_COPY_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
+    snprintf(name, FBR_MSG_NAME, "%s", slash && slash[1] ? slash + 1 : "files");
     free(whole);
     if (rc == 0) {
         *mode = st.st_mode & 0777;
@@ -129,7 +81,6 @@ struct sending {
     int sock;
     unsigned *left;
     struct fbr_error *err;
-    bool told; /* the other end knows */
 };
 
 static int send_dir(struct sending *s, int fd, unsigned depth);
@@ -141,7 +92,7 @@ static int failed(struct sending *s, int rc, const char *name)
 
 static int send_link(struct sending *s, int at, const char *name)
 {
-    char target[FBR_COPY_PATH];
+    char target[FBR_MSG_PATH];
     ssize_t n = readlinkat(at, name, target, sizeof(target));
 
     if (n < 0)
@@ -149,7 +100,7 @@ static int send_link(struct sending *s, int at, const char *name)
     if (n == sizeof(target))
         return failed(s, -ENAMETOOLONG, name);
     target[n] = '\0';
-    return send_entry(s->sock, FBR_TREE_LINK, 0, name, target);
+    return fbr_msg_send_item(s->sock, FBR_MSG_LINK, 0, name, target);
 }
 
 /* What becomes of it between two looks is told by the descriptor. */
@@ -166,10 +117,9 @@ static int send_file(struct sending *s, int at, const char *name)
         ++*s->left;
         rc = 0;
     } else {
-        rc = send_entry(s->sock, FBR_TREE_FILE, st.st_mode & 0777, name, "");
+        rc = fbr_msg_send_item(s->sock, FBR_MSG_FILE, st.st_mode & 0777, name, "");
         if (rc == 0)
             rc = fbr_copy_send_file(s->sock, fd, s->err);
-        s->told = s->told || rc == -EIO;
     }
     close(fd);
     return rc;
@@ -190,7 +140,7 @@ static int send_below(struct sending *s, int at, const char *name, unsigned dept
         close(fd);
         return failed(s, -errno, name);
     }
-    rc = send_entry(s->sock, FBR_TREE_DIR, st.st_mode & 0777, name, "");
+    rc = fbr_msg_send_item(s->sock, FBR_MSG_DIR, st.st_mode & 0777, name, "");
     if (rc == 0)
         return send_dir(s, fd, depth);
     close(fd);
@@ -236,7 +186,7 @@ static int send_dir(struct sending *s, int fd, unsigned depth)
             rc = send_one(s, fd, e->d_name, depth);
     }
     closedir(d);
-    return rc < 0 ? rc : send_entry(s->sock, FBR_TREE_UP, 0, "", "");
+    return rc < 0 ? rc : fbr_msg_send_item(s->sock, FBR_MSG_UP, 0, "", "");
 }
 
 int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
@@ -247,12 +197,8 @@ int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err)
 
     *left = 0;
     rc = send_dir(&s, fd, 0);
-    if (rc == 0 || !why.code) /* without a sentence it is the other end */
-        return rc;
-    fbr_fail(err, -EIO, "%s", why.text);
-    if (!s.told)
-        rc = send_entry(sock, FBR_TREE_BROKEN, 0, "", "");
-    return s.told || rc == 0 ? -EIO : rc;
+    /* without a sentence it is the other end */
+    return why.code ? fbr_fail(err, -EIO, "%s", why.text) : rc;
 }
 
 /* ---- One that comes ---- */
@@ -318,7 +264,7 @@ struct receiving {
     unsigned depth;
 };
 
-static int take_dir(struct receiving *r, const struct fbr_tree_entry *e)
+static int take_dir(struct receiving *r, const struct fbr_msg_item *e)
 {
     int at = r->dirs[r->depth], fd;
 
@@ -344,9 +290,7 @@ static int leave_dir(struct receiving *r)
     return rc;
 }
 
-/* -EPIPE and others with *told: err has the sentence, or is about to get one from the other end. */
-static int take_file(struct receiving *r, const struct fbr_tree_entry *e, bool *told,
-                     struct fbr_error *err)
+static int take_file(struct receiving *r, const struct fbr_msg_item *e, struct fbr_error *err)
 {
     struct fbr_copy_file f = {.fd = -1};
     int rc;
@@ -357,70 +301,64 @@ static int take_file(struct receiving *r, const struct fbr_tree_entry *e, bool *
     if (f.fd < 0)
         return -errno;
     rc = fbr_copy_recv_file(&f, r->sock, err);
-    if (rc < 0) {
-        *told = true;
+    if (rc < 0)
         return rc;
-    }
     rc = fchmod(f.fd, e->mode & 0777) < 0 ? -errno : 0;
     return close(f.fd) < 0 && rc == 0 ? -errno : rc;
 }
 
-static int take_link(struct receiving *r, const struct fbr_tree_entry *e)
+static int take_link(struct receiving *r, const struct fbr_msg_item *e)
 {
-    if (!fbr_tree_stays(e->target, r->depth)) {
+    if (!fbr_tree_stays(e->path, r->depth)) {
         r->t->links++;
         return 0;
     }
-    return symlinkat(e->target, r->dirs[r->depth], e->name) < 0 ? -errno : 0;
+    return symlinkat(e->path, r->dirs[r->depth], e->name) < 0 ? -errno : 0;
 }
 
-/* 1: that was the end. */
-static int take_one(struct receiving *r, const struct fbr_tree_entry *e, bool *told,
+/* 1: that was the end. Without a sentence it is an error of ours, with that entry. */
+static int take_one(struct receiving *r, uint8_t kind, const struct fbr_msg_item *e,
                     struct fbr_error *err)
 {
-    switch (e->kind) {
-    case FBR_TREE_DIR:
+    if (kind != FBR_MSG_UP && !fbr_tree_is_name(e->name))
+        return fbr_msg_malformed(err);
+    switch (kind) {
+    case FBR_MSG_DIR:
         return take_dir(r, e);
-    case FBR_TREE_FILE:
-        return take_file(r, e, told, err);
-    case FBR_TREE_LINK:
+    case FBR_MSG_FILE:
+        return take_file(r, e, err);
+    case FBR_MSG_LINK:
         return take_link(r, e);
-    case FBR_TREE_UP:
+    case FBR_MSG_UP:
         return r->depth ? leave_dir(r) : 1;
     default:
-        *told = true;
-        return -EPIPE;
+        return fbr_msg_malformed(err);
     }
 }
 
 int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
 {
-    struct receiving *r = calloc(1, sizeof(*r));
-    struct fbr_tree_entry *e = calloc(1, sizeof(*e));
-    bool told = false, cut = false;
-    int rc = r && e ? 0 : -ENOMEM;
+    struct receiving r = {.t = t, .sock = sock, .dirs = {t->fd}};
+    struct fbr_msg_item e = {.name = ""};
+    struct fbr_error why = {0, ""};
+    struct fbr_msg m = {.kind = 0};
+    int rc = 0;
 
-    if (rc == 0)
-        *r = (struct receiving){.t = t, .sock = sock, .dirs = {t->fd}};
     while (rc == 0) {
-        rc = recv_entry(sock, e);
-        cut = rc < 0;
-        if (rc == 0)
-            rc = take_one(r, e, &told, err);
+        rc = fbr_msg_recv(sock, &m, &why);
+        if (rc >= 0)
+            rc = fbr_msg_get_item(&m.body, &e) ? take_one(&r, m.kind, &e, &why)
+                                               : fbr_msg_malformed(&why);
     }
-    while (r && r->depth)
-        close(r->dirs[r->depth--]);
-    if (rc < 0 && cut) {
-        fbr_tree_drop(t);
-        fbr_fail(err, rc, "%.300s: it broke off: %s", t->path, fbr_strerror(rc));
-    } else if (rc < 0 && told) {
-        fbr_tree_drop(t);
-    } else if (rc < 0) {
-        give_up(t, rc, e ? e->name : "", err);
-    }
-    free(r);
-    free(e);
-    return rc < 0 ? rc : 0;
+    fbr_buf_fini(&m.bytes);
+    while (r.depth)
+        close(r.dirs[r.depth--]);
+    if (rc >= 0)
+        return 0;
+    if (!why.code)
+        return give_up(t, rc, e.name, err);
+    fbr_tree_drop(t);
+    return fbr_fail(err, rc, "%s", why.text);
 }
 
 int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err)

@@ -1,21 +1,19 @@
-/* tree.h - a directory through a stream of bytes, whole or not at all: the other half of `fiber cp` (copy.h).
+/* tree.h - a directory in messages (message.h), whole or not at all: the other half of `fiber cp`.
  *
- * After the answer that begins it come entries, in the order of a walk, and then an answer with a 0 and what was left
- * out, or why it broke off. An entry is u32 length, then
- *
- *     u8 kind, u32 permissions, str name, str target
+ * It comes as entries in the order of a walk, each a message with an item: mode are the
+ * permissions.
  *
  *     DIR     a directory, which what follows is in; UP ends it
- *     FILE    its data follows, in pieces as a file's
- *     LINK    a symbolic link to target
+ *     FILE    its DATA follows
+ *     LINK    a symbolic link to path
  *     UP      this directory has no more; that of the whole: the end
- *     BROKEN  it cannot be read on
  *
- * Names have no slash and are not "." or "..", so no path of the other end is ever followed here: each directory is
- * one that the receiver has just made, in a new one beside the place (beside.h), which gets its name at the end. Links
- * are made as they are, and never followed; one that leads out of the directory, or might, is left out by the receiver.
- * What is neither file, directory nor link the sender leaves out. Permissions are kept (0777), owners and times are
- * not; files with several names become several files.
+ * Names have no slash and are not "." or "..", so no path of the other end is ever followed here:
+ * each directory is one that the receiver has just made, in a new one beside the place (beside.h),
+ * which gets its name at the end. Links are made as they are, and never followed; one that leads
+ * out of the directory, or might, is left out by the receiver. What is neither file, directory nor
+ * link the sender leaves out. Permissions are kept (0777), owners and times are not; files with
+ * several names become several files.
  *
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *
@@ -27,51 +25,33 @@
 
 #define FBR_TREE_DEPTH 64 /* of directories in each other, one descriptor each */
 
-enum fbr_tree_kind {
-    FBR_TREE_DIR = 1,
-    FBR_TREE_FILE,
-    FBR_TREE_LINK,
-    FBR_TREE_UP,
-    FBR_TREE_BROKEN,
-};
-
-struct fbr_tree_entry {
-    uint8_t kind;
-    uint32_t mode;
-    char name[FBR_COPY_NAME], target[FBR_COPY_PATH];
-};
-
-/* ---- Messages ---- */
-
-void fbr_tree_put(struct fbr_buf *b, const struct fbr_tree_entry *e);
-/* The inside of one, behind its length; false also for a name that is none. */
-bool fbr_tree_get(struct fbr_cur *c, struct fbr_tree_entry *e);
 /* A name of something in a directory. */
 bool fbr_tree_is_name(const char *name);
-/* Whether a link in a directory that is so many levels below the whole stays within it, whatever links it leads over:
- * ".." only at the beginning, and not more than that. */
+/* Whether a link in a directory that is so many levels below the whole stays within it, whatever
+ * links it leads over: ".." only at the beginning, and not more than that. */
 bool fbr_tree_stays(const char *target, unsigned depth);
 
 /* ---- Directories ---- */
 
-/* Opens one that is to be sent: its permissions in *mode, and its name, for who has none, in name. -ENOTDIR: a file. */
-int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_COPY_NAME],
-                  struct fbr_error *err);
-/* Sends it to its end, and closes fd. *left: files that were left out. -EIO and a sentence: it could not be read, which
- * the other end knows; other errors: as fbr_copy_send(). */
+/* Opens one that is to be sent: its permissions in *mode, and its name, for who has none, in name.
+ * -ENOTDIR: a file. */
+int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], struct fbr_error *err);
+/* Sends it to its end, and closes fd. *left: files that were left out. -EIO and a sentence: it
+ * could not be read, which the other end is to be told; other errors: as fbr_msg_send(). */
 int fbr_tree_send(int sock, int fd, unsigned *left, struct fbr_error *err);
 
 /* One that comes. */
 struct fbr_tree {
     int fd;
     unsigned links; /* left out */
-    char path[FBR_COPY_PATH + FBR_COPY_NAME],
-        beside[FBR_COPY_PATH + FBR_COPY_NAME + FBR_BESIDE_ROOM];
+    char path[FBR_MSG_PATH + FBR_MSG_NAME], beside[FBR_MSG_PATH + FBR_MSG_NAME + FBR_BESIDE_ROOM];
 };
 
-/* path may be a directory, "" this one; then it becomes `name` in it. -EEXIST: something is there. */
+/* path may be a directory, "" this one; then it becomes `name` in it. -EEXIST: something is there.
+ */
 int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, struct fbr_error *err);
-/* Takes entries until the whole is there; errors as fbr_copy_recv_file(), after which nothing of it is left. */
+/* Takes entries until the whole is there; errors as fbr_copy_recv_file(), after which nothing of it
+ * is left. */
 int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err);
 /* Gives it its name and permissions; also ends it. */
 int fbr_tree_commit(struct fbr_tree *t, uint32_t mode, struct fbr_error *err);

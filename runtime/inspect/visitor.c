@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,144 +19,110 @@
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/tree.h"
 
-static int answer(int sock, int code, uint32_t mode, const char *text)
+static int get_file(int sock, const char *path, struct fbr_error *err)
 {
-    struct fbr_copy_answer a = {.code = code, .mode = mode};
+    uint32_t mode = 0;
+    int fd = fbr_copy_open(path, &mode, err), rc;
+
+    if (fd < 0)
+        return fd;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode, "", "");
+    if (rc == 0)
+        rc = fbr_copy_send_file(sock, fd, err);
+    close(fd);
+    return rc;
+}
+
+static int get(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
+               struct fbr_error *err)
+{
+    unsigned specials = 0;
+    char name[FBR_MSG_NAME];
+    uint32_t mode = 0;
+    int fd = fbr_tree_open(r->path, &mode, name, err), rc;
+
+    if (fd < 0)
+        return get_file(sock, r->path, err);
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, mode | FBR_MSG_IS_TREE, name, "");
+    if (rc == 0)
+        rc = fbr_tree_send(sock, fd, &specials, err);
+    else
+        close(fd);
+    fbr_tree_say_left(text, FBR_MSG_TEXT, 0, specials);
+    return rc;
+}
+
+static int put_tree(int sock, const struct fbr_msg_item *r, char text[FBR_MSG_TEXT],
+                    struct fbr_error *err)
+{
+    struct fbr_tree t;
+    int rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", err);
+
+    if (rc == 0)
+        rc = fbr_tree_begin(&t, r->path, r->name, err);
+    if (rc < 0)
+        return rc;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
+    if (rc < 0) {
+        fbr_tree_drop(&t);
+        return rc;
+    }
+    rc = fbr_tree_recv(&t, sock, err);
+    fbr_tree_say_left(text, FBR_MSG_TEXT, t.links, 0);
+    return rc < 0 ? rc : fbr_tree_commit(&t, r->mode, err);
+}
+
+static int put(int sock, const struct fbr_msg_item *r, struct fbr_error *err)
+{
+    struct fbr_copy_file f;
+    int rc = fbr_copy_begin(&f, r->path, r->name, err);
+
+    if (rc < 0)
+        return rc;
+    rc = fbr_msg_send_item(sock, FBR_MSG_READY, 0, "", "");
+    if (rc < 0) {
+        fbr_copy_drop(&f);
+        return rc;
+    }
+    rc = fbr_copy_recv_file(&f, sock, err);
+    return rc < 0 ? rc : fbr_copy_commit(&f, r->mode, err);
+}
+
+static int stack(int sock, char text[FBR_MSG_TEXT], struct fbr_error *err)
+{
     struct fbr_buf b;
     int rc;
 
-    snprintf(a.text, sizeof(a.text), "%s", text);
     fbr_buf_init(&b);
-    fbr_copy_put_answer(&b, &a);
-    rc = fbr_copy_send(sock, &b);
+    rc = fbr_stack_serve(&b, err);
+    gethostname(text, FBR_MSG_TEXT / 2);
+    if (rc == 0)
+        rc = fbr_msg_send_data(sock, b.data, b.len);
     fbr_buf_fini(&b);
     return rc;
 }
 
-static void serve_get(int sock, const struct fbr_copy_request *r)
-{
-    struct fbr_error err = {0, ""};
-    uint32_t mode = 0;
-    int fd = fbr_copy_open(r->path, &mode, &err), rc;
-
-    if (fd < 0) {
-        answer(sock, fd, 0, err.text);
-        return;
-    }
-    rc = answer(sock, 0, mode, "");
-    if (rc == 0)
-        rc = fbr_copy_send_file(sock, fd, &err);
-    if (rc == 0)
-        answer(sock, 0, mode, "");
-    else if (rc == -EIO)
-        answer(sock, rc, 0, err.text);
-    close(fd);
-}
-
-/* 0 when it is a directory, and was served. */
-static int serve_get_tree(int sock, const struct fbr_copy_request *r)
-{
-    char name[FBR_COPY_NAME], left[200];
-    struct fbr_error err = {0, ""};
-    unsigned specials;
-    uint32_t mode = 0;
-    int fd = fbr_tree_open(r->path, &mode, name, &err), rc;
-
-    if (fd < 0)
-        return fd;
-    rc = answer(sock, 0, mode | FBR_COPY_IS_TREE, name);
-    if (rc == 0)
-        rc = fbr_tree_send(sock, fd, &specials, &err);
-    else
-        close(fd);
-    if (rc == -EIO) {
-        answer(sock, rc, 0, err.text);
-    } else if (rc == 0) {
-        fbr_tree_say_left(left, sizeof(left), 0, specials);
-        answer(sock, 0, 0, left);
-    }
-    return 0;
-}
-
-static void serve_put_tree(int sock, const struct fbr_copy_request *r)
-{
-    struct fbr_error err = {0, ""};
-    struct fbr_tree t;
-    char left[200] = "";
-    int rc = fbr_fds_need(FBR_TREE_DEPTH, "a directory", &err);
-
-    if (rc == 0)
-        rc = fbr_tree_begin(&t, r->path, r->name, &err);
-    if (rc < 0) {
-        answer(sock, rc, 0, err.text);
-        return;
-    }
-    if (answer(sock, 0, 0, "") < 0) {
-        fbr_tree_drop(&t);
-        return;
-    }
-    rc = fbr_tree_recv(&t, sock, &err);
-    fbr_tree_say_left(left, sizeof(left), t.links, 0);
-    if (rc == 0)
-        rc = fbr_tree_commit(&t, r->mode, &err);
-    if (rc != -EPIPE)
-        answer(sock, rc, 0, rc < 0 ? err.text : left);
-}
-
-static void serve_put(int sock, const struct fbr_copy_request *r)
-{
-    struct fbr_error err = {0, ""};
-    struct fbr_copy_file f;
-    int rc = fbr_copy_begin(&f, r->path, r->name, &err);
-
-    if (rc < 0) {
-        answer(sock, rc, 0, err.text);
-        return;
-    }
-    if (answer(sock, 0, 0, "") < 0) {
-        fbr_copy_drop(&f);
-        return;
-    }
-    rc = fbr_copy_recv_file(&f, sock, &err);
-    if (rc == 0)
-        rc = fbr_copy_commit(&f, r->mode, &err);
-    if (rc != -EPIPE)
-        answer(sock, rc, 0, err.text);
-}
-
-static void serve_stack(int sock)
-{
-    char host[FBR_COPY_TEXT / 2] = "";
-    struct fbr_error err = {0, ""};
-    struct fbr_buf b;
-    int rc;
-
-    fbr_buf_init(&b);
-    rc = fbr_stack_serve(&b, &err);
-    gethostname(host, sizeof(host) - 1);
-    answer(sock, rc, 0, rc < 0 ? err.text : host);
-    if (rc == 0 && fbr_copy_send_data(sock, b.data, b.len) == 0)
-        answer(sock, 0, 0, "");
-    fbr_buf_fini(&b);
-}
-
 void fbr_visitor_serve(int sock)
 {
-    struct fbr_copy_request r;
-    int rc = fbr_copy_recv_request(sock, &r);
+    struct fbr_error err = {0, ""};
+    char text[FBR_MSG_TEXT] = "";
+    struct fbr_msg m = {.kind = 0};
+    struct fbr_msg_item r;
+    int rc = fbr_msg_recv(sock, &m, &err);
+    bool is_item = rc == FBR_MSG_GET || rc == FBR_MSG_PUT;
 
-    if (rc == -EBADMSG)
-        answer(sock, -EPROTO, 0,
-               "that request is not understood here; is it another version of Fiber?");
-    else if (rc == 0 && r.op == FBR_COPY_GET) {
-        if (!(r.mode & FBR_COPY_IS_TREE) || serve_get_tree(sock, &r) < 0)
-            serve_get(sock, &r);
-    } else if (rc == 0 && r.op == FBR_COPY_PUT_TREE)
-        serve_put_tree(sock, &r);
-    else if (rc == 0 && r.op == FBR_COPY_STACK)
-        serve_stack(sock);
-    else if (rc == 0)
-        serve_put(sock, &r);
+    if (rc == FBR_MSG_STACK)
+        rc = stack(sock, text, &err);
+    else if (rc >= 0 && (!is_item || !fbr_msg_get_item(&m.body, &r)))
+        rc = fbr_fail(&err, -EPROTO,
+                      "that request is not understood here; is it another version of Fiber?");
+    else if (rc == FBR_MSG_GET)
+        rc = get(sock, &r, text, &err);
+    else if (rc == FBR_MSG_PUT)
+        rc = r.mode & FBR_MSG_IS_TREE ? put_tree(sock, &r, text, &err) : put(sock, &r, &err);
+    if (rc != -ECONNRESET)
+        fbr_msg_send_done(sock, rc, rc < 0 ? err.text : text);
+    fbr_buf_fini(&m.bytes);
     close(sock);
 }
 

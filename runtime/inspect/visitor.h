@@ -1,4 +1,4 @@
-/* visitor.h - what visitors of a process get (visit.h): a thread that does as they ask, copy.h has what.
+/* visitor.h - what visitors of a process get (visit.h): a thread that does as they ask (message.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_VISITOR_H

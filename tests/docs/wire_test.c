@@ -222,6 +222,19 @@ static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
     assert_int_equal(FBR_RUN_POOL, 1);
 }
 
+static void test_messages_of_a_visit_have_the_numbers_of_the_page(void **state)
+{
+    static const struct row rows[] = {
+        {FBR_MSG_GET, "GET |"},   {FBR_MSG_PUT, "PUT |"},     {FBR_MSG_STACK, "STACK |"},
+        {FBR_MSG_DATA, "DATA |"}, {FBR_MSG_READY, "READY |"}, {FBR_MSG_DONE, "DONE |"},
+        {FBR_MSG_DIR, "DIR |"},   {FBR_MSG_FILE, "FILE |"},   {FBR_MSG_LINK, "LINK |"},
+        {FBR_MSG_UP, "UP |"},
+    };
+
+    (void)state;
+    expect_numbers(rows, COUNT(rows));
+}
+
 static void test_requests_of_a_store_have_the_numbers_of_the_page(void **state)
 {
     static const char *const names[] = {
@@ -271,6 +284,7 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_VISITS_MAX),
                                       LIMIT(FBR_STACK_FRAMES),
                                       LIMIT(FBR_STACK_THREADS),
+                                      LIMIT(FBR_MSG_MAX),
                                       LIMIT(FBR_TREE_DEPTH),
                                       LIMIT(FBR_CONTROL_VERSION),
                                       LIMIT(FBR_CONTROL_REQUEST_MAX),
@@ -303,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_rings_have_the_numbers_of_the_page),
         cmocka_unit_test(test_records_have_the_numbers_of_the_page),
         cmocka_unit_test(test_the_door_of_a_run_has_the_numbers_of_the_page),
+        cmocka_unit_test(test_messages_of_a_visit_have_the_numbers_of_the_page),
         cmocka_unit_test(test_requests_of_a_store_have_the_numbers_of_the_page),
         cmocka_unit_test(test_limits_have_the_values_of_the_page),
         cmocka_unit_test(test_magic_numbers_are_those_of_the_page),

@@ -1,5 +1,5 @@
-/* tree_fuzz.c - a directory from a hostile end: entries read, written and read again must be the same, and whatever is
- * sent, nothing is made outside of the new directory, and nothing stays of it.
+/* tree_fuzz.c - a directory from a hostile end: whatever is sent, nothing is made outside of the new directory, and
+ * nothing stays of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -19,27 +19,18 @@ static void remove_base(void)
     rmdir(base);
 }
 
-static void check_entry(const uint8_t *data, size_t size)
+static void check_links(const uint8_t *data, size_t size)
 {
     struct fbr_cur c = fbr_cur(data, size);
-    struct fbr_tree_entry e, again;
-    struct fbr_buf b;
+    struct fbr_msg_item e;
 
-    if (!fbr_tree_get(&c, &e))
+    if (!fbr_msg_get_item(&c, &e))
         return;
-    fbr_buf_init(&b);
-    fbr_tree_put(&b, &e);
-    c = fbr_cur(b.data, b.len);
-    if (b.failed || fbr_get_u32(&c) != b.len - 4 || !fbr_tree_get(&c, &again) ||
-        e.kind != again.kind || e.mode != again.mode || strcmp(e.name, again.name) != 0 ||
-        strcmp(e.target, again.target) != 0)
+    if (fbr_tree_is_name(e.name) && (strchr(e.name, '/') || !strcmp(e.name, "..") || !e.name[0]))
         abort();
-    if (e.kind < FBR_TREE_UP && (strchr(e.name, '/') || !strcmp(e.name, "..") || !e.name[0]))
+    if (fbr_tree_stays(e.path, 0) && (e.path[0] == '/' || strstr(e.path, "..") == e.path) &&
+        (!e.path[2] || e.path[2] == '/'))
         abort();
-    if (fbr_tree_stays(e.target, 0) && (e.target[0] == '/' || strstr(e.target, "..") == e.target) &&
-        (!e.target[2] || e.target[2] == '/'))
-        abort();
-    fbr_buf_fini(&b);
 }
 
 static size_t count_base(void)
@@ -85,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         atexit(remove_base);
     }
-    check_entry(data, size);
+    check_links(data, size);
     check_directory(data, size);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,14 +44,6 @@ static const char *in_dir(const char *name)
     return path_in(dir, name);
 }
 
-static void expect_answer(int code, const char *part)
-{
-    struct fbr_copy_answer a = answered();
-
-    assert_int_equal(a.code, code);
-    assert_non_null(strstr(a.text, part));
-}
-
 static char *large(void)
 {
     char *data = malloc(LARGE);
@@ -74,10 +67,10 @@ static void a_file_goes_there_with_its_permissions(void **state)
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
     assert_true(fd >= 0);
     visit();
-    ask(FBR_COPY_PUT, dir, "to", mode);
-    expect_answer(0, "");
+    ask(FBR_MSG_PUT, dir, "to", mode);
+    ready();
     assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
-    expect_answer(0, "");
+    expect_done(0, "");
     close(fd);
     leave();
     file_expect(in_dir("to"), data, LARGE, 0750);
@@ -87,21 +80,20 @@ static void a_file_goes_there_with_its_permissions(void **state)
 
 static void a_file_comes_from_there(void **state)
 {
-    struct fbr_copy_answer a;
+    struct fbr_msg_item i;
     struct fbr_copy_file f;
     char *data = large();
 
     (void)state;
     file_make(in_dir("from"), data, LARGE, 0604);
     visit();
-    ask(FBR_COPY_GET, in_dir("from"), "", 0);
-    a = answered();
-    assert_int_equal(a.code, 0);
+    ask(FBR_MSG_GET, in_dir("from"), "", 0);
+    i = ready();
     assert_int_equal(fbr_copy_begin(&f, in_dir("to"), "x", NULL), 0);
     assert_int_equal(fbr_copy_recv_file(&f, ours, NULL), 0);
-    expect_answer(0, "");
+    expect_done(0, "");
     assert_int_equal(access(in_dir("to"), F_OK), -1); /* not before it is asked for */
-    assert_int_equal(fbr_copy_commit(&f, a.mode, NULL), 0);
+    assert_int_equal(fbr_copy_commit(&f, i.mode, NULL), 0);
     file_expect(in_dir("to"), data, LARGE, 0604);
     free(data);
 }
@@ -116,10 +108,10 @@ static void an_empty_file_replaces_what_is_there(void **state)
     file_make(in_dir("to"), "before", 6, 0644);
     fd = fbr_copy_open(in_dir("from"), &mode, NULL);
     visit();
-    ask(FBR_COPY_PUT, in_dir("to"), "from", mode);
-    expect_answer(0, "");
+    ask(FBR_MSG_PUT, in_dir("to"), "from", mode);
+    ready();
     assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
-    expect_answer(0, "");
+    expect_done(0, "");
     close(fd);
     file_expect(in_dir("to"), "", 0, 0600);
     assert_int_equal(dir_count(dir, ""), 2);
@@ -127,15 +119,12 @@ static void an_empty_file_replaces_what_is_there(void **state)
 
 /* ---- What does not ---- */
 
-static void send_piece(uint32_t len, const char *data)
+static void send_head(uint32_t len, uint8_t kind)
 {
-    struct fbr_buf b;
+    const uint8_t head[5] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16),
+                             (uint8_t)(len >> 24), kind};
 
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, len);
-    fbr_put(&b, data, strlen(data));
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
+    assert_int_equal(send(ours, head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
 }
 
 static void what_breaks_off_leaves_what_was_there(void **state)
@@ -143,9 +132,10 @@ static void what_breaks_off_leaves_what_was_there(void **state)
     (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
     visit();
-    ask(FBR_COPY_PUT, in_dir("to"), "x", 0600);
-    expect_answer(0, "");
-    send_piece(100, "only this");
+    ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
+    ready();
+    send_head(100, FBR_MSG_DATA);
+    assert_int_equal(send(ours, "only this", 9, MSG_NOSIGNAL), 9);
     leave();
     file_expect(in_dir("to"), "before", 6, 0644);
     assert_int_equal(dir_count(dir, ""), 1);
@@ -156,10 +146,10 @@ static void what_could_not_be_read_leaves_what_was_there(void **state)
     (void)state;
     file_make(in_dir("to"), "before", 6, 0644);
     visit();
-    ask(FBR_COPY_PUT, in_dir("to"), "x", 0600);
-    expect_answer(0, "");
-    send_piece(4, "some");
-    send_piece(FBR_COPY_BROKEN, "");
+    ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
+    ready();
+    assert_int_equal(fbr_msg_send(ours, FBR_MSG_DATA, "some", 4), 0);
+    assert_int_equal(fbr_msg_send_done(ours, -EIO, "cannot be read"), 0);
     leave();
     file_expect(in_dir("to"), "before", 6, 0644);
     assert_int_equal(dir_count(dir, ""), 1);
@@ -169,10 +159,10 @@ static void a_piece_that_is_none_is_refused(void **state)
 {
     (void)state;
     visit();
-    ask(FBR_COPY_PUT, in_dir("to"), "x", 0600);
-    expect_answer(0, "");
-    send_piece(FBR_COPY_PIECE + 1, "");
-    expect_answer(-EBADMSG, "broke off");
+    ask(FBR_MSG_PUT, in_dir("to"), "x", 0600);
+    ready();
+    send_head(FBR_MSG_MAX + 2, FBR_MSG_DATA);
+    expect_done(-EBADMSG, "does not make sense");
     leave();
     assert_int_equal(dir_count(dir, ""), 0);
 }
@@ -184,12 +174,11 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
         int code;
         const char *path, *part;
     } cases[] = {
-        {FBR_COPY_GET, -ENOENT, "nothing", "No such file"},
-        {FBR_COPY_GET, -EISDIR, "", "takes files only"},
-        {FBR_COPY_GET, -EINVAL, "fifo", "no regular file"},
-        {FBR_COPY_PUT, -ENOENT, "none/x", "No such file"},
-        {FBR_COPY_PUT, -ENOENT, "none/", "no such directory"},
-        {FBR_COPY_PUT, -EEXIST, "fifo", "no regular file"},
+        {FBR_MSG_GET, -ENOENT, "nothing", "No such file"},
+        {FBR_MSG_GET, -EINVAL, "fifo", "no regular file"},
+        {FBR_MSG_PUT, -ENOENT, "none/x", "No such file"},
+        {FBR_MSG_PUT, -ENOENT, "none/", "no such directory"},
+        {FBR_MSG_PUT, -EEXIST, "fifo", "no regular file"},
     };
 
     (void)state;
@@ -197,7 +186,7 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         visit();
         ask(cases[i].op, in_dir(cases[i].path), "x", 0600);
-        expect_answer(cases[i].code, cases[i].part);
+        expect_done(cases[i].code, cases[i].part);
         leave();
     }
     assert_int_equal(dir_count(dir, ""), 1);
@@ -205,23 +194,18 @@ static void what_cannot_be_is_told_before_any_byte(void **state)
 
 static void a_request_that_is_none_is_answered(void **state)
 {
-    struct fbr_buf b;
-
     (void)state;
     visit();
     ask(99, "x", "y", 0);
-    expect_answer(-EPROTO, "another version");
+    expect_done(-EPROTO, "another version");
     leave();
     visit();
-    ask(FBR_COPY_PUT, dir, "../out", 0600); /* a name that leads out of the directory */
-    expect_answer(-EPROTO, "not understood");
+    ask(FBR_MSG_PUT, dir, "../out", 0600); /* a name that leads out of the directory */
+    expect_done(-EPROTO, "not understood");
     leave();
     visit();
-    fbr_buf_init(&b);
-    fbr_put_u32(&b, 1u << 31);
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
-    expect_answer(-EPROTO, "");
+    send_head(1u << 31, FBR_MSG_GET);
+    expect_done(-EBADMSG, "");
 }
 
 static void a_visitor_that_says_nothing_may_go(void **state)

@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/inspect/copy.h"
+#include "runtime/inspect/message.h"
 #include "runtime/base/module.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/inspect/visitor.h"
@@ -398,26 +398,27 @@ static void *serve(void *arg)
 
 static void a_visitor_is_told_of_the_visited_one(void **state)
 {
-    const struct fbr_copy_request r = {.op = FBR_COPY_STACK};
-    struct fbr_copy_answer a;
+    struct fbr_error err = {0, ""};
+    struct fbr_msg m = {.kind = 0};
+    char host[FBR_MSG_TEXT] = "";
     struct fbr_stack_process p;
+    int ends[2], rc, code;
     pthread_t thread;
     struct fbr_buf b;
     struct fbr_cur c;
-    int ends[2];
 
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve, (void *)(intptr_t)ends[1]), 0);
+    assert_int_equal(fbr_msg_send(ends[0], FBR_MSG_STACK, NULL, 0), 0);
     fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    assert_int_equal(fbr_copy_send(ends[0], &b), 0);
-    fbr_buf_clear(&b);
-    assert_int_equal(fbr_copy_recv_answer(ends[0], &a), 0);
-    assert_int_equal(a.code, 0);
-    assert_true(a.text[0]); /* the host */
-    assert_int_equal(fbr_copy_recv_data(ends[0], &b, FBR_STACK_MAX), 0);
-    assert_int_equal(fbr_copy_recv_answer(ends[0], &a), 0);
+    while ((rc = fbr_msg_recv(ends[0], &m, &err)) == FBR_MSG_DATA)
+        fbr_put(&b, m.body.at, fbr_cur_left(&m.body));
+    assert_int_equal(rc, FBR_MSG_DONE);
+    assert_true(fbr_msg_get_done(&m.body, &code, host));
+    assert_int_equal(code, 0);
+    assert_true(host[0]);
+    fbr_buf_fini(&m.bytes);
     pthread_join(thread, NULL);
     close(ends[0]);
     c = fbr_cur(b.data, b.len);

@@ -128,23 +128,14 @@ static void check_sorts(const char *name)
 
 static void say(uint8_t kind, const char *name, const char *target)
 {
-    struct fbr_tree_entry e = {.kind = kind, .mode = 0644};
-    struct fbr_buf b;
-
-    snprintf(e.name, sizeof(e.name), "%s", name);
-    snprintf(e.target, sizeof(e.target), "%s", target);
-    fbr_buf_init(&b);
-    fbr_tree_put(&b, &e);
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
+    assert_int_equal(fbr_msg_send_item(ours, kind, 0644, name, target), 0);
 }
 
 /* ---- Cases ---- */
 
 static void a_directory_is_put_as_it_is(void **state)
 {
-    struct fbr_copy_answer a;
-    char name[FBR_COPY_NAME];
+    char name[FBR_MSG_NAME];
     unsigned left;
     uint32_t mode;
     int fd;
@@ -157,51 +148,35 @@ static void a_directory_is_put_as_it_is(void **state)
     assert_int_equal(mode, 0755);
     assert_int_equal(mkdir(in_dir("to"), 0700), 0);
     visit();
-    ask(FBR_COPY_PUT_TREE, in_dir("to"), name, mode);
-    assert_int_equal(answered().code, 0);
+    ask(FBR_MSG_PUT, in_dir("to"), name, mode | FBR_MSG_IS_TREE);
+    ready();
     assert_int_equal(fbr_tree_send(ours, fd, &left, NULL), 0);
     assert_int_equal(left, 1);
-    a = answered();
-    assert_int_equal(a.code, 0);
-    assert_string_equal(a.text, "left out: 2 links that lead out of it");
+    expect_done(0, "left out: 2 links that lead out of it");
     leave();
     check_sorts("to/from");
 }
 
 static void a_directory_is_got_as_it_is(void **state)
 {
-    struct fbr_copy_answer a;
+    struct fbr_msg_item i;
     struct fbr_tree t;
 
     (void)state;
     make_sorts("from");
     visit();
-    ask(FBR_COPY_GET, in_dir("from"), "", FBR_COPY_IS_TREE);
-    a = answered();
-    assert_int_equal(a.code, 0);
-    assert_true(a.mode & FBR_COPY_IS_TREE);
-    assert_string_equal(a.text, "from");
-    assert_int_equal(fbr_tree_begin(&t, in_dir("to/"), a.text, NULL), 0);
+    ask(FBR_MSG_GET, in_dir("from"), "", 0);
+    i = ready();
+    assert_true(i.mode & FBR_MSG_IS_TREE);
+    assert_string_equal(i.name, "from");
+    assert_int_equal(fbr_tree_begin(&t, in_dir("to/"), i.name, NULL), 0);
     assert_int_equal(fbr_tree_recv(&t, ours, NULL), 0);
     assert_false(is_there("to")); /* before all is there, nothing is */
-    a = answered();
-    assert_string_equal(a.text, "left out: 1 that is neither file, directory nor link");
-    assert_int_equal(fbr_tree_commit(&t, a.mode | 0750, NULL), 0);
+    expect_done(0, "left out: 1 that is neither file, directory nor link");
+    assert_int_equal(fbr_tree_commit(&t, i.mode | 0750, NULL), 0);
     leave();
     check_sorts("to");
     assert_int_equal(dir_count(dir, ""), 2);
-}
-
-static void who_does_not_know_directories_gets_a_sentence(void **state)
-{
-    struct fbr_copy_answer a;
-
-    (void)state;
-    visit();
-    ask(FBR_COPY_GET, dir, "", 0);
-    a = answered();
-    assert_int_equal(a.code, -EISDIR);
-    leave();
 }
 
 static void what_is_there_stays(void **state)
@@ -227,25 +202,25 @@ static void what_is_there_stays(void **state)
 
 static void what_breaks_off_leaves_nothing(void **state)
 {
-    static const char piece[] = {5, 0, 0, 0, 'h', 'e'};
+    static const char piece[] = {6, 0, 0, 0, FBR_MSG_DATA, 'h', 'e'};
     int before;
 
     (void)state;
     before = dir_count(dir, "");
     visit();
-    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
-    assert_int_equal(answered().code, 0);
-    say(FBR_TREE_DIR, "sub", "");
-    say(FBR_TREE_FILE, "a", "");
+    ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
+    ready();
+    say(FBR_MSG_DIR, "sub", "");
+    say(FBR_MSG_FILE, "a", "");
     assert_int_equal(send(ours, piece, sizeof(piece), 0), sizeof(piece));
     leave();
     assert_int_equal(dir_count(dir, ""), before);
     visit();
-    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
-    assert_int_equal(answered().code, 0);
-    say(FBR_TREE_DIR, "sub", "");
-    say(FBR_TREE_UP, "", "");
-    say(FBR_TREE_BROKEN, "", ""); /* it cannot be read there */
+    ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
+    ready();
+    say(FBR_MSG_DIR, "sub", "");
+    say(FBR_MSG_UP, "", "");
+    assert_int_equal(fbr_msg_send_done(ours, -EIO, "cannot be read"), 0);
     leave();
     assert_int_equal(dir_count(dir, ""), before);
 }
@@ -257,23 +232,20 @@ static void a_hostile_end_gets_nowhere(void **state)
         const char *name, *target;
         int second; /* code of the answer when the same comes again */
     } cases[] = {
-        {FBR_TREE_DIR, "..", "", 0},   {FBR_TREE_FILE, "../x", "", 0}, {FBR_TREE_DIR, ".", "", 0},
-        {FBR_TREE_LINK, "/x", "y", 0}, {FBR_TREE_DIR, "", "", 0},      {9, "x", "", 0},
-        {FBR_TREE_LINK, "x", "y", 1}, /* a name that is taken */
+        {FBR_MSG_DIR, "..", "", 0},   {FBR_MSG_FILE, "../x", "", 0}, {FBR_MSG_DIR, ".", "", 0},
+        {FBR_MSG_LINK, "/x", "y", 0}, {FBR_MSG_DIR, "", "", 0},      {9, "x", "", 0},
+        {FBR_MSG_LINK, "x", "y", 1}, /* a name that is taken */
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct fbr_copy_answer a;
-
         visit();
-        ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
-        assert_int_equal(answered().code, 0);
+        ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
+        ready();
         say(cases[i].kind, cases[i].name, cases[i].target);
         if (cases[i].second)
-            say(FBR_TREE_DIR, cases[i].name, "");
-        a = answered();
-        assert_int_equal(a.code, cases[i].second ? -EEXIST : -EBADMSG);
+            say(FBR_MSG_DIR, cases[i].name, "");
+        expect_done(cases[i].second ? -EEXIST : -EBADMSG, "");
         leave();
         assert_int_equal(dir_count(dir, ""), 0);
     }
@@ -283,11 +255,11 @@ static void too_deep_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
     visit();
-    ask(FBR_COPY_PUT_TREE, in_dir("to"), "from", 0700);
-    assert_int_equal(answered().code, 0);
+    ask(FBR_MSG_PUT, in_dir("to"), "from", 0700 | FBR_MSG_IS_TREE);
+    ready();
     for (int i = 0; i <= FBR_TREE_DEPTH; i++)
-        say(FBR_TREE_DIR, "d", "");
-    assert_int_equal(answered().code, -ELOOP);
+        say(FBR_MSG_DIR, "d", "");
+    expect_done(-ELOOP, "");
     leave();
     assert_int_equal(dir_count(dir, ""), 0);
 }
@@ -315,7 +287,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_directory_is_put_as_it_is),
         CASE(a_directory_is_got_as_it_is),
-        CASE(who_does_not_know_directories_gets_a_sentence),
         CASE(what_is_there_stays),
         CASE(what_breaks_off_leaves_nothing),
         CASE(a_hostile_end_gets_nowhere),

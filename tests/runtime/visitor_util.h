@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "runtime/inspect/copy.h"
+#include "runtime/inspect/message.h"
 #include "runtime/inspect/visitor.h"
 
 static pthread_t visitor;
@@ -46,25 +47,39 @@ static void leave(void)
     pthread_join(visitor, NULL);
 }
 
-static void ask(enum fbr_copy_op op, const char *path, const char *name, uint32_t mode)
+static void ask(enum fbr_msg_kind kind, const char *path, const char *name, uint32_t mode)
 {
-    struct fbr_copy_request r = {.op = (uint8_t)op, .mode = mode};
-    struct fbr_buf b;
-
-    snprintf(r.path, sizeof(r.path), "%s", path);
-    snprintf(r.name, sizeof(r.name), "%s", name);
-    fbr_buf_init(&b);
-    fbr_copy_put_request(&b, &r);
-    assert_int_equal(fbr_copy_send(ours, &b), 0);
-    fbr_buf_fini(&b);
+    assert_int_equal(fbr_msg_send_item(ours, kind, mode, name, path), 0);
 }
 
-static struct fbr_copy_answer answered(void)
+/* The next message is READY; answers its item. */
+static struct fbr_msg_item ready(void)
 {
-    struct fbr_copy_answer a;
+    struct fbr_msg m = {.kind = 0};
+    struct fbr_error err = {0, ""};
+    struct fbr_msg_item i;
 
-    assert_int_equal(fbr_copy_recv_answer(ours, &a), 0);
-    return a;
+    if (fbr_msg_expect(ours, &m, FBR_MSG_READY, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_true(fbr_msg_get_item(&m.body, &i));
+    fbr_buf_fini(&m.bytes);
+    return i;
+}
+
+/* The next message is DONE with that code; part is in its text. */
+static void expect_done(int code, const char *part)
+{
+    struct fbr_msg m = {.kind = 0};
+    struct fbr_error err = {0, ""};
+    char text[FBR_MSG_TEXT] = "";
+    int rc = fbr_msg_recv(ours, &m, &err), got = rc;
+
+    if (rc == FBR_MSG_DONE)
+        assert_true(fbr_msg_get_done(&m.body, &got, text));
+    assert_int_equal(got, code);
+    if (!strstr(rc < 0 ? err.text : text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, rc < 0 ? err.text : text);
+    fbr_buf_fini(&m.bytes);
 }
 
 #endif
