@@ -515,3 +515,10 @@ int client_rank(const char *text, const struct client_run *run, struct fbr_error
                         run->about.size);
     return (int)v;
 }
+
+int client_job(const char *text, const struct client_run *run, struct fbr_error *err)
+{
+    const char *dash = strrchr(text, '-');
+
+    return client_rank(run->about.kind == FBR_RUN_POOL && dash ? dash + 1 : text, run, err);
+}

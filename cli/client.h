@@ -79,5 +79,7 @@ const char *client_rank_state(const struct fiber_rank_stats *s, char out[48]);
 int64_t client_now(void);
 /* Parses a rank's number: -1 and a sentence when it is none. */
 int client_rank(const char *text, const struct client_run *run, struct fbr_error *err);
+/* The same of a rank or a worker as cp, exec and stack take it: "7"; of a pool also its job's name, "worker-7". */
+int client_job(const char *text, const struct client_run *run, struct fbr_error *err);
 
 #endif

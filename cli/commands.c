@@ -7,13 +7,13 @@
 #include "cli/option.h"
 
 extern const struct cli_command cli_run, cli_ps, cli_logs, cli_kill, cli_top, cli_scale, cli_stack,
-    cli_cp, cli_gc, cli_doctor, cli_image, cli_kubernetes, cli_config, cli_completion, cli_help,
-    cli_version;
+    cli_cp, cli_exec, cli_gc, cli_doctor, cli_image, cli_kubernetes, cli_config, cli_completion,
+    cli_help, cli_version;
 
 const struct cli_command *const cli_commands[] = {
-    &cli_run,    &cli_ps,         &cli_logs, &cli_kill,    &cli_top,   &cli_scale,
-    &cli_stack,  &cli_cp,         &cli_gc,   &cli_doctor,  &cli_image, &cli_kubernetes,
-    &cli_config, &cli_completion, &cli_help, &cli_version, NULL};
+    &cli_run,        &cli_ps,     &cli_logs,       &cli_kill, &cli_top,     &cli_scale,
+    &cli_stack,      &cli_cp,     &cli_exec,       &cli_gc,   &cli_doctor,  &cli_image,
+    &cli_kubernetes, &cli_config, &cli_completion, &cli_help, &cli_version, NULL};
 
 const struct cli_command *cli_command_find(const char *name)
 {
@@ -32,10 +32,10 @@ static const char *next_command(void *user)
 
 /* What others call it: Docker, Kubernetes, Ray, Slurm. */
 static const char *const others[][2] = {
-    {"cancel", "kill"}, {"delete", "kill"},  {"exec", "run"},    {"launch", "run"},
-    {"list", "ps"},     {"ls", "ps"},        {"rm", "kill"},     {"start", "run"},
-    {"status", "ps"},   {"stop", "kill"},    {"submit", "run"},  {"clean", "gc"},
-    {"prune", "gc"},    {"check", "doctor"}, {"attach", "logs"}, {"build", "image"},
+    {"cancel", "kill"},  {"delete", "kill"}, {"launch", "run"},  {"list", "ps"},
+    {"ls", "ps"},        {"rm", "kill"},     {"start", "run"},   {"status", "ps"},
+    {"stop", "kill"},    {"submit", "run"},  {"clean", "gc"},    {"prune", "gc"},
+    {"check", "doctor"}, {"attach", "logs"}, {"build", "image"},
 };
 
 const char *cli_command_nearest(const char *typed)

@@ -199,24 +199,13 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A worker is named by its number, or as its job is, "worker-7"; a rank by its number. */
-static int job_number(const struct cp *c, struct fbr_error *err)
-{
-    const char *job = c->there.job, *dash = strrchr(job, '-');
-
-    if (!job[0])
-        return -1;
-    return client_rank(c->run.about.kind == FBR_RUN_POOL && dash ? dash + 1 : job, &c->run, err);
-}
-
 static int copy(struct cp *c, struct fbr_error *err)
 {
-    int rc = engine_run_here(c->there.run, "cp", &c->run, err), job;
+    int rc = engine_run_here(c->there.run, "cp", &c->run, err), job = -1;
 
     if (rc < 0)
         return rc;
-    job = job_number(c, err);
-    if (err->code)
+    if (c->there.job[0] && (job = client_job(c->there.job, &c->run, err)) < 0)
         rc = err->code;
     else if (c->run.state >= CLIENT_ENDED)
         rc = fbr_fail(err, -ESRCH, "run %.16s has ended: its jobs, and their files, are gone",

@@ -444,13 +444,11 @@ static int by_number(const void *a, const void *b)
 /* Those that run: what has ended is nowhere. */
 static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
 {
-    const char *dash = strrchr(typed, '-');
     int rc = client_ranks(&s->run, CLIENT_PATIENCE_MS, err);
 
     s->one = -1;
     if (rc == 0 && typed[0]) {
-        s->one =
-            client_rank(s->run.about.kind == FBR_RUN_POOL && dash ? dash + 1 : typed, &s->run, err);
+        s->one = client_job(typed, &s->run, err);
         rc = s->one < 0 ? err->code : 0;
     }
     s->asks = rc == 0 ? calloc((size_t)s->run.nranks + 1, sizeof(*s->asks)) : NULL;

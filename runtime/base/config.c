@@ -113,9 +113,10 @@ static void collect_keys(void)
 /* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
  * ranks. */
 static const char *const internal_variables[] = {
-    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK",  "FIBER_RANK",
-    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE",  "FIBER_NODES",
-    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",           "FIBER_SLURM", "FIBER_POD_NAME",
+    "FIBER_TICKET", "FIBER_WORK",  "FIBER_RANK_RESTARTS", "FIBER_MOCK",
+    "FIBER_RANK",   "FIBER_SIZE",  "FIBER_LOCAL_RANK",    "FIBER_LOCAL_SIZE",
+    "FIBER_NODE",   "FIBER_NODES", "FIBER_JOB",           "FIBER_EPOCH",
+    "FIBER_PMI",    "FIBER_SLURM", "FIBER_POD_NAME",      "FIBER_PID",
 };
 
 struct entry {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/inspect/copy.h"
+#include "runtime/inspect/exec.h"
 #include "runtime/base/fds.h"
 #include "runtime/proc/child.h"
 #include "runtime/inspect/stack.h"
@@ -102,26 +103,46 @@ static int stack(int sock, char text[FBR_MSG_TEXT], struct fbr_error *err)
     return rc;
 }
 
+static int exec(int sock, struct fbr_cur *body, struct fbr_error *err)
+{
+    struct fbr_exec_request r;
+    int rc = fbr_exec_get(body, &r);
+
+    if (rc < 0)
+        fbr_fail(err, rc, "%s", fbr_strerror(rc));
+    else
+        rc = fbr_exec_serve(sock, &r, err);
+    fbr_exec_fini(&r);
+    return rc;
+}
+
+static int do_it(int sock, struct fbr_msg *m, char text[FBR_MSG_TEXT], struct fbr_error *err)
+{
+    struct fbr_msg_item i;
+
+    if (m->kind == FBR_MSG_STACK)
+        return stack(sock, text, err);
+    if (m->kind == FBR_MSG_EXEC)
+        return exec(sock, &m->body, err);
+    if ((m->kind != FBR_MSG_GET && m->kind != FBR_MSG_PUT) || !fbr_msg_get_item(&m->body, &i))
+        return fbr_fail(err, -EPROTO,
+                        "that request is not understood here; is it another version of Fiber?");
+    if (m->kind == FBR_MSG_GET)
+        return get(sock, &i, text, err);
+    return i.mode & FBR_MSG_IS_TREE ? put_tree(sock, &i, text, err) : put(sock, &i, err);
+}
+
 void fbr_visitor_serve(int sock)
 {
     struct fbr_error err = {0, ""};
     char text[FBR_MSG_TEXT] = "";
     struct fbr_msg m = {.kind = 0};
-    struct fbr_msg_item r;
     int rc = fbr_msg_recv(sock, &m, &err);
-    bool is_item = rc == FBR_MSG_GET || rc == FBR_MSG_PUT;
 
-    if (rc == FBR_MSG_STACK)
-        rc = stack(sock, text, &err);
-    else if (rc >= 0 && (!is_item || !fbr_msg_get_item(&m.body, &r)))
-        rc = fbr_fail(&err, -EPROTO,
-                      "that request is not understood here; is it another version of Fiber?");
-    else if (rc == FBR_MSG_GET)
-        rc = get(sock, &r, text, &err);
-    else if (rc == FBR_MSG_PUT)
-        rc = r.mode & FBR_MSG_IS_TREE ? put_tree(sock, &r, text, &err) : put(sock, &r, &err);
+    if (rc >= 0)
+        rc = do_it(sock, &m, text, &err);
     if (rc != -ECONNRESET)
-        fbr_msg_send_done(sock, rc, rc < 0 ? err.text : text);
+        fbr_msg_send_done(sock, rc, err.code ? err.text : text);
     fbr_buf_fini(&m.bytes);
     close(sock);
 }

@@ -1,4 +1,4 @@
-/* visit.h - bytes between the door of a run (control.h) and one of its processes, for `fiber cp`.
+/* visit.h - bytes between the door of a run (control.h) and one of its processes, for `fiber cp`, `stack` and `exec`.
  *
  * Whoever calls at the door of a launcher is passed on to a process: from then on its connection is a stream of bytes
  * to a thread there (visitor.h), and the launcher understands none of it. In between the bytes are frames of the
@@ -23,7 +23,7 @@
 #include "runtime/net/loop.h"
 
 #define FBR_VISIT_WINDOW (1u << 18)
-#define FBR_VISITS_MAX 4 /* at one process at a time */
+#define FBR_VISITS_MAX 16 /* at one process at a time */
 
 enum fbr_visit_frame {
     FBR_VISIT_OPEN = 112, /* context.h: FBR_FRAME_VISIT */

@@ -26,6 +26,7 @@
 #include "runtime/net/sock.h"
 #include "runtime/inspect/stack.h"
 #include "runtime/proc/ticket.h"
+#include "runtime/inspect/exec.h"
 #include "runtime/inspect/tree.h"
 #include "runtime/net/visit.h"
 #include "share/channel.h"
@@ -225,10 +226,11 @@ static void test_the_door_of_a_run_has_the_numbers_of_the_page(void **state)
 static void test_messages_of_a_visit_have_the_numbers_of_the_page(void **state)
 {
     static const struct row rows[] = {
-        {FBR_MSG_GET, "GET |"},   {FBR_MSG_PUT, "PUT |"},     {FBR_MSG_STACK, "STACK |"},
-        {FBR_MSG_DATA, "DATA |"}, {FBR_MSG_READY, "READY |"}, {FBR_MSG_DONE, "DONE |"},
-        {FBR_MSG_DIR, "DIR |"},   {FBR_MSG_FILE, "FILE |"},   {FBR_MSG_LINK, "LINK |"},
-        {FBR_MSG_UP, "UP |"},
+        {FBR_MSG_GET, "GET |"},     {FBR_MSG_PUT, "PUT |"},     {FBR_MSG_STACK, "STACK |"},
+        {FBR_MSG_DATA, "DATA |"},   {FBR_MSG_READY, "READY |"}, {FBR_MSG_DONE, "DONE |"},
+        {FBR_MSG_DIR, "DIR |"},     {FBR_MSG_FILE, "FILE |"},   {FBR_MSG_LINK, "LINK |"},
+        {FBR_MSG_UP, "UP |"},       {FBR_MSG_EXEC, "EXEC |"},   {FBR_MSG_ERRORS, "ERRORS |"},
+        {FBR_MSG_TAKEN, "TAKEN |"},
     };
 
     (void)state;
@@ -285,6 +287,8 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_STACK_FRAMES),
                                       LIMIT(FBR_STACK_THREADS),
                                       LIMIT(FBR_MSG_MAX),
+                                      LIMIT(FBR_EXEC_WINDOW),
+                                      LIMIT(FBR_EXEC_WORDS),
                                       LIMIT(FBR_TREE_DEPTH),
                                       LIMIT(FBR_CONTROL_VERSION),
                                       LIMIT(FBR_CONTROL_REQUEST_MAX),

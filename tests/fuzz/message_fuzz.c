@@ -1,5 +1,5 @@
-/* message_fuzz.c - messages of a visit, read from a hostile end; an inside that could be read is written and read again,
- * and must be the same.
+/* message_fuzz.c - messages of a visit, read from a hostile end; an inside that could be read is
+ * written and read again, and must be the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/inspect/message.h"
+#include "runtime/inspect/exec.h"
 
 static void check_item(struct fbr_cur c)
 {
@@ -38,6 +38,30 @@ static void check_done(struct fbr_cur c)
         abort();
 }
 
+static void check_command(struct fbr_cur c)
+{
+    struct fbr_exec_request r, again;
+    struct fbr_buf b;
+    size_t n = 0;
+
+    fbr_buf_init(&b);
+    if (fbr_exec_get(&c, &r) == 0) {
+        fbr_exec_put(&b, r.input, r.rank, r.argv);
+        c = fbr_cur(b.data, b.len);
+        if (b.failed || fbr_exec_get(&c, &again) < 0 || r.rank != again.rank ||
+            r.input != again.input)
+            abort();
+        for (; r.argv[n]; n++)
+            if (!again.argv[n] || strcmp(r.argv[n], again.argv[n]) != 0)
+                abort();
+        if (again.argv[n] || n == 0 || n > FBR_EXEC_WORDS)
+            abort();
+        fbr_exec_fini(&again);
+    }
+    fbr_exec_fini(&r);
+    fbr_buf_fini(&b);
+}
+
 static void check_stream(const uint8_t *data, size_t size)
 {
     struct fbr_msg m = {.kind = 0};
@@ -65,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check_item(fbr_cur(data, size));
     check_done(fbr_cur(data, size));
+    check_command(fbr_cur(data, size));
     check_stream(data, size);
     return 0;
 }

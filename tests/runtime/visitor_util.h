@@ -47,13 +47,13 @@ static void leave(void)
     pthread_join(visitor, NULL);
 }
 
-static void ask(enum fbr_msg_kind kind, const char *path, const char *name, uint32_t mode)
+static inline void ask(enum fbr_msg_kind kind, const char *path, const char *name, uint32_t mode)
 {
     assert_int_equal(fbr_msg_send_item(ours, kind, mode, name, path), 0);
 }
 
 /* The next message is READY; answers its item. */
-static struct fbr_msg_item ready(void)
+static inline struct fbr_msg_item ready(void)
 {
     struct fbr_msg m = {.kind = 0};
     struct fbr_error err = {0, ""};
@@ -67,7 +67,7 @@ static struct fbr_msg_item ready(void)
 }
 
 /* The next message is DONE with that code; part is in its text. */
-static void expect_done(int code, const char *part)
+static inline void expect_done(int code, const char *part)
 {
     struct fbr_msg m = {.kind = 0};
     struct fbr_error err = {0, ""};
