@@ -30,7 +30,8 @@ def dumps(obj):
     try:
         return _pickle.dumps(obj, PROTOCOL)
     except (TypeError, AttributeError, _pickle.PicklingError):
-        return _dumps_by_others(obj)
+        pass  # the error that is raised in the end has no other one as its context
+    return _dumps_by_others(obj)
 
 
 def dumps_for_child(obj):
@@ -47,13 +48,13 @@ def dumps_for_child(obj):
 
 def _dumps_by_others(obj):
     from multiprocessing.reduction import ForkingPickler
+    cloud = cloudpickle()
     try:
         return bytes(ForkingPickler.dumps(obj, PROTOCOL))
     except (TypeError, AttributeError, _pickle.PicklingError):
-        cloud = cloudpickle()
         if not cloud:
             raise
-        return cloud.dumps(obj, PROTOCOL)
+    return cloud.dumps(obj, PROTOCOL)
 
 
 def cloudpickle():

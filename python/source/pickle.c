@@ -44,7 +44,7 @@ static PyObject *dumps_by_others(PyObject *object)
     PyErr_Clear(); /* it is raised again if nobody can pickle it */
     module = PyImport_ImportModule("fiber._pickling");
     if (module)
-        bytes = PyObject_CallMethod(module, "dumps", "O", object);
+        bytes = PyObject_CallMethod(module, "dumps", "(O)", object);
     Py_XDECREF(module);
     return bytes;
 }

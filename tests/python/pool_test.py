@@ -186,6 +186,14 @@ def test_exits_and_interrupts_of_tasks_do_not_end_the_caller(pool):
         pool.apply(interrupt, (0,))
 
 
+def test_what_is_said_of_an_argument_that_cannot_be_pickled(pool):
+    for call in (lambda: pool.apply(square, ((x for x in ()),)), lambda: pool.map(square, [(x for x in ())])):
+        with pytest.raises(TypeError, match="cannot pickle 'generator' object") as caught:
+            call()
+        assert caught.value.__context__ is None
+    assert pool.apply(sum, ({1: 2}.keys(),)) == 1  # by the reducers of multiprocessing.managers
+
+
 def test_what_cannot_be_pickled(pool, monkeypatch):
     monkeypatch.setattr("fiber._pickling.cloudpickle", lambda: None)
     with pytest.raises((AttributeError, pickle.PicklingError)):
