@@ -6,7 +6,7 @@
 
 A setting comes from the program, else from the environment (FIBER_BACKEND=docker), else from ./.fiberconfig and the other
 files of fiber.conf(5). LIBRARY has the names of that page. FRONT has settings of Fiber 0.2 that the library does not know:
-they come from the program or the environment only. A value counts for what is started after it was set; None gives a
+they come from the program, the environment, or ./.fiberconfig. A value counts for what is started after it was set; None gives a
 setting back the value that it had when the program began.
 
 SPDX-License-Identifier: Apache-2.0
@@ -15,7 +15,7 @@ import os
 import sys
 from types import ModuleType, SimpleNamespace
 
-__all__ = ["get_dict", "get_object", "init", "reset"]
+__all__ = ["Config", "get_dict", "get_object", "init", "reset"]
 
 LIBRARY = tuple("""
     backend transport log_level heartbeat heartbeat_misses start_timeout start_patience gang_timeout join_timeout grace
@@ -54,9 +54,28 @@ def get_dict():
     return {key: _get(key) for key in (*LIBRARY, *FRONT)}
 
 
+class Config(SimpleNamespace):
+    """All settings as they are when it is made, as attributes; those of a file in the place of the current ones."""
+
+    def __init__(self, conf_file=None):
+        super().__init__(**get_dict())
+        if conf_file is not None:
+            for key, value in _read(conf_file).items():
+                if key not in LIBRARY and key not in FRONT:
+                    raise ValueError("there is no setting %r, which %s names" % (key, conf_file))
+                setattr(self, key, _value_of(value))
+
+    @classmethod
+    def from_dict(cls, settings):
+        """Returns an object with these settings in the place of the current ones."""
+        config = cls()
+        vars(config).update(settings)
+        return config
+
+
 def get_object():
     """Returns all settings as an object with attributes."""
-    return SimpleNamespace(**get_dict())
+    return Config()
 
 
 def init(**settings):
@@ -92,13 +111,42 @@ def _get(key):
 
 
 def _from_environment(key):
-    text = os.environ.get("FIBER_" + key.upper())
+    """A setting of the front that the program has not set: from the environment, else the file."""
+    text = os.environ.get("FIBER_" + key.upper()) or _file().get(key)
     return _value_of(text) if text else FRONT[key]
 
 
+FILE = ".fiberconfig"
+_files = {}  # path -> settings of the front; read once, as the library reads its own
+
+
+def _file():
+    path = os.path.abspath(FILE)
+    if path not in _files:
+        _files[path] = {key: value for key, value in _read(path).items() if key in FRONT}
+    return _files[path]
+
+
+def _read(path):
+    """Returns the pairs of a file of settings. The library has said what is wrong with the one that it reads."""
+    pairs = {}
+    try:
+        about = os.stat(path)
+        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o002:  # the library passes it over, too
+            return pairs
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, equals, value = line.partition("=")
+                if equals and not key.lstrip().startswith(("#", ";")):
+                    pairs[key.strip()] = value.partition(" ;")[0].strip()
+    except OSError:
+        pass
+    return pairs
+
+
 def _value_of(text):
-    if text in ("true", "false"):
-        return text == "true"
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     try:
         return int(text)
     except ValueError:
@@ -176,8 +224,9 @@ class without_foreign_variables:
 def apply():
     """After the start of the library: says to it what the environment says in terms of Fiber 0.2."""
     for key in ("debug", "default_backend", "default_image"):
-        if "FIBER_" + key.upper() in os.environ:
-            _translate(key, _from_environment(key))
+        value = _from_environment(key)
+        if value != FRONT[key]:
+            _translate(key, value)
 
 
 class _Settings(ModuleType):

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,13 +190,30 @@ static struct entry *entry_new(const char *value, const char *origin, int64_t nu
     return NULL;
 }
 
+/* Levels may have the names that Python's logging and Fiber 0.2 give them. */
+static const char *level_word(const char *value)
+{
+    static const char *const same[][2] = {
+        {"error", "error"}, {"warn", "warn"},    {"info", "info"},      {"debug", "debug"},
+        {"trace", "trace"}, {"warning", "warn"}, {"critical", "error"},
+    };
+
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        if (!strcasecmp(value, same[i][0]))
+            return same[i][1];
+    return value;
+}
+
 static int entry_put(struct fbr_config *c, const struct fbr_config_key *k, const char *value,
                      const char *origin, bool given, struct fbr_error *err)
 {
     struct entry **newest = &c->newest[k - c->keys], *e;
     int64_t number = 0;
-    int rc = fbr_value_parse(k, value, &number, origin, err);
+    int rc;
 
+    if (!strcmp(k->name, "log_level"))
+        value = level_word(value);
+    rc = fbr_value_parse(k, value, &number, origin, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&c->lock);
@@ -336,6 +354,30 @@ static int source_read(struct source *s, const void *text, size_t len)
     return s->rc;
 }
 
+/* Keys of Fiber 0.2, whose files go on being read. The Python package reads those that mean
+ * something there by itself; the others mean nothing, and their lines are warned of. */
+static const struct {
+    const char *key;
+    bool python;
+} former_keys[] = {
+    {"cpu_per_job", true},   {"mem_per_job", true},   {"default_backend", true},
+    {"default_image", true}, {"debug", true},         {"use_push_queue", false},
+    {"ipc_active", false},   {"log_file", false},     {"ipc_admin_master_port", false},
+    {"use_bash", false},     {"merge_output", false}, {"ipc_admin_worker_port", false},
+};
+
+static bool pass_over(const struct fbr_config *c, const char *key, const char *where)
+{
+    for (size_t i = 0; i < sizeof(former_keys) / sizeof(former_keys[0]); i++) {
+        if (strcmp(former_keys[i].key, key))
+            continue;
+        if (!former_keys[i].python && !c->again)
+            fbr_warn("%s: %s is a setting of Fiber 0.2 that means nothing now", where, key);
+        return true;
+    }
+    return false;
+}
+
 static int set_pair(void *user, const char *key, const char *value, const char *where,
                     struct fbr_error *err)
 {
@@ -343,6 +385,8 @@ static int set_pair(void *user, const char *key, const char *value, const char *
 
     if (strncmp(key, section, sizeof(section) - 1) == 0)
         key += sizeof(section) - 1;
+    if (pass_over(user, key, where))
+        return 0;
     return fbr_config_set(user, key, value, where, err);
 }
 

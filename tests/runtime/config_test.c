@@ -455,6 +455,21 @@ static const char *load_warning(void)
     return text;
 }
 
+static void keys_of_the_first_fiber_are_passed_over(void **state)
+{
+    struct fbr_config *c;
+
+    (void)state;
+    file_write(".fiberconfig", "[default]\nlog_level=Warning\ncpu_per_job=2\nlog_file=stdout\n");
+    assert_non_null(strstr(load_warning(), "./.fiberconfig:4: log_file is a setting of Fiber 0.2"));
+    assert_null(strstr(load_warning(), "cpu_per_job")); /* the Python package reads it */
+    c = load();
+    assert_string_equal(fbr_config_text(c, "log_level"), "warn");
+    assert_string_equal(fbr_config_origin(c, "log_level"), "./.fiberconfig:2");
+    fbr_config_free(c);
+    unlink(".fiberconfig");
+}
+
 static void what_cannot_be_read_is_a_warning(void **state)
 {
     (void)state;
@@ -637,6 +652,7 @@ int main(void)
         config_test(keys_may_stand_in_section_default),
         config_test(nul_bytes_are_refused),
         config_test(odd_but_valid_files_are_read),
+        config_test(keys_of_the_first_fiber_are_passed_over),
         config_test(what_cannot_be_read_is_a_warning),
         config_test(a_fiberconfig_that_others_may_write_is_ignored),
         config_test(a_huge_file_is_refused),
