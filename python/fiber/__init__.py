@@ -16,7 +16,7 @@ SPDX-License-Identifier: Apache-2.0
 __version__ = "0.1.0"
 
 _MODULES = frozenset((
-    "backend", "config", "connection", "context", "dummy", "experimental", "futures", "image", "managers", "meta",
+    "backend", "cli", "config", "connection", "context", "dummy", "experimental", "futures", "image", "managers", "meta",
     "objects", "pool", "process", "queues", "reduction", "ring", "shared_memory", "sharedctypes", "synchronize", "util",
 ))
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Literal, overload
 
 from . import backend as backend
+from . import cli as cli
 from . import config as config
 from . import connection as connection
 from . import context as context

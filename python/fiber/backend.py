@@ -2,12 +2,14 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import fcntl
 import os
 import socket
 
 __all__ = ["available_backend", "auto_select_backend", "get_backend", "Backend"]
 
 available_backend = ["local", "docker", "kubernetes", "slurm", "command"]
+SIOCGIFADDR = 0x8915  # of netdevice(7)
 IN_A_POD = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
@@ -20,15 +22,14 @@ class Backend:
     def get_listen_addr(self):
         """Returns (address, port, interface) at which jobs of this backend dial the program.
 
-        The port is 0: it is chosen when something is opened. The interface is None where the address has not one alone.
+        The port is 0: it is chosen when something is opened. The interface is None where no one has the address.
         """
         from . import config
         bind = config.bind
         if bind:
-            return bind, 0, None
-        if self.name == "local":
-            return "127.0.0.1", 0, "lo"
-        return _address_toward_others(), 0, None
+            return bind, 0, _interface_of(bind)
+        address = "127.0.0.1" if self.name == "local" else _address_toward_others()
+        return address, 0, _interface_of(address)
 
     def __repr__(self):
         return "<fiber backend %s>" % self.name
@@ -42,6 +43,19 @@ def _address_toward_others():
             return s.getsockname()[0]
         except OSError:
             return "127.0.0.1"
+
+
+def _interface_of(address):
+    """The network interface that has this address of IPv4, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        for _, name in socket.if_nameindex():
+            try:
+                about = fcntl.ioctl(s, SIOCGIFADDR, name.encode().ljust(40, b"\0"))
+            except OSError:  # it has no address
+                continue
+            if socket.inet_ntoa(about[20:24]) == address:
+                return name
+    return None
 
 
 def auto_select_backend():

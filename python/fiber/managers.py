@@ -555,6 +555,15 @@ def AsyncAutoProxy(token, serializer, manager=None, authkey=None, exposed=None, 
     return proxy
 
 
+def MakeAsyncProxyType(name, exposed):
+    """Makes a type of proxy with these methods, which return a Handle."""
+    sync = MakeProxyType(name, tuple(exposed))
+    return type(name, (AsyncProxy,), {**{method: getattr(sync, method) for method in exposed}, "_exposed_": tuple(exposed)})
+
+
+AsyncBaseProxy, AsyncProxyResult = AsyncProxy, Handle  # names of Fiber 0.2
+
+
 class AsyncManager(BaseManager):
     """A manager whose objects answer later: a call of a method returns a Handle at once."""
 

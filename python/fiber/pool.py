@@ -21,7 +21,7 @@ import warnings
 from multiprocessing import context as _mp_context
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
-from . import _core, _pickling
+from . import _core, _pickling, config, meta
 from ._errors import WorkerLost
 
 __all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError",
@@ -517,8 +517,11 @@ class Pool:
         data["parent"] = (_name(), os.getpid())
         first = _pickling.dumps((initializer, tuple(initargs))) if initializer is not None else None
         work = _core.work("worker", _pickling.dumps((data, first)))
+        if config.mem_per_job:
+            job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
         self._core = core.Pool(work, self._least, self._size, tasks_per_child=maxtasksperchild or 0,
-                               workers_per_job=workers_per_job or 1, idle=int((idle or 0) * 1000), **job)
+                               workers_per_job=workers_per_job or int(config.cpu_per_job), idle=int((idle or 0) * 1000),
+                               **job)
 
     def __repr__(self):
         return "<%s.%s state=%s pool_size=%s>" % (self.__class__.__module__, self.__class__.__qualname__, self._state,
@@ -852,6 +855,16 @@ class Pool:
         self._streams.clear()
         self._last = None, None
         self._wake()
+
+
+class ResilientZPool(Pool):
+    """Pool(error_handling=True), as Fiber 0.2 calls it."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **{"error_handling": True, **kwargs})
+
+
+ZPool = ClassicPool = Pool  # names of Fiber 0.2
 
 
 def _by_value():

@@ -96,3 +96,8 @@ class Pool:
     def __exit__(
         self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+class ResilientZPool(Pool): ...
+
+ZPool = Pool
+ClassicPool = Pool

@@ -232,5 +232,13 @@ class JoinableQueue(Queue):
         self._handle.join(None)
 
 
+def __getattr__(name):
+    """Names that Fiber 0.2 has here."""
+    if name in ("Pipe", "ZConnection", "LazyZConnection"):
+        from . import connection
+        return connection.Pipe if name == "Pipe" else connection.Connection
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _seconds(block, timeout):
     return timeout if block else 0

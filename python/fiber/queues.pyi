@@ -4,7 +4,13 @@ from queue import Empty as Empty
 from queue import Full as Full
 from typing import Any, Generic, TypeVar
 
+from .connection import Connection
+from .connection import Pipe as Pipe
+
 T = TypeVar("T")
+
+ZConnection = Connection
+LazyZConnection = Connection
 
 class SimpleQueue(Generic[T]):
     def __init__(self, *, ctx: Any = None) -> None: ...

@@ -22,7 +22,7 @@ from collections import namedtuple
 from multiprocessing import context as _mp_context
 from numbers import Integral, Real
 
-from . import _core, _pickling
+from . import _core, _pickling, backend, meta
 from ._errors import RingError
 
 __all__ = ["Member", "Ring", "RingError", "allreduce", "barrier", "broadcast"]
@@ -156,7 +156,7 @@ class Ring:
         if self._handle is not None:
             raise RuntimeError("cannot start a ring twice")
         core = _core.start()
-        self._handle = core.Ring(self._work(), self._size, **self._options)
+        self._handle = core.Ring(self._work(), self._size, **{**_needs_of(self._func), **self._options})
 
     def join(self, timeout=None):
         """Waits until the ring has ended, and tells whether it has. RingError: a rank has failed."""
@@ -260,6 +260,13 @@ class Ring:
         if self._initializer is not None:
             self._initializer(self, *self._initargs)
         self._func(self._rank, self._size)
+
+
+def _needs_of(func):
+    """What @fiber.meta says that each rank needs: of a cluster, for on this machine ranks take what there is."""
+    needs = meta.job_of(func) if backend.get_backend().name != "local" else {}
+    options = {"cpus_per_rank": int(needs.get("cpus", 0)), "gpus_per_rank": needs.get("gpus", 0)}
+    return {key: value for key, value in options.items() if value}
 
 
 def _translate(options):

@@ -77,6 +77,35 @@ def test_the_environment(python):
     assert (ran.code, ran.out) == (0, "3 mock 4s True\n3\n"), ran
 
 
+def test_a_file_of_fiber_0_2(python, tmp_path):
+    (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job=3 ; a comment\n"
+                                           "use_bash=True\ndefault_backend=mock\n#mem_per_job=7\n")
+    ran = python("-c", """if 1:
+        import fiber, fiber.config as config
+        print(config.cpu_per_job, config.backend, config.log_level, config.use_bash, config.mem_per_job)
+        print(config.get_object().cpu_per_job, config.Config.from_dict({"image": "mine"}).image)""")
+    assert (ran.code, ran.out) == (0, "3 mock warn True None\n3 mine\n"), ran
+    assert ".fiberconfig:3: log_file is a setting of Fiber 0.2" in ran.err and "cpu_per_job" not in ran.err
+
+
+def test_an_object_of_a_file(tmp_path):
+    (tmp_path / "mine").write_text("cpu_per_job = 4\nimage = an/image\n")
+    made = config.Config(str(tmp_path / "mine"))
+    assert (made.cpu_per_job, made.image, made.heartbeat_misses) == (4, "an/image", 3) and not config.image
+    (tmp_path / "mine").write_text("hartbeat = 4\n")
+    with pytest.raises(ValueError, match="hartbeat"):
+        config.Config(str(tmp_path / "mine"))
+
+
+def test_workers_share_jobs_by_the_settings():
+    config.cpu_per_job = 2
+    with fiber.Pool(4) as pool:
+        pool.wait_until_workers_up(100)
+        pids = [worker["pid"] for worker in pool.workers()]
+        jobs = {int(pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[1]) for pid in pids}
+        assert len(pids) == 4 and len(jobs) == 2
+
+
 def test_a_wrong_file_is_named(python, tmp_path):
     (tmp_path / ".fiberconfig").write_text("# mine\nhartbeat = 5s\n")
     ran = python("-c", "import fiber; fiber.init()")

@@ -1,0 +1,3 @@
+# cli.pyi - types of cli.py.
+# SPDX-License-Identifier: Apache-2.0
+def main() -> None: ...
