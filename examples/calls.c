@@ -4,6 +4,7 @@
 #include <err.h>
 #include <errno.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -309,6 +310,23 @@ static int square_slowly(const void *in, size_t len, struct fiber_reply *reply)
     return square(in, len, reply);
 }
 
+static void post(void *semaphore)
+{
+    sem_post(semaphore);
+}
+
+static int wait_for_others(const void *in, size_t len, struct fiber_reply *reply)
+{
+    static sem_t others;
+
+    (void)in, (void)len;
+    sem_init(&others, 0, 0);
+    must(fiber_task_on_cancel(post, &others)); /* ends the wait below */
+    if (!fiber_reply_cancelled(reply))
+        sem_wait(&others);
+    return fiber_task_on_cancel(NULL, NULL);
+}
+
 static int next_number(void *user, struct fiber_bytes *in)
 {
     int *x = user;
@@ -342,6 +360,9 @@ static void results_later(struct fiber_pool *pool)
     must(fiber_result_cancel(unwanted)); /* the others */
     must(fiber_result_wait(unwanted, -1));
     fiber_result_close(unwanted);
+
+    must(fiber_pool_apply_async(pool, wait_for_others, NULL, 0, NULL, &unwanted));
+    fiber_result_close(unwanted); /* cancels it too */
 }
 
 static void lazy_source(struct fiber_pool *pool)

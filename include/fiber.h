@@ -620,6 +620,15 @@ struct fiber_map_options {
  * task. Returns where it is; NULL: the map has none. */
 FIBER_API const void *fiber_task_common(size_t *len, uint64_t *id);
 
+/* Interrupts the task that the main thread of a worker runs. It is called on an internal thread,
+ * which it must not hold up; the task may have ended meanwhile. */
+typedef void (*fiber_cancel_fn)(void *user);
+/* For a worker whose tasks can be interrupted: has fn called each time when the task that runs is
+ * cancelled. A task that has not ended within `grace` afterwards ends its worker; another worker
+ * takes its place. NULL, the default: nothing interrupts a task, which may ask
+ * fiber_reply_cancelled(). For the whole process, any thread. 0; -EPERM in a fork() child. */
+FIBER_API int fiber_task_on_cancel(fiber_cancel_fn fn, void *user);
+
 /* Runs fn over an array and waits: n inputs of in_size bytes each give n outputs of out_size bytes
  * each, in the same order. The other tasks are done when one of them fails; a result of another
  * size is the error -EMSGSIZE of its task. The error of a task is its negative code, with its text

@@ -78,7 +78,10 @@ struct worker {
     bool stop, taken;
     pthread_cond_t answered; /* taken */
 
-    atomic_bool cancelled; /* the running task's result is not wanted */
+    atomic_bool cancelled;  /* the running task's result is not wanted */
+    atomic_uint ended;      /* tasks of the current batch that have run, up to `started` */
+    uint64_t overdue_batch; /* of the cancelled task that on_overdue() looks for; loop thread */
+    uint32_t overdue_pos;
 
     /* Main thread. */
     struct common *commons;
@@ -96,8 +99,8 @@ struct worker {
     struct fbr_buf out;       /* RESULTS in the making: head, then items */
     uint64_t out_batch, out_busy;
     uint32_t out_pos, out_count;
-    bool armed;                   /* the timer will look */
-    struct fbr_timer timer, beat; /* loop thread */
+    bool armed;                            /* the timer will look */
+    struct fbr_timer timer, beat, overdue; /* loop thread */
 };
 
 static void send_results(struct worker *w);
@@ -108,6 +111,11 @@ static struct worker *_Atomic serving;
 
 /* Of the task that the main thread runs; its own. */
 static const struct common *task_common;
+
+/* Called when the running task is cancelled; set and called under the lock. */
+static pthread_mutex_t cancel_lock = PTHREAD_MUTEX_INITIALIZER;
+static fiber_cancel_fn cancel_fn;
+static void *cancel_user;
 
 /* ---- Loop thread ---- */
 
@@ -155,14 +163,65 @@ static void on_recall(struct worker *w, uint64_t batch)
     answer_returned(w, batch, kept);
 }
 
+int fiber_task_on_cancel(fiber_cancel_fn fn, void *user)
+{
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
+    pthread_mutex_lock(&cancel_lock);
+    cancel_fn = fn;
+    cancel_user = user;
+    pthread_mutex_unlock(&cancel_lock);
+    return 0;
+}
+
+/* Under the worker's lock, so that the task after it does not begin meanwhile: true when somebody
+ * interrupts the task, which has to end then. */
+static bool interrupt(struct worker *w)
+{
+    bool told;
+
+    if (atomic_load(&w->ended) == w->started)
+        return false;
+    pthread_mutex_lock(&cancel_lock);
+    told = cancel_fn != NULL;
+    if (told)
+        cancel_fn(cancel_user);
+    pthread_mutex_unlock(&cancel_lock);
+    return told;
+}
+
+/* A task that was interrupted runs on. */
+static void on_overdue(void *arg)
+{
+    struct worker *w = arg;
+    bool runs;
+
+    pthread_mutex_lock(&w->lock);
+    runs = w->batch == w->overdue_batch && w->started == w->overdue_pos + 1 &&
+           atomic_load(&w->ended) != w->started;
+    pthread_mutex_unlock(&w->lock);
+    if (!runs)
+        return;
+    fbr_warn("pool: a cancelled task ran on after it was interrupted; its worker ends");
+    _exit(1); /* the main thread is at the task; results of the others were sent long ago */
+}
+
 static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
 {
+    bool told = false;
+
     pthread_mutex_lock(&w->lock);
-    if (batch == w->batch && (pos == FBR_DISPATCH_ALL || pos + 1 == w->started))
-        atomic_store(&w->cancelled, true);
-    else if (batch >= w->batch && pos != FBR_DISPATCH_ALL)
+    if (batch == w->batch && (pos == FBR_DISPATCH_ALL || pos + 1 == w->started)) {
+        if (!atomic_exchange(&w->cancelled, true))
+            told = interrupt(w);
+        w->overdue_batch = batch;
+        w->overdue_pos = w->started - 1;
+    } else if (batch >= w->batch && pos != FBR_DISPATCH_ALL) {
         remember(w, batch, pos);
+    }
     pthread_mutex_unlock(&w->lock);
+    if (told)
+        fbr_timer_start(&w->overdue, (uint64_t)fbr_config_ms(w->rt->config, "grace"), 0);
     if (pos == FBR_DISPATCH_ALL)
         on_recall(w, batch);
 }
@@ -383,6 +442,7 @@ static int one_task(struct worker *w, const void *in, size_t len, bool skip)
     fbr_buf_clear(&w->answer);
     fbr_reply_init(&reply, &w->answer, &w->cancelled);
     code = skip ? fiber_reply_fail(&reply, -ECANCELED, "cancelled") : run_task(w, in, len, &reply);
+    atomic_store_explicit(&w->ended, w->started, memory_order_release);
     code = fbr_reply_end(&reply, code);
     if (w->answer.len > UINT32_MAX - 64 || w->answer.len > w->longest)
         code = fiber_reply_fail(&reply, -EMSGSIZE,
@@ -417,6 +477,7 @@ static void begin_batch(struct worker *w, uint64_t batch, uint32_t count)
     pthread_mutex_lock(&w->lock);
     w->batch = batch;
     w->started = 0;
+    atomic_store(&w->ended, 0);
     w->limit = count;
     for (int i = 0; i < w->n_notes; i++) {
         if (w->notes[i].batch == batch && w->notes[i].pos == FBR_DISPATCH_ALL)
@@ -724,6 +785,8 @@ static int open_timer(void *arg)
     struct worker *w = arg;
     int rc = fbr_timer_init(&w->timer, w->rt->loop, on_flush, w);
 
+    if (rc == 0)
+        rc = fbr_timer_init(&w->overdue, w->rt->loop, on_overdue, w);
     return rc < 0 ? rc : fbr_timer_init(&w->beat, w->rt->loop, on_beat, w);
 }
 
@@ -741,6 +804,7 @@ static int close_timer(void *arg)
 
     fbr_timer_fini(&w->timer);
     fbr_timer_fini(&w->beat);
+    fbr_timer_fini(&w->overdue);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "tests/pool/tasks.h"
 
@@ -184,6 +185,68 @@ static void test_a_cancelled_map_stops_its_running_tasks(void **state)
     assert_ok(fiber_result_cancel(r));
     fiber_result_close(r);
     fiber_pool_close(pool);
+}
+
+static sem_t interrupted;
+
+static void interrupt(void *user)
+{
+    sem_post(user);
+}
+
+/* Waits for its interruption alone. Input: whether it ends then. */
+static int until_interrupted(const void *in, size_t len, struct fiber_reply *reply)
+{
+    bool ends = number(in, len) != 0;
+
+    sem_init(&interrupted, 0, 0);
+    if (fiber_task_on_cancel(interrupt, &interrupted) < 0)
+        return fiber_reply_fail(reply, -EIO, "nobody can interrupt");
+    add(&board->arrived);
+    do {
+        while (sem_wait(&interrupted) < 0)
+            continue;
+        add(&board->steps);
+    } while (!ends);
+    return fiber_task_on_cancel(NULL, NULL);
+}
+
+static void cancel_interruptible(struct fiber_pool *pool, int64_t ends)
+{
+    struct fiber_result *r;
+
+    assert_ok(fiber_pool_apply_async(pool, until_interrupted, &ends, sizeof(ends), NULL, &r));
+    assert_int_equal(wait_for(&board->arrived, 1), 0);
+    assert_ok(fiber_result_cancel(r));
+    assert_int_equal(wait_for(&board->steps, 1), 0);
+    fiber_result_close(r);
+}
+
+static void test_a_cancelled_task_is_interrupted(void **state)
+{
+    struct fiber_pool *pool = open_pool(1);
+    int64_t n = 3;
+
+    (void)state;
+    cancel_interruptible(pool, true);
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
+    assert_int_equal(stats_of(pool).deaths, 0);
+    fiber_pool_close(pool);
+}
+
+static void test_an_interrupted_task_that_runs_on_ends_its_worker(void **state)
+{
+    struct fiber_pool *pool;
+    int64_t n = 3;
+
+    (void)state;
+    assert_ok(fiber_config_set("grace", "300ms"));
+    pool = open_pool(1);
+    cancel_interruptible(pool, false);
+    assert_ok(fiber_pool_apply(pool, square, &n, 8, NULL));
+    assert_int_equal(stats_of(pool).deaths, 1);
+    fiber_pool_close(pool);
+    assert_ok(fiber_config_set("grace", "5s"));
 }
 
 static void test_a_waiting_and_a_running_task_can_be_cancelled(void **state)
@@ -641,6 +704,8 @@ int main(int argc, char **argv)
         pool_test(test_a_callback_may_submit_cancel_and_close),
         pool_test(test_cancelled_tasks_call_back_too),
         pool_test(test_a_cancelled_map_stops_its_running_tasks),
+        pool_test(test_a_cancelled_task_is_interrupted),
+        pool_test(test_an_interrupted_task_that_runs_on_ends_its_worker),
         pool_test(test_a_waiting_and_a_running_task_can_be_cancelled),
         pool_test(test_a_task_behind_the_running_one_can_be_cancelled),
         pool_test(test_closing_a_result_cancels_it),

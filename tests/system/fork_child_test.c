@@ -254,6 +254,7 @@ static void try_pools(void)
     FAILS(fiber_pool_worker_kill, pool, "worker-1");
     FAILS(fiber_pool_wait_workers, pool, 1, -1);
     ANSWERS(fiber_task_common, fiber_task_common(&size, NULL) == NULL);
+    FAILS(fiber_task_on_cancel, NULL, NULL);
     FAILS(fiber_serve, echo);
 }
 
