@@ -113,6 +113,7 @@ class Stream:
     def feed(
         self, result: Result, items: list[Any], next: int, stop: int, block: int, shift: int, limit: int, /
     ) -> int: ...
+    def cancel(self, result: Result, /) -> None: ...
 
 class Pool:
     tasks: int

@@ -42,6 +42,7 @@ PULL = 256  # elements that are taken from an iterable at once
 RETRIES_NONE = -2  # FIBER_RETRIES_NONE of fiber.h, where 0 means as configured
 STREAMS = 8  # unused ones that are kept, for their next call
 LOOK_S = 0.1  # how often a thread looks that waits for what another one does
+INTERRUPTED = "the call was interrupted"
 LINGER_S = 1.0  # how long the thread of a pool stays when it has nothing to do
 # Iterables that cannot block: the caller's own thread takes their elements.
 PLAIN = frozenset(type(iter(x)) for x in ([], (), range(0), range(1 << 70), {}, {}.items(), {}.values(), set(), "", b"",
@@ -223,6 +224,10 @@ class Feed:
         self.pool._less(self.result)
         return True
 
+    def _give_up(self):
+        self.next = self.end
+        self.result._fail(_mp_context.ProcessError(INTERRUPTED))
+
     def put(self, stop, block):
         self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
 
@@ -260,7 +265,12 @@ class IMapIterator(AsyncResult):
         return self
 
     def __next__(self):
-        return self.next()
+        try:
+            return self.next()
+        except KeyboardInterrupt:
+            self._give_up()
+            self._pool._give_up(self)
+            raise
 
     def next(self, timeout=None):
         """Waits for the next result and returns it, or raises what its call has raised. TimeoutError: there is none."""
@@ -399,6 +409,9 @@ class IMapIterator(AsyncResult):
         self._pulled = True
         self._rest, self._rest_at = [], 0
         self._pool._less(self)
+
+    def _give_up(self):
+        self._fail(_mp_context.ProcessError(INTERRUPTED))
 
     def _fail(self, exc):
         """The pool ends."""
@@ -549,7 +562,13 @@ class Pool:
 
     def apply(self, func, args=(), kwds={}):
         """Runs func(*args, **kwds) in a worker and returns what it returns."""
-        return self.apply_async(func, args, kwds).get()
+        self._check_running()
+        result = ApplyResult(self, VALUE, 1)
+        try:
+            return self._apply(result, func, args, kwds).get()
+        except KeyboardInterrupt:
+            self._give_up(result)
+            raise
 
     def apply_async(self, func, args=(), kwds={}, callback=None, error_callback=None):
         """Begins func(*args, **kwds) and returns an AsyncResult. The callbacks run on a thread of the pool."""
@@ -557,6 +576,9 @@ class Pool:
         result = ApplyResult(self, VALUE, 1)
         if callback or error_callback:
             result._call_back(callback, error_callback)
+        return self._apply(result, func, args, kwds)
+
+    def _apply(self, result, func, args, kwds):
         known, stream = self._last
         if known is func:
             try:
@@ -571,19 +593,19 @@ class Pool:
 
     def map(self, func, iterable, chunksize=None):
         """Returns [func(x) for x in iterable]. The first error, in the order of the elements, is raised at the end."""
-        return self._map(func, iterable, chunksize, False, MapResult, None, None, True).get()
+        return self._map_and_wait(func, iterable, chunksize, False)
 
     def map_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
         """Begins map() and returns an AsyncResult."""
-        return self._map(func, iterable, chunksize, False, MapResult, callback, error_callback, False)
+        return self._map(func, iterable, chunksize, False, callback, error_callback)
 
     def starmap(self, func, iterable, chunksize=None):
         """Returns [func(*x) for x in iterable]."""
-        return self._map(func, iterable, chunksize, True, MapResult, None, None, True).get()
+        return self._map_and_wait(func, iterable, chunksize, True)
 
     def starmap_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
         """Begins starmap() and returns an AsyncResult."""
-        return self._map(func, iterable, chunksize, True, MapResult, callback, error_callback, False)
+        return self._map(func, iterable, chunksize, True, callback, error_callback)
 
     def imap(self, func, iterable, chunksize=1):
         """Returns an iterator over func(x) for x in iterable, in order. It takes elements ahead, from now on."""
@@ -593,18 +615,52 @@ class Pool:
         """Returns an iterator over func(x) for x in iterable, as they are done."""
         return self._imap(IMapUnorderedIterator, func, iterable, chunksize)
 
-    def _map(self, func, iterable, chunksize, star, kind, callback, error_callback, waits):
+    def _map_and_wait(self, func, iterable, chunksize, star):
+        items = self._items(iterable, chunksize, True)
+        result = self._map_result(items)
+        try:
+            self._begin_map(result, func, items, chunksize, star, True)
+            return result.get()
+        except KeyboardInterrupt:  # nobody can get the result any more
+            self._give_up(result)
+            raise
+
+    def _map(self, func, iterable, chunksize, star, callback, error_callback):
+        items = self._items(iterable, chunksize, False)
+        result = self._map_result(items)
+        if items:
+            result._call_back(callback, error_callback)
+        self._begin_map(result, func, items, chunksize, star, False)
+        return result
+
+    def _items(self, iterable, chunksize, waits):
         self._check_running()
         if chunksize is not None and chunksize < 1:
             raise ValueError("Chunksize must be 1+, not %r" % (chunksize,))
-        items = iterable if waits and type(iterable) is list else list(iterable)
-        result = kind(self, LIST, 1 if items else 0, [None] * len(items))
+        return iterable if waits and type(iterable) is list else list(iterable)
+
+    def _map_result(self, items):
+        return MapResult(self, LIST, 1 if items else 0, [None] * len(items))
+
+    def _begin_map(self, result, func, items, chunksize, star, waits):
         if items:
-            result._call_back(callback, error_callback)
             block = BLOCK_STAR if star else BLOCK
             how = block if chunksize != 1 else STAR if star else ONE
             self._put(func, how, lambda stream: self._feed(Feed(self, stream, result, items, chunksize), waits), result)
-        return result
+
+    def _give_up(self, result):
+        """Ends a call whose caller was interrupted: its tasks that run are interrupted too, the others do not begin."""
+        if self._state == TERMINATE:
+            return
+        with self._feeding:
+            for feed in self._feeds[:]:
+                if feed is result or getattr(feed, "result", None) is result:
+                    self._feeds.remove(feed)
+                    self._needs.discard(feed)
+                    feed._give_up()
+        for stream in list(self._streams.values()):
+            stream.cancel(result)
+        self._wake()
 
     def _imap(self, kind, func, iterable, chunksize):
         self._check_running()
@@ -678,9 +734,13 @@ class Pool:
             return
         try:
             for feed in self._feeds[:]:
-                if feed.more():
-                    self._feeds.remove(feed)
-                    self._needs.discard(feed)
+                ended = True
+                try:
+                    ended = feed.more()
+                finally:  # a feed that raises has failed its result
+                    if ended:
+                        self._feeds.remove(feed)
+                        self._needs.discard(feed)
         finally:
             self._feeding.release()
 

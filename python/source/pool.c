@@ -277,6 +277,17 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     return PyLong_FromSsize_t(f.next);
 }
 
+/* Cancels the tasks of a result that are not done; their errors are taken like others. */
+static PyObject *stream_cancel(PyObject *self, PyObject *owner)
+{
+    struct stream *s = (struct stream *)self;
+
+    for (size_t i = 0; s->handle && !s->pool->closed && i < s->n; i++)
+        if ((PyObject *)s->entries[i].owner == owner)
+            fiber_stream_cancel(s->handle, s->base + i); /* -EALREADY: it is done */
+    Py_RETURN_NONE;
+}
+
 /* ---- Taking ---- */
 
 static PyObject *error_of(int code, PyObject *what)
@@ -869,6 +880,8 @@ static PyMethodDef stream_methods[] = {
      "feed(result, list, next, stop, block, shift, limit)\n--\n\nPuts elements of a list as "
      "tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under way. "
      "Returns the position that comes next."},
+    {"cancel", stream_cancel, METH_O,
+     "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
     {NULL, NULL, 0, NULL},
 };
 

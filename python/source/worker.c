@@ -7,6 +7,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "worker.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,6 +40,52 @@ static void end_interpreter(void)
     Py_FinalizeEx();
 }
 
+/* ---- Cancelled tasks ---- */
+
+/* A cancelled task is interrupted as by Ctrl-C: a signal to the main thread ends what it waits for.
+ * That must not hit the next task, so the end of a task waits for a signal that is being sent, and
+ * takes it. */
+enum { IDLE, RUNS, SENDS, SENT };
+
+static atomic_int task_state;
+static pthread_t main_thread;
+
+static void interrupt_task(void *user)
+{
+    int runs = RUNS;
+
+    (void)user;
+    if (!atomic_compare_exchange_strong(&task_state, &runs, SENDS))
+        return;
+    pthread_kill(main_thread, SIGINT);
+    atomic_store(&task_state, SENT);
+}
+
+/* False: a task within another one, which is the one to be interrupted. */
+static int task_begins(void)
+{
+    int idle = IDLE;
+
+    return atomic_compare_exchange_strong(&task_state, &idle, RUNS);
+}
+
+static void task_ends(void)
+{
+    PyObject *type, *value, *traceback;
+    int runs = RUNS;
+
+    if (atomic_compare_exchange_strong(&task_state, &runs, IDLE))
+        return;
+    while (atomic_load(&task_state) == SENDS)
+        sched_yield();
+    sched_yield(); /* a system call: the signal has come when it returns */
+    PyErr_Fetch(&type, &value, &traceback);
+    while (PyErr_CheckSignals() < 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    atomic_store(&task_state, IDLE);
+}
+
 int fpy_worker_init(const void *work, size_t len)
 {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -53,6 +103,9 @@ int fpy_worker_init(const void *work, size_t len)
     Py_XDECREF(module);
     PyGILState_Release(state);
     if (atexit(end_interpreter) != 0)
+        code = 1;
+    main_thread = pthread_self();
+    if (fiber_task_on_cancel(interrupt_task, NULL) < 0)
         code = 1;
     return code;
 }
@@ -250,9 +303,12 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
 {
     PyGILState_STATE state = PyGILState_Ensure();
     uint64_t begin = now_ns(), ns;
-    PyObject *result = run(in, len), *pickle;
-    int rc = 0;
+    PyObject *result, *pickle;
+    int rc = 0, outer = task_begins();
 
+    result = run(in, len);
+    if (outer)
+        task_ends();
     ns = now_ns() - begin;
     pickle = result ? fpy_dumps(result, NULL) : NULL;
     if (pickle && answer(reply, ns, pickle) == 0) {

@@ -133,6 +133,86 @@ def test_control_c_ends_a_call(tmp_path, call):
     assert child.returncode == 0
 
 
+INTERRUPTED = """
+    import signal
+
+    def sleeps(x):
+        try:
+            tell("begun")
+            time.sleep(600)
+        except KeyboardInterrupt:
+            tell("interrupted")
+            raise
+
+    def computes(x):
+        tell("begun")
+        while True:
+            pass
+
+    def runs_on(x):
+        while True:
+            try:
+                tell("begun") if x is not None else None
+                x = None
+                time.sleep(600)
+            except KeyboardInterrupt:
+                pass
+
+    def tell(word):
+        with open(word, "a") as file:
+            print(file=file)
+
+    def lines(word):
+        try:
+            return len(open(word).readlines())
+        except FileNotFoundError:
+            return 0
+
+    def interrupt():
+        while lines("begun") < 2:
+            time.sleep(0.01)  # between two looks
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if __name__ == "__main__":
+        p = mp.Pool(2, workers_per_job=int(sys.argv[1]))
+        threading.Thread(target=interrupt).start()
+        try:
+            %s
+        except KeyboardInterrupt:
+            print(p.map(wait, [0] * 100, 1) == [0] * 100, lines("begun"), lines("interrupted"), p.stats()["deaths"])
+"""
+
+
+@pytest.mark.parametrize("call, said", [
+    ("p.map(sleeps, range(8), 1)", "True 2 2 0"),
+    ("p.map(computes, list(range(8)))", "True 2 0 0"),
+    ("for x in p.imap(computes, range(8)): pass", "True 2 0 0"),
+    ("list(p.imap_unordered(sleeps, (x for x in range(8))))", "True 2 2 0"),
+    ("threading.Thread(target=p.apply_async, args=(wait, (0,))).start(); p.starmap(sleeps, [(1,), (2,)])", "True 2 2 0"),
+    ("p.map(runs_on, range(8))", "True 2 0 2"),
+])
+@pytest.mark.parametrize("per_job", ["1", "2"])
+def test_control_c_ends_the_tasks_of_a_call(program, call, said, per_job):
+    ran = program(script(INTERRUPTED % call), per_job, env={"FIBER_GRACE": "300ms"})
+    assert ran.code == 0 and ran.out == said + "\n", ran
+
+
+def test_control_c_leaves_calls_alone_that_have_a_result(program):
+    ran = program(script("""
+    import signal
+
+    if __name__ == "__main__":
+        p = mp.Pool(1)
+        r = p.map_async(wait, [0.5, 0.5])
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            r.get()
+        except KeyboardInterrupt:
+            print(r.get())
+    """))
+    assert ran.code == 0 and ran.out == "[0.5, 0.5]\n", ran
+
+
 def test_a_program_is_a_script_a_module_and_a_command_line(program, python, tmp_path):
     text = script("""
     if __name__ == "__main__":
