@@ -123,8 +123,10 @@ def main(argv):
     if not os.path.isfile(script):
         print("fiber.image: there is no file %s" % script, file=sys.stderr)
         return 2
-    folders = [_core.package_folder()]
-    folders += [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    paths = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    folders = list(dict.fromkeys([_core.package_folder(), *paths]))
+    if paths:
+        options += ["-e", "PYTHONPATH=" + os.pathsep.join(paths)]
     try:
         files = [*folders, *tree(os.path.dirname(os.path.abspath(script)))]
     except ValueError as error:

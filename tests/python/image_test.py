@@ -61,6 +61,23 @@ def test_a_folder_that_is_too_large_is_an_error_that_says_what_to_do(tmp_path):
         image.tree(str(tmp_path))
 
 
+def test_a_path_of_modules_goes_into_the_image_of_the_command(tmp_path):
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "program.py").write_text("")
+    command = tmp_path / "bin" / "fiber"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command.chmod(0o755)
+    paths = [os.environ["PYTHONPATH"], str(tmp_path / "modules")]
+    env = {**os.environ, "PYTHONPATH": ":".join(paths), "PATH": "%s:%s" % (command.parent, os.environ["PATH"])}
+    done = subprocess.run([sys.executable, "-m", "fiber.image", "build", "name:1", "program.py"], cwd=tmp_path, env=env,
+                          capture_output=True, text=True, timeout=120)
+    words = done.stdout.splitlines()
+    assert words[:4] == ["image", "build", "name:1", sys.executable], done
+    assert "PYTHONPATH=" + ":".join(paths) == words[words.index("-e") + 1]
+    assert str(tmp_path / "modules") in words and str(tmp_path / "program.py") in words
+
+
 def test_the_command_says_how_it_is_used(capsys):
     assert image.main(["build", "name"]) == 2
     assert "usage" in capsys.readouterr().err
