@@ -13,7 +13,7 @@
  * launcher.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mpi_bridge/plain.h"
+#include "mpi_bridge/bridge.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -104,19 +104,6 @@ static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     fbr_env_set(env, "OMPI_COMM_WORLD_NODE_RANK", "%u", rank - first);
     set_jax(job, rank, env);
     return 0;
-}
-
-void fbr_plain_slurm_env(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_env *env)
-{
-    uint32_t node = (uint32_t)job->node, first = job->first[node];
-
-    fbr_env_set(env, "SLURM_PROCID", "%u", rank);
-    fbr_env_set(env, "SLURM_NTASKS", "%u", job->size);
-    fbr_env_set(env, "SLURM_NPROCS", "%u", job->size);
-    fbr_env_set(env, "SLURM_LOCALID", "%u", rank - first);
-    fbr_env_set(env, "SLURM_NODEID", "%u", node);
-    fbr_env_set(env, "SLURM_NNODES", "%u", job->nodes);
-    fbr_env_set(env, "SLURM_NTASKS_PER_NODE", "%u", job->first[node + 1] - first);
 }
 
 static void plain_close(struct fbr_bridge *b)

@@ -27,7 +27,6 @@ struct fbr_lo_proxy {
     const char *service;
     struct fbr_lo_listener *listener;
     struct client *clients;
-    unsigned taken;
 };
 
 static void client_free(struct client *c)
@@ -87,7 +86,6 @@ static void on_link(void *user, struct fbr_lo_link *link)
     c->proxy = p;
     c->link = link;
     DL_APPEND(p->clients, c);
-    p->taken++;
     fbr_lo_link_start(link, &link_ops, c);
 }
 
@@ -112,11 +110,6 @@ int fbr_lo_proxy_open(struct fbr_lo_proxy **out, const struct fbr_bridge_host *h
 uint16_t fbr_lo_proxy_port(const struct fbr_lo_proxy *p)
 {
     return fbr_lo_listener_port(p->listener);
-}
-
-unsigned fbr_lo_proxy_taken(const struct fbr_lo_proxy *p)
-{
-    return p->taken;
 }
 
 void fbr_lo_proxy_close(struct fbr_lo_proxy *p)

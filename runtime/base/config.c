@@ -470,11 +470,6 @@ static int file_read(struct fbr_config *c, const char *path, bool trusted, struc
     return rc;
 }
 
-int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *err)
-{
-    return file_read(c, path, true, err);
-}
-
 int fbr_config_user_file(char *path, size_t size)
 {
     const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");

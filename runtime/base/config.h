@@ -84,8 +84,6 @@ void fbr_config_free(struct fbr_config *c); /* NULL is fine */
  * value stays. */
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
                    struct fbr_error *err);
-/* Sets what one INI file says; fbr_config_load does this for each. */
-int fbr_config_read(struct fbr_config *c, const char *path, struct fbr_error *err);
 /* The path of the user's file, whether there is one or not. -ENOENT: neither HOME nor XDG_CONFIG_HOME is set. */
 int fbr_config_user_file(char *path, size_t size);
 /* Any other INI file: calls pair() for each line of it in order, where `key` has its section before

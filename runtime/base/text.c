@@ -90,20 +90,6 @@ void fbr_text_end(char *text, size_t size)
         memcpy(text + n, ".", 2);
 }
 
-void fbr_text_command(char *out, size_t size, const char *const *argv)
-{
-    char line[2048];
-    size_t at = 0;
-
-    for (int i = 0; argv && argv[i] && at < sizeof(line) - 1; i++) {
-        int n = snprintf(line + at, sizeof(line) - at, "%s%s", i ? " " : "", argv[i]);
-
-        at += n < 0 ? 0 : (size_t)n;
-    }
-    line[at < sizeof(line) ? at : sizeof(line) - 1] = '\0';
-    fbr_text_plain(out, size, line);
-}
-
 /* ---- On its way to a terminal ---- */
 
 enum {

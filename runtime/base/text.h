@@ -23,8 +23,6 @@ void fbr_text_cut(char *out, size_t size, const char *text);
 /* Makes a sentence of it: without blanks at its end, and with a full stop unless it ends otherwise.
  * Not of a text of several lines, which quotes something. */
 void fbr_text_end(char *text, size_t size);
-/* argv as one line of such text. */
-void fbr_text_command(char *out, size_t size, const char *const *argv);
 
 /* A stream on its way to a terminal: control sequences may be cut anywhere. Zeros begin one. */
 struct fbr_text_filter {

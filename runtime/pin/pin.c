@@ -73,14 +73,6 @@ static int value_of(const struct name *names, const char *what, const char *name
     return fbr_fail(err, -EINVAL, "%s \"%.64s\" is not known; it is one of %s", what, name, list);
 }
 
-static const char *name_of(const struct name *names, int value)
-{
-    for (; names->name[0]; names++)
-        if (names->value == value)
-            return names->name;
-    return "?";
-}
-
 int fbr_pin_bind_named(const char *name, struct fbr_error *err)
 {
     return value_of(binds, "binding to", name, err);
@@ -89,16 +81,6 @@ int fbr_pin_bind_named(const char *name, struct fbr_error *err)
 int fbr_pin_map_named(const char *name, struct fbr_error *err)
 {
     return value_of(maps, "mapping by", name, err);
-}
-
-const char *fbr_pin_bind_name(enum fbr_pin_bind bind)
-{
-    return name_of(binds, (int)bind);
-}
-
-const char *fbr_pin_map_name(enum fbr_pin_map map)
-{
-    return name_of(maps, (int)map);
 }
 
 /* ---- Masks ---- */

@@ -128,12 +128,10 @@ struct fbr_pin_ops {
  * be said. */
 const struct fbr_pin_ops *fbr_pin_load(struct fbr_error *err);
 
-/* Names on the command line to wishes and back; negative: -EINVAL with the names that there are.
+/* Names on the command line to wishes; negative: -EINVAL with the names that there are.
  * "socket" is taken for package and "slot" for compact, as mpirun's users write. */
 int fbr_pin_bind_named(const char *name, struct fbr_error *err);
 int fbr_pin_map_named(const char *name, struct fbr_error *err);
-const char *fbr_pin_bind_name(enum fbr_pin_bind bind);
-const char *fbr_pin_map_name(enum fbr_pin_map map);
 
 /* "0-3,8" to the bit mask that sched_setaffinity() takes: bytes written (a multiple of 8), or
  * -EINVAL for what is no list or an empty one, -E2BIG. */

@@ -190,14 +190,6 @@ bool fbr_output_stop(struct fbr_output *o)
     return !stuck;
 }
 
-void fbr_output_close(struct fbr_output *o)
-{
-    if (!o || !fbr_output_stop(o))
-        return;
-    pthread_mutex_destroy(&o->lock);
-    free(o);
-}
-
 static bool enqueue(struct fbr_output *o, struct chunk *c)
 {
     bool full;

@@ -20,10 +20,8 @@ struct fbr_output;
  * full. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
                     void *user);
-/* Writes what is queued, unless nobody reads it for a second. NULL is fine. */
-void fbr_output_close(struct fbr_output *o);
-/* The same, but that it may be asked and waited for still, and is never freed. False: its thread is stuck in
- * write(). */
+/* Writes what is queued, unless nobody reads it for a second. It may be asked and waited for still, and is never
+ * freed. False: its thread is stuck in write(). */
 bool fbr_output_stop(struct fbr_output *o);
 
 /* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue

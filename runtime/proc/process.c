@@ -659,11 +659,6 @@ int fbr_process_active(struct fiber_process **out, int max)
     return active(out, max, true);
 }
 
-uint64_t fbr_process_id(const struct fiber_process *p)
-{
-    return p->id;
-}
-
 struct fbr_link *fbr_process_link(struct fiber_process *p)
 {
     return p->link;

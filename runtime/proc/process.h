@@ -41,7 +41,6 @@ struct fbr_process_spec {
 int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *spec);
 /* As fiber_active_children(), with those of pools, rings, managers and stores. */
 int fbr_process_active(struct fiber_process **out, int max);
-uint64_t fbr_process_id(const struct fiber_process *p);
 /* To the child, on the control channel. Any thread; frames of one thread keep their order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
 /* This process says nothing from now on (it will be stopped), or goes on: see fbr_conn_silent.

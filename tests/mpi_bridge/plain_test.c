@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "mpi_bridge/bridges.h"
-#include "mpi_bridge/plain.h"
 #include "tests/support/bridge_host.h"
 
 static void expect(const struct fbr_env *env, const char *const list[][2], size_t count)
@@ -59,16 +58,6 @@ static void test_a_rank_is_told_who_it_is(void **state)
     assert_int_equal(sscanf(address, "127.0.0.1:%u", &port), 1);
     assert_in_range(port, 61440, 65535);
     assert_null(fbr_env_get(&env, "SLURM_PROCID"));
-    fbr_plain_slurm_env(host_job_of(h, 2, id), 3, &env);
-    expect(&env,
-           (const char *const[][2]){{"SLURM_PROCID", "3"},
-                                    {"SLURM_NTASKS", "5"},
-                                    {"SLURM_NPROCS", "5"},
-                                    {"SLURM_LOCALID", "1"},
-                                    {"SLURM_NODEID", "1"},
-                                    {"SLURM_NNODES", "2"},
-                                    {"SLURM_NTASKS_PER_NODE", "3"}},
-           7);
     fbr_env_fini(&env);
     assert_int_equal(host_env(h, id, 0, NULL, &env, NULL, NULL),
                      0); /* on another agent: the same address */

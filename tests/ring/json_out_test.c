@@ -99,18 +99,6 @@ static void shown_text_is_plain_and_fits(void **state)
     }
 }
 
-static void commands_become_one_line(void **state)
-{
-    const char *const argv[] = {"sh", "-c", "echo\nhi", NULL};
-    char out[64];
-
-    (void)state;
-    fbr_text_command(out, sizeof(out), argv);
-    assert_string_equal(out, "sh -c echo?hi");
-    fbr_text_command(out, sizeof(out), NULL);
-    assert_string_equal(out, "");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,7 +106,6 @@ int main(void)
         cmocka_unit_test(broken_utf8_is_replaced),
         cmocka_unit_test(values_nest),
         cmocka_unit_test(shown_text_is_plain_and_fits),
-        cmocka_unit_test(commands_become_one_line),
     };
 
     return cmocka_run_group_tests_name("json_out", tests, NULL, NULL);
