@@ -11,8 +11,8 @@
 #include "runtime/base/module.h"
 #include "runtime/proc/backend.h"
 
-/* Besides "local", which is always the first, and "mock", which is for tests and the last. Users see them, and their
- * settings, in this order; `backend = auto` asks them in it whether we are inside one. */
+/* Besides "local", which is always the first. Users see them, and their settings, in this order; `backend = auto` asks
+ * them in it whether we are inside one. */
 #define BACKENDS(X) \
     X(docker)       \
     X(kubernetes)   \
@@ -25,12 +25,15 @@
 
 DECLARE(local)
 BACKENDS(DECLARE)
-DECLARE(mock)
+
+/* Tests add theirs (tests/support/mock.c), and its word; elsewhere its address is NULL, as the end of the list is. */
+#define TESTS_MAY __attribute__((weak, visibility("hidden")))
+extern const struct fbr_backend_ops fbr_backend_mock TESTS_MAY;
 
 const struct fbr_backend_ops *const fbr_backends[] = {&fbr_backend_local,
                                                       BACKENDS(ENTRY) & fbr_backend_mock, NULL};
 const char fbr_backend_names[] = "local" BACKENDS(WORD);
-const char fbr_backend_words[] = "auto local" BACKENDS(WORD) " mock";
+TESTS_MAY const char fbr_backend_words[] = "auto local" BACKENDS(WORD);
 
 int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n)
 {
@@ -71,7 +74,7 @@ const struct fbr_backend_ops *fbr_backend_find(const char *name, struct fbr_erro
     for (int i = 0; fbr_backends[i]; i++)
         if (strcmp(fbr_backends[i]->name, name) == 0)
             return whole(fbr_backends[i], err);
-    fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s mock", name,
+    fbr_fail(err, -ENOENT, "there is no backend '%s' in this build; it has: %s", name,
              fbr_backend_names);
     return NULL;
 }

@@ -7,7 +7,7 @@ if ! command -v python3 >/dev/null; then
     echo "python3 is missing"
     exit 77
 fi
-PATH=${TEST_BINARY_DIR:?}/cli:$PATH
+PATH=${TEST_BINARY_DIR:?}/tests/mock:$PATH
 XDG_RUNTIME_DIR=$(mktemp -d)
 export XDG_RUNTIME_DIR
 trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT

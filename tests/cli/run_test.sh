@@ -171,7 +171,7 @@ for command in "ps" "ps --json" "config show" "version" "doctor --backend local"
     fi
 done
 
-FIBER_MOCK=slow_start=6000 check 0 'x x ' 'waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine takes its time' \
+PATH=$TEST_BINARY_DIR/tests/mock:$PATH FIBER_MOCK=slow_start=6000 check 0 'x x ' 'waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine takes its time' \
     run --backend mock --nodes 2 -n 2 echo x
 
 # without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before

@@ -41,8 +41,8 @@ def test_settings_of_fiber_0_2():
     fiber.reset()
     config.log_level = "WARNING"
     assert config.log_level == "warn"
-    fiber.init(default_backend="mock")
-    assert config.backend == "mock"
+    fiber.init(default_backend="slurm")
+    assert config.backend == "slurm"
     fiber.init(default_image="an/image")
     assert config.image == "an/image"
 
@@ -73,8 +73,8 @@ def test_the_environment(python):
         import fiber, os
         print(fiber.config.cpu_per_job, fiber.config.backend, fiber.config.heartbeat, fiber.config.use_bash)
         print(os.environ["FIBER_CPU_PER_JOB"])""", env={
-            "FIBER_CPU_PER_JOB": "3", "FIBER_DEFAULT_BACKEND": "mock", "FIBER_HEARTBEAT": "4s", "FIBER_USE_BASH": "true"})
-    assert (ran.code, ran.out) == (0, "3 mock 4s True\n3\n"), ran
+            "FIBER_CPU_PER_JOB": "3", "FIBER_DEFAULT_BACKEND": "slurm", "FIBER_HEARTBEAT": "4s", "FIBER_USE_BASH": "true"})
+    assert (ran.code, ran.out) == (0, "3 slurm 4s True\n3\n"), ran
 
 
 def test_a_file_of_fiber_0_2(python, tmp_path):

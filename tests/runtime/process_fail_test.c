@@ -131,7 +131,7 @@ static void test_an_unknown_backend(void **state)
 
     (void)state;
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "no backend 'steam'", "local", "mock", NULL));
+    assert_true(has(fiber_process_report(p), "no backend 'steam'", "local", "command", NULL));
     fiber_process_close(p);
 }
 

@@ -1,4 +1,5 @@
-/* mock.c - a backend with faults to order, for tests: local jobs, spoilt on the way.
+/* mock.c - a backend with faults to order: local jobs, spoilt on the way. Linked with each unit test and with the
+ * command of tests/mock; the library has a place for it in its list (backends/backends.c).
  *
  * A job orders its fault by the variable FIBER_MOCK in its environment (fiber_jobspec.env):
  *
@@ -31,6 +32,9 @@
 #include "runtime/proc/backend.h"
 
 extern const struct fbr_backend_ops fbr_backend_local;
+extern const struct fbr_backend_ops fbr_backend_mock;
+
+const char fbr_backend_words[] = "auto local docker kubernetes slurm command mock";
 
 enum fault {
     NONE,
