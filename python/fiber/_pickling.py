@@ -46,6 +46,30 @@ def dumps_for_child(obj):
     return _dumps_by_others(obj)
 
 
+class _Workers:
+    """What multiprocessing's objects see that are pickled for the workers of a pool: they are being started."""
+
+    DupFd = int
+
+    def duplicate_for_child(self, fd):
+        raise ValueError(NO_DESCRIPTORS)
+
+
+NO_DESCRIPTORS = ("a file descriptor cannot travel to a job: what multiprocessing's own Value, Array, Pipe and others are "
+                  "made of; use those of fiber")
+
+
+def dumps_for_workers(obj):
+    """Pickles what all workers of a pool are started with: as for a child, memory and locks may be in it."""
+    from multiprocessing import context
+    before = context.get_spawning_popen()
+    context.set_spawning_popen(_Workers())
+    try:
+        return dumps_for_child(obj)
+    finally:
+        context.set_spawning_popen(before)
+
+
 def _dumps_by_others(obj):
     from multiprocessing.reduction import ForkingPickler
     cloud = cloudpickle()

@@ -528,7 +528,7 @@ class Pool:
         core = _core.start()
         data = _core.preparation("PoolWorker")
         data["parent"] = (_name(), os.getpid())
-        first = _pickling.dumps((initializer, tuple(initargs))) if initializer is not None else None
+        first = _pickling.dumps_for_workers((initializer, tuple(initargs))) if initializer is not None else None
         work = _core.work("worker", _pickling.dumps((data, first)))
         if config.mem_per_job:
             job.setdefault("memory", int(config.mem_per_job) * meta.MIB)

@@ -44,8 +44,7 @@ class Popen:
         return _core.work("process", _pickling.dumps_for_child(data))
 
     def duplicate_for_child(self, fd):
-        raise ValueError("a file descriptor cannot travel to a job: what multiprocessing's own Value, Array, Pipe and others "
-                         "are made of; use those of fiber")
+        raise ValueError(_pickling.NO_DESCRIPTORS)
 
     @property
     def pid(self):

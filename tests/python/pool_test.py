@@ -571,6 +571,13 @@ def test_multiprocessing_in_a_worker_knows_the_pool(pool):
     assert name == "PoolWorker-%d" % number and 1 <= number < 100 and key == bytes(mp.current_process().authkey) and parent == os.getpid()
 
 
+def test_an_initializer_is_given_nothing_with_a_descriptor():
+    theirs = multiprocessing.get_context("spawn")
+    for what in (theirs.Queue(), theirs.Value("i"), theirs.Pipe()[0]):
+        with pytest.raises((ValueError, TypeError), match="descriptor|cannot pickle"):
+            mp.Pool(1, print, (what,))
+
+
 def test_nested_pools(pool):
     assert pool.map(nested, [3, 5], chunksize=1) == [[0, 1, 4], [0, 1, 4, 9, 16]]
 
