@@ -16,7 +16,7 @@ from .process import Process as Process
 
 class FiberContext(BaseContext):
     Process: type[Process]
-    def Manager(self) -> managers.SyncManager: ...  # type: ignore[override]
+    def Manager(self) -> managers.SyncManager: ...
     def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]: ...  # type: ignore[override]
     def Pool(  # type: ignore[override]
         self,
@@ -26,9 +26,9 @@ class FiberContext(BaseContext):
         maxtasksperchild: int | None = None,
         **options: Any,
     ) -> pool.Pool: ...
-    def Queue(self, maxsize: int = 0) -> queues.Queue: ...  # type: ignore[override]
-    def JoinableQueue(self, maxsize: int = 0) -> queues.JoinableQueue: ...  # type: ignore[override]
-    def SimpleQueue(self) -> queues.SimpleQueue: ...  # type: ignore[override]
+    def Queue(self, maxsize: int = 0) -> queues.Queue[Any]: ...  # type: ignore[override]
+    def JoinableQueue(self, maxsize: int = 0) -> queues.JoinableQueue[Any]: ...  # type: ignore[override]
+    def SimpleQueue(self) -> queues.SimpleQueue[Any]: ...  # type: ignore[override]
     def Lock(self) -> synchronize.Lock: ...  # type: ignore[override]
     def RLock(self) -> synchronize.RLock: ...  # type: ignore[override]
     def Condition(self, lock: Any = None) -> synchronize.Condition: ...  # type: ignore[override]

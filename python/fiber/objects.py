@@ -33,6 +33,8 @@ _kept = {}  # (address, key) -> object, the last used one at the end
 class Ref:
     """A reference to an object that put() was given."""
 
+    __class_getitem__ = classmethod(type(list[int]))
+
     def __init__(self, address, key, owner=None):
         self._address, self._key, self._owner = address, key, owner
 

@@ -1,16 +1,21 @@
 # pool.pyi - types of Pool.
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from multiprocessing import TimeoutError as TimeoutError
-from multiprocessing.pool import MaybeEncodingError as MaybeEncodingError
-from multiprocessing.pool import RemoteTraceback as RemoteTraceback
 from multiprocessing.pool import ThreadPool as ThreadPool
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from ._errors import WorkerLost as WorkerLost
 
 T = TypeVar("T")
 S = TypeVar("S")
+
+class MaybeEncodingError(Exception):
+    exc: str
+    value: str
+
+class RemoteTraceback(Exception):
+    tb: str
 
 class AsyncResult(Awaitable[T], Generic[T]):
     def get(self, timeout: float | None = None) -> T: ...
@@ -31,6 +36,8 @@ class IMapIterator(Iterator[T], AsyncIterator[T]):
     def __await__(self) -> Generator[Any, None, list[T]]: ...
 
 class IMapUnorderedIterator(IMapIterator[T]): ...
+
+Worker = TypedDict("Worker", {"name": str, "pid": int, "tasks": int, "busy": float, "rtt": float, "state": str})
 
 class Pool:
     def __init__(
@@ -86,7 +93,7 @@ class Pool:
     def wait_until_workers_up(self, timeout: float | None = None) -> bool: ...
     def resize(self, workers: int, max: int | None = None) -> None: ...
     def stats(self) -> dict[str, int]: ...
-    def workers(self) -> list[dict[str, Any]]: ...
+    def workers(self) -> list[Worker]: ...
     def kill_worker(self, name: str) -> None: ...
     def progress(self) -> tuple[int, int]: ...
     def close(self) -> None: ...

@@ -1,11 +1,12 @@
 # process.pyi - types of Process.
 from collections.abc import Callable, Iterable, Mapping
-from multiprocessing.process import AuthenticationString as AuthenticationString
 from multiprocessing.process import BaseProcess as BaseProcess
 from multiprocessing.process import active_children as active_children
 from multiprocessing.process import current_process as current_process
 from multiprocessing.process import parent_process as parent_process
 from typing import Any
+
+class AuthenticationString(bytes): ...
 
 class Process(BaseProcess):
     def __init__(

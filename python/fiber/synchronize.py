@@ -151,6 +151,9 @@ class _Acquirer(_Synchronizer):
 class Lock(_Acquirer):
     """A lock; any process may release it."""
 
+    def __init__(self, *, ctx=None):
+        super().__init__()
+
     def release(self):
         """Gives it back. ValueError: nobody has it."""
         self._call_or(ValueError(RELEASED_TOO_OFTEN), "release")
@@ -165,6 +168,9 @@ class Lock(_Acquirer):
 
 class RLock(_Acquirer):
     """A lock that the thread that has it may take again, and gives back as often."""
+
+    def __init__(self, *, ctx=None):
+        super().__init__()
 
     def release(self):
         """Gives it back once. AssertionError: this thread does not have it."""

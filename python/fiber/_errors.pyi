@@ -1,0 +1,6 @@
+# _errors.pyi - types of the exceptions.
+# SPDX-License-Identifier: Apache-2.0
+from multiprocessing.context import ProcessError
+
+class WorkerLost(ProcessError): ...
+class RingError(ProcessError): ...
