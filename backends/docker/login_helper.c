@@ -7,25 +7,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/docker/login.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
-#include "runtime/net/loop.h"
 #include "runtime/base/spawn.h"
+#include "runtime/base/subprocess.h"
 
 #define HELPER_MS 30000
-#define LOOK_MS 100 /* how often *stop is looked at meanwhile */
 #define FILE_MAX (1 << 20)
 
 /* ---- A helper ---- */
@@ -43,86 +39,30 @@ static int question(const char *text)
     return fd;
 }
 
-/* All that it prints, until it closes its output. */
-static int read_all(int fd, uint64_t until, const atomic_bool *stop, struct fbr_buf *out)
-{
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    ssize_t n;
-
-    while (fbr_now_ms() < until && !atomic_load(stop)) {
-        void *to = fbr_buf_reserve(out, 4096);
-
-        if (!to || out->len > FILE_MAX)
-            return to ? -EFBIG : -ENOMEM;
-        if (poll(&wait, 1, LOOK_MS) <= 0)
-            continue;
-        n = read(fd, to, 4096);
-        if (n == 0)
-            return 0;
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n > 0)
-            fbr_buf_extend(out, (size_t)n);
-    }
-    return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
-}
-
-/* Until it has ended, which is what its output does first. */
-static int wait_end(int pidfd, uint64_t until, const atomic_bool *stop)
-{
-    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-
-    while (fbr_now_ms() < until && !atomic_load(stop))
-        if (poll(&wait, 1, LOOK_MS) > 0)
-            return 0;
-    return atomic_load(stop) ? -ECANCELED : -ETIMEDOUT;
-}
-
-/* What it printed, with a NUL behind, and its exit code. */
+/* Its output, with a NUL behind, and its exit code. */
 static int run(const char *command, const char *key, const atomic_bool *stop, struct fbr_buf *out,
                int *code, struct fbr_error *err)
 {
     char path[PATH_MAX], *argv[] = {path, (char[]){"get"}, NULL};
-    int in = -1, ends[2] = {-1, -1}, pidfd = -1, status = 0;
+    struct fbr_subprocess p = {.file = path,
+                               .argv = argv,
+                               .errors = STDERR_FILENO,
+                               .limit_ms = HELPER_MS,
+                               .max = FILE_MAX,
+                               .stop = stop};
     int rc = fbr_spawn_find(command, path, sizeof(path), err);
-    pid_t pid = 0;
 
     if (rc == -ENOENT)
         fbr_fail(err, rc, "%s is not in PATH", command);
     if (rc < 0)
         return rc;
-    in = question(key);
-    if (in < 0 || pipe2(ends, O_CLOEXEC) < 0)
-        rc = fbr_fail(err, -errno, "%s", fbr_strerror(errno));
-    if (rc == 0) {
-        struct fbr_spawn s = {.file = path,
-                              .argv = argv,
-                              .env = fbr_environ(),
-                              .fds = {in, ends[1], STDERR_FILENO, -1},
-                              .nfds = 3};
-
-        rc = fbr_spawn(&s, &pid, &pidfd, err);
-    }
-    if (in >= 0)
-        close(in);
-    if (ends[1] >= 0)
-        close(ends[1]);
-    if (rc == 0) {
-        uint64_t until = fbr_now_ms() + HELPER_MS;
-
-        rc = read_all(ends[0], until, stop, out);
-        if (rc == 0)
-            rc = wait_end(pidfd, until, stop);
-        if (rc < 0)
-            kill(-pid, SIGKILL);
-        waitpid(pid, &status, 0);
-        close(pidfd);
-        *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-        if (rc < 0)
-            fbr_fail(err, rc, "it gave no answer: %s", fbr_strerror(rc));
-    }
-    if (ends[0] >= 0)
-        close(ends[0]);
+    p.in = question(key);
+    if (p.in < 0)
+        return fbr_fail(err, -errno, "%s", fbr_strerror(errno));
+    rc = fbr_subprocess_run(&p, out, code, err);
+    close(p.in);
+    if (rc < 0 && !err->code)
+        fbr_fail(err, rc, "it gave no answer: %s", fbr_strerror(rc));
     fbr_put_u8(out, 0);
     return rc == 0 && out->failed ? fbr_fail(err, -ENOMEM, "out of memory") : rc;
 }

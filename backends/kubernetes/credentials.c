@@ -4,15 +4,13 @@
 #include "backends/kubernetes/credentials.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,9 +22,9 @@
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
 #include "runtime/base/spawn.h"
+#include "runtime/base/subprocess.h"
 
 #define PLUGIN_MS 15000
-#define CLOSE_MS 3000
 #define MAX_OUTPUT (1u << 20)
 #define TOKEN_FILE_MS 60000
 #define EARLY_S 60
@@ -45,7 +43,7 @@ struct fbr_kube_creds {
     pthread_mutex_t lock;
     bool ready;
     struct fbr_kube_credential fresh;
-    pid_t plugin;
+    atomic_bool stop; /* nobody waits for the plugin any more */
 };
 
 static void forget(char **text)
@@ -154,98 +152,54 @@ static char **environment(const struct fbr_kube_config *c, char *info)
     return env;
 }
 
-/* All that it prints, until it ends. */
-static int read_all(int fd, struct fbr_buf *out)
-{
-    uint64_t until = fbr_now_ms() + PLUGIN_MS, now;
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    ssize_t n;
-
-    while ((now = fbr_now_ms()) < until) {
-        void *to = fbr_buf_reserve(out, 4096);
-
-        if (!to || out->len > MAX_OUTPUT)
-            return to ? -EFBIG : -ENOMEM;
-        if (poll(&wait, 1, (int)(until - now)) <= 0)
-            continue;
-        n = read(fd, to, 4096);
-        if (n == 0)
-            return 0;
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n > 0)
-            fbr_buf_extend(out, (size_t)n);
-    }
-    return -ETIMEDOUT;
-}
-
-static int start(struct fbr_kube_creds *c, const char *path, int out, int *pidfd,
-                 struct fbr_error *err)
+static int run_plugin(struct fbr_kube_creds *c, const char *path, struct fbr_buf *text,
+                      struct fbr_error *err)
 {
     char *info = exec_info(c->config);
     char **env = info ? environment(c->config, info) : NULL;
-    struct fbr_spawn s = {.file = path,
-                          .argv = c->config->exec.argv,
-                          .env = env,
-                          .fds = {-1, out, STDERR_FILENO, -1},
-                          .nfds = 3};
-    pid_t pid = 0;
-    int rc = env ? fbr_spawn(&s, &pid, pidfd, err) : fbr_fail(err, -ENOMEM, "out of memory");
+    struct fbr_subprocess p = {.file = path,
+                               .argv = c->config->exec.argv,
+                               .env = env,
+                               .in = -1,
+                               .errors = STDERR_FILENO,
+                               .limit_ms = PLUGIN_MS,
+                               .max = MAX_OUTPUT,
+                               .stop = &c->stop};
+    struct fbr_error why = {0, ""};
+    int code = 0, rc;
 
+    if (env)
+        rc = fbr_subprocess_run(&p, text, &code, &why);
+    else
+        rc = fbr_fail(&why, -ENOMEM, "out of memory");
+    if (rc < 0)
+        fbr_fail(err, rc, "%s%s",
+                 why.code ? "" : "it gave no answer: ", why.code ? why.text : fbr_strerror(rc));
+    else if (code != 0)
+        rc = fbr_fail(err, -EACCES, "it failed with code %d (its words are above)",
+                      code < 0 ? 128 : code);
     free(env);
     free(info);
-    pthread_mutex_lock(&c->lock);
-    c->plugin = rc < 0 ? 0 : pid;
-    pthread_mutex_unlock(&c->lock);
     return rc;
-}
-
-/* Its end, by force when it has not come with the end of its output. */
-static int collect(struct fbr_kube_creds *c, int pidfd, bool in_time)
-{
-    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-    int status = 0;
-
-    if (!in_time || poll(&wait, 1, CLOSE_MS) <= 0)
-        kill(-c->plugin, SIGKILL);
-    pthread_mutex_lock(&c->lock); /* or its number could be killed when it is another's */
-    waitpid(c->plugin, &status, 0);
-    c->plugin = 0;
-    pthread_mutex_unlock(&c->lock);
-    close(pidfd);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 /* Runs it and waits for it. Any thread, one at a time. */
 static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct fbr_error *err)
 {
     const struct fbr_kube_exec *x = &c->config->exec;
-    int ends[2] = {-1, -1}, pidfd = -1, code, rc;
     char path[PATH_MAX];
     struct fbr_buf text;
+    int rc = fbr_spawn_find(x->command, path, sizeof(path), err);
 
-    rc = fbr_spawn_find(x->command, path, sizeof(path), err);
     if (rc == -ENAMETOOLONG)
         return fbr_wrap(err, "exec plugin");
     if (rc < 0)
         return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
                         x->hint ? "; " : "", x->hint ? x->hint : "");
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return fbr_fail(err, -errno, "exec plugin %s: %s", x->command, fbr_strerror(errno));
     fbr_buf_init(&text);
-    rc = start(c, path, ends[1], &pidfd, err);
-    close(ends[1]);
-    if (rc == 0) {
-        rc = read_all(ends[0], &text);
-        code = collect(c, pidfd, rc == 0);
-        if (rc < 0)
-            fbr_fail(err, rc, "it gave no answer: %s", fbr_strerror(rc));
-        else if (code != 0)
-            rc = fbr_fail(err, -EACCES, "it failed with code %d (its words are above)", code);
-        else
-            rc = fbr_kube_credential_parse(out, (const char *)text.data, text.len, x->version, err);
-    }
-    close(ends[0]);
+    rc = run_plugin(c, path, &text, err);
+    if (rc == 0)
+        rc = fbr_kube_credential_parse(out, (const char *)text.data, text.len, x->version, err);
     if (text.data)
         explicit_bzero(text.data, text.len);
     fbr_buf_fini(&text);
@@ -402,10 +356,7 @@ void fbr_kube_creds_close(struct fbr_kube_creds *c)
     if (!c)
         return;
     if (c->running) {
-        pthread_mutex_lock(&c->lock);
-        if (c->plugin > 0)
-            kill(-c->plugin, SIGKILL);
-        pthread_mutex_unlock(&c->lock);
+        atomic_store(&c->stop, true);
         pthread_join(c->thread, NULL);
         fbr_kube_credential_fini(&c->fresh);
     }

@@ -5,22 +5,16 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
-#include "runtime/net/loop.h"
 #include "runtime/base/module.h"
-#include "runtime/base/spawn.h"
+#include "runtime/base/subprocess.h"
 #include "runtime/inspect/stack.h"
 
 #define LIMIT_MS 40000 /* less than the asker waits for a byte */
@@ -94,25 +88,19 @@ static void tell_all(struct fbr_stack_list *l, const char *why)
 
 /* ---- fiber-stack ---- */
 
-struct tracer {
-    pid_t pid;
-    int pidfd, out; /* what it says comes there */
-    bool hung;
-};
-
-static int start(struct tracer *t, const struct fbr_stack_list *l, struct fbr_error *err)
+/* Its records are in *b, also of a part of the threads. */
+static int run(const struct fbr_stack_list *l, struct fbr_buf *b, int *code, struct fbr_error *err)
 {
     char path[PATH_MAX], *numbers = calloc(l->count, 12);
     char **argv = calloc(l->count + 2, sizeof(*argv));
-    struct fbr_spawn s = {.file = path, .argv = argv, .env = fbr_environ(), .nfds = 3};
-    int rc = fbr_fds_need(8, "fiber-stack", err), ends[2] = {-1, -1}, n = 0;
+    struct fbr_subprocess p = {
+        .file = path, .argv = argv, .in = -1, .errors = -1, .limit_ms = LIMIT_MS, .max = TELLS_MAX};
+    int rc = fbr_fds_need(8, "fiber-stack", err), n = 0;
 
     if (rc == 0)
         rc = fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), err);
     if (rc == 0 && (!numbers || !argv))
         rc = fbr_fail(err, -ENOMEM, "out of memory");
-    if (rc == 0 && pipe2(ends, O_CLOEXEC) < 0)
-        rc = fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
     if (rc == 0) {
         argv[n++] = (char *)FBR_STACK_PROGRAM;
         for (size_t i = 0; i < l->count; i++) {
@@ -120,59 +108,11 @@ static int start(struct tracer *t, const struct fbr_stack_list *l, struct fbr_er
             if (l->all[i].state != 'Z')
                 argv[n++] = numbers + i * 12;
         }
-        s.fds[0] = s.fds[2] = -1;
-        s.fds[1] = ends[1];
-        rc = fbr_spawn(&s, &t->pid, &t->pidfd, err);
+        rc = fbr_subprocess_run(&p, b, code, err);
     }
-    if (ends[1] >= 0)
-        close(ends[1]);
-    if (rc == 0)
-        t->out = ends[0];
-    else if (ends[0] >= 0)
-        close(ends[0]);
     free(numbers);
     free(argv);
     return rc;
-}
-
-/* All that it says, until it ends or its time is over. */
-static void read_out(struct tracer *t, struct fbr_buf *b)
-{
-    uint64_t until = fbr_now_ms() + LIMIT_MS, now;
-
-    while ((now = fbr_now_ms()) < until && b->len < TELLS_MAX) {
-        struct pollfd p = {.fd = t->out, .events = POLLIN};
-        void *room = fbr_buf_reserve(b, 1 << 16);
-        ssize_t n;
-
-        if (!room)
-            return;
-        if (poll(&p, 1, (int)(until - now)) <= 0)
-            continue;
-        n = read(t->out, room, 1 << 16);
-        if (n == 0)
-            return;
-        if (n < 0 && errno != EINTR)
-            return;
-        fbr_buf_extend(b, n > 0 ? (size_t)n : 0);
-    }
-    t->hung = true;
-}
-
-/* Its exit code, or minus a signal. */
-static int finish(struct tracer *t)
-{
-    siginfo_t how = {0};
-    int rc;
-
-    close(t->out);
-    if (t->hung)
-        fbr_spawn_signal(t->pid, t->pidfd, SIGKILL);
-    rc = fbr_spawn_wait(t->pid, t->pidfd, &how, NULL);
-    close(t->pidfd);
-    if (rc < 0)
-        return 0; /* the program ignores its children */
-    return how.si_code == CLD_EXITED ? how.si_status : -how.si_status;
 }
 
 static void take_out(struct fbr_stack_list *l, const struct fbr_buf *b)
@@ -193,33 +133,26 @@ static void take_out(struct fbr_stack_list *l, const struct fbr_buf *b)
 static void add_frames(struct fbr_stack_list *l)
 {
     struct fbr_error err = {0, ""};
-    struct tracer t = {.pidfd = -1};
+    char why[400] = "no stacks: it was not looked at in time";
     struct fbr_buf b;
-    char why[400];
-    int code;
+    int code = 0, rc;
 
-    snprintf(why, sizeof(why), "no stacks: it was not looked at in time");
-    tell_all(l, why); /* until it is told otherwise */
-    if (start(&t, l, &err) < 0) {
+    fbr_buf_init(&b);
+    rc = run(l, &b, &code, &err);
+    if (err.code)
         snprintf(why, sizeof(why), "no stacks: %s there: %.250s",
                  err.code == -ENOENT
                      ? "Fiber was built without libdw (Debian: libdw-dev), or " FBR_STACK_PROGRAM
                        " was left behind"
                      : "cannot start " FBR_STACK_PROGRAM,
                  err.text);
-        tell_all(l, why);
-        return;
-    }
-    fbr_buf_init(&b);
-    read_out(&t, &b);
-    code = finish(&t);
-    if (code == 127)
-        tell_all(l, "no stacks: libdw.so.1 is missing where it runs (Debian: libdw1)");
-    else if (code && !t.hung) {
+    else if (code == 127)
+        snprintf(why, sizeof(why),
+                 "no stacks: libdw.so.1 is missing where it runs (Debian: libdw1)");
+    else if (code && rc == 0)
         snprintf(why, sizeof(why), "no stacks: " FBR_STACK_PROGRAM " ended with %s %d",
                  code < 0 ? "signal" : "code", code < 0 ? -code : code);
-        tell_all(l, why);
-    }
+    tell_all(l, why); /* until it is told otherwise */
     take_out(l, &b);
     fbr_buf_fini(&b);
 }
