@@ -150,6 +150,13 @@ if ! fiber cp tree living:/ 2>said || ! fiber cp living/0:/tree tree.back 2>>sai
     echo "cp of a directory: $(cat said)"
     bad=1
 fi
+# exec, of what the image has: sh and tail, but not id
+# shellcheck disable=SC2016 # the shell there
+{
+    expect 3 '^container$' 'exec' fiber exec living -- sh -c '[ -e /there ] && [ ! -e /bin/id ] && echo container; exit 3'
+    expect 0 '^tail' 'exec beside the rank' fiber exec living/0 -- sh -c 'exec tail -c +1 "/proc/$FIBER_PID/cmdline"'
+}
+expect 127 '^fiber: there: id: there is no such program' 'exec of what the image lacks' fiber exec living -- id
 # stack, of what is in the container
 if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
     expect 0 '^rank 0: main thread of tail' 'stack' fiber stack living

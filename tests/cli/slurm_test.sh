@@ -87,6 +87,9 @@ if [ -x "$TEST_BINARY_DIR/fiber/fiber-stack" ]; then
     done
     expect 0 '^ +1 +n[1-3] ' 'stack of another host' fiber stack two/1
 fi
+expect 0 '^n[1-3]$' 'exec on another host' fiber exec two/1 -- uname -n
+# shellcheck disable=SC2016 # the shell there
+expect 0 '^tail -f /dev/null' 'exec beside its rank' fiber exec two/1 -- sh -c 'tr "\0" " " </proc/$FIBER_PID/cmdline'
 mkdir -p tree/sub
 head -c 300000 /dev/urandom >tree/sub/large
 ln -s sub/large tree/link
