@@ -79,12 +79,12 @@ def test_the_environment(python):
 
 def test_a_file_of_fiber_0_2(python, tmp_path):
     (tmp_path / ".fiberconfig").write_text("[default]\nlog_level=WARNING\nlog_file=stdout\ncpu_per_job=3 ; a comment\n"
-                                           "use_bash=True\ndefault_backend=mock\n#mem_per_job=7\n")
+                                           "use_bash=True\ndefault_backend=slurm\n#mem_per_job=7\n")
     ran = python("-c", """if 1:
         import fiber, fiber.config as config
         print(config.cpu_per_job, config.backend, config.log_level, config.use_bash, config.mem_per_job)
         print(config.get_object().cpu_per_job, config.Config.from_dict({"image": "mine"}).image)""")
-    assert (ran.code, ran.out) == (0, "3 mock warn True None\n3 mine\n"), ran
+    assert (ran.code, ran.out) == (0, "3 slurm warn True None\n3 mine\n"), ran
     assert ".fiberconfig:3: log_file is a setting of Fiber 0.2" in ran.err and "cpu_per_job" not in ran.err
 
 
