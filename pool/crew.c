@@ -85,13 +85,15 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
     return id;
 }
 
-/* A shortage (of descriptors, memory, names, hosts) passes; a process that ran and ended itself,
- * as after an initializer that failed, will do so again. */
+/* A shortage (of descriptors, memory, names, hosts) passes; a program that is not there stays away,
+ * and a process that ran and ended itself, as after an initializer that failed, will do so again. */
 static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
 {
     int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
     int code;
 
+    if (process && fbr_process_cannot_run(process))
+        return false;
     if (process && fiber_process_exitcode(process, &code) == 0 && code > 0 && code != CANNOT_START)
         return false;
     return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
@@ -132,7 +134,7 @@ void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, 
         return;
     /* Others may be on their way, in a large pool many; but not for ever. */
     most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
-    if (on_the_way(p) && p->failed_alone < most)
+    if (on_the_way(p) && p->failed_alone < most && !(process && fbr_process_cannot_run(process)))
         return;
     p->broken = true;
     fbr_text_cut(last, sizeof(last), report);

@@ -125,6 +125,8 @@ def main(argv):
         return 2
     paths = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     folders = list(dict.fromkeys([_core.package_folder(), *paths]))
+    if "--cluster" not in options:  # the program starts jobs wherever it runs
+        options.append("--cluster")
     if paths:
         options += ["-e", "PYTHONPATH=" + os.pathsep.join(paths)]
     try:

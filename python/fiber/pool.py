@@ -22,7 +22,7 @@ from multiprocessing import context as _mp_context
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool  # noqa: F401
 
 from . import _core, _pickling, config, meta
-from ._errors import WorkerLost
+from ._errors import WorkerLost, with_advice
 
 __all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMapIterator", "MaybeEncodingError",
            "RemoteTraceback", "WorkerLost", "TimeoutError"]
@@ -77,7 +77,7 @@ def _exception(error):
     if code == -errno.ETIMEDOUT:
         return TimeoutError(what)
     if code in (-errno.ECHILD, -errno.ECANCELED, -errno.ESHUTDOWN):
-        return _mp_context.ProcessError(what)
+        return _mp_context.ProcessError(with_advice(what))
     if code == -errno.ENOMEM:
         return MemoryError(what)
     if code in (-errno.EMSGSIZE, -errno.EINVAL):

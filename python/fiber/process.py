@@ -11,6 +11,7 @@ from multiprocessing.process import (AuthenticationString, BaseProcess, active_c
                                      current_process, parent_process)
 
 from . import _core, _pickling
+from ._errors import with_advice
 
 __all__ = ["BaseProcess", "Process", "active_children", "current_process", "parent_process"]
 
@@ -56,7 +57,7 @@ class Popen:
         if self.returncode is None:
             self.returncode = self._handle.exitcode()
             if self.returncode in (NOT_STARTED, LOST) and not self._handle.wait_joined(0):
-                sys.stderr.write("fiber: %s\n" % self._handle.report())
+                sys.stderr.write("fiber: %s\n" % with_advice(self._handle.report()))
         return self.returncode
 
     def wait(self, timeout=None):

@@ -26,6 +26,8 @@
 #define EXIT_OF_FAR_MS \
     30000 /* its end is no surprise; a slow engine tells it, and has its output */
 #define CANNOT_START 125
+#define NOT_EXECUTABLE 126 /* of a program, as shells have it, */
+#define NOT_FOUND 127      /* and so do engines */
 
 extern char **environ;
 
@@ -206,6 +208,11 @@ void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
 bool fbr_process_disrupted(const struct fiber_process *p)
 {
     return p->disrupted || (p->host && p->host->disrupted);
+}
+
+bool fbr_process_cannot_run(const struct fiber_process *p)
+{
+    return p->cannot_run;
 }
 
 void fbr_job_signal(struct fiber_process *p, int sig)
@@ -431,6 +438,7 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     bool starting = p->state == P_STARTING;
 
     p->disrupted |= e->disrupted;
+    p->cannot_run = starting && (e->code == NOT_EXECUTABLE || e->code == NOT_FOUND);
     if (p->conn)
         note_stall(p, p->conn);
     if (e->text[0]) {
@@ -643,6 +651,8 @@ void fbr_job_start(void *arg)
 
     if (start(p, &err) == 0)
         return;
+    if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it was to run here */
+        p->cannot_run = err.code == -ENOENT || err.code == -EACCES || err.code == -ENOEXEC;
     snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
     fbr_job_fail(p, CANNOT_START, why);
 }

@@ -59,6 +59,9 @@ double fbr_process_rtt(struct fiber_process *p); /* seconds, of the last heartbe
 /* Whether it ended because its backend took it from us (evicted, preempted, its node lost). Loop
  * thread, from on_end on. */
 bool fbr_process_disrupted(const struct fiber_process *p);
+/* Whether its program is not there, or cannot be executed: the next one would not run either. Loop
+ * thread, from on_end on. */
+bool fbr_process_cannot_run(const struct fiber_process *p);
 /* Passes the caller at this socket on to it (visit.h), after `first` (may be NULL), which the caller gets before all
  * else; takes the socket over on success. -EAGAIN: it has not joined, or has ended. Loop thread. */
 int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *first,

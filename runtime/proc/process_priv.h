@@ -73,6 +73,7 @@ struct fiber_process {
     struct fbr_post dried;                           /* tells the loop so */
     bool presumed;       /* killed since it hung up; what its backend knows of its end is better */
     bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
+    bool cannot_run;     /* its program is not there, or cannot be executed */
     uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
     bool ready;          /* it has all connections that it needs */
     char pending[400];   /* why it does not run yet, in the backend's words */

@@ -686,6 +686,20 @@ static void test_a_shortage_passes(void **state)
     end_shortage(&s);
 }
 
+/* No shortage: the next one would not run either. */
+static void test_a_program_that_is_not_there_ends_a_pool_soon(void **state)
+{
+    static const char *const nowhere[] = {"/nowhere/program", NULL};
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
+        .min = 3, .max = 3, .workers_per_job = 1, .serve = 1, .job.command = nowhere});
+
+    (void)state;
+    assert_int_equal(fiber_pool_apply(pool, NULL, "x", 1, NULL), -ECHILD);
+    assert_non_null(strstr(fiber_last_error(), "4 workers in a row could not be started"));
+    assert_non_null(strstr(fiber_last_error(), "/nowhere/program"));
+    fiber_pool_close(pool);
+}
+
 static void test_the_next_map_of_a_pool_that_gave_up_tries_again(void **state)
 {
     struct fiber_pool *pool;
@@ -778,6 +792,7 @@ int main(int argc, char **argv)
         pool_test(test_another_program_serves),
         pool_test(test_a_program_that_does_not_serve_is_reported),
         pool_test(test_a_shortage_passes),
+        pool_test(test_a_program_that_is_not_there_ends_a_pool_soon),
         pool_test(test_the_next_map_of_a_pool_that_gave_up_tries_again),
         pool_test(test_starts_that_fail_while_others_work_do_not_add_up),
         pool_test(test_serving_needs_a_pool),

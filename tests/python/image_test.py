@@ -76,6 +76,7 @@ def test_a_path_of_modules_goes_into_the_image_of_the_command(tmp_path):
     assert words[:4] == ["image", "build", "name:1", sys.executable], done
     assert "PYTHONPATH=" + ":".join(paths) == words[words.index("-e") + 1]
     assert str(tmp_path / "modules") in words and str(tmp_path / "program.py") in words
+    assert words.count("--cluster") == 1, "a program in a container starts jobs from there"
 
 
 def test_the_command_says_how_it_is_used(capsys):
