@@ -230,6 +230,8 @@ class Feed:
 
     def put(self, stop, block):
         self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
+        if self.next < stop and self.pool._core.bytes < UNDER_WAY:  # an element was refused: hear why, at once
+            self.next = self.stream.feed(self.result, self.items, self.next, stop, block, 0, UNDER_WAY)
 
     def put_measured(self):
         workers = self.pool._size
@@ -385,7 +387,10 @@ class IMapIterator(AsyncResult):
         try:
             try:
                 self._feed_to(len(self._rest))
+                refused = self._rest_at < len(self._rest) and self._pool._core.bytes < UNDER_WAY
             except Exception:
+                refused = True
+            if refused:
                 self._put_block_by_block()
         except Exception as exc:
             self._source_error = self._source_error or exc

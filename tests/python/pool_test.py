@@ -348,6 +348,27 @@ def test_an_element_that_cannot_be_pickled_is_the_error_of_its_block(pool, make,
     assert seen == sum(want, [])
 
 
+def test_a_refused_element_fails_a_map_whose_other_tasks_are_taken(pool):
+    class Slow:  # until all that was put is done, and taken by another thread
+        def __reduce__(self):
+            done.wait(LONG)
+            raise OSError("not for others")
+
+    done = threading.Event()
+    items = [*range(64), Slow()]
+    threading.Thread(target=wait_until_taken, args=(pool, done)).start()
+    with pytest.raises(OSError, match="not for others"):
+        pool.map_async(square, items, 1).get(LONG)
+
+
+def wait_until_taken(pool, done):
+    """Takes what others have put, until nothing is left."""
+    while pool.apply_async(square, (1,)).get(LONG) and not pool.progress()[1]:
+        pass
+    pool._run(lambda: not pool._core.tasks, None, LONG)
+    done.set()
+
+
 def seven_then_error(n=7):
     yield from range(n)
     raise LookupError("the source is broken")
