@@ -19,11 +19,22 @@ def start(payload):
     """Runs in a new worker, before its first task; returns the exit code."""
     data, initializer = loads(payload)
     fill_in_later(data)
+    if data["log_to_stderr"] or "log_level" in data:
+        log_as_parent(data)
     _child.prepare(data)
     if initializer:
         function, args = loads(initializer)
         function(*args)
     return 0
+
+
+def log_as_parent(data):
+    """The pool's process uses the logger of multiprocessing, and so does this one, as one that spawn has started."""
+    from multiprocessing import util
+    if data["log_to_stderr"]:
+        util.log_to_stderr()
+    if "log_level" in data:
+        util.get_logger().setLevel(data["log_level"])
 
 
 class Filler:
