@@ -473,8 +473,8 @@ const volatile bool *fbr_share_ours(void)
 
 int fbr_share_forked(void)
 {
-    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes "
-                            "by fiber_process_start()");
+    return fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work; start "
+                            "processes by fiber_process_start(), in Python by fiber.Process");
 }
 
 /* ---- Objects ---- */

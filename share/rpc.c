@@ -321,8 +321,9 @@ void fbr_rpc_close(struct fbr_rpc *r)
 
 int fbr_rpc_usable(void)
 {
-    return fbr_rt_peek() ? 0
-                         : fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work");
+    return fbr_rt_peek()
+               ? 0
+               : fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work");
 }
 
 /* ---- Calls ---- */

@@ -469,8 +469,8 @@ int fbr_rt_check(const struct fbr_runtime *rt)
         rt = the_runtime;
     if (!rt || rt->pid == getpid())
         return 0;
-    return fbr_keep(-EPERM, "this is a fork() child, in which Fiber does not work; start processes "
-                            "by fiber_process_start()");
+    return fbr_keep(-EPERM, "this is a child of fork(), in which Fiber does not work; start "
+                            "processes by fiber_process_start(), in Python by fiber.Process");
 }
 
 struct fbr_runtime *fbr_rt_peek(void)
