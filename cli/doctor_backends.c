@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/backend.h"
+#include "cli/backend_client.h"
 #include "cli/doctor.h"
 #include "runtime/net/bind.h"
 

@@ -17,7 +17,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "cli/backend.h"
+#include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
 #include "runtime/base/auth.h"

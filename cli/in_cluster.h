@@ -4,7 +4,7 @@
 #ifndef CLI_IN_CLUSTER_H
 #define CLI_IN_CLUSTER_H
 
-#include "cli/backend.h"
+#include "cli/backend_client.h"
 #include "cli/option.h"
 #include "cli/run_spec.h"
 
@@ -20,7 +20,7 @@ int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
 int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
                      struct cli_backend *b, fbr_backend_say *say, void *user);
 
-/* Accounts, Role and RoleBinding of masters of that name as YAML, on standard output (kubernetes.c). */
+/* Accounts, Role and RoleBinding of masters of that name as YAML, on standard output (kubernetes_command.c). */
 void kubernetes_put_rights(const char *name, const char *namespace);
 void kubernetes_put_rights_json(const char *name, const char *namespace);
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/backend.h"
+#include "cli/backend_client.h"
 #include "runtime/base/error.h"
 
 enum leftover_verdict {

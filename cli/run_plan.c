@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/backend.h"
+#include "cli/backend_client.h"
 #include "cli/in_cluster.h"
 #include "ring/json_out.h"
 #include "ring/plan.h"

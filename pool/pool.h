@@ -1,17 +1,17 @@
 /* pool.h - the inside of a pool, shared by the files of this folder:
  *
- *     pool.c      opening, closing, the options
- *     crew.c      the workers: started, watched, drained, replaced; how many are wanted
- *     demand.c    how many workers an autoscaled pool asks for
- *     host.c      jobs that hold several workers
- *     send.c      batches to workers (decisions of dispatch.h carried out)
- *     take.c      what workers say: results, returned tasks
- *     result.c    maps and their results, as the program sees them
- *     imap.c      maps over lazy sources
- *     stream.c    tasks that are put one after another, and taken as they are done
- *     common.c    input that all tasks of a map share
- *     stats.c     figures
- *     door.c      what `fiber ps`, `top`, `kill` and `scale` ask of it
+ *     pool.c          opening, closing, the options
+ *     crew.c          the workers: started, watched, drained, replaced; how many are wanted
+ *     demand.c        how many workers an autoscaled pool asks for
+ *     supervisor.c    jobs that hold several workers
+ *     send.c          batches to workers (decisions of dispatch.h carried out)
+ *     take.c          what workers say: results, returned tasks
+ *     result.c        maps and their results, as the program sees them
+ *     imap.c          maps over lazy sources
+ *     stream.c        tasks that are put one after another, and taken as they are done
+ *     common.c        input that all tasks of a map share
+ *     stats.c         figures
+ *     pool_control.c  what `fiber ps`, `top`, `kill` and `scale` ask of it
  *
  * One mutex (lock) guards all of it, dispatch.h's engine included. It is held for short: user
  * functions are called without it. Threads: the program's own; the hub's, on which results arrive;
@@ -26,7 +26,7 @@
 
 #include "runtime/net/awake.h"
 #include "pool/dispatch.h"
-#include "pool/wire.h"
+#include "pool/pool_wire.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/proc/process.h"
 #include "runtime/base/ready.h"
@@ -84,7 +84,7 @@ struct fbr_pool_worker {
     uint64_t busy_ns;
     uint64_t ready_ms; /* fbr_now_ms(); 0: not yet */
     struct fbr_common_set commons;
-    struct { /* at the last look (door.c) */
+    struct { /* at the last look (pool_control.c) */
         uint64_t cpu_ns, resident;
         char host[64];
     } use;
@@ -273,11 +273,11 @@ void fbr_crew_arm(
 void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report);
 void fbr_crew_retry(struct fiber_pool *p); /* a new map: a pool that gave up tries again */
 
-/* door.c, on the loop thread, not under the lock */
+/* pool_control.c, on the loop thread, not under the lock */
 void fbr_pool_door_open(struct fiber_pool *p); /* a pool that has none goes on without */
 void fbr_pool_door_close(struct fiber_pool *p);
 
-/* host.c */
+/* supervisor.c */
 /* One with room, or a new one; counts the worker. NULL: why is kept. */
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
 void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */

@@ -16,9 +16,9 @@
 #include <utlist.h>
 
 #include "ring/agent.h"
-#include "ring/job.h"
+#include "ring/job_codec.h"
 #include "mpi_bridge/host_env.h"
-#include "ring/wire.h"
+#include "ring/ring_wire.h"
 #include "runtime/pin/claim.h"
 #include "runtime/pin/limits.h"
 #include "runtime/pin/pin.h"

@@ -5,7 +5,7 @@
 #define FBR_RING_PROGRAMS_H
 
 #include "fiber.h"
-#include "ring/job.h"
+#include "ring/job_codec.h"
 #include "runtime/base/error.h"
 
 /* How many there are: 1 when the options name none but job.command, or a function. */

@@ -1,18 +1,18 @@
 /* ring_priv.h - what the files of the launcher share.
  *
- *     ring.c      the calls of fiber.h, and the options
- *     function.c  ranks that run a function
- *     launch.c    agents and jobs: start, news of them, end
- *     gang.c      all places or none
- *     failure.c   signals; what a failure means, and how it is told
- *     missing.c   ranks that others wait for in MPI_Init
- *     notes.c     what agents find on their hosts
- *     serve.c     what bridges ask for: fences, names, spawns, streams
- *     print.c     what ranks print
- *     files.c     the same, in files
- *     input.c     what rank 0 reads
- *     terminal.c  our terminal while a rank has one of its own
- *     ring_door.c what `fiber ps` and its like ask
+ *     ring.c          the calls of fiber.h, and the options
+ *     function.c      ranks that run a function
+ *     launch.c        agents and jobs: start, news of them, end
+ *     gang.c          all places or none
+ *     failure.c       signals; what a failure means, and how it is told
+ *     missing.c       ranks that others wait for in MPI_Init
+ *     notes.c         what agents find on their hosts
+ *     serve.c         what bridges ask for: fences, names, spawns, streams
+ *     rank_output.c   what ranks print
+ *     files.c         the same, in files
+ *     input.c         what rank 0 reads
+ *     terminal.c      our terminal while a rank has one of its own
+ *     ring_control.c  what `fiber ps` and its like ask
  *
  * Everything of a ring happens on the loop thread, except what stands under its lock.
  *
@@ -30,12 +30,12 @@
 #include "mpi_bridge/service.h"
 #include "ring/agent.h"
 #include "ring/exchange.h"
-#include "ring/job.h"
+#include "ring/job_codec.h"
 #include "runtime/proc/lines.h"
 #include "ring/plan.h"
 #include "ring/restart.h"
 #include "ring/ring.h"
-#include "ring/wire.h"
+#include "ring/ring_wire.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
@@ -205,7 +205,7 @@ void fbr_ring_end_all(struct fbr_runtime *rt);
 int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
                        struct fbr_error *err);
 
-/* ring_door.c */
+/* ring_control.c */
 void fbr_ring_open_door(void *ring);
 void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about);
 
@@ -258,7 +258,7 @@ void fbr_ring_serve_job_end(struct ring_job *j);
 void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences need not wait for it */
 void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
-/* print.c */
+/* rank_output.c */
 void fbr_ring_print_begin(struct ring_rank *k);
 void fbr_ring_keep_end(struct fiber_ring *r,
                        const char *report); /* of what is kept for `fiber logs` */

@@ -1,7 +1,7 @@
 /* channel.h - queues of messages between processes, from which queue.c and pipe.c are made.
  *
  * A channel has one or two lanes (a pipe has one each way). It lives in one process, its host
- * (host.c), and is used there and from other processes, its guests (guest.c), through the same
+ * (owner.c), and is used there and from other processes, its guests (guest.c), through the same
  * calls. queue_engine.h decides who gets which message. A process has one guest for all its handles
  * on a channel.
  *

@@ -2,7 +2,7 @@
  *
  *     user's side (rpc.c)        one struct fbr_rpc for all handles that a process has on an
  *                                object; its calls are futures.
- *     owner's side (service.c)   calls come with the process that they are of, and are answered
+ *     owner's side (rpc_service.c)   calls come with the process that they are of, and are answered
  *                                when the owner likes.
  *
  * Records, after the object's id:

@@ -4,7 +4,7 @@
  * Rules for every part:
  *  - a call of fiber.h that may wait, or start or end something, runs with the GIL given up;
  *    one that may wait long goes through fpy_wait();
- *  - no thread of the library takes the GIL. Functions that run in a child (child.c) are called
+ *  - no thread of the library takes the GIL. Functions that run in a child (child_main.c) are called
  *    in its main thread;
  *  - no lock of C is held while the GIL is wanted;
  *  - handles are heap types, whose dealloc closes with the GIL given up.
@@ -25,7 +25,7 @@
 
 #include "fiber.h"
 
-/* ---- module.c ---- */
+/* ---- extension.c ---- */
 
 /* Makes the type and adds it under the last part of its name. Returns 0, or -1 with an
  * exception. */
@@ -37,7 +37,7 @@ int fpy_add_functions(PyObject *module, PyMethodDef *functions);
 #include "parts.h"
 #undef PART
 
-/* ---- error.c ---- */
+/* ---- exceptions.c ---- */
 
 /* Raises the exception for an error code of the library, with the sentence of
  * fiber_last_error(). Call it in the thread of the failed call, before another call of the
@@ -51,7 +51,7 @@ PyObject *fpy_raise_class(const char *where);
 /* Raises this class with no arguments, e.g. "queue.Empty". Returns NULL. */
 PyObject *fpy_raise_bare(const char *where);
 
-/* ---- wait.c ---- */
+/* ---- gil_wait.c ---- */
 
 /* A signal's handler raised an exception, which is set. */
 #define FPY_RAISED INT_MIN
@@ -67,13 +67,13 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
  * multiprocessing. */
 int fpy_timeout(PyObject *object, void *timeout);
 
-/* ---- pipe.c ---- */
+/* ---- pipe_type.c ---- */
 
 /* The handle of a _fiber.Pipe, or NULL with an exception. It stays open until fpy_pipe_end(). */
 struct fiber_pipe *fpy_pipe_begin(PyObject *object);
 void fpy_pipe_end(PyObject *object);
 
-/* ---- child.c ---- */
+/* ---- child_main.c ---- */
 
 /* What a process of Python runs: the bytes go to fiber._child.run(), which says their form. */
 int fpy_child_main(const void *work, size_t len);

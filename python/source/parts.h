@@ -1,5 +1,5 @@
 /* parts.h - the parts of the extension, one line each: PART(name) needs fpy_<name>_add() in
- * <name>.c, which adds the types and functions of that part to the module.
+ * the file of that part, which adds the types and functions of that part to the module.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 PART(library)

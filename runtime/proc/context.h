@@ -27,10 +27,10 @@ enum fbr_frame {
     FBR_FRAME_READY,                  /* child to parent: bytes for the caller that started it */
     FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
     FBR_FRAME_HOLDS,                  /* child to parent: it has attached to an end of a pipe */
-    FBR_FRAME_POOL = 32,              /* pool/wire.h */
+    FBR_FRAME_POOL = 32,              /* pool/pool_wire.h */
     FBR_FRAME_NEST = 48,              /* nested.h */
     FBR_FRAME_PEER = 64,              /* share/peer.h */
-    FBR_FRAME_RING = 80,              /* ring/wire.h */
+    FBR_FRAME_RING = 80,              /* ring/ring_wire.h */
     FBR_FRAME_VISIT = 112,            /* visit.h */
 };
 

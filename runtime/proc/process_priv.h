@@ -1,4 +1,4 @@
-/* process_priv.h - what process.c (handles), job.c (life and death) and door.c share.
+/* process_priv.h - what process.c (handles), job.c (life and death) and admit.c share.
  *
  * Life of a process. Events come from two witnesses, the control connection and the backend; death
  * needs both, or one and a time in which the other should have spoken. Of one whose data its host passes on, the end of
@@ -103,7 +103,7 @@ void fbr_job_signal(struct fiber_process *p, int sig);
 void fbr_job_dry(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 
-/* door.c: it is who it should be; sends its START. Negative: it is told to go. */
+/* admit.c: it is who it should be; sends its START. Negative: it is told to go. */
 int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
 
 /* Lets go of the end that its frame names; of all of them (NULL). Loop thread. */

@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "pool/dispatch.h"
-#include "pool/wire.h"
+#include "pool/pool_wire.h"
 #include "runtime/net/relay.h"
 #include "ring/plan.h"
-#include "ring/wire.h"
+#include "ring/ring_wire.h"
 #include "runtime/net/conn_priv.h"
 #include "runtime/inspect/control_wire.h"
 #include "runtime/proc/fnref.h"

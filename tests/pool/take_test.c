@@ -4,7 +4,7 @@
  * records of its own making to it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/wire.h"
+#include "pool/pool_wire.h"
 #include "runtime/net/relay.h"
 #include "tests/pool/tasks.h"
 

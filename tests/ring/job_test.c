@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "ring/job.h"
+#include "ring/job_codec.h"
 
 static char *argv_a[] = {(char *)"./train", (char *)"--lr", (char *)"0.1", NULL};
 static char *argv_b[] = {(char *)"./other", NULL};

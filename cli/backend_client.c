@@ -1,0 +1,297 @@
+/* backend_client.c - asks a backend something; see backend_client.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/backend_client.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct asking {
+    struct cli_backend *b;
+    fbr_backend_found *found;
+    fbr_backend_say *say;
+    void *user;
+    const char *id;
+    const struct fbr_backend_reader *reader;
+    bool follow;
+    int64_t before_ms;
+    bool dry;
+    fbr_backend_swept *swept;
+    char *out;
+    size_t size;
+    const struct fbr_job *job;
+    struct cli_job *j;
+    void *handle;
+    int sig;
+    struct fbr_error *err;
+};
+
+static void on_event(void *job_user, const struct fbr_job_event *event)
+{
+    const struct cli_job *j = job_user;
+
+    j->event(j->user, event);
+}
+
+static int do_open(void *arg)
+{
+    struct asking *a = arg;
+    const struct fbr_backend_env env = {a->b->loop, a->b->config, on_event, NULL};
+
+    return a->b->ops->open(&a->b->backend, &env, a->err);
+}
+
+static int do_close(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->close(a->b->backend);
+    return 0;
+}
+
+static int do_list(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->list(a->b->backend, a->found, a->user, a->err);
+}
+
+static int do_remove(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->remove(a->b->backend, a->id, a->err);
+}
+
+static int do_sweep(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->sweep(a->b->backend, a->before_ms, a->dry, a->swept, a->user, a->err);
+}
+
+static int do_logs(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->logs(a->b->backend, a->id, a->follow, a->reader, a->err);
+}
+
+static int do_address(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->address(a->b->backend, a->out, a->size, a->err);
+}
+
+static int do_check(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->check(a->b->backend, a->say, a->user);
+    return 0;
+}
+
+static int do_would(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->would(a->b->backend, a->job, a->say, a->user);
+}
+
+static int do_start(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->start(a->b->backend, a->job, a->j, &a->j->handle, a->err);
+}
+
+static int do_signal(void *arg)
+{
+    struct asking *a = arg;
+
+    return a->b->ops->signal(a->b->backend, a->handle, a->sig);
+}
+
+static int do_release(void *arg)
+{
+    struct asking *a = arg;
+
+    a->b->ops->release(a->b->backend, a->handle);
+    return 0;
+}
+
+static int set_one(void *user, const char *key, const char *value, struct fbr_error *err)
+{
+    struct cli_backend *b = user;
+
+    return fbr_config_set(b->config, key, value, "option", err);
+}
+
+int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err)
+{
+    return cli_backend_open_with(b, name, NULL, err);
+}
+
+int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
+                          struct fbr_error *err)
+{
+    struct asking a = {.b = b, .err = err};
+    int rc;
+
+    memset(b, 0, sizeof(*b));
+    rc = fbr_config_load_again(&b->config, err);
+    if (rc == 0 && args)
+        rc = cli_args_settings(args, set_one, b, err);
+    if (rc < 0) {
+        cli_backend_close(b);
+        return rc;
+    }
+    b->ops = fbr_backend_find(name, err);
+    rc = b->ops ? fbr_loop_open(&b->loop, err) : -ENOENT;
+    if (rc == 0)
+        rc = fbr_loop_call(b->loop, do_open, &a);
+    if (rc < 0)
+        cli_backend_close(b);
+    return rc;
+}
+
+void cli_backend_close(struct cli_backend *b)
+{
+    struct asking a = {.b = b};
+
+    if (b->backend)
+        fbr_loop_call(b->loop, do_close, &a);
+    if (b->loop)
+        fbr_loop_close(b->loop);
+    fbr_config_free(b->config);
+    memset(b, 0, sizeof(*b));
+}
+
+int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
+                     struct fbr_error *err)
+{
+    struct asking a = {.b = b, .found = found, .user = user, .err = err};
+
+    return b->ops->list
+               ? fbr_loop_call(b->loop, do_list, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
+}
+
+int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .id = id, .err = err};
+
+    return b->ops->remove
+               ? fbr_loop_call(b->loop, do_remove, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
+}
+
+int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_backend_swept *swept,
+                      void *user, struct fbr_error *err)
+{
+    struct asking a = {
+        .b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user, .err = err};
+
+    return b->ops->sweep ? fbr_loop_call(b->loop, do_sweep, &a) : 0;
+}
+
+int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
+                     const struct fbr_backend_reader *reader, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .id = id, .reader = reader, .follow = follow, .err = err};
+
+    return b->ops->logs ? fbr_loop_call(b->loop, do_logs, &a)
+                        : fbr_fail(err, -ENOTSUP, "backend %s keeps nothing of what jobs write",
+                                   b->ops->name);
+}
+
+int cli_backend_address(struct cli_backend *b, char *out, size_t size, struct fbr_error *err)
+{
+    struct asking a = {.b = b, .out = out, .size = size, .err = err};
+
+    return b->ops->address
+               ? fbr_loop_call(b->loop, do_address, &a)
+               : fbr_fail(err, -ENOTSUP, "backend %s: jobs are on this host", b->ops->name);
+}
+
+void cli_backend_check(struct cli_backend *b, fbr_backend_say *say, void *user)
+{
+    struct asking a = {.b = b, .say = say, .user = user};
+
+    if (b->ops->check)
+        fbr_loop_call(b->loop, do_check, &a);
+}
+
+int cli_backend_would(struct cli_backend *b, const struct fbr_job *job, fbr_backend_say *say,
+                      void *user)
+{
+    struct asking a = {.b = b, .job = job, .say = say, .user = user};
+
+    return b->ops->would ? fbr_loop_call(b->loop, do_would, &a) : -ENOTSUP;
+}
+
+int cli_backend_start(struct cli_backend *b, const struct fbr_job *job, struct cli_job *j,
+                      struct fbr_error *err)
+{
+    struct asking a = {.b = b, .job = job, .j = j, .err = err};
+
+    return fbr_loop_call(b->loop, do_start, &a);
+}
+
+int cli_backend_signal(struct cli_backend *b, const struct cli_job *j, int sig)
+{
+    struct asking a = {.b = b, .handle = j->handle, .sig = sig};
+
+    return fbr_loop_call(b->loop, do_signal, &a);
+}
+
+void cli_backend_release(struct cli_backend *b, const struct cli_job *j)
+{
+    struct asking a = {.b = b, .handle = j->handle};
+
+    fbr_loop_call(b->loop, do_release, &a);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = variable ? getenv(variable) : NULL;
+
+    return value && *value;
+}
+
+/* "~" at its beginning is the home. */
+static bool is_there(const char *path)
+{
+    const char *home = getenv("HOME");
+    char whole[PATH_MAX];
+
+    if (!path)
+        return false;
+    snprintf(whole, sizeof(whole), "%s%s", path[0] == '~' && home ? home : "",
+             path + (path[0] == '~'));
+    return access(whole, R_OK) == 0;
+}
+
+bool cli_backend_is_configured(const char *name)
+{
+    const struct fbr_backend_about *about = fbr_backend_about(name);
+    struct fbr_config *c;
+    bool yes;
+
+    if (fbr_config_load_again(&c, NULL) < 0)
+        return false;
+    yes = strcmp(fbr_config_str(c, "backend"), name) == 0;
+    for (size_t i = 0; about && i < about->nsigns && !yes; i++) {
+        const struct fbr_backend_sign *sign = &about->signs[i];
+
+        yes = is_set(sign->variable) || is_there(sign->file) ||
+              (sign->key && *fbr_config_str(c, sign->key));
+    }
+    fbr_config_free(c);
+    return yes;
+}

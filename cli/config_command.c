@@ -1,0 +1,178 @@
+/* config_command.c - `fiber config`: every setting, its value, and where it came from; and sets one.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config_set.h"
+#include "cli/option.h"
+#include "cli/print.h"
+#include "runtime/base/config.h"
+#include "runtime/base/config_value.h"
+
+enum { CONFIG_JSON, CONFIG_NAMES, CONFIG_OPTIONS };
+
+static void put_json(struct fbr_json *j, const struct fbr_config *c, const struct fbr_config_key *k)
+{
+    fbr_json_object(j, NULL);
+    fbr_json_str(j, "key", k->name);
+    fbr_json_str(j, "value", fbr_config_str(c, k->name));
+    fbr_json_str(j, "origin", fbr_config_origin(c, k->name));
+    fbr_json_str(j, "default", k->fallback);
+    fbr_json_str(j, "variable", k->env);
+    fbr_json_str(j, "values", k->words);
+    fbr_json_str(j, "help", k->help);
+    fbr_json_end_object(j);
+}
+
+static int show_json(const struct fbr_config *c, const char *key)
+{
+    struct fbr_json j;
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    fbr_json_init(&j);
+    fbr_json_array(&j, NULL);
+    for (size_t i = 0; i < n; i++)
+        if (!key || !strcmp(key, keys[i].name))
+            put_json(&j, c, &keys[i]);
+    fbr_json_end_array(&j);
+    return cli_print_json(stdout, &j);
+}
+
+/* Wide enough for the longest key. */
+static int key_width(const struct fbr_config_key *keys, size_t n)
+{
+    size_t width = 0;
+
+    for (size_t i = 0; i < n; i++)
+        width = strlen(keys[i].name) > width ? strlen(keys[i].name) : width;
+    return (int)width;
+}
+
+static int show_text(const struct fbr_config *c, const char *key)
+{
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+    int width = key_width(keys, n);
+
+    if (!key)
+        printf("%-*s %-16s %s\n", width, "KEY", "VALUE", "ORIGIN");
+    for (size_t i = 0; i < n; i++)
+        if (!key)
+            printf("%-*s %-16s %s\n", width, keys[i].name, fbr_config_str(c, keys[i].name),
+                   fbr_config_origin(c, keys[i].name));
+        else if (!strcmp(key, keys[i].name))
+            printf("%s = %s\n  from %s; default %s; %s; %s\n", key, fbr_config_str(c, key),
+                   fbr_config_origin(c, key), keys[i].fallback[0] ? keys[i].fallback : "empty",
+                   keys[i].env, keys[i].help);
+    return 0;
+}
+
+struct walk {
+    size_t at;
+};
+
+static const char *next_key(void *user)
+{
+    struct walk *w = user;
+    size_t n;
+    const struct fbr_config_key *keys = fbr_config_keys(&n);
+
+    return w->at < n ? keys[w->at++].name : NULL;
+}
+
+static int unknown_key(const char *key)
+{
+    struct walk w = {0};
+    const char *near = cli_nearest(key, next_key, &w);
+
+    return cli_failed(2, "there is no setting %s%s%s%s", key, near ? "; did you mean " : "",
+                      near ? near : "", near ? "?" : "");
+}
+
+static int print_names(void)
+{
+    struct walk w = {0};
+
+    for (const char *name = next_key(&w); name; name = next_key(&w))
+        puts(name);
+    return 0;
+}
+
+/* What is stronger than the file still wins: that is told. */
+static int set(const char *key, const char *value)
+{
+    struct fbr_error err = {0, ""};
+    char path[PATH_MAX];
+    struct fbr_config *c;
+
+    if (config_set(key, value, path, sizeof(path), &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    printf("%s = %s, in %s\n", key, value, path);
+    if (fbr_config_load_again(&c, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    if (strcmp(fbr_config_str(c, key), value) != 0)
+        fprintf(stderr, "fiber: here it is %s all the same, from %s\n", fbr_config_str(c, key),
+                fbr_config_origin(c, key));
+    fbr_config_free(c);
+    return 0;
+}
+
+static int run_config(const struct cli_args *args)
+{
+    const char *verb = args->noperands ? args->operands[0] : "show", *name;
+    const char *key = args->noperands > 1 ? args->operands[1] : NULL;
+    bool sets = !strcmp(verb, "set");
+    struct fbr_error err = {0, ""};
+    struct fbr_config *c;
+    struct walk w = {0};
+    int code;
+
+    if (args->values[CONFIG_NAMES].number)
+        return print_names();
+    if (!sets && strcmp(verb, "show") != 0)
+        fbr_fail(&err, -EINVAL, "\"%.64s\" is none of: show, set", verb);
+    else if (args->noperands != 3 && sets)
+        fbr_fail(&err, -EINVAL, "set: KEY and VALUE are wanted");
+    else if (args->noperands > 2 && !sets)
+        fbr_fail(&err, -EINVAL, "show: one KEY at most; `fiber config set KEY VALUE` sets one");
+    if (err.code)
+        return cli_usage(args->command, &err);
+    while (key && (name = next_key(&w)) && strcmp(name, key) != 0)
+        ;
+    if (key && !name)
+        return unknown_key(key);
+    if (sets)
+        return set(key, args->operands[2]);
+    if (fbr_config_load_again(&c, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    code = args->values[CONFIG_JSON].number ? show_json(c, key) : show_text(c, key);
+    fbr_config_free(c);
+    return code;
+}
+
+static const struct cli_option options[CONFIG_OPTIONS] = {
+    [CONFIG_JSON] = {"json", 0, CLI_FLAG, .help = "as a JSON array"},
+    [CONFIG_NAMES] = {"names", 0, CLI_FLAG, .help = "for completion", .hidden = true},
+};
+
+const struct cli_command cli_config = {
+    .name = "config",
+    .operands = "[show [KEY] | set KEY VALUE]",
+    .kind = CLI_KEY,
+    .about = "Shows every setting, its value and where it came from, or sets one",
+    .text = "fiber.conf(5) tells what each is for. A setting comes from the first of: an option, "
+            "the environment (FIBER_KEY), ./.fiberconfig, ~/.config/fiber/fiber.conf, "
+            "/etc/fiber/fiber.conf, the default. set writes into ~/.config/fiber/fiber.conf.",
+    .examples = "fiber config\tall\nfiber config show grace\tone, with what it is for\n"
+                "fiber config set heartbeat 2s\tfor all programs of yours on this host",
+    .exit = "0\tshown, or set\n2\tthe configuration is wrong, or there is no such key",
+    .options = options,
+    .count = CONFIG_OPTIONS,
+    .least = 0,
+    .most = 3,
+    .run = run_config,
+};

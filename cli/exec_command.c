@@ -1,0 +1,188 @@
+/* exec_command.c - `fiber exec`: a command beside a process of a run, by way of its launcher.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/engine_run.h"
+#include "cli/option.h"
+#include "runtime/base/text.h"
+#include "runtime/inspect/exec.h"
+
+#define FAILED 125 /* of ours: commands have the others */
+
+enum { EXEC_INPUT, EXEC_OPTIONS };
+
+struct exec {
+    struct client_run run;
+    struct fbr_msg m;
+    bool input;  /* ours goes there, and has not ended */
+    size_t room; /* bytes that may be sent */
+    int code;
+};
+
+static int write_all(int fd, const uint8_t *at, size_t n)
+{
+    while (n) {
+        ssize_t done = write(fd, at, n);
+
+        if (done < 0 && errno != EINTR)
+            return -errno;
+        at += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+    return 0;
+}
+
+static int start(struct exec *e, int rank, char *const *argv, struct fbr_error *err)
+{
+    struct fbr_buf b;
+    int rc;
+
+    fbr_buf_init(&b);
+    fbr_exec_put(&b, e->input, rank, argv);
+    rc = b.failed ? -ENOMEM : fbr_msg_send(e->run.fd, FBR_MSG_EXEC, b.data, b.len);
+    fbr_buf_fini(&b);
+    return rc == -EMSGSIZE ? fbr_fail(err, rc, "the command has more than %u bytes", FBR_MSG_MAX)
+           : rc == -ENOMEM ? fbr_fail(err, rc, "out of memory")
+                           : 0; /* the answer says why it is gone */
+}
+
+/* Takes one message: 1; 0 and e->code: the command has ended. */
+static int take(struct exec *e, struct fbr_error *err)
+{
+    char text[FBR_MSG_TEXT], plain[FBR_MSG_TEXT];
+    int rc = fbr_msg_recv(e->run.fd, &e->m, err);
+    size_t n = fbr_cur_left(&e->m.body);
+
+    if (rc == FBR_MSG_DATA || rc == FBR_MSG_ERRORS) {
+        rc = write_all(rc == FBR_MSG_DATA ? STDOUT_FILENO : STDERR_FILENO, e->m.body.at, n);
+        return rc < 0 ? fbr_fail(err, rc, "its output: %s", fbr_strerror(rc)) : 1;
+    }
+    if (rc == FBR_MSG_TAKEN)
+        e->room += fbr_get_u32(&e->m.body);
+    if (rc < 0 || rc == FBR_MSG_READY || rc == FBR_MSG_TAKEN)
+        return rc < 0 ? rc : 1;
+    if (rc != FBR_MSG_DONE || !fbr_msg_get_done(&e->m.body, &e->code, text))
+        return fbr_msg_malformed(err);
+    fbr_text_plain(plain, sizeof(plain), text);
+    if (plain[0])
+        cli_failed(0, "there: %s", plain);
+    return 0;
+}
+
+/* Sends more of our standard input, or its end. When the other end is gone, its last words are still
+ * to be read. */
+static void give(struct exec *e)
+{
+    uint8_t data[FBR_EXEC_WINDOW];
+    ssize_t n = read(STDIN_FILENO, data, e->room < sizeof(data) ? e->room : sizeof(data));
+
+    if (n < 0 && errno == EINTR)
+        return;
+    n = n < 0 ? 0 : n;
+    e->room -= (size_t)n;
+    if (fbr_msg_send(e->run.fd, FBR_MSG_DATA, data, (size_t)n) < 0 || n == 0)
+        e->input = false;
+}
+
+static int talk(struct exec *e, struct fbr_error *err)
+{
+    int rc = take(e, err); /* within a minute it has begun */
+
+    while (rc > 0) {
+        struct pollfd p[2] = {{.fd = e->run.fd, .events = POLLIN},
+                              {.fd = e->input && e->room ? STDIN_FILENO : -1, .events = POLLIN}};
+
+        if (poll(p, 2, -1) < 0)
+            return fbr_fail(err, -errno, "%s", fbr_strerror(-errno));
+        if (p[1].revents)
+            give(e);
+        if (p[0].revents)
+            rc = take(e, err);
+    }
+    return rc;
+}
+
+static int exec_there(struct exec *e, const char *job, char *const *argv, struct fbr_error *err)
+{
+    bool ring = e->run.about.kind == FBR_RUN_RING;
+    int rank = -1, rc;
+
+    if (e->run.state >= CLIENT_ENDED)
+        return fbr_fail(err, -ESRCH, "run %.16s has ended: it is nowhere", e->run.about.uid);
+    if (job[0] && (rank = client_job(job, &e->run, err)) < 0)
+        return rank;
+    rc = client_visit(&e->run, rank, err);
+    if (rc == 0)
+        rc = start(e, ring ? (rank < 0 ? 0 : rank) : -1, argv, err);
+    return rc < 0 ? rc : talk(e, err);
+}
+
+static int run_exec(const struct cli_args *args)
+{
+    struct exec e = {.input = args->values[EXEC_INPUT].number > 0, .room = FBR_EXEC_WINDOW};
+    const char *typed = args->operands[0], *slash = strchr(typed, '/');
+    char **argv = args->operands + 1, *name = NULL;
+    struct fbr_error err = {0, ""};
+    int rc;
+
+    if (!strcmp(argv[0], "--"))
+        argv++;
+    if (!argv[0]) {
+        fbr_fail(&err, -EINVAL, "which command?");
+        return cli_usage(args->command, &err);
+    }
+    name = strndup(typed, slash ? (size_t)(slash - typed) : strlen(typed));
+    rc = name ? engine_run_here(name, "exec", &e.run, &err)
+              : fbr_fail(&err, -ENOMEM, "out of memory");
+    free(name);
+    if (rc == 0) {
+        rc = exec_there(&e, slash ? slash + 1 : "", argv, &err);
+        fbr_buf_fini(&e.m.bytes);
+        client_free(&e.run);
+    }
+    return rc < 0 ? cli_failed(FAILED, "%s", err.text) : e.code;
+}
+
+static const struct cli_option options[EXEC_OPTIONS] = {
+    [EXEC_INPUT] = {"stdin", 'i', CLI_FLAG, .also = "interactive",
+                    .help =
+                        "the command reads the standard input of this one; else it reads nothing"},
+};
+
+const struct cli_command cli_exec = {
+    .name = "exec",
+    .operands = "RUN[/RANK] [--] COMMAND [ARGUMENT...]",
+    .kind = CLI_RUN,
+    .about = "Runs a command where a rank or a worker of a run is",
+    .text =
+        "RUN is as in ps, RANK the number of a rank or a worker, as top shows it; it may be left "
+        "out: rank 0, or the worker of a pool that has one. The command is started by the job "
+        "that the rank or the worker is in: on its host, in its container, in the job's working "
+        "directory and with the job's environment. FIBER_PID is the number of the rank's or the "
+        "worker's process there. The command must be there, too: an image that Fiber makes has "
+        "the program and its libraries only.\n\n"
+        "What the command prints comes here, its standard output and its errors apart, and its "
+        "exit code is this one's. It has no terminal. It goes by way of the run's launcher, so it "
+        "works on every backend, and only while the run goes on. When this command is ended "
+        "(Ctrl-C), so is that one, by SIGTERM and 2 seconds later by SIGKILL; it ends with its "
+        "job, too.",
+    .examples = "fiber exec train/3 -- nvidia-smi\twhere rank 3 is\n"
+                "fiber exec train/3 -- sh -c 'py-spy dump -p $FIBER_PID'\tof that rank\n"
+                "fiber exec -i train -- tar xf - <data.tar\twith input",
+    .exit = "CODE\tof the command; 128 and the signal that killed it\n"
+            "125\tthe run could not be asked, or went away\n"
+            "126\tthe command cannot be started\n"
+            "127\tthe command is not there",
+    .options = options,
+    .count = EXEC_OPTIONS,
+    .least = 2,
+    .most = -1,
+    .stops = true,
+    .run = run_exec,
+};

@@ -1,0 +1,534 @@
+/* image_command.c - `fiber image`: container images of programs, without a registry and without a Dockerfile.
+ *
+ * What is in an image, and how it is written, is decided in backends/image/image.h, which is in the module "cluster".
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/cluster.h"
+#include "cli/client.h"
+#include "cli/doctor.h"
+#include "cli/interpreter.h"
+#include "cli/option.h"
+#include "cli/print.h"
+#include "runtime/base/text.h"
+#include "runtime/net/loop.h"
+#include "runtime/base/module.h"
+
+#define COULD_NOT 1
+
+enum {
+    IMAGE_OUTPUT,
+    IMAGE_ADD,
+    IMAGE_ENV,
+    IMAGE_WORKDIR,
+    IMAGE_ENTRYPOINT,
+    IMAGE_HOST,
+    IMAGE_BARE,
+    IMAGE_NO_PLUGINS,
+    IMAGE_CLUSTER,
+    IMAGE_DRY_RUN,
+    IMAGE_QUIET,
+    IMAGE_JSON,
+    IMAGE_MPI,
+    IMAGE_OPTIONS
+};
+
+/* What was asked for, and what it became. */
+struct made {
+    const struct cli_args *args;
+    const struct fbr_image_ops *ops;
+    struct fbr_image *image;
+    const char *name;     /* with its tag */
+    char where[PATH_MAX]; /* a file, or the engine for people */
+    uint64_t began;
+    bool given_away; /* standard output is the image's */
+};
+
+/* ---- What goes in ---- */
+
+struct words {
+    const char **at;
+    size_t count;
+};
+
+static int words_add(struct words *w, const char *word, struct fbr_error *err)
+{
+    const char **longer = realloc(w->at, (w->count + 2) * sizeof(*longer));
+    const char *copy = word ? strdup(word) : NULL;
+
+    if (longer)
+        w->at = longer;
+    if (!longer || !copy) {
+        free((void *)(uintptr_t)copy);
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    }
+    w->at[w->count++] = copy;
+    w->at[w->count] = NULL;
+    return 0;
+}
+
+static void words_fini(struct words *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        free((void *)(uintptr_t)w->at[i]);
+    free(w->at);
+}
+
+struct contents {
+    struct words files, data;
+};
+
+/* What an interpreter needs besides its libraries, and a script of it. */
+static int add_library(struct contents *c, const char *program, bool named, struct fbr_error *err)
+{
+    const char *command[] = {program, NULL};
+    const struct interpreter_wish wish = {.program = program, .command = command, .named = named};
+    struct interpreter_files found;
+    char *rest = NULL;
+    int rc;
+
+    fbr_buf_init(&found.lines);
+    rc = interpreter_find(&wish, &found, err);
+    if (rc > 0)
+        rc = words_add(&c->files, found.self, err);
+    fbr_put_u8(&found.lines, '\0');
+    if (rc == 0 && !found.lines.failed)
+        for (char *line = strtok_r((char *)found.lines.data, "\n", &rest); line && rc == 0;
+             line = strtok_r(NULL, "\n", &rest))
+            rc = words_add(&c->data, line, err);
+    fbr_buf_fini(&found.lines);
+    return rc == -ENOTSUP && named ? 0 : rc;
+}
+
+/* A name without a slash is looked for in PATH, as a shell would. */
+static int add_program(struct contents *c, const char *program, const struct cli_args *args,
+                       struct fbr_error *err)
+{
+    bool named = args->values[IMAGE_ADD].count > 0;
+    char path[PATH_MAX];
+    int rc;
+
+    if (strchr(program, '/'))
+        snprintf(path, sizeof(path), "%s", program);
+    else if (doctor_which(program, path, sizeof(path)) < 0)
+        return fbr_fail(err, -ENOENT, "there is no program %.128s in PATH%s%.128s", program,
+                        access(program, F_OK) == 0 ? "; did you mean ./" : "",
+                        access(program, F_OK) == 0 ? program : "");
+    rc = words_add(&c->files, path, err);
+    return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
+}
+
+/* The programs, what else was named, and this command, which is the agent of rings in containers. */
+static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *added = &args->values[IMAGE_ADD];
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int rc = 0;
+
+    for (int i = 2; i < args->noperands && rc == 0; i++)
+        rc = add_program(c, args->operands[i], args, err);
+    for (size_t i = 0; i < added->count && rc == 0; i++)
+        rc = words_add(&c->files, added->list[i], err);
+    if (rc < 0)
+        return rc;
+    if (args->values[IMAGE_BARE].number)
+        return 0;
+    if (n < 0)
+        return fbr_fail(err, -errno, "cannot tell where the command fiber is: %m");
+    self[n] = '\0';
+    return words_add(&c->files, self, err);
+}
+
+/* "K" alone takes what it is here, as of `fiber run -x`. */
+static int collect_env(struct words *env, const struct cli_args *args, struct fbr_error *err)
+{
+    const struct cli_value *given = &args->values[IMAGE_ENV];
+    int rc = 0;
+
+    for (size_t i = 0; i < given->count && rc == 0; i++) {
+        const char *here = getenv(given->list[i]);
+        char *both = NULL;
+
+        if (strchr(given->list[i], '=') || !here) {
+            rc = words_add(env, given->list[i], err);
+            continue;
+        }
+        if (asprintf(&both, "%s=%s", given->list[i], here) < 0)
+            both = NULL;
+        rc = words_add(env, both, err);
+        free(both);
+    }
+    return rc;
+}
+
+static int open_image(struct made *m, struct fbr_error *err)
+{
+    const struct cli_value *v = m->args->values;
+    struct words env = {NULL, 0}, entrypoint = {NULL, 0};
+    struct contents c = {{NULL, 0}, {NULL, 0}};
+    int rc = collect(&c, m->args, err);
+
+    if (rc == 0)
+        rc = collect_env(&env, m->args, err);
+    for (size_t i = 0; i < v[IMAGE_ENTRYPOINT].count && rc == 0; i++)
+        rc = words_add(&entrypoint, v[IMAGE_ENTRYPOINT].list[i], err);
+    if (rc == 0) {
+        const struct fbr_image_spec spec = {.files = c.files.at,
+                                            .more = c.data.at,
+                                            .env = env.at,
+                                            .entrypoint = entrypoint.at,
+                                            .workdir = v[IMAGE_WORKDIR].text,
+                                            .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
+                                            .no_modules = v[IMAGE_BARE].number > 1,
+                                            .cluster = v[IMAGE_CLUSTER].number > 0};
+
+        rc = m->ops->open(&m->image, &spec, err);
+    }
+    words_fini(&c.files);
+    words_fini(&c.data);
+    words_fini(&env);
+    words_fini(&entrypoint);
+    return rc;
+}
+
+/* ---- What is said ---- */
+
+static void put_notes(struct fbr_json *j, const struct made *m)
+{
+    const char *note;
+
+    fbr_json_array(j, "notes");
+    for (size_t i = 0; (note = m->ops->note(m->image, i)); i++)
+        fbr_json_str(j, NULL, note);
+    fbr_json_end_array(j);
+}
+
+static void put_files(struct fbr_json *j, const struct made *m)
+{
+    static const char *const kinds[] = {
+        [FBR_FILE_DIRECTORY] = "directory", [FBR_FILE_LINK] = "link", [FBR_FILE_REGULAR] = "file"};
+    const struct fbr_file *const *files;
+    size_t n = 0;
+
+    files = m->ops->files(m->image, &n);
+    fbr_json_array(j, "list");
+    for (size_t i = 0; i < n; i++) {
+        fbr_json_object(j, NULL);
+        fbr_json_str(j, "path", files[i]->path);
+        fbr_json_str(j, "kind", kinds[files[i]->kind]);
+        fbr_json_int(j, "size", (int64_t)files[i]->size);
+        if (files[i]->target)
+            fbr_json_str(j, "target", files[i]->target);
+        fbr_json_end_object(j);
+    }
+    fbr_json_end_array(j);
+}
+
+static int say_json(const struct made *m, bool dry)
+{
+    FILE *out = m->given_away ? stderr : stdout;
+    struct fbr_image_facts f;
+    struct fbr_json j;
+
+    m->ops->facts(m->image, &f);
+    fbr_json_init(&j);
+    fbr_json_object(&j, NULL);
+    fbr_json_str(&j, "name", m->name);
+    fbr_json_str(&j, "id", f.id);
+    fbr_json_str(&j, "digest", dry ? NULL : f.digest);
+    fbr_json_str(&j, "where", dry ? NULL : m->where);
+    fbr_json_int(&j, "files", (int64_t)f.files);
+    fbr_json_int(&j, "bytes", (int64_t)f.bytes);
+    fbr_json_int(&j, "archive", (int64_t)f.archive);
+    fbr_json_double(&j, "seconds", (double)(fbr_now_ms() - m->began) / 1000);
+    put_notes(&j, m);
+    if (dry)
+        put_files(&j, m);
+    fbr_json_end_object(&j);
+    return cli_print_json(out, &j) ? COULD_NOT : 0;
+}
+
+/* For people; names come from file systems. */
+static int say(const struct made *m)
+{
+    FILE *out = m->given_away ? stderr : stdout;
+    char size[32], plain[PATH_MAX];
+    struct fbr_image_facts f;
+    const char *note;
+
+    if (m->args->values[IMAGE_QUIET].number)
+        return 0;
+    m->ops->facts(m->image, &f);
+    client_bytes(size, f.bytes);
+    fbr_text_plain(plain, sizeof(plain), m->where);
+    fprintf(out, "%s: %s, %zu files, %.2f s, in %s\n", m->name, size, f.files,
+            (double)(fbr_now_ms() - m->began) / 1000, plain);
+    for (size_t i = 0; (note = m->ops->note(m->image, i)); i++) {
+        fbr_text_plain(plain, sizeof(plain), note);
+        fprintf(stderr, "fiber: note: %s\n", plain);
+    }
+    return 0;
+}
+
+static int say_files(const struct made *m)
+{
+    const struct fbr_file *const *files;
+    char plain[PATH_MAX], target[PATH_MAX];
+    size_t n = 0;
+
+    files = m->ops->files(m->image, &n);
+    for (size_t i = 0; i < n; i++) {
+        fbr_text_plain(plain, sizeof(plain), files[i]->path);
+        fbr_text_plain(target, sizeof(target), files[i]->target ? files[i]->target : "");
+        printf("%12llu  %s%s%s\n", (unsigned long long)files[i]->size, plain,
+               files[i]->kind == FBR_FILE_DIRECTORY ? "/"
+               : files[i]->target                   ? " -> "
+                                                    : "",
+               target);
+    }
+    return 0;
+}
+
+/* ---- build and export ---- */
+
+/* A file that has no name yet, so that whoever stops us leaves nothing; on file systems that know no such files it has
+ * one, in `fresh`. */
+static int open_fresh(const char *path, char fresh[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    int fd;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    snprintf(fresh, PATH_MAX, "%s.XXXXXX", path);
+    if (fd < 0)
+        return mkostemp(fresh, O_CLOEXEC);
+    snprintf(fresh, PATH_MAX, "%s.%d", path, (int)getpid());
+    return fd;
+}
+
+/* Who looks sees the whole image, or what was there before. */
+static int put_in_place(int fd, const char *fresh, const char *path)
+{
+    char self[64];
+    struct stat st;
+    mode_t mask = umask(0);
+
+    umask(mask);
+    if (fchmod(fd, 0666 & ~mask) < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if (st.st_nlink == 0 && linkat(AT_FDCWD, self, AT_FDCWD, fresh, AT_SYMLINK_FOLLOW) < 0)
+        return -errno;
+    return rename(fresh, path) < 0 ? -errno : 0;
+}
+
+static int export_file(struct made *m, const char *path, struct fbr_error *err)
+{
+    char fresh[PATH_MAX];
+    int fd, rc;
+
+    if (strlen(path) + 16 > sizeof(fresh))
+        return fbr_fail(err, -ENAMETOOLONG, "%.256s...: the name is too long", path);
+    fd = open_fresh(path, fresh);
+    if (fd < 0)
+        return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
+    rc = m->ops->write(m->image, m->args->operands[1], fd, err);
+    if (rc == 0) {
+        rc = put_in_place(fd, fresh, path);
+        if (rc < 0)
+            fbr_fail(err, rc, "cannot write %.512s: %s", path, fbr_strerror(rc));
+    }
+    if (close(fd) < 0 && rc == 0)
+        rc = fbr_fail(err, -errno, "cannot write %.512s: %m", path);
+    if (rc < 0)
+        unlink(fresh);
+    snprintf(m->where, sizeof(m->where), "%s", path);
+    return rc;
+}
+
+static int export_image(struct made *m, struct fbr_error *err)
+{
+    const char *path = m->args->values[IMAGE_OUTPUT].text;
+    struct stat st;
+
+    if (strcmp(path, "-") != 0 && (stat(path, &st) < 0 || S_ISREG(st.st_mode)))
+        return export_file(m, path, err);
+    snprintf(m->where, sizeof(m->where), "%s", strcmp(path, "-") ? path : "standard output");
+    if (strcmp(path, "-") != 0) { /* a pipe, a device */
+        int fd = open(path, O_WRONLY | O_CLOEXEC), rc;
+
+        if (fd < 0)
+            return fbr_fail(err, -errno, "cannot write %.512s: %m", path);
+        rc = m->ops->write(m->image, m->args->operands[1], fd, err);
+        close(fd);
+        return rc;
+    }
+    m->given_away = true;
+    if (isatty(STDOUT_FILENO))
+        return fbr_fail(err, -EINVAL,
+                        "an image is not for a terminal: -o FILE, or pipe it: fiber "
+                        "image export ... -o - | docker load");
+    return m->ops->write(m->image, m->args->operands[1], STDOUT_FILENO, err);
+}
+
+static int build(struct made *m, struct fbr_error *err)
+{
+    const char *host = m->args->values[IMAGE_HOST].text;
+    struct fbr_config *c;
+    int rc = fbr_config_load_again(&c, err);
+
+    if (rc < 0)
+        return rc;
+    if (host)
+        rc = fbr_config_set(c, "docker_host", host, "--host", err);
+    if (rc == 0)
+        rc = m->ops->load(m->image, m->args->operands[1], c, m->where, err);
+    fbr_config_free(c);
+    return rc;
+}
+
+static int make(struct made *m, bool into_engine, struct fbr_error *err)
+{
+    bool dry = m->args->values[IMAGE_DRY_RUN].number > 0;
+    bool json = m->args->values[IMAGE_JSON].number > 0;
+    int rc = open_image(m, err);
+
+    if (rc == 0 && !dry)
+        rc = into_engine ? build(m, err) : export_image(m, err);
+    if (rc < 0)
+        return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
+    if (json)
+        return say_json(m, dry);
+    return dry ? say_files(m) : say(m);
+}
+
+/* This program and what it needs, moved together (bundle.h): what pods of other images run. */
+static int unpack(const struct cli_args *args)
+{
+    struct fbr_error err = {0, ""};
+    const struct fbr_cluster *cluster = fbr_module("cluster", &err);
+
+    if (args->noperands != 2) {
+        fbr_fail(&err, -EINVAL, "unpack wants a folder, and nothing more");
+        return cli_usage(args->command, &err);
+    }
+    if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1],
+                                         args->values[IMAGE_CLUSTER].number > 0, &err) < 0)
+        return cli_failed(COULD_NOT, "%s", err.text);
+    return 0;
+}
+
+static int check(const struct cli_args *args, bool *into_engine, struct fbr_error *err)
+{
+    const char *action = args->operands[0];
+
+    *into_engine = strcmp(action, "build") == 0;
+    if (!*into_engine && strcmp(action, "export") != 0)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is none of: build export unpack", action);
+    if (args->noperands < 3 && !args->values[IMAGE_ADD].count)
+        return fbr_fail(err, -EINVAL, "the program is missing: fiber image %s",
+                        args->command->operands);
+    if (*into_engine && args->values[IMAGE_OUTPUT].text)
+        return fbr_fail(err, -EINVAL,
+                        "--output is for fiber image export; build puts it into the "
+                        "engine");
+    if (!*into_engine && !args->values[IMAGE_OUTPUT].text && !args->values[IMAGE_DRY_RUN].number)
+        return fbr_fail(err, -EINVAL, "where to? -o FILE, or -o - for standard output");
+    return 0;
+}
+
+static int run_image(const struct cli_args *args)
+{
+    char tagged[FBR_IMAGE_NAME_MAX], whole[FBR_IMAGE_NAME_MAX];
+    struct made m = {.args = args, .name = tagged, .began = fbr_now_ms()};
+    struct fbr_error err = {0, ""};
+    const struct fbr_cluster *cluster;
+    bool into_engine;
+    int code;
+
+    if (strcmp(args->operands[0], "unpack") == 0)
+        return unpack(args);
+    if (check(args, &into_engine, &err) < 0)
+        return cli_usage(args->command, &err);
+    cluster = fbr_module("cluster", &err);
+    if (!cluster)
+        return cli_failed(COULD_NOT, "%s", err.text);
+    m.ops = cluster->image;
+    if (m.ops->name(args->operands[1], tagged, whole, &err) < 0)
+        return cli_usage(args->command, &err);
+    code = make(&m, into_engine, &err);
+    m.ops->close(m.image);
+    return code;
+}
+
+static const struct cli_option options[IMAGE_OPTIONS] = {
+    [IMAGE_OUTPUT] = {"output", 'o', CLI_TEXT, "FILE",
+                      .help = "export: the file to write, - for standard output"},
+    [IMAGE_ADD] = {"add", 'a', CLI_LIST, "PATH",
+                   .help = "also this file or directory, at the same path; may be repeated"},
+    [IMAGE_ENV] = {"env", 'e', CLI_LIST, "K[=V]", .also = "x",
+                   .help = "sets a variable in containers, to what it is here without =V; may be "
+                           "repeated"},
+    [IMAGE_WORKDIR] = {"workdir", 'w', CLI_TEXT, "DIR", .also = "wd wdir",
+                       .help = "the working directory in containers; made when it is not there"},
+    [IMAGE_ENTRYPOINT] = {"entrypoint", 0, CLI_LIST, "WORD",
+                          .help = "what containers run, a word at a time, instead of the first "
+                                  "program"},
+    [IMAGE_HOST] = {"host", 'H', CLI_TEXT, "URL",
+                    .help = "build: the engine; the default is docker_host, DOCKER_HOST, or the "
+                            "usual socket"},
+    [IMAGE_BARE] = {"bare", 0, CLI_FLAG,
+                    .help = "without the command fiber, which rings need in containers; twice: "
+                            "without Fiber's modules too"},
+    [IMAGE_NO_PLUGINS] = {"no-plugins", 0, CLI_FLAG,
+                          .help = "without what is loaded by itself: plugins of Open MPI, PMIx, "
+                                  "UCX, libfabric; the library of Python and Perl"},
+    [IMAGE_CLUSTER] = {"cluster", 0, CLI_FLAG,
+                       .help = "with what a master needs to speak to engines and clusters from "
+                               "inside"},
+    [IMAGE_DRY_RUN] = {"dry-run", 'n', CLI_FLAG, .help = "lists the files only"},
+    [IMAGE_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "says nothing when all is well"},
+    [IMAGE_JSON] = {"json", 0, CLI_FLAG, .help = "says what was made as a JSON object"},
+    [IMAGE_MPI] = {"mpi", 0, CLI_NOTHING, .hidden = true,
+                   .help = "plugins of an MPI come with its library"},
+};
+
+const struct cli_command cli_image = {
+    .name = "image",
+    .operands = "build|export NAME[:TAG] [PROGRAM...] | unpack DIR",
+    .kind = CLI_IMAGE,
+    .about = "Makes a container image of programs, without a registry or a Dockerfile",
+    .text =
+        "build puts it into the Docker engine, export writes it to a file that `docker load`, "
+        "`podman load` and `ctr images import` read. unpack writes the command fiber and what it "
+        "needs into a folder; it is for kubernetes_agent_image.\n\n"
+        "In the image are the programs, the libraries that they need, the plugins that those load, "
+        "and the command fiber, each at the path where it is here; also /etc/passwd, /etc/group "
+        "and "
+        "empty /tmp, /dev, /proc and /sys. Python and Perl, and scripts of them, bring their "
+        "library, the packages that they find, and the folder of the script. There is no shell, "
+        "and nothing of what a program opens by itself: data is named with --add. Everybody may "
+        "read what is in an image. The same files give the same image.",
+    .examples = "fiber image build train:1 ./train\tan image of it in the engine\n"
+                "fiber image build py:1 ./train.py\tPython, its packages, and this folder\n"
+                "fiber image export train:1 ./train -o train.tar\ta file for another machine\n"
+                "fiber image export train:1 ./train -o - | docker load\tthe same, without a file\n"
+                "fiber image export train:1 ./train -n\tshow what would be in it",
+    .exit = "0\tit was made\n1\tit could not be made\n2\tthe options are wrong",
+    .options = options,
+    .count = IMAGE_OPTIONS,
+    .least = 2,
+    .most = -1,
+    .run = run_image,
+};

@@ -1,0 +1,336 @@
+/* kubernetes_command.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for
+ * kubectl; and `fiber kubernetes run`: a program that is a master, in a pod.
+ *
+ * The Role has what the backend uses and nothing else (backends/kubernetes/cluster_check.c has the same list); workers
+ * have an account of their own that may nothing, and no token of it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/in_cluster.h"
+#include "cli/option.h"
+#include "cli/run_programs.h"
+
+enum {
+    KUBERNETES_NAMESPACE,
+    KUBERNETES_NAME,
+    KUBERNETES_IMAGE,
+    KUBERNETES_MASTER,
+    KUBERNETES_NO_NETWORK,
+    KUBERNETES_ENV,
+    KUBERNETES_QUIET,
+    KUBERNETES_OPTIONS
+};
+
+/* A JSON string is one of YAML too. */
+static void put_string(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < ' ' || c == 0x7f)
+            printf("\\u%04x", c);
+        else
+            putchar(c);
+    }
+    putchar('"');
+}
+
+/* Kubernetes replaces $(NAME), and $$ by $. */
+static void put_word(const char *text)
+{
+    char doubled[2 * 4096 + 1];
+    size_t n = 0;
+
+    for (; *text && n + 2 < sizeof(doubled); text++) {
+        doubled[n++] = *text;
+        if (*text == '$')
+            doubled[n++] = '$';
+    }
+    doubled[n] = '\0';
+    put_string(doubled);
+}
+
+static void put_head(const char *version, const char *kind, const char *name, const char *suffix,
+                     const char *namespace)
+{
+    printf("---\napiVersion: %s\nkind: %s\nmetadata:\n  name: %s%s\n", version, kind, name, suffix);
+    if (namespace)
+        printf("  namespace: %s\n", namespace);
+}
+
+static void put_accounts(const char *name, const char *namespace)
+{
+    puts("# Masters: run as this account.");
+    put_head("v1", "ServiceAccount", name, "", namespace);
+    puts("# Workers: may nothing, and have no token. kubernetes_service_account names it.");
+    put_head("v1", "ServiceAccount", name, "-worker", namespace);
+    puts("automountServiceAccountToken: false");
+}
+
+static const struct {
+    const char *group, *resource, *verbs, *about; /* verbs as JSON; about: "", or a remark */
+} rules[] = {
+    {"", "pods", "\"create\", \"get\", \"list\", \"watch\", \"delete\"", ""},
+    {"", "pods/log", "\"get\"", ""},
+    {"", "secrets", "\"create\", \"delete\"", " # never read"},
+    {"", "events", "\"list\"", ""},
+    {"batch", "jobs", "\"create\", \"delete\"",
+     " # for masters that are started in the cluster from outside"},
+};
+
+static void put_role(const char *name, const char *namespace)
+{
+    put_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
+    puts("rules:");
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        printf("  - apiGroups: [\"%s\"]\n    resources: [\"%s\"]\n    verbs: [%s]%s\n",
+               rules[i].group, rules[i].resource, rules[i].verbs, rules[i].about);
+    put_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
+    printf("roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}\n"
+           "subjects:\n"
+           "  - {kind: ServiceAccount, name: %s%s%s}\n"
+           "  # A person or a group that starts masters outside the cluster:\n"
+           "  # - {kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}\n",
+           name, name, namespace ? ", namespace: " : "", namespace ? namespace : "");
+}
+
+void kubernetes_put_rights(const char *name, const char *namespace)
+{
+    put_accounts(name, namespace);
+    put_role(name, namespace);
+}
+
+static void put_json_namespace(const char *namespace)
+{
+    if (namespace)
+        printf(",\"namespace\":");
+    if (namespace)
+        put_string(namespace);
+}
+
+static void put_json_head(const char *version, const char *kind, const char *name,
+                          const char *suffix, const char *namespace)
+{
+    char whole[300];
+
+    snprintf(whole, sizeof(whole), "%.253s%s", name, suffix);
+    printf("{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"metadata\":{\"name\":", version, kind);
+    put_string(whole);
+    put_json_namespace(namespace);
+    putchar('}');
+}
+
+void kubernetes_put_rights_json(const char *name, const char *namespace)
+{
+    putchar('[');
+    put_json_head("v1", "ServiceAccount", name, "", namespace);
+    printf("},");
+    put_json_head("v1", "ServiceAccount", name, "-worker", namespace);
+    printf(",\"automountServiceAccountToken\":false},");
+    put_json_head("rbac.authorization.k8s.io/v1", "Role", name, "", namespace);
+    printf(",\"rules\":[");
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        printf("%s{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],\"verbs\":[%s]}", i ? "," : "",
+               rules[i].group, rules[i].resource, rules[i].verbs);
+    printf("]},");
+    put_json_head("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", namespace);
+    printf(",\"roleRef\":{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":");
+    put_string(name);
+    printf("},\"subjects\":[{\"kind\":\"ServiceAccount\",\"name\":");
+    put_string(name);
+    put_json_namespace(namespace);
+    printf("}]}]");
+}
+
+static void put_network(const char *name, const char *namespace, const char *master)
+{
+    puts("# Jobs reach their masters, each other and name servers, and nothing else; only masters "
+         "and\n"
+         "# each other reach them. It counts where the cluster's network plugin knows policies.");
+    put_head("networking.k8s.io/v1", "NetworkPolicy", name, "-worker", namespace);
+    printf("spec:\n"
+           "  podSelector:\n"
+           "    matchExpressions:\n"
+           "      - {key: fiber.io/run, operator: Exists}\n"
+           "      - {key: fiber.io/role, operator: NotIn, values: [master]}\n"
+           "  policyTypes: [Ingress, Egress]\n"
+           "  ingress:\n"
+           "    - from:\n"
+           "        - podSelector: {matchLabels: {fiber.io/role: master}}\n"
+           "        - podSelector: {matchExpressions: [{key: fiber.io/run, operator: Exists}]}\n"
+           "  egress:\n"
+           "    - to:\n"
+           "        - podSelector: {matchLabels: {fiber.io/role: master}}\n"
+           "        - podSelector: {matchExpressions: [{key: fiber.io/run, operator: Exists}]}\n");
+    if (master)
+        printf("        - ipBlock: {cidr: %s/%d}\n", master, strchr(master, ':') ? 128 : 32);
+    puts("    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]");
+}
+
+/* The user of its processes, as that of the jobs that it starts; < 0: the image says it. */
+static void put_user(long long user)
+{
+    if (user >= 0)
+        printf(", runAsUser: %lld, fsGroup: %lld, runAsNonRoot: %s", user, user,
+               user ? "true" : "false");
+}
+
+static void put_job(const char *name, const char *namespace, const char *image, long long user,
+                    char **command)
+{
+    puts("# A master in the cluster. `kubectl logs -f job/NAME-master` shows what it says.");
+    put_head("batch/v1", "Job", name, "-master", namespace);
+    printf("spec:\n"
+           "  backoffLimit: 0\n"
+           "  ttlSecondsAfterFinished: 3600\n"
+           "  template:\n"
+           "    metadata:\n"
+           "      labels: {fiber.io/role: master}\n"
+           "    spec:\n"
+           "      serviceAccountName: %s\n"
+           "      restartPolicy: Never\n"
+           "      shareProcessNamespace: true\n"
+           "      securityContext: {seccompProfile: {type: RuntimeDefault}",
+           name);
+    put_user(user);
+    printf("}\n"
+           "      containers:\n"
+           "        - name: fiber\n"
+           "          image: ");
+    put_string(image);
+    printf("\n          command: [");
+    for (int i = 0; command[i]; i++) {
+        char *whole = i ? NULL : run_program_whole(command[0]);
+
+        printf("%s", i ? ", " : "");
+        put_word(whole ? whole : command[i]);
+        free(whole);
+    }
+    printf("]\n"
+           "          env:\n"
+           "            - {name: FIBER_BACKEND, value: kubernetes}\n"
+           "            - {name: FIBER_KUBERNETES_SERVICE_ACCOUNT, value: %s-worker}\n",
+           name);
+    if (user >= 0)
+        printf("            - {name: FIBER_KUBERNETES_USER, value: \"%lld\"}\n", user);
+    printf("            - name: FIBER_POD_NAME\n"
+           "              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n"
+           "          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: "
+           "[ALL]}}\n");
+}
+
+/* What stands in YAML without quotes must be a name of Kubernetes' own. */
+static bool is_name(const char *text, size_t max)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && n <= max && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n &&
+           text[0] != '-' && text[n - 1] != '-';
+}
+
+/* kubernetes_user, as it is configured here. */
+static int find_user(long long *user)
+{
+    struct fbr_config *c = NULL;
+    struct fbr_error err = {0, ""};
+
+    if (fbr_config_load_again(&c, &err) < 0)
+        return cli_failed(2, "%s", err.text);
+    *user = fbr_config_int(c, "kubernetes_user");
+    fbr_config_free(c);
+    return 0;
+}
+
+static int manifest(const struct cli_args *args)
+{
+    const struct cli_value *v = args->values;
+    const char *name = v[KUBERNETES_NAME].text ? v[KUBERNETES_NAME].text : "fiber";
+    const char *namespace = v[KUBERNETES_NAMESPACE].text, *master = v[KUBERNETES_MASTER].text;
+    char **command = args->operands + 1;
+    long long user = -1;
+    int code = command[0] ? find_user(&user) : 0;
+
+    if (code != 0)
+        return code;
+    if (!is_name(name, 50) || (namespace && !is_name(namespace, 63)))
+        return cli_failed(2, "'%s' is no name: small letters, digits and '-'",
+                          is_name(name, 50) ? namespace : name);
+    if (master && strspn(master, "0123456789abcdefABCDEF.:") != strlen(master))
+        return cli_failed(2, "--master %s: that is no address", master);
+    if (command[0] && !v[KUBERNETES_IMAGE].text)
+        return cli_failed(2, "--image is needed for the Job that runs %s", command[0]);
+    printf("# For one namespace%s%s: fiber kubernetes manifest | kubectl apply -f -\n",
+           namespace ? ", " : "", namespace ? namespace : "");
+    kubernetes_put_rights(name, namespace);
+    if (!v[KUBERNETES_NO_NETWORK].number)
+        put_network(name, namespace, master);
+    if (command[0])
+        put_job(name, namespace, v[KUBERNETES_IMAGE].text, user, command);
+    return 0;
+}
+
+static int run_kubernetes(const struct cli_args *args)
+{
+    const struct cli_value *v = args->values;
+
+    if (!strcmp(args->operands[0], "manifest"))
+        return manifest(args);
+    if (strcmp(args->operands[0], "run") != 0)
+        return cli_failed(2, "fiber kubernetes %s: there are `manifest` and `run`",
+                          args->operands[0]);
+    if (!args->operands[1])
+        return cli_failed(2, "fiber kubernetes run: which program? -- PROGRAM [ARGUMENT...]");
+    return in_cluster_master(args, &v[KUBERNETES_ENV], v[KUBERNETES_QUIET].number > 0);
+}
+
+static const struct cli_option options[KUBERNETES_OPTIONS] = {
+    [KUBERNETES_NAMESPACE] = {"namespace", 'N', CLI_TEXT, "NAMESPACE",
+                              .config = "kubernetes_namespace",
+                              .help = "of all objects; without it kubectl decides"},
+    [KUBERNETES_NAME] = {"name", 0, CLI_TEXT, "NAME", .help = "of the objects; fiber if not given"},
+    [KUBERNETES_IMAGE] = {"image", 'i', CLI_TEXT, "IMAGE", .config = "image",
+                          .help = "that has PROGRAM"},
+    [KUBERNETES_MASTER] = {"master", 0, CLI_TEXT, "ADDRESS",
+                           .help = "address of a master outside the cluster, which jobs may call"},
+    [KUBERNETES_NO_NETWORK] = {"no-network-policy", 0, CLI_FLAG,
+                               .help = "without the NetworkPolicy"},
+    [KUBERNETES_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]",
+                        .help = "run: a variable for PROGRAM, with its value here if none is "
+                                "given; may be repeated"},
+    [KUBERNETES_QUIET] = {"quiet", 'q', CLI_FLAG, .help = "run: no word but PROGRAM's"},
+};
+
+const struct cli_command cli_kubernetes = {
+    .name = "kubernetes",
+    .operands = "manifest|run [-- PROGRAM [ARGUMENT...]]",
+    .kind = CLI_NONE,
+    .about = "Prints what a namespace of Kubernetes needs, or runs a master there",
+    .text =
+        "manifest prints YAML for kubectl: service accounts of masters and of jobs, a Role with "
+        "the least that a master needs and its RoleBinding, a NetworkPolicy for jobs, and with "
+        "a PROGRAM a Job that runs it as a master in the cluster.\n\n"
+        "It asks no cluster, and changes nothing.\n\n"
+        "run starts a PROGRAM of the image that is a master, one that opens pools or processes of "
+        "Fiber, in a pod with the manifest's account. Its output comes here, Ctrl-C ends it, and "
+        "its exit code is ours. For a ring there is `fiber run --in-cluster`.",
+    .examples =
+        "fiber kubernetes manifest -N team | kubectl apply -f -\tprepare the namespace team\n"
+        "fiber kubernetes manifest -N team -i reg/x:1 -- ./train | kubectl apply -f -\t"
+        "run a master there\n"
+        "fiber kubernetes run -N team -i reg/x:1 -- ./train\tthe same, with its output here",
+    .exit = "0\tprinted, or PROGRAM ended well\n"
+            "1-255\tof PROGRAM; 128 + N when signal N ended it\n"
+            "2\tthe options or the configuration are wrong\n"
+            "125\tit could not be started, or nobody knows how it ended",
+    .options = options,
+    .count = KUBERNETES_OPTIONS,
+    .least = 1,
+    .most = -1,
+    .run = run_kubernetes,
+};

@@ -1,0 +1,268 @@
+/* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool; runtime/inspect/control.h has how.
+ *
+ * Only pools of a master have a door, and only those that live for a while: many programs open one for a moment, and
+ * nobody would find it. Workers take the place that ranks have in a ring.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+#include "runtime/inspect/control.h"
+#include "runtime/base/log.h"
+
+#define WHILE_MS 500 /* until it has a door */
+
+struct fbr_pool_door {
+    struct fbr_timer timer;
+    struct fbr_control *control;
+    struct fbr_control_about about;
+};
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- What is asked ---- */
+
+static void door_facts(void *user, struct fbr_run_facts *f)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pending jobs = {0};
+    struct fbr_dispatch_stats s;
+    struct fbr_pool_worker *w;
+
+    memset(f, 0, sizeof(*f));
+    snprintf(f->uid, sizeof(f->uid), "%s", p->door->about.uid);
+    snprintf(f->backend, sizeof(f->backend), "%s", p->door->about.backend);
+    f->started_ms = p->door->about.started_ms;
+    pthread_mutex_lock(&p->lock);
+    fbr_dispatch_stats(p->dispatch, &s);
+    DL_FOREACH(p->workers, w) {
+        f->agents++;
+        f->running += w->state != FBR_WORKER_STARTING;
+        fbr_pending_add(&jobs, fbr_process_pending(w->process));
+    }
+    f->agents_joined = f->running;
+    f->size = p->target;
+    f->restarts = (int)p->stats.restarts;
+    snprintf(f->doing, sizeof(f->doing), "%llu tasks run, %llu wait, %llu are done",
+             (unsigned long long)s.held, (unsigned long long)s.waiting,
+             (unsigned long long)(p->stats.done + p->stats.failed));
+    if (p->broken)
+        snprintf(f->waiting, sizeof(f->waiting), "%.190s", p->why);
+    else
+        fbr_pending_say(&jobs, f->waiting, sizeof(f->waiting));
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* "worker-7" is 7, which it stays as long as it lives. */
+static int number_of(const struct fbr_pool_worker *w)
+{
+    const char *name = fiber_process_name(w->process), *dash = strrchr(name, '-');
+
+    return dash ? atoi(dash + 1) : 0;
+}
+
+/* Until a worker has told its host, its job says where it is. A container's host name is the beginning of its long
+ * id. */
+static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
+{
+    const char *where = w->use.host[0] ? w->use.host : fiber_process_job(w->process);
+
+    snprintf(out, size, "%.*s", strlen(where) == 64 ? 12 : (int)size - 1, where);
+}
+
+static void put_worker(struct fbr_run_rank *out, const struct fbr_pool_worker *w)
+{
+    out->stats.rank = number_of(w);
+    out->stats.state = w->state != FBR_WORKER_STARTING;
+    out->stats.pid = fiber_process_pid(w->process);
+    out->stats.cpu = (double)w->use.cpu_ns / 1e9;
+    out->stats.memory = w->use.resident;
+    if (w->ready_ms)
+        out->started_ms = wall_ms() - (int64_t)(fbr_now_ms() - w->ready_ms);
+    out->tasks = w->tasks;
+    out->busy = (double)w->busy_ns / 1e9;
+    if (w->use.host[0] || out->stats.pid == 0)
+        put_host(out->stats.host, sizeof(out->stats.host), w);
+}
+
+static int door_stats(void *user, struct fbr_run_rank *out, int max)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    int n = 0;
+
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w) {
+        if (n < max)
+            put_worker(&out[n], w);
+        n++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+/* Tasks and their time come with each batch; the rest is asked for here, and is there at the next look. */
+static void door_look(void *user)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    struct fbr_buf none;
+
+    fbr_buf_init(&none);
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w)
+        if (w->state == FBR_WORKER_READY)
+            fbr_process_send(w->process, FBR_POOL_LOOK, &none);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Workers end by SIGTERM and SIGKILL, and are replaced. -1: all. */
+static int door_signal(void *user, int rank, int sig)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    int rc = -ESRCH;
+
+    if (sig != SIGTERM && sig != SIGKILL)
+        return -EOPNOTSUPP;
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w)
+        if (rank < 0 || number_of(w) == rank)
+            rc = fiber_process_kill(w->process);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+/* The program that has it is what was started, and knows how it ends. */
+static int door_stop(void *user)
+{
+    (void)user;
+    return kill(getpid(), SIGTERM) < 0 ? -errno : 0;
+}
+
+static int door_scale(void *user, int workers)
+{
+    return workers < 1 ? -EINVAL : fiber_pool_resize(user, workers);
+}
+
+static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+{
+    struct fiber_pool *p = user;
+    struct fbr_pool_worker *w;
+    struct fiber_process *found = NULL;
+    int n = 0;
+
+    pthread_mutex_lock(&p->lock);
+    DL_FOREACH(p->workers, w) {
+        n++;
+        if (rank < 0 || number_of(w) == rank)
+            found = w->process;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (rank < 0 && n > 1) {
+        fbr_fail(err, -EINVAL, "it has %d workers: name one as RUN/WORKER, see `fiber top`", n);
+        return NULL;
+    }
+    if (!found && rank < 0)
+        fbr_fail(err, -ESRCH, "it has no workers now");
+    else if (!found)
+        fbr_fail(err, -ESRCH, "it has no worker %d now; see `fiber top`", rank);
+    return found; /* it goes on the loop thread, which is ours */
+}
+
+/* ---- Opening ---- */
+
+/* The words of our command line, cut. */
+static void command_line(char *out, size_t size)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0) {
+        snprintf(out, size, "%s", program_invocation_short_name);
+        return;
+    }
+    out[n] = '\0';
+    n -= out[n - 1] == '\0';
+    for (ssize_t i = 0; i < n; i++)
+        if (!out[i])
+            out[i] = ' ';
+}
+
+static void open_now(void *arg)
+{
+    static const struct fbr_control_ops ops = {.facts = door_facts,
+                                               .stats = door_stats,
+                                               .look = door_look,
+                                               .signal = door_signal,
+                                               .stop = door_stop,
+                                               .scale = door_scale,
+                                               .host = door_host};
+    struct fiber_pool *p = arg;
+    struct fbr_error err = {0, ""};
+
+    fbr_timer_fini(&p->door->timer);
+    command_line(p->door->about.command, sizeof(p->door->about.command));
+    if (fbr_control_open(&p->door->control, p->rt->loop, &ops, p, &p->door->about, &err) < 0)
+        fbr_info("`fiber ps` will not show this pool: %s", err.text);
+}
+
+/* Random, as a ring's. */
+static int make_uid(char out[33])
+{
+    uint64_t bits[2];
+
+    if (getentropy(bits, sizeof(bits)) < 0)
+        return -errno;
+    snprintf(out, 33, "%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
+    return 0;
+}
+
+void fbr_pool_door_open(struct fiber_pool *p)
+{
+    struct fbr_pool_door *d = p->rt->child ? NULL : calloc(1, sizeof(*d));
+
+    if (!d)
+        return;
+    d->about = (struct fbr_control_about){
+        .pid = getpid(), .started_ms = wall_ms(), .size = p->target, .kind = FBR_RUN_POOL};
+    snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);
+    snprintf(d->about.backend, sizeof(d->about.backend), "%s",
+             fbr_rt_backend_name(p->rt, p->backend[0] ? p->backend : NULL));
+    if (make_uid(d->about.uid) < 0 || fbr_timer_init(&d->timer, p->rt->loop, open_now, p) < 0) {
+        free(d);
+        return;
+    }
+    p->door = d;
+    fbr_timer_start(&d->timer, WHILE_MS, 0);
+}
+
+void fbr_pool_door_close(struct fiber_pool *p)
+{
+    struct fbr_pool_door *d = p->door;
+
+    if (!d)
+        return;
+    fbr_timer_fini(&d->timer);
+    fbr_control_ended(d->control, 0, "");
+    fbr_control_close(d->control);
+    p->door = NULL;
+    free(d);
+}

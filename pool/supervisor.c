@@ -1,0 +1,237 @@
+/* supervisor.c - jobs that hold several workers of a pool.
+ *
+ * The job's first process, the host, starts the workers on the pool's order (runtime/proc/nested.h) and
+ * passes batches and results on (runtime/net/relay.h). It does nothing else, so that no task can take it
+ * along. It is told to go when its last worker has ended.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include <utlist.h>
+
+#include "pool/pool.h"
+#include "runtime/proc/child.h"
+#include "runtime/base/log.h"
+#include "runtime/net/relay.h"
+
+/* ---- In the host's process ---- */
+
+static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
+{
+    (void)body;
+    if (type == FBR_POOL_STOP)
+        fbr_relay_stop(user);
+}
+
+struct opening {
+    struct fbr_runtime *rt;
+    struct fbr_error err;
+};
+
+/* The order to start a worker may have come first. */
+static int open_relay(void *arg)
+{
+    struct opening *o = arg;
+
+    return o->rt->relay ? 0 : fbr_child_relay(o->rt->child, &o->rt->relay, &o->err);
+}
+
+int fbr_pool_host_main(const void *arg, size_t len)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct opening o = {rt, {0, ""}};
+    struct fbr_uplink *up = NULL;
+    struct fbr_buf none;
+    int rc = fbr_loop_call(rt->loop, open_relay, &o);
+
+    (void)arg;
+    (void)len;
+    if (rc == 0)
+        rc = fbr_child_uplink(rt->child, &up, &o.err);
+    if (rc < 0)
+        fbr_child_exit(rt->child, 1, o.err.text);
+    fbr_child_on_frame(rt->child, on_frame, rt->relay);
+    fbr_buf_init(&none);
+    fbr_child_send(rt->child, FBR_FRAME_READY, &none);
+    rc = fbr_relay_run(rt->relay, up, fbr_uplink_beat_ms(up));
+    if (rc < 0)
+        fbr_child_exit(rt->child, 1, "lost its data link");
+    fbr_child_on_frame(rt->child, NULL, NULL);
+    fbr_uplink_close(up);
+    return 0;
+}
+
+/* ---- In the pool ---- */
+
+static void on_host_frame(void *user, struct fiber_process *process, uint8_t type,
+                          struct fbr_cur *body)
+{
+    struct fbr_pool_host *h = user;
+
+    (void)process;
+    (void)body;
+    if (type != FBR_FRAME_READY)
+        return;
+    pthread_mutex_lock(&h->pool->lock);
+    h->joined = true;
+    pthread_mutex_unlock(&h->pool->lock);
+}
+
+/* Its workers end with it, for no fault of theirs; so if it never had one that was ready, this is
+ * what to blame. */
+static void on_end(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_host *h = user;
+    struct fiber_pool *p = h->pool;
+
+    pthread_mutex_lock(&p->lock);
+    h->ended = true;
+    if (!h->useful && !h->leaving && !p->closing)
+        fbr_crew_failed_start(p, process, fiber_process_report(process));
+    fbr_crew_arm(p);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    fbr_pool_call_back(p);
+}
+
+/* Under the lock: once it is gone, and nobody points to it. */
+static void maybe_free(struct fbr_pool_host *h)
+{
+    if (!h->gone || h->workers > 0)
+        return;
+    DL_DELETE(h->pool->hosts, h);
+    pthread_cond_broadcast(&h->pool->changed);
+    fbr_common_set_fini(&h->commons);
+    free(h);
+}
+
+/* A worker may end later: one that was about to be started in there finds it gone. */
+static void on_gone(void *user, struct fiber_process *process)
+{
+    struct fbr_pool_host *h = user;
+    struct fiber_pool *p = h->pool;
+
+    pthread_mutex_lock(&p->lock);
+    h->gone = true;
+    h->process = NULL;
+    maybe_free(h);
+    pthread_mutex_unlock(&p->lock);
+    fiber_process_close(process);
+    fbr_pool_unref(p);
+}
+
+static const struct fbr_process_ops ops = {
+    .on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
+
+/* Its own link carries nothing but what its workers say. */
+static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
+{
+    (void)user;
+    (void)link;
+    (void)record;
+    (void)len;
+}
+
+/* Its workers end with it, and their tasks are done by others. */
+static void on_broken(void *user, struct fbr_link *link, int why)
+{
+    struct fbr_pool_host *h = user;
+    bool leaves;
+
+    (void)link;
+    pthread_mutex_lock(&h->pool->lock);
+    leaves = why == -EPIPE && h->leaving;
+    pthread_mutex_unlock(&h->pool->lock);
+    if (leaves) /* it was told to */
+        return;
+    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
+             fbr_strerror(why));
+    fbr_process_give_up(h->process, "had its data link broken; killed");
+}
+
+static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
+
+struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p)
+{
+    struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_host_main,
+                                    .arg = p->host_work.data,
+                                    .len = p->host_work.len,
+                                    .prefix = "host",
+                                    .options = &p->start,
+                                    .env = p->env,
+                                    .ops = &ops,
+                                    .link = &link_ops,
+                                    .is_host = true};
+    struct fbr_pool_host *h;
+
+    DL_FOREACH(p->hosts, h)
+        if (!h->ended && !h->leaving && h->workers < p->workers_per_job) {
+            h->workers++;
+            return h;
+        }
+    h = calloc(1, sizeof(*h));
+    if (!h) {
+        fbr_keep(-ENOMEM, "pool: out of memory");
+        return NULL;
+    }
+    h->pool = p;
+    h->workers = 1;
+    spec.user = h;
+    if (fbr_process_start(&h->process, &spec) < 0) {
+        free(h);
+        return NULL;
+    }
+    p->refs++;
+    DL_APPEND(p->hosts, h);
+    return h;
+}
+
+void fbr_pool_host_put(struct fbr_pool_host *h)
+{
+    struct fbr_buf none;
+
+    if (--h->workers > 0)
+        return;
+    if (h->ended) {
+        maybe_free(h);
+        return;
+    }
+    h->leaving = true;
+    fbr_buf_init(&none);
+    /* One that has not joined could not be told. */
+    if (!h->joined || fbr_process_send(h->process, FBR_POOL_STOP, &none) < 0)
+        fiber_process_kill(h->process);
+}
+
+void fbr_pool_host_kill_all(struct fiber_pool *p)
+{
+    struct fbr_pool_host *h;
+
+    DL_FOREACH(p->hosts, h)
+        if (h->process)
+            fiber_process_kill(h->process);
+}
+
+/* As long as there are ever fewer. */
+static void wait_hosts(struct fiber_pool *p, uint64_t ms)
+{
+    uint64_t deadline = fbr_now_ms() + ms;
+    const struct fbr_pool_host *h;
+    int n, before = INT_MAX;
+
+    do {
+        DL_COUNT(p->hosts, h, n);
+        if (n < before)
+            deadline = fbr_now_ms() + ms;
+        before = n;
+    } while (n && fbr_cond_wait(&p->changed, &p->lock, deadline) == 0);
+}
+
+void fbr_pool_host_close_all(struct fiber_pool *p)
+{
+    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "grace"));
+    fbr_pool_host_kill_all(p);
+    wait_hosts(p, (uint64_t)fbr_config_ms(p->rt->config, "linger"));
+}

@@ -1,0 +1,92 @@
+/* exceptions.c - error codes of the library as exceptions of Python.
+ *
+ * The classes are those of multiprocessing, so that a program catches what it always caught.
+ * They are imported when the first one is raised: a worker that never fails does not pay for the
+ * import.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <string.h>
+
+static const struct {
+    int code;
+    const char *where;
+} classes[] = {
+    {-ETIMEDOUT, "multiprocessing.context.TimeoutError"},
+    {-EACCES, "multiprocessing.context.AuthenticationError"},
+    {-ECHILD, "multiprocessing.context.ProcessError"},
+    {-EOWNERDEAD, "fiber._errors.WorkerLost"},
+    {-EPIPE, "builtins.BrokenPipeError"},
+    {-EINVAL, "builtins.ValueError"},
+    {-EMSGSIZE, "builtins.ValueError"},
+    {-ENOMEM, "builtins.MemoryError"},
+};
+
+static PyObject *find_class(const char *where)
+{
+    const char *dot = strrchr(where, '.');
+    PyObject *name = PyUnicode_FromStringAndSize(where, dot - where), *module, *class;
+
+    if (!name)
+        return NULL;
+    module = PyImport_Import(name);
+    Py_DECREF(name);
+    if (!module)
+        return NULL;
+    class = PyObject_GetAttrString(module, dot + 1);
+    Py_DECREF(module);
+    return class;
+}
+
+static PyObject *raise_class(const char *where, int code, PyObject *text)
+{
+    PyObject *class = text ? find_class(where) : NULL, *value;
+
+    if (class && PyObject_IsSubclass(class, PyExc_OSError) == 1) {
+        value = Py_BuildValue("(iO)", -code, text);
+        PyErr_SetObject(class, value);
+        Py_XDECREF(value);
+    } else if (class) {
+        PyErr_SetObject(class, text);
+    }
+    Py_XDECREF(class);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* The sentence may hold bytes of others (a job's last lines). */
+static PyObject *sentence(void)
+{
+    const char *text = fiber_last_error();
+
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+PyObject *fpy_raise(int rc)
+{
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (classes[i].code == rc)
+            return raise_class(classes[i].where, rc, sentence());
+    return raise_class("builtins.OSError", rc, sentence());
+}
+
+PyObject *fpy_raise_eof(int rc)
+{
+    return rc == -EPIPE ? raise_class("builtins.EOFError", rc, sentence()) : fpy_raise(rc);
+}
+
+PyObject *fpy_raise_bare(const char *where)
+{
+    PyObject *class = find_class(where);
+
+    if (class)
+        PyErr_SetNone(class);
+    Py_XDECREF(class);
+    return NULL;
+}
+
+PyObject *fpy_raise_class(const char *where)
+{
+    return raise_class(where, 0, sentence());
+}

@@ -1,0 +1,67 @@
+/* gil_wait.c - waiting calls: the GIL given up, in slices, with signals handled between them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <limits.h>
+#include <math.h>
+#include <time.h>
+
+#define SLICE_MS 100
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Rounded up: a timeout is never over too early. */
+static int slice_of(double left)
+{
+    double ms = ceil(left * 1000);
+
+    return ms > SLICE_MS ? SLICE_MS : ms < 0 ? 0 : (int)ms;
+}
+
+int fpy_wait(fpy_wait_fn fn, void *call, double timeout)
+{
+    double end = timeout > 0 ? now() + timeout : 0;
+    int ms = timeout < 0 ? SLICE_MS : slice_of(timeout), rc;
+
+    for (;;) {
+        Py_BEGIN_ALLOW_THREADS;
+        rc = fn(call, ms);
+        Py_END_ALLOW_THREADS;
+        if (rc != -ETIMEDOUT)
+            return rc;
+        if (PyErr_CheckSignals() < 0)
+            return FPY_RAISED;
+        if (timeout < 0)
+            continue;
+        ms = timeout > 0 ? slice_of(end - now()) : 0;
+        if (ms == 0)
+            return rc;
+    }
+}
+
+int fpy_timeout(PyObject *object, void *timeout)
+{
+    double *t = timeout;
+
+    *t = -1;
+    if (object == Py_None)
+        return 1;
+    *t = PyFloat_AsDouble(object);
+    if (*t == -1 && PyErr_Occurred())
+        return 0;
+    if (isnan(*t)) {
+        PyErr_SetString(PyExc_ValueError, "a timeout cannot be NaN");
+        return 0;
+    }
+    *t = *t < 0 ? 0 : *t;
+    if (isinf(*t))
+        *t = -1;
+    return 1;
+}

@@ -1,0 +1,916 @@
+/* pool_type.c - _fiber.Pool and _fiber.Stream: tasks of Python functions put into a pool, their results
+ * taken.
+ *
+ * A stream has the tasks of one function and one kind (worker_main.h). An entry says for each of them
+ * whose result it is; it holds a reference to the result, and one to the stream, so that both are
+ * there when it is taken.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool_type.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pickle.h"
+#include "worker_main.h"
+
+#define TAKE_MAX 256
+#define PUT_MAX 64          /* tasks in one call of the library, */
+#define PUT_BYTES (1 << 20) /* or so many bytes: the first ones start while others are pickled */
+#define AGAIN_MAX 100
+
+struct pool {
+    PyObject_HEAD struct fiber_pool *handle;
+    uint64_t tasks; /* that are not taken */
+    uint64_t bytes; /* of their inputs */
+    char attend;    /* take() returns after each message */
+    char taking, closed;
+    PyObject *finished; /* hooked results that are done, for the next take() to hand out */
+    struct fiber_done done[TAKE_MAX];
+};
+
+struct entry {
+    struct fpy_result *owner; /* NULL: taken */
+    uint64_t at;
+    uint32_t count, again;
+    size_t size;
+    PyObject *input; /* bytes; NULL: not kept */
+};
+
+struct stream {
+    PyObject_HEAD struct pool *pool;
+    struct fiber_stream *handle;
+    struct entry *entries;
+    uint64_t base; /* index of the first entry */
+    size_t n, cap;
+    uint64_t tasks;   /* that are not taken */
+    uint64_t mean_ns; /* of an element; 0: not known */
+    int again;        /* failed tasks are put again */
+    PyObject *dumps;  /* NULL: _pickle's */
+};
+
+static PyObject *stream_type;
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- Entries ---- */
+
+/* Room for one more; entries at the front that are taken make some. */
+static int reserve(struct stream *s, size_t more)
+{
+    size_t gone = 0, cap = s->cap ? s->cap : 64;
+    struct entry *entries;
+
+    if (s->n + more <= s->cap)
+        return 0;
+    while (gone < s->n && !s->entries[gone].owner)
+        gone++;
+    if (gone) {
+        memmove(s->entries, s->entries + gone, (s->n - gone) * sizeof(*s->entries));
+        s->base += gone;
+        s->n -= gone;
+    }
+    if (s->n + more <= s->cap && gone >= s->cap / 2)
+        return 0;
+    while (cap < 2 * (s->n + more))
+        cap *= 2;
+    entries = realloc(s->entries, cap * sizeof(*entries));
+    if (!entries) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    s->entries = entries;
+    s->cap = cap;
+    return 0;
+}
+
+static void add_entry(struct stream *s, const struct entry *e)
+{
+    s->entries[s->n++] = *e;
+    s->tasks++;
+    s->pool->tasks++;
+    s->pool->bytes += e->size;
+    Py_INCREF((PyObject *)e->owner);
+    Py_XINCREF(e->input);
+    Py_INCREF((PyObject *)s);
+}
+
+/* The entry's references are the caller's from now on; that to the stream is not among them. */
+static struct entry take_entry(struct stream *s, uint64_t index)
+{
+    struct entry e = s->entries[index - s->base];
+
+    s->entries[index - s->base] = (struct entry){.owner = NULL};
+    s->tasks--;
+    s->pool->tasks--;
+    s->pool->bytes -= e.size;
+    if (s->tasks == 0) {
+        s->base += s->n;
+        s->n = 0;
+    }
+    return e;
+}
+
+static void drop_entry(struct entry *e)
+{
+    Py_DECREF((PyObject *)e->owner);
+    Py_XDECREF(e->input);
+}
+
+/* ---- Putting ---- */
+
+static int check_stream(const struct stream *s)
+{
+    if (s->handle && !s->pool->closed)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "Pool not running");
+    return -1;
+}
+
+/* Puts pickled tasks, whose entries are there in the same order. It does not wait, so the GIL is
+ * kept: indexes follow each other. */
+static int put_pickles(struct stream *s, PyObject *const *pickles, struct entry *entries, size_t n)
+{
+    struct fiber_bytes in[PUT_MAX];
+    int rc;
+
+    if (check_stream(s) < 0 || reserve(s, n) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        Py_ssize_t len;
+        char *data;
+
+        if (PyBytes_AsStringAndSize(pickles[i], &data, &len) < 0)
+            return -1;
+        in[i] = (struct fiber_bytes){data, (size_t)len};
+        entries[i].size = (size_t)len;
+        entries[i].input = s->again ? pickles[i] : NULL;
+    }
+    rc = fiber_stream_put(s->handle, in, n, NULL);
+    if (rc < 0) {
+        fpy_raise(rc);
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        add_entry(s, &entries[i]);
+        entries[i].owner->left++;
+    }
+    return 0;
+}
+
+static PyObject *stream_put(PyObject *self, PyObject *args)
+{
+    struct stream *s = (struct stream *)self;
+    struct entry e = {.count = 0};
+    PyObject *owner, *object, *pickle;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "OO:put", &owner, &object))
+        return NULL;
+    if (!fpy_is_result(owner)) {
+        PyErr_SetString(PyExc_TypeError, "a task needs a Result");
+        return NULL;
+    }
+    pickle = fpy_dumps(object, s->dumps);
+    if (!pickle)
+        return NULL;
+    e.owner = (struct fpy_result *)owner;
+    rc = put_pickles(s, &pickle, &e, 1);
+    Py_DECREF(pickle);
+    if (rc < 0)
+        return NULL;
+    e.owner->left--; /* the result of one task was made for it */
+    Py_RETURN_NONE;
+}
+
+struct feed {
+    PyObject *list;
+    Py_ssize_t next, stop, block; /* block 0: elements are tasks of their own */
+    uint64_t shift;               /* from a position in the list to a place in the result */
+    struct fpy_result *owner;
+};
+
+/* Pickles the next task. */
+static PyObject *next_pickle(struct stream *s, struct feed *f, struct entry *e)
+{
+    Py_ssize_t end = f->next + (f->block ? f->block : 1);
+    PyObject *object, *pickle;
+
+    end = end < f->stop ? end : f->stop;
+    object = f->block ? PyList_GetSlice(f->list, f->next, end) : PyList_GetItem(f->list, f->next);
+    if (!object)
+        return NULL;
+    if (!f->block)
+        Py_INCREF(object);
+    pickle = fpy_dumps(object, s->dumps);
+    Py_DECREF(object);
+    *e = (struct entry){.owner = f->owner,
+                        .at = (uint64_t)f->next + f->shift,
+                        .count = f->block ? (uint32_t)(end - f->next) : 0};
+    f->next = pickle ? end : f->next;
+    return pickle;
+}
+
+/* Some tasks in one call of the library. */
+static int feed_some(struct stream *s, struct feed *f)
+{
+    PyObject *pickles[PUT_MAX];
+    struct entry entries[PUT_MAX];
+    Py_ssize_t begin = f->next;
+    size_t n = 0;
+    uint64_t bytes = 0;
+    int rc = 0;
+
+    while (n < PUT_MAX && bytes < PUT_BYTES && f->next < f->stop) {
+        pickles[n] = next_pickle(s, f, &entries[n]);
+        if (!pickles[n]) {
+            rc = -1;
+            break;
+        }
+        bytes += (uint64_t)PyBytes_Size(pickles[n]);
+        n++;
+    }
+    if (rc == 0)
+        rc = put_pickles(s, pickles, entries, n);
+    for (size_t i = 0; i < n; i++)
+        Py_DECREF(pickles[i]);
+    if (rc < 0)
+        f->next = begin;
+    return rc;
+}
+
+static PyObject *stream_feed(PyObject *self, PyObject *args)
+{
+    struct stream *s = (struct stream *)self;
+    unsigned long long limit, shift;
+    struct feed f = {.next = 0};
+    Py_ssize_t begin;
+    PyObject *owner;
+
+    if (!PyArg_ParseTuple(args, "OO!nnnKK:feed", &owner, &PyList_Type, &f.list, &f.next, &f.stop,
+                          &f.block, &shift, &limit))
+        return NULL;
+    if (!fpy_is_result(owner) || f.next < 0 || f.stop > PyList_Size(f.list) || f.block < 0) {
+        PyErr_SetString(PyExc_ValueError, "a feed needs a Result, and a part of its list");
+        return NULL;
+    }
+    f.owner = (struct fpy_result *)owner;
+    f.shift = shift;
+    if (check_stream(s) < 0)
+        return NULL;
+    begin = f.next;
+    while (f.next < f.stop && s->pool->bytes < limit) {
+        if (feed_some(s, &f) == 0)
+            continue;
+        if (f.next == begin || !PyErr_ExceptionMatches(PyExc_Exception))
+            return NULL;
+        PyErr_Clear(); /* the caller hears what was put; the next call fails at once */
+        break;
+    }
+    return PyLong_FromSsize_t(f.next);
+}
+
+/* Cancels the tasks of a result that are not done; their errors are taken like others. */
+static PyObject *stream_cancel(PyObject *self, PyObject *owner)
+{
+    struct stream *s = (struct stream *)self;
+
+    for (size_t i = 0; s->handle && !s->pool->closed && i < s->n; i++)
+        if ((PyObject *)s->entries[i].owner == owner)
+            fiber_stream_cancel(s->handle, s->base + i); /* -EALREADY: it is done */
+    Py_RETURN_NONE;
+}
+
+/* ---- Taking ---- */
+
+static PyObject *error_of(int code, PyObject *what)
+{
+    PyObject *error = what ? Py_BuildValue("(iO)", code, what) : NULL;
+
+    Py_XDECREF(what);
+    return error;
+}
+
+/* A result that cannot be unpickled here: the exception that is set becomes that of the task. A
+ * signal's is raised by take(), when it is done with the message. */
+static PyObject *error_here(PyObject **raised)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception) && !*raised) {
+        *raised = value;
+        return NULL;
+    }
+    return error_of(0, value);
+}
+
+static void measure(struct stream *s, uint64_t ns, uint32_t count)
+{
+    ns /= count ? count : 1;
+    ns = ns ? ns : 1;
+    s->mean_ns = s->mean_ns ? (s->mean_ns * 3 + ns) / 4 : ns;
+}
+
+/* The object that the bytes hold; and its time. */
+static PyObject *object_of(struct stream *s, const struct entry *e, const struct fiber_bytes *b)
+{
+    uint64_t ns;
+
+    if (b->len < sizeof(ns)) {
+        PyErr_SetString(PyExc_RuntimeError, "a result makes no sense");
+        return NULL;
+    }
+    memcpy(&ns, b->data, sizeof(ns));
+    measure(s, ns, e->count);
+    return fpy_loads((const char *)b->data + sizeof(ns), b->len - sizeof(ns));
+}
+
+/* Puts a failed task again: 1, or 0 when that cannot be. */
+static int put_again(struct stream *s, const struct entry *e, int code)
+{
+    struct entry again = *e;
+
+    if (code != FPY_TASK_RAISED || !e->input || e->again == AGAIN_MAX)
+        return 0;
+    again.again++;
+    if (put_pickles(s, &e->input, &again, 1) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    e->owner->left--; /* it was counted anew, and is still the same */
+    return 1;
+}
+
+/* The result of one task goes where it belongs. */
+static int deliver(struct stream *s, struct entry *e, const struct fiber_done *d, PyObject **raised)
+{
+    PyObject *value = NULL, *error = NULL;
+    int rc;
+
+    for (int i = 0; i < 2 && !value && !error; i++) { /* again after a signal */
+        if (d->code == 0 || d->code == FPY_TASK_RAISED)
+            value = object_of(s, e, &d->bytes);
+        else
+            value = PyUnicode_DecodeUTF8(d->bytes.data, (Py_ssize_t)d->bytes.len, "replace");
+        if (!value)
+            error = error_here(raised);
+    }
+    if (value && d->code) {
+        error = error_of(d->code, value);
+        value = NULL;
+    }
+    if (!value && !error)
+        return -1;
+    rc = fpy_result_put(e->owner, e->at, e->count, error, value);
+    Py_XDECREF(value);
+    Py_XDECREF(error);
+    return rc;
+}
+
+static int finish(struct pool *p, struct fpy_result *r)
+{
+    return fpy_result_less(r) && r->hooked ? PyList_Append(p->finished, (PyObject *)r) : 0;
+}
+
+/* Memory that is short ends nothing: the task has no result then, and its error says so. */
+static void take_one(struct pool *p, struct fiber_done *d, PyObject **raised)
+{
+    struct stream *s = d->user;
+    struct entry e = take_entry(s, d->index);
+
+    if (!put_again(s, &e, d->code)) {
+        if (deliver(s, &e, d, raised) < 0) {
+            PyErr_Clear();
+            e.owner->error = e.owner->error ? e.owner->error : Py_BuildValue("(is)", -ENOMEM, "");
+            PyErr_Clear();
+        }
+        if (finish(p, e.owner) < 0)
+            PyErr_Clear();
+    }
+    fiber_bytes_free(&d->bytes);
+    drop_entry(&e);
+    Py_DECREF((PyObject *)s);
+}
+
+static int take_call(void *arg, int timeout_ms)
+{
+    struct pool *p = arg;
+
+    return fiber_pool_take(p->handle, p->done, TAKE_MAX, timeout_ms);
+}
+
+/* One message, or what has come of several: how many; negative: an error of the library;
+ * FPY_RAISED. */
+static int take_some(struct pool *p, double timeout)
+{
+    PyObject *raised = NULL;
+    int n = fpy_wait(take_call, p, timeout);
+
+    for (int i = 0; i < n; i++)
+        take_one(p, &p->done[i], &raised);
+    if (raised) {
+        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+        Py_DECREF(raised);
+        return FPY_RAISED;
+    }
+    return n;
+}
+
+static PyObject *hand_out(struct pool *p)
+{
+    PyObject *finished = p->finished;
+
+    p->finished = PyList_New(0);
+    if (!p->finished) {
+        p->finished = finished;
+        return NULL;
+    }
+    return finished;
+}
+
+/* What take() returns now; NULL without an exception: it goes on. */
+static PyObject *taken(struct pool *p, const struct fpy_result *r, int n)
+{
+    if (n == FPY_RAISED)
+        return NULL;
+    if (PyList_Size(p->finished) || (r && r->done))
+        return hand_out(p);
+    if (n == -ETIMEDOUT)
+        return Py_BuildValue("");
+    if (n < 0)
+        return n == -ESHUTDOWN ? hand_out(p) : fpy_raise(n);
+    return p->attend || !r ? hand_out(p) : NULL;
+}
+
+static PyObject *pool_take(PyObject *self, PyObject *args)
+{
+    struct pool *p = (struct pool *)self;
+    struct fpy_result *r = NULL;
+    PyObject *result, *seconds, *out = NULL;
+    double timeout;
+    uint64_t begin = now_ms();
+    int n = 0;
+
+    if (!PyArg_ParseTuple(args, "OO:take", &result, &seconds) || !fpy_timeout(seconds, &timeout))
+        return NULL;
+    if (result != Py_None && !fpy_is_result(result)) {
+        PyErr_SetString(PyExc_TypeError, "take() waits for a Result, or None");
+        return NULL;
+    }
+    if (p->taking) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread takes results");
+        return NULL;
+    }
+    r = result == Py_None ? NULL : (struct fpy_result *)result;
+    p->taking = 1;
+    if (PyList_Size(p->finished) || (r && r->done))
+        out = hand_out(p);
+    while (!out && !PyErr_Occurred()) {
+        double left = timeout < 0 ? -1 : timeout - (double)(now_ms() - begin) / 1000;
+
+        n = take_some(p, timeout >= 0 && left < 0 ? 0 : left);
+        out = taken(p, r, n);
+    }
+    p->taking = 0;
+    return out;
+}
+
+/* ---- Iterables ---- */
+
+/* The exception that is set, or None. */
+static PyObject *exception_or_none(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!type) {
+        Py_INCREF(Py_None);
+        return Py_None;
+    }
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_DECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+static PyObject *pool_pull(PyObject *self, PyObject *args)
+{
+    PyObject *iterator, *list, *item = NULL, *error;
+    Py_ssize_t max, n = 0;
+    int failed = 0;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "On:pull", &iterator, &max))
+        return NULL;
+    list = PyList_New(0);
+    while (list && !failed && n < max) {
+        item = PyIter_Next(iterator);
+        if (!item)
+            break;
+        failed = PyList_Append(list, item) < 0;
+        Py_DECREF(item);
+        n++;
+    }
+    if (!list)
+        return NULL;
+    error = exception_or_none();
+    return Py_BuildValue("(NNO)", list, error, item || n == max ? Py_False : Py_True);
+}
+
+/* ---- Pool ---- */
+
+static int pool_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {
+        "work", "min",  "max",    "tasks_per_child", "workers_per_job", "idle",    "name",
+        "cpus", "gpus", "memory", "image",           "backend",         "workdir", NULL};
+    struct fiber_pool_options o = {.size = sizeof(o), .init = fpy_worker_init};
+    struct pool *p = (struct pool *)self;
+    unsigned long long tasks = 0, memory = 0;
+    const char *work;
+    Py_ssize_t len;
+    int rc;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#ii|$KiizdiKzzz:Pool", words, &work, &len,
+                                     &o.min, &o.max, &tasks, &o.workers_per_job, &o.idle_ms,
+                                     &o.job.name, &o.job.cpus, &o.job.gpus, &memory, &o.job.image,
+                                     &o.backend, &o.job.workdir))
+        return -1;
+    if (p->handle) {
+        PyErr_SetString(PyExc_RuntimeError, "the pool is open");
+        return -1;
+    }
+    p->finished = PyList_New(0);
+    if (!p->finished)
+        return -1;
+    o.init_arg = work;
+    o.init_len = (size_t)len;
+    o.tasks_per_child = tasks;
+    o.job.memory = memory;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_pool_open(&p->handle, &o);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        fpy_raise(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+static void pool_dealloc(PyObject *self)
+{
+    struct pool *p = (struct pool *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (p->handle && !p->closed) {
+        Py_BEGIN_ALLOW_THREADS;
+        fiber_pool_close(p->handle);
+        Py_END_ALLOW_THREADS;
+    }
+    Py_XDECREF(p->finished);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int check_pool(const struct pool *p)
+{
+    if (p->handle && !p->closed)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "Pool not running");
+    return -1;
+}
+
+/* Ends the workers, then gives the tasks that are not done the error that says so. Another thread
+ * may be in take(): the streams keep the library's pool until then. */
+static PyObject *pool_close(PyObject *self, PyObject *none)
+{
+    struct pool *p = (struct pool *)self;
+
+    (void)none;
+    if (check_pool(p) < 0)
+        return NULL;
+    p->closed = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    fiber_pool_close(p->handle);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *pool_stream(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"function", "dumps",      "again", "retries",
+                            "priority", "timeout_ms", NULL};
+    struct fiber_map_options o = {.size = sizeof(o)};
+    struct pool *p = (struct pool *)self;
+    PyObject *dumps = Py_None;
+    struct stream *s;
+    const char *function;
+    Py_ssize_t len;
+    int again = 0, rc;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|Opiii:stream", words, &function, &len,
+                                     &dumps, &again, &o.retries, &o.priority, &o.timeout_ms) ||
+        check_pool(p) < 0)
+        return NULL;
+    s = PyObject_New(struct stream, (PyTypeObject *)stream_type);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof(PyObject), 0, sizeof(*s) - sizeof(PyObject));
+    s->again = again;
+    if (dumps != Py_None) {
+        Py_INCREF(dumps);
+        s->dumps = dumps;
+    }
+    Py_INCREF(self);
+    s->pool = p;
+    o.common = function;
+    o.common_len = (size_t)len;
+    rc = fiber_stream_open(&s->handle, p->handle, fpy_worker_task, &o, s);
+    if (rc == 0)
+        return (PyObject *)s;
+    fpy_raise(rc);
+    Py_DECREF((PyObject *)s);
+    return NULL;
+}
+
+static void stream_dealloc(PyObject *self)
+{
+    struct stream *s = (struct stream *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (s->handle) {
+        Py_BEGIN_ALLOW_THREADS;
+        fiber_stream_close(s->handle);
+        Py_END_ALLOW_THREADS;
+    }
+    free(s->entries); /* all are taken: each has a reference to the stream */
+    Py_XDECREF(s->dumps);
+    Py_XDECREF((PyObject *)s->pool);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *pool_resize(PyObject *self, PyObject *args)
+{
+    struct pool *p = (struct pool *)self;
+    int min, max, rc;
+
+    if (!PyArg_ParseTuple(args, "ii:resize", &min, &max) || check_pool(p) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_pool_autoscale(p->handle, min, max);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+struct wait_workers {
+    struct fiber_pool *pool;
+    int workers;
+};
+
+static int wait_workers_call(void *arg, int timeout_ms)
+{
+    struct wait_workers *w = arg;
+
+    return fiber_pool_wait_workers(w->pool, w->workers, timeout_ms);
+}
+
+static PyObject *pool_wait_workers(PyObject *self, PyObject *args)
+{
+    struct pool *p = (struct pool *)self;
+    struct wait_workers w = {p->handle, 0};
+    PyObject *seconds;
+    double timeout;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "iO:wait_workers", &w.workers, &seconds) ||
+        !fpy_timeout(seconds, &timeout) || check_pool(p) < 0)
+        return NULL;
+    rc = fpy_wait(wait_workers_call, &w, timeout);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc < 0 && rc != -ETIMEDOUT)
+        return fpy_raise(rc);
+    return PyBool_FromLong(rc == 0);
+}
+
+static PyObject *pool_kill_worker(PyObject *self, PyObject *args)
+{
+    struct pool *p = (struct pool *)self;
+    const char *name;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "s:kill_worker", &name) || check_pool(p) < 0)
+        return NULL;
+    rc = fiber_pool_worker_kill(p->handle, name);
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+/* ---- Figures ---- */
+
+static PyObject *pool_stats(PyObject *self, PyObject *none)
+{
+    struct pool *p = (struct pool *)self;
+    struct fiber_pool_stats s = {.size = sizeof(s)};
+    int rc;
+
+    (void)none;
+    if (check_pool(p) < 0)
+        return NULL;
+    rc = fiber_pool_stats(p->handle, &s);
+    if (rc < 0)
+        return fpy_raise(rc);
+    return Py_BuildValue(
+        "{s:i,s:i,s:i,s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "workers", s.workers,
+        "starting", s.starting, "busy", s.busy, "target", s.target, "submitted",
+        (unsigned long long)s.submitted, "done", (unsigned long long)s.done, "failed",
+        (unsigned long long)s.failed, "waiting", (unsigned long long)s.waiting, "running",
+        (unsigned long long)s.running, "requeued", (unsigned long long)s.requeued, "dropped",
+        (unsigned long long)s.dropped, "deaths", (unsigned long long)s.deaths, "restarts",
+        (unsigned long long)s.restarts, "messages", (unsigned long long)s.messages);
+}
+
+static PyObject *worker_item(const struct fiber_worker_stats *w)
+{
+    static const char *const states[] = {"starting", "idle", "busy", "draining"};
+
+    return Py_BuildValue("{s:s,s:L,s:K,s:d,s:d,s:s}", "name", w->name, "pid", (long long)w->pid,
+                         "tasks", (unsigned long long)w->tasks, "busy", w->busy, "rtt", w->rtt,
+                         "state", states[w->state & 3]);
+}
+
+static PyObject *pool_workers(PyObject *self, PyObject *none)
+{
+    struct pool *p = (struct pool *)self;
+    struct fiber_worker_stats *w;
+    PyObject *list = NULL;
+    int max, n;
+
+    (void)none;
+    if (check_pool(p) < 0)
+        return NULL;
+    n = fiber_pool_worker_stats(p->handle, NULL, 0);
+    if (n < 0)
+        return fpy_raise(n);
+    max = n + 16; /* some may come meanwhile */
+    w = calloc((size_t)max, sizeof(*w));
+    if (!w)
+        return PyErr_NoMemory();
+    n = fiber_pool_worker_stats(p->handle, w, max);
+    list = PyList_New(0);
+    for (int i = 0; list && i < n && i < max; i++) {
+        PyObject *item = worker_item(&w[i]);
+
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    free(w);
+    return list;
+}
+
+static PyObject *get_tasks(PyObject *self, void *none)
+{
+    (void)none;
+    return PyLong_FromUnsignedLongLong(((struct pool *)self)->tasks);
+}
+
+static PyObject *get_bytes(PyObject *self, void *none)
+{
+    (void)none;
+    return PyLong_FromUnsignedLongLong(((struct pool *)self)->bytes);
+}
+
+static PyObject *get_attend(PyObject *self, void *none)
+{
+    (void)none;
+    return PyBool_FromLong(((struct pool *)self)->attend);
+}
+
+static int set_attend(PyObject *self, PyObject *value, void *none)
+{
+    (void)none;
+    ((struct pool *)self)->attend = value && PyObject_IsTrue(value) == 1;
+    return 0;
+}
+
+static PyObject *get_stream_tasks(PyObject *self, void *none)
+{
+    (void)none;
+    return PyLong_FromUnsignedLongLong(((struct stream *)self)->tasks);
+}
+
+static PyObject *get_stream_mean(PyObject *self, void *none)
+{
+    (void)none;
+    return PyLong_FromUnsignedLongLong(((struct stream *)self)->mean_ns);
+}
+
+/* ---- Tables ---- */
+
+static PyMethodDef pool_methods[] = {
+    {"stream", (PyCFunction)(void (*)(void))pool_stream, METH_VARARGS | METH_KEYWORDS,
+     "stream(function, dumps=None, again=False, retries=0, priority=0, timeout_ms=0)\n--\n\n"
+     "Opens a stream of tasks of one function."},
+    {"take", pool_take, METH_VARARGS,
+     "take(result, timeout)\n--\n\nTakes results until `result` is done, or hooked ones are, and "
+     "returns the hooked ones.\nNone as the result: returns after each message, and so it does "
+     "while `attend` is set.\nReturns None when the timeout is over."},
+    {"pull", pool_pull, METH_VARARGS | METH_STATIC,
+     "pull(iterator, n)\n--\n\nTakes up to n elements. Returns (list, exception or None, whether "
+     "that was all)."},
+    {"close", pool_close, METH_NOARGS, "close()\n--\n\nEnds the workers."},
+    {"resize", pool_resize, METH_VARARGS,
+     "resize(min, max)\n--\n\nSets how many workers there are."},
+    {"wait_workers", pool_wait_workers, METH_VARARGS,
+     "wait_workers(workers, timeout)\n--\n\nWaits until so many have joined, and tells whether "
+     "they have."},
+    {"kill_worker", pool_kill_worker, METH_VARARGS,
+     "kill_worker(name)\n--\n\nKills a worker; another one takes its place."},
+    {"stats", pool_stats, METH_NOARGS, "stats()\n--\n\nThe figures of the pool."},
+    {"workers", pool_workers, METH_NOARGS, "workers()\n--\n\nThe figures of each worker."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef pool_fields[] = {
+    {"tasks", get_tasks, NULL, "Tasks whose results are not taken.", NULL},
+    {"bytes", get_bytes, NULL, "Bytes of their inputs.", NULL},
+    {"attend", get_attend, set_attend, "Whether take() returns after each message.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot pool_slots[] = {
+    {Py_tp_init, (void *)pool_init},
+    {Py_tp_dealloc, (void *)pool_dealloc},
+    {Py_tp_methods, pool_methods},
+    {Py_tp_getset, pool_fields},
+    {Py_tp_doc, "Pool(work, min, max, *, tasks_per_child=0, workers_per_job=0, idle=0, name=None, "
+                "cpus=0.0, gpus=0, memory=0, image=None, backend=None, workdir=None)\n--\n\n"
+                "Opens a pool whose workers run fiber._child.run(work) first. idle: milliseconds."},
+    {0, NULL},
+};
+
+static PyType_Spec pool_spec = {
+    .name = "fiber._fiber.Pool",
+    .basicsize = sizeof(struct pool),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = pool_slots,
+};
+
+static PyMethodDef stream_methods[] = {
+    {"put", stream_put, METH_VARARGS, "put(result, argument)\n--\n\nPuts a task for this result."},
+    {"feed", stream_feed, METH_VARARGS,
+     "feed(result, list, next, stop, block, shift, limit)\n--\n\nPuts elements of a list as "
+     "tasks, in blocks (0: each alone), while the pool has fewer\nthan `limit` bytes under way. "
+     "Returns the position that comes next."},
+    {"cancel", stream_cancel, METH_O,
+     "cancel(result)\n--\n\nCancels the tasks of this result that are not done."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef stream_fields[] = {
+    {"tasks", get_stream_tasks, NULL, "Tasks whose results are not taken.", NULL},
+    {"mean_ns", get_stream_mean, NULL, "Nanoseconds of an element; 0: not known.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot stream_slots[] = {
+    {Py_tp_dealloc, (void *)stream_dealloc},
+    {Py_tp_methods, stream_methods},
+    {Py_tp_getset, stream_fields},
+    {Py_tp_doc, "A stream of tasks; see Pool.stream()."},
+    {0, NULL},
+};
+
+static PyType_Spec stream_spec = {
+    .name = "fiber._fiber.Stream",
+    .basicsize = sizeof(struct stream),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = stream_slots,
+};
+
+int fpy_pool_add(PyObject *module)
+{
+    if (fpy_worker_add(module) < 0 || fpy_result_add(module) < 0 ||
+        fpy_add_type(module, &pool_spec) < 0 || fpy_add_type(module, &stream_spec) < 0)
+        return -1;
+    stream_type = PyObject_GetAttrString(module, "Stream");
+    return stream_type ? 0 : -1;
+}

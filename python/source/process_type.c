@@ -1,0 +1,279 @@
+/* process_type.c - handles of job-backed processes: _fiber.Process.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define UNKNOWN 255 /* the exit code of a process whose end nobody saw */
+
+struct process {
+    PyObject_HEAD struct fiber_process *handle; /* NULL: not started */
+};
+
+static struct fiber_process *handle_of(PyObject *self)
+{
+    struct process *p = (struct process *)self;
+
+    if (!p->handle)
+        PyErr_SetString(PyExc_ValueError, "the process was not started");
+    return p->handle;
+}
+
+/* The ends of pipes of a list, which stay open until free_ends(). Returns how many, or -1 with an
+ * exception. */
+static Py_ssize_t take_ends(PyObject *list, struct fiber_pipe ***ends)
+{
+    Py_ssize_t n = list ? PyList_Size(list) : 0, i;
+
+    *ends = n > 0 ? PyMem_Calloc((size_t)n, sizeof(**ends)) : NULL;
+    if (n > 0 && !*ends) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (i = 0; i < n; i++) {
+        (*ends)[i] = fpy_pipe_begin(PyList_GetItem(list, i));
+        if (!(*ends)[i])
+            break;
+    }
+    if (i == n || n < 0)
+        return n;
+    while (i-- > 0)
+        fpy_pipe_end(PyList_GetItem(list, i));
+    PyMem_Free(*ends);
+    return -1;
+}
+
+static void free_ends(PyObject *list, struct fiber_pipe **ends, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        fpy_pipe_end(PyList_GetItem(list, i));
+    PyMem_Free(ends);
+}
+
+static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"work",  "name",    "cpus",    "gpus",  "memory",
+                            "image", "backend", "workdir", "pipes", NULL};
+    struct fiber_process_options o = {.size = sizeof(o)};
+    struct process *p = (struct process *)self;
+    struct fiber_pipe **ends;
+    PyObject *pipes = NULL;
+    Py_ssize_t n;
+    unsigned long long memory = 0;
+    const char *work;
+    Py_ssize_t len;
+    int rc;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#|$zdiKzzzO!:Process", words, &work, &len,
+                                     &o.job.name, &o.job.cpus, &o.job.gpus, &memory, &o.job.image,
+                                     &o.backend, &o.job.workdir, &PyList_Type, &pipes))
+        return -1;
+    if (p->handle) {
+        PyErr_SetString(PyExc_RuntimeError, "the process was started already");
+        return -1;
+    }
+    n = take_ends(pipes, &ends);
+    if (n < 0)
+        return -1;
+    o.job.memory = memory;
+    o.pipes = ends;
+    o.npipes = (size_t)n;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_process_start(&p->handle, fpy_child_main, work, (size_t)len, &o);
+    Py_END_ALLOW_THREADS;
+    free_ends(pipes, ends, n);
+    if (rc < 0)
+        fpy_raise(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+static void process_dealloc(PyObject *self)
+{
+    struct fiber_process *handle = ((struct process *)self)->handle;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (handle) { /* only here: a thread that waits in a method holds a reference */
+        Py_BEGIN_ALLOW_THREADS;
+        fiber_process_close(handle);
+        Py_END_ALLOW_THREADS;
+    }
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int wait_end(void *handle, int timeout_ms)
+{
+    return fiber_process_join(handle, timeout_ms);
+}
+
+static PyObject *process_join(PyObject *self, PyObject *timeout)
+{
+    struct fiber_process *handle = handle_of(self);
+    double seconds;
+    int rc;
+
+    if (!handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(wait_end, handle, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc < 0 && rc != -ETIMEDOUT)
+        return fpy_raise(rc);
+    return PyBool_FromLong(rc == 0);
+}
+
+static int wait_joined(void *handle, int timeout_ms)
+{
+    return fiber_process_wait_joined(handle, timeout_ms);
+}
+
+static PyObject *process_wait_joined(PyObject *self, PyObject *timeout)
+{
+    struct fiber_process *handle = handle_of(self);
+    double seconds;
+    int rc;
+
+    if (!handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(wait_joined, handle, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD)
+        return fpy_raise(rc);
+    return PyBool_FromLong(rc == 0);
+}
+
+static PyObject *process_exitcode(PyObject *self, PyObject *none)
+{
+    struct fiber_process *handle = handle_of(self);
+    int code = UNKNOWN, rc;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    rc = fiber_process_exitcode(handle, &code);
+    if (rc == -EAGAIN)
+        Py_RETURN_NONE;
+    return rc < 0 && rc != -ENODATA ? fpy_raise(rc) : PyLong_FromLong(code);
+}
+
+static PyObject *process_pid(PyObject *self, PyObject *none)
+{
+    struct fiber_process *handle = handle_of(self);
+    int64_t pid = handle ? fiber_process_pid(handle) : 0;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    if (pid < 0)
+        return fpy_raise((int)pid);
+    if (pid == 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(pid);
+}
+
+static PyObject *signal_it(PyObject *self, int (*fn)(struct fiber_process *p))
+{
+    struct fiber_process *handle = handle_of(self);
+    int rc;
+
+    if (!handle)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fn(handle);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *process_terminate(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return signal_it(self, fiber_process_terminate);
+}
+
+static PyObject *process_kill(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return signal_it(self, fiber_process_kill);
+}
+
+static PyObject *process_sentinel(PyObject *self, PyObject *none)
+{
+    struct fiber_process *handle = handle_of(self);
+    int fd = handle ? fiber_process_sentinel(handle) : 0;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);
+}
+
+static PyObject *text_of(PyObject *self, const char *(*fn)(struct fiber_process *p))
+{
+    struct fiber_process *handle = handle_of(self);
+    const char *text = handle ? fn(handle) : NULL;
+
+    return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+}
+
+static PyObject *process_report(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return text_of(self, fiber_process_report);
+}
+
+static PyObject *process_job(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return text_of(self, fiber_process_job);
+}
+
+static PyMethodDef methods[] = {
+    {"join", process_join, METH_O,
+     "join(timeout)\n--\n\nWaits until the process has ended, and tells whether it has."},
+    {"wait_joined", process_wait_joined, METH_O,
+     "wait_joined(timeout)\n--\n\nWaits until the process runs, or has ended, and tells whether it "
+     "did run."},
+    {"exitcode", process_exitcode, METH_NOARGS,
+     "exitcode()\n--\n\nThe exit code, -N for signal N, None while the process lives. A process "
+     "that "
+     "could not\nbe started has the code 125, and one whose host was lost 255."},
+    {"pid", process_pid, METH_NOARGS,
+     "pid()\n--\n\nThe process id on the host of the process; None until it has joined."},
+    {"terminate", process_terminate, METH_NOARGS, "terminate()\n--\n\nAsks the process to end."},
+    {"kill", process_kill, METH_NOARGS, "kill()\n--\n\nKills the process."},
+    {"sentinel", process_sentinel, METH_NOARGS,
+     "sentinel()\n--\n\nA descriptor that polls readable once the process has ended."},
+    {"report", process_report, METH_NOARGS,
+     "report()\n--\n\nHow the process ended, in a sentence; \"\" while it lives."},
+    {"job", process_job, METH_NOARGS,
+     "job()\n--\n\nThe name that the backend has for the job of the process."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_init, (void *)process_init},
+    {Py_tp_dealloc, (void *)process_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc,
+     "Process(work, *, name=None, cpus=0.0, gpus=0, memory=0, image=None, backend=None, "
+     "workdir=None, pipes=[])\n--\n\nStarts a process that runs fiber._child.run(work). It holds "
+     "the ends of pipes that\nare listed from its start on."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "fiber._fiber.Process",
+    .basicsize = sizeof(struct process),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fpy_process_add(PyObject *module)
+{
+    return fpy_add_type(module, &spec);
+}

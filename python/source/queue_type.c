@@ -1,0 +1,293 @@
+/* queue_type.c - handles of queues: _fiber.Queue.
+ *
+ * A handle is closed with its last reference, so a thread that waits in a method keeps it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding.h"
+
+#include <string.h>
+
+struct queue {
+    PyObject_HEAD struct fiber_queue *handle; /* NULL: not opened */
+};
+
+static struct fiber_queue *handle_of(PyObject *self)
+{
+    struct queue *q = (struct queue *)self;
+
+    if (!q->handle)
+        PyErr_SetString(PyExc_ValueError, "the queue was not opened");
+    return q->handle;
+}
+
+static int connect_or_open(struct queue *q, const void *address, size_t len, size_t max_messages)
+{
+    struct fiber_address a;
+    int rc;
+
+    if (address && len != sizeof(a.bytes)) {
+        PyErr_SetString(PyExc_ValueError, "this is no address of a queue");
+        return -1;
+    }
+    if (address)
+        memcpy(a.bytes, address, len);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = address ? fiber_queue_connect(&q->handle, &a) : fiber_queue_open(&q->handle, max_messages);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        fpy_raise_eof(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+static int queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"max_messages", "address", NULL};
+    struct queue *q = (struct queue *)self;
+    const char *address = NULL;
+    Py_ssize_t len = 0, max_messages = 0;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nz#:Queue", words, &max_messages, &address,
+                                     &len))
+        return -1;
+    if (q->handle) {
+        PyErr_SetString(PyExc_RuntimeError, "the queue is open already");
+        return -1;
+    }
+    return connect_or_open(q, address, (size_t)len, max_messages > 0 ? (size_t)max_messages : 0);
+}
+
+static void queue_dealloc(PyObject *self)
+{
+    struct fiber_queue *handle = ((struct queue *)self)->handle;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (handle) {
+        Py_BEGIN_ALLOW_THREADS;
+        fiber_queue_close(handle);
+        Py_END_ALLOW_THREADS;
+    }
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *queue_address(PyObject *self, PyObject *none)
+{
+    struct fiber_queue *handle = handle_of(self);
+    struct fiber_address a;
+    int rc = handle ? fiber_queue_address(handle, &a) : 0;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    if (rc < 0)
+        return fpy_raise(rc);
+    return PyBytes_FromStringAndSize((const char *)a.bytes, sizeof(a.bytes));
+}
+
+struct message {
+    struct fiber_queue *handle;
+    struct fiber_bytes bytes;
+};
+
+static int put(void *call, int timeout_ms)
+{
+    struct message *m = call;
+
+    return fiber_queue_put(m->handle, m->bytes.data, m->bytes.len, timeout_ms);
+}
+
+static PyObject *queue_put(PyObject *self, PyObject *args)
+{
+    struct message m = {.handle = handle_of(self)};
+    Py_buffer data;
+    double seconds;
+    int rc;
+
+    if (!m.handle || !PyArg_ParseTuple(args, "y*O&", &data, fpy_timeout, &seconds))
+        return NULL;
+    m.bytes = (struct fiber_bytes){data.buf, (size_t)data.len};
+    rc = fpy_wait(put, &m, seconds);
+    PyBuffer_Release(&data);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc == -ETIMEDOUT)
+        return fpy_raise_bare("queue.Full");
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static int get(void *call, int timeout_ms)
+{
+    struct message *m = call;
+
+    return fiber_queue_get(m->handle, &m->bytes, timeout_ms);
+}
+
+static PyObject *queue_get(PyObject *self, PyObject *timeout)
+{
+    struct message m = {.handle = handle_of(self)};
+    PyObject *bytes;
+    double seconds;
+    int rc;
+
+    if (!m.handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(get, &m, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc == -ETIMEDOUT)
+        return fpy_raise_bare("queue.Empty");
+    if (rc < 0)
+        return fpy_raise_eof(rc);
+    bytes = PyBytes_FromStringAndSize(m.bytes.data, (Py_ssize_t)m.bytes.len);
+    fiber_bytes_free(&m.bytes);
+    return bytes;
+}
+
+static PyObject *queue_size(PyObject *self, PyObject *none)
+{
+    struct fiber_queue *handle = handle_of(self);
+    size_t n = 0;
+    int rc;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fiber_queue_size(handle, &n);
+    Py_END_ALLOW_THREADS;
+    return rc < 0 ? fpy_raise_eof(rc) : PyLong_FromSize_t(n);
+}
+
+static PyObject *queue_fd(PyObject *self, PyObject *none)
+{
+    struct fiber_queue *handle = handle_of(self);
+    int fd;
+
+    (void)none;
+    if (!handle)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    fd = fiber_queue_fd(handle);
+    Py_END_ALLOW_THREADS;
+    return fd < 0 ? fpy_raise(fd) : PyLong_FromLong(fd);
+}
+
+/* A call without arguments. */
+static PyObject *call(PyObject *self, int (*fn)(struct fiber_queue *q))
+{
+    struct fiber_queue *handle = handle_of(self);
+    int rc;
+
+    if (!handle)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = fn(handle);
+    Py_END_ALLOW_THREADS;
+    if (rc == -ERANGE)
+        return fpy_raise_class("builtins.ValueError");
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *queue_shut(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return call(self, fiber_queue_shut);
+}
+
+static PyObject *queue_done(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return call(self, fiber_queue_done);
+}
+
+static PyObject *queue_deal(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return call(self, fiber_queue_deal);
+}
+
+/* A call that waits. Tells whether it ended before the timeout. */
+static PyObject *wait_for(PyObject *self, PyObject *timeout, fpy_wait_fn fn)
+{
+    struct fiber_queue *handle = handle_of(self);
+    double seconds;
+    int rc;
+
+    if (!handle || !fpy_timeout(timeout, &seconds))
+        return NULL;
+    rc = fpy_wait(fn, handle, seconds);
+    if (rc == FPY_RAISED)
+        return NULL;
+    if (rc < 0 && rc != -ETIMEDOUT)
+        return fpy_raise_eof(rc);
+    return PyBool_FromLong(rc == 0);
+}
+
+static int flush(void *handle, int timeout_ms)
+{
+    return fiber_queue_flush(handle, timeout_ms);
+}
+
+static PyObject *queue_flush(PyObject *self, PyObject *timeout)
+{
+    return wait_for(self, timeout, flush);
+}
+
+static int join(void *handle, int timeout_ms)
+{
+    return fiber_queue_join(handle, timeout_ms);
+}
+
+static PyObject *queue_join(PyObject *self, PyObject *timeout)
+{
+    return wait_for(self, timeout, join);
+}
+
+static PyMethodDef methods[] = {
+    {"address", queue_address, METH_NOARGS,
+     "address()\n--\n\nThe address by which other processes connect. Only the owner has it."},
+    {"put", queue_put, METH_VARARGS,
+     "put(data, timeout)\n--\n\nPuts a message; queue.Full after the timeout."},
+    {"get", queue_get, METH_O,
+     "get(timeout)\n--\n\nTakes the next message; queue.Empty after the timeout, EOFError when the "
+     "queue has\nended."},
+    {"size", queue_size, METH_NOARGS, "size()\n--\n\nHow many messages wait in the queue."},
+    {"fd", queue_fd, METH_NOARGS,
+     "fd()\n--\n\nA descriptor that polls readable while get() need not wait."},
+    {"shut", queue_shut, METH_NOARGS, "shut()\n--\n\nEnds all puts, by any process."},
+    {"done", queue_done, METH_NOARGS,
+     "done()\n--\n\nSays that one message is finished; ValueError when all are."},
+    {"deal", queue_deal, METH_NOARGS,
+     "deal()\n--\n\nFrom now on messages go to the receivers in turn."},
+    {"flush", queue_flush, METH_O,
+     "flush(timeout)\n--\n\nWaits until the owner has all that this process put, and tells whether "
+     "it has."},
+    {"join", queue_join, METH_O,
+     "join(timeout)\n--\n\nWaits until all messages are finished, and tells whether they are."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_init, (void *)queue_init},
+    {Py_tp_dealloc, (void *)queue_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "Queue(max_messages=0, address=None)\n--\n\nOpens a queue of this process, or "
+                "connects to the one that has the address."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "fiber._fiber.Queue",
+    .basicsize = sizeof(struct queue),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fpy_queue_add(PyObject *module)
+{
+    return fpy_add_type(module, &spec);
+}

@@ -1,0 +1,336 @@
+/* worker_main.c - the worker of a pool: its initializer and its tasks, called by the library in the
+ * main thread with the GIL given up.
+ *
+ * A function is unpickled once, when its first task comes, and kept by the number of the common
+ * input that it came in.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "worker_main.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pickle.h"
+
+#define FUNCTIONS 16 /* that are kept */
+
+struct function {
+    uint64_t id; /* of its common input; 0: none */
+    uint64_t kind;
+    PyObject *callable;
+};
+
+static struct function functions[FUNCTIONS];
+static unsigned newest;
+
+/* ---- Life ---- */
+
+/* The library ends the process by exit(). What Python has to do at its end comes before the
+ * library's own end, because this was registered after it. */
+static void end_interpreter(void)
+{
+    if (!Py_IsInitialized())
+        return;
+    PyGILState_Ensure();
+    Py_FinalizeEx();
+}
+
+/* ---- Cancelled tasks ---- */
+
+/* A cancelled task is interrupted as by Ctrl-C: a signal to the main thread ends what it waits for.
+ * That must not hit the next task, so the end of a task waits for a signal that is being sent, and
+ * takes it. */
+enum { IDLE, RUNS, SENDS, SENT };
+
+static atomic_int task_state;
+static pthread_t main_thread;
+
+static void interrupt_task(void *user)
+{
+    int runs = RUNS;
+
+    (void)user;
+    if (!atomic_compare_exchange_strong(&task_state, &runs, SENDS))
+        return;
+    pthread_kill(main_thread, SIGINT);
+    atomic_store(&task_state, SENT);
+}
+
+/* False: a task within another one, which is the one to be interrupted. */
+static int task_begins(void)
+{
+    int idle = IDLE;
+
+    return atomic_compare_exchange_strong(&task_state, &idle, RUNS);
+}
+
+static void task_ends(void)
+{
+    PyObject *type, *value, *traceback;
+    int runs = RUNS;
+
+    if (atomic_compare_exchange_strong(&task_state, &runs, IDLE))
+        return;
+    while (atomic_load(&task_state) == SENDS)
+        sched_yield();
+    sched_yield(); /* a system call: the signal has come when it returns */
+    PyErr_Fetch(&type, &value, &traceback);
+    while (PyErr_CheckSignals() < 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    atomic_store(&task_state, IDLE);
+}
+
+int fpy_worker_init(const void *work, size_t len)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *module = PyImport_ImportModule("fiber._child"), *answer;
+    int code = 1;
+
+    answer = module ? PyObject_CallMethod(module, "run", "y#", work, (Py_ssize_t)len) : NULL;
+    if (answer)
+        code = (int)PyLong_AsLong(answer);
+    if (PyErr_Occurred()) {
+        PyErr_Print();
+        code = 1;
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(module);
+    PyGILState_Release(state);
+    if (atexit(end_interpreter) != 0)
+        code = 1;
+    main_thread = pthread_self();
+    if (fiber_task_on_cancel(interrupt_task, NULL) < 0)
+        code = 1;
+    return code;
+}
+
+/* ---- Tasks ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int load_function(struct function *f, uint64_t id, const void *data, size_t len)
+{
+    PyObject *callable;
+
+    if (!data || len < sizeof(f->kind)) {
+        PyErr_SetString(PyExc_RuntimeError, "a task came without its function");
+        return -1;
+    }
+    callable = fpy_loads((const char *)data + sizeof(f->kind), len - sizeof(f->kind));
+    if (!callable)
+        return -1;
+    Py_XDECREF(f->callable);
+    f->callable = callable;
+    f->id = id;
+    memcpy(&f->kind, data, sizeof(f->kind));
+    return 0;
+}
+
+/* The function of the task's map; its callable is borrowed. */
+static const struct function *find_function(void)
+{
+    const void *data;
+    uint64_t id;
+    size_t len;
+
+    data = fiber_task_common(&len, &id);
+    for (unsigned i = 0; i < FUNCTIONS; i++) {
+        struct function *f = &functions[(newest + i) % FUNCTIONS];
+
+        if (f->id && f->id == id)
+            return f;
+    }
+    newest = (newest + FUNCTIONS - 1) % FUNCTIONS;
+    return load_function(&functions[newest], id, data, len) < 0 ? NULL : &functions[newest];
+}
+
+static PyObject *call_star(PyObject *callable, PyObject *sequence)
+{
+    PyObject *args = PySequence_Tuple(sequence), *result;
+
+    if (!args)
+        return NULL;
+    result = PyObject_CallObject(callable, args);
+    Py_DECREF(args);
+    return result;
+}
+
+static PyObject *call_block(PyObject *callable, PyObject *list, int star)
+{
+    Py_ssize_t n = PyList_Size(list);
+    PyObject *results = n < 0 ? NULL : PyList_New(n);
+
+    for (Py_ssize_t i = 0; results && i < n; i++) {
+        PyObject *item = PyList_GetItem(list, i), *result;
+
+        result =
+            star ? call_star(callable, item) : PyObject_CallFunctionObjArgs(callable, item, NULL);
+        if (result)
+            PyList_SetItem(results, i, result);
+        else
+            Py_CLEAR(results);
+    }
+    return results;
+}
+
+/* Calls with arguments that are no tuple or no dict, which any iterable and any mapping may stand
+ * for. The C API would crash on them; Python converts them, or has the sentence why not. */
+static PyObject *call_odd(PyObject *callable, PyObject *args, PyObject *kwargs)
+{
+    PyObject *module = PyImport_ImportModule("fiber._worker"), *result;
+
+    result = module ? PyObject_CallMethod(module, "call", "OOO", callable, args, kwargs) : NULL;
+    Py_XDECREF(module);
+    return result;
+}
+
+static PyObject *call_apply(PyObject *callable, PyObject *argument)
+{
+    PyObject *args = PyTuple_GetItem(argument, 0), *kwargs = PyTuple_GetItem(argument, 1);
+
+    if (!args || !kwargs)
+        return NULL;
+    if (PyTuple_Check(args) && PyDict_Check(kwargs))
+        return PyObject_Call(callable, args, kwargs);
+    return call_odd(callable, args, kwargs);
+}
+
+static PyObject *call(uint64_t kind, PyObject *callable, PyObject *argument)
+{
+    switch (kind) {
+    case FPY_ONE:
+        return PyObject_CallFunctionObjArgs(callable, argument, NULL);
+    case FPY_STAR:
+        return call_star(callable, argument);
+    case FPY_APPLY:
+        return call_apply(callable, argument);
+    case FPY_BLOCK:
+    case FPY_BLOCK_STAR:
+        return call_block(callable, argument, kind == FPY_BLOCK_STAR);
+    default:
+        PyErr_SetString(PyExc_RuntimeError, "a task of an unknown kind came");
+        return NULL;
+    }
+}
+
+static PyObject *run(const void *in, size_t len)
+{
+    const struct function *f = find_function();
+    PyObject *callable, *argument, *result;
+    uint64_t kind;
+
+    if (!f)
+        return NULL;
+    callable = f->callable; /* a task may run others in this thread, and replace it */
+    kind = f->kind;
+    Py_INCREF(callable);
+    argument = fpy_loads(in, len);
+    result = argument ? call(kind, callable, argument) : NULL;
+    Py_XDECREF(argument);
+    Py_DECREF(callable);
+    return result;
+}
+
+/* The exception that is set, as bytes for the caller. `result`: it could not be pickled; NULL: the
+ * task has raised. */
+static PyObject *failure(PyObject *result)
+{
+    PyObject *type, *value, *traceback, *module, *bytes = NULL;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    module = PyImport_ImportModule("fiber._worker");
+    if (module)
+        bytes = PyObject_CallMethod(module, "failure", "OOi", value, result ? result : Py_None,
+                                    result != NULL);
+    Py_XDECREF(module);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return bytes;
+}
+
+static int answer(struct fiber_reply *reply, uint64_t ns, PyObject *pickle)
+{
+    char *data, *at;
+    Py_ssize_t len;
+
+    if (PyBytes_AsStringAndSize(pickle, &data, &len) < 0)
+        return -1;
+    at = fiber_reply_alloc(reply, sizeof(ns) + (size_t)len);
+    if (!at) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(at, &ns, sizeof(ns));
+    memcpy(at + sizeof(ns), data, (size_t)len);
+    return 0;
+}
+
+static int answer_failure(struct fiber_reply *reply, uint64_t ns, PyObject *pickle)
+{
+    char *data, *whole;
+    Py_ssize_t len;
+    int rc;
+
+    if (PyBytes_AsStringAndSize(pickle, &data, &len) < 0)
+        return -1;
+    whole = malloc(sizeof(ns) + (size_t)len);
+    if (!whole)
+        return -1;
+    memcpy(whole, &ns, sizeof(ns));
+    memcpy(whole + sizeof(ns), data, (size_t)len);
+    rc = fiber_reply_fail_bytes(reply, FPY_TASK_RAISED, whole, sizeof(ns) + (size_t)len);
+    free(whole);
+    return rc;
+}
+
+int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    uint64_t begin = now_ns(), ns;
+    PyObject *result, *pickle;
+    int rc = 0, outer = task_begins();
+
+    result = run(in, len);
+    if (outer)
+        task_ends();
+    ns = now_ns() - begin;
+    pickle = result ? fpy_dumps(result, NULL) : NULL;
+    if (pickle && answer(reply, ns, pickle) == 0) {
+        Py_DECREF(pickle);
+    } else {
+        Py_XDECREF(pickle);
+        pickle = failure(result);
+        rc = pickle ? answer_failure(reply, ns, pickle) : -1;
+        Py_XDECREF(pickle);
+        if (rc == -1) {
+            PyErr_Print();
+            rc = fiber_reply_fail(reply, -EIO,
+                                  "the task's exception could not be told; see the "
+                                  "standard error of its worker");
+        }
+    }
+    Py_XDECREF(result);
+    PyGILState_Release(state);
+    return rc;
+}
+
+int fpy_worker_add(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "TASK_RAISED", FPY_TASK_RAISED);
+}

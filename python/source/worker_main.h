@@ -1,0 +1,32 @@
+/* worker_main.h - what a pool of Python runs in its workers; the form of tasks and results.
+ *
+ *     common input   u64 kind, then the function, pickled
+ *     task           its argument, pickled: as the kind says
+ *     result         u64 nanoseconds, then the result, pickled
+ *     error          code FPY_TASK_RAISED: u64 nanoseconds, then what fiber._worker.failure() has made;
+ *                    other codes: a text of the library
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FPY_WORKER_H
+#define FPY_WORKER_H
+
+#include "binding.h"
+
+enum fpy_kind {
+    FPY_ONE,        /* f(argument) */
+    FPY_STAR,       /* f(*argument) */
+    FPY_APPLY,      /* f(*argument[0], **argument[1]) */
+    FPY_BLOCK,      /* [f(x) for x in argument] */
+    FPY_BLOCK_STAR, /* [f(*x) for x in argument] */
+    FPY_KINDS
+};
+
+#define FPY_TASK_RAISED (-EREMOTEIO)
+
+/* The pool's initializer: the bytes go to fiber._child.run(). */
+int fpy_worker_init(const void *work, size_t len);
+/* Adds what Python code must know of it to the module. */
+int fpy_worker_add(PyObject *module);
+int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply);
+
+#endif

@@ -1,0 +1,319 @@
+/* job_codec.c - the description of a job, written and read; see job_codec.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ring/job_codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/plan.h"
+#include "ring/ring_wire.h"
+
+/* ---- Lists ---- */
+
+void fbr_put_list(struct fbr_buf *b, char *const *list)
+{
+    uint32_t n = 0;
+
+    while (list && list[n])
+        n++;
+    fbr_put_u32(b, n);
+    for (uint32_t i = 0; i < n; i++)
+        fbr_put_str(b, list[i]);
+}
+
+void fbr_list_free(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+char **fbr_get_list(struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c);
+    char **list =
+        n <= FBR_RING_LIST && n <= fbr_cur_left(c) ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
+
+    if (!list)
+        c->bad = true;
+    for (uint32_t i = 0; list && i < n; i++)
+        list[i] = fbr_get_strdup(c, FBR_RING_STR);
+    if (!fbr_cur_ok(c)) {
+        fbr_list_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+char **fbr_list_copy(const char *const *list)
+{
+    size_t n = 0;
+    char **copy;
+
+    while (list && list[n])
+        n++;
+    copy = calloc(n + 1, sizeof(*copy));
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[i] = strdup(list[i]);
+        if (!copy[i]) {
+            fbr_list_free(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+/* ---- Jobs ---- */
+
+static void put_restarts(const struct fbr_ring_job *j, struct fbr_buf *b)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; j->restarts && r < j->info.size; r++)
+        n += j->restarts[r] > 0;
+    fbr_put_u32(b, n);
+    for (uint32_t r = 0; n && r < j->info.size; r++)
+        if (j->restarts[r]) {
+            fbr_put_u32(b, r);
+            fbr_put_u32(b, j->restarts[r]);
+        }
+}
+
+void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
+{
+    const struct fbr_bridge_job *i = &j->info;
+
+    fbr_put_u32(b, i->id);
+    fbr_put_str(b, i->run);
+    fbr_put_str(b, i->nspace);
+    fbr_put_u32(b, i->size);
+    fbr_put_u32(b, i->nodes);
+    for (uint32_t k = 0; k <= i->nodes; k++)
+        fbr_put_u32(b, i->first[k]);
+    for (uint32_t k = 0; k < i->nodes; k++) {
+        fbr_put_str(b, i->hosts[k]);
+        fbr_put_u32(b, i->agents[k]);
+        fbr_put_u32(b, j->machines ? j->machines[k] : k);
+    }
+    fbr_put_u32(b, i->epoch);
+    fbr_put_u32(b, i->max_restarts);
+    fbr_put_u8(b, i->spawned);
+    fbr_put_u32(b, i->parent);
+    fbr_put_u32(b, i->parent_rank);
+    fbr_put_str(b, i->master_host);
+    fbr_put_u32(b, j->nprograms);
+    for (uint32_t p = 0; p < j->nprograms; p++) {
+        fbr_put_u32(b, j->programs[p].first);
+        fbr_put_list(b, j->programs[p].argv);
+        fbr_put_list(b, j->programs[p].env);
+        fbr_put_str(b, j->programs[p].workdir);
+    }
+    fbr_put_u8(b, j->has_stdin);
+    fbr_put_u8(b, j->pty);
+    fbr_put_u32(b, j->reader);
+    fbr_put_u16(b, j->rows);
+    fbr_put_u16(b, j->columns);
+    fbr_put_str(b, j->term);
+    fbr_put_u32(b, j->reader_ms);
+    fbr_put_u32(b, j->show_ms[0]);
+    fbr_put_u32(b, j->show_ms[1]);
+    fbr_put_bytes(b, j->work, j->work_len);
+    put_restarts(j, b);
+}
+
+static void get_nodes(struct fbr_ring_job *j, struct fbr_cur *c)
+{
+    struct fbr_bridge_job *i = &j->info;
+    uint32_t *first, *agents;
+    char **hosts;
+
+    if (i->nodes == 0 || i->nodes > FBR_PLAN_RANKS || i->nodes > fbr_cur_left(c)) {
+        c->bad = true;
+        return;
+    }
+    i->first = first = calloc((size_t)i->nodes + 1, sizeof(*first));
+    i->agents = agents = calloc(i->nodes, sizeof(*agents));
+    hosts = calloc((size_t)i->nodes + 1, sizeof(*hosts));
+    i->hosts = (const char *const *)hosts;
+    j->machines = calloc(i->nodes, sizeof(*j->machines));
+    if (!first || !agents || !hosts || !j->machines) {
+        c->bad = true;
+        return;
+    }
+    for (uint32_t k = 0; k <= i->nodes; k++) {
+        first[k] = fbr_get_u32(c);
+        c->bad |= k > 0 && first[k] < first[k - 1];
+    }
+    c->bad |= first[0] != 0 || first[i->nodes] != i->size;
+    for (uint32_t k = 0; k < i->nodes && fbr_cur_ok(c); k++) {
+        hosts[k] = fbr_get_strdup(c, 256);
+        agents[k] = fbr_get_u32(c);
+        j->machines[k] = fbr_get_u32(c);
+        c->bad |= j->machines[k] > k;
+    }
+}
+
+static void get_programs(struct fbr_ring_job *j, struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c);
+
+    if (n == 0 || n > j->info.size || n > fbr_cur_left(c)) {
+        c->bad = true;
+        return;
+    }
+    j->programs = calloc(n, sizeof(*j->programs));
+    if (!j->programs)
+        c->bad = true;
+    for (uint32_t p = 0; p < n && fbr_cur_ok(c); p++) {
+        j->nprograms = p + 1;
+        j->programs[p].first = fbr_get_u32(c);
+        j->programs[p].argv = fbr_get_list(c);
+        j->programs[p].env = fbr_get_list(c);
+        j->programs[p].workdir = fbr_get_strdup(c, FBR_RING_PATH);
+        c->bad |=
+            p == 0 ? j->programs[0].first != 0 : j->programs[p].first < j->programs[p - 1].first;
+    }
+}
+
+/* In rising order, each once. */
+static void get_restarts(struct fbr_ring_job *j, struct fbr_cur *c)
+{
+    uint32_t n = fbr_get_u32(c), next = 0;
+
+    if (n > j->info.size || n > fbr_cur_left(c) / 8)
+        c->bad = true;
+    if (n && fbr_cur_ok(c))
+        j->restarts = calloc(j->info.size, sizeof(*j->restarts));
+    c->bad |= n && !j->restarts;
+    for (uint32_t k = 0; k < n && fbr_cur_ok(c); k++) {
+        uint32_t rank = fbr_get_u32(c), times = fbr_get_u32(c);
+
+        if (rank < next || rank >= j->info.size || times == 0) {
+            c->bad = true;
+            return;
+        }
+        j->restarts[rank] = times;
+        next = rank + 1;
+    }
+}
+
+int fbr_ring_job_get(struct fbr_ring_job *j, struct fbr_cur *c)
+{
+    struct fbr_bridge_job *i = &j->info;
+    const void *work;
+
+    memset(j, 0, sizeof(*j));
+    i->id = fbr_get_u32(c);
+    i->run = fbr_get_strdup(c, 200);
+    i->nspace = fbr_get_strdup(c, 200);
+    i->size = fbr_get_u32(c);
+    i->nodes = fbr_get_u32(c);
+    if (i->size == 0 || i->size > FBR_PLAN_RANKS)
+        c->bad = true;
+    if (fbr_cur_ok(c))
+        get_nodes(j, c);
+    i->epoch = fbr_get_u32(c);
+    i->max_restarts = fbr_get_u32(c);
+    i->spawned = fbr_get_u8(c);
+    i->parent = fbr_get_u32(c);
+    i->parent_rank = fbr_get_u32(c);
+    i->master_host = fbr_get_strdup(c, 256);
+    if (fbr_cur_ok(c))
+        get_programs(j, c);
+    j->has_stdin = fbr_get_u8(c);
+    j->pty = fbr_get_u8(c);
+    j->reader = fbr_get_u32(c);
+    c->bad |= j->reader >= i->size;
+    j->rows = fbr_get_u16(c);
+    j->columns = fbr_get_u16(c);
+    fbr_get_str(c, j->term, sizeof(j->term));
+    j->reader_ms = fbr_get_u32(c);
+    j->show_ms[0] = fbr_get_u32(c);
+    j->show_ms[1] = fbr_get_u32(c);
+    work = fbr_get_bytes(c, &j->work_len);
+    if (fbr_cur_ok(c)) {
+        j->work = malloc(j->work_len + 1);
+        if (j->work)
+            memcpy(j->work, work, j->work_len);
+        get_restarts(j, c);
+    }
+    i->node = -1;
+    if (fbr_cur_ok(c) && j->work)
+        return 0;
+    fbr_ring_job_fini(j);
+    return fbr_cur_ok(c) ? -ENOMEM : -EBADMSG;
+}
+
+void fbr_programs_free(struct fbr_program *programs, uint32_t n)
+{
+    for (uint32_t i = 0; programs && i < n; i++) {
+        fbr_list_free(programs[i].argv);
+        fbr_list_free(programs[i].env);
+        free(programs[i].workdir);
+    }
+    free(programs);
+}
+
+void fbr_ring_job_fini(struct fbr_ring_job *j)
+{
+    struct fbr_bridge_job *i = &j->info;
+
+    free((char *)(uintptr_t)i->run);
+    free((char *)(uintptr_t)i->nspace);
+    free((uint32_t *)(uintptr_t)i->first);
+    free((uint32_t *)(uintptr_t)i->agents);
+    free(j->machines);
+    for (uint32_t k = 0; i->hosts && k < i->nodes; k++)
+        free((char *)(uintptr_t)i->hosts[k]);
+    free((char **)(uintptr_t)i->hosts);
+    free((char *)(uintptr_t)i->master_host);
+    fbr_programs_free(j->programs, j->nprograms);
+    free(j->work);
+    free(j->restarts);
+    memset(j, 0, sizeof(*j));
+}
+
+uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32_t *before)
+{
+    const struct fbr_bridge_job *i = &j->info;
+    uint32_t machine, all = 0;
+
+    *before = 0;
+    if (node < 0)
+        return 0;
+    machine = j->machines ? j->machines[node] : (uint32_t)node;
+    for (uint32_t k = 0; k < i->nodes; k++) {
+        if ((j->machines ? j->machines[k] : k) != machine)
+            continue;
+        if (k == (uint32_t)node)
+            *before = all;
+        all += i->first[k + 1] - i->first[k];
+    }
+    return all;
+}
+
+uint32_t fbr_ring_job_restarts(const struct fbr_ring_job *j, uint32_t rank)
+{
+    return j->restarts ? j->restarts[rank] : 0;
+}
+
+int fbr_ring_job_restarted(struct fbr_ring_job *j, uint32_t rank)
+{
+    if (!j->restarts)
+        j->restarts = calloc(j->info.size, sizeof(*j->restarts));
+    if (!j->restarts)
+        return -ENOMEM;
+    j->restarts[rank]++;
+    return 0;
+}
+
+const struct fbr_program *fbr_ring_job_program(const struct fbr_ring_job *j, uint32_t rank)
+{
+    uint32_t p = j->nprograms;
+
+    while (p > 1 && j->programs[p - 1].first > rank)
+        p--;
+    return &j->programs[p - 1];
+}

@@ -1,0 +1,105 @@
+/* ring_control.c - what `fiber ps`, `logs`, `kill` and `top` may ask of a ring; control.h has how.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/inspect/control.h"
+#include "ring/ring_priv.h"
+#include "runtime/base/log.h"
+
+static void door_facts(void *user, struct fbr_run_facts *facts)
+{
+    fbr_ring_facts(user, facts);
+}
+
+static int door_stats(void *user, struct fbr_run_rank *out, int max)
+{
+    struct fiber_rank_stats *stats = calloc((size_t)max, sizeof(*stats));
+    int n = stats ? fiber_ring_stats(user, stats, max) : -ENOMEM;
+
+    for (int i = 0; i < n && i < max; i++)
+        out[i].stats = stats[i];
+    free(stats);
+    return n;
+}
+
+static void door_look(void *user)
+{
+    fbr_ring_look(user);
+}
+
+static void door_follow(void *user, void (*fn)(void *, int, int, const void *, size_t), void *arg)
+{
+    fbr_ring_follow(user, fn, arg);
+}
+
+static int door_signal(void *user, int rank, int sig)
+{
+    return fbr_ring_signal_one(user, rank, sig);
+}
+
+static int door_stop(void *user)
+{
+    fbr_ring_stop(user);
+    return 0;
+}
+
+/* A rank's agent is where it is; it has the same files. */
+static struct fiber_process *door_host(void *user, int rank, struct fbr_error *err)
+{
+    struct fiber_ring *r = user;
+    struct ring_job *j, *last = NULL;
+    uint32_t node;
+
+    DL_FOREACH(r->jobs, j)
+        if (!j->job.info.spawned)
+            last = j;
+    if (rank < 0)
+        rank = 0;
+    if (!last || (uint32_t)rank >= last->job.info.size) {
+        fbr_fail(err, -ESRCH, last ? "there is no rank %d" : "rank %d has no place yet", rank);
+        return NULL;
+    }
+    node = fbr_ring_node_of(last, (uint32_t)rank);
+    if (node >= r->nagents || !r->agents[node].process) {
+        fbr_fail(err, -ESRCH, "the agent of rank %d is gone", rank);
+        return NULL;
+    }
+    return r->agents[node].process;
+}
+
+void fbr_ring_about(const struct fiber_ring *r, struct fbr_control_about *about)
+{
+    *about = (struct fbr_control_about){
+        .pid = getpid(), .started_ms = r->started_ms, .size = (int32_t)r->size};
+    snprintf(about->uid, sizeof(about->uid), "%s", r->uid);
+    fbr_text_plain(about->name, sizeof(about->name),
+                   r->options.job.name ? r->options.job.name : "");
+    fbr_text_plain(about->command, sizeof(about->command), r->command);
+    snprintf(about->backend, sizeof(about->backend), "%s", fbr_ring_backend(r));
+    if (r->options.output_dir)
+        snprintf(about->output_dir, sizeof(about->output_dir), "%.500s", r->options.output_dir);
+}
+
+void fbr_ring_open_door(void *arg)
+{
+    struct fiber_ring *r = arg;
+    static const struct fbr_control_ops ops = {.facts = door_facts,
+                                               .stats = door_stats,
+                                               .look = door_look,
+                                               .follow = door_follow,
+                                               .signal = door_signal,
+                                               .stop = door_stop,
+                                               .host = door_host};
+    struct fbr_control_about about;
+    struct fbr_error err = {0, ""};
+
+    fbr_ring_about(r, &about);
+    if (r->state == R_ENDED || r->control)
+        return;
+    if (fbr_control_open(&r->control, r->rt->loop, &ops, r, &about, &err) < 0)
+        fbr_warn("`fiber ps` will not show this ring: %s", err.text);
+}

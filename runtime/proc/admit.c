@@ -1,0 +1,154 @@
+/* admit.c - who calls a process and what becomes of it: joins of our children, peers with an address
+ * of ours.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "runtime/base/log.h"
+#include "runtime/proc/nested.h"
+#include "runtime/net/relay.h"
+#include "runtime/proc/process_priv.h"
+
+int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys)
+{
+    int rc = fbr_conn_export(conn, "fiber data up", link, keys->up);
+
+    keys->alg = alg;
+    return rc < 0 ? rc : fbr_conn_export(conn, "fiber data down", link, keys->down);
+}
+
+/* The process that waits for this caller; loop thread, on which processes end. */
+static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_caller *who)
+{
+    struct fiber_process *p;
+
+    pthread_mutex_lock(&rt->lock);
+    DL_FOREACH(rt->processes, p)
+        if (p->id == who->id)
+            break;
+    if (p && (p->epoch != who->epoch || p->state != P_STARTING || p->conn || p->host))
+        p = NULL;
+    pthread_mutex_unlock(&rt->lock);
+    return p;
+}
+
+int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
+                       uint8_t secret[FBR_KEY_SIZE])
+{
+    struct fiber_process *p = find(rt, who);
+
+    if (!p)
+        return -EACCES;
+    memcpy(secret, p->secret, FBR_KEY_SIZE);
+    return 0;
+}
+
+static void on_dry(void *user)
+{
+    struct fiber_process *p = user;
+
+    fbr_process_ref(p);
+    if (fbr_loop_post_own(p->rt->loop, &p->dried) <= 0)
+        fbr_process_unref(p);
+}
+
+/* Its data comes by way of its host, on the host's link. */
+static int add_branch(struct fiber_process *p, struct fbr_error *err)
+{
+    int rc = p->host->link ? fbr_link_branch(&p->link, p->host->link, p->id, p->spec.link,
+                                             p->spec.user, on_dry, p)
+                           : fbr_fail(err, -ECHILD, "its host %s has no data link", p->host->name);
+
+    fbr_put_str(&p->start, FBR_URL_OF_HOST);
+    fbr_put_u64(&p->start, p->id);
+    fbr_put_u8(&p->start, 0);
+    fbr_put_u32(&p->start, 0);
+    return rc;
+}
+
+/* Adds url, id, seal and heartbeat of the child's data link to its START. */
+static int add_link(struct fiber_process *p, struct fbr_conn *conn, struct fbr_error *err)
+{
+    enum fbr_reach reach = p->reach;
+    struct fbr_keys keys;
+    struct fbr_hub *hub;
+    const char *url;
+    int rc = fbr_rt_hub(p->rt, reach, &hub, &url, err);
+
+    if (rc == 0)
+        rc = fbr_link_open(&p->link, hub, p->spec.link, p->spec.user);
+    if (rc < 0)
+        return rc;
+    rc = fbr_rt_keys(conn, fbr_link_id(p->link), fbr_seal_preferred(), &keys);
+    fbr_put_str(&p->start, url);
+    fbr_put_u64(&p->start, fbr_link_id(p->link));
+    fbr_put_u8(&p->start, rc == 0 ? (uint8_t)keys.alg : 0);
+    fbr_put_u32(&p->start, fbr_hub_beat_ms(hub));
+    if (rc == 0)
+        rc = fbr_link_seal(p->link, &keys);
+    else if (rc == -ENOTSUP && reach == FBR_REACH_HOST)
+        rc = 0;
+    fbr_wipe(&keys, sizeof(keys));
+    return rc;
+}
+
+static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
+{
+    char why[256];
+
+    snprintf(why, sizeof(why), "could not be let in: %.200s",
+             err->code ? err->text : fbr_strerror(rc));
+    fbr_job_refuse(p, why);
+    return rc;
+}
+
+int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
+{
+    struct fiber_process *p = find(rt, who);
+
+    return p ? fbr_process_let_in(p, conn) : -EACCES;
+}
+
+int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
+{
+    const struct fbr_config *config = p->rt->config;
+    struct fbr_error err = {0, ""};
+    int rc = 0;
+
+    if (p->spec.link && p->host) {
+        rc = add_branch(p, &err);
+    } else if (p->spec.link) {
+        rc = add_link(p, conn, &err);
+    } else {
+        fbr_put_str(&p->start, "");
+        fbr_put_u64(&p->start, 0);
+        fbr_put_u8(&p->start, 0);
+        fbr_put_u32(&p->start, 0);
+    }
+    if (rc == 0)
+        rc = fbr_conn_send_buf(conn, FBR_FRAME_START, &p->start);
+    if (rc < 0)
+        return refuse(p, rc, &err);
+    fbr_buf_fini(&p->start);
+    fbr_wipe(p->secret, sizeof(p->secret)); /* a ticket is good for one join */
+    p->conn = conn;
+    fbr_conn_adopt(conn, &fbr_job_conn_ops, p);
+    fbr_conn_heartbeat(conn, (unsigned)fbr_config_ms(config, "heartbeat"),
+                       (unsigned)fbr_config_int(config, "heartbeat_misses"));
+    fbr_timer_stop(&p->timer);
+    fbr_process_fds_release(p, FDS_OF_CONN);
+    p->ready = !p->spec.link;
+    pthread_mutex_lock(&p->rt->lock);
+    p->state = P_JOINED;
+    p->joined = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->rt->lock);
+    fbr_nested_host_joined(p);
+    if (p->spec.ops && p->spec.ops->on_joined)
+        p->spec.ops->on_joined(p->spec.user, p);
+    return 0;
+}

@@ -1,0 +1,956 @@
+/* owner.c - the process in which a channel lives; see channel.h.
+ *
+ * A host is held by the handles of its own process and, while other processes can reach it, by its
+ * object. Its last holder frees it. owner_local.c has what the threads of this process do with it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "runtime/base/fds.h"
+#include "share/owner_priv.h"
+
+#define FDS_FREE 128 /* that stay for other things than streams */
+
+/* ---- The stream, under the lock ---- */
+
+/* Nobody needs it any more. */
+static void drop_direct(struct fbr_host *h)
+{
+    if (h->direct)
+        fbr_direct_cut(h->direct);
+    fbr_direct_unref(h->direct);
+    h->direct = NULL;
+    h->streams = false;
+    h->returns_by_ms = 0;
+}
+
+/* What this peer has not read is back, or does not come back. */
+static void end_returns(struct fbr_host *h, uint64_t peer)
+{
+    if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
+        return;
+    h->returns_by_ms = 0;
+    pthread_cond_broadcast(&h->lanes[h->near].room);
+}
+
+/* Whether what comes next in this lane comes by the stream, or by the stream first. */
+bool fbr_host_by_stream(const struct lane *l)
+{
+    const struct fbr_host *h = l->host;
+
+    return h->direct && h->streams && !h->before && (int)l->number != h->near;
+}
+
+static void wake_stream(struct lane *l)
+{
+    if (l->host->direct && (int)l->number != l->host->near)
+        fbr_direct_wake(l->host->direct);
+}
+
+/* ---- Decisions of the engine, under the lock ---- */
+
+static void tell_peer(struct lane *l, uint64_t peer, enum fbr_channel_op op, const void *more,
+                      size_t more_len, const void *data, size_t len)
+{
+    const uint32_t head[2] = {op, l->number};
+    const struct iovec iov[3] = {{(void *)(uintptr_t)head, sizeof(head)},
+                                 {(void *)(uintptr_t)more, more_len},
+                                 {(void *)(uintptr_t)data, len}};
+
+    if (!l->host->closed) /* a peer that has gone is told of by on_peer_gone */
+        fbr_object_send(l->host->object, peer, iov, 3);
+}
+
+static void on_deliver(void *user, uint64_t peer, uint64_t seq, const void *data, size_t len)
+{
+    struct lane *l = user;
+    bool ahead = fbr_queue_engine_reads_ahead(l->engine, peer);
+
+    tell_peer(l, peer, ahead ? FBR_CH_AHEAD : FBR_CH_DELIVER, &seq, sizeof(seq), data, len);
+}
+
+static void ack(struct lane *l, uint64_t peer, uint64_t batch, int code)
+{
+    struct {
+        uint64_t batch;
+        int32_t code;
+        uint32_t zero;
+    } a = {batch, code, 0};
+
+    tell_peer(l, peer, FBR_CH_ACK, &a, sizeof(a), NULL, 0);
+}
+
+static struct parked *find_parked(struct lane *l, uint64_t peer, uint64_t batch)
+{
+    struct parked *p;
+
+    DL_FOREACH(l->parked, p)
+        if (p->peer == peer && p->batch == batch)
+            break;
+    return p;
+}
+
+/* Answers the batches of a peer that are complete, in their order. */
+static void settle(struct lane *l, uint64_t peer)
+{
+    struct parked *p, *next;
+
+    DL_FOREACH_SAFE(l->parked, p, next) {
+        if (p->peer != peer)
+            continue;
+        if (p->left)
+            return;
+        if (p->answer || p->code)
+            ack(l, peer, p->batch, p->code);
+        DL_DELETE(l->parked, p);
+        free(p);
+    }
+}
+
+static void on_put_done(void *user, uint64_t peer, uint64_t call, int code)
+{
+    struct lane *l = user;
+    struct local_put *put;
+    struct parked *p;
+
+    if (peer == 0) {
+        DL_FOREACH(l->puts, put)
+            if (put->call == call) {
+                put->done = true;
+                put->code = code;
+            }
+        pthread_cond_broadcast(&l->room);
+        return;
+    }
+    p = find_parked(l, peer, call / FBR_CH_BATCH_MAX);
+    if (!p)
+        return;
+    if (code)
+        p->code = code;
+    if (--p->left == 0)
+        settle(l, peer);
+}
+
+/* Has on_time look after what waits here. */
+void fbr_host_remind(struct lane *l)
+{
+    if (!l->host->closed)
+        fbr_object_remind(l->host->object);
+}
+
+static void forget_recalled(struct lane *l, uint64_t peer)
+{
+    struct recalled *r, *next;
+
+    DL_FOREACH_SAFE(l->recalled, r, next)
+        if (r->peer == peer) {
+            DL_DELETE(l->recalled, r);
+            free(r);
+        }
+}
+
+static void on_recall(void *user, uint64_t peer)
+{
+    struct lane *l = user;
+    struct recalled *r = calloc(1, sizeof(*r));
+
+    if (r) { /* else it may take as long as it likes */
+        *r = (struct recalled){.peer = peer, .since_ms = fbr_now_ms()};
+        DL_APPEND(l->recalled, r);
+    }
+    fbr_host_remind(l);
+    tell_peer(l, peer, FBR_CH_RECALL, NULL, 0, NULL, 0);
+}
+
+static void on_eof(void *user, uint64_t peer)
+{
+    tell_peer(user, peer, FBR_CH_EOF, NULL, 0, NULL, 0);
+}
+
+static void on_wake_local(void *user, bool all)
+{
+    struct lane *l = user;
+
+    wake_stream(l);
+    if (all || l->host->direct) /* some of those who wait may wait for the stream */
+        pthread_cond_broadcast(&l->arrived);
+    else
+        pthread_cond_signal(&l->arrived);
+}
+
+static void on_ready(void *user, uint64_t peer, bool ready)
+{
+    const uint32_t body[2] = {ready, 0};
+    struct lane *l = user;
+
+    if (peer)
+        tell_peer(l, peer, FBR_CH_READY, body, sizeof(body), NULL, 0);
+    else
+        fbr_ready_set(&l->ready, ready || l->host->over);
+}
+
+static const struct fbr_queue_engine_ops engine_ops = {.deliver = on_deliver,
+                                                       .put_done = on_put_done,
+                                                       .recall = on_recall,
+                                                       .eof = on_eof,
+                                                       .wake_local = on_wake_local,
+                                                       .ready = on_ready};
+
+/* ---- Records of guests ---- */
+
+/* All messages of a batch are with the engine; `waiting` of them found no room. */
+static void end_batch(struct lane *l, uint64_t peer, const struct parked *batch)
+{
+    bool behind = false; /* answers are for all batches before, too */
+    struct parked *p;
+
+    if (!batch->left && l->host->kind == FBR_KIND_PIPE)
+        DL_FOREACH(l->parked, p)
+            behind = behind || p->peer == peer;
+    p = batch->left || (behind && batch->answer) ? malloc(sizeof(*p)) : NULL;
+    if (p) {
+        *p = *batch;
+        DL_APPEND(l->parked, p);
+        fbr_host_remind(l);
+    } else if (batch->answer || batch->code || batch->left) {
+        ack(l, peer, batch->batch, batch->code);
+    }
+}
+
+static int put_one(struct lane *l, struct parked *batch, uint32_t i, const void *bytes, size_t len)
+{
+    void *copy = malloc(len ? len : 1);
+    int rc;
+
+    if (!copy)
+        return -ENOMEM;
+    if (len)
+        memcpy(copy, bytes, len);
+    rc = fbr_queue_engine_put(l->engine, batch->peer, batch->batch * FBR_CH_BATCH_MAX + i, copy,
+                              len);
+    if (rc < 0)
+        free(copy);
+    batch->left += rc == 1;
+    return rc < 0 ? rc : 0;
+}
+
+/* Messages of a guest, in order. Those that find no room are parked. */
+static void take_puts(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    struct parked batch = {.peer = peer, .batch = fbr_get_u64(c)};
+    uint32_t count = fbr_get_u32(c);
+
+    batch.answer = fbr_get_u32(c) & FBR_CH_ANSWER;
+    if (!fbr_cur_ok(c) || count > FBR_CH_BATCH_MAX)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t len = fbr_get_u64(c);
+        const void *bytes = len <= fbr_cur_left(c) ? fbr_get(c, len) : NULL;
+        int rc = -EBADMSG;
+
+        fbr_get(c, (8 - len % 8) % 8);
+        if (bytes && fbr_cur_ok(c))
+            rc = put_one(l, &batch, i, bytes, len);
+        if (rc < 0)
+            batch.code = rc;
+        if (rc == -EBADMSG)
+            break;
+    }
+    end_batch(l, peer, &batch);
+}
+
+static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
+{
+    struct parked *p = find_parked(l, peer, batch);
+
+    if (!p || fbr_queue_engine_put_cancel(l->engine, peer, batch * FBR_CH_BATCH_MAX) < 0)
+        return; /* it was accepted, and acknowledged */
+    ack(l, peer, batch, -ETIMEDOUT);
+    DL_DELETE(l->parked, p);
+    free(p);
+}
+
+static void take_ask(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t taken = fbr_get_u64(c), probe;
+    uint32_t hungry = fbr_get_u32(c), want = fbr_get_u32(c);
+
+    probe = fbr_get_u64(c);
+    if (!fbr_cur_ok(c) || fbr_queue_engine_ask(l->engine, peer, taken, hungry, want) == -EPROTO)
+        return;
+    if (probe) /* also when memory is short: somebody waits for this */
+        tell_peer(l, peer, FBR_CH_EMPTY, &probe, sizeof(probe), NULL, 0);
+}
+
+static void take_returned(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t from = fbr_get_u64(c);
+
+    if (!fbr_cur_ok(c))
+        return;
+    forget_recalled(l, peer);
+    fbr_queue_engine_returned(l->engine, peer, from);
+}
+
+static void take_size(struct lane *l, uint64_t peer)
+{
+    struct fbr_queue_engine_stats s;
+    uint64_t n;
+
+    fbr_queue_engine_stats(l->engine, &s);
+    n = s.waiting + s.assigned;
+    tell_peer(l, peer, FBR_CH_SIZE_IS, &n, sizeof(n), NULL, 0);
+}
+
+/* ---- Finished messages, under the lock ---- */
+
+static void answer(struct lane *l, uint64_t peer, enum fbr_channel_op op, uint64_t call, int code)
+{
+    struct {
+        uint64_t call;
+        int32_t code;
+        uint32_t zero;
+    } a = {call, code, 0};
+
+    tell_peer(l, peer, op, &a, sizeof(a), NULL, 0);
+}
+
+static void forget_joiner(struct lane *l, uint64_t peer)
+{
+    struct joiner *j, *next;
+
+    DL_FOREACH_SAFE(l->joiners, j, next)
+        if (j->peer == peer) {
+            DL_DELETE(l->joiners, j);
+            free(j);
+        }
+}
+
+/* After a message was finished, or a consumer is gone. */
+static void answer_joiners(struct lane *l)
+{
+    int rc = fbr_queue_engine_joined(l->engine);
+
+    if (rc == -EAGAIN)
+        return;
+    pthread_cond_broadcast(&l->finished);
+    while (l->joiners) {
+        struct joiner *j = l->joiners;
+
+        answer(l, j->peer, FBR_CH_JOINED, j->call, rc);
+        DL_DELETE(l->joiners, j);
+        free(j);
+    }
+}
+
+static void take_done(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+
+    if (!fbr_cur_ok(c))
+        return;
+    answer(l, peer, FBR_CH_DONE_IS, call, fbr_queue_engine_done(l->engine, peer));
+    answer_joiners(l);
+}
+
+static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = fbr_get_u64(c);
+    uint32_t poll = fbr_get_u32(c);
+    int rc = fbr_queue_engine_joined(l->engine);
+    struct joiner *j;
+
+    if (!fbr_cur_ok(c))
+        return;
+    if (rc == -EAGAIN && !poll) {
+        forget_joiner(l, peer);
+        j = malloc(sizeof(*j));
+        if (j) {
+            *j = (struct joiner){.peer = peer, .call = call};
+            DL_APPEND(l->joiners, j);
+            return;
+        }
+        rc = -ENOMEM;
+    }
+    answer(l, peer, FBR_CH_JOINED, call, rc);
+}
+
+/* Once nobody has this end any more: what it sent may be read, nothing more is sent to it. An end
+ * whose address was given away waits for the first process that attaches to it. */
+static void end_unheld(struct fbr_host *h, uint32_t end)
+{
+    struct end *e = &h->ends[end];
+
+    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->n_peers || (e->exported && !e->taken))
+        return;
+    e->ended = true;
+    for (int i = 0; i < h->n_lanes; i++)
+        fbr_queue_engine_shut(h->lanes[i].engine);
+    if (h->direct && (int)end == h->near)
+        fbr_direct_cut(h->direct);
+}
+
+static uint64_t *find_holder(const struct end *e, uint64_t peer)
+{
+    for (size_t i = 0; i < e->n_peers; i++)
+        if (e->peers[i] == peer)
+            return &e->peers[i];
+    return NULL;
+}
+
+/* A process has an end once, however many handles it has and however often it says so. When memory
+ * is short, the end may be over before that process has left it. */
+static void add_holder(struct end *e, uint64_t peer)
+{
+    uint64_t *peers;
+
+    e->taken = true;
+    if (find_holder(e, peer))
+        return;
+    peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
+    if (!peers)
+        return;
+    e->peers = peers;
+    peers[e->n_peers++] = peer;
+}
+
+static void drop_holder(struct fbr_host *h, uint32_t end, uint64_t peer)
+{
+    struct end *e = &h->ends[end];
+    uint64_t *holder = find_holder(e, peer);
+
+    if (!holder)
+        return;
+    *holder = e->peers[--e->n_peers];
+    end_unheld(h, end);
+}
+
+static void forget_parked(struct lane *l, uint64_t peer)
+{
+    struct parked *p, *next;
+
+    DL_FOREACH_SAFE(l->parked, p, next)
+        if (p->peer == peer) {
+            DL_DELETE(l->parked, p);
+            free(p);
+        }
+}
+
+/* A guest does not use this lane any more. Its messages in a pipe stay to be read; what a bounded
+ * queue had no room for was not accepted. */
+static void leave_lane(struct lane *l, uint64_t peer)
+{
+    if (l->host->kind == FBR_KIND_PIPE)
+        fbr_queue_engine_put_admit(l->engine, peer);
+    forget_parked(l, peer);
+    forget_recalled(l, peer);
+    forget_joiner(l, peer);
+    fbr_queue_engine_gone(l->engine, peer);
+    answer_joiners(l);
+}
+
+static void take_leave(struct lane *l, uint64_t peer)
+{
+    struct fbr_host *h = l->host;
+
+    if (h->kind == FBR_KIND_PIPE)
+        fbr_queue_engine_put_admit(l->engine, peer);
+    leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer); /* where it reads */
+    if (h->kind == FBR_KIND_PIPE)
+        drop_holder(h, l->number, peer);
+    end_returns(h, peer);
+    tell_peer(l, peer, FBR_CH_LEFT, NULL, 0, NULL, 0);
+}
+
+/* Somebody else has an end as well: what the first one has not read comes back, for those who
+ * ask. */
+void fbr_host_second_holder(struct fbr_host *h)
+{
+    if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
+        return;
+    h->returns_by_ms = fbr_now_ms() + OVERDUE_MS;
+    fbr_direct_stop(h->direct);
+    tell_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
+}
+
+/* A message that this peer got by the stream and has not read. */
+static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    uint64_t call = 1ull << 63 | ++l->host->next_call;
+    size_t len = fbr_cur_left(c);
+    void *copy = malloc(len ? len : 1);
+
+    if (!copy)
+        return;
+    memcpy(copy, c->at, len);
+    if (fbr_queue_engine_put(l->engine, peer, call, copy, len) < 0)
+        free(copy);
+    fbr_queue_engine_put_admit(l->engine, peer);
+}
+
+static bool is_idle(const struct lane *l)
+{
+    struct fbr_queue_engine_stats s;
+
+    fbr_queue_engine_stats(l->engine, &s);
+    return !s.waiting && !s.assigned && !s.parked && !l->puts;
+}
+
+/* Whether this peer may have a stream to the other end than `end`. */
+static bool may_stream(const struct fbr_host *h, uint32_t end, uint64_t peer)
+{
+    const struct end *far = &h->ends[end], *near = &h->ends[!end];
+    struct fbr_error err;
+
+    return h->kind == FBR_KIND_PIPE && !h->over && !h->direct && !h->no_direct &&
+           far->n_peers == 1 && far->peers[0] == peer && near->n_peers == 0 && near->here &&
+           !far->ended && is_idle(&h->lanes[!end]) && fbr_fds_need(FDS_FREE, "a pipe", &err) == 0;
+}
+
+/* A peer that has nothing to read and waits listens for us: from now on we send by the stream. */
+static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
+{
+    struct fbr_host *h = l->host;
+    char path[FBR_DIRECT_PATH];
+    const void *token = fbr_get(c, FBR_DIRECT_TOKEN);
+    uint32_t answer[2] = {0, 0};
+
+    fbr_get_str(c, path, sizeof(path));
+    if (!fbr_cur_ok(c))
+        return;
+    if (h->direct && !h->streams && fbr_direct_stopped(h->direct))
+        drop_direct(h);
+    if (may_stream(h, l->number, peer) &&
+        fbr_direct_connect(&h->direct, path, token, h->longest) == 0) {
+        h->direct_peer = peer;
+        h->near = !l->number;
+        h->before = 0;
+        answer[0] = 1;
+    }
+    tell_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
+}
+
+/* Behind what it has put, it sends by the stream. */
+static void take_go(struct lane *l, uint64_t peer)
+{
+    struct fbr_host *h = l->host;
+    struct fbr_queue_engine_stats s;
+
+    if (!h->direct || h->direct_peer != peer || (int)l->number == h->near)
+        return;
+    fbr_queue_engine_stats(l->engine, &s);
+    h->before = s.waiting + s.assigned + s.parked;
+    h->streams = true;
+    pthread_cond_broadcast(&l->arrived);
+}
+
+static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_cur *c)
+{
+    uint64_t v;
+
+    switch (op) {
+    case FBR_CH_PUTS:
+        take_puts(l, peer, c);
+        break;
+    case FBR_CH_CANCEL:
+        v = fbr_get_u64(c);
+        if (fbr_cur_ok(c))
+            take_cancel(l, peer, v);
+        break;
+    case FBR_CH_ASK:
+        take_ask(l, peer, c);
+        break;
+    case FBR_CH_RETURNED:
+        take_returned(l, peer, c);
+        break;
+    case FBR_CH_SHUT:
+        fbr_queue_engine_shut(l->engine);
+        break;
+    case FBR_CH_SIZE:
+        take_size(l, peer);
+        break;
+    case FBR_CH_WATCH:
+        if (fbr_queue_engine_watch(l->engine, peer) < 0)
+            on_ready(l, peer, true); /* memory is short: it had better look */
+        break;
+    case FBR_CH_DONE:
+        take_done(l, peer, c);
+        break;
+    case FBR_CH_JOIN:
+        take_join(l, peer, c);
+        break;
+    case FBR_CH_DEAL:
+        fbr_queue_engine_deal(l->engine);
+        break;
+    case FBR_CH_ATTACH:
+        if (l->host->kind == FBR_KIND_PIPE) {
+            fbr_host_second_holder(l->host);
+            add_holder(&l->host->ends[l->number], peer);
+        }
+        break;
+    case FBR_CH_DIRECT:
+        take_direct(l, peer, c);
+        break;
+    case FBR_CH_GO:
+        take_go(l, peer);
+        break;
+    case FBR_CH_UNREAD:
+        take_unread(l, peer, c);
+        break;
+    case FBR_CH_DIRECT_ENDED:
+        end_returns(l->host, peer);
+        break;
+    case FBR_CH_LEAVE:
+        take_leave(l, peer);
+        break;
+    default:
+        break;
+    }
+}
+
+static void retired(void *user)
+{
+    fbr_host_release(user);
+}
+
+/* The content of the stream to this end becomes messages like others: somebody else is to read there, or
+ * watches. Any thread, without the lock. */
+void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever)
+{
+    struct lane *l = &h->lanes[!end];
+    struct fbr_direct *d = NULL;
+    struct fiber_bytes m;
+
+    pthread_mutex_lock(&h->lock);
+    h->no_direct |= for_ever;
+    if (h->direct && h->near == end && !h->leaving) {
+        d = fbr_direct_ref(h->direct);
+        h->leaving = true;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (!d)
+        return;
+    fbr_direct_wake(d);
+    fbr_direct_lock(d, UINT64_MAX);
+    pthread_mutex_lock(&h->lock);
+    if (h->direct == d && h->streams) {
+        fbr_direct_shut(d); /* nothing comes behind what we take */
+        while (fbr_direct_take(d, &m) == 0) {
+            uint64_t call = 1ull << 63 | ++h->next_call;
+
+            if (fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len) < 0)
+                free(m.data);
+        }
+        fbr_queue_engine_put_admit(l->engine, h->direct_peer);
+        h->streams = false;
+    }
+    h->leaving = false;
+    pthread_cond_broadcast(&l->arrived);
+    pthread_mutex_unlock(&h->lock);
+    fbr_direct_unlock(d);
+    fbr_direct_unref(d);
+}
+
+/* Under the lock. True: the caller retires the object once it has left the lock. */
+static bool both_ended(struct fbr_host *h)
+{
+    if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
+        return false;
+    h->closed = h->over = true;
+    return true;
+}
+
+static void on_peer_record(void *user, uint64_t peer, const void *record, size_t len)
+{
+    struct fbr_host *h = user;
+    struct fbr_cur c = fbr_cur(record, len);
+    uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
+    bool over;
+
+    if (!fbr_cur_ok(&c) || lane >= (uint32_t)h->n_lanes)
+        return;
+    if (op == FBR_CH_ATTACH)
+        fbr_host_end_stream(h, (int)lane, false);
+    pthread_mutex_lock(&h->lock);
+    take_record(&h->lanes[lane], peer, op, &c);
+    over = both_ended(h);
+    pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
+}
+
+static void on_peer_gone(void *user, uint64_t peer)
+{
+    struct fbr_host *h = user;
+    bool over;
+
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < h->n_lanes; i++)
+        leave_lane(&h->lanes[i], peer);
+    for (uint32_t i = 0; i < 2; i++)
+        drop_holder(h, i, peer);
+    if (h->direct && h->direct_peer == peer)
+        fbr_direct_cut(h->direct);
+    end_returns(h, peer);
+    over = both_ended(h);
+    pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
+}
+
+/* Under the lock: nobody waits any more for guests that have not answered a recall. */
+void fbr_host_give_up_recalls(struct lane *l)
+{
+    struct recalled *r, *next;
+    uint64_t now = fbr_now_ms();
+
+    DL_FOREACH_SAFE(l->recalled, r, next)
+        if (now - r->since_ms >= OVERDUE_MS) {
+            uint64_t peer = r->peer;
+
+            DL_DELETE(l->recalled, r);
+            free(r);
+            fbr_queue_engine_overdue(l->engine, peer);
+        }
+}
+
+static void on_time(void *user)
+{
+    struct fbr_host *h = user;
+
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < h->n_lanes; i++) {
+        struct lane *l = &h->lanes[i];
+
+        fbr_host_give_up_recalls(l);
+        fbr_queue_engine_press(l->engine);
+        if (l->recalled || l->parked || l->puts)
+            fbr_host_remind(l);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* Under the lock: all waiters look again. */
+static void wake_all(struct fbr_host *h)
+{
+    for (int i = 0; i < h->n_lanes; i++) {
+        pthread_cond_broadcast(&h->lanes[i].arrived);
+        pthread_cond_broadcast(&h->lanes[i].room);
+        pthread_cond_broadcast(&h->lanes[i].finished);
+        fbr_ready_set(&h->lanes[i].ready, true);
+    }
+    if (h->direct)
+        fbr_direct_wake(h->direct);
+}
+
+static void on_end(void *user)
+{
+    struct fbr_host *h = user;
+
+    pthread_mutex_lock(&h->lock);
+    h->over = true;
+    wake_all(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static const struct fbr_object_ops object_ops = {
+    .on_record = on_peer_record, .on_gone = on_peer_gone, .on_time = on_time, .on_end = on_end};
+
+/* ---- Life ---- */
+
+static void close_lane(struct lane *l)
+{
+    struct parked *p, *next;
+    struct recalled *r, *after;
+    struct joiner *j, *then;
+
+    DL_FOREACH_SAFE(l->parked, p, next)
+        free(p);
+    DL_FOREACH_SAFE(l->joiners, j, then)
+        free(j);
+    DL_FOREACH_SAFE(l->recalled, r, after)
+        free(r);
+    fbr_queue_engine_close(l->engine);
+    fbr_ready_fini(&l->ready);
+    pthread_cond_destroy(&l->arrived);
+    pthread_cond_destroy(&l->room);
+    pthread_cond_destroy(&l->finished);
+}
+
+static void destroy(struct fbr_host *h)
+{
+    for (int i = 0; i < h->n_lanes; i++)
+        close_lane(&h->lanes[i]);
+    for (int i = 0; i < 2; i++)
+        free(h->ends[i].peers);
+    drop_direct(h);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+static int open_lane(struct fbr_host *h, const struct fbr_queue_engine_config *config)
+{
+    struct lane *l = &h->lanes[h->n_lanes];
+
+    l->host = h;
+    l->number = (uint32_t)h->n_lanes;
+    l->engine = fbr_queue_engine_open(&engine_ops, l, config);
+    if (!l->engine)
+        return -ENOMEM;
+    fbr_cond_init(&l->arrived);
+    fbr_cond_init(&l->room);
+    fbr_cond_init(&l->finished);
+    h->n_lanes++;
+    return 0;
+}
+
+int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
+{
+    struct fbr_runtime *rt = fbr_rt();
+    struct fbr_host *h;
+    int rc = 0;
+
+    if (!rt)
+        return fbr_kept();
+    h = calloc(1, sizeof(*h));
+    if (!h)
+        return fbr_keep(-ENOMEM, "channel: out of memory");
+    pthread_mutex_init(&h->lock, NULL);
+    h->kind = o->kind;
+    h->refs = o->handles + 1;
+    h->ends[0].here = h->ends[1].here = 1;
+    h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
+    while (rc == 0 && h->n_lanes < o->lanes)
+        rc = open_lane(h, &o->config);
+    rc = rc < 0 ? fbr_keep(rc, "channel: out of memory")
+                : fbr_object_open(&h->object, &object_ops, h);
+    if (rc < 0) {
+        destroy(h);
+        return rc;
+    }
+    h->id = fbr_object_id(h->object);
+    *out = h;
+    return 0;
+}
+
+static void hold(void *user)
+{
+    struct fbr_host *h = user;
+
+    __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+}
+
+struct fbr_host *fbr_host_local(const struct fbr_address *a)
+{
+    return fbr_object_hold(a, &object_ops, hold);
+}
+
+struct fbr_host *fbr_host_hold(struct fbr_host *h)
+{
+    hold(h);
+    return h;
+}
+
+void fbr_host_release(struct fbr_host *h)
+{
+    if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0)
+        destroy(h);
+}
+
+uint64_t fbr_host_id(const struct fbr_host *h)
+{
+    return h->id;
+}
+
+int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *address)
+{
+    return fbr_address_here(h->id, h->kind, flags, address);
+}
+
+void fbr_host_close(struct fbr_host *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->closed = h->over = true;
+    wake_all(h);
+    pthread_mutex_unlock(&h->lock);
+    fbr_object_close(h->object);
+    fbr_host_release(h);
+}
+
+void fbr_host_export_end(struct fbr_host *h, int end)
+{
+    pthread_mutex_lock(&h->lock);
+    h->ends[end].exported = true;
+    pthread_mutex_unlock(&h->lock);
+}
+
+void fbr_host_attach(struct fbr_host *h, int end)
+{
+    pthread_mutex_lock(&h->lock);
+    h->ends[end].taken = true;
+    h->ends[end].here++;
+    pthread_mutex_unlock(&h->lock);
+}
+
+void fbr_host_leave(struct fbr_host *h, int end)
+{
+    bool over;
+
+    pthread_mutex_lock(&h->lock);
+    h->ends[end].here--;
+    end_unheld(h, (uint32_t)end);
+    over = both_ended(h);
+    pthread_mutex_unlock(&h->lock);
+    if (over)
+        fbr_object_retire(h->object, retired);
+}
+
+void fbr_host_shut(struct fbr_host *h, int lane)
+{
+    pthread_mutex_lock(&h->lock);
+    if (!h->closed)
+        fbr_queue_engine_shut(h->lanes[lane].engine);
+    pthread_mutex_unlock(&h->lock);
+}
+
+int fbr_host_done(struct fbr_host *h, int lane)
+{
+    struct lane *l = &h->lanes[lane];
+    int rc = -EPIPE;
+
+    pthread_mutex_lock(&h->lock);
+    if (!h->over) {
+        rc = fbr_queue_engine_done(l->engine, 0);
+        answer_joiners(l);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms)
+{
+    struct lane *l = &h->lanes[lane];
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    int rc = -EAGAIN, waited = 0;
+
+    pthread_mutex_lock(&h->lock);
+    while (rc == -EAGAIN && waited == 0) {
+        rc = h->over ? -EPIPE : fbr_queue_engine_joined(l->engine);
+        if (rc == -EAGAIN)
+            waited = fbr_cond_wait(&l->finished, &h->lock, deadline);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+void fbr_host_deal(struct fbr_host *h, int lane)
+{
+    pthread_mutex_lock(&h->lock);
+    if (!h->over)
+        fbr_queue_engine_deal(h->lanes[lane].engine);
+    pthread_mutex_unlock(&h->lock);
+}

@@ -1,0 +1,285 @@
+/* owner_local.c - puts and gets of the process in which a channel lives; see channel.h.
+ *
+ * Messages of the other end of a pipe may come by its stream (direct.h) and, from others that have that
+ * end, by their records: a receiver by the stream looks at both. A process that leaves its
+ * stream has sent all that is in it before its next record.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "share/owner_priv.h"
+
+/* Under the lock: waits until a parked put of ours is done; exactly one of done and withdrawn. */
+static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
+{
+    struct local_put put = {.call = call};
+    struct fbr_host *h = l->host;
+    int rc = 0;
+
+    DL_APPEND(l->puts, &put);
+    fbr_host_remind(l);
+    while (!put.done && rc == 0 && !h->over)
+        rc = fbr_cond_wait(&l->room, &h->lock, deadline);
+    if (!put.done && fbr_queue_engine_put_cancel(l->engine, 0, call) == 0)
+        put.code = h->over ? -EPIPE : -ETIMEDOUT;
+    DL_DELETE(l->puts, &put);
+    return put.code;
+}
+
+static int ms_left(int timeout_ms, uint64_t deadline)
+{
+    uint64_t now = fbr_now_ms();
+
+    return timeout_ms < 0 ? -1 : now < deadline ? (int)(deadline - now) : 0;
+}
+
+/* Under the lock: what was sent before comes first. */
+static int wait_returns(struct lane *l, uint64_t deadline)
+{
+    struct fbr_host *h = l->host;
+    int rc = 0;
+
+    while (rc == 0 && !h->over && h->returns_by_ms && (int)l->number == h->near) {
+        uint64_t by = h->returns_by_ms < deadline ? h->returns_by_ms : deadline;
+
+        rc = fbr_cond_wait(&l->room, &h->lock, by);
+        if (rc < 0 && by < deadline) { /* it is frozen, say */
+            h->returns_by_ms = 0;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+/* Under the lock. */
+static bool sends_by_stream(const struct fbr_host *h, int lane)
+{
+    return h->direct && lane == h->near && !h->over && !fbr_direct_stopped(h->direct);
+}
+
+/* -EAGAIN: it goes the other way. */
+static int put_direct(struct fbr_host *h, int lane, const void *data, size_t len, uint64_t deadline)
+{
+    struct fbr_direct *d = NULL;
+    int rc;
+
+    pthread_mutex_lock(&h->lock);
+    if (sends_by_stream(h, lane))
+        d = fbr_direct_ref(h->direct);
+    pthread_mutex_unlock(&h->lock);
+    if (!d)
+        return -EAGAIN;
+    rc = fbr_direct_send(d, data, len, deadline);
+    fbr_direct_unref(d);
+    return rc;
+}
+
+int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int timeout_ms)
+{
+    struct lane *l = &h->lanes[lane];
+    uint64_t call, deadline = fbr_deadline(timeout_ms);
+    void *copy;
+    int rc;
+
+    if (len > h->longest)
+        return -EMSGSIZE;
+    rc = put_direct(h, lane, data, len, deadline);
+    if (rc != -EAGAIN)
+        return rc;
+    copy = malloc(len ? len : 1);
+    if (!copy)
+        return -ENOMEM;
+    if (len)
+        memcpy(copy, data, len);
+    pthread_mutex_lock(&h->lock);
+    if (sends_by_stream(h, lane)) { /* since we looked */
+        pthread_mutex_unlock(&h->lock);
+        free(copy);
+        return fbr_host_put(h, lane, data, len, ms_left(timeout_ms, deadline));
+    }
+    call = ++h->next_call;
+    rc = wait_returns(l, deadline);
+    if (rc == 0)
+        rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len);
+    if (rc < 0)
+        free(copy);
+    if (rc == 1)
+        rc = wait_put(l, call, deadline);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+/* Under the lock; out NULL: only looks. */
+static int try_get(struct lane *l, struct fiber_bytes *out)
+{
+    struct fbr_host *h = l->host;
+    int rc;
+
+    if (h->over)
+        return -EPIPE;
+    rc = out ? fbr_queue_engine_get(l->engine, &out->data, &out->len)
+             : fbr_queue_engine_look(l->engine);
+    if (h->before && (int)l->number != h->near)
+        h->before = rc == -EAGAIN || rc == -EPIPE ? 0 : h->before - (rc == 0 && out);
+    return rc != 0 && fbr_host_by_stream(l) ? -ESTALE : rc;
+}
+
+/* Under the lock. */
+static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms), last = deadline;
+    bool waiting = false, over = false;
+    int rc = -ESTALE;
+
+    while (!fbr_host_by_stream(l) && ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS)) {
+        uint64_t until = deadline;
+
+        if (over || (rc == -EAGAIN && timeout_ms == 0))
+            break;
+        if (rc == -EINPROGRESS) { /* what is on its way back is as good as here */
+            until = fbr_now_ms() + OVERDUE_MS + 1;
+            if (timeout_ms == 0 && last == deadline)
+                last = until;
+            until = until < deadline || timeout_ms == 0 ? until : deadline;
+        }
+        if (!waiting)
+            fbr_queue_engine_wait(l->engine);
+        waiting = true;
+        if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
+            continue;
+        fbr_host_give_up_recalls(l);
+        over = fbr_now_ms() >= last;
+    }
+    if (waiting)
+        fbr_queue_engine_unwait(l->engine);
+    if (rc != -EAGAIN && rc != -EINPROGRESS)
+        return rc;
+    return fbr_host_by_stream(l) ? -ESTALE : -ETIMEDOUT;
+}
+
+/* The reader of the stream has found nothing in it. Another message may be for us: of another
+ * process that has the other end, or of this one, once its stream has ended. Under the lock. */
+static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out)
+{
+    struct fbr_host *h = l->host;
+    int rc;
+
+    if (h->over)
+        return -ESHUTDOWN;
+    if (h->direct != d || h->leaving || !fbr_host_by_stream(l))
+        return -ESTALE;
+    if (fbr_queue_engine_look(l->engine) != 0)
+        return -EAGAIN;
+    rc = fbr_direct_take(d, out); /* what was sent before that message */
+    if (rc == -EAGAIN)
+        rc = out ? fbr_queue_engine_get(l->engine, &out->data, &out->len) : 0;
+    return rc == -EINPROGRESS ? -EAGAIN : rc;
+}
+
+/* By the one who has the stream's lock. */
+static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out,
+                    uint64_t deadline)
+{
+    struct fbr_host *h = l->host;
+    bool late = false;
+    int rc;
+
+    while ((rc = fbr_direct_take(d, out)) == -EAGAIN) {
+        pthread_mutex_lock(&h->lock);
+        rc = get_beside(l, d, out);
+        if (rc != -EAGAIN || late) {
+            pthread_mutex_unlock(&h->lock);
+            break;
+        }
+        fbr_queue_engine_wait(l->engine);
+        pthread_mutex_unlock(&h->lock);
+        fbr_direct_sleep(d, deadline);
+        pthread_mutex_lock(&h->lock);
+        fbr_queue_engine_unwait(l->engine);
+        pthread_mutex_unlock(&h->lock);
+        late = fbr_now_ms() >= deadline;
+    }
+    if (rc != -EPIPE)
+        return rc == -EAGAIN ? -ETIMEDOUT : rc == -ESHUTDOWN ? -EPIPE : rc;
+    pthread_mutex_lock(&h->lock);
+    if (h->direct == d) { /* it has ended: the rest comes the other way, and ours goes so */
+        h->streams = false;
+        fbr_direct_stop(d);
+    }
+    pthread_cond_broadcast(&l->arrived);
+    pthread_mutex_unlock(&h->lock);
+    return -ESTALE;
+}
+
+static int get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+{
+    uint64_t deadline = fbr_deadline(timeout_ms);
+    struct lane *l = &h->lanes[lane];
+    struct fbr_direct *d;
+    int rc;
+
+    do {
+        d = NULL;
+        pthread_mutex_lock(&h->lock);
+        if (h->direct && lane == h->near)
+            fbr_host_second_holder(h); /* the other end is read here, too */
+        while (h->leaving)
+            pthread_cond_wait(&l->arrived, &h->lock); /* not for long */
+        if (fbr_host_by_stream(l))
+            d = fbr_direct_ref(h->direct);
+        else
+            rc = wait_get(l, out, ms_left(timeout_ms, deadline));
+        pthread_mutex_unlock(&h->lock);
+        if (!d)
+            continue;
+        rc = fbr_direct_lock(d, deadline);
+        if (rc == 0) {
+            rc = get_from(l, d, out, deadline);
+            fbr_direct_unlock(d);
+        }
+        fbr_direct_unref(d);
+    } while (rc == -ESTALE);
+    return rc;
+}
+
+int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+{
+    return get(h, lane, out, timeout_ms);
+}
+
+int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms)
+{
+    return get(h, lane, NULL, timeout_ms);
+}
+
+int fbr_host_fd(struct fbr_host *h, int lane)
+{
+    struct lane *l = &h->lanes[lane];
+    int fd;
+
+    fbr_host_end_stream(h, !lane, true);
+    pthread_mutex_lock(&h->lock);
+    fd = fbr_ready_fd(&l->ready);
+    if (fd >= 0) {
+        fbr_queue_engine_watch(l->engine, 0); /* which needs no memory for ourselves */
+        if (h->over)
+            fbr_ready_set(&l->ready, true);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return fd;
+}
+
+int fbr_host_size(struct fbr_host *h, int lane, size_t *n)
+{
+    struct fbr_queue_engine_stats s;
+
+    pthread_mutex_lock(&h->lock);
+    fbr_queue_engine_stats(h->lanes[lane].engine, &s);
+    pthread_mutex_unlock(&h->lock);
+    *n = s.waiting + s.assigned;
+    return 0;
+}
