@@ -12,12 +12,12 @@
 static int slots_grow(struct slots *s)
 {
     uint32_t cap = s->cap ? s->cap * 2 : 8;
-    struct entry **items;
+    struct dispatch_entry **items;
     uint32_t *unused;
 
     if (s->cap >= 1u << SLOT_BITS)
         return -ENOMEM;
-    items = realloc(s->items, cap * sizeof(struct entry *));
+    items = realloc(s->items, cap * sizeof(struct dispatch_entry *));
     if (!items)
         return -ENOMEM;
     s->items = items;
@@ -29,7 +29,7 @@ static int slots_grow(struct slots *s)
     return 0;
 }
 
-static int slots_add(struct slots *s, struct entry *e)
+static int slots_add(struct slots *s, struct dispatch_entry *e)
 {
     uint32_t slot;
 
@@ -67,12 +67,12 @@ struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id)
     return slots_find(&d->maps, id);
 }
 
-struct worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id)
+struct dispatch_worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id)
 {
     return slots_find(&d->workers, id);
 }
 
-struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id)
+struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t id)
 {
     struct batch *b;
 
@@ -148,7 +148,7 @@ int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *
 
     if (!m)
         return -ENOMEM;
-    if (fbr_map_reserve(d) || slots_add(&d->maps, (struct entry *)m)) {
+    if (fbr_map_reserve(d) || slots_add(&d->maps, (struct dispatch_entry *)m)) {
         free(m);
         return -ENOMEM;
     }
@@ -191,7 +191,7 @@ int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks)
 /* Parts a batch from its map, which goes; may free it. */
 static void batch_orphan(struct fbr_dispatch *d, uint64_t now, struct batch *b)
 {
-    struct worker *w = b->worker;
+    struct dispatch_worker *w = b->worker;
 
     for (int kind = 0; kind < WINDOWS; kind++) {
         if (b->windows[kind].listed)
@@ -274,7 +274,7 @@ int fbr_dispatch_task_cancel(struct fbr_dispatch *d, uint64_t map, uint64_t inde
 /* ---- workers ---- */
 
 /* May a second batch go to this worker, which holds one? */
-static bool takes_second(const struct fbr_dispatch *d, struct worker *w)
+static bool takes_second(const struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     const struct batch *b = w->batches;
     uint64_t ns;
@@ -285,7 +285,7 @@ static bool takes_second(const struct fbr_dispatch *d, struct worker *w)
     return ns && ns <= d->config.prefetch_ns && (b->kept - b->seen - 1) * ns <= d->config.target_ns;
 }
 
-static enum place place_of(const struct fbr_dispatch *d, struct worker *w)
+static enum place place_of(const struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     if (w->dead || w->draining)
         return NOWHERE;
@@ -294,7 +294,7 @@ static enum place place_of(const struct fbr_dispatch *d, struct worker *w)
     return w->nbatches == 1 && takes_second(d, w) ? HALF : NOWHERE;
 }
 
-static void place_leave(struct fbr_dispatch *d, struct worker *w)
+static void place_leave(struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     if (w->place == IDLE) {
         DL_DELETE2(d->idle, w, place_prev, place_next);
@@ -307,7 +307,7 @@ static void place_leave(struct fbr_dispatch *d, struct worker *w)
 
 /* The last to become idle is the first to be used, so that the others can be seen to be idle; but
  * not a slow one. */
-static void place_enter(struct fbr_dispatch *d, struct worker *w)
+static void place_enter(struct fbr_dispatch *d, struct dispatch_worker *w)
 {
     if (w->place == HALF) {
         DL_APPEND2(d->half, w, place_prev, place_next);
@@ -321,7 +321,7 @@ static void place_enter(struct fbr_dispatch *d, struct worker *w)
     }
 }
 
-void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
+void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     enum place place = place_of(d, w);
     bool loaded = !w->dead && fbr_order_recallable(w);
@@ -351,11 +351,11 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w)
 int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks,
                             uint64_t *id)
 {
-    struct worker *w = calloc(1, sizeof(*w));
+    struct dispatch_worker *w = calloc(1, sizeof(*w));
 
     if (!w)
         return -ENOMEM;
-    if (slots_add(&d->workers, (struct entry *)w)) {
+    if (slots_add(&d->workers, (struct dispatch_entry *)w)) {
         free(w);
         return -ENOMEM;
     }
@@ -371,7 +371,7 @@ int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, ui
 
 void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
 {
-    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b;
 
     if (!w || w->dead)
@@ -390,7 +390,7 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
 int fbr_dispatch_worker_get(const struct fbr_dispatch *d, uint64_t worker,
                             struct fbr_dispatch_worker *out)
 {
-    const struct worker *w = fbr_dispatch_worker_find(d, worker);
+    const struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     const struct batch *b;
 
     if (!w)
@@ -452,7 +452,7 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
 
 /* What the dead worker left: its oldest batch may have started, the next one counts as
  * untouched. */
-static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts,
+static int worker_release(struct fbr_dispatch *d, struct dispatch_worker *w, bool counts,
                           struct fbr_dispatch_failure *failure)
 {
     struct batch *b;
@@ -476,7 +476,7 @@ static int worker_release(struct fbr_dispatch *d, struct worker *w, bool counts,
 int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
                              unsigned flags, struct fbr_dispatch_failure *failure)
 {
-    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? w->batches : NULL;
     bool counts = !(flags & FBR_DISPATCH_DISRUPTION);
 
@@ -498,7 +498,7 @@ int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t work
 int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
                                struct fbr_dispatch_failure *failure)
 {
-    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     int failed = 0;
 
     if (!w)

@@ -62,7 +62,7 @@ static const char *check_task(const struct map *m, uint64_t index, struct count 
 /* The tasks of a live batch are held, by it alone, or done. */
 static const char *check_batch(const struct map *m, const struct batch *b, struct count *c)
 {
-    const struct worker *w = b->worker;
+    const struct dispatch_worker *w = b->worker;
 
     CHECK(b->map == m, "a batch is with the wrong map");
     CHECK(w || b->windows[AGAIN].listed || b->windows[SUSPECTS].listed,
@@ -112,7 +112,7 @@ static const char *check_heap(const struct fbr_dispatch *d)
     return NULL;
 }
 
-static const char *check_worker(const struct worker *w)
+static const char *check_worker(const struct dispatch_worker *w)
 {
     const struct batch *b;
     uint32_t n = 0;
@@ -137,11 +137,11 @@ static const char *check_worker(const struct worker *w)
 static const char *check_workers(const struct fbr_dispatch *d)
 {
     uint32_t alive = 0, takers = 0, idle = 0, listed = 0, full = 0;
-    const struct worker *w;
+    const struct dispatch_worker *w;
     const char *wrong;
 
     for (uint32_t i = 0; i < d->workers.used; i++) {
-        w = (const struct worker *)d->workers.items[i];
+        w = (const struct dispatch_worker *)d->workers.items[i];
         if (!w)
             continue;
         wrong = check_worker(w);

@@ -41,7 +41,7 @@ static void order_fill(struct fbr_dispatch_order *out, enum fbr_dispatch_order_k
 
 static int drained_pop(struct fbr_dispatch *d, struct fbr_dispatch_order *out)
 {
-    struct worker *w = d->drained;
+    struct dispatch_worker *w = d->drained;
 
     DL_DELETE2(d->drained, w, drained_prev, drained_next);
     w->drained_prev = NULL;
@@ -122,7 +122,7 @@ static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
 
 /* ---- stragglers ---- */
 
-struct batch *fbr_order_recallable(const struct worker *w)
+struct batch *fbr_order_recallable(const struct dispatch_worker *w)
 {
     struct batch *first = w->batches, *last = first ? first->worker_prev : NULL, *b;
 
@@ -134,7 +134,7 @@ struct batch *fbr_order_recallable(const struct worker *w)
     return first && first->map && !first->begun && first->kept - first->seen > 1 ? first : NULL;
 }
 
-void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
+void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     struct batch *b = fbr_order_recallable(w);
 
@@ -146,7 +146,7 @@ void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w)
 }
 
 /* How many of its tasks are not known to be started. */
-static uint64_t unstarted(const struct worker *w, const struct batch *b)
+static uint64_t unstarted(const struct dispatch_worker *w, const struct batch *b)
 {
     return b->begun ? 0 : b->kept - b->seen - (b == w->batches);
 }
@@ -154,7 +154,7 @@ static uint64_t unstarted(const struct worker *w, const struct batch *b)
 /* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall. By the usual times
  * it begins the last of it after `work`, of which a part is over. Then it has most likely begun it, and its results are
  * on the way: until they are later than usual, a recall would bring nothing. */
-static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
+static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns, late;
     uint64_t costs = d->config.recall_ns + 2 * d->lag; /* it comes back, and goes to another one */
@@ -174,7 +174,7 @@ static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct wor
 }
 
 /* Tasks that a recall would bring back from it, if it is worth one. */
-static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct worker *w)
+static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     uint64_t tasks = 0;
     const struct batch *b;
@@ -187,7 +187,7 @@ static uint64_t ahead_of(const struct fbr_dispatch *d, uint64_t now, struct work
 uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now)
 {
     uint64_t tasks = 0;
-    struct worker *w;
+    struct dispatch_worker *w;
 
     DL_FOREACH2(d->loaded, w, loaded_next)
     tasks += ahead_of(d, now, w);
@@ -199,7 +199,7 @@ static void make_way(struct fbr_dispatch *d, uint64_t now)
 {
     const struct map *m = d->nready ? d->ready[0] : NULL;
     uint64_t left = m ? m->waiting : 0;
-    struct worker *w, *next;
+    struct dispatch_worker *w, *next;
 
     d->outranked = false;
     DL_FOREACH_SAFE2(d->loaded, w, next, loaded_next)
@@ -215,7 +215,7 @@ static void make_way(struct fbr_dispatch *d, uint64_t now)
 
 struct victim {
     uint64_t score;
-    struct worker *worker;
+    struct dispatch_worker *worker;
 };
 
 /* Inserts into the n best, best first; returns how many they are now. */
@@ -235,7 +235,7 @@ static void recall_look(struct fbr_dispatch *d, uint64_t now)
 {
     uint32_t max = d->stats.idle < VICTIMS ? d->stats.idle : VICTIMS, n = 0;
     struct victim best[VICTIMS];
-    struct worker *w;
+    struct dispatch_worker *w;
 
     DL_FOREACH2(d->loaded, w, loaded_next)
     {

@@ -53,12 +53,12 @@ struct page {
 };
 
 /* Objects by id: the slot in the low bits, above it a count of all that ever were. */
-struct entry {
+struct dispatch_entry {
     uint64_t id;
 };
 #define SLOT_BITS 24
 struct slots {
-    struct entry **items;
+    struct dispatch_entry **items;
     uint32_t *free; /* a stack of free slots; room for all, so that freeing one never fails */
     uint32_t used, cap, nfree;
     uint64_t count;
@@ -75,8 +75,8 @@ enum window_kind { AGAIN, SUSPECTS, WINDOWS };
 /* Lives while its worker knows it (live, or dead and not removed), or a window of it is listed. */
 struct batch {
     uint64_t id, first;
-    struct map *map;       /* NULL: closed */
-    struct worker *worker; /* NULL: it is through with it */
+    struct map *map;                /* NULL: closed */
+    struct dispatch_worker *worker; /* NULL: it is through with it */
     uint32_t kept,
         seen;   /* positions: reported are those below `seen`, its worker has those below `kept` */
     bool alone; /* nothing else may be with its worker */
@@ -95,7 +95,7 @@ struct batch {
 };
 
 struct map {
-    uint64_t id; /* struct entry */
+    uint64_t id; /* struct dispatch_entry */
     void *user;
     uint64_t age; /* lower: earlier */
     uint64_t total, cursor, done, waiting, suspects, held;
@@ -125,8 +125,8 @@ struct rate {
 
 enum place { NOWHERE, IDLE, HALF };
 
-struct worker {
-    uint64_t id; /* struct entry */
+struct dispatch_worker {
+    uint64_t id; /* struct dispatch_entry */
     void *user;
     struct batch *batches; /* oldest first. Alive: two at most, none of them complete */
     uint32_t nbatches;
@@ -140,9 +140,9 @@ struct worker {
     uint64_t heard; /* when its tasks were last known to go on: results, or the start of a batch */
     double slowness;
     struct rate rates[RATES]; /* latest first */
-    struct worker *place_prev, *place_next;
-    struct worker *loaded_prev, *loaded_next;
-    struct worker *drained_prev, *drained_next;
+    struct dispatch_worker *place_prev, *place_next;
+    struct dispatch_worker *loaded_prev, *loaded_next;
+    struct dispatch_worker *drained_prev, *drained_next;
 };
 
 struct fbr_dispatch {
@@ -152,12 +152,12 @@ struct fbr_dispatch {
     uint64_t batch_count, age;
     struct map **ready; /* heap of the maps with waiting tasks */
     uint32_t nready, ready_cap;
-    struct worker *idle, *half; /* by place: who gets the next first batch, second batch */
-    struct worker *loaded;      /* with unstarted tasks that may be recalled */
-    struct worker *drained;     /* to be told */
-    uint32_t nhalf;             /* how many are in `half` */
-    uint32_t takers;            /* workers that are neither dead nor draining */
-    uint32_t nfull;             /* of them, how many hold two batches */
+    struct dispatch_worker *idle, *half; /* by place: who gets the next first batch, second batch */
+    struct dispatch_worker *loaded;      /* with unstarted tasks that may be recalled */
+    struct dispatch_worker *drained;     /* to be told */
+    uint32_t nhalf;                      /* how many are in `half` */
+    uint32_t takers;                     /* workers that are neither dead nor draining */
+    uint32_t nfull;                      /* of them, how many hold two batches */
     struct batch *orders, *timed;
     uint64_t timeout_at; /* not after the first timeout of `timed` */
     uint64_t recall_at;  /* do not look for stragglers before */
@@ -168,10 +168,10 @@ struct fbr_dispatch {
 
 /* dispatch.c */
 struct map *fbr_dispatch_map_find(const struct fbr_dispatch *d, uint64_t id);
-struct worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id);
-struct batch *fbr_dispatch_batch_find(const struct worker *w, uint64_t id);
+struct dispatch_worker *fbr_dispatch_worker_find(const struct fbr_dispatch *d, uint64_t id);
+struct batch *fbr_dispatch_batch_find(const struct dispatch_worker *w, uint64_t id);
 /* Puts the worker into the lists where it belongs; after each change of what it holds. */
-void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct worker *w);
+void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w);
 
 /* dispatch_task.c: maps */
 extern struct page fbr_page_done;
@@ -219,9 +219,10 @@ void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f,
                    uint32_t n); /* f->from may be gone then */
 
 /* dispatch_report.c: times */
-struct rate *fbr_rate_find(struct worker *w, uint64_t map);
-struct rate *fbr_rate_touch(struct worker *w, uint64_t map);       /* makes it the latest */
-uint64_t fbr_rate_estimate(struct worker *w, const struct map *m); /* ns of a task; 0: unknown */
+struct rate *fbr_rate_find(struct dispatch_worker *w, uint64_t map);
+struct rate *fbr_rate_touch(struct dispatch_worker *w, uint64_t map); /* makes it the latest */
+uint64_t fbr_rate_estimate(struct dispatch_worker *w,
+                           const struct map *m); /* ns of a task; 0: unknown */
 
 /* dispatch_order.c */
 void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_order_kind kind);
@@ -229,7 +230,7 @@ void fbr_order_drop(struct fbr_dispatch *d, struct batch *b);
 void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
 struct batch *
-fbr_order_recallable(const struct worker *w); /* NULL: nothing that it has not started */
-void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct worker *w);
+fbr_order_recallable(const struct dispatch_worker *w); /* NULL: nothing that it has not started */
+void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w);
 
 #endif

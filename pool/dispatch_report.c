@@ -15,7 +15,7 @@
 
 /* ---- times ---- */
 
-struct rate *fbr_rate_find(struct worker *w, uint64_t map)
+struct rate *fbr_rate_find(struct dispatch_worker *w, uint64_t map)
 {
     for (int i = 0; i < RATES; i++)
         if (w->rates[i].map == map)
@@ -23,7 +23,7 @@ struct rate *fbr_rate_find(struct worker *w, uint64_t map)
     return NULL;
 }
 
-struct rate *fbr_rate_touch(struct worker *w, uint64_t map)
+struct rate *fbr_rate_touch(struct dispatch_worker *w, uint64_t map)
 {
     struct rate *found = fbr_rate_find(w, map);
     struct rate rate = {.map = map};
@@ -40,7 +40,7 @@ struct rate *fbr_rate_touch(struct worker *w, uint64_t map)
 
 /* A worker's own few samples may have been lucky ones, so until they are enough the slower of both
  * means counts. */
-uint64_t fbr_rate_estimate(struct worker *w, const struct map *m)
+uint64_t fbr_rate_estimate(struct dispatch_worker *w, const struct map *m)
 {
     const struct rate *rate = fbr_rate_find(w, m->id);
     float ns = m->mean;
@@ -57,7 +57,7 @@ static void mean_add(float *mean, uint32_t *samples, float sample)
     *mean += (sample - *mean) / (float)*samples;
 }
 
-static void learn(struct worker *w, struct map *m, uint32_t n, uint64_t busy_ns)
+static void learn(struct dispatch_worker *w, struct map *m, uint32_t n, uint64_t busy_ns)
 {
     struct rate *rate = fbr_rate_touch(w, m->id);
     float sample = (float)busy_ns / (float)n;
@@ -118,7 +118,7 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
                          uint32_t pos, uint32_t n, uint64_t busy_ns, bool *take,
                          struct fbr_dispatch_taken *out)
 {
-    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? fbr_dispatch_batch_find(w, batch) : NULL;
 
     if (!b) {
@@ -156,7 +156,7 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
 int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t batch,
                           uint32_t kept)
 {
-    struct worker *w = fbr_dispatch_worker_find(d, worker);
+    struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w && !w->dead ? fbr_dispatch_batch_find(w, batch) : NULL;
     uint32_t had;
 

@@ -13,7 +13,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 /* Workers that hold nothing come first. A second batch is for tasks that are not long, not for the
  * last ones, and not behind those of a lower priority: somebody may sooner have nothing. */
-static struct worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
+static struct dispatch_worker *choose_worker(const struct fbr_dispatch *d, const struct map *m)
 {
     if (d->idle)
         return d->idle;
@@ -25,7 +25,8 @@ static struct worker *choose_worker(const struct fbr_dispatch *d, const struct m
 }
 
 /* Tasks that this worker should get by the time they take. */
-static uint64_t measured_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m)
+static uint64_t measured_size(const struct fbr_dispatch *d, struct dispatch_worker *w,
+                              const struct map *m)
 {
     const struct rate *rate = fbr_rate_find(w, m->id);
     uint64_t ns;
@@ -57,7 +58,7 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
 }
 
 /* Whether it gets two tasks at once, in one message: there are two for each that could take as much. */
-static bool takes_two(const struct fbr_dispatch *d, struct worker *w, const struct map *m)
+static bool takes_two(const struct fbr_dispatch *d, struct dispatch_worker *w, const struct map *m)
 {
     uint64_t ns = fbr_rate_estimate(w, m);
     uint64_t others = w->nbatches ? d->takers - d->nfull : d->stats.idle;
@@ -65,8 +66,8 @@ static bool takes_two(const struct fbr_dispatch *d, struct worker *w, const stru
     return ns && ns <= d->config.prefetch_ns && m->waiting >= 2 * others;
 }
 
-static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const struct map *m,
-                           const struct found *f)
+static uint32_t batch_size(const struct fbr_dispatch *d, struct dispatch_worker *w,
+                           const struct map *m, const struct found *f)
 {
     uint64_t crowd = 2 * (uint64_t)d->takers;
     uint64_t n;
@@ -85,7 +86,7 @@ static uint32_t batch_size(const struct fbr_dispatch *d, struct worker *w, const
     return n > 1 ? fbr_task_run(f, (uint32_t)n) : 1;
 }
 
-static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct map *m,
+static struct batch *batch_new(struct fbr_dispatch *d, struct dispatch_worker *w, struct map *m,
                                const struct found *f)
 {
     struct batch *b = calloc(1, sizeof(*b));
@@ -105,8 +106,8 @@ static struct batch *batch_new(struct fbr_dispatch *d, struct worker *w, struct 
     return b;
 }
 
-static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b, struct worker *w,
-                       struct map *m)
+static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b,
+                       struct dispatch_worker *w, struct map *m)
 {
     b->map = m;
     b->worker = w;
@@ -133,7 +134,7 @@ static void batch_give(struct fbr_dispatch *d, uint64_t now, struct batch *b, st
 int fbr_dispatch_next(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch_batch *out)
 {
     struct map *m = d->nready ? d->ready[0] : NULL;
-    struct worker *w = m ? choose_worker(d, m) : NULL;
+    struct dispatch_worker *w = m ? choose_worker(d, m) : NULL;
     struct found f;
     struct batch *b;
     int rc;

@@ -242,7 +242,7 @@ void fbr_batch_put(struct batch *b)
 
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b)
 {
-    struct worker *w = b->worker;
+    struct dispatch_worker *w = b->worker;
 
     fbr_order_drop(d, b);
     fbr_timed_drop(d, b);

@@ -54,8 +54,8 @@ static inline size_t fbr_pad8(size_t n)
 /* What a worker is started with: u32 magic, u8 has an initializer, [its reference], u64 length, its
  * argument. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */
-/* "FHST": this process only holds workers (supervisor.c); behind it, what they are started with. A worker behind a host is
- * started with the number alone, and gets the same bytes from its host as the first record of its data link. */
+/* "FHST": this process only holds workers (supervisor.c); behind it, what they are started with. A worker behind a host
+ * is started with the number alone, and gets the same bytes from its host as the first record of its data link. */
 #define FBR_HOST_MAGIC 0x54534846u
 #define FBR_HOST_HEAD 4 /* bytes of it */
 

@@ -22,7 +22,7 @@ struct part {
 };
 
 struct fbr_collect {
-    struct fbr_service service;
+    struct fbr_rpc_service service;
     uint32_t size;
     pthread_mutex_t lock; /* all below */
     uint32_t epoch, there;
@@ -253,7 +253,7 @@ static void on_cancel(void *user, uint64_t peer, uint64_t call)
     pthread_mutex_unlock(&c->lock);
 }
 
-static const struct fbr_service_ops service_ops = {.on_call = on_call, .on_cancel = on_cancel};
+static const struct fbr_rpc_service_ops service_ops = {.on_call = on_call, .on_cancel = on_cancel};
 
 void fbr_collect_ended(struct fbr_collect *c, uint32_t epoch, uint32_t rank)
 {

@@ -355,7 +355,7 @@ static void free_guest(struct fbr_guest *g)
         pthread_cond_destroy(&l->arrived);
         pthread_cond_destroy(&l->room);
     }
-    for (struct message *m; (m = fbr_guest_unspill(g)); free(m))
+    for (struct guest_message *m; (m = fbr_guest_unspill(g)); free(m))
         free(m->data);
     fbr_guest_drop_stream(g);
     pthread_mutex_destroy(&g->lock);

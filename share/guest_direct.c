@@ -53,7 +53,7 @@ void fbr_guest_ask_stream(struct guest_lane *l)
 /* What comes by the stream is taken in, and stays. Under rx and the lock. */
 static void spill(struct fbr_guest *g)
 {
-    struct message **at = &g->spilled, *m;
+    struct guest_message **at = &g->spilled, *m;
     struct fiber_bytes b;
 
     while (*at)
@@ -65,16 +65,16 @@ static void spill(struct fbr_guest *g)
             free(b.data);
             continue;
         }
-        *m = (struct message){.data = b.data, .len = b.len};
+        *m = (struct guest_message){.data = b.data, .len = b.len};
         *at = m;
         at = &m->next;
     }
     g->streams_in = false;
 }
 
-struct message *fbr_guest_unspill(struct fbr_guest *g)
+struct guest_message *fbr_guest_unspill(struct fbr_guest *g)
 {
-    struct message *m = g->spilled;
+    struct guest_message *m = g->spilled;
 
     if (m)
         g->spilled = m->next;
@@ -204,7 +204,7 @@ void fbr_guest_end_stream(struct fbr_guest *g)
 
 void fbr_guest_return_stream(struct fbr_guest *g)
 {
-    struct message *m;
+    struct guest_message *m;
 
     fbr_guest_end_stream(g);
     pthread_mutex_lock(&g->lock);

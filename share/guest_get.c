@@ -112,7 +112,7 @@ static void tell_soon(struct guest_lane *l)
 /* False: no memory. */
 static bool keep_message(struct guest_lane *l, uint64_t seq, const void *bytes, size_t len)
 {
-    struct message *m = malloc(sizeof(*m));
+    struct guest_message *m = malloc(sizeof(*m));
     void *data = malloc(len ? len : 1);
 
     if (!m || !data) {
@@ -122,7 +122,7 @@ static bool keep_message(struct guest_lane *l, uint64_t seq, const void *bytes, 
     }
     if (len)
         memcpy(data, bytes, len);
-    *m = (struct message){.seq = seq, .len = len, .data = data};
+    *m = (struct guest_message){.seq = seq, .len = len, .data = data};
     *l->last = m;
     l->last = &m->next;
     l->n_in++;
@@ -156,7 +156,7 @@ void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c)
 /* Drops what is here but the first n. */
 void fbr_guest_drop(struct guest_lane *l, size_t n)
 {
-    struct message **at = &l->first, *m;
+    struct guest_message **at = &l->first, *m;
 
     l->n_in = n < l->n_in ? n : l->n_in;
     for (; n && *at; n--)
@@ -175,7 +175,7 @@ void fbr_guest_on_recall(struct guest_lane *l)
 {
     size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;
     uint64_t from = l->last_seq + 1;
-    struct message *m = l->first;
+    struct guest_message *m = l->first;
 
     for (size_t i = 0; i < ours; i++)
         m = m->next;
@@ -234,7 +234,7 @@ void fbr_guest_show(struct guest_lane *l)
 /* Takes a message that is here, and lets the host know in time. Under the lock. */
 static void take(struct guest_lane *l, struct fiber_bytes *out)
 {
-    struct message *m = l->first;
+    struct guest_message *m = l->first;
 
     l->first = m->next;
     if (!l->first)
@@ -370,7 +370,7 @@ static int wait_in(struct guest_lane *l, int timeout_ms, bool looks)
 static int get_here(struct guest_lane *l, struct fiber_bytes *out, int timeout_ms)
 {
     bool spilled = has_spilled(l);
-    struct message *m;
+    struct guest_message *m;
     int rc;
 
     if (spilled && out) {

@@ -14,8 +14,8 @@
 
 #define FBR_GUEST_UNDER_WAY 64 /* batches */
 
-struct message {
-    struct message *next;
+struct guest_message {
+    struct guest_message *next;
     uint64_t seq;
     size_t len;
     void *data;
@@ -55,7 +55,7 @@ struct guest_lane {
     int put_code; /* why no more can be put */
     pthread_cond_t room;
     /* Getting. */
-    struct message *first, **last;
+    struct guest_message *first, **last;
     size_t n_in;              /* messages that are here */
     uint64_t last_seq, taken; /* delivered; taken by the program, or handed */
     uint32_t hungry, looking; /* threads that wait; those of them that will take nothing */
@@ -115,8 +115,8 @@ struct fbr_guest {
     bool leaving;   /* its reader leaves it to fbr_guest_end_stream() */
     bool no_direct; /* somebody watches */
     uint32_t used, next,
-        step;                /* messages; when to ask for a stream again, and how much later then */
-    struct message *spilled; /* the rest of a stream, before all that comes another way */
+        step; /* messages; when to ask for a stream again, and how much later then */
+    struct guest_message *spilled; /* the rest of a stream, before all that comes another way */
     struct guest_lane lanes[2];
 };
 
@@ -151,7 +151,7 @@ void fbr_guest_end_stream(struct fbr_guest *g);
 /* The same, and what is in it goes back to the host. */
 void fbr_guest_return_stream(struct fbr_guest *g);
 /* The first of `spilled`; NULL: there is none. */
-struct message *fbr_guest_unspill(struct fbr_guest *g);
+struct guest_message *fbr_guest_unspill(struct fbr_guest *g);
 void fbr_guest_drop_stream(struct fbr_guest *g);
 
 /* guest_get.c */

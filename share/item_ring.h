@@ -19,17 +19,17 @@ struct item {
     uint64_t order;
 };
 
-struct ring {
+struct item_ring {
     struct item *items;
     size_t cap, head, len; /* cap: 0 or a power of two */
 };
 
-static inline struct item *ring_at(const struct ring *r, size_t i)
+static inline struct item *ring_at(const struct item_ring *r, size_t i)
 {
     return &r->items[(r->head + i) & (r->cap - 1)];
 }
 
-static inline int ring_resize(struct ring *r, size_t cap)
+static inline int ring_resize(struct item_ring *r, size_t cap)
 {
     struct item *items = cap > SIZE_MAX / sizeof(*items) ? NULL : malloc(cap * sizeof(*items));
 
@@ -44,7 +44,7 @@ static inline int ring_resize(struct ring *r, size_t cap)
     return 0;
 }
 
-static inline int ring_reserve(struct ring *r, size_t n)
+static inline int ring_reserve(struct item_ring *r, size_t n)
 {
     size_t cap = r->cap ? r->cap : RING_MIN;
 
@@ -55,12 +55,12 @@ static inline int ring_reserve(struct ring *r, size_t n)
     return ring_resize(r, cap);
 }
 
-static inline void ring_push(struct ring *r, struct item item)
+static inline void ring_push(struct item_ring *r, struct item item)
 {
     r->items[(r->head + r->len++) & (r->cap - 1)] = item;
 }
 
-static inline struct item ring_pop(struct ring *r)
+static inline struct item ring_pop(struct item_ring *r)
 {
     struct item item = r->items[r->head];
 
@@ -71,7 +71,7 @@ static inline struct item ring_pop(struct ring *r)
 
 /* Merges the first n items of `from`, which are sorted, into `into`, which is sorted and has the
  * room. */
-static inline void ring_merge(struct ring *into, struct ring *from, size_t n)
+static inline void ring_merge(struct item_ring *into, struct item_ring *from, size_t n)
 {
     size_t to = 0, next = n; /* the gap is [to, next) */
 
@@ -86,7 +86,7 @@ static inline void ring_merge(struct ring *into, struct ring *from, size_t n)
 }
 
 /* How many items at the front of r are sorted. */
-static inline size_t ring_run(const struct ring *r)
+static inline size_t ring_run(const struct item_ring *r)
 {
     size_t n = r->len ? 1 : 0;
 

@@ -192,7 +192,7 @@ static void on_parent_frame(void *user, uint8_t type, struct fbr_cur *body)
         c->fn(c->user);
 }
 
-int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user),
+int fbr_keeper_announce(struct fbr_rpc_service *s, enum fbr_kind kind, void (*on_close)(void *user),
                         void *user)
 {
     struct fbr_runtime *rt = fbr_rt();

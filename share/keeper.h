@@ -27,7 +27,7 @@ void fbr_keeper_end(struct fbr_keeper *k);
 
 /* In the child: tells the parent the address; on_close runs on the loop thread, maybe at once. 0,
  * or kept. */
-int fbr_keeper_announce(struct fbr_service *s, enum fbr_kind kind, void (*on_close)(void *user),
+int fbr_keeper_announce(struct fbr_rpc_service *s, enum fbr_kind kind, void (*on_close)(void *user),
                         void *user);
 /* Ends the child; does not return. */
 void fbr_keeper_exit(int code, const char *why) __attribute__((noreturn));

@@ -38,7 +38,7 @@ struct slow {
 };
 
 struct manager {
-    struct fbr_service service;
+    struct fbr_rpc_service service;
     struct fiber_class cls;
     void *state;
     struct fbr_buf out;   /* main thread */
@@ -82,7 +82,7 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     }
 }
 
-static const struct fbr_service_ops service_ops = {.on_call = on_call};
+static const struct fbr_rpc_service_ops service_ops = {.on_call = on_call};
 
 static void on_close(void *user)
 {

@@ -18,7 +18,7 @@
 /* ---- The stream, under the lock ---- */
 
 /* Nobody needs it any more. */
-static void drop_direct(struct fbr_host *h)
+static void drop_direct(struct fbr_owner *h)
 {
     if (h->direct)
         fbr_direct_cut(h->direct);
@@ -29,7 +29,7 @@ static void drop_direct(struct fbr_host *h)
 }
 
 /* What this peer has not read is back, or does not come back. */
-static void end_returns(struct fbr_host *h, uint64_t peer)
+static void end_returns(struct fbr_owner *h, uint64_t peer)
 {
     if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
         return;
@@ -40,7 +40,7 @@ static void end_returns(struct fbr_host *h, uint64_t peer)
 /* Whether what comes next in this lane comes by the stream, or by the stream first. */
 bool fbr_host_by_stream(const struct lane *l)
 {
-    const struct fbr_host *h = l->host;
+    const struct fbr_owner *h = l->host;
 
     return h->direct && h->streams && !h->before && (int)l->number != h->near;
 }
@@ -381,9 +381,9 @@ static void take_join(struct lane *l, uint64_t peer, struct fbr_cur *c)
 
 /* Once nobody has this end any more: what it sent may be read, nothing more is sent to it. An end
  * whose address was given away waits for the first process that attaches to it. */
-static void end_unheld(struct fbr_host *h, uint32_t end)
+static void end_unheld(struct fbr_owner *h, uint32_t end)
 {
-    struct end *e = &h->ends[end];
+    struct channel_end *e = &h->ends[end];
 
     if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->n_peers || (e->exported && !e->taken))
         return;
@@ -394,7 +394,7 @@ static void end_unheld(struct fbr_host *h, uint32_t end)
         fbr_direct_cut(h->direct);
 }
 
-static uint64_t *find_holder(const struct end *e, uint64_t peer)
+static uint64_t *find_holder(const struct channel_end *e, uint64_t peer)
 {
     for (size_t i = 0; i < e->n_peers; i++)
         if (e->peers[i] == peer)
@@ -404,7 +404,7 @@ static uint64_t *find_holder(const struct end *e, uint64_t peer)
 
 /* A process has an end once, however many handles it has and however often it says so. When memory
  * is short, the end may be over before that process has left it. */
-static void add_holder(struct end *e, uint64_t peer)
+static void add_holder(struct channel_end *e, uint64_t peer)
 {
     uint64_t *peers;
 
@@ -418,9 +418,9 @@ static void add_holder(struct end *e, uint64_t peer)
     peers[e->n_peers++] = peer;
 }
 
-static void drop_holder(struct fbr_host *h, uint32_t end, uint64_t peer)
+static void drop_holder(struct fbr_owner *h, uint32_t end, uint64_t peer)
 {
-    struct end *e = &h->ends[end];
+    struct channel_end *e = &h->ends[end];
     uint64_t *holder = find_holder(e, peer);
 
     if (!holder)
@@ -455,7 +455,7 @@ static void leave_lane(struct lane *l, uint64_t peer)
 
 static void take_leave(struct lane *l, uint64_t peer)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
 
     if (h->kind == FBR_KIND_PIPE)
         fbr_queue_engine_put_admit(l->engine, peer);
@@ -468,7 +468,7 @@ static void take_leave(struct lane *l, uint64_t peer)
 
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
-void fbr_host_second_holder(struct fbr_host *h)
+void fbr_host_second_holder(struct fbr_owner *h)
 {
     if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
         return;
@@ -501,9 +501,9 @@ static bool is_idle(const struct lane *l)
 }
 
 /* Whether this peer may have a stream to the other end than `end`. */
-static bool may_stream(const struct fbr_host *h, uint32_t end, uint64_t peer)
+static bool may_stream(const struct fbr_owner *h, uint32_t end, uint64_t peer)
 {
-    const struct end *far = &h->ends[end], *near = &h->ends[!end];
+    const struct channel_end *far = &h->ends[end], *near = &h->ends[!end];
     struct fbr_error err;
 
     return h->kind == FBR_KIND_PIPE && !h->over && !h->direct && !h->no_direct &&
@@ -514,7 +514,7 @@ static bool may_stream(const struct fbr_host *h, uint32_t end, uint64_t peer)
 /* A peer that has nothing to read and waits listens for us: from now on we send by the stream. */
 static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     char path[FBR_DIRECT_PATH];
     const void *token = fbr_get(c, FBR_DIRECT_TOKEN);
     uint32_t answer[2] = {0, 0};
@@ -537,7 +537,7 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
 /* Behind what it has put, it sends by the stream. */
 static void take_go(struct lane *l, uint64_t peer)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     struct fbr_queue_engine_stats s;
 
     if (!h->direct || h->direct_peer != peer || (int)l->number == h->near)
@@ -619,7 +619,7 @@ static void retired(void *user)
 
 /* The content of the stream to this end becomes messages like others: somebody else is to read there, or
  * watches. Any thread, without the lock. */
-void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever)
+void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];
     struct fbr_direct *d = NULL;
@@ -656,7 +656,7 @@ void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever)
 }
 
 /* Under the lock. True: the caller retires the object once it has left the lock. */
-static bool both_ended(struct fbr_host *h)
+static bool both_ended(struct fbr_owner *h)
 {
     if (h->closed || h->kind != FBR_KIND_PIPE || !h->ends[0].ended || !h->ends[1].ended)
         return false;
@@ -666,7 +666,7 @@ static bool both_ended(struct fbr_host *h)
 
 static void on_peer_record(void *user, uint64_t peer, const void *record, size_t len)
 {
-    struct fbr_host *h = user;
+    struct fbr_owner *h = user;
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c);
     bool over;
@@ -685,7 +685,7 @@ static void on_peer_record(void *user, uint64_t peer, const void *record, size_t
 
 static void on_peer_gone(void *user, uint64_t peer)
 {
-    struct fbr_host *h = user;
+    struct fbr_owner *h = user;
     bool over;
 
     pthread_mutex_lock(&h->lock);
@@ -720,7 +720,7 @@ void fbr_host_give_up_recalls(struct lane *l)
 
 static void on_time(void *user)
 {
-    struct fbr_host *h = user;
+    struct fbr_owner *h = user;
 
     pthread_mutex_lock(&h->lock);
     for (int i = 0; i < h->n_lanes; i++) {
@@ -735,7 +735,7 @@ static void on_time(void *user)
 }
 
 /* Under the lock: all waiters look again. */
-static void wake_all(struct fbr_host *h)
+static void wake_all(struct fbr_owner *h)
 {
     for (int i = 0; i < h->n_lanes; i++) {
         pthread_cond_broadcast(&h->lanes[i].arrived);
@@ -749,7 +749,7 @@ static void wake_all(struct fbr_host *h)
 
 static void on_end(void *user)
 {
-    struct fbr_host *h = user;
+    struct fbr_owner *h = user;
 
     pthread_mutex_lock(&h->lock);
     h->over = true;
@@ -781,7 +781,7 @@ static void close_lane(struct lane *l)
     pthread_cond_destroy(&l->finished);
 }
 
-static void destroy(struct fbr_host *h)
+static void destroy(struct fbr_owner *h)
 {
     for (int i = 0; i < h->n_lanes; i++)
         close_lane(&h->lanes[i]);
@@ -792,7 +792,7 @@ static void destroy(struct fbr_host *h)
     free(h);
 }
 
-static int open_lane(struct fbr_host *h, const struct fbr_queue_engine_config *config)
+static int open_lane(struct fbr_owner *h, const struct fbr_queue_engine_config *config)
 {
     struct lane *l = &h->lanes[h->n_lanes];
 
@@ -808,10 +808,10 @@ static int open_lane(struct fbr_host *h, const struct fbr_queue_engine_config *c
     return 0;
 }
 
-int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
+int fbr_host_open(struct fbr_owner **out, const struct fbr_host_options *o)
 {
     struct fbr_runtime *rt = fbr_rt();
-    struct fbr_host *h;
+    struct fbr_owner *h;
     int rc = 0;
 
     if (!rt)
@@ -839,39 +839,39 @@ int fbr_host_open(struct fbr_host **out, const struct fbr_host_options *o)
 
 static void hold(void *user)
 {
-    struct fbr_host *h = user;
+    struct fbr_owner *h = user;
 
     __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
 }
 
-struct fbr_host *fbr_host_local(const struct fbr_address *a)
+struct fbr_owner *fbr_host_local(const struct fbr_address *a)
 {
     return fbr_object_hold(a, &object_ops, hold);
 }
 
-struct fbr_host *fbr_host_hold(struct fbr_host *h)
+struct fbr_owner *fbr_host_hold(struct fbr_owner *h)
 {
     hold(h);
     return h;
 }
 
-void fbr_host_release(struct fbr_host *h)
+void fbr_host_release(struct fbr_owner *h)
 {
     if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0)
         destroy(h);
 }
 
-uint64_t fbr_host_id(const struct fbr_host *h)
+uint64_t fbr_host_id(const struct fbr_owner *h)
 {
     return h->id;
 }
 
-int fbr_host_address(struct fbr_host *h, uint8_t flags, struct fiber_address *address)
+int fbr_host_address(struct fbr_owner *h, uint8_t flags, struct fiber_address *address)
 {
     return fbr_address_here(h->id, h->kind, flags, address);
 }
 
-void fbr_host_close(struct fbr_host *h)
+void fbr_host_close(struct fbr_owner *h)
 {
     pthread_mutex_lock(&h->lock);
     h->closed = h->over = true;
@@ -881,14 +881,14 @@ void fbr_host_close(struct fbr_host *h)
     fbr_host_release(h);
 }
 
-void fbr_host_export_end(struct fbr_host *h, int end)
+void fbr_host_export_end(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
     h->ends[end].exported = true;
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_attach(struct fbr_host *h, int end)
+void fbr_host_attach(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
     h->ends[end].taken = true;
@@ -896,7 +896,7 @@ void fbr_host_attach(struct fbr_host *h, int end)
     pthread_mutex_unlock(&h->lock);
 }
 
-void fbr_host_leave(struct fbr_host *h, int end)
+void fbr_host_leave(struct fbr_owner *h, int end)
 {
     bool over;
 
@@ -909,7 +909,7 @@ void fbr_host_leave(struct fbr_host *h, int end)
         fbr_object_retire(h->object, retired);
 }
 
-void fbr_host_shut(struct fbr_host *h, int lane)
+void fbr_host_shut(struct fbr_owner *h, int lane)
 {
     pthread_mutex_lock(&h->lock);
     if (!h->closed)
@@ -917,7 +917,7 @@ void fbr_host_shut(struct fbr_host *h, int lane)
     pthread_mutex_unlock(&h->lock);
 }
 
-int fbr_host_done(struct fbr_host *h, int lane)
+int fbr_host_done(struct fbr_owner *h, int lane)
 {
     struct lane *l = &h->lanes[lane];
     int rc = -EPIPE;
@@ -931,7 +931,7 @@ int fbr_host_done(struct fbr_host *h, int lane)
     return rc;
 }
 
-int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms)
+int fbr_host_join(struct fbr_owner *h, int lane, int timeout_ms)
 {
     struct lane *l = &h->lanes[lane];
     uint64_t deadline = fbr_deadline(timeout_ms);
@@ -947,7 +947,7 @@ int fbr_host_join(struct fbr_host *h, int lane, int timeout_ms)
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-void fbr_host_deal(struct fbr_host *h, int lane)
+void fbr_host_deal(struct fbr_owner *h, int lane)
 {
     pthread_mutex_lock(&h->lock);
     if (!h->over)

@@ -17,7 +17,7 @@
 static int wait_put(struct lane *l, uint64_t call, uint64_t deadline)
 {
     struct local_put put = {.call = call};
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     int rc = 0;
 
     DL_APPEND(l->puts, &put);
@@ -40,7 +40,7 @@ static int ms_left(int timeout_ms, uint64_t deadline)
 /* Under the lock: what was sent before comes first. */
 static int wait_returns(struct lane *l, uint64_t deadline)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     int rc = 0;
 
     while (rc == 0 && !h->over && h->returns_by_ms && (int)l->number == h->near) {
@@ -56,13 +56,14 @@ static int wait_returns(struct lane *l, uint64_t deadline)
 }
 
 /* Under the lock. */
-static bool sends_by_stream(const struct fbr_host *h, int lane)
+static bool sends_by_stream(const struct fbr_owner *h, int lane)
 {
     return h->direct && lane == h->near && !h->over && !fbr_direct_stopped(h->direct);
 }
 
 /* -EAGAIN: it goes the other way. */
-static int put_direct(struct fbr_host *h, int lane, const void *data, size_t len, uint64_t deadline)
+static int put_direct(struct fbr_owner *h, int lane, const void *data, size_t len,
+                      uint64_t deadline)
 {
     struct fbr_direct *d = NULL;
     int rc;
@@ -78,7 +79,7 @@ static int put_direct(struct fbr_host *h, int lane, const void *data, size_t len
     return rc;
 }
 
-int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int timeout_ms)
+int fbr_host_put(struct fbr_owner *h, int lane, const void *data, size_t len, int timeout_ms)
 {
     struct lane *l = &h->lanes[lane];
     uint64_t call, deadline = fbr_deadline(timeout_ms);
@@ -116,7 +117,7 @@ int fbr_host_put(struct fbr_host *h, int lane, const void *data, size_t len, int
 /* Under the lock; out NULL: only looks. */
 static int try_get(struct lane *l, struct fiber_bytes *out)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     int rc;
 
     if (h->over)
@@ -165,7 +166,7 @@ static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
  * process that has the other end, or of this one, once its stream has ended. Under the lock. */
 static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     int rc;
 
     if (h->over)
@@ -184,7 +185,7 @@ static int get_beside(struct lane *l, struct fbr_direct *d, struct fiber_bytes *
 static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *out,
                     uint64_t deadline)
 {
-    struct fbr_host *h = l->host;
+    struct fbr_owner *h = l->host;
     bool late = false;
     int rc;
 
@@ -215,7 +216,7 @@ static int get_from(struct lane *l, struct fbr_direct *d, struct fiber_bytes *ou
     return -ESTALE;
 }
 
-static int get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
 {
     uint64_t deadline = fbr_deadline(timeout_ms);
     struct lane *l = &h->lanes[lane];
@@ -246,17 +247,17 @@ static int get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeou
     return rc;
 }
 
-int fbr_host_get(struct fbr_host *h, int lane, struct fiber_bytes *out, int timeout_ms)
+int fbr_host_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeout_ms)
 {
     return get(h, lane, out, timeout_ms);
 }
 
-int fbr_host_look(struct fbr_host *h, int lane, int timeout_ms)
+int fbr_host_look(struct fbr_owner *h, int lane, int timeout_ms)
 {
     return get(h, lane, NULL, timeout_ms);
 }
 
-int fbr_host_fd(struct fbr_host *h, int lane)
+int fbr_host_fd(struct fbr_owner *h, int lane)
 {
     struct lane *l = &h->lanes[lane];
     int fd;
@@ -273,7 +274,7 @@ int fbr_host_fd(struct fbr_host *h, int lane)
     return fd;
 }
 
-int fbr_host_size(struct fbr_host *h, int lane, size_t *n)
+int fbr_host_size(struct fbr_owner *h, int lane, size_t *n)
 {
     struct fbr_queue_engine_stats s;
 

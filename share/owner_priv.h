@@ -44,7 +44,7 @@ struct joiner {
 };
 
 struct lane {
-    struct fbr_host *host;
+    struct fbr_owner *host;
     uint32_t number;
     struct fbr_queue_engine *engine;
     struct parked *parked;
@@ -56,7 +56,7 @@ struct lane {
 };
 
 /* An end of a pipe lives until its last holder has gone. */
-struct end {
+struct channel_end {
     bool exported; /* its address was given away, */
     bool taken;    /* and somebody has attached to it */
     bool ended;    /* nobody holds it, and nobody will */
@@ -65,7 +65,7 @@ struct end {
     size_t n_peers;
 };
 
-struct fbr_host {
+struct fbr_owner {
     struct fbr_object *object; /* until it is closed */
     uint64_t id;
     int refs; /* atomic */
@@ -74,7 +74,7 @@ struct fbr_host {
     int n_lanes;
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];
-    struct end ends[2];
+    struct channel_end ends[2];
     /* Of a pipe: a stream between `near`, an end that nobody but us holds, and a process that is
      * alone with the other end. */
     struct fbr_direct *direct;
@@ -100,9 +100,9 @@ void fbr_host_give_up_recalls(struct lane *l);
 bool fbr_host_by_stream(const struct lane *l);
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
-void fbr_host_second_holder(struct fbr_host *h);
+void fbr_host_second_holder(struct fbr_owner *h);
 /* The content of the stream to this end becomes messages like others: somebody else is to read there, or
  * watches (for_ever: it gets no other stream). Without the lock, any thread. */
-void fbr_host_end_stream(struct fbr_host *h, int end, bool for_ever);
+void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever);
 
 #endif

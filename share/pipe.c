@@ -18,7 +18,7 @@
 #define ONEWAY 4
 
 struct fiber_pipe {
-    struct fbr_host *host;
+    struct fbr_owner *host;
     struct fbr_guest *guest;
     int end;
     bool sends, receives;
@@ -60,7 +60,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
 {
     const struct fbr_host_options o = {
         .kind = FBR_KIND_PIPE, .lanes = 2, .handles = 2, .config = {.max_bytes = HELD_BYTES}};
-    struct fbr_host *h;
+    struct fbr_owner *h;
     int rc;
 
     if (!ends || flags > FIBER_PIPE_ONEWAY)

@@ -7,7 +7,7 @@
 #include "share/channel.h"
 
 struct fiber_queue {
-    struct fbr_host *host;   /* in the owner's process */
+    struct fbr_owner *host;  /* in the owner's process */
     struct fbr_guest *guest; /* elsewhere */
     bool owner;
     bool bounded;

@@ -38,11 +38,11 @@
 
 struct peer {
     uint64_t id;
-    uint64_t last;     /* sequence number of the newest that was assigned; `held` ends with it */
-    struct ring held;  /* assigned, not known to be taken */
-    size_t reserved;   /* of peer 0, in place of `held` */
-    struct ring dealt; /* its share, not yet assigned */
-    uint64_t open;     /* messages that it took and has not finished */
+    uint64_t last; /* sequence number of the newest that was assigned; `held` ends with it */
+    struct item_ring held;  /* assigned, not known to be taken */
+    size_t reserved;        /* of peer 0, in place of `held` */
+    struct item_ring dealt; /* its share, not yet assigned */
+    uint64_t open;          /* messages that it took and has not finished */
     size_t hungry, want;
     bool in_line, is_ahead;
     bool recalled, late;
@@ -67,7 +67,7 @@ struct fbr_queue_engine {
     const struct fbr_queue_engine_ops *ops;
     void *user;
     size_t max_messages, max_bytes;
-    struct ring queue;
+    struct item_ring queue;
     uint64_t order;     /* of the next message */
     size_t held, bytes; /* assigned messages; bytes of all in queue and held */
     size_t parked;
@@ -133,7 +133,7 @@ static void shrink(struct fbr_queue_engine *e)
         (void)ring_resize(&e->queue, e->queue.cap / 4);
 }
 
-static void drop_ring(struct fbr_queue_engine *e, struct ring *r)
+static void drop_ring(struct fbr_queue_engine *e, struct item_ring *r)
 {
     while (r->len) {
         struct item item = ring_pop(r);
@@ -151,7 +151,7 @@ static size_t has(const struct peer *p)
 }
 
 /* More than one run only if its owner was given what had come back from another one. */
-static void merge_back(struct fbr_queue_engine *e, struct ring *from)
+static void merge_back(struct fbr_queue_engine *e, struct item_ring *from)
 {
     while (from->len)
         ring_merge(&e->queue, from, ring_run(from));
@@ -243,7 +243,7 @@ static struct peer *reads_ahead(const struct fbr_queue_engine *e)
 }
 
 /* p is given the next message of that ring, where there is room in `held`. */
-static void deliver(struct fbr_queue_engine *e, struct peer *p, struct ring *from)
+static void deliver(struct fbr_queue_engine *e, struct peer *p, struct item_ring *from)
 {
     struct item item = ring_pop(from);
 

@@ -34,8 +34,8 @@ struct fbr_rpc {
     enum rpc_state state; /* likewise */
     atomic_int refs;      /* handles together, and each future */
     struct fbr_proxy *proxy;
-    struct fbr_service *here; /* the object lives in this process */
-    pthread_mutex_t lock;     /* all below */
+    struct fbr_rpc_service *here; /* the object lives in this process */
+    pthread_mutex_t lock;         /* all below */
     pthread_cond_t room;
     struct fiber_future *calls; /* without an answer */
     size_t weight;
@@ -368,7 +368,7 @@ static int enter_call(struct fiber_future *f, uint64_t deadline)
 
 static int call_here(struct fiber_future *f, const struct iovec *iov, int n)
 {
-    struct fbr_service *s = f->rpc->here;
+    struct fbr_rpc_service *s = f->rpc->here;
     struct fbr_buf b;
 
     fbr_buf_init(&b);
@@ -493,7 +493,7 @@ void fbr_future_cancel(struct fiber_future *f)
 {
     const struct fbr_rpc_head head = {FBR_RPC_CANCEL, 0, f->call};
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
-    struct fbr_service *s = f->rpc->here;
+    struct fbr_rpc_service *s = f->rpc->here;
 
     if (!s)
         fbr_proxy_send(f->rpc->proxy, &iov, 1, -1); /* an owner that is gone answers as such */

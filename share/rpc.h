@@ -62,7 +62,7 @@ void fbr_future_close(struct fiber_future *f);
 
 /* ---- Owner's side ---- */
 
-struct fbr_service_ops {
+struct fbr_rpc_service_ops {
     /* Bytes are valid during the call, and 8-byte aligned. The hub's thread, or, for FBR_RPC_SELF,
      * the caller's. */
     void (*on_call)(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len);
@@ -73,10 +73,10 @@ struct fbr_service_ops {
 };
 
 /* Lives as long as its process: threads of ours that hold a handle may still look at it. */
-struct fbr_service {
+struct fbr_rpc_service {
     struct fbr_object *object;
     uint64_t id; /* the object's */
-    const struct fbr_service_ops *ops;
+    const struct fbr_rpc_service_ops *ops;
     void *user;
     size_t limit;     /* of an answer */
     pthread_t server; /* the one thread that answers, if has_server: it may not wait for itself */
@@ -84,16 +84,16 @@ struct fbr_service {
 };
 
 /* Set ops, user and the server before. 0, or kept. */
-int fbr_service_open(struct fbr_service *s);
+int fbr_service_open(struct fbr_rpc_service *s);
 /* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. A peer that has gone is
  * passed over. */
-void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code,
+void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,
                         const void *bytes, size_t len);
 /* No callback comes from another process any more; users are told that the object is gone. */
-void fbr_service_close(struct fbr_service *s);
+void fbr_service_close(struct fbr_rpc_service *s);
 
 /* The service of an address of this process, or NULL. */
-struct fbr_service *fbr_service_here(const struct fbr_address *a);
+struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a);
 /* rpc.c: hands an answer to the callers in this process. */
 void fbr_rpc_answer_here(uint64_t object, uint64_t call, int code, const void *bytes, size_t len);
 

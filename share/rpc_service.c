@@ -10,7 +10,7 @@
 
 static void on_record(void *user, uint64_t peer, const void *record, size_t len)
 {
-    struct fbr_service *s = user;
+    struct fbr_rpc_service *s = user;
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t op = fbr_get_u32(&c);
     uint64_t call;
@@ -38,7 +38,7 @@ static void on_record(void *user, uint64_t peer, const void *record, size_t len)
 
 static void on_gone(void *user, uint64_t peer)
 {
-    struct fbr_service *s = user;
+    struct fbr_rpc_service *s = user;
 
     if (s->ops->on_gone)
         s->ops->on_gone(s->user, peer);
@@ -46,7 +46,7 @@ static void on_gone(void *user, uint64_t peer)
 
 static const struct fbr_object_ops object_ops = {.on_record = on_record, .on_gone = on_gone};
 
-int fbr_service_open(struct fbr_service *s)
+int fbr_service_open(struct fbr_rpc_service *s)
 {
     struct fbr_runtime *rt = fbr_rt();
     int rc;
@@ -60,7 +60,7 @@ int fbr_service_open(struct fbr_service *s)
     return rc;
 }
 
-void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int code,
+void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,
                         const void *bytes, size_t len)
 {
     struct fbr_rpc_answer head = {call, code, 0};
@@ -78,12 +78,12 @@ void fbr_service_answer(struct fbr_service *s, uint64_t peer, uint64_t call, int
         fbr_object_send(s->object, peer, iov, iov[1].iov_len ? 2 : 1);
 }
 
-void fbr_service_close(struct fbr_service *s)
+void fbr_service_close(struct fbr_rpc_service *s)
 {
     fbr_object_close(s->object);
 }
 
-struct fbr_service *fbr_service_here(const struct fbr_address *a)
+struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a)
 {
     return fbr_object_local(a, &object_ops);
 }

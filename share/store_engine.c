@@ -69,7 +69,8 @@ static int answer_scratch(struct fbr_store_engine *e, const struct request *r, i
 }
 
 /* Lets the request wait at its thing; ANSWERED or the reason why it cannot. */
-static int wait_for(struct fbr_store_engine *e, const struct request *r, struct fbr_hold *hold)
+static int wait_for(struct fbr_store_engine *e, const struct request *r,
+                    struct fbr_store_hold *hold)
 {
     int code = fbr_waiter_add(&e->all, r->thing, r->peer, r->call, r->ask.op, hold);
 
@@ -333,7 +334,7 @@ static int unlock(struct fbr_store_engine *e, struct request *r)
     return 0;
 }
 
-static void hold_unit(struct fbr_hold *h)
+static void hold_unit(struct fbr_store_hold *h)
 {
     h->units++;
     h->key.thing->semaphore.held++;
@@ -341,7 +342,7 @@ static void hold_unit(struct fbr_hold *h)
 }
 
 /* Gives n units of h back, to those who wait first. */
-static void free_units(struct fbr_store_engine *e, struct fbr_hold *h, uint64_t n)
+static void free_units(struct fbr_store_engine *e, struct fbr_store_hold *h, uint64_t n)
 {
     struct fbr_thing *t = h->key.thing;
 
@@ -359,7 +360,7 @@ static int acquire_unit(struct fbr_store_engine *e, struct request *r)
 {
     struct fbr_thing *t = r->thing;
     struct fbr_holder *p;
-    struct fbr_hold *h;
+    struct fbr_store_hold *h;
     int code = 0;
 
     if (r->ask.number < 1)
@@ -384,7 +385,7 @@ static int acquire_unit(struct fbr_store_engine *e, struct request *r)
 static int release_unit(struct fbr_store_engine *e, struct request *r)
 {
     struct fbr_holder *p = r->thing ? fbr_holder_find(&e->all, r->peer) : NULL;
-    struct fbr_hold *h = p ? fbr_hold_find(&e->all, p, r->thing) : NULL;
+    struct fbr_store_hold *h = p ? fbr_hold_find(&e->all, p, r->thing) : NULL;
 
     if (!h || !h->units)
         return -EPERM;

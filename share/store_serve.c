@@ -7,7 +7,7 @@
 #include "share/store_engine.h"
 
 struct keeping {
-    struct fbr_service service;
+    struct fbr_rpc_service service;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     struct fbr_store_engine *engine;
@@ -50,7 +50,7 @@ static void on_gone(void *user, uint64_t peer)
     pthread_mutex_unlock(&k->lock);
 }
 
-static const struct fbr_service_ops service_ops = {
+static const struct fbr_rpc_service_ops service_ops = {
     .on_call = on_call, .on_cancel = on_cancel, .on_gone = on_gone};
 
 static void on_close(void *user)

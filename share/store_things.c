@@ -208,7 +208,7 @@ struct fbr_waiter *fbr_waiter_find(struct fbr_things *s, uint64_t peer, uint64_t
 }
 
 int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uint64_t call,
-                   enum fbr_store_op op, struct fbr_hold *hold)
+                   enum fbr_store_op op, struct fbr_store_hold *hold)
 {
     int code = -ENOMEM;
     struct fbr_holder *p = fbr_holder_need(s, peer, &code);
@@ -234,19 +234,20 @@ int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uin
     return 0;
 }
 
-struct fbr_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t)
+struct fbr_store_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p,
+                                     struct fbr_thing *t)
 {
     struct fbr_hold_key key = {p, t};
-    struct fbr_hold *h;
+    struct fbr_store_hold *h;
 
     HASH_FIND(hh, s->holds, &key, sizeof(key), h);
     return h;
 }
 
-struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t,
-                               int *code)
+struct fbr_store_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p,
+                                     struct fbr_thing *t, int *code)
 {
-    struct fbr_hold *h = fbr_hold_find(s, p, t);
+    struct fbr_store_hold *h = fbr_hold_find(s, p, t);
 
     if (h)
         return h;
@@ -264,7 +265,7 @@ struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struc
     return h;
 }
 
-void fbr_hold_tidy(struct fbr_things *s, struct fbr_hold *h)
+void fbr_hold_tidy(struct fbr_things *s, struct fbr_store_hold *h)
 {
     if (h->units || h->waiting)
         return;
@@ -289,7 +290,7 @@ void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w)
 void fbr_things_fini(struct fbr_things *s)
 {
     struct fbr_waiter *w, *next_w;
-    struct fbr_hold *h, *next_h;
+    struct fbr_store_hold *h, *next_h;
     struct fbr_holder *p, *next_p;
     struct fbr_thing *t, *next_t;
 

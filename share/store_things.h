@@ -34,7 +34,7 @@ struct fbr_holder {
     bool gone;    /* being forgotten: is not answered any more */
     struct fbr_waiter *waiters;
     struct fbr_thing *locks;
-    struct fbr_hold *holds;
+    struct fbr_store_hold *holds;
     UT_hash_handle hh;
 };
 
@@ -83,7 +83,7 @@ struct fbr_waiter {
     enum fbr_store_op op;
     struct fbr_thing *thing;
     struct fbr_holder *peer;
-    struct fbr_hold *hold;          /* of ACQUIRE */
+    struct fbr_store_hold *hold;    /* of ACQUIRE */
     struct fbr_waiter *prev, *next; /* at the thing */
     struct fbr_waiter *peer_prev, *peer_next;
     UT_hash_handle hh;
@@ -95,10 +95,10 @@ struct fbr_hold_key {
 };
 
 /* A peer at a semaphore. It stays as long as either number is not 0. */
-struct fbr_hold {
+struct fbr_store_hold {
     struct fbr_hold_key key;
     uint64_t units, waiting;
-    struct fbr_hold *prev, *next; /* among the peer's */
+    struct fbr_store_hold *prev, *next; /* among the peer's */
     UT_hash_handle hh;
 };
 
@@ -107,7 +107,7 @@ struct fbr_things {
     struct fbr_thing *things[KINDS];
     struct fbr_waiter *waiters;
     struct fbr_holder *peers;
-    struct fbr_hold *holds;
+    struct fbr_store_hold *holds;
 };
 
 /* Drops everything; nobody is told. */
@@ -141,13 +141,14 @@ void fbr_holder_drop(struct fbr_things *s, struct fbr_holder *p);
 struct fbr_waiter *fbr_waiter_find(struct fbr_things *s, uint64_t peer, uint64_t call);
 /* The last of those who wait for t. `hold`: of ACQUIRE, else NULL. 0 or the reason. */
 int fbr_waiter_add(struct fbr_things *s, struct fbr_thing *t, uint64_t peer, uint64_t call,
-                   enum fbr_store_op op, struct fbr_hold *hold);
+                   enum fbr_store_op op, struct fbr_store_hold *hold);
 void fbr_waiter_drop(struct fbr_things *s, struct fbr_waiter *w);
 
-struct fbr_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t);
-struct fbr_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p, struct fbr_thing *t,
-                               int *code);
+struct fbr_store_hold *fbr_hold_find(struct fbr_things *s, struct fbr_holder *p,
+                                     struct fbr_thing *t);
+struct fbr_store_hold *fbr_hold_need(struct fbr_things *s, struct fbr_holder *p,
+                                     struct fbr_thing *t, int *code);
 /* Frees it, unless it is in use. */
-void fbr_hold_tidy(struct fbr_things *s, struct fbr_hold *h);
+void fbr_hold_tidy(struct fbr_things *s, struct fbr_store_hold *h);
 
 #endif

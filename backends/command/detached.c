@@ -32,13 +32,13 @@
 #define CLOSE_MS 5000
 #define CANNOT_START 125
 
-enum stage { HELD, STARTING, LIVING, ENDING, ENDED };
+enum detached_stage { HELD, STARTING, LIVING, ENDING, ENDED };
 
 struct detached_job {
     struct detached_job *next, *prev;
     struct fbr_detached *d;
     void *user;
-    enum stage stage;
+    enum detached_stage stage;
     char id[MAX_ID], ticket[PATH_MAX];
     struct fbr_words words, env; /* while it is HELD */
     bool has_env, released;

@@ -16,7 +16,7 @@
 
 /* ---- Placeholders ---- */
 
-enum place {
+enum placeholder {
     P_HOST,
     P_NAME,
     P_RUN,
@@ -36,16 +36,16 @@ static const char *const places[PLACES] = {"{host}",    "{name}",          "{run
                                            "{command}", "{shell_command}", "{ids}"};
 
 /* The placeholder that begins here, or PLACES. */
-static enum place place_at(const char *text)
+static enum placeholder place_at(const char *text)
 {
     size_t i = 0;
 
     while (i < PLACES && strncmp(text, places[i], strlen(places[i])) != 0)
         i++;
-    return (enum place)i;
+    return (enum placeholder)i;
 }
 
-static bool whole_word_only(enum place p)
+static bool whole_word_only(enum placeholder p)
 {
     return p == P_ARGV || p == P_COMMAND;
 }
@@ -54,7 +54,7 @@ int fbr_template_check(const struct fbr_words *t, struct fbr_error *err)
 {
     for (size_t i = 0; i < t->n; i++)
         for (const char *at = t->at[i]; *at; at++) {
-            enum place p;
+            enum placeholder p;
 
             if (*at != '{')
                 continue;
@@ -94,7 +94,7 @@ bool fbr_template_has(const struct fbr_words *t, const char *placeholder)
 int fbr_template_complete(struct fbr_words *t)
 {
     const char *base = t->n ? strrchr(t->at[0], '/') : NULL;
-    enum place p = P_COMMAND;
+    enum placeholder p = P_COMMAND;
 
     if (fbr_template_has(t, "{command}") || fbr_template_has(t, "{shell_command}") ||
         fbr_template_has(t, "{program}"))
@@ -149,7 +149,7 @@ static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
     fbr_words_fini(&w);
 }
 
-static void put_text(struct fbr_buf *b, enum place p, const struct fbr_fill *f)
+static void put_text(struct fbr_buf *b, enum placeholder p, const struct fbr_fill *f)
 {
     const char *const texts[] = {f->host, f->name, f->run, f->id, f->workdir, f->program, f->label};
 
@@ -172,7 +172,7 @@ static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_word
 
     fbr_buf_init(&b);
     for (const char *at = word; *at; at++) {
-        enum place p = *at == '{' ? place_at(at) : PLACES;
+        enum placeholder p = *at == '{' ? place_at(at) : PLACES;
 
         if (p != PLACES) {
             put_text(&b, p, f);

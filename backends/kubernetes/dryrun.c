@@ -22,7 +22,7 @@
 
 /* ---- YAML ---- */
 
-struct page {
+struct shown_page {
     char *text;
     size_t len;
     FILE *out;
@@ -30,9 +30,9 @@ struct page {
     bool in_item; /* the next key stands behind a dash */
 };
 
-static void put_value(struct page *p, const struct json_t *value);
+static void put_value(struct shown_page *p, const struct json_t *value);
 
-static void put_scalar(struct page *p, const struct json_t *value)
+static void put_scalar(struct shown_page *p, const struct json_t *value)
 {
     char *text = fbr_json_print(value, NULL);
 
@@ -52,7 +52,7 @@ static bool is_plain(const char *key)
 
 static void put_member(void *user, const char *key, struct json_t *value)
 {
-    struct page *p = user;
+    struct shown_page *p = user;
     struct json_t *quoted;
     char *text;
 
@@ -80,7 +80,7 @@ static void count_member(void *user, const char *key, struct json_t *value)
     ++*n;
 }
 
-static void put_list(struct page *p, const struct json_t *list)
+static void put_list(struct shown_page *p, const struct json_t *list)
 {
     putc('\n', p->out);
     for (size_t i = 0; i < fbr_json_count(list); i++) {
@@ -101,7 +101,7 @@ static void put_list(struct page *p, const struct json_t *list)
     }
 }
 
-static void put_value(struct page *p, const struct json_t *value)
+static void put_value(struct shown_page *p, const struct json_t *value)
 {
     size_t n = fbr_json_count(value);
 
@@ -123,7 +123,7 @@ static void put_value(struct page *p, const struct json_t *value)
 
 char *fbr_kube_show_yaml(const struct json_t *value)
 {
-    struct page p = {.indent = 0};
+    struct shown_page p = {.indent = 0};
 
     p.out = open_memstream(&p.text, &p.len);
     if (!p.out)

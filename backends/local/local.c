@@ -39,7 +39,7 @@ struct local_job {
     void *user;
     pid_t pid;
     int pidfd;
-    struct fbr_place *place;
+    struct fbr_cpu_alloc *place;
     uv_poll_t watch;
     struct stream {
         struct local_job *job;
@@ -297,7 +297,7 @@ static int find_place(struct local_job *j, const struct fbr_job *job, struct fbr
 }
 
 /* Whether one of the variables that show it its GPUs has this one's name. */
-static bool replaced(const struct fbr_place *place, const char *variable)
+static bool replaced(const struct fbr_cpu_alloc *place, const char *variable)
 {
     size_t n = strcspn(variable, "=") + 1;
 
@@ -307,7 +307,7 @@ static bool replaced(const struct fbr_place *place, const char *variable)
     return false;
 }
 
-static char **with_ticket(char *const *env, bool ticket, const struct fbr_place *place)
+static char **with_ticket(char *const *env, bool ticket, const struct fbr_cpu_alloc *place)
 {
     static char where[] = "FIBER_TICKET=fd:3";
     size_t n = 0, k = 0;

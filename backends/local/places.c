@@ -48,7 +48,7 @@ void fbr_places_close(struct fbr_places *p)
     free(p);
 }
 
-static void free_place(struct fbr_place *place)
+static void free_place(struct fbr_cpu_alloc *place)
 {
     for (size_t i = 0; place && place->env[i]; i++)
         free(place->env[i]);
@@ -57,7 +57,7 @@ static void free_place(struct fbr_place *place)
 
 static void set_env(void *user, const char *name, const char *value)
 {
-    struct fbr_place *place = user;
+    struct fbr_cpu_alloc *place = user;
     size_t n = 0;
 
     while (place->env[n])
@@ -80,10 +80,10 @@ static bool is_free(const struct fbr_places *p, const struct fbr_pin *pin, const
 }
 
 /* Fills in a place from a planned one. */
-static struct fbr_place *occupy(struct fbr_places *p, const struct fbr_pin *pin,
-                                const uint8_t *mask, int len)
+static struct fbr_cpu_alloc *occupy(struct fbr_places *p, const struct fbr_pin *pin,
+                                    const uint8_t *mask, int len)
 {
-    struct fbr_place *place = calloc(1, sizeof(*place));
+    struct fbr_cpu_alloc *place = calloc(1, sizeof(*place));
 
     if (!place)
         return NULL;
@@ -104,7 +104,7 @@ static struct fbr_place *occupy(struct fbr_places *p, const struct fbr_pin *pin,
 }
 
 /* The machine is cut into as many such places as it has; the first that nobody is in is taken. */
-int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct fbr_place **out,
+int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct fbr_cpu_alloc **out,
                     struct fbr_error *err)
 {
     struct fbr_pin_wish wish = {.bind = FBR_BIND_CORE,
@@ -151,7 +151,7 @@ int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct f
     return 1;
 }
 
-void fbr_places_leave(struct fbr_places *p, struct fbr_place *place)
+void fbr_places_leave(struct fbr_places *p, struct fbr_cpu_alloc *place)
 {
     if (!place)
         return;

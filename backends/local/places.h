@@ -16,7 +16,7 @@
 
 struct fbr_places;
 
-struct fbr_place {
+struct fbr_cpu_alloc {
     uint8_t cpus[FBR_PLACE_CPUS / 8]; /* a mask */
     int cpus_len;                     /* bytes of it; 0: not bound */
     uint64_t nodes;                   /* of its memory; 0: not bound */
@@ -31,8 +31,8 @@ void fbr_places_close(struct fbr_places *p); /* NULL is fine */
 
 /* 0, and *place is taken until fbr_places_leave(); 1: all are taken, it goes unbound. -EINVAL, -EBUSY: there are not so
  * many GPUs, or not so many free ones. */
-int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus, struct fbr_place **place,
-                    struct fbr_error *err);
-void fbr_places_leave(struct fbr_places *p, struct fbr_place *place); /* NULL is fine */
+int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus,
+                    struct fbr_cpu_alloc **place, struct fbr_error *err);
+void fbr_places_leave(struct fbr_places *p, struct fbr_cpu_alloc *place); /* NULL is fine */
 
 #endif

@@ -76,11 +76,11 @@ void fbr_caller_print(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX]);
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
 
 /* A url taken apart. */
-struct fbr_place {
+struct fbr_net_place {
     bool tcp;
     char path[FBR_URL_MAX - 16]; /* or host */
     char port[8];
 };
-int fbr_place_scan(const char *url, struct fbr_place *place);
+int fbr_place_scan(const char *url, struct fbr_net_place *place);
 
 #endif

@@ -28,7 +28,7 @@ int fbr_caller_scan(const char *identity, struct fbr_caller *who)
     return 0;
 }
 
-int fbr_place_scan(const char *url, struct fbr_place *p)
+int fbr_place_scan(const char *url, struct fbr_net_place *p)
 {
     const char *host, *colon;
     size_t n;
@@ -104,7 +104,7 @@ static void on_looked_up(uv_getaddrinfo_t *req, int status, struct addrinfo *fou
         fbr_conn_lost(c, rc, uv_strerror(rc));
 }
 
-static int call_tcp(struct fbr_conn *c, const struct fbr_place *p)
+static int call_tcp(struct fbr_conn *c, const struct fbr_net_place *p)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct sockaddr_storage a;
@@ -141,7 +141,7 @@ int fbr_conn_dial(struct fbr_conn **out, struct fbr_loop *loop, const char *url,
                   const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err)
 {
-    struct fbr_place place;
+    struct fbr_net_place place;
     struct fbr_conn *c;
     int rc = fbr_place_scan(url, &place);
 

@@ -26,7 +26,7 @@ struct fbr_listener {
     int fd;
     struct fbr_loop *loop;
     struct fbr_door door;
-    struct fbr_place place;
+    struct fbr_net_place place;
     char url[FBR_URL_MAX];
     struct fbr_conn *half_open; /* authentication not complete; the oldest first */
     int n_half_open;

@@ -35,7 +35,7 @@ static struct {
     struct fbr_object object;
     struct fbr_proxy proxy;
     struct fbr_cur input;
-    struct fbr_host *host;
+    struct fbr_owner *host;
     struct fbr_guest *guest;
     uint64_t peers[PEERS], next_peer;
     int lanes;
