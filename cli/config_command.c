@@ -8,7 +8,7 @@
 
 #include "cli/config_set.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "runtime/base/config.h"
 #include "runtime/base/config_value.h"
 

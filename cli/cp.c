@@ -13,7 +13,7 @@
 
 #include "cli/client.h"
 #include "cli/cp.h"
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
 #include "runtime/base/text.h"
 #include "runtime/inspect/tree.h"

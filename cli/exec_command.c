@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
 #include "runtime/base/text.h"
 #include "runtime/inspect/exec.h"

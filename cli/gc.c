@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "cli/client.h"
-#include "cli/leftover.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "runtime/proc/rundir.h"
 #include "runtime/inspect/spool_dir.h"
 

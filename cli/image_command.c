@@ -16,7 +16,7 @@
 #include "cli/doctor.h"
 #include "cli/interpreter.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "runtime/base/text.h"
 #include "runtime/net/loop.h"
 #include "runtime/base/module.h"

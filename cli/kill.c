@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
 
 enum {

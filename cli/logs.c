@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/logs_kept.h"
 #include "cli/option.h"
 #include "runtime/proc/context.h"

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "cli/client.h"
-#include "cli/leftover.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_NAMES, PS_OPTIONS };
 

@@ -15,7 +15,7 @@
 #include "backends/command/settings.h"
 #include "cli/in_cluster.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "cli/run_image.h"
 #include "cli/run_plan.h"
 #include "cli/run_spec.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/env_file.h"
-#include "cli/run_spec.h"
+#include "cli/text_file.h"
+#include "cli/run_table.h"
 #include "mpi_bridge/host_env.h"
 
 /* The last of a name wins. */

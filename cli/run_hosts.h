@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "runtime/base/error.h"
+#include "ring/room.h"
 
 struct run_host {
     char *name;
@@ -64,5 +65,34 @@ int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct
 /* As command_hosts has them. The caller frees; NULL without memory. */
 char *run_hosts_setting(const struct run_hosts *h);
 void run_hosts_fini(struct run_hosts *h);
+
+/* ---- Allocations ----
+ *
+ * The hosts of the allocation of PBS, LSF, SGE or Flux that `fiber run` is in, and the ranks of each. Slurm has a
+ * backend of its own.
+ *
+ *     PBS, Torque    PBS_NODEFILE         a file: a line HOST for each rank
+ *     LSF            LSB_MCPU_HOSTS       HOST RANKS HOST RANKS ...
+ *                    LSB_DJOB_HOSTFILE    a file: a line HOST for each rank
+ *     SGE            PE_HOSTFILE          a file: lines HOST RANKS QUEUE PROCESSORS
+ *     Flux           FLUX_URI             `flux resource list` is asked: lines NODES CORES HOSTLIST; a rank a core
+ */
+
+enum run_manager { RUN_PBS, RUN_LSF, RUN_LSF_FILE, RUN_SGE, RUN_FLUX, RUN_MANAGERS };
+
+struct run_allocation {
+    struct run_hosts hosts;
+    const char *start; /* the manager's own command that starts a job on {host}; NULL: ssh does */
+    unsigned copies;   /* as in struct fbr_room */
+};
+
+/* Adds the hosts in a text of that kind. -EINVAL and a sentence that names `origin` and the line or word. Pure. */
+int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char *origin,
+                         const char *text, size_t len, struct fbr_error *err);
+/* The allocation that we are in. No hosts: we are in none, or its manager does not answer. */
+int run_allocation_find(struct run_allocation *a, struct fbr_error *err);
+/* The same hosts as a ring takes them. -ENOMEM. */
+int run_allocation_room(const struct run_allocation *a, struct fbr_room *room,
+                        struct fbr_error *err);
 
 #endif

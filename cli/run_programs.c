@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run_spec.h"
+#include "cli/run_table.h"
 
 #define OWN "for a ':' of the program's own: sh -c 'PROGRAM ...'"
 

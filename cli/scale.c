@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
 
 #define WORKERS_MAX (1 << 20)

@@ -167,3 +167,23 @@ int screen_key(int timeout_ms)
     }
     return key_of(bytes, n);
 }
+
+/* ---- Output ---- */
+
+bool cli_is_screen(int fd)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
+
+int cli_print_json(FILE *out, struct fbr_json *j)
+{
+    char *text = fbr_json_take(j);
+
+    if (!text)
+        return cli_failed(1, "out of memory");
+    fprintf(out, "%s\n", text);
+    free(text);
+    return 0;
+}

@@ -1,12 +1,14 @@
-/* screen.h - the terminal as a screen to draw on and keys to read, put back however the command ends.
+/* screen.h - the terminal as a screen to draw on and keys to read, put back however the command ends; JSON as a line.
  *
- * One at a time in a process: its state is what signal handlers need.
+ * One screen at a time in a process: its state is what signal handlers need.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_SCREEN_H
 #define CLI_SCREEN_H
 
+#include <stdio.h>
 #include <stdbool.h>
+#include "ring/json_out.h"
 
 enum cli_key {
     CLI_KEY_NONE, /* the time is over, or a signal came */
@@ -31,5 +33,14 @@ void screen_drop_picture(void);
 /* The next key, waited for at most so long: enum cli_key or a character. */
 int screen_key(int timeout_ms);
 void screen_size(int *width, int *height);
+
+/* ---- Output ---- */
+
+/* There is a terminal, and TERM does not say that it is dumb: it knows escape sequences. */
+bool cli_is_screen(int fd);
+
+/* The finished text as one line; j is freed. 0, or 1 after it was said on standard error that there is no
+ * memory for it. */
+int cli_print_json(FILE *out, struct fbr_json *j);
 
 #endif

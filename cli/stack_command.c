@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "cli/stack_fold.h"
 #include "runtime/base/text.h"
 #include "runtime/inspect/message.h"

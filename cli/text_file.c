@@ -1,4 +1,4 @@
-/* text_file.c - a small file that people write, whole; see text_file.h.
+/* text_file.c - small files that people write; see text_file.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/text_file.h"
@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err)
@@ -37,4 +38,68 @@ int text_file_read(const char *path, char **text, size_t *len, struct fbr_error 
     *text = bytes;
     *len = got;
     return 0;
+}
+
+/* ---- Variables ---- */
+
+/* One line without its end, which may be written to. */
+static int give_pair(const char *origin, unsigned number, char *line,
+                     int (*pair)(void *user, const char *name, const char *value), void *user,
+                     struct fbr_error *err)
+{
+    char *equals;
+
+    line += strspn(line, " \t");
+    if (!*line || *line == '#')
+        return 0;
+    equals = strchr(line, '=');
+    if (equals)
+        *equals = '\0';
+    if (!*line || strpbrk(line, " \t"))
+        return fbr_fail(err, -EINVAL, "%s:%u: \"%.64s\" is no name of a variable; write NAME=VALUE",
+                        origin, number, line);
+    return pair(user, line, equals ? equals + 1 : NULL);
+}
+
+int env_file_parse(const char *origin, const char *text, size_t len,
+                   int (*pair)(void *user, const char *name, const char *value), void *user,
+                   struct fbr_error *err)
+{
+    unsigned number = 0;
+    int rc = 0;
+
+    while (len && rc >= 0) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len, used = n + (end != NULL);
+        char *line;
+
+        number++;
+        if (memchr(text, '\0', n))
+            return fbr_fail(err, -EINVAL, "%s:%u: the line is not text", origin, number);
+        n -= n && text[n - 1] == '\r';
+        line = malloc(n + 1);
+        if (!line)
+            return fbr_fail(err, -ENOMEM, "%s: out of memory", origin);
+        memcpy(line, text, n);
+        line[n] = '\0';
+        rc = give_pair(origin, number, line, pair, user, err);
+        free(line);
+        text += used;
+        len -= used;
+    }
+    return rc;
+}
+
+int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
+                  void *user, struct fbr_error *err)
+{
+    char *text;
+    size_t len;
+    int rc = text_file_read(path, &text, &len, err);
+
+    if (rc < 0)
+        return rc;
+    rc = env_file_parse(path, text, len, pair, user, err);
+    free(text);
+    return rc;
 }

@@ -1,4 +1,4 @@
-/* text_file.h - a small file that people write, whole.
+/* text_file.h - small files that people write: whole, and as variables.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_TEXT_FILE_H
@@ -13,5 +13,21 @@
 /* The caller frees `text`, which has no NUL at its end. A sentence with the path for what cannot be read, or is longer
  * than TEXT_FILE_MAX (-EFBIG). */
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err);
+
+/* ---- Variables, as docker's --env-file takes them; pure ----
+ *
+ *   # a comment
+ *   NAME=VALUE      the value is all of the rest of the line, quotes too
+ *   NAME            with its value here, if there is such a variable here
+ */
+
+/* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid during the call; a
+ * negative answer ends it. -EINVAL and a sentence with the line for what is no such line. */
+int env_file_parse(const char *origin, const char *text, size_t len,
+                   int (*pair)(void *user, const char *name, const char *value), void *user,
+                   struct fbr_error *err);
+/* The same of a file. */
+int env_file_read(const char *path, int (*pair)(void *user, const char *name, const char *value),
+                  void *user, struct fbr_error *err);
 
 #endif

@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "cli/option.h"
-#include "cli/print.h"
 #include "cli/screen.h"
 #include "runtime/net/loop.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/option.h"
-#include "cli/print.h"
+#include "cli/screen.h"
 #include "fiber.h"
 #include "mpi_bridge/bridge.h"
 #include "runtime/proc/backend.h"

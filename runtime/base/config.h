@@ -36,25 +36,8 @@
 #include <stdint.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/error.h"
-
-enum fbr_config_type {
-    FBR_CONFIG_BOOL,
-    FBR_CONFIG_INT,
-    FBR_CONFIG_MS,
-    FBR_CONFIG_SIZE,
-    FBR_CONFIG_ENUM,
-    FBR_CONFIG_STR
-};
-
-struct fbr_config_key {
-    const char *name, *env;
-    enum fbr_config_type type;
-    const char *fallback; /* the default, as it would be written in a file */
-    int64_t min, max;     /* of the value (ms, bytes); of the length for a string */
-    const char *words;    /* what an enum may be, separated by single spaces */
-    const char *help;     /* one line */
-};
 
 /* Bounds of values, for the tables of keys. */
 #define FBR_KIB 1024LL

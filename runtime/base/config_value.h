@@ -1,12 +1,33 @@
-/* config_value.h - how configuration values are written: the types behind config.h.
+/* config_value.h - a setting and its type, and how its values are written; config.h has the settings of a process.
  *
- * For config.c alone. Pure; any thread.
+ * Pure; any thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONFIG_VALUE_H
 #define FBR_CONFIG_VALUE_H
 
-#include "runtime/base/config.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+enum fbr_config_type {
+    FBR_CONFIG_BOOL,
+    FBR_CONFIG_INT,
+    FBR_CONFIG_MS,
+    FBR_CONFIG_SIZE,
+    FBR_CONFIG_ENUM,
+    FBR_CONFIG_STR
+};
+
+struct fbr_config_key {
+    const char *name, *env;
+    enum fbr_config_type type;
+    const char *fallback; /* the default, as it would be written in a file */
+    int64_t min, max;     /* of the value (ms, bytes); of the length for a string */
+    const char *words;    /* what an enum may be, separated by single spaces */
+    const char *help;     /* one line */
+};
 
 /* The number that stands for `text` as a value of k: bool 0 or 1, int, ms, bytes, index of the
  * enum's word, length of a string. -EINVAL with a sentence that begins with `origin` if it has the

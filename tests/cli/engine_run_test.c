@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cli/engine_run.h"
+#include "cli/orphans.h"
 #include "runtime/base/master.h"
 
 static struct leftovers l;

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "cli/env_file.h"
 #include "cli/text_file.h"
 #include "tests/support/sync.h"
 

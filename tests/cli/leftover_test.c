@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cli/leftover.h"
+#include "cli/orphans.h"
 #include "runtime/base/master.h"
 
 static struct leftovers l;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cli/run_allocation.h"
+#include "cli/run_hosts.h"
 #include "cli/run_spec.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

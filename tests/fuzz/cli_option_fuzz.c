@@ -3,9 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option.c"
-#include "cli/run_allocation.c"
 #include "cli/run_env.c"
-#include "cli/run_foreign.c"
 #include "cli/run_hosts.c"
 #include "cli/run_programs.c"
 #include "cli/run_spec.c"

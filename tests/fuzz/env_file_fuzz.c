@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 
-#include "cli/env_file.c"
 #include "cli/text_file.c"
 
 static int check(void *user, const char *name, const char *value)

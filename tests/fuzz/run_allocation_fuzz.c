@@ -6,7 +6,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 
-#include "cli/run_allocation.c"
 #include "cli/run_hosts.c"
 #include "cli/text_file.c"
 

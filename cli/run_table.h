@@ -1,0 +1,81 @@
+/* run_table.h - the options of `fiber run`, by index; run_spec.c has their table and their meaning.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_RUN_TABLE_H
+#define CLI_RUN_TABLE_H
+
+#include "cli/option.h"
+
+#define RUN_RANKS_MAX (1 << 20)
+
+enum {
+    RUN_N,
+    RUN_PER_NODE,
+    RUN_NODES,
+    RUN_HOSTS,
+    RUN_HOSTFILE,
+    RUN_BACKEND,
+    RUN_IMAGE,
+    RUN_IN_CLUSTER,
+    RUN_BIND_TO,
+    RUN_MAP_BY,
+    RUN_CPUS,
+    RUN_GPUS,
+    RUN_MEM,
+    RUN_ENV,
+    RUN_ENV_FILE,
+    RUN_WORKDIR,
+    RUN_NAME,
+    RUN_NAMESPACE,
+    RUN_ON_FAILURE,
+    RUN_MAX_RESTARTS,
+    RUN_TIMEOUT,
+    RUN_GRACE,
+    RUN_TAG,
+    RUN_TIMESTAMP,
+    RUN_OUTPUT,
+    RUN_STDIN,
+    RUN_PTY,
+    RUN_REPORT,
+    RUN_MAP,
+    RUN_DRY_RUN,
+    RUN_JSON,
+    RUN_OVERSUBSCRIBE,
+    RUN_VERBOSE,
+    RUN_QUIET,
+    RUN_MCA,
+    RUN_GENV,
+    RUN_NOTHING,
+    RUN_NOTHING_ARGUMENT,
+    RUN_RANK_BY,
+    RUN_CPU_LIST,
+    RUN_KILL,
+    RUN_HWTHREADS,
+    RUN_STANDALONE,
+    RUN_RENDEZVOUS,
+    RUN_PROCESSORS,
+    RUN_ONE_A_NODE,
+    RUN_BY_NODE,
+    RUN_BY_PACKAGE,
+    RUN_PROGRAMS,
+    RUN_MCA_FILE,
+    RUN_MCA_OTHER,
+    RUN_NAMES,
+    RUN_NO_NAMES,
+    RUN_STAGING,
+    RUN_DISPLAY,
+    RUN_STREAMS,
+    RUN_SURVIVORS,
+    RUN_DEBUGGER,
+    RUN_INTERFACE,
+    RUN_MODULE,
+    RUN_SLURM,
+    RUN_TIME,
+    RUN_PID,
+    RUN_ALL_GPUS,
+    RUN_OPTIONS
+};
+
+extern const struct cli_option run_options[RUN_OPTIONS];
+
+#endif
