@@ -32,7 +32,7 @@ extern const struct fbr_backend_ops fbr_backend_mock TESTS_MAY;
 
 const struct fbr_backend_ops *const fbr_backends[] = {&fbr_backend_local,
                                                       BACKENDS(ENTRY) & fbr_backend_mock, NULL};
-const char fbr_backend_names[] = "local" BACKENDS(WORD);
+const char fbr_backend_names[] = FBR_BACKEND_LOCAL BACKENDS(WORD);
 TESTS_MAY const char fbr_backend_words[] = "auto local" BACKENDS(WORD);
 
 int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n)
@@ -42,6 +42,18 @@ int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n
     *keys = b && b->about ? b->about->keys : NULL;
     *n = *keys ? b->about->nkeys : 0;
     return b != NULL;
+}
+
+bool fbr_backend_variable(const char *name)
+{
+    for (size_t i = 0; fbr_backends[i]; i++) {
+        const struct fbr_backend_about *about = fbr_backends[i]->about;
+
+        for (const char *const *v = about ? about->variables : NULL; v && *v; v++)
+            if (strcmp(*v, name) == 0)
+                return true;
+    }
+    return false;
 }
 
 const struct fbr_backend_about *fbr_backend_about(const char *name)

@@ -15,3 +15,9 @@ int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n
     *n = 0;
     return 0;
 }
+
+bool fbr_backend_variable(const char *name)
+{
+    (void)name;
+    return false;
+}

@@ -57,28 +57,29 @@ static int do_list(void *arg)
 {
     struct asking *a = arg;
 
-    return a->b->ops->list(a->b->backend, a->found, a->user, a->err);
+    return a->b->ops->housekeeping->list(a->b->backend, a->found, a->user, a->err);
 }
 
 static int do_remove(void *arg)
 {
     struct asking *a = arg;
 
-    return a->b->ops->remove(a->b->backend, a->id, a->err);
+    return a->b->ops->housekeeping->remove(a->b->backend, a->id, a->err);
 }
 
 static int do_sweep(void *arg)
 {
     struct asking *a = arg;
 
-    return a->b->ops->sweep(a->b->backend, a->before_ms, a->dry, a->swept, a->user, a->err);
+    return a->b->ops->housekeeping->sweep(a->b->backend, a->before_ms, a->dry, a->swept, a->user,
+                                          a->err);
 }
 
 static int do_logs(void *arg)
 {
     struct asking *a = arg;
 
-    return a->b->ops->logs(a->b->backend, a->id, a->follow, a->reader, a->err);
+    return a->b->ops->housekeeping->logs(a->b->backend, a->id, a->follow, a->reader, a->err);
 }
 
 static int do_address(void *arg)
@@ -177,7 +178,7 @@ int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user
 {
     struct asking a = {.b = b, .found = found, .user = user, .err = err};
 
-    return b->ops->list
+    return b->ops->housekeeping
                ? fbr_loop_call(b->loop, do_list, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
 }
@@ -186,7 +187,7 @@ int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *
 {
     struct asking a = {.b = b, .id = id, .err = err};
 
-    return b->ops->remove
+    return b->ops->housekeeping
                ? fbr_loop_call(b->loop, do_remove, &a)
                : fbr_fail(err, -ENOTSUP, "backend %s: jobs end with their master", b->ops->name);
 }
@@ -194,18 +195,20 @@ int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *
 int cli_backend_sweep(struct cli_backend *b, int64_t before_ms, bool dry, fbr_backend_swept *swept,
                       void *user, struct fbr_error *err)
 {
+    const struct fbr_backend_housekeeping *h = b->ops->housekeeping;
     struct asking a = {
         .b = b, .before_ms = before_ms, .dry = dry, .swept = swept, .user = user, .err = err};
 
-    return b->ops->sweep ? fbr_loop_call(b->loop, do_sweep, &a) : 0;
+    return h && h->sweep ? fbr_loop_call(b->loop, do_sweep, &a) : 0;
 }
 
 int cli_backend_logs(struct cli_backend *b, const char *id, bool follow,
                      const struct fbr_backend_reader *reader, struct fbr_error *err)
 {
+    const struct fbr_backend_housekeeping *h = b->ops->housekeeping;
     struct asking a = {.b = b, .id = id, .reader = reader, .follow = follow, .err = err};
 
-    return b->ops->logs ? fbr_loop_call(b->loop, do_logs, &a)
+    return h && h->logs ? fbr_loop_call(b->loop, do_logs, &a)
                         : fbr_fail(err, -ENOTSUP, "backend %s keeps nothing of what jobs write",
                                    b->ops->name);
 }

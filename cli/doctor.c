@@ -122,7 +122,7 @@ static int run_doctor(const struct cli_args *args)
     fbr_json_init(&d.json);
     fbr_json_array(&d.json, NULL);
     doctor_place(&d);
-    if (!only || !strcmp(only, "local")) {
+    if (!only || !strcmp(only, FBR_BACKEND_LOCAL)) {
         doctor_machine(&d);
         doctor_bootstraps(&d);
     }

@@ -44,7 +44,7 @@ static void tell(struct gc *g, const char *done, const char *kind, const char *w
 {
     if (g->is_json) {
         fbr_json_object(&g->json, NULL);
-        fbr_json_str(&g->json, "backend", "local");
+        fbr_json_str(&g->json, "backend", FBR_BACKEND_LOCAL);
         fbr_json_str(&g->json, "kind", kind);
         fbr_json_str(&g->json, "id", what);
         fbr_json_str(&g->json, "action", done);
@@ -211,10 +211,10 @@ static int sweep_all(struct gc *g)
     const char *name;
     int code = 0;
 
-    if (!g->run && (!g->only || !strcmp(g->only, "local")) && sweep_host(g, &err) < 0)
+    if (!g->run && (!g->only || !strcmp(g->only, FBR_BACKEND_LOCAL)) && sweep_host(g, &err) < 0)
         code = cli_failed(1, "%s", err.text);
     for (size_t i = 0; (name = leftovers_backend(g->only, i)); i++)
-        if (strcmp(name, "local") != 0 && sweep_backend(g, name, &err) < 0)
+        if (strcmp(name, FBR_BACKEND_LOCAL) != 0 && sweep_backend(g, name, &err) < 0)
             code = cli_failed(1, "%s", err.text);
     return code;
 }

@@ -266,7 +266,7 @@ static int ask_all(struct engine_run *e, const char *typed, const struct client_
     for (size_t i = 0; (name = leftovers_backend(only, i)) && e->count < ENGINE_RUN_BACKENDS; i++) {
         struct fbr_error why = {0, ""};
         const struct fbr_backend_ops *ops = fbr_backend_find(name, NULL);
-        int rc = ops && !ops->list ? 0 : ask_one(e, name, typed, lost, only, &why);
+        int rc = ops && !ops->housekeeping ? 0 : ask_one(e, name, typed, lost, only, &why);
 
         if (rc == -EEXIST) {
             engine_run_free(e);
@@ -295,7 +295,8 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
         rc = fbr_fail(err, -ENOENT, "run %.16s is not of backend %s, but of %s", run->about.uid,
                       only, run->about.backend);
     }
-    if (rc == 0 && run->state == CLIENT_LOST && strcmp(run->about.backend, "local") != 0) {
+    if (rc == 0 && run->state == CLIENT_LOST &&
+        strcmp(run->about.backend, FBR_BACKEND_LOCAL) != 0) {
         if (ask_all(e, NULL, run, run->about.backend, &why) > 0) {
             client_free(run);
             return 1;

@@ -238,7 +238,7 @@ static bool has_list(const char *backend)
 {
     const struct fbr_backend_ops *ops = fbr_backend_find(backend, NULL);
 
-    return !ops || ops->list; /* what is not there is told when it is asked */
+    return !ops || ops->housekeeping; /* what is not there is told when it is asked */
 }
 
 static int show_engines(struct ps *p)

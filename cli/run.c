@@ -189,12 +189,14 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
     return rc;
 }
 
-/* Pods start in the working directory of their image, so what is named from here is named whole. */
+/* Jobs of a foreign image start in its working directory, so what is named from here is named whole. */
 static int name_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
-    const char *backend = fbr_config_str(fbr_rt()->config, "backend");
+    const struct fbr_backend_about *about =
+        fbr_backend_about(fbr_config_str(fbr_rt()->config, "backend"));
 
-    if (!args->values[RUN_IN_CLUSTER].number && strcmp(backend, "kubernetes") != 0)
+    if (!args->values[RUN_IN_CLUSTER].number &&
+        !(about && about->in_images && !about->makes_images))
         return 0;
     return run_programs_whole(&s->programs, args, err);
 }

@@ -19,6 +19,9 @@
 #include "runtime/base/error.h"
 #include "ring/room.h"
 
+/* The backend that starts jobs on hosts that are named. */
+#define RUN_HOSTS_BACKEND "command"
+
 struct run_host {
     char *name;
     int64_t slots, most; /* as they are said; 0: they are not */

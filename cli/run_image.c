@@ -22,6 +22,7 @@
 #include "ring/programs.h"
 #include "runtime/base/config.h"
 #include "runtime/base/spawn.h"
+#include "runtime/proc/backend.h"
 
 static const char *base_of(const char *path)
 {
@@ -174,8 +175,9 @@ static int keep_lines(const struct fbr_buf *lines, char *path, size_t size)
 static bool makes_image(const struct fbr_config *c, const struct run_image_wish *w)
 {
     const char *backend = w->backend ? w->backend : fbr_config_str(c, "backend");
+    const struct fbr_backend_about *about = fbr_backend_about(backend);
 
-    return !strcmp(backend, "docker") && !w->ring->job.image && !*fbr_config_str(c, "image");
+    return about && about->makes_images && !w->ring->job.image && !*fbr_config_str(c, "image");
 }
 
 /* Adds what was found to image_add. */

@@ -195,10 +195,12 @@ static int make_manifest(struct plan *p, const struct run_spec *s, const struct 
     return rc;
 }
 
-/* Docker's has nothing to show, and brings libraries with it. */
+/* A backend that has nothing to show need not be loaded, with the libraries that it brings. */
 static int find_backend(struct plan *p, const char *name, struct fbr_error *err)
 {
-    if (!p->server && strcmp(name, "docker") == 0)
+    const struct fbr_backend_about *about = fbr_backend_about(name);
+
+    if (!p->server && about && !about->shows)
         return 0;
     p->ops = fbr_backend_find(name, err);
     if (!p->ops)

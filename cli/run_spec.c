@@ -460,21 +460,19 @@ static int take_names(struct run_spec *s, const struct cli_args *args, struct fb
 static int check_backend(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     const char *asked = args->values[RUN_BACKEND].text;
-    bool command = asked && !strcmp(asked, "command"), here = run_hosts_here(&s->hosts);
+    const struct fbr_backend_about *about = asked ? fbr_backend_about(asked) : NULL;
+    bool command = asked && !strcmp(asked, RUN_HOSTS_BACKEND), here = run_hosts_here(&s->hosts);
 
     if (args->values[RUN_IN_CLUSTER].number)
         return fbr_fail(err, -EINVAL,
                         "-H and --hostfile name hosts for ssh, and --in-cluster runs in pods: "
                         "leave one of them out");
-    s->ring.backend = here && !command ? "local" : "command";
+    s->ring.backend = here && !command ? FBR_BACKEND_LOCAL : RUN_HOSTS_BACKEND;
     if (asked && !command && strcmp(asked, "auto") != 0 && strcmp(asked, s->ring.backend) != 0)
         return fbr_fail(err, -EINVAL,
                         "-H and --hostfile name hosts for ssh (--backend command), and not for "
                         "--backend %s: leave one of them out%s",
-                        asked,
-                        !strcmp(asked, "slurm")
-                            ? ", or name nodes by FIBER_SLURM_OPTIONS=--nodelist=n1,n2"
-                            : "");
+                        asked, about && about->hosts ? about->hosts : "");
     return 0;
 }
 
@@ -487,7 +485,7 @@ static bool may_be_allocated(const struct cli_args *args)
     return (!asked || !strcmp(asked, "auto")) && !args->values[RUN_IN_CLUSTER].number &&
            !getenv("FIBER_RANK") &&
            (!rt || (!strcmp(fbr_config_str(rt->config, "backend"), "auto") &&
-                    !strcmp(fbr_rt_backend_name(rt, NULL), "local")));
+                    !strcmp(fbr_rt_backend_name(rt, NULL), FBR_BACKEND_LOCAL)));
 }
 
 /* All of them are this host: no ssh is needed, and of what is said of slots only max_slots is a limit. */
@@ -518,10 +516,10 @@ static int take_allocation(struct run_spec *s, const struct cli_args *args, stru
     s->hosts = a.hosts;
     s->size = asked_size(s, args);
     if (run_hosts_here(&s->hosts) && (s->size || a.copies < 2)) {
-        o->backend = "local";
+        o->backend = FBR_BACKEND_LOCAL;
         return take_local(s, args, err);
     }
-    o->backend = "command";
+    o->backend = RUN_HOSTS_BACKEND;
     s->sized = true;
     s->start = a.start;
     rc = run_allocation_room(&a, &s->room.room, err);
@@ -549,7 +547,7 @@ static int take_hosts(struct run_spec *s, const struct cli_args *args, struct fb
         return rc;
     if (!s->hosts.n)
         return may_be_allocated(args) ? take_allocation(s, args, err) : take_size(s, args, err);
-    if (!strcmp(o->backend, "local"))
+    if (!strcmp(o->backend, FBR_BACKEND_LOCAL))
         return take_local(s, args, err);
     s->size = run_hosts_fit(&s->hosts, &wish, err);
     o->nodes = (int)s->hosts.n;

@@ -497,7 +497,7 @@ static int begin(void *arg)
     say_hello(a);
     rc = make_dirs(a, &err);
     if (rc == 0) {
-        a->local = fbr_backend_find("local", &err);
+        a->local = fbr_backend_find(FBR_BACKEND_LOCAL, &err);
         rc = a->local ? a->local->open(&a->backend, &env, &err) : err.code;
     }
     if (rc == 0 && fbr_agent_open_machine(a, &err) < 0) /* who asks for a binding is told */

@@ -173,15 +173,16 @@ static bool has_said(const struct ring_rank *k, const char *text)
 
 static const char *explain_code(const struct ring_job *j, uint32_t rank, int code)
 {
+    const struct fbr_backend_about *about = fbr_backend_about(fbr_ring_backend(j->ring));
+
     if (has_said(&j->ranks[rank], "error while loading shared libraries:"))
         return "The loader looks for libraries in LD_LIBRARY_PATH, too: -x LD_LIBRARY_PATH=DIR "
                "gives "
                "it to the ranks. In a container DIR is one of the image.";
     if (code != 127)
         return "";
-    if (!strcmp(fbr_ring_backend(j->ring), "docker"))
-        return "127 is what a shell says when it does not find a program: FIBER_IMAGE_ADD=PROGRAM "
-               "puts one into an image that is made here.";
+    if (about && about->missing)
+        return about->missing;
     return "127 is what a shell says when it does not find a program.";
 }
 

@@ -710,7 +710,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
     struct fiber_ring *r = a->ring;
     struct fiber_process_options options = {
         .size = sizeof(options), .job = r->options.job, .backend = r->options.backend};
-    const char *backend = fbr_ring_backend(r);
+    const struct fbr_backend_about *about = fbr_backend_about(fbr_ring_backend(r));
     struct fbr_agent_order order = {.number = a->number,
                                     .wish = r->wish,
                                     .verbose = fbr_log_on(FBR_LOG_INFO),
@@ -718,8 +718,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .oversubscribe = r->options.flags & FIBER_RING_OVERSUBSCRIBE,
                                     .shared_host = r->nagents > 1,
                                     .alone = r->nagents == 1,
-                                    .image = !strcmp(backend, "docker") ||
-                                             !strcmp(backend, "kubernetes"),
+                                    .image = about && about->in_images,
                                     .ranks = r->size};
     uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;
     struct fbr_process_spec spec = {.fn = fbr_agent_main,

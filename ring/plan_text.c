@@ -67,7 +67,7 @@ static int place(struct picture *p, struct fbr_error *err)
 
     if (bind < 0 || map < 0)
         return -EINVAL;
-    if (strcmp(p->backend, "local") != 0) {
+    if (strcmp(p->backend, FBR_BACKEND_LOCAL) != 0) {
         snprintf(p->note, sizeof(p->note),
                  "each agent binds its ranks on its own host, which is not known yet");
         return 0;

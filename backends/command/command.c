@@ -694,6 +694,13 @@ static const struct fbr_backend_about about = {
     .advice = &advice,
     .unset = "no command is configured",
     .leaves_jobs = 1,
+    .shows = 1,
+};
+
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = command_list,
+    .remove = command_remove,
+    .logs = command_logs,
 };
 
 const struct fbr_backend_ops fbr_backend_command = {
@@ -707,9 +714,7 @@ const struct fbr_backend_ops fbr_backend_command = {
     .signal = command_signal,
     .pause_output = command_pause_output,
     .release = command_release,
-    .list = command_list,
-    .remove = command_remove,
-    .logs = command_logs,
+    .housekeeping = &housekeeping,
     .address = command_address,
     .show = command_show,
 };

@@ -405,6 +405,13 @@ static void docker_check(struct fbr_backend *b, fbr_backend_say *say, void *user
     fbr_docker_check(&b->engine, b->images, b->env.config, say, user);
 }
 
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = docker_list,
+    .remove = docker_remove,
+    .sweep = fbr_docker_sweep_images,
+    .logs = fbr_docker_logs,
+};
+
 extern const struct fbr_backend_ops fbr_docker_ops;
 const struct fbr_backend_ops fbr_docker_ops = {
     .name = "docker",
@@ -416,10 +423,7 @@ const struct fbr_backend_ops fbr_docker_ops = {
     .signal = docker_signal,
     .pause_output = docker_pause_output,
     .release = docker_release,
-    .list = docker_list,
-    .remove = docker_remove,
-    .sweep = fbr_docker_sweep_images,
-    .logs = fbr_docker_logs,
+    .housekeeping = &housekeeping,
     .address = docker_address,
     .check = docker_check,
 };

@@ -52,7 +52,11 @@ static const struct fbr_backend_about about = {
     .advice = &advice,
     .remove_command = remove_command,
     .leaves_jobs = 1,
+    .missing = "127 is what a shell says when it does not find a program: FIBER_IMAGE_ADD=PROGRAM "
+               "puts one into an image that is made here.",
     .contained = 1,
+    .in_images = 1,
+    .makes_images = 1,
 };
 
 extern const struct fbr_backend_ops fbr_backend_docker;

@@ -344,6 +344,12 @@ static int kube_address(struct fbr_backend *b, char *out, size_t size, struct fb
     return 0;
 }
 
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = fbr_kube_list,
+    .remove = fbr_kube_remove,
+    .logs = fbr_kube_logs,
+};
+
 const struct fbr_backend_ops fbr_kube_ops = {
     .name = "kubernetes",
     .reach = FBR_REACH_TCP,
@@ -354,9 +360,7 @@ const struct fbr_backend_ops fbr_kube_ops = {
     .signal = kube_signal,
     .pause_output = kube_pause_output,
     .release = kube_release,
-    .list = fbr_kube_list,
-    .remove = fbr_kube_remove,
-    .logs = fbr_kube_logs,
+    .housekeeping = &housekeeping,
     .address = kube_address,
     .check = fbr_kube_check,
     .show = fbr_kube_show,

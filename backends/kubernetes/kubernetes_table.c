@@ -72,6 +72,8 @@ static void remove_command(const char *id, char *out, size_t size)
     snprintf(out, size, "kubectl delete %s%s", strchr(id, '/') ? "" : "pod/", id);
 }
 
+static const char *const variables[] = {"FIBER_POD_NAME", NULL};
+
 static const struct fbr_backend_about about = {
     .keys = keys,
     .nkeys = sizeof(keys) / sizeof(keys[0]),
@@ -81,7 +83,10 @@ static const struct fbr_backend_about about = {
     .here = here,
     .remove_command = remove_command,
     .leaves_jobs = 1,
+    .variables = variables,
     .contained = 1,
+    .in_images = 1,
+    .shows = 1,
 };
 
 extern const struct fbr_backend_ops fbr_backend_kubernetes;

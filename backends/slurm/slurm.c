@@ -472,6 +472,8 @@ static void remove_command(const char *id, char *out, size_t size)
     snprintf(out, size, "scancel %s", id);
 }
 
+static const char *const variables[] = {"FIBER_SLURM", NULL};
+
 static const struct fbr_backend_about about = {
     .keys = keys,
     .nkeys = sizeof(keys) / sizeof(keys[0]),
@@ -480,7 +482,16 @@ static const struct fbr_backend_about about = {
     .advice = &advice,
     .here = here,
     .remove_command = remove_command,
+    .variables = variables,
+    .hosts = ", or name nodes by FIBER_SLURM_OPTIONS=--nodelist=n1,n2",
     .leaves_jobs = 1,
+    .shows = 1,
+};
+
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = slurm_list,
+    .remove = slurm_remove,
+    .logs = slurm_logs,
 };
 
 const struct fbr_backend_ops fbr_backend_slurm = {
@@ -494,9 +505,7 @@ const struct fbr_backend_ops fbr_backend_slurm = {
     .signal = slurm_signal,
     .pause_output = slurm_pause_output,
     .release = slurm_release,
-    .list = slurm_list,
-    .remove = slurm_remove,
-    .logs = slurm_logs,
+    .housekeeping = &housekeeping,
     .address = slurm_address,
     .check = slurm_check,
     .show = slurm_show,

@@ -114,10 +114,9 @@ static void collect_keys(void)
 /* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
  * ranks. */
 static const char *const internal_variables[] = {
-    "FIBER_TICKET", "FIBER_WORK",  "FIBER_RANK_RESTARTS", "FIBER_MOCK",
-    "FIBER_RANK",   "FIBER_SIZE",  "FIBER_LOCAL_RANK",    "FIBER_LOCAL_SIZE",
-    "FIBER_NODE",   "FIBER_NODES", "FIBER_JOB",           "FIBER_EPOCH",
-    "FIBER_PMI",    "FIBER_SLURM", "FIBER_POD_NAME",      "FIBER_PID",
+    "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
+    "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
+    "FIBER_JOB",    "FIBER_EPOCH",      "FIBER_PMI",
 };
 
 struct entry {
@@ -526,6 +525,8 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     for (size_t i = 0; i < sizeof(internal_variables) / sizeof(internal_variables[0]); i++)
         if (!strcmp(name, internal_variables[i]))
             return 0;
+    if (fbr_backend_variable(name))
+        return 0;
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
     near = key_suggest(c, name, true);

@@ -47,10 +47,12 @@
 #define FBR_CONFIG_TEXT_MAX 4096  /* length of a string */
 #define FBR_CONFIG_LIST_MAX 65536 /* length of a list of hosts, the longest value */
 
-/* The registry of backends defines these two (backends/backends.c): the words of the key `backend`, and the keys of the
+/* The registry of backends defines these (backends/backends.c): the words of the key `backend`, and the keys of the
  * backend with that index. Zero: there is no such backend. */
 extern const char fbr_backend_words[];
 int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n);
+/* Whether a backend gives its jobs a variable of that name. */
+bool fbr_backend_variable(const char *name);
 
 struct fbr_config;
 

@@ -24,6 +24,9 @@
 
 #define FBR_EXIT_UNKNOWN INT32_MIN
 
+/* The backend that each build has: processes of this host. Whatever runs in a job starts its own by it. */
+#define FBR_BACKEND_LOCAL "local"
+
 /* What only a process of this machine can be given; for the local backend. */
 struct fbr_job_local {
     int in; /* its standard input; -1: /dev/null. Not closed by the backend, nor is fd */
@@ -185,8 +188,32 @@ struct fbr_backend_about {
     int (*here)(void);
     /* Writes the command of its engine that removes a job by its `id`. */
     void (*remove_command)(const char *id, char *out, size_t size);
-    int leaves_jobs; /* nonzero: jobs may outlive their master, so it lists and removes them */
-    int contained;   /* nonzero: its jobs cannot ask the engine, and start theirs locally */
+    /* Variables that its jobs get from it and that are no settings; NULL at the end. */
+    const char *const *variables;
+    const char *hosts;   /* how a user names hosts for it, where it is not by -H: ", or ..." */
+    const char *missing; /* a sentence: what to do when a rank ends with code 127 */
+    int leaves_jobs;     /* nonzero: jobs may outlive their master: it has housekeeping */
+    int contained;       /* nonzero: its jobs cannot ask the engine, and start theirs locally */
+    int in_images;       /* nonzero: its jobs run in an image, with other files than those here */
+    int makes_images;    /* nonzero: where no image is named it makes one of the program */
+    int shows;           /* nonzero: it has show() */
+};
+
+/* Jobs and other things that an engine has after their master is gone; for gc, ps, logs and kill. */
+struct fbr_backend_housekeeping {
+    /* Jobs of all runs of this user that the engine has: calls found() for each. May take
+     * some seconds. */
+    int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
+    /* By its `id`; 0 also when it is gone. */
+    int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
+    /* Removes what it made for jobs, no run has used since that time, and no job has; `dry` only says it. May take some
+     * seconds. NULL: it makes no such things. */
+    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
+                 void *user, struct fbr_error *err);
+    /* What a listed job has written, by its `id`; with `follow` also what it will write, until it ends. Returns at
+     * once; after an error the reader is not called. Close the backend only after its done(). NULL: nobody has it. */
+    int (*logs)(struct fbr_backend *b, const char *id, int follow,
+                const struct fbr_backend_reader *reader, struct fbr_error *err);
 };
 
 struct fbr_backend_ops {
@@ -206,19 +233,8 @@ struct fbr_backend_ops {
     void (*pause_output)(struct fbr_backend *b, void *handle, int paused);
     /* After EXITED: the handle will not be used again. */
     void (*release)(struct fbr_backend *b, void *handle);
-    /* Jobs of all runs of this user that the engine has: calls found() for each. NULL when nothing can be left behind
-     * (jobs die with their master). May take some seconds. */
-    int (*list)(struct fbr_backend *b, fbr_backend_found *found, void *user, struct fbr_error *err);
-    /* By its `id`; 0 also when it is gone. */
-    int (*remove)(struct fbr_backend *b, const char *id, struct fbr_error *err);
-    /* Removes what it made for jobs, no run has used since that time, and no job has; `dry` only says it. May take some
-     * seconds. NULL: it makes no such things. */
-    int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
-                 void *user, struct fbr_error *err);
-    /* What a listed job has written, by its `id`; with `follow` also what it will write, until it ends. Returns at
-     * once; after an error the reader is not called. Close the backend only after its done(). NULL: nobody has it. */
-    int (*logs)(struct fbr_backend *b, const char *id, int follow,
-                const struct fbr_backend_reader *reader, struct fbr_error *err);
+    /* What becomes of jobs that outlive their master; NULL: none can. */
+    const struct fbr_backend_housekeeping *housekeeping;
     /* FBR_REACH_TCP: our address on the way to its jobs, where we listen when `bind` is not set.
      * NULL: 127.0.0.1. May take a second for each host that it looks up, and is not called while jobs run. */
     int (*address)(struct fbr_backend *b, char *out, size_t size, struct fbr_error *err);

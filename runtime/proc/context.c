@@ -121,7 +121,7 @@ static const char *automatic(const struct fbr_runtime *rt)
         if (about && about->here && about->here())
             return fbr_backends[i]->name;
     }
-    return "local";
+    return FBR_BACKEND_LOCAL;
 }
 
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
@@ -134,7 +134,7 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
     about = fbr_backend_about(name);
     /* In a container there is no engine to ask: what it starts, it starts in there. */
     if (rt->child && about && about->contained)
-        return "local";
+        return FBR_BACKEND_LOCAL;
     return strcmp(name, "auto") == 0 ? automatic(rt) : name;
 }
 

@@ -159,7 +159,7 @@ static int open_nest(struct fbr_runtime *rt, struct fbr_error *err)
     if (!n)
         return fbr_fail(err, -ENOMEM, "out of memory");
     n->rt = rt;
-    n->ops = fbr_backend_find("local", err);
+    n->ops = fbr_backend_find(FBR_BACKEND_LOCAL, err);
     rc = n->ops ? n->ops->open(&n->backend, &env, err) : -ENOENT;
     if (rc < 0)
         free(n);

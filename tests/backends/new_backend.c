@@ -15,6 +15,11 @@
 #include "runtime/base/environ.h"
 #include "runtime/proc/backend.h"
 
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = cabin_list,
+    .remove = cabin_remove,
+};
+
 extern const struct fbr_backend_ops fbr_backend_local;
 
 struct fbr_backend {
@@ -185,6 +190,5 @@ const struct fbr_backend_ops fbr_backend_cabin = {
     .signal = cabin_signal,
     .pause_output = cabin_pause_output,
     .release = cabin_release,
-    .list = cabin_list,
-    .remove = cabin_remove,
+    .housekeeping = &housekeeping,
 };

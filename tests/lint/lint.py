@@ -67,6 +67,11 @@ def literals(text):
             yield text.count("\n", 0, found.start()) + 1, found.group(1)
 
 
+def without_comments(text):
+    """The text of C with blanks in place of comments: lines stay where they are."""
+    return TOKEN.sub(lambda t: re.sub(r"[^\n]", " ", t.group()) if t.group().startswith("/") else t.group(), text)
+
+
 class Lint:
     """Collects complaints about `where` (a file or file:function), less those that the list of exceptions lets pass."""
 
