@@ -234,7 +234,7 @@ static size_t list_all(struct fbr_backend *b, struct fbr_kube_last *list, const 
     if (b->master_job[0])
         add_last(list, &n, fbr_kube_jobs_path(b->api, "/", b->master_job), body);
     HASH_ITER(hh, b->all, j, next)
-        if (j->stage == CREATING || j->stage == LIVING)
+        if (fbr_pod_may_exist(j->state))
             add_last(list, &n, fbr_kube_path(b->api, "pods/%s", j->name), body);
     for (size_t i = 0; i < FBR_KUBE_KEPT; i++) /* the cluster would come to it, too */
         if (b->kept[i][0])
@@ -289,21 +289,14 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
     struct fbr_kube_job *j = handle;
 
     (void)b;
-    if (j->stage >= ENDING)
+    if (!fbr_pod_takes(j->state, ON_KILL))
         return 0;
     if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
         return -ENOTSUP; /* the cluster has no way for others */
     if (j->asked == sig || j->asked == SIGKILL)
         return 0;
     j->asked = sig;
-    if (j->stage == LIVING) {
-        fbr_kube_delete(j, sig == SIGKILL ? 1 : j->grace_s);
-    } else if (j->job_made) {
-        fbr_kube_end_job(j);
-    } else if (j->stage != CREATING) {
-        fbr_kube_leave_line(j);
-        fbr_kube_finish_soon(j, -sig, "");
-    }
+    fbr_kube_step_text(j, ON_KILL, "");
     return 0;
 }
 

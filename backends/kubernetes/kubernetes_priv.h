@@ -1,13 +1,5 @@
 /* kubernetes_priv.h - what the files of the kubernetes backend share: kubernetes.c, pod_start.c, pod_life.c.
  *
- *     QUEUED     waits for a Secret with its ticket
- *     WRAPPED    the Secret is on its way
- *     WAITING    waits for its turn to be created
- *     CREATING   its pod is on its way
- *     LIVING     the pod is there; the watch tells what becomes of it
- *     ENDING     it has ended, and the rest of its output is on its way
- *     ENDED      told; the record stays until it is released
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_PRIV_H
 #define FBR_KUBE_PRIV_H
@@ -16,6 +8,7 @@
 #include <utlist.h>
 
 #include "backends/kubernetes/api.h"
+#include "backends/kubernetes/pod_fsm.h"
 #include "backends/kubernetes/pod_log.h"
 #include "backends/kubernetes/pod.h"
 #include "backends/kubernetes/pod_state.h"
@@ -25,39 +18,41 @@
 
 #define FBR_KUBE_KEPT 16 /* pods that have ended, for people who want to look at them */
 
-enum fbr_kube_stage { QUEUED, WRAPPED, WAITING, CREATING, LIVING, ENDING, ENDED };
+/* A log that is open: it is read; it has ended, and may be asked for again; it will not come again. */
+enum fbr_kube_reading { READS, READ, READ_LOST };
 
 struct fbr_kube_job {
-    struct fbr_kube_job *next, *prev; /* in the line that its stage has */
+    struct fbr_kube_job *next, *prev; /* in the line that its state has */
     UT_hash_handle hh;                /* by name, until it has ended */
     struct fbr_backend *b;
     void *user;
     char name[FBR_KUBE_NAME], uid[64];
-    enum fbr_kube_stage stage;
-    struct json_t *pod; /* until its owner and its Secret are known */
-    char *body;         /* then its text, until it is there */
+    enum fbr_pod_state state; /* fbr_kube_step() alone changes it */
+    struct json_t *pod;       /* until its owner and its Secret are known */
+    char *body;               /* then its text, until it is there */
     char *around; /* of a master: the text of its Job, which has the name until its pod is there */
-    bool is_master, job_made;
+    bool is_master; /* fact: what is started is a master; it has a Job around its pod */
     unsigned calls; /* that are not answered */
     void *ticket;   /* until it is in a Secret */
     size_t ticket_len;
-    struct fbr_kube_secret *secret;           /* that has the ticket; NULL: none */
-    int asked;                                /* signal that was asked for last */
-    int grace_s;                              /* between SIGTERM and SIGKILL */
-    bool released, started, failing, missing; /* missing: not yet seen in the list at hand */
-    bool is_deleted;                          /* its object is gone */
-    bool disruption, theirs;                  /* theirs: somebody else has deleted it */
-    bool asking;                              /* what its pod is now */
-    bool placed;                              /* its pod has a node */
-    uint64_t asked_at;                        /* for its end, or what it is; 0: neither */
-    uint64_t began;               /* it was asked for; since it is LIVING: the server had it */
-    uint64_t waits_since, looked; /* clock of fbr_now_ms(), as the other times */
+    struct fbr_kube_secret *secret; /* that has the ticket; NULL: none */
+    int asked;                      /* signal that was asked for last */
+    int grace_s;                    /* between SIGTERM and SIGKILL */
+    bool released;                  /* wish: the runtime wants to hear no more */
+    bool missing;                   /* fact: not yet seen in the list at hand */
+    bool disruption;                /* fact: not its program ended it, nor we; it may still run */
+    bool asking;                    /* fact: what its pod is now is being asked */
+    bool placed;                    /* fact: its pod has a node */
+    uint64_t asked_at;              /* for its end, or what it is; 0: neither */
+    uint64_t began;                 /* it was asked for; since it is LIVING: the server had it */
+    uint64_t waits_since, looked;   /* clock of fbr_now_ms(), as the other times */
     enum fbr_kube_wait waits;
     int32_t code;
     char text[512]; /* PENDING as it was told last; the reason of its end */
     struct fbr_kube_log *log;
-    bool follows, log_over, paused;
-    bool log_lost; /* and will not come again */
+    enum fbr_kube_reading reading;
+    bool follows; /* fact: one of the backend's `follows` is its */
+    bool paused;  /* wish: the runtime takes no output */
     unsigned log_ends;
     uint64_t log_over_at;
     struct fbr_timer drain;
@@ -100,7 +95,7 @@ struct fbr_backend {
     bool batching, creating, ticking; /* that timer runs */
     double credit;
     uint64_t credit_at;
-    unsigned follows;
+    unsigned follows, looks;                 /* looks: at what events say, in this tick */
     char kept[FBR_KUBE_KEPT][FBR_KUBE_NAME]; /* names of pods that have ended */
     unsigned kept_at;
     char address[64];
@@ -113,27 +108,33 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
                    struct fbr_error *err);
 void fbr_kube_on_batch(void *backend);
 void fbr_kube_on_create(void *backend);
-/* Ends the Job of a master that has no pod yet. */
-void fbr_kube_end_job(struct fbr_kube_job *j);
-/* Out of the line that it waits in, before its pod is sent. */
-void fbr_kube_leave_line(struct fbr_kube_job *j);
 void fbr_kube_forget_ticket(struct fbr_kube_job *j);
 
+/* Actions of the table. */
+void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_leave_secret(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_leave_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_wait_turn(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_find(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s);
+
 /* pod_life.c: from a pod to its end. */
+/* One step of the table: the state, then its action, which may free the job. `s` is what the action says or
+ * takes from the pod; NULL where it needs nothing. */
+void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event,
+                   const struct fbr_kube_state *s);
+void fbr_kube_step_text(struct fbr_kube_job *j, enum fbr_pod_event event, const char *text);
 void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e);
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
 /* The server has taken its pod. */
 void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
 /* What the server says about its pod. */
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
-/* It is over without output that could be waited for. It may be freed by it. */
-void fbr_kube_finish(struct fbr_kube_job *j, int32_t code, const char *text);
-/* The same, when the loop comes to it. */
-void fbr_kube_finish_soon(struct fbr_kube_job *j, int32_t code, const char *text);
-/* Its object is no longer there. */
-void fbr_kube_gone(struct fbr_kube_job *j);
-/* Asks the cluster to end its pod. */
-void fbr_kube_delete(struct fbr_kube_job *j, int grace_s);
+/* Its end, when the loop comes to it. */
+void fbr_kube_finish_soon(struct fbr_kube_job *j, const char *text);
 /* Removes an object ("pods" or "secrets") that nobody needs; nobody is told how that went. */
 void fbr_kube_sweep(struct fbr_backend *b, const char *kind, const char *name);
 void fbr_kube_on_tick(void *backend);

@@ -27,8 +27,11 @@
 #define LOG_AGAIN_MS 5000
 #define ASK_AFTER_MS 15000
 #define PATIENCE_MS 600000
-#define GIVEN_UP " (given up after kubernetes_pending_timeout)"
+#define TOO_LONG " (given up after kubernetes_pending_timeout)"
 #define DELETED_BY_OTHERS "its pod was deleted by somebody else"
+
+static const struct fbr_kube_state gone = {
+    .phase = FBR_KUBE_ENDED, .code = FBR_EXIT_UNKNOWN, .gone = true};
 
 /* ---- Words to the runtime ---- */
 
@@ -64,7 +67,7 @@ void fbr_kube_job_free(struct fbr_kube_job *j)
 
 void fbr_kube_settle(struct fbr_kube_job *j)
 {
-    if (j->released && j->stage == ENDED && !j->calls)
+    if (j->released && j->state == ENDED && !j->calls)
         fbr_kube_job_free(j);
 }
 
@@ -103,10 +106,8 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     struct fbr_kube_job *j = user;
     char text[512];
 
-    if (a->status == 404 ||
-        a->status == 409) { /* it, or the pod that we knew, is no longer there */
-        if (j->stage == LIVING)
-            fbr_kube_gone(j);
+    if (a->status == 404 || a->status == 409) { /* it, or the pod that we knew, is not there */
+        fbr_kube_step(j, ON_GONE, &gone);
     } else if (a->status < 200 || a->status >= 300) {
         fbr_kube_say(j->b->api, a, "its pod cannot be deleted", text, sizeof(text));
         fbr_warn("kubernetes: %s: %s", j->name, text);
@@ -114,7 +115,7 @@ static void on_deleted(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-void fbr_kube_delete(struct fbr_kube_job *j, int grace_s)
+static void delete_pod(struct fbr_kube_job *j, int grace_s)
 {
     char *body = fbr_kube_delete_body(grace_s, j->uid);
 
@@ -155,11 +156,12 @@ static void keep(struct fbr_kube_job *j)
 
 /* ---- The end ---- */
 
-static void finish(struct fbr_kube_job *j)
+static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;
     int32_t code = j->code;
 
+    (void)s;
     if (j->asked == SIGKILL && (code == -SIGTERM || code == FBR_EXIT_UNKNOWN))
         code = -SIGKILL; /* the cluster says please first */
     fbr_timer_fini(&j->drain);
@@ -168,7 +170,6 @@ static void finish(struct fbr_kube_job *j)
     b->follows -= j->follows;
     j->follows = false;
     HASH_DEL(b->all, j);
-    j->stage = ENDED;
     fbr_kube_forget_ticket(j);
     j->calls++; /* it lives until the end of this function */
     fbr_kube_tell(
@@ -177,44 +178,50 @@ static void finish(struct fbr_kube_job *j)
     fbr_kube_answered(j);
 }
 
+static void set_end(struct fbr_kube_job *j, int32_t code, const char *text)
+{
+    j->code = code;
+    snprintf(j->text, sizeof(j->text), "%s", text);
+}
+
+static int32_t code_of_unstarted(const struct fbr_kube_job *j)
+{
+    return j->asked ? -j->asked : FBR_EXIT_UNKNOWN;
+}
+
+static void refuse(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    set_end(j, code_of_unstarted(j), s->text);
+    finish(j, s);
+}
+
 static void on_drained(void *arg)
 {
     struct fbr_kube_job *j = arg;
 
-    if (j->log && !j->log_over && j->paused) /* a slow reader of ours is not the server's fault */
+    if (j->log && j->reading == READS && j->paused) /* a slow reader of ours, not the server's */
         fbr_timer_start(&j->drain, DRAIN_MS, 0);
     else
-        finish(j);
-}
-
-static void set_end(struct fbr_kube_job *j, int32_t code, const char *text)
-{
-    if (!j->failing) {
-        j->code = code;
-        snprintf(j->text, sizeof(j->text), "%s", text);
-    }
-    j->stage = ENDING;
-}
-
-void fbr_kube_finish(struct fbr_kube_job *j, int32_t code, const char *text)
-{
-    if (j->stage >= ENDING)
-        return;
-    set_end(j, code, text);
-    finish(j);
+        fbr_kube_step(j, ON_DRAINED, NULL);
 }
 
 static void drain(struct fbr_kube_job *j, uint64_t ms)
 {
     if (fbr_timer_init(&j->drain, j->b->env.loop, on_drained, j) < 0)
-        finish(j);
+        fbr_kube_step(j, ON_DRAINED, NULL);
     else
         fbr_timer_start(&j->drain, ms, 0);
 }
 
-void fbr_kube_finish_soon(struct fbr_kube_job *j, int32_t code, const char *text)
+static void drain_now(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    set_end(j, code, text);
+    (void)s;
+    fbr_timer_start(&j->drain, 0, 0);
+}
+
+void fbr_kube_finish_soon(struct fbr_kube_job *j, const char *text)
+{
+    set_end(j, code_of_unstarted(j), text);
     drain(j, 0);
 }
 
@@ -233,10 +240,9 @@ static void on_output_end(void *user)
 {
     struct fbr_kube_job *j = user;
 
-    j->log_over = true;
+    j->reading = READ;
     j->log_over_at = fbr_now_ms();
-    if (j->stage == ENDING) /* not from here, where its log is in use */
-        fbr_timer_start(&j->drain, 0, 0);
+    fbr_kube_step(j, ON_LOG_END, NULL); /* ends nothing here, where its log is in use */
 }
 
 static void read_output(struct fbr_kube_job *j, bool follow, unsigned tail)
@@ -264,82 +270,118 @@ static bool may_follow(const struct fbr_backend *b)
 /* What it wrote and was not read yet. */
 static void read_rest(struct fbr_kube_job *j, int32_t code)
 {
-    if (j->is_deleted)
-        return;
     if (!j->log && may_follow(j->b))
         read_output(j, false, 0);
     else if (!j->log && code != 0)
         read_output(j, false, TAIL_LINES);
     /* It may have broken off while the server was away, and not have been asked for again. */
-    else if (j->log && j->log_over && !j->log_lost && !fbr_kube_log_is_whole(j->log))
-        j->log_over = !fbr_kube_log_resume(j->log);
+    else if (j->log && j->reading == READ && !fbr_kube_log_is_whole(j->log) &&
+             fbr_kube_log_resume(j->log))
+        j->reading = READS;
 }
 
 /* It has ended; what it wrote comes first. */
 static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    if (!j->is_deleted && !s->deleting) {
+    if (!s->gone && !s->deleting) {
         if (s->others)
             fbr_kube_sweep(j->b, "pods", j->name); /* other containers of it would run on */
         else
             keep(j);
     }
-    j->disruption =
-        s->disruption || j->theirs || ((j->is_deleted || s->deleting) && !j->asked && !j->failing);
-    set_end(j, s->code, j->disruption && !s->text[0] ? DELETED_BY_OTHERS : s->text);
-    read_rest(j, s->code);
-    if (j->log && !j->log_over)
+    j->disruption |= s->disruption;
+    if (!s->gone)
+        read_rest(j, s->code);
+    if (j->log && j->reading == READS)
         drain(j, fbr_kube_log_is_whole(j->log) ? DRAIN_MS : BROKEN_MS);
     else
-        finish(j);
+        fbr_kube_step(j, ON_DRAINED, NULL);
+}
+
+/* `others`: somebody else has ended it. */
+static void end_with(struct fbr_kube_job *j, const struct fbr_kube_state *s, int32_t code,
+                     const char *text, bool others)
+{
+    others |= s->disruption || j->disruption;
+    j->disruption = others;
+    set_end(j, code, others && !text[0] ? DELETED_BY_OTHERS : text);
+    begin_end(j, s);
+}
+
+static void end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    end_with(j, s, s->code, s->text, s->gone || s->deleting);
+}
+
+static void end_unseen(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    end_with(j, s, s->code, "its pod was deleted, and nobody saw how it ended", true);
+}
+
+static void end_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    end_with(j, s, s->code, s->text, false);
+}
+
+static void end_killed(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    end_with(j, s, -j->asked, "", false);
 }
 
 /* ---- States ---- */
 
-/* Gives it up: it cannot start. */
-static void give_up(struct fbr_kube_job *j, const char *text)
+/* It cannot start. */
+static void give_up(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    if (j->failing)
-        return;
-    fbr_kube_pending(j, text);
-    j->failing = true;
-    j->code = FBR_EXIT_UNKNOWN;
-    snprintf(j->text, sizeof(j->text), "%s", text);
-    fbr_kube_delete(j, 1);
+    fbr_kube_pending(j, s->text);
+    set_end(j, FBR_EXIT_UNKNOWN, s->text);
+    delete_pod(j, 1);
 }
 
-static void note_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void tell_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (s->wait != j->waits) {
         j->waits = s->wait;
         j->waits_since = fbr_now_ms();
     }
     j->placed = s->placed;
-    if (!j->failing)
-        fbr_kube_pending(j, s->text);
+    fbr_kube_pending(j, s->text);
     if (s->wait == FBR_KUBE_WAIT_NEVER)
-        give_up(j, s->text);
+        fbr_kube_step(j, ON_NEVER, s);
 }
 
 /* The server has its pod: from now on people can look at it by its name. */
+static void tell_started(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    (void)s;
+    j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
+    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
+}
+
+static void delete_asked(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    (void)s;
+    delete_pod(j, j->asked == SIGKILL ? 1 : j->grace_s);
+}
+
+static void tell_started_delete(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    tell_started(j, s);
+    delete_asked(j, s);
+}
+
 void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
 {
     snprintf(j->uid, sizeof(j->uid), "%s", uid);
-    j->stage = LIVING;
-    j->began = fbr_now_ms(); /* it may have waited for its turn: it is not to blame for that */
-    fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->name});
-    if (j->asked)
-        fbr_kube_delete(j, j->asked == SIGKILL ? 1 : j->grace_s);
+    fbr_kube_step(j, ON_CREATED, NULL);
 }
 
-static void note_running(struct fbr_kube_job *j)
+static void tell_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     const char *bind = fbr_config_str(j->b->env.config, "bind"), *address = j->b->address;
     char text[200], ours[FBR_BIND_MAX];
 
-    if (j->started)
-        return;
-    j->started = true;
+    (void)s;
     j->waits = FBR_KUBE_WAIT_NONE;
     if (bind[0] && fbr_bind_find(bind, ours) == 0)
         address = ours;
@@ -354,25 +396,12 @@ static void note_running(struct fbr_kube_job *j)
         read_output(j, true, 0);
 }
 
-void fbr_kube_gone(struct fbr_kube_job *j)
-{
-    struct fbr_kube_state none = {.phase = FBR_KUBE_ENDED, .code = FBR_EXIT_UNKNOWN};
-
-    j->is_deleted = true;
-    if (j->asked && !j->started)
-        none.code = -j->asked;
-    else
-        snprintf(none.text, sizeof(none.text), "%s",
-                 j->asked ? "" : "its pod was deleted, and nobody saw how it ended");
-    begin_end(j, &none);
-}
-
 /* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is seen to be over. */
-static void note_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+static void tell_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    bool first = !j->theirs;
+    bool first = !j->disruption;
 
-    j->theirs = true;
+    j->disruption = true;
     if (first && s->phase == FBR_KUBE_RUNNING)
         fbr_kube_tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
                                                  .text = s->text[0] ? s->text : DELETED_BY_OTHERS,
@@ -385,22 +414,18 @@ void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool dele
     struct fbr_kube_state s;
 
     j->missing = false;
-    if (j->stage != LIVING)
+    if (!fbr_pod_takes(j->state, ON_OVER))
         return;
     fbr_kube_state(&s, pod);
-    if (s.deleting && !j->asked && !j->failing)
-        note_theirs(j, &s);
-    if (deleted && s.phase != FBR_KUBE_ENDED) {
-        fbr_kube_gone(j);
-        return;
-    }
-    j->is_deleted = deleted;
+    s.gone = deleted;
+    if (s.deleting)
+        fbr_kube_step(j, ON_THEIRS, &s);
     if (s.phase == FBR_KUBE_ENDED)
-        begin_end(j, &s);
-    else if (s.phase == FBR_KUBE_RUNNING)
-        note_running(j);
+        fbr_kube_step(j, ON_OVER, &s);
+    else if (deleted)
+        fbr_kube_step(j, ON_GONE, &gone);
     else
-        note_waiting(j, &s);
+        fbr_kube_step(j, s.phase == FBR_KUBE_RUNNING ? ON_RUNS : ON_WAITS, &s);
 }
 
 /* ---- The watch ---- */
@@ -415,7 +440,8 @@ static struct fbr_kube_job *rename_master(struct fbr_backend *b, const struct js
     if (!of[0]) /* before 1.27 */
         of = fbr_json_text(pod, "metadata", "labels", "job-name", NULL);
     HASH_FIND_STR(b->all, of, j);
-    if (!j || !j->is_master || j->stage != CREATING || strlen(name) >= sizeof(j->name))
+    if (!j || !j->is_master || !fbr_pod_takes(j->state, ON_CREATED) ||
+        strlen(name) >= sizeof(j->name))
         return NULL;
     HASH_DEL(b->all, j);
     strcpy(j->name, name);
@@ -434,9 +460,9 @@ static void on_pod(void *user, const struct json_t *pod, bool deleted)
     HASH_FIND_STR(b->all, name, j);
     if (!j && b->master_job[0])
         j = rename_master(b, pod, name);
-    if (!j || j->stage < CREATING)
+    if (!j)
         return;
-    if (j->stage == CREATING) /* before its answer */
+    if (fbr_pod_takes(j->state, ON_CREATED)) /* before its answer */
         fbr_kube_created(j, uid);
     if (!strcmp(j->uid, uid))
         fbr_kube_update(j, pod, deleted);
@@ -448,7 +474,7 @@ static void on_listing(void *user)
     struct fbr_kube_job *j, *next;
 
     HASH_ITER(hh, b->all, j, next)
-        j->missing = j->stage == LIVING;
+        j->missing = fbr_pod_takes(j->state, ON_GONE);
 }
 
 static void on_listed(void *user)
@@ -458,8 +484,8 @@ static void on_listed(void *user)
 
     b->troubled = 0;
     HASH_ITER(hh, b->all, j, next)
-        if (j->missing && j->stage == LIVING)
-            fbr_kube_gone(j);
+        if (j->missing)
+            fbr_kube_step(j, ON_GONE, &gone);
 }
 
 static void on_trouble(void *user, const char *text)
@@ -486,10 +512,15 @@ static void on_events(void *user, const struct fbr_http_answer *a)
     char text[512];
 
     fbr_kube_newest_event(list, text, sizeof(text));
-    if (j->stage == LIVING && !j->started && !j->failing && j->waits == FBR_KUBE_WAIT_NONE)
-        fbr_kube_pending(j, text);
+    fbr_kube_step_text(j, ON_NEWS, text);
     fbr_json_free(list);
     fbr_kube_answered(j);
+}
+
+static void tell_news(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    if (j->waits == FBR_KUBE_WAIT_NONE)
+        fbr_kube_pending(j, s->text);
 }
 
 static bool look(struct fbr_kube_job *j, uint64_t now)
@@ -504,24 +535,24 @@ static bool look(struct fbr_kube_job *j, uint64_t now)
                NULL, on_events) == 0;
 }
 
-static void check_waiting(struct fbr_kube_job *j, uint64_t now, unsigned *looks)
+static void check_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     const struct fbr_config *config = j->b->env.config;
     uint64_t pull = (uint64_t)fbr_config_ms(config, "kubernetes_pull_timeout");
     uint64_t pending = (uint64_t)fbr_config_ms(config, "kubernetes_pending_timeout");
+    uint64_t now = fbr_now_ms();
     char text[512];
 
-    if (j->failing)
-        return;
+    (void)s;
     snprintf(text, sizeof(text), "%s", j->text);
     if ((j->waits == FBR_KUBE_WAIT_PULL && now >= j->waits_since + pull) ||
         (j->waits == FBR_KUBE_WAIT_CONFIG && now >= j->waits_since + CONFIG_MS)) {
-        give_up(j, text);
+        fbr_kube_step_text(j, ON_TIMEOUT, text);
     } else if (pending && now >= j->began + pending) {
-        snprintf(text, sizeof(text), "%.400s" GIVEN_UP, j->text);
-        give_up(j, text);
-    } else if (*looks < LOOKS && look(j, now)) {
-        ++*looks;
+        snprintf(text, sizeof(text), "%.400s" TOO_LONG, j->text);
+        fbr_kube_step_text(j, ON_TIMEOUT, text);
+    } else if (j->b->looks < LOOKS) {
+        j->b->looks += look(j, now);
     }
 }
 
@@ -531,10 +562,9 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
     struct fbr_kube_job *j = user;
 
     j->asking = false;
-    if (j->stage == LIVING && a->status == 404)
-        fbr_kube_gone(j);
-    else if (j->stage == LIVING && pod &&
-             !strcmp(fbr_json_text(pod, "metadata", "uid", NULL), j->uid))
+    if (a->status == 404)
+        fbr_kube_step(j, ON_GONE, &gone);
+    else if (pod && !strcmp(fbr_json_text(pod, "metadata", "uid", NULL), j->uid))
         fbr_kube_update(j, pod, false);
     fbr_json_free(pod);
     fbr_kube_answered(j);
@@ -542,15 +572,17 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
 
 /* Its log has ended, or it was to end, and nothing more was heard of it: has the watch gone deaf, was the node's agent
  * started again? */
-static void check_silence(struct fbr_kube_job *j, uint64_t now)
+static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    if (j->log && j->log_over && fbr_kube_log_is_refused(j->log) && !j->log_ends)
-        j->log_lost = true; /* it never gave anything, so its end says nothing */
-    if (j->log && j->log_over && !j->log_lost &&
+    uint64_t now = fbr_now_ms();
+
+    (void)s;
+    if (j->log && j->reading == READ && fbr_kube_log_is_refused(j->log) && !j->log_ends)
+        j->reading = READ_LOST; /* it never gave anything, so its end says nothing */
+    if (j->log && j->reading == READ &&
         now >= j->log_over_at + ((uint64_t)LOG_AGAIN_MS << (j->log_ends < 5 ? j->log_ends : 5))) {
         j->log_ends++;
-        j->log_lost = !fbr_kube_log_resume(j->log);
-        j->log_over = j->log_lost;
+        j->reading = fbr_kube_log_resume(j->log) ? READS : READ_LOST;
     } else if (!j->asked_at || now < j->asked_at + ASK_AFTER_MS) {
         return;
     }
@@ -562,26 +594,26 @@ static void check_silence(struct fbr_kube_job *j, uint64_t now)
 }
 
 /* It is not there yet: a quota has no room, or the server has not answered. */
-static void check_absent(struct fbr_kube_job *j, uint64_t now)
+static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;
     uint64_t pending = (uint64_t)fbr_config_ms(b->env.config, "kubernetes_pending_timeout");
     const char *why = b->api->refused;
+    bool job_made = j->state == JOB_MADE;
+    uint64_t now = fbr_now_ms();
     char text[512];
 
+    (void)s;
     if (j->waits == FBR_KUBE_WAIT_QUEUE) {
-        if (pending && now >= j->waits_since + pending &&
-            (j->stage == QUEUED || j->stage == WAITING)) {
-            fbr_kube_leave_line(j);
-            snprintf(text, sizeof(text), "%.400s" GIVEN_UP, j->text);
-            fbr_kube_finish_soon(j, FBR_EXIT_UNKNOWN, text);
-        }
-    } else if (now > j->began + AWAY_MS && (j->job_made || why[0] || !j->text[0])) {
+        snprintf(text, sizeof(text), "%.400s" TOO_LONG, j->text);
+        if (pending && now >= j->waits_since + pending)
+            fbr_kube_step_text(j, ON_TIMEOUT, text);
+    } else if (now > j->began + AWAY_MS && (job_made || why[0] || !j->text[0])) {
         snprintf(text, sizeof(text),
-                 j->job_made ? "its Job has no pod yet (%.100s)"
-                             : "the API server %.100s has not taken it yet",
-                 j->job_made ? b->master_job : b->api->config.server);
-        if (!j->job_made && why[0])
+                 job_made ? "its Job has no pod yet (%.100s)"
+                          : "the API server %.100s has not taken it yet",
+                 job_made ? b->master_job : b->api->config.server);
+        if (!job_made && why[0])
             snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.380s", why);
         fbr_kube_pending(j, text);
     }
@@ -590,19 +622,12 @@ static void check_absent(struct fbr_kube_job *j, uint64_t now)
 void fbr_kube_on_tick(void *backend)
 {
     struct fbr_backend *b = backend;
-    uint64_t now = fbr_now_ms();
     struct fbr_kube_job *j, *next;
-    unsigned looks = 0;
 
+    b->looks = 0;
     fbr_kube_creds_token(b->api->creds); /* a new one in time, also while nothing is asked */
-    HASH_ITER(hh, b->all, j, next) {
-        if (j->stage == LIVING && (j->started || j->asked_at))
-            check_silence(j, now);
-        else if (j->stage == LIVING)
-            check_waiting(j, now, &looks);
-        else if (j->stage < LIVING)
-            check_absent(j, now);
-    }
+    HASH_ITER(hh, b->all, j, next)
+        fbr_kube_step(j, ON_TICK, NULL);
     if (!b->all) {
         b->ticking = false;
         fbr_timer_stop(&b->tick);
@@ -615,4 +640,54 @@ void fbr_kube_start_tick(struct fbr_backend *b)
         return;
     b->ticking = true;
     fbr_timer_start(&b->tick, TICK_MS, TICK_MS);
+}
+
+/* ---- The table's actions ---- */
+
+void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event, const struct fbr_kube_state *s)
+{
+    static void (*const actions[FBR_POD_ACTIONS])(struct fbr_kube_job *,
+                                                  const struct fbr_kube_state *) = {
+        [DO_LEAVE_QUEUE] = fbr_kube_leave_queue,
+        [DO_LEAVE_SECRET] = fbr_kube_leave_secret,
+        [DO_LEAVE_WAITING] = fbr_kube_leave_waiting,
+        [DO_QUEUE] = fbr_kube_queue,
+        [DO_WAIT_TURN] = fbr_kube_wait_turn,
+        [DO_CREATE] = fbr_kube_create,
+        [DO_FIND] = fbr_kube_find,
+        [DO_CREATE_JOB] = fbr_kube_create_job,
+        [DO_END_JOB] = fbr_kube_end_job,
+        [DO_REFUSE] = refuse,
+        [DO_TELL_STARTED] = tell_started,
+        [DO_TELL_STARTED_DELETE] = tell_started_delete,
+        [DO_DELETE] = delete_asked,
+        [DO_TELL_WAITING] = tell_waiting,
+        [DO_TELL_RUNNING] = tell_running,
+        [DO_TELL_THEIRS] = tell_theirs,
+        [DO_TELL_NEWS] = tell_news,
+        [DO_GIVE_UP] = give_up,
+        [DO_CHECK_ABSENT] = check_absent,
+        [DO_CHECK_WAITING] = check_waiting,
+        [DO_CHECK_SILENCE] = check_silence,
+        [DO_END] = end,
+        [DO_END_ASKED] = end_asked,
+        [DO_END_GIVEN_UP] = begin_end,
+        [DO_END_KILLED] = end_killed,
+        [DO_END_UNSEEN] = end_unseen,
+        [DO_DRAIN_NOW] = drain_now,
+        [DO_FINISH] = finish,
+    };
+    const struct fbr_pod_step step = fbr_pod_step(j->state, event);
+
+    j->state = step.next;
+    if (actions[step.action])
+        actions[step.action](j, s);
+}
+
+void fbr_kube_step_text(struct fbr_kube_job *j, enum fbr_pod_event event, const char *text)
+{
+    struct fbr_kube_state s = {.code = FBR_EXIT_UNKNOWN};
+
+    snprintf(s.text, sizeof(s.text), "%s", text);
+    fbr_kube_step(j, event, &s);
 }

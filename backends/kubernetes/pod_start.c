@@ -52,16 +52,12 @@ static void refill(struct fbr_backend *b)
     b->credit_at = now;
 }
 
-static void queue_again(struct fbr_kube_job *j, uint64_t ms)
+static void create_after(struct fbr_backend *b, uint64_t ms)
 {
-    struct fbr_backend *b = j->b;
-
-    j->stage = WAITING;
-    DL_APPEND(b->waiting, j);
-    if (!b->creating) {
-        b->creating = true;
-        fbr_timer_start(&b->create, ms, 0);
-    }
+    if (b->creating)
+        return;
+    b->creating = true;
+    fbr_timer_start(&b->create, ms, 0);
 }
 
 static bool is_ours(const struct fbr_kube_job *j, const struct json_t *pod)
@@ -73,7 +69,7 @@ static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
 {
     free(j->body);
     j->body = NULL;
-    if (j->stage != CREATING)
+    if (!fbr_pod_takes(j->state, ON_CREATED))
         return; /* the watch was faster */
     fbr_kube_created(j, fbr_json_text(pod, "metadata", "uid", NULL));
     fbr_kube_update(j, pod, false);
@@ -99,20 +95,25 @@ static void wait_for_room(struct fbr_kube_job *j, const char *text)
     fbr_kube_pending(j, text);
 }
 
+/* The runtime, which hears that, may ask for its end: it is in its line before. */
+void fbr_kube_wait_turn(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    DL_APPEND(j->b->waiting, j);
+    wait_for_room(j, s->text);
+}
+
 static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *a)
 {
+    struct fbr_backend *b = j->b;
     uint64_t ms = quota_ms(a);
     char text[512];
 
-    fbr_kube_say(j->b->api, a,
-                 j->b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
-                 text, sizeof(text));
-    if (ms && !j->asked)
-        wait_for_room(j, text); /* who hears that may ask for its end */
-    if (ms && !j->asked)
-        queue_again(j, ms);
-    else
-        fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
+    fbr_kube_say(b->api, a,
+                 b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created", text,
+                 sizeof(text));
+    fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
+    if (ms)
+        create_after(b, ms);
 }
 
 /* A pod of that name was there. */
@@ -121,17 +122,21 @@ static void on_found(void *user, const struct fbr_http_answer *a)
     struct json_t *pod = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
     struct fbr_kube_job *j = user;
 
-    if (j->stage != CREATING) {
-        /* the watch has told */
-    } else if (pod && is_ours(j, pod)) {
+    if (pod && is_ours(j, pod))
         take_pod(j, pod);
-    } else if (pod) {
-        fbr_kube_finish(j, FBR_EXIT_UNKNOWN, "another run has a pod of the same name");
-    } else {
+    else if (pod)
+        fbr_kube_step_text(j, ON_REFUSED, "another run has a pod of the same name");
+    else
         cannot_create(j, a);
-    }
     fbr_json_free(pod);
     fbr_kube_answered(j);
+}
+
+void fbr_kube_find(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    (void)s;
+    if (fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_found) < 0)
+        fbr_kube_step_text(j, ON_REFUSED, "its pod cannot be created: out of memory");
 }
 
 static void on_created(void *user, const struct fbr_http_answer *a)
@@ -144,12 +149,8 @@ static void on_created(void *user, const struct fbr_http_answer *a)
         pod = fbr_json_parse(a->body, a->len, NULL);
     if (pod)
         take_pod(j, pod);
-    else if (j->stage != CREATING)
-        ; /* the watch has told */
-    else if ((made || (a->status == 409 && !quota_ms(a))) &&
-             fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL,
-                           on_found) == 0)
-        ; /* is it ours? */
+    else if (made || (a->status == 409 && !quota_ms(a)))
+        fbr_kube_step(j, ON_TAKEN, NULL);
     else
         cannot_create(j, a);
     fbr_json_free(pod);
@@ -173,15 +174,16 @@ static void on_job_deleted(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(user);
 }
 
-void fbr_kube_end_job(struct fbr_kube_job *j)
+void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     char *body = fbr_kube_delete_body(1, "");
 
+    (void)s;
     if (body)
         fbr_kube_call(j, "DELETE", fbr_kube_jobs_path(j->b->api, "/", j->name), body,
                       on_job_deleted);
     free(body);
-    fbr_kube_finish_soon(j, -j->asked, "");
+    fbr_kube_finish_soon(j, "");
 }
 
 /* Its pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
@@ -189,14 +191,11 @@ static void on_job(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
 
-    j->job_made = a->status == 200 || a->status == 201 || a->status == 202 ||
-                  (a->status == 409 && !quota_ms(a));
-    if (j->stage != CREATING)
-        ; /* its pod was faster */
-    else if (!j->job_made)
+    if (a->status == 200 || a->status == 201 || a->status == 202 ||
+        (a->status == 409 && !quota_ms(a)))
+        fbr_kube_step(j, ON_JOB, NULL);
+    else
         cannot_create(j, a);
-    else if (j->asked)
-        fbr_kube_end_job(j);
     fbr_kube_answered(j);
 }
 
@@ -204,19 +203,23 @@ static void on_job(void *user, const struct fbr_http_answer *a)
 static void on_tried(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
+
+    if (a->status == 200 || a->status == 201 || a->status == 202)
+        fbr_kube_step_text(j, ON_TRIED, "");
+    else
+        cannot_create(j, a);
+    fbr_kube_answered(j);
+}
+
+void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
     struct fbr_backend *b = j->b;
 
-    if (a->status != 200 && a->status != 201 && a->status != 202) {
-        cannot_create(j, a);
-    } else if (j->asked) {
-        fbr_kube_finish(j, -j->asked, "");
-    } else {
-        memcpy(b->master_job, j->name, sizeof(b->master_job));
-        if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""),
-                          j->around, on_job) < 0)
-            fbr_kube_finish(j, FBR_EXIT_UNKNOWN, "its Job cannot be created: out of memory");
-    }
-    fbr_kube_answered(j);
+    (void)s;
+    memcpy(b->master_job, j->name, sizeof(b->master_job));
+    if (fbr_kube_call(j, "POST", fbr_kube_jobs_path(b->api, "?fieldManager=fiber", ""), j->around,
+                      on_job) < 0)
+        fbr_kube_step_text(j, ON_REFUSED, "its Job cannot be created: out of memory");
 }
 
 /* ---- Pods, again ---- */
@@ -238,20 +241,20 @@ static int finish_pod(struct fbr_kube_job *j)
     return rc == 0 && !j->body ? -ENOMEM : rc;
 }
 
-static void create(struct fbr_kube_job *j)
+void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     int rc = finish_pod(j);
 
-    j->stage = CREATING;
+    (void)s;
     if (rc == 0)
         rc = fbr_kube_call(j, "POST",
                            fbr_kube_path(j->b->api, "pods?fieldManager=fiber%s",
                                          j->is_master ? "&dryRun=All" : ""),
                            j->body, j->is_master ? on_tried : on_created);
     if (rc < 0)
-        fbr_kube_finish(j, FBR_EXIT_UNKNOWN,
-                        rc == -EINVAL ? "kubernetes_pod_template took its container away"
-                                      : "its pod cannot be created: out of memory");
+        fbr_kube_step_text(j, ON_REFUSED,
+                           rc == -EINVAL ? "kubernetes_pod_template took its container away"
+                                         : "its pod cannot be created: out of memory");
 }
 
 static void create_more(struct fbr_backend *b)
@@ -262,12 +265,10 @@ static void create_more(struct fbr_backend *b)
 
         DL_DELETE(b->waiting, j);
         b->credit -= 1;
-        create(j);
+        fbr_kube_step(j, j->is_master ? ON_TURN_MASTER : ON_TURN, NULL);
     }
-    if (b->waiting && !b->creating) {
-        b->creating = true;
-        fbr_timer_start(&b->create, CREATE_MS, 0);
-    }
+    if (b->waiting)
+        create_after(b, CREATE_MS);
 }
 
 void fbr_kube_on_create(void *backend)
@@ -286,6 +287,12 @@ static void free_secret(struct fbr_kube_secret *s)
     free(s);
 }
 
+void fbr_kube_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    DL_APPEND(j->b->queue, j);
+    wait_for_room(j, s->text);
+}
+
 static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_answer *a)
 {
     struct fbr_backend *b = s->b;
@@ -298,13 +305,7 @@ static void on_secret_failed(struct fbr_kube_secret *s, const struct fbr_http_an
     while ((j = s->jobs)) {
         DL_DELETE(s->jobs, j);
         j->secret = NULL;
-        if (ms) { /* who was asked to end meanwhile is not here */
-            j->stage = QUEUED;
-            DL_APPEND(b->queue, j);
-            wait_for_room(j, text);
-        } else {
-            fbr_kube_finish(j, j->asked ? -j->asked : FBR_EXIT_UNKNOWN, text);
-        }
+        fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
     }
     if (ms && b->queue) {
         b->batching = true;
@@ -350,7 +351,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
     } else {
         while ((j = s->jobs)) {
             DL_DELETE(s->jobs, j);
-            j->stage = WAITING;
+            fbr_kube_step(j, ON_SECRET, NULL);
             fbr_kube_forget_ticket(j);
             if (!j->ticket_len)
                 j->secret = NULL;
@@ -374,7 +375,7 @@ static int fill(struct fbr_kube_secret *s, struct json_t *secret)
 
         DL_DELETE(b->queue, j);
         DL_APPEND(s->jobs, j);
-        j->stage = WRAPPED;
+        fbr_kube_step(j, ON_BATCH, NULL);
         j->secret = s;
         n++;
         bytes += j->ticket_len;
@@ -430,17 +431,27 @@ void fbr_kube_on_batch(void *backend)
         send_batch(b, NULL);
 }
 
-/* ---- Jobs ---- */
+/* ---- Killed, or too late, before its pod was sent ---- */
 
-void fbr_kube_leave_line(struct fbr_kube_job *j)
+void fbr_kube_leave_queue(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
-    if (j->stage == QUEUED)
-        DL_DELETE(j->b->queue, j);
-    else if (j->stage == WRAPPED)
-        DL_DELETE(j->secret->jobs, j);
-    else if (j->stage == WAITING)
-        DL_DELETE(j->b->waiting, j);
+    DL_DELETE(j->b->queue, j);
+    fbr_kube_finish_soon(j, s->text);
 }
+
+void fbr_kube_leave_secret(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    DL_DELETE(j->secret->jobs, j);
+    fbr_kube_finish_soon(j, s->text);
+}
+
+void fbr_kube_leave_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s)
+{
+    DL_DELETE(j->b->waiting, j);
+    fbr_kube_finish_soon(j, s->text);
+}
+
+/* ---- Jobs ---- */
 
 static int begin_watch(struct fbr_backend *b, const struct fbr_job *job, struct fbr_error *err)
 {
@@ -497,7 +508,9 @@ int fbr_kube_start(struct fbr_backend *b, const struct fbr_job *job, void *user,
     *handle = j;
     fbr_kube_start_tick(b);
     if (j->is_master) { /* it has no ticket, and its Job is all that is left of it */
-        queue_again(j, 0);
+        j->state = WAITING;
+        DL_APPEND(b->waiting, j);
+        create_after(b, 0);
         return 0;
     }
     DL_APPEND(b->queue, j);

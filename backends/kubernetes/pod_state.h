@@ -38,6 +38,7 @@ struct fbr_kube_state {
     bool disruption; /* ended by the cluster, not by its program */
     bool deleting;   /* somebody has deleted it */
     bool others;     /* other containers of it still run */
+    bool gone;       /* its object is there no more: the watch tells, not the object */
     bool placed;     /* it has its node */
     /* PENDING: why; ENDED: the reason, or ""; RUNNING: why the cluster is about to end it, or "" */
     char text[512];

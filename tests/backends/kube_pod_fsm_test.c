@@ -1,0 +1,409 @@
+/* kube_pod_fsm_test.c - a pod's life: each event in each state, each order of events, and the races by name.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backends/kubernetes/pod_fsm.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static bool is_killed(unsigned s)
+{
+    return s == CREATING_KILLED || s == TRYING_KILLED || s == JOB_KILLED || s == PENDING_KILLED ||
+           s == RUNNING_KILLED;
+}
+
+static bool has_pod(unsigned s)
+{
+    return s >= PENDING && s < ENDING;
+}
+
+/* ---- Each event in each state ---- */
+
+/* Which states take the events that may come at any time. */
+static void check_takes(enum fbr_pod_state s, enum fbr_pod_event e, bool takes)
+{
+    if (e == ON_KILL || e == ON_TICK)
+        assert_int_equal(takes, s < ENDING);
+    if (e == ON_OVER || e == ON_GONE)
+        assert_int_equal(takes, has_pod(s));
+    if (e == ON_CREATED)
+        assert_int_equal(takes, s == CREATING || s == CREATING_KILLED ||
+                                    (s >= JOB_CREATING && s < PENDING && s != TRYING_KILLED));
+    if (e == ON_WAITS || e == ON_NEVER)
+        assert_int_equal(takes, has_pod(s) && s != GIVEN_UP);
+    if (e == ON_NEWS)
+        assert_int_equal(takes, s == PENDING || s == PENDING_KILLED);
+    if (e == ON_THEIRS)
+        assert_int_equal(takes, s == PENDING || s == RUNNING);
+    if (e == ON_TIMEOUT) /* one that was sent, or that is to end, is answered for by the server */
+        assert_int_equal(takes, s == QUEUED || s == WAITING || s == PENDING);
+}
+
+static void check_step(enum fbr_pod_state s, enum fbr_pod_event e)
+{
+    const struct fbr_pod_step step = fbr_pod_step(s, e);
+    bool takes = step.action != DO_NOTHING;
+
+    assert_in_range(step.next, 0, FBR_POD_STATES - 1);
+    assert_in_range(step.action, 0, FBR_POD_ACTIONS - 1);
+    assert_int_equal(takes, fbr_pod_takes(s, e));
+    if (!takes)
+        assert_int_equal(step.next, s);
+    if (s == ENDED)
+        assert_false(takes);
+    if (has_pod(s)) /* it is not made again */
+        assert_true(step.next >= PENDING);
+    if (is_killed(s) && step.next != GIVEN_UP)
+        assert_true(is_killed(step.next) || step.next >= ENDING);
+    if (step.next == ENDED && s != ENDED)
+        assert_true(step.action == DO_FINISH || step.action == DO_REFUSE);
+    if (step.action == DO_DELETE)
+        assert_true(has_pod(s));
+    check_takes(s, e, takes);
+}
+
+static void each_event_in_each_state_keeps_the_rules(void **state)
+{
+    (void)state;
+    for (int s = 0; s < FBR_POD_STATES; s++)
+        for (int e = 0; e < FBR_POD_EVENTS; e++)
+            check_step((enum fbr_pod_state)s, (enum fbr_pod_event)e);
+}
+
+static void only_what_was_sent_is_deleted_at_the_end(void **state)
+{
+    (void)state;
+    for (int s = 0; s < FBR_POD_STATES; s++)
+        assert_int_equal(fbr_pod_may_exist((enum fbr_pod_state)s), s >= CREATING && s < ENDING);
+}
+
+/* ---- Each order of events ---- */
+
+enum line { NO_LINE, QUEUE, SECRET, TURNS };
+
+/* The pod and its server, as far as they matter to the order of events. */
+struct world {
+    unsigned char state, line;
+    bool master, killed, started, ran, given_up, over;
+    bool call;  /* a request that makes it is on its way */
+    bool drain; /* the timer of its end */
+};
+
+static struct world seen[2000];
+static size_t n_seen;
+
+static void leave(struct world *w, enum line line)
+{
+    assert_int_equal(w->line, line);
+    w->line = NO_LINE;
+    w->drain = true;
+}
+
+static void enter(struct world *w, enum line line)
+{
+    assert_int_equal(w->line, NO_LINE);
+    assert_false(w->killed);
+    w->line = (unsigned char)line;
+}
+
+static void send(struct world *w)
+{
+    assert_false(w->call);
+    assert_int_equal(w->line, NO_LINE);
+    w->call = true;
+}
+
+static void tell_started(struct world *w)
+{
+    assert_false(w->started);
+    w->started = true;
+}
+
+static void begin_end(struct world *w, bool right)
+{
+    assert_true(w->started && right);
+    w->drain = true;
+}
+
+/* The words about it, which it may be told while it lives only. */
+static void tell_words(struct world *w, unsigned action)
+{
+    assert_true(w->started && !w->over);
+    w->ran |= action == DO_TELL_RUNNING;
+}
+
+static void act_at_start(struct world *w, unsigned action)
+{
+    static const unsigned char lines[] = {
+        [DO_LEAVE_QUEUE] = QUEUE, [DO_LEAVE_SECRET] = SECRET, [DO_LEAVE_WAITING] = TURNS};
+
+    if (action >= DO_LEAVE_QUEUE && action <= DO_LEAVE_WAITING)
+        leave(w, lines[action]);
+    else if (action == DO_QUEUE || action == DO_WAIT_TURN)
+        enter(w, action == DO_QUEUE ? QUEUE : TURNS);
+    else if (action == DO_CREATE || action == DO_CREATE_JOB)
+        assert_false(w->killed);
+    if (action == DO_CREATE || action == DO_CREATE_JOB || action == DO_FIND)
+        send(w);
+    if (action == DO_END_JOB)
+        w->drain = true;
+}
+
+static void act(struct world *w, unsigned action)
+{
+    act_at_start(w, action);
+    if (action == DO_TELL_STARTED || action == DO_TELL_STARTED_DELETE)
+        tell_started(w);
+    else if (action >= DO_TELL_WAITING && action <= DO_TELL_NEWS)
+        tell_words(w, action);
+    else if (action == DO_GIVE_UP)
+        w->given_up = true;
+    else if (action == DO_END || action == DO_END_UNSEEN)
+        begin_end(w, !w->killed && !w->given_up);
+    else if (action == DO_END_ASKED)
+        begin_end(w, w->killed && !w->given_up);
+    else if (action == DO_END_KILLED)
+        begin_end(w, w->killed && !w->given_up && !w->ran);
+    else if (action == DO_END_GIVEN_UP)
+        begin_end(w, w->given_up);
+    if (action == DO_FINISH || action == DO_REFUSE) {
+        assert_false(w->over);
+        w->over = true;
+    }
+}
+
+static void explore(struct world w);
+
+static void tell(struct world w, enum fbr_pod_event e)
+{
+    const struct fbr_pod_step s = fbr_pod_step(w.state, e);
+
+    if (e == ON_KILL && w.state < ENDING)
+        w.killed = true;
+    w.state = s.next;
+    act(&w, s.action);
+    explore(w);
+}
+
+static void answer(struct world w)
+{
+    static const enum fbr_pod_event refusals[] = {ON_NO_ROOM, ON_REFUSED};
+
+    w.call = false;
+    for (size_t i = 0; i < COUNT(refusals); i++)
+        tell(w, refusals[i]);
+    if (w.state == TRYING || w.state == TRYING_KILLED)
+        tell(w, ON_TRIED);
+    else if (w.master)
+        tell(w, ON_JOB);
+    if (w.state == CREATING || w.state == CREATING_KILLED) {
+        tell(w, ON_TAKEN);
+        tell(w, ON_CREATED);
+    }
+    if (has_pod(w.state)) /* the watch was faster */
+        tell(w, ON_CREATED);
+}
+
+static void move_on(struct world w)
+{
+    struct world after = w;
+
+    after.line = w.line == QUEUE ? SECRET : w.line == SECRET ? TURNS : NO_LINE;
+    if (w.line == QUEUE)
+        tell(after, ON_BATCH);
+    if (w.line == SECRET)
+        tell(after, ON_SECRET);
+    if (w.line == TURNS)
+        tell(after, w.master ? ON_TURN_MASTER : ON_TURN);
+    if (w.line == SECRET) {
+        after.line = NO_LINE; /* the Secret is refused */
+        tell(after, ON_NO_ROOM);
+        tell(after, ON_REFUSED);
+    }
+}
+
+static void explore(struct world w)
+{
+    static const enum fbr_pod_event any_time[] = {ON_KILL, ON_TIMEOUT, ON_TICK, ON_NEWS,
+                                                  ON_LOG_END};
+    static const enum fbr_pod_event watched[] = {ON_WAITS,  ON_NEVER, ON_RUNS,
+                                                 ON_THEIRS, ON_OVER,  ON_GONE};
+
+    for (size_t i = 0; i < n_seen; i++)
+        if (memcmp(&seen[i], &w, sizeof(w)) == 0)
+            return;
+    assert_true(n_seen < COUNT(seen));
+    seen[n_seen++] = w;
+    assert_true((w.state == ENDED) == w.over);
+    if (w.over)
+        return;
+    assert_true(w.line || w.call || w.state == JOB_MADE || has_pod(w.state) || w.drain);
+    for (size_t i = 0; i < COUNT(any_time); i++)
+        tell(w, any_time[i]);
+    for (size_t i = 0; i < COUNT(watched) && w.started; i++)
+        tell(w, watched[i]);
+    move_on(w);
+    if (w.call && w.state > WAITING)
+        answer(w);
+    if (w.state >= CREATING && w.state != TRYING && w.state != TRYING_KILLED && !w.started)
+        tell(w, ON_CREATED); /* by the watch */
+    if (w.drain)
+        tell(w, ON_DRAINED);
+}
+
+static void each_order_of_events_ends_once_and_a_killed_pod_is_not_made(void **state)
+{
+    struct world w;
+    unsigned states = 0;
+
+    (void)state;
+    memset(&w, 0, sizeof(w)); /* worlds are compared with their padding */
+    n_seen = 0;
+    w.state = QUEUED;
+    w.line = QUEUE;
+    explore(w);
+    w.state = WAITING;
+    w.line = TURNS;
+    w.master = true;
+    explore(w);
+    for (size_t i = 0; i < n_seen; i++)
+        states |= 1u << seen[i].state;
+    assert_int_equal(states, (1u << FBR_POD_STATES) - 1); /* each state was there */
+}
+
+/* ---- Races ---- */
+
+struct race {
+    const char *name;
+    enum fbr_pod_state from;
+    struct {
+        enum fbr_pod_event event;
+        enum fbr_pod_action action;
+    } steps[5]; /* until an event of number 0, ON_BATCH */
+    enum fbr_pod_state to;
+};
+
+static const struct race races[] = {
+    {"the watch is faster than the answer",
+     CREATING,
+     {{ON_CREATED, DO_TELL_STARTED}, {ON_RUNS, DO_TELL_RUNNING}, {ON_CREATED, DO_NOTHING}},
+     RUNNING},
+    {"a create that was repeated finds its own pod",
+     CREATING,
+     {{ON_TAKEN, DO_FIND}, {ON_CREATED, DO_TELL_STARTED}},
+     PENDING},
+    {"a quota has no room yet",
+     CREATING,
+     {{ON_NO_ROOM, DO_WAIT_TURN}, {ON_TURN, DO_CREATE}},
+     CREATING},
+    {"a quota has no room, and its end was asked for",
+     CREATING,
+     {{ON_KILL, DO_WAIT}, {ON_NO_ROOM, DO_REFUSE}},
+     ENDED},
+    {"a quota has no room for too long",
+     WAITING,
+     {{ON_TIMEOUT, DO_LEAVE_WAITING}, {ON_TURN, DO_NOTHING}, {ON_DRAINED, DO_FINISH}},
+     ENDED},
+    {"a Secret has no room yet", WRAPPED, {{ON_NO_ROOM, DO_QUEUE}}, QUEUED},
+    {"a kill in the line",
+     WRAPPED,
+     {{ON_KILL, DO_LEAVE_SECRET}, {ON_SECRET, DO_NOTHING}, {ON_DRAINED, DO_FINISH}},
+     ENDED},
+    {"a kill before the answer deletes what was made",
+     CREATING,
+     {{ON_KILL, DO_WAIT}, {ON_CREATED, DO_TELL_STARTED_DELETE}, {ON_GONE, DO_END_KILLED}},
+     ENDING},
+    {"a kill is answered by a harder one",
+     PENDING,
+     {{ON_KILL, DO_DELETE}, {ON_KILL, DO_DELETE}},
+     PENDING_KILLED},
+    {"a pod that runs after all when it is killed has a code",
+     PENDING,
+     {{ON_KILL, DO_DELETE}, {ON_RUNS, DO_TELL_RUNNING}, {ON_OVER, DO_END_ASKED}},
+     ENDING},
+    {"an eviction is not its program's end",
+     RUNNING,
+     {{ON_THEIRS, DO_TELL_THEIRS}, {ON_OVER, DO_END}},
+     ENDING},
+    {"we delete it: nobody else did",
+     RUNNING,
+     {{ON_KILL, DO_DELETE}, {ON_THEIRS, DO_NOTHING}, {ON_GONE, DO_END_ASKED}},
+     ENDING},
+    {"a lost node takes it unseen", RUNNING, {{ON_GONE, DO_END_UNSEEN}}, ENDING},
+    {"a pod that is over without having been seen running", PENDING, {{ON_OVER, DO_END}}, ENDING},
+    {"the reason that it was given up for stays",
+     PENDING,
+     {{ON_NEVER, DO_GIVE_UP},
+      {ON_RUNS, DO_NOTHING},
+      {ON_KILL, DO_DELETE},
+      {ON_GONE, DO_END_GIVEN_UP}},
+     ENDING},
+    {"our own deletion of it is not somebody else's",
+     PENDING,
+     {{ON_TIMEOUT, DO_GIVE_UP}, {ON_THEIRS, DO_NOTHING}},
+     GIVEN_UP},
+    {"a log that ends while it runs ends nothing", RUNNING, {{ON_LOG_END, DO_NOTHING}}, RUNNING},
+    {"its end is told when its log has ended",
+     RUNNING,
+     {{ON_OVER, DO_END}, {ON_LOG_END, DO_DRAIN_NOW}, {ON_DRAINED, DO_FINISH}},
+     ENDED},
+    {"it ends once",
+     ENDING,
+     {{ON_OVER, DO_NOTHING},
+      {ON_GONE, DO_NOTHING},
+      {ON_KILL, DO_NOTHING},
+      {ON_DRAINED, DO_FINISH},
+      {ON_DRAINED, DO_NOTHING}},
+     ENDED},
+    {"a master's pod is faster than its Job's answer",
+     JOB_CREATING,
+     {{ON_CREATED, DO_TELL_STARTED}, {ON_JOB, DO_NOTHING}},
+     PENDING},
+    {"a master is killed before its Job's answer",
+     JOB_CREATING,
+     {{ON_KILL, DO_WAIT}, {ON_JOB, DO_END_JOB}, {ON_DRAINED, DO_FINISH}},
+     ENDED},
+    {"a master is killed before its pod is there",
+     JOB_MADE,
+     {{ON_KILL, DO_END_JOB}, {ON_CREATED, DO_NOTHING}},
+     ENDING},
+    {"a master that is refused has no Job", TRYING, {{ON_REFUSED, DO_REFUSE}}, ENDED},
+};
+
+static void races_end_as_they_were_mended(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(races); i++) {
+        const struct race *r = &races[i];
+        enum fbr_pod_state at = r->from;
+
+        print_message("%s\n", r->name);
+        for (size_t k = 0; k < COUNT(r->steps) && r->steps[k].event; k++) {
+            const struct fbr_pod_step s = fbr_pod_step(at, r->steps[k].event);
+
+            assert_int_equal(s.action, r->steps[k].action);
+            at = s.next;
+        }
+        assert_int_equal(at, r->to);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_event_in_each_state_keeps_the_rules),
+        cmocka_unit_test(only_what_was_sent_is_deleted_at_the_end),
+        cmocka_unit_test(each_order_of_events_ends_once_and_a_killed_pod_is_not_made),
+        cmocka_unit_test(races_end_as_they_were_mended),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
