@@ -41,6 +41,7 @@
 #define ASK "squeue --noheader --array --states=all --Format="
 
 static void read_output(struct fbr_slurm_batch *b);
+static void step(struct batch_job *j, enum fbr_batch_event event, const struct fbr_slurm_end *how);
 
 /* ---- Small things ---- */
 
@@ -110,7 +111,7 @@ static void maybe_free(struct batch_job *j)
 {
     struct submission *s = j->of;
 
-    if (!j->told || !j->released || j->reading)
+    if (j->state != TOLD || !j->released || j->reading)
         return;
     s->jobs[j->index] = NULL;
     free(j);
@@ -133,50 +134,58 @@ static void remove_files(const struct batch_job *j)
 
 /* ---- The end of a job ---- */
 
-static void tell_end(struct batch_job *j)
+/* Told when all that it wrote has been read. */
+static void finish(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    if (j->told)
-        return;
+    (void)how;
     j->of->living--;
     remove_files(j);
     tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
                                     .code = j->end.code,
                                     .text = j->end.text,
                                     .disrupted = j->end.disrupted});
-    j->told = true;
+    step(j, ON_TOLD, NULL);
     maybe_free(j);
 }
 
-/* Told when all that it wrote has been read. */
-static void job_ended(struct batch_job *j, const struct fbr_slurm_end *end)
+static void end(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    if (j->ending || j->told)
-        return;
-    j->ending = true;
-    j->end = *end;
+    j->end = *how;
     j->paused = false;
     j->again = true;
 }
 
-static void refuse(struct batch_job *j, int32_t code, const char *what, const char *why)
+static void give_up(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    j->ending = true;
-    j->end.code = code;
-    snprintf(j->end.text, sizeof(j->end.text), "%s%.300s", what, why);
-    tell_end(j);
+    end(j, how);
+    j->end.code = CANNOT_START;
+    snprintf(j->end.text, sizeof(j->end.text), "cannot start: %.300s", how->text);
+    j->want = SIGKILL;
+    j->of->b->unwanted = true;
+}
+
+static void refuse(struct batch_job *j, const struct fbr_slurm_end *how)
+{
+    j->end = *how;
+    finish(j, NULL);
+}
+
+static void refuse_killed(struct batch_job *j, const struct fbr_slurm_end *how)
+{
+    (void)how;
+    j->end = (struct fbr_slurm_end){.code = -j->want, .text = "was ended before Slurm had it"};
+    finish(j, NULL);
 }
 
 void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *why)
 {
-    s->busy = true; /* or the last of them would free it */
-    for (unsigned i = 0; i < s->n; i++) {
-        struct batch_job *j = s->jobs[i];
+    struct fbr_slurm_end end = {.code = CANNOT_START};
 
-        if (j && !j->told && s->stage != SUBMITTED && j->want)
-            refuse(j, -j->want, "was ended before Slurm had it", "");
-        else if (j && !j->told)
-            refuse(j, CANNOT_START, what, why);
-    }
+    snprintf(end.text, sizeof(end.text), "%s%.300s", what, why);
+    s->busy = true; /* or the last of them would free it */
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->jobs[i])
+            step(s->jobs[i], ON_REFUSED, &end);
     s->busy = false;
     if (!is_empty(s))
         return;
@@ -219,9 +228,9 @@ static void on_reads(void *user, struct fbr_slurm_reads *r)
 
         j->reading = false;
         more |= j->again;
-        if (j->ending && !j->again) {
+        if (fbr_batch_takes(j->state, ON_READ) && !j->again) {
             fbr_slurm_lines_end(&j->err);
-            tell_end(j);
+            step(j, ON_READ, NULL);
         } else {
             maybe_free(j);
         }
@@ -232,7 +241,7 @@ static void on_reads(void *user, struct fbr_slurm_reads *r)
 
 static bool wants_read(const struct batch_job *j)
 {
-    return j && !j->told && !j->paused && (j->runs || j->ending);
+    return j && !j->paused && fbr_batch_may_have_written(j->state);
 }
 
 static void read_output(struct fbr_slurm_batch *b)
@@ -284,21 +293,19 @@ static void on_cancelled(void *user, const struct fbr_tool_result *r)
         fbr_info("slurm: scancel ended with code %d: %.200s", r->code, r->err);
 }
 
-/* The options of scancel for a signal. A program that runs gets it as it is; one that may not
- * run yet is cancelled, which is TERM, and KILL later, for those that do. */
 static const char *const ways[] = {"--quiet", "--batch --signal=TERM", "--full --signal=KILL"};
-enum { CANCEL, TERM, KILL, WAYS };
 
-static int way_of(const struct batch_job *j)
+static void cancel_soon(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    return !j->runs ? CANCEL : j->want == SIGKILL ? KILL : j->want == SIGTERM ? TERM : WAYS;
+    (void)how;
+    fbr_timer_start(&j->of->b->cancel, CANCEL_MS, 0);
 }
 
 static void on_cancel_time(void *arg)
 {
     struct fbr_slurm_batch *b = arg;
 
-    for (int way = 0; way < WAYS; way++) {
+    for (enum fbr_batch_way way = CANCEL; way < NO_WAY; way++) {
         struct fbr_words w = {0};
         struct submission *s;
         size_t options;
@@ -312,7 +319,7 @@ static void on_cancel_time(void *arg)
             for (unsigned i = 0; i < s->n; i++) {
                 struct batch_job *j = s->jobs[i];
 
-                if (!j || j->told || !j->want || s->stage != SUBMITTED || way_of(j) != way)
+                if (!j || !j->want || fbr_batch_way(j->state, j->want) != way)
                     continue;
                 id_of(j, id);
                 if (fbr_slurm_add(&w, "%s", id) == 0 && fbr_slurm_add(&b->doomed, "%s", id) == 0) {
@@ -329,32 +336,47 @@ static void on_cancel_time(void *arg)
 
 /* ---- States ---- */
 
-void fbr_slurm_submitted(struct submission *s, const char *id)
+static void tell_started(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     char text[FBR_SLURM_ID + 16];
-    bool wants = false;
 
+    (void)how;
+    id_of(j, text);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
+}
+
+static void tell_started_cancel(struct batch_job *j, const struct fbr_slurm_end *how)
+{
+    tell_started(j, how);
+    fbr_timer_start(&j->of->b->cancel, 0, 0);
+}
+
+void fbr_slurm_submitted(struct submission *s, const char *id)
+{
     s->stage = SUBMITTED;
     snprintf(s->id, sizeof(s->id), "%.40s", id);
     fbr_info("slurm: job %s has %u of ours", s->id, s->n);
-    for (unsigned i = 0; i < s->n; i++) {
-        if (!s->jobs[i])
-            continue;
-        id_of(s->jobs[i], text);
-        tell(s->jobs[i], &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = text});
-        wants |= s->jobs[i] && s->jobs[i]->want;
-    }
-    if (wants)
-        fbr_timer_start(&s->b->cancel, 0, 0);
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->jobs[i])
+            step(s->jobs[i], ON_SUBMITTED, NULL);
     look_soon(s->b);
+}
+
+static void tell_waiting(struct batch_job *j, const struct fbr_slurm_end *how)
+{
+    if (strcmp(j->pending, how->text) == 0)
+        return;
+    snprintf(j->pending, sizeof(j->pending), "%s", how->text);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
 }
 
 void fbr_slurm_tell_pending(struct batch_job *j, const char *text)
 {
-    if (!j || j->told || j->runs || strcmp(j->pending, text) == 0)
-        return;
-    snprintf(j->pending, sizeof(j->pending), "%s", text);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
+    struct fbr_slurm_end why = {0};
+
+    snprintf(why.text, sizeof(why.text), "%s", text);
+    if (j)
+        step(j, ON_WAITS, &why);
 }
 
 /* The job with this id, "12" or "12_3". */
@@ -372,28 +394,21 @@ static struct batch_job *find_job(struct fbr_slurm_batch *b, const char *id)
 
 static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
 {
-    struct fbr_slurm_end end = {0};
-    char text[FBR_SLURM_TEXT];
+    struct fbr_slurm_end how = {0};
+    enum fbr_batch_event event;
 
     j->missing = 0;
     switch (fbr_slurm_phase(said->state)) {
     case FBR_SLURM_WAITS:
-        if (fbr_slurm_waits(said, text, sizeof(text)) && !j->want && !j->asked) {
-            end.code = CANNOT_START;
-            snprintf(end.text, sizeof(end.text), "cannot start: %.300s", text);
-            j->want = SIGKILL;
-            j->of->b->unwanted = true;
-            job_ended(j, &end);
-        } else {
-            fbr_slurm_tell_pending(j, text);
-        }
+        event = fbr_slurm_waits(said, how.text, sizeof(how.text)) ? ON_NEVER : ON_WAITS;
+        step(j, event, &how);
         break;
     case FBR_SLURM_RUNS:
-        j->runs = true;
+        step(j, ON_RUNS, NULL);
         break;
     case FBR_SLURM_ENDED:
-        fbr_slurm_end(said, j->asked, j->of->job.memory, &end);
-        job_ended(j, &end);
+        fbr_slurm_end(said, j->asked, j->of->job.memory, &how);
+        step(j, ON_ENDED, &how);
         break;
     case FBR_SLURM_LEAVES:
         break;
@@ -421,15 +436,14 @@ static size_t read_lines(struct fbr_slurm_batch *b, char *text,
         if (!j)
             continue;
         j->seen = true;
-        if (!j->told && !j->ending)
-            on_state(j, &said);
+        on_state(j, &said);
     }
     return n;
 }
 
 static bool forgotten(const struct batch_job *j)
 {
-    return j && !j->told && !j->ending && j->missing >= FORGOTTEN &&
+    return j && fbr_batch_takes(j->state, ON_FORGOTTEN) && j->missing >= FORGOTTEN &&
            fbr_now_ms() - j->missed_ms >= FORGOTTEN_MS;
 }
 
@@ -446,7 +460,7 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
     DL_FOREACH(b->all, s)
         for (unsigned i = 0; i < s->n; i++)
             if (forgotten(s->jobs[i]))
-                job_ended(s->jobs[i], &end);
+                step(s->jobs[i], ON_FORGOTTEN, &end);
     read_output(b);
 }
 
@@ -570,6 +584,29 @@ static void on_tick(void *arg)
         fbr_timer_start(&b->tick, b->settings->poll_ms, 0);
     }
     fbr_words_fini(&w);
+}
+
+/* ---- The table's actions ---- */
+
+static void step(struct batch_job *j, enum fbr_batch_event event, const struct fbr_slurm_end *how)
+{
+    static void (*const actions[FBR_BATCH_ACTIONS])(struct batch_job *,
+                                                    const struct fbr_slurm_end *) = {
+        [DO_TELL_STARTED] = tell_started,
+        [DO_TELL_STARTED_CANCEL] = tell_started_cancel,
+        [DO_TELL_WAITING] = tell_waiting,
+        [DO_CANCEL_SOON] = cancel_soon,
+        [DO_GIVE_UP] = give_up,
+        [DO_END] = end,
+        [DO_REFUSE] = refuse,
+        [DO_REFUSE_KILLED] = refuse_killed,
+        [DO_FINISH] = finish,
+    };
+    const struct fbr_batch_step s = fbr_batch_step(j->state, event);
+
+    j->state = s.next;
+    if (actions[s.action])
+        actions[s.action](j, how);
 }
 
 /* ---- What others left behind ---- */
@@ -769,13 +806,12 @@ int fbr_slurm_batch_signal(struct fbr_slurm_batch *b, void *handle, int sig)
 {
     struct batch_job *j = handle;
 
+    (void)b;
     if (sig != SIGTERM && sig != SIGKILL)
         return -ENOTSUP;
-    if (j->told || j->ending)
-        return 0;
-    j->want = sig;
-    if (j->of->stage == SUBMITTED)
-        fbr_timer_start(&b->cancel, CANCEL_MS, 0);
+    if (fbr_batch_takes(j->state, ON_KILL))
+        j->want = sig;
+    step(j, ON_KILL, NULL);
     return 0;
 }
 
@@ -783,7 +819,7 @@ void fbr_slurm_batch_pause(struct fbr_slurm_batch *b, void *handle, int paused)
 {
     struct batch_job *j = handle;
 
-    j->paused = paused && !j->ending;
+    j->paused = paused && j->state < UNWANTED;
     if (!paused)
         read_output(b);
 }
@@ -792,7 +828,7 @@ void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
 {
     struct batch_job *j = handle;
 
-    if (!j->told)
+    if (j->state != TOLD)
         fbr_slurm_batch_signal(b, j, SIGKILL); /* given up; nobody will hear of its end */
     j->released = true;
     maybe_free(j);

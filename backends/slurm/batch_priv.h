@@ -6,6 +6,7 @@
 
 #include "backends/slurm/batch.h"
 #include "backends/slurm/batch_dir.h"
+#include "backends/slurm/batch_fsm.h"
 #include "backends/slurm/slurm_lines.h"
 #include "backends/tool/tool.h"
 #include "runtime/base/master.h"
@@ -18,10 +19,14 @@ struct batch_job {
     void *user;
     struct submission *of;
     unsigned index;
-    bool seen, runs, ending, told, released, paused, reading;
-    bool again; /* something may have been written while we read */
-    int want, asked;
-    unsigned missing; /* lists that did not have it, since missed_ms */
+    enum fbr_batch_state state; /* batch.c alone changes it */
+    bool seen;                  /* fact: the list at hand has it */
+    bool reading;               /* fact: the reads that run are its, too */
+    bool again;                 /* fact: something may have been written while we read */
+    bool paused;                /* wish: the runtime takes no output */
+    bool released;              /* wish: the runtime wants to hear no more */
+    int want, asked;            /* signals: to be sent; sent */
+    unsigned missing;           /* lists that did not have it, since missed_ms */
     uint64_t missed_ms;
     uint64_t read[2];
     struct fbr_slurm_lines err;

@@ -134,8 +134,8 @@ static int split(struct submission *s)
         if (t->jobs[i - half]) {
             t->jobs[i - half]->of = t;
             t->jobs[i - half]->index = i - half;
-            t->living += !t->jobs[i - half]->told;
-            s->living -= !t->jobs[i - half]->told;
+            t->living += t->jobs[i - half]->state != TOLD;
+            s->living -= t->jobs[i - half]->state != TOLD;
         }
     }
     t->n = s->n - half;
@@ -252,7 +252,7 @@ static void put_script(const struct submission *s, struct fbr_buf *b)
 static bool nobody_left(const struct submission *s)
 {
     for (unsigned i = 0; i < s->n; i++)
-        if (s->jobs[i] && !s->jobs[i]->want)
+        if (s->jobs[i] && s->jobs[i]->state != NEW_KILLED)
             return false;
     return true;
 }
