@@ -277,14 +277,15 @@ static PyObject *stream_feed(PyObject *self, PyObject *args)
     return PyLong_FromSsize_t(f.next);
 }
 
-/* Cancels the tasks of a result that are not done; their errors are taken like others. */
+/* Cancels the tasks of a result that are not done; their errors are taken like others. The last ones
+ * come first: a worker whose task is interrupted would begin the next one. */
 static PyObject *stream_cancel(PyObject *self, PyObject *owner)
 {
     struct stream *s = (struct stream *)self;
 
-    for (size_t i = 0; s->handle && !s->pool->closed && i < s->n; i++)
-        if ((PyObject *)s->entries[i].owner == owner)
-            fiber_stream_cancel(s->handle, s->base + i); /* -EALREADY: it is done */
+    for (size_t i = s->n; s->handle && !s->pool->closed && i > 0; i--)
+        if ((PyObject *)s->entries[i - 1].owner == owner)
+            fiber_stream_cancel(s->handle, s->base + i - 1); /* -EALREADY: it is done */
     Py_RETURN_NONE;
 }
 
