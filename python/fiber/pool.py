@@ -506,8 +506,10 @@ class Pool:
                          "timeout_ms": int((timeout or 0) * 1000)}
         self._streams = collections.OrderedDict()
         self._last = None, None  # function of apply(), its stream
-        self._taking = threading.Lock()  # of the thread that takes results
-        self._feeding = threading.Lock()
+        # Ctrl-C may come right after a lock was taken; the lock knows that it is this thread's.
+        self._taking = threading.RLock()  # of the thread that takes results
+        self._taken = False  # a thread has it
+        self._feeding = threading.RLock()
         self._cond = threading.Condition(threading.Lock())
         self._sleepers = 0  # threads that wait at _cond for what a take may bring
         self._feeds = []
@@ -735,9 +737,12 @@ class Pool:
 
     def _pump(self):
         """Puts more elements of maps, unless another thread does."""
-        if not self._feeds or not self._feeding.acquire(blocking=False):
+        feeding = self._feeding
+        if not self._feeds or feeding._is_owned():
             return
         try:
+            if not feeding.acquire(blocking=False):
+                return
             for feed in self._feeds[:]:
                 ended = True
                 try:
@@ -747,7 +752,8 @@ class Pool:
                         self._feeds.remove(feed)
                         self._needs.discard(feed)
         finally:
-            self._feeding.release()
+            if feeding._is_owned():
+                feeding.release()
 
     # ---- Taking ----
 
@@ -758,30 +764,35 @@ class Pool:
             left = None if end is None else max(end - time.monotonic(), 0)
             if left == 0 and timeout and timeout > 0:
                 return False
-            if self._core.tasks and self._taking.acquire(blocking=False):
-                self._take(ready, result, left)
-            else:
+            if not self._core.tasks or self._taking._is_owned() or not self._take(ready, result, left):
                 self._sleep(ready, left)
             if timeout is not None and timeout <= 0:
                 return ready()
         return True
 
     def _take(self, ready, result, left):
-        core, finished = self._core, None
+        """Takes results, and tells whether it could: no other thread does."""
+        core, taking, finished = self._core, self._taking, None
         try:
+            if not taking.acquire(blocking=False):
+                return False
+            self._taken = True
             if self._feeds:
                 self._pump()
             if not ready() and core.tasks:
                 core.attend = bool(self._feeds or self._sleepers or self._thread)
                 finished = core.take(result, left)
         finally:
-            self._taking.release()
-            if self._sleepers:
-                self._wake()
+            if taking._is_owned():
+                self._taken = False
+                taking.release()
+                if self._sleepers:
+                    self._wake()
         if finished:
             self._finish(finished)
         if self._feeds:
             self._pump()
+        return True
 
     def _sleep(self, ready, left):
         """Waits for what another thread does."""
@@ -789,7 +800,7 @@ class Pool:
             self._sleepers += 1
             self._core.attend = True
             try:
-                if not ready() and (self._taking.locked() or not self._core.tasks):
+                if not ready() and (self._taken or not self._core.tasks):
                     self._cond.wait(LOOK_S if left is None else min(left, LOOK_S))
             finally:
                 self._sleepers -= 1
