@@ -239,7 +239,7 @@ FIBER_API int fiber_address_parse(struct fiber_address *address, const char *tex
 struct fiber_queue;
 
 /* Makes a queue that this process owns. max_messages bounds the messages that wait in it; 0: no
- * bound. */
+ * bound but hold_max of the configuration, for what other processes put. */
 FIBER_API int fiber_queue_open(struct fiber_queue **q, size_t max_messages);
 /* Stores the address of the queue, by which other processes connect. */
 FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *address);
@@ -247,7 +247,9 @@ FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *a
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
 /* Puts a message at the end of the queue. A message that the owner has taken is lost when the owner
  * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
- * the message is longer than max_message of the configuration. */
+ * the message is longer than max_message of the configuration. -ENOBUFS: the owner keeps as much for
+ * other processes as hold_max of its configuration says; a message that was put before and not yet
+ * acknowledged may be lost with it. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
 /* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: it
  * was shut and is drained, or the owner is gone. */
@@ -413,7 +415,8 @@ FIBER_API int fiber_store_connect(struct fiber_store **s, const struct fiber_add
  * fine. */
 FIBER_API void fiber_store_close(struct fiber_store *s);
 
-/* Sets the value of a key of the dictionary. */
+/* Sets the value of a key of the dictionary. -ENOSPC: the store holds as much as hold_max of the
+ * configuration says, as for all that makes it hold more. */
 FIBER_API int fiber_store_set(struct fiber_store *s, const char *key, const void *value,
                               size_t len);
 /* Gets the value of a key; *value belongs to the caller. It waits until the key is set: a timeout

@@ -305,6 +305,8 @@ void fbr_common_free_all(struct fiber_pool *p);
 
 /* take.c */
 extern const struct fbr_link_ops fbr_pool_link_ops;
+/* Why a worker or host with a broken data link is killed. */
+const char *fbr_pool_why_broken(int why);
 void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
                        struct fbr_cur *body); /* takes the lock itself */
 

@@ -148,7 +148,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
         return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
              fbr_strerror(why));
-    fbr_process_give_up(h->process, "had its data link broken; killed");
+    fbr_process_give_up(h->process, fbr_pool_why_broken(why));
 }
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};

@@ -149,23 +149,29 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     fbr_pool_call_back(p);
 }
 
+const char *fbr_pool_why_broken(int why)
+{
+    return why == -ENOBUFS ? "sent a result for which this process has no room (hold_max); killed"
+                           : "had its data link broken; killed";
+}
+
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct fbr_pool_worker *w = user;
-    bool leaves, lost = why == -EPIPE || why == -ETIMEDOUT;
+    bool leaves, lost = why == -EPIPE || why == -ETIMEDOUT || why == -ENOBUFS;
 
     (void)link;
     pthread_mutex_lock(&w->pool->lock);
     leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
     /* A link that is lost counts as a death, as lost heartbeats do: a task may be to blame, which has stopped the
-     * process or closed its descriptors. */
+     * process, closed its descriptors or has a result that is too long for us. */
     w->disrupted |= !lost;
     pthread_mutex_unlock(&w->pool->lock);
     if (leaves) /* it was told to, and may have something to do before it is gone */
         return;
     fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process),
              fbr_strerror(why));
-    fbr_process_give_up(w->process, "had its data link broken; killed");
+    fbr_process_give_up(w->process, fbr_pool_why_broken(why));
 }
 
 const struct fbr_link_ops fbr_pool_link_ops = {.on_record = on_record, .on_broken = on_broken};

@@ -65,27 +65,36 @@ struct fbr_exchange {
     struct idle *idle;
     struct name *names;
     struct waiter *waiters;
+    struct fbr_held *held;
 };
 
-struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user)
+struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user,
+                                       struct fbr_held *held)
 {
     struct fbr_exchange *x = calloc(1, sizeof(*x));
 
     if (x) {
         x->answer = answer;
         x->user = user;
+        x->held = held;
     }
     return x;
 }
 
 /* ---- Fences ---- */
 
-static void drop_member(struct fence *f, struct member *m)
+static void free_part(struct fbr_exchange *x, struct part *p)
+{
+    fbr_held_give(x->held, sizeof(*p) + p->len);
+    free(p);
+}
+
+static void drop_member(struct fbr_exchange *x, struct fence *f, struct member *m)
 {
     struct part *p, *next;
 
     DL_FOREACH_SAFE(m->parts, p, next)
-        free(p);
+        free_part(x, p);
     HASH_DEL(f->members, m);
     free(m);
 }
@@ -95,7 +104,7 @@ static void drop_fence(struct fbr_exchange *x, struct fence *f)
     struct member *m, *next;
 
     HASH_ITER(hh, f->members, m, next)
-        drop_member(f, m);
+        drop_member(x, f, m);
     HASH_DEL(x->fences, f);
     free(f->agents);
     free(f);
@@ -120,11 +129,15 @@ static struct fence *get_fence(struct fbr_exchange *x, const void *key, size_t k
     return NULL;
 }
 
-static int add_part(struct fence *f, uint32_t agent, uint64_t request, const void *data, size_t len)
+static int add_part(struct fbr_exchange *x, struct fence *f, uint32_t agent, uint64_t request,
+                    const void *data, size_t len)
 {
-    struct part *p = malloc(sizeof(*p) + len);
     struct member *m;
+    struct part *p;
 
+    if (fbr_held_take(x->held, sizeof(*p) + len) < 0)
+        return -ENOBUFS;
+    p = malloc(sizeof(*p) + len);
     HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
     if (!m && p) {
         m = calloc(1, sizeof(*m));
@@ -138,6 +151,7 @@ static int add_part(struct fence *f, uint32_t agent, uint64_t request, const voi
         }
     }
     if (!p || !m) {
+        fbr_held_give(x->held, sizeof(*p) + len);
         free(p);
         return -ENOMEM;
     }
@@ -173,9 +187,9 @@ static void complete(struct fbr_exchange *x, struct fence *f)
 
         DL_DELETE(m->parts, p);
         if (!m->parts)
-            drop_member(f, m);
+            drop_member(x, f, m);
         x->answer(x->user, agent, p->request, code, all.data, code ? 0 : all.len);
-        free(p);
+        free_part(x, p);
     }
     fbr_buf_fini(&all);
 }
@@ -230,9 +244,12 @@ void fbr_exchange_fence(struct fbr_exchange *x, uint32_t agent, uint64_t request
                         size_t len)
 {
     struct fence *f = get_fence(x, key, key_len);
+    int rc = f ? set_agents(f, agents, parts) : -ENOMEM;
 
-    if (!f || set_agents(f, agents, parts) < 0 || add_part(f, agent, request, data, len) < 0)
-        x->answer(x->user, agent, request, -ENOMEM, NULL, 0);
+    if (rc == 0)
+        rc = add_part(x, f, agent, request, data, len);
+    if (rc < 0)
+        x->answer(x->user, agent, request, rc, NULL, 0);
     if (f)
         settle(x, f);
 }
@@ -277,9 +294,15 @@ static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reque
     fbr_buf_fini(&b);
 }
 
+static uint64_t cost_of_name(size_t key_len, size_t len)
+{
+    return sizeof(struct name) + key_len + len;
+}
+
 static void drop_name(struct fbr_exchange *x, struct name *n)
 {
     HASH_DEL(x->names, n);
+    fbr_held_give(x->held, cost_of_name(strlen(n->key), n->len));
     free(n->value);
     free(n);
 }
@@ -287,6 +310,7 @@ static void drop_name(struct fbr_exchange *x, struct name *n)
 static void drop_waiter(struct fbr_exchange *x, struct waiter *w)
 {
     DL_DELETE(x->waiters, w);
+    fbr_held_give(x->held, sizeof(*w) + strlen(w->key));
     free(w);
 }
 
@@ -299,13 +323,13 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
     HASH_FIND(hh, x->names, key, k, n);
     if (n)
         return -EEXIST;
+    if (fbr_held_take(x->held, cost_of_name(k, len)) < 0)
+        return -ENOBUFS;
     n = calloc(1, sizeof(*n) + k + 1);
     if (n)
         n->value = malloc(len + 1);
-    if (!n || !n->value) {
-        free(n);
-        return -ENOMEM;
-    }
+    if (!n || !n->value)
+        goto fail;
     n->job = job;
     n->rank = rank;
     n->len = len;
@@ -315,7 +339,10 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
     HASH_ADD(hh, x->names, key, k, n);
     if (n->hh.tbl)
         return 0;
-    free(n->value);
+fail:
+    fbr_held_give(x->held, cost_of_name(k, len));
+    if (n)
+        free(n->value);
     free(n);
     return -ENOMEM;
 }
@@ -351,8 +378,14 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
         answer_lookup(x, agent, request, n);
         return;
     }
+    if (wait_ms && fbr_held_take(x->held, sizeof(*w) + k) < 0) {
+        x->answer(x->user, agent, request, -ENOBUFS, NULL, 0);
+        return;
+    }
     w = wait_ms ? malloc(sizeof(*w) + k + 1) : NULL;
     if (!w) {
+        if (wait_ms)
+            fbr_held_give(x->held, sizeof(*w) + k);
         x->answer(x->user, agent, request, wait_ms ? -ENOMEM : -ENOENT, NULL, 0);
         return;
     }
@@ -389,7 +422,7 @@ void fbr_exchange_agent_gone(struct fbr_exchange *x, uint32_t agent)
 
         HASH_FIND(hh, f->members, &agent, sizeof(agent), m);
         if (m)
-            drop_member(f, m);
+            drop_member(x, f, m);
         if (!f->members)
             drop_fence(x, f);
     }

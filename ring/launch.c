@@ -22,6 +22,11 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
+/* Output that an agent may send before it is told that some was written: it stops reading its ranks
+ * behind FBR_RING_WINDOW, and has read a block of each by then. */
+#define UNPAID_MAX (4ull * FBR_RING_WINDOW)
+#define UNPAID_RANK (4ull * FBR_LOOP_SCRATCH)
+
 static void start_first_job(struct fiber_ring *r);
 
 /* ---- To the agents ---- */
@@ -31,6 +36,14 @@ void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *bod
     int rc = a->process ? fbr_process_send(a->process, type, body) : -EPIPE;
 
     if (rc < 0 && rc != -EPIPE)
+        fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
+}
+
+void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
+{
+    int rc = a->process ? fbr_process_answer(a->process, type, body) : -EPIPE;
+
+    if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) /* which ends it, with its reason */
         fbr_log_error("agent-%u: frame %u: %s", a->number, type, fbr_strerror(rc));
 }
 
@@ -556,6 +569,10 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
     if (fbr_cur_ok(body) && k && (stream == 1 || stream == 2))
         fbr_ring_print(j, n, (int)stream, body->at, len, kind & FBR_RING_SHOW);
     a->credit += len;
+    if (a->credit > UNPAID_MAX + (uint64_t)r->size * UNPAID_RANK && a->process) {
+        fbr_process_give_up(a->process, "it sends more output than it has credit for");
+        return;
+    }
     if (!r->output_full)
         fbr_ring_room(r);
 }

@@ -186,6 +186,8 @@ void fbr_ring_gang_end(struct fiber_ring *r); /* it has all of them */
 int fbr_ring_start_agent(struct ring_agent *a);
 int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err);
 void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
+/* The same, of something that the agent has asked for: see fbr_conn_answer(). */
+void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *body);
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body);
 uint32_t fbr_ring_node_of(const struct ring_job *j, uint32_t rank);
 struct ring_job *fbr_ring_job_find(struct fiber_ring *r, uint32_t id);

@@ -45,7 +45,7 @@ static void answer(void *user, uint32_t agent, uint64_t request, int code, const
     fbr_put_u64(&b, request);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put(&b, data, len);
-    fbr_ring_send(&r->agents[agent], FBR_RING_ANSWER, &b);
+    fbr_ring_answer(&r->agents[agent], FBR_RING_ANSWER, &b);
     fbr_buf_fini(&b);
 }
 
@@ -125,7 +125,7 @@ static void on_tell(struct ring_agent *a, struct fbr_cur *c)
     fbr_put_str(&b, bridge);
     fbr_put_u32(&b, a->number);
     fbr_put(&b, c->at, fbr_cur_left(c));
-    fbr_ring_send(&r->agents[to], FBR_RING_TELL, &b);
+    fbr_ring_answer(&r->agents[to], FBR_RING_TELL, &b);
     fbr_buf_fini(&b);
 }
 
@@ -215,7 +215,7 @@ static void to_stream(void *user, uint64_t conn, const void *data, size_t len)
     fbr_buf_init(&b);
     fbr_put_u64(&b, conn & ((1ull << 40) - 1));
     fbr_put(&b, data, len);
-    fbr_ring_send(&r->agents[agent], FBR_RING_STREAM, &b);
+    fbr_ring_answer(&r->agents[agent], FBR_RING_STREAM, &b);
     fbr_buf_fini(&b);
 }
 
@@ -384,7 +384,7 @@ static void set_tick(struct fiber_ring *r)
 
 int fbr_ring_serve_open(struct fiber_ring *r)
 {
-    r->exchange = fbr_exchange_open(answer, r);
+    r->exchange = fbr_exchange_open(answer, r, &r->rt->held);
     return r->exchange ? fbr_timer_init(&r->tick, r->rt->loop, on_tick, r) : -ENOMEM;
 }
 

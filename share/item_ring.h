@@ -16,7 +16,8 @@
 struct item {
     void *data;
     size_t len;
-    uint64_t order;
+    uint64_t order : 63;
+    uint64_t far : 1; /* of another process */
 };
 
 struct item_ring {

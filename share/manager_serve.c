@@ -1,8 +1,8 @@
 /* manager_serve.c - a manager's process: the hub's thread queues calls, the main thread runs them.
  *
- * The queue has no bound of its own: each calling process waits when too much of it is there
- * (rpc.c). Calls of a process that has gone are run all the same, as those that it made just
- * before.
+ * The queue is bounded by what this process keeps for others (held.h); each calling process waits
+ * long before that when too much of it is there (rpc.c). Calls of a process that has gone are run
+ * all the same, as those that it made just before.
  *
  * Answers that a process does not read are kept here. When it leaves UNREAD_MAX bytes of them, its
  * calls are set aside, in their order, until it reads again; those of others go on.
@@ -41,7 +41,8 @@ struct manager {
     struct fbr_rpc_service service;
     struct fiber_class cls;
     void *state;
-    struct fbr_buf out;   /* main thread */
+    struct fbr_buf out; /* main thread */
+    struct fbr_held *held;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     struct request *requests;
@@ -57,13 +58,26 @@ static void refuse(struct manager *m, uint64_t peer, uint64_t call, int code, co
     fbr_service_answer(&m->service, peer, call, code, text, strlen(text));
 }
 
+static void free_request(struct manager *m, struct request *r)
+{
+    fbr_held_give(m->held, sizeof(*r) + r->len);
+    free(r);
+}
+
 static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes, size_t len)
 {
     struct manager *m = user;
-    struct request *r = malloc(sizeof(*r) + len);
+    struct request *r;
     bool closing;
 
+    if (fbr_held_take(m->held, sizeof(*r) + len) < 0) {
+        refuse(m, peer, call, -ENOBUFS,
+               "the manager keeps as many calls as it may (hold_max); it is too slow for them");
+        return;
+    }
+    r = malloc(sizeof(*r) + len);
     if (!r) {
+        fbr_held_give(m->held, sizeof(*r) + len);
         refuse(m, peer, call, -ENOMEM, "the manager has no memory for this call");
         return;
     }
@@ -78,7 +92,7 @@ static void on_call(void *user, uint64_t peer, uint64_t call, const void *bytes,
     pthread_mutex_unlock(&m->lock);
     if (closing) {
         refuse(m, peer, call, -EPIPE, "the manager was closed");
-        free(r);
+        free_request(m, r);
     }
 }
 
@@ -192,7 +206,7 @@ static void refuse_rest(struct manager *m)
         DL_DELETE(m->requests, r);
         if (r->peer == FBR_RPC_SELF)
             refuse(m, r->peer, r->call, -EPIPE, "the manager was closed");
-        free(r);
+        free_request(m, r);
     }
 }
 
@@ -257,13 +271,14 @@ int fbr_manager_main(const void *arg, size_t len)
     pthread_mutex_init(&m.lock, NULL);
     fbr_cond_init(&m.changed);
     fbr_buf_init(&m.out);
+    m.held = fbr_rt() ? &fbr_rt()->held : NULL;
     read_class(&m, arg, len);
     if (fbr_service_open(&m.service) < 0 ||
         fbr_keeper_announce(&m.service, FBR_KIND_MANAGER, on_close, &m) < 0)
         fbr_keeper_exit(1, fiber_last_error());
     while ((r = next_request(&m))) {
         run(&m, r);
-        free(r);
+        free_request(&m, r);
     }
     fbr_service_close(&m.service);
     refuse_rest(&m);

@@ -408,6 +408,10 @@ static void add_holder(struct channel_end *e, uint64_t peer)
 {
     uint64_t *peers;
 
+    for (size_t i = 0; i < e->n_peers; i++)
+        if (e->peers[i] == peer)
+            return;
+    peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
     e->taken = true;
     if (find_holder(e, peer))
         return;
@@ -480,10 +484,12 @@ void fbr_host_second_holder(struct fbr_owner *h)
 /* A message that this peer got by the stream and has not read. */
 static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
-    uint64_t call = 1ull << 63 | ++l->host->next_call;
+    uint64_t call = FBR_QUEUE_OURS | ++l->host->next_call;
     size_t len = fbr_cur_left(c);
-    void *copy = malloc(len ? len : 1);
+    void *copy = NULL;
 
+    if (peer == l->host->direct_peer && !fbr_held_full(l->host->held, len))
+        copy = malloc(len ? len : 1);
     if (!copy)
         return;
     memcpy(copy, c->at, len);
@@ -640,7 +646,7 @@ void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever)
     if (h->direct == d && h->streams) {
         fbr_direct_shut(d); /* nothing comes behind what we take */
         while (fbr_direct_take(d, &m) == 0) {
-            uint64_t call = 1ull << 63 | ++h->next_call;
+            uint64_t call = FBR_QUEUE_OURS | ++h->next_call;
 
             if (fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len) < 0)
                 free(m.data);
@@ -810,6 +816,7 @@ static int open_lane(struct fbr_owner *h, const struct fbr_queue_engine_config *
 
 int fbr_host_open(struct fbr_owner **out, const struct fbr_host_options *o)
 {
+    struct fbr_queue_engine_config config = o->config;
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_owner *h;
     int rc = 0;
@@ -824,8 +831,9 @@ int fbr_host_open(struct fbr_owner **out, const struct fbr_host_options *o)
     h->refs = o->handles + 1;
     h->ends[0].here = h->ends[1].here = 1;
     h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
+    config.held = h->held = &rt->held;
     while (rc == 0 && h->n_lanes < o->lanes)
-        rc = open_lane(h, &o->config);
+        rc = open_lane(h, &config);
     rc = rc < 0 ? fbr_keep(rc, "channel: out of memory")
                 : fbr_object_open(&h->object, &object_ops, h);
     if (rc < 0) {

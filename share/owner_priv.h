@@ -70,7 +70,8 @@ struct fbr_owner {
     uint64_t id;
     int refs; /* atomic */
     enum fbr_kind kind;
-    size_t longest; /* message */
+    size_t longest;        /* message */
+    struct fbr_held *held; /* what this process keeps for others */
     int n_lanes;
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];

@@ -15,6 +15,7 @@
 #include "share/share_priv.h"
 
 #define REMIND_MS 1000
+#define UNREAD_FREE (64u << 20) /* bytes that may wait for a peer in any case */
 
 struct fbr_object {
     uint64_t id;
@@ -34,6 +35,7 @@ struct peer {
     struct fbr_conn *conn; /* loop thread */
     struct fbr_link *link; /* NULL before it is there, and once it goes */
     int sending;           /* threads that use the link */
+    bool cut;              /* it has not read what it asked for, and is about to be hung up on */
     UT_hash_handle hh;
 };
 
@@ -555,6 +557,35 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct 
     return rc < 0 ? fbr_keep(rc, "share: the address is too long: %s", call.url) : 0;
 }
 
+/* Whether so much waits for this peer that no more may, with what waits for others. Under share's lock. */
+static bool is_deluged(struct fbr_share *s, struct peer *p)
+{
+    uint64_t unread = 0;
+    struct peer *q, *next;
+
+    if (fbr_link_queued(p->link) <= UNREAD_FREE)
+        return false;
+    HASH_ITER(hh, s->peers, q, next)
+        if (q->link)
+            unread += fbr_link_queued(q->link);
+    return fbr_held_full(&s->rt->held, unread);
+}
+
+/* Under share's lock: nothing more is sent to it. */
+static void cut_off(struct peer *p)
+{
+    struct hang_up *h = p->cut ? NULL : malloc(sizeof(*h));
+
+    p->cut = true;
+    if (!h)
+        return;
+    fbr_warn("a process that uses objects here was cut off: it does not read its answers, and as "
+             "many wait as hold_max allows");
+    *h = (struct hang_up){p->share, p->id};
+    if (fbr_loop_post(p->share->rt->loop, hang_up, h) < 0)
+        free(h);
+}
+
 int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, int n)
 {
     struct fbr_share *s = o->share;
@@ -568,7 +599,11 @@ int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, 
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->peers, &to, sizeof(to), p);
-    link = p ? p->link : NULL;
+    link = p && !p->cut ? p->link : NULL;
+    if (link && is_deluged(s, p)) {
+        cut_off(p);
+        link = NULL;
+    }
     if (link)
         p->sending++;
     pthread_mutex_unlock(&s->lock);

@@ -20,6 +20,11 @@ static int explain(int rc, const char *what)
         return 0;
     if (rc == -EPIPE)
         return fbr_keep(rc, "queue: %s: the queue was shut, or its owner is gone", what);
+    if (rc == -ENOBUFS)
+        return fbr_keep(rc,
+                        "queue: %s: its owner keeps as much for others as it may; bound the queue, "
+                        "or set hold_max higher there",
+                        what);
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
 }
 

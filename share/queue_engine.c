@@ -35,6 +35,7 @@
 /* Messages in a row that only one consumer read, until it may read ahead. */
 #define SOLE_STREAK 64
 #define RING_SHRINK 1024
+#define BOOKKEEPING 64 /* bytes that a message needs beside its own, about */
 
 struct peer {
     uint64_t id;
@@ -67,6 +68,7 @@ struct fbr_queue_engine {
     const struct fbr_queue_engine_ops *ops;
     void *user;
     size_t max_messages, max_bytes;
+    struct fbr_held *account;
     struct item_ring queue;
     uint64_t order;     /* of the next message */
     size_t held, bytes; /* assigned messages; bytes of all in queue and held */
@@ -116,10 +118,22 @@ static bool has_space(const struct fbr_queue_engine *e)
            (!e->max_bytes || e->bytes < e->max_bytes);
 }
 
-/* The caller has made room in the ring. */
-static void enqueue(struct fbr_queue_engine *e, void *data, size_t len)
+/* What a message of another process costs us; one of our own is the program's to bound. */
+static uint64_t cost_of(bool far, size_t len)
 {
-    ring_push(&e->queue, (struct item){data, len, e->order++});
+    return far ? len + BOOKKEEPING : 0;
+}
+
+static void uncount(struct fbr_queue_engine *e, const struct item *item)
+{
+    e->bytes -= item->len;
+    fbr_held_give(e->account, cost_of(item->far, item->len));
+}
+
+/* The caller has made room in the ring. */
+static void enqueue(struct fbr_queue_engine *e, bool far, void *data, size_t len)
+{
+    ring_push(&e->queue, (struct item){data, len, e->order++, far});
     e->bytes += len;
     e->unfinished++;
 }
@@ -138,6 +152,7 @@ static void drop_ring(struct fbr_queue_engine *e, struct item_ring *r)
     while (r->len) {
         struct item item = ring_pop(r);
 
+        uncount(e, &item);
         drop(e, item.data, item.len);
     }
     free(r->items);
@@ -425,6 +440,14 @@ static void forget_park(struct fbr_queue_engine *e, struct park *w)
     free(w);
 }
 
+/* The message goes with it. */
+static void drop_park(struct fbr_queue_engine *e, struct park *w)
+{
+    fbr_held_give(e->account, cost_of(w->key.peer != 0, w->len));
+    drop(e, w->data, w->len);
+    forget_park(e, w);
+}
+
 /* Lets parked puts in while there is room. */
 static void admit(struct fbr_queue_engine *e)
 {
@@ -432,7 +455,7 @@ static void admit(struct fbr_queue_engine *e)
         struct park *w = e->parks;
         struct park_key key = w->key;
 
-        enqueue(e, w->data, w->len);
+        enqueue(e, key.peer != 0, w->data, w->len);
         forget_park(e, w);
         e->ops->put_done(e->user, key.peer, key.call, 0);
     }
@@ -479,16 +502,36 @@ static int park(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *
     return 1;
 }
 
+/* Takes what the message costs from the account. One that is here already is not refused. */
+static int count(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, size_t len)
+{
+    struct fbr_held_part none = {0};
+
+    if (call < FBR_QUEUE_OURS)
+        return fbr_held_take(e->account, cost_of(peer != 0, len));
+    fbr_held_set(e->account, &none, cost_of(peer != 0, len));
+    return 0;
+}
+
 int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
                          size_t len)
 {
+    int rc;
+
     if (e->shut)
         return -EPIPE;
     if (ring_reserve(&e->queue, total(e) + e->parked + 1) < 0)
         return -ENOMEM;
-    if (e->parks || !has_space(e))
-        return park(e, peer, call, data, len);
-    enqueue(e, data, len);
+    rc = count(e, peer, call, len);
+    if (rc < 0)
+        return rc;
+    if (e->parks || !has_space(e)) {
+        rc = park(e, peer, call, data, len);
+        if (rc < 0)
+            fbr_held_give(e->account, cost_of(peer != 0, len));
+        return rc;
+    }
+    enqueue(e, peer != 0, data, len);
     if (e->line || e->sole != &e->local)
         dispatch(e);
     else
@@ -502,8 +545,7 @@ int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint6
 
     if (!w)
         return -ENOENT;
-    drop(e, w->data, w->len);
-    forget_park(e, w);
+    drop_park(e, w);
     return 0;
 }
 
@@ -516,7 +558,7 @@ void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
 
         if (key.peer != peer)
             continue;
-        enqueue(e, w->data, w->len);
+        enqueue(e, key.peer != 0, w->data, w->len);
         forget_park(e, w);
         e->ops->put_done(e->user, key.peer, key.call, 0);
     }
@@ -535,8 +577,7 @@ void fbr_queue_engine_shut(struct fbr_queue_engine *e)
         struct park *w = e->parks;
         struct park_key key = w->key;
 
-        drop(e, w->data, w->len);
-        forget_park(e, w);
+        drop_park(e, w);
         e->ops->put_done(e->user, key.peer, key.call, -EPIPE);
     }
     dispatch(e);
@@ -578,7 +619,7 @@ static void taken(struct fbr_queue_engine *e, struct peer *p, size_t n)
     for (; n; n--) {
         struct item item = ring_pop(&p->held);
 
-        e->bytes -= item.len;
+        uncount(e, &item);
         drop(e, item.data, item.len);
     }
 }
@@ -679,8 +720,7 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer)
     DL_FOREACH_SAFE(e->parks, w, tmp) {
         if (w->key.peer != peer)
             continue;
-        drop(e, w->data, w->len);
-        forget_park(e, w);
+        drop_park(e, w);
     }
     if (!p)
         return;
@@ -822,7 +862,7 @@ int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len)
     e->dealt -= e->deals;
     e->local.open++;
     e->open++;
-    e->bytes -= item.len;
+    uncount(e, &item);
     *data = item.data;
     *len = item.len;
     if (freed(e))
@@ -881,6 +921,7 @@ struct fbr_queue_engine *fbr_queue_engine_open(const struct fbr_queue_engine_ops
     if (config) {
         e->max_messages = config->max_messages;
         e->max_bytes = config->max_bytes;
+        e->account = config->held;
     }
     return e;
 }
@@ -892,8 +933,7 @@ void fbr_queue_engine_close(struct fbr_queue_engine *e)
     if (!e)
         return;
     while (e->parks) {
-        drop(e, e->parks->data, e->parks->len);
-        forget_park(e, e->parks);
+        drop_park(e, e->parks);
     }
     HASH_ITER(hh, e->peers, p, tmp) {
         HASH_DEL(e->peers, p);

@@ -48,6 +48,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/held.h"
+
 struct fbr_queue_engine;
 
 struct fbr_queue_engine_ops {
@@ -74,9 +76,12 @@ struct fbr_queue_engine_ops {
     void (*ready)(void *user, uint64_t peer, bool ready);
 };
 
+#define FBR_QUEUE_OURS (1ull << 63)
+
 struct fbr_queue_engine_config {
-    size_t max_messages; /* put and not yet taken, but for those that are late; 0: no bound */
-    size_t max_bytes;    /* no put is accepted while so many bytes or more wait; 0: no bound */
+    size_t max_messages;   /* put and not yet taken, but for those that are late; 0: no bound */
+    size_t max_bytes;      /* no put is accepted while so many bytes or more wait; 0: no bound */
+    struct fbr_held *held; /* counts the messages of remote peers, parked ones too; may be NULL */
 };
 
 /* What the queue holds; fbr_queue_engine_stats(). */
@@ -99,8 +104,9 @@ void fbr_queue_engine_close(struct fbr_queue_engine *e);
 
 /* 0: accepted; the message is the engine's. 1: parked until there is room; the message is the
  * engine's, and put_done or fbr_queue_engine_put_cancel() ends it. -EPIPE (shut), -EALREADY (this
- * peer has parked a put of that call), -ENOMEM: the message stays the caller's. `call` tells a
- * peer's parked puts apart. */
+ * peer has parked a put of that call), -ENOMEM, -ENOBUFS (of a remote peer: the account is full):
+ * the message stays the caller's. `call` tells a peer's parked puts apart; one of
+ * FBR_QUEUE_OURS on is of a message that is here already, and counted in any case. */
 int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
                          size_t len);
 /* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: it is not parked

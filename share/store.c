@@ -107,6 +107,8 @@ static const char *sentence(int code)
         return "this process does not hold it";
     case -ECONNABORTED:
         return "another one at the barrier died or gave up";
+    case -ENOSPC:
+        return "the store holds as much as it may; delete something, or set hold_max higher";
     case -ERANGE:
         return "the counter would overflow";
     default:

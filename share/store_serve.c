@@ -71,7 +71,7 @@ int fbr_store_main(const void *arg, size_t len)
     (void)len;
     pthread_mutex_init(&k.lock, NULL);
     fbr_cond_init(&k.changed);
-    k.engine = fbr_store_engine_open(answer, &k, 0);
+    k.engine = fbr_store_engine_open(answer, &k, fbr_rt() ? fbr_held_limit(&fbr_rt()->held) : 0);
     if (!k.engine)
         fbr_keeper_exit(1, "out of memory");
     if (fbr_service_open(&k.service) < 0 ||

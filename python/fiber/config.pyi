@@ -62,6 +62,7 @@ kubernetes_pending_timeout: str
 kubernetes_rate: int
 kubernetes_burst: int
 max_message: str
+hold_max: str
 cpu_per_job: int
 mem_per_job: int | None
 default_backend: str | None

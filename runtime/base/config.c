@@ -84,6 +84,9 @@ static const struct fbr_config_key own_keys[] = {
      "programs and folders that go into an image made of this program, besides it"},
     {"max_message", "FIBER_MAX_MESSAGE", FBR_CONFIG_SIZE, "4Gi", 64 * FBR_KIB, 1024 * FBR_GIB, NULL,
      "largest message that a peer may announce"},
+    {"hold_max", "FIBER_HOLD_MAX", FBR_CONFIG_SIZE, "0", 0, 1024 * 1024 * FBR_GIB, NULL,
+     "how much memory a process keeps for others: messages of queues, values of stores, calls, "
+     "what comes in parts, answers that are not read; more is refused. 0: half of what it may use"},
 };
 
 /* All of them: our own, then those of the backends in the order of the registry. */

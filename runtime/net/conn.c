@@ -35,6 +35,8 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define PATIENCE_MIN_MS 5000    /* of the kernel, with bytes that the peer does not acknowledge */
 #define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
 #define PONGS_MAX (256u << 10) /* bytes that wait: a peer that does not read gets no more answers */
+#define KEPT_FREE FBR_LOOP_SCRATCH /* bytes of a frame that are not whole and not counted */
+#define UNREAD_FREE (1u << 20)     /* answers that may wait for a peer in any case */
 #define IDLE_BYTES 4096 /* a peer that sends more at once may have its answers to pings behind it */
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older headers do not have it */
@@ -74,6 +76,8 @@ struct fbr_conn *fbr_conn_new(struct fbr_loop *loop, bool tcp)
 
 static void free_conn(struct fbr_conn *c)
 {
+    fbr_held_set(c->held, &c->kept, 0);
+    fbr_held_set(c->held, &c->waiting, 0);
     fbr_tls_free(c->tls);
     fbr_buf_fini(&c->in);
     fbr_buf_fini(&c->early);
@@ -130,6 +134,8 @@ static void on_written(uv_write_t *uv, int status)
     struct fbr_conn *c = uv->data;
 
     free(uv);
+    if (c->waiting.bytes > fbr_conn_queued(c))
+        fbr_held_set(c->held, &c->waiting, fbr_conn_queued(c));
     if (status < 0 && status != UV_ECANCELED)
         fbr_conn_lost(c, status, "the connection broke");
 }
@@ -241,6 +247,32 @@ int fbr_conn_send_buf(struct fbr_conn *c, uint8_t type, const struct fbr_buf *bo
     return body->failed ? break_off(c, -ENOMEM) : fbr_conn_send(c, type, body->data, body->len);
 }
 
+/* Whether answers that wait for this peer leave no room for more. */
+static bool is_deluged(struct fbr_conn *c, size_t len)
+{
+    size_t queued = fbr_conn_queued(c);
+
+    if (queued <= UNREAD_FREE || !c->held)
+        return false;
+    if (fbr_held_full(c->held, len))
+        return true;
+    fbr_held_set(c->held, &c->waiting, queued + len);
+    return false;
+}
+
+int fbr_conn_answer(struct fbr_conn *c, uint8_t type, const struct fbr_buf *body)
+{
+    struct fbr_conn *by = c->by ? c->by : c;
+
+    if (c->state == CONN_GONE)
+        return -EPIPE;
+    if (body->failed || !is_deluged(by, body->len))
+        return fbr_conn_send_buf(c, type, body);
+    by->fault = "it does not read, and as much waits for it as this process keeps for others "
+                "(hold_max)";
+    return break_off(by, -ENOBUFS);
+}
+
 size_t fbr_conn_queued(const struct fbr_conn *c)
 {
     return uv_stream_get_write_queue_size(c->by ? &c->by->h.stream : &c->h.stream);
@@ -339,6 +371,19 @@ static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         c->ops->on_pong(c->user, c);
 }
 
+/* What is kept of a frame that is not whole, within what we keep for all. */
+static int count_kept(struct fbr_conn *c)
+{
+    uint64_t kept = c->in.len > KEPT_FREE ? c->in.len : 0;
+
+    if (kept > c->kept.bytes && fbr_held_full(c->held, kept - c->kept.bytes)) {
+        c->fault = "a long frame, and this process keeps as much for others as it may (hold_max)";
+        return -ENOBUFS;
+    }
+    fbr_held_set(c->held, &c->kept, kept);
+    return 0;
+}
+
 static int take_frames(struct fbr_conn *c)
 {
     size_t at = 0;
@@ -362,7 +407,7 @@ static int take_frames(struct fbr_conn *c)
     fbr_buf_consume(&c->in, at);
     if (c->in.len == 0 && c->in.cap > FBR_LOOP_SCRATCH)
         fbr_buf_fini(&c->in);
-    return 0;
+    return count_kept(c);
 }
 
 static int take_plain(struct fbr_conn *c, const void *data, size_t len)
@@ -417,8 +462,13 @@ static void take(struct fbr_conn *c, const void *data, ssize_t n)
     int rc;
 
     if (n < 0) {
-        fbr_conn_lost(c, n == UV_EOF ? -EPIPE : (int)n,
-                      n == UV_EOF ? "the peer closed" : fbr_strerror((int)n));
+        fbr_conn_lost(c,
+                      c->fault      ? -ENOBUFS
+                      : n == UV_EOF ? -EPIPE
+                                    : (int)n,
+                      c->fault      ? c->fault
+                      : n == UV_EOF ? "the peer closed"
+                                    : fbr_strerror((int)n));
         return;
     }
     c->heard_ms = awake_ms();
@@ -426,7 +476,7 @@ static void take(struct fbr_conn *c, const void *data, ssize_t n)
         c->asked_ms = c->heard_ms;
     rc = c->tcp ? take_cipher(c, data, (size_t)n, &err) : take_plain(c, data, (size_t)n);
     if (rc < 0)
-        fbr_conn_lost(c, rc, err.code ? err.text : fbr_strerror(rc));
+        fbr_conn_lost(c, rc, c->fault ? c->fault : err.code ? err.text : fbr_strerror(rc));
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)

@@ -23,6 +23,7 @@
 #include "runtime/base/auth.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
+#include "runtime/base/held.h"
 #include "runtime/net/loop.h"
 
 #define FBR_DOOR_HALF_OPEN 64
@@ -62,8 +63,9 @@ struct fbr_door {
      * it is closed. */
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
-    unsigned join_ms; /* for each call */
-    bool own_user;    /* over TCP: callers on this host's loopback must be of our user */
+    unsigned join_ms;      /* for each call */
+    bool own_user;         /* over TCP: callers on this host's loopback must be of our user */
+    struct fbr_held *held; /* counts what callers make us keep; may be NULL */
 };
 
 struct fbr_listener;
@@ -98,6 +100,9 @@ void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void 
  * from in here: who sends may hold locks, and goes on using the conn. */
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
+/* The same, of something that the peer has asked for. A peer that asks and does not read is cut off with
+ * -ENOBUFS once answers to it fill the account of the door. */
+int fbr_conn_answer(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */
 /* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes
  * after this call. NULL is fine. */

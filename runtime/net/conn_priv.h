@@ -31,8 +31,12 @@ struct fbr_conn {
     bool tcp, connected, closing, closed, looking_up, lingers;
     bool silent; /* the peer has told that it is stopped */
     struct fbr_tls *tls;
-    struct fbr_buf in;    /* plain bytes not yet taken */
-    struct fbr_buf early; /* frames sent before the greeting was over */
+    struct fbr_buf in;            /* plain bytes not yet taken */
+    struct fbr_held *held;        /* of the door by which it came in; NULL: nothing is counted */
+    struct fbr_held_part kept;    /* of `in` */
+    struct fbr_held_part waiting; /* answers that the peer has not read */
+    const char *fault;            /* why we broke it off; NULL: we did not */
+    struct fbr_buf early;         /* frames sent before the greeting was over */
     const struct fbr_conn_ops *ops;
     void *user;
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */

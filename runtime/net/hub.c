@@ -612,6 +612,7 @@ static int init_lanes(struct fbr_link *l, const struct fbr_keys *keys)
     if (rc == 0)
         rc = fbr_lane_in_init(&l->in, l->id, keys ? keys->up : NULL, alg, l->hub->options.limit);
     l->in.spare = &l->hub->spare;
+    l->in.held = l->hub->options.held;
     l->in.is_open = has_branch;
     l->in.user = l;
     return rc;

@@ -47,6 +47,7 @@ struct fbr_hub_options {
     size_t limit;             /* longest record that is taken from a peer */
     unsigned beat_ms, misses; /* of tcp://; 0: a silent peer is waited for */
     bool own_user;            /* tcp://: callers on this host must be of our user */
+    struct fbr_held *held;    /* counts what peers make us keep; may be NULL */
 };
 
 /* Binds url: "ipc:///path", "tcp://address:port", "tcp://[address]:port" (port 0: any). */

@@ -405,6 +405,7 @@ static void drop(struct fbr_lane_in *l, struct fbr_lane_part *p)
 {
     HASH_DELETE(hh, l->parts, p);
     l->n_parts--;
+    fbr_held_give(l->held, p->have);
     free(p->data);
     free(p);
 }
@@ -521,6 +522,9 @@ static int long_piece(struct fbr_lane_in *l, const void *bytes, size_t len, bool
         return refuse(l, -EPROTO, "a piece continues no record");
     if (len > p->whole - p->have || (!more && len < p->whole - p->have))
         return refuse(l, -EPROTO, "the pieces of a record are not as long as it");
+    if (fbr_held_take(l->held, len) < 0)
+        return refuse(l, -ENOBUFS,
+                      "a long record, and as much is kept for others as hold_max says");
     memcpy(p->data + p->have, bytes, len);
     p->have += len;
     if (more)

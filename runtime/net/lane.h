@@ -30,6 +30,7 @@
 #include <sys/uio.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/held.h"
 #include "runtime/net/seal.h"
 
 #define FBR_LANE_VERSION 1
@@ -107,6 +108,7 @@ struct fbr_lane_in {
     size_t n_parts;
     struct fbr_spare *spare; /* may be NULL */
     size_t limit;            /* longest record that is taken */
+    struct fbr_held *held;   /* counts long records under way, as they come; may be NULL */
     uint64_t streams;        /* the highest that may have long records; 0, as at first: none */
     /* Whether a stream is open; long records of one that is not are passed over. NULL: all are. */
     bool (*is_open)(void *user, uint64_t stream);

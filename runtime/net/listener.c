@@ -243,6 +243,7 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
         return;
     }
     c->listener = l;
+    c->held = l->door.held;
     c->state = CONN_GREETING;
     note_from(c, from);
     DL_APPEND(l->half_open, c);

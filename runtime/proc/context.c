@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/net/bind.h"
@@ -19,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/proc/nested.h"
 #include "runtime/proc/output.h"
+#include "runtime/pin/limits.h"
 #include "runtime/proc/process.h"
 #include "runtime/net/relay.h"
 #include "runtime/proc/work.h"
@@ -173,9 +175,9 @@ static bool only_ours(const struct fbr_runtime *rt)
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err)
 {
-    const struct fbr_door door = {door_secret, door_admit, rt,
-                                  (unsigned)fbr_config_ms(rt->config, "join_timeout"),
-                                  only_ours(rt)};
+    const struct fbr_door door = {
+        door_secret,   door_admit, rt, (unsigned)fbr_config_ms(rt->config, "join_timeout"),
+        only_ours(rt), &rt->held};
     char url[FBR_URL_MAX];
     int rc = 0;
 
@@ -201,6 +203,7 @@ static int open_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub
         .beat_ms = (unsigned)fbr_config_ms(rt->config, "heartbeat"),
         .misses = (unsigned)fbr_config_int(rt->config, "heartbeat_misses"),
         .own_user = only_ours(rt),
+        .held = &rt->held,
     };
     char url[FBR_URL_MAX], address[FBR_BIND_MAX];
     int rc;
@@ -340,6 +343,22 @@ static int begin_keeping(void *arg)
     return rc;
 }
 
+/* The bound of what is kept for others, where the configuration says none: half of the memory of the
+ * machine, of our control group or of this process, whichever is least. */
+static uint64_t half_of_memory(void)
+{
+    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct fbr_limits limits;
+    struct rlimit own;
+
+    fbr_limits_read(&limits);
+    if (limits.memory && limits.memory < most)
+        most = limits.memory;
+    if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur < most)
+        most = own.rlim_cur;
+    return most / 2;
+}
+
 /* Under rt->lock: loop, directory, output. `root`: of the run, in a child. */
 static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err)
 {
@@ -352,6 +371,8 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
            SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
     fbr_fds_raise();
     tune_malloc();
+    rt->held.limit = fbr_config_size(rt->config, "hold_max");
+    rt->held.find = half_of_memory;
     rc = fbr_fds_need(START_FDS, "start", err);
     if (rc < 0)
         return rc;

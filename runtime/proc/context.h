@@ -59,6 +59,7 @@ struct fbr_runtime {
     struct fbr_loop *loop;
     struct fbr_rundir dir;
     struct fbr_timer keep;          /* loop thread */
+    struct fbr_held held;           /* what this process keeps for others */
     char run_uid[33];               /* of the whole run: the master's, in hex */
     uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
     uint64_t self;                  /* random: tells processes of a run apart */

@@ -712,6 +712,11 @@ static void run_frame(void *arg)
     free(f);
 }
 
+int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
+{
+    return p->conn ? fbr_conn_answer(p->conn, type, body) : -EPIPE;
+}
+
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
 {
     struct frame_post *f;

@@ -43,6 +43,8 @@ int fbr_process_start(struct fiber_process **p, const struct fbr_process_spec *s
 int fbr_process_active(struct fiber_process **out, int max);
 /* To the child, on the control channel. Any thread; frames of one thread keep their order. */
 int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
+/* The same, of something that it has asked for: see fbr_conn_answer(). Loop thread. */
+int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
 /* This process says nothing from now on (it will be stopped), or goes on: see fbr_conn_silent.
  * Answers how many bytes are still to leave. Loop thread. */
 size_t fbr_process_silent(struct fiber_process *p, bool silent);

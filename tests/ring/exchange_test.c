@@ -24,6 +24,7 @@ struct answer {
 
 static struct {
     struct fbr_exchange *x;
+    struct fbr_held held;
     struct answer answers[64];
     int n;
 } t;
@@ -62,7 +63,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&t, 0, sizeof(t));
-    t.x = fbr_exchange_open(on_answer, NULL);
+    t.x = fbr_exchange_open(on_answer, NULL, &t.held);
     return t.x ? 0 : -1;
 }
 
@@ -219,6 +220,38 @@ static void test_open_requests_are_freed(void **state)
                          5); /* and tear_down closes: the sanitizer looks */
 }
 
+/* An agent publishes, fences and looks up without end; what it gives back can be used again. */
+static void test_what_is_kept_for_agents_is_bounded(void **state)
+{
+    char value[1024] = "", name[16];
+    int refused[3] = {0};
+
+    (void)state;
+    t.held.limit = 64 << 10;
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        t.n = 0;
+        fbr_exchange_publish(t.x, 0, 1, 5, 0, name, value, sizeof(value));
+        assert_int_equal(t.n, 1);
+        refused[0] += t.answers[0].code == -ENOBUFS;
+        t.n = 0;
+        fbr_exchange_fence(t.x, 0, 2, name, strlen(name), (const uint32_t[]){0, 1}, 2, value,
+                           sizeof(value));
+        refused[1] += t.n == 1 && t.answers[0].code == -ENOBUFS;
+        t.n = 0;
+        fbr_exchange_lookup(t.x, 0, 3, "none", -1, 0);
+        refused[2] += t.n == 1 && t.answers[0].code == -ENOBUFS;
+        assert_true(t.held.bytes <= t.held.limit);
+    }
+    assert_true(refused[0] > 100 && refused[1] > 100 && refused[2] > 0);
+    fbr_exchange_agent_gone(t.x, 0);
+    fbr_exchange_job_end(t.x, 5);
+    assert_int_equal(t.held.bytes, 0);
+    t.n = 0;
+    fbr_exchange_publish(t.x, 0, 1, 5, 0, "again", value, sizeof(value));
+    assert_int_equal(t.answers[0].code, 0);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -234,6 +267,7 @@ int main(void)
         TEST(test_lookups_wait),
         TEST(test_a_job_takes_its_names_along),
         TEST(test_open_requests_are_freed),
+        TEST(test_what_is_kept_for_agents_is_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,6 +189,12 @@ static void unix_a_hello_in_pieces(void **state)
     fbr_buf_fini(&hello);
 }
 
+static int do_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
 static void unix_a_hostile_length(void **state)
 {
     const uint8_t frame[] = {0xff, 0xff, 0xff, 0xff, 99, 1, 2, 3};
@@ -203,6 +209,77 @@ static void unix_a_hostile_length(void **state)
     assert_int_equal(server.why, -EPROTO);
     assert_int_equal(server.frames, 0);
     expect_closed(fd);
+    fbr_buf_fini(&hello);
+}
+
+/* A frame of 64 MiB, of which all but the end comes, where 1 MiB may be kept. */
+static void unix_half_of_a_long_frame_is_bounded(void **state)
+{
+    static uint8_t bytes[64 << 10];
+    const uint8_t head[] = {0, 0, 0, 4, 99};
+    struct fbr_buf hello;
+    int fd = stranger();
+    ssize_t sent = 0;
+    size_t all = 0;
+
+    (void)state;
+    held.limit = 1 << 20;
+    put_hello(&hello, secret_of_good);
+    fbr_put(&hello, head, sizeof(head));
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    while (sent >= 0 && (all += (size_t)sent) < 63u << 20)
+        sent = send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    assert_true(sent < 0);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -ENOBUFS);
+    assert_int_equal(server.frames, 0);
+    expect_closed(fd);
+    assert_int_equal(fbr_loop_call(loop, do_nothing, NULL), 0); /* it is freed by then */
+    assert_int_equal(held.bytes, 0);
+    fbr_buf_fini(&hello);
+}
+
+struct answers {
+    int left, rc;
+};
+
+static int do_answer(void *arg)
+{
+    struct answers *a = arg;
+    struct fbr_buf body;
+
+    fbr_buf_init(&body);
+    fbr_buf_extend(&body, 1 << 20);
+    memset(body.data, 0, body.len);
+    while (a->left > 0 && a->rc == 0 && server.conn) {
+        a->rc = fbr_conn_answer(server.conn, FBR_FRAME_USER, &body);
+        a->left--;
+    }
+    fbr_buf_fini(&body);
+    return 0;
+}
+
+/* It has asked for 256 MiB, where 8 may be kept. */
+static void unix_a_peer_that_asks_and_does_not_read(void **state)
+{
+    struct answers a = {.left = 256};
+    struct fbr_buf hello;
+    int fd = stranger();
+
+    (void)state;
+    held.limit = 8 << 20;
+    put_hello(&hello, secret_of_good);
+    assert_int_equal(send(fd, hello.data, hello.len, 0), hello.len);
+    wait_for(&admitted, 1);
+    assert_int_equal(fbr_loop_call(loop, do_answer, &a), 0);
+    assert_int_equal(a.rc, -ENOBUFS);
+    assert_in_range(a.left, 256 - 20, 256 - 8);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.why, -ENOBUFS);
+    close(fd);
+    assert_int_equal(fbr_loop_call(loop, do_nothing, NULL), 0);
+    assert_int_equal(held.bytes, 0);
     fbr_buf_fini(&hello);
 }
 
@@ -510,6 +587,8 @@ int main(void)
         ON_BOTH(both_ends_derive_the_same_keys),
         ON(unix, unix_a_hello_in_pieces),
         ON(unix, unix_a_hostile_length),
+        ON(unix, unix_half_of_a_long_frame_is_bounded),
+        ON(unix, unix_a_peer_that_asks_and_does_not_read),
         ON(unix, unix_a_peer_that_falls_silent),
         ON(unix, unix_silence_is_noticed_in_time),
         ON(unix, unix_our_own_stall_is_not_the_peers),

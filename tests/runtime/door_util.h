@@ -23,6 +23,7 @@ static struct fbr_listener *listener;
 static char dir[64], url[FBR_URL_MAX];
 static struct end server; /* of the last one let in */
 static unsigned admitted, join_ms = 5000;
+static struct fbr_held held; /* no bound, unless a test sets one */
 
 static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
@@ -88,7 +89,7 @@ static void join(struct end *e)
 
 static int do_listen(void *arg)
 {
-    const struct fbr_door door = {door_secret, door_admit, NULL, join_ms, true};
+    const struct fbr_door door = {door_secret, door_admit, NULL, join_ms, true, &held};
     int rc = fbr_listener_open(&listener, loop, arg, &door, NULL);
 
     if (rc == 0)
@@ -116,6 +117,7 @@ static int set_up(void **state)
         snprintf(where, sizeof(where), "tcp://127.0.0.1:0");
     memset(&server, 0, sizeof(server));
     admitted = 0;
+    memset(&held, 0, sizeof(held));
     fbr_cond_init(&changed);
     return fbr_loop_open(&loop, NULL) < 0 || fbr_loop_call(loop, do_listen, where) < 0;
 }

@@ -280,6 +280,43 @@ static void records_above_the_limit_are_refused(bool sealed)
     free(bytes);
 }
 
+/* As they come, those of all streams together; and all is given back. */
+static void test_long_records_under_way_are_counted(void **state)
+{
+    struct fbr_held held = {.limit = 3 << 20};
+    uint8_t *bytes = pattern(4 << 20);
+    struct iovec iov = {bytes, 2 << 20};
+    uint64_t most = 0;
+    struct pair p;
+    size_t len;
+    void *msg;
+    int rc = 0;
+
+    (void)state;
+    pair_open(&p, false);
+    p.in.held = &held;
+    add(&p, bytes, 2 << 20);
+    carry(&p);
+    assert_int_equal(p.records, 1);
+    assert_int_equal(held.bytes, 0);
+    assert_int_equal(fbr_lane_add_to(&p.out, 1, &iov, 1), 0);
+    iov.iov_len = 4 << 20;
+    assert_int_equal(fbr_lane_add_to(&p.out, 2, &iov, 1), 0);
+    while (rc == 0 && !fbr_lane_empty(&p.out)) {
+        msg = take(&p, &len);
+        rc = give(&p, msg, len);
+        fbr_sock_free(msg);
+        most = held.bytes > most ? held.bytes : most;
+    }
+    assert_int_equal(rc, -ENOBUFS);
+    assert_in_range(most, 2 << 20, held.limit);
+    assert_non_null(strstr(p.in.fault, "hold_max"));
+    assert_true(held.bytes <= held.limit);
+    pair_close(&p);
+    assert_int_equal(held.bytes, 0);
+    free(bytes);
+}
+
 /* The records of a stream, which names its own bytes: byte i is (stream + i). */
 static void on_stream(void *user, const void *record, size_t len)
 {
@@ -686,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_sealed_lost_repeated_and_swapped_messages_are_refused),
         cmocka_unit_test(test_plain_records_above_the_limit_are_refused),
         cmocka_unit_test(test_sealed_records_above_the_limit_are_refused),
+        cmocka_unit_test(test_long_records_under_way_are_counted),
         cmocka_unit_test(test_plain_streams_keep_their_order_and_overtake_each_other),
         cmocka_unit_test(test_sealed_streams_keep_their_order_and_overtake_each_other),
         cmocka_unit_test(test_plain_a_short_record_waits_for_two_messages_of_a_long_one_at_most),

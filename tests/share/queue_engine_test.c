@@ -80,7 +80,8 @@ static const struct fbr_queue_engine_ops ops = {
 
 static int open_bounded(size_t max_messages, size_t max_bytes)
 {
-    const struct fbr_queue_engine_config config = {max_messages, max_bytes};
+    const struct fbr_queue_engine_config config = {.max_messages = max_messages,
+                                                   .max_bytes = max_bytes};
 
     queue = fbr_queue_engine_open(&ops, said, &config);
     said[0] = '\0';
@@ -597,6 +598,36 @@ static void what_cannot_be_is_refused(void **state)
     fbr_queue_engine_gone(queue, 0);
 }
 
+/* Of 10 messages of another process, which count, three fit; those of the owner do not count. */
+static void messages_of_others_are_counted(void **state)
+{
+    struct fbr_held held = {.limit = 200};
+    const struct fbr_queue_engine_config config = {.held = &held, .max_messages = 2};
+    size_t len;
+    void *data;
+
+    (void)state;
+    fbr_queue_engine_close(queue);
+    queue = fbr_queue_engine_open(&ops, said, &config);
+    assert_int_equal(put_from(1, 1, "a"), 0);
+    assert_int_equal(put_from(1, 2, "b"), 0);
+    assert_int_equal(put_from(1, 3, "c"), 1); /* parked */
+    for (uint64_t i = 4; i < 11; i++)
+        assert_int_equal(put_from(1, i, "d"), -ENOBUFS);
+    assert_int_equal(put_from(0, 1, "e"), 1);
+    assert_int_equal(fbr_queue_engine_get(queue, &data, &len), 0);
+    free(data);
+    assert_int_equal(put_from(1, 11, "f"), 1); /* there is room again */
+    assert_int_equal(put_from(1, 12, "g"), -ENOBUFS);
+    assert_int_equal(fbr_queue_engine_ask(queue, 2, 0, 1, 1), 0);
+    assert_int_equal(fbr_queue_engine_ask(queue, 2, 1, 0, 0), 0);
+    fbr_queue_engine_gone(queue, 1);
+    fbr_queue_engine_shut(queue);
+    fbr_queue_engine_close(queue);
+    queue = NULL;
+    assert_int_equal(held.bytes, 0);
+}
+
 static void close_drops_everything(void **state)
 {
     (void)state;
@@ -885,6 +916,7 @@ int main(void)
         BEHAVIOUR(a_queue_may_begin_to_deal_at_any_time),
         BEHAVIOUR(who_watches_is_told_of_its_own_share),
         BEHAVIOUR(what_cannot_be_is_refused),
+        BEHAVIOUR(messages_of_others_are_counted),
         BEHAVIOUR(close_drops_everything),
     };
 
