@@ -96,7 +96,7 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
     fbr_pmix_ports_look(&before);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
-    fbr_pmix_ports_guard(&before);
+    fbr_pmix_ports_guard(b, &before);
     fbr_settings_undo(&home, homeless);
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
@@ -132,6 +132,7 @@ static void bridge_free(struct fbr_bridge *b)
     }
     if (b->queue)
         fbr_pmix_queue_close(b->queue);
+    fbr_pmix_ports_release(b);
     if (b->output >= 0)
         close(b->output);
     free(b);

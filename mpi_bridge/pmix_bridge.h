@@ -39,7 +39,9 @@ struct fbr_pmix_ports {
     int fds[FBR_PMIX_PORTS], n;
 };
 void fbr_pmix_ports_look(struct fbr_pmix_ports *p);
-void fbr_pmix_ports_guard(const struct fbr_pmix_ports *before);
+#define FBR_PMIX_GUARDS 4
+void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *before);
+void fbr_pmix_ports_release(struct fbr_bridge *b);
 
 struct fbr_pmix_job {
     const struct fbr_bridge_job *job;
@@ -58,7 +60,9 @@ struct fbr_bridge {
     uint32_t last_id, groups;
     pmix_nspace_t nspace; /* our own name as a server */
     int output;           /* the file that libpmix complains into */
-    bool torn;            /* a rank ended without taking its leave: see bridge_job_end() */
+    struct fbr_guard *guards[FBR_PMIX_GUARDS];
+    int n_guards;
+    bool torn; /* a rank ended without taking its leave: see bridge_job_end() */
     char version[32];
 };
 

@@ -1,22 +1,27 @@
-/* pmix_port.c - keeps callers that say nothing from holding up libpmix's server.
+/* pmix_port.c - no other user of this host reaches libpmix's server: its ports are guarded.
  *
- * libpmix listens on a port of 127.0.0.1, which any user of this host can call, and reads the first
- * words of a new connection in the one thread that serves all ranks, for as long as they take. So
- * the kernel keeps a connection to itself until there is something to read, which costs a rank
- * nothing, since it speaks at once; and a read that does not get all that it wants ends soon.
+ * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first words of a new
+ * connection in the one thread that serves all ranks. guard.h keeps strangers from it. A port that
+ * cannot be guarded gives each caller a short time. Nor is one of PMIx 5 and later, whose event loop
+ * would go on watching the socket that it had at first.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "mpi_bridge/guard.h"
 #include "mpi_bridge/pmix_bridge.h"
+#include "runtime/base/log.h"
 
-#define SILENT_S 60     /* then the kernel hands it over all the same */
-#define READ_US 200000L /* for the rest of what a rank sends in one piece */
+#define FIRST_WITH_EVENTS 5
+#define SILENT_S 60    /* then the kernel hands it over all the same */
+#define READ_US 20000L /* for the rest of what a rank sends in one piece */
 
 static bool listens(int fd)
 {
@@ -53,17 +58,58 @@ static bool has(const struct fbr_pmix_ports *p, int fd)
     return false;
 }
 
-void fbr_pmix_ports_guard(const struct fbr_pmix_ports *before)
+/* Without a guard: the kernel keeps a connection to itself until there is something to read, which
+ * costs a rank nothing, since it speaks at once; and a read that does not get all ends soon. */
+static void set_patience(int fd)
 {
     struct timeval t = {.tv_usec = READ_US}; /* connections inherit it from their listener */
-    struct fbr_pmix_ports now;
     int silent = SILENT_S;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent, sizeof(silent));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+}
+
+/* The head of a message, pmix_ptl_hdr_t, has been the same since PMIx 2: i32 index, u32 tag, and how
+ * many bytes follow. All of it in the order of the machine. */
+static bool is_whole(const uint8_t *bytes, size_t len)
+{
+    struct {
+        int32_t index;
+        uint32_t tag;
+        size_t len;
+    } head;
+
+    if (len < sizeof(head))
+        return false;
+    memcpy(&head, bytes, sizeof(head));
+    return len - sizeof(head) >= head.len;
+}
+
+void fbr_pmix_ports_guard(struct fbr_bridge *b, const struct fbr_pmix_ports *before)
+{
+    struct fbr_pmix_ports now;
 
     fbr_pmix_ports_look(&now);
     for (int i = 0; i < now.n; i++) {
+        struct fbr_error err = {0, ""};
+        struct fbr_guard *g;
+        char path[4096];
+
         if (has(before, now.fds[i]))
             continue;
-        setsockopt(now.fds[i], IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent, sizeof(silent));
-        setsockopt(now.fds[i], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+        snprintf(path, sizeof(path), "%s/pmix.%d", b->host->dir, b->n_guards);
+        if (strtol(b->version, NULL, 10) < FIRST_WITH_EVENTS && b->n_guards < FBR_PMIX_GUARDS &&
+            fbr_guard_open(&g, now.fds[i], path, b->host->uid, is_whole, &err) == 0) {
+            b->guards[b->n_guards++] = g;
+            continue;
+        }
+        fbr_debug("a port of PMIx has no guard: %s", err.text);
+        set_patience(now.fds[i]);
     }
+}
+
+void fbr_pmix_ports_release(struct fbr_bridge *b)
+{
+    while (b->n_guards)
+        fbr_guard_close(b->guards[--b->n_guards]);
 }
