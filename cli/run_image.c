@@ -113,6 +113,21 @@ static int add(struct run_image_files *f, const char *path, struct fbr_error *er
     return f->words.failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
+/* Its name has no place: it was looked for in PATH, here, or where the ranks are to start. */
+static int no_program(const char *name, const char *workdir, struct fbr_error *err)
+{
+    if (workdir && strchr(name, '/') && name[0] != '/')
+        return fbr_fail(
+            err, -ENOENT,
+            "there is no program %.512s in %.512s (--workdir) to make an image of; give "
+            "its whole path, or name an image that has it by --image",
+            name, workdir);
+    return fbr_fail(err, -ENOENT,
+                    "there is no program %.512s here to make an image of; --image names one that "
+                    "has it",
+                    name);
+}
+
 int run_image_add(struct run_image_files *f, const char *const *command, const char *workdir,
                   bool named, struct fbr_error *err)
 {
@@ -126,10 +141,7 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
     if (rc == -ENAMETOOLONG)
         return rc;
     if (rc < 0)
-        return fbr_fail(err, -ENOENT,
-                        "there is no program %.512s here to make an image of; --image names one "
-                        "that has it",
-                        command[0]);
+        return no_program(command[0], workdir, err);
     rc = interpreter_find(&wish, &files, err);
     f->lines = files.lines;
     found = rc > 0;

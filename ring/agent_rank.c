@@ -196,8 +196,7 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     if (moves && plan_apart(j, wish, note, size) == 0)
         return 0;
     rc = plan_places(j, a->machine, wish, note, size, err);
-    if (rc < 0 || a->claims < 0 || !add_cpus(j, &ours) || fbr_claim_take(a->claims, &ours) == 0 ||
-        !moves)
+    if (rc < 0 || a->claims < 0 || !add_cpus(j, &ours) || fbr_claim_take(a->claims, &ours) == 0)
         return rc;
     fbr_claim_others(a->claims, &others);
     if (chosen) {
@@ -209,10 +208,15 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     }
     free(j->pins);
     j->pins = NULL;
-    snprintf(note, size,
-             "ranks are not bound: other runs of yours are bound to %u of the %u "
-             "processors here",
-             fbr_cpuset_count(&others), a->limits.affinity);
+    if (moves)
+        snprintf(note, size,
+                 "ranks are not bound: other runs of yours are bound to %u of the %u processors "
+                 "here",
+                 fbr_cpuset_count(&others), a->limits.affinity);
+    else /* those of our own run on this machine are among the others */
+        snprintf(note, size,
+                 "ranks are not bound: another run of yours is bound to processors that they "
+                 "would get");
     return 0;
 }
 

@@ -2,28 +2,8 @@
 # option to use instead.
 #
 # SPDX-License-Identifier: Apache-2.0
-set -euo pipefail
-
-PATH=${TEST_BINARY_DIR:?}/cli:$PATH
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run
-cd "$work"
-bad=0
-
-check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
-    local code=$1 out=$2 err=$3 got=0 said told
-    shift 3
-    timeout 60 fiber "$@" >out 2>err </dev/null || got=$?
-    said=$(tr '\n' ' ' <out)
-    told=$(tr '\n' ' ' <err)
-    if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
-        echo "fiber $*: code $got ($code), said:"
-        cat out err
-        bad=1
-    fi
-}
+# shellcheck source=tests/cli/check_lib.sh
+. "${TEST_SOURCE_DIR:?}/tests/cli/check_lib.sh"
 
 # mpiexec of MPICH
 check 0 'two ' '^$' run -n 1 -env FRUIT two printenv FRUIT

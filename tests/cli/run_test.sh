@@ -1,28 +1,8 @@
 # run_test.sh - `fiber run` as people use it: output, exit codes, input, mistakes; and nothing is left behind.
 #
 # SPDX-License-Identifier: Apache-2.0
-set -euo pipefail
-
-PATH=${TEST_BINARY_DIR:?}/cli:$PATH
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run
-cd "$work"
-bad=0
-
-check() { # check <exit code> <pattern of standard output> <pattern of standard error> <argument>...
-    local code=$1 out=$2 err=$3 got=0 said told
-    shift 3
-    timeout 60 fiber "$@" >out 2>err </dev/null || got=$?
-    said=$(tr '\n' ' ' <out)
-    told=$(tr '\n' ' ' <err)
-    if [ "$got" != "$code" ] || ! [[ $said =~ ^$out$ ]] || ! [[ $told =~ $err ]]; then
-        echo "fiber $*: code $got ($code), said:"
-        cat out err
-        bad=1
-    fi
-}
+# shellcheck source=tests/cli/check_lib.sh
+. "${TEST_SOURCE_DIR:?}/tests/cli/check_lib.sh"
 
 # shellcheck disable=SC2016
 {
@@ -176,6 +156,7 @@ PATH=$TEST_BINARY_DIR/tests/mock:$PATH FIBER_MOCK=slow_start=6000 check 0 'x x '
 
 # without a network or an engine, an image cannot be got; that what is not here cannot be in one is seen before
 check 125 '' 'no program ./nowhere here to make an image of' run --backend docker ./nowhere
+check 125 '' 'no program ./nowhere in /nonexist .--workdir. to make an image of' run --backend docker --workdir /nonexist ./nowhere
 
 check 0 'nothing is left behind ' '^' gc --backend local
 check 0 '\[\] ' '^' gc --backend local --json
@@ -205,7 +186,9 @@ if [ "$(nproc)" -ge 2 ]; then
     exec 7<>hold 8<>up # open to the end: one who opens it between two writers reads an end of file
     for i in 1 2; do
         timeout 60 fiber run -n 1 --report-bindings sh -c 'echo >up; read -r x <hold' 2>bound.$i 7>&- 8>&- &
+        pid=$!
         read -r _ <&8
+        until grep -q cpus "bound.$i"; do kill -0 "$pid" || break; done # the rank may be faster than its report
     done
     first=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.1)
     second=$(sed -n 's/.*; cpus \([0-9,-]*\).*/\1/p' bound.2)
@@ -215,6 +198,9 @@ if [ "$(nproc)" -ge 2 ]; then
         bad=1
     fi
     check 0 '' 'not bound: other runs of yours are bound to [0-9]+ of the' run -n "$(($(nproc) - 1))" true
+    # so do two agents of one run on this host, which place their ranks together
+    n=$(($(nproc) > 2 ? $(nproc) - 1 : 2))
+    check 0 '' 'not bound: another run of yours is bound to processors' run -n "$n" -N "$(((n + 1) / 2))" true
     echo >&7
     echo >&7
     wait
