@@ -463,9 +463,13 @@ int main(int argc, char **argv)
     struct fiber_store *store;
     struct fiber_pool *pool;
     const char *const again[] = {"/proc/self/exe", NULL}; /* an interpreter and a script, say */
+    const char *const copied[] = {"/proc/self/exe", "--template", NULL};
     int rc;
 
+    if (argc > 1 && strcmp(argv[1], "--template") == 0)
+        must(fiber_template_serve()); /* goes on in each copy of this process */
     must(fiber_program(again));
+    must(fiber_template(copied));
     rc = fiber_init(&argc, &argv);
     must(rc);
     if (rc == 1)

@@ -87,6 +87,24 @@ FIBER_API int fiber_config_set(const char *key, const char *value);
  * call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY: something was started already. */
 FIBER_API int fiber_program(const char *const *argv);
 
+/* Sets the command of a template: a NULL-terminated argv, which is copied; NULL: none, the default.
+ * It is for programs that take long to load, as interpreters do. From the fourth process in a row
+ * that would run the command of fiber_program() on this host, such processes are copies of one that
+ * runs this command: it loads what they need, calls fiber_template_serve() in place of
+ * fiber_init(), and ends with the run. A copy has its own pid, environment, folder and output, and
+ * shares with the others only what the template had loaded. A template that ends, hangs or does not
+ * fit any more (the environment, limits or identity of this process have changed since) costs
+ * nothing but time: processes are then started by the command of fiber_program(). The setting
+ * `template` turns it off. Any thread, also later. -EINVAL: argv is empty. */
+FIBER_API int fiber_template(const char *const *argv);
+
+/* Makes copies of this process, which was started by the command of fiber_template(), as its parent
+ * orders them. Returns 0 in each copy, which then calls fiber_init(), and is the only thread there;
+ * in the template itself it does not return, but ends the process when the parent has ended.
+ * Functions of pthread_atfork() are not called. -ENOTSUP: this process is no template, or the
+ * system cannot copy it. -EBUSY: it has other threads. */
+FIBER_API int fiber_template_serve(void);
+
 /* Stores the value of a setting in `value`, as text that fiber_config_set() takes. -EINVAL: the key
  * is unknown. -ERANGE: size is too small. */
 FIBER_API int fiber_config_get(const char *key, char *value, size_t size);

@@ -5,7 +5,8 @@
  * have heard of them. It is killed by the kernel when its master dies (spawn.c), so nothing is ever left
  * to list or remove.
  *
- * A job that asks for whole processors or GPUs gets some for itself (places.h).
+ * A job that asks for whole processors or GPUs gets some for itself (places.h). One of many that run
+ * the program's own command is a copy of its template, where there is one (copies.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -23,7 +24,9 @@
 
 #include <utlist.h>
 
+#include "backends/local/kept_job.h"
 #include "backends/local/places.h"
+#include "backends/local/copies.h"
 #include "runtime/proc/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/net/loop.h"
@@ -31,7 +34,8 @@
 
 #define DRAIN_MS 200   /* a grandchild may hold the pipes open */
 #define CLOSE_MS 10000 /* for killed ones to end, one may hang in the kernel */
-#define REST_READS 32  /* a pipe holds 1 MiB at most */
+#define CANNOT_START 125
+#define REST_READS 32 /* a pipe holds 1 MiB at most */
 
 struct local_job {
     struct local_job *next, *prev;
@@ -50,17 +54,32 @@ struct local_job {
     bool dead, told, released, paused, is_host;
     int32_t code;
     uint64_t peak;
-    int handles; /* libuv's, not yet closed */
+    int handles;       /* libuv's, not yet closed */
+    char why[256];     /* it could not be started, as a copy or otherwise */
+    struct copy *copy; /* it waits to be a copy of the template, and has no pid yet */
+};
+
+/* What a job has until it is a copy of the template. */
+struct copy {
+    struct fbr_copies_order order;
+    struct local_job *job;
+    struct fbr_job *kept;
+    int signal;             /* it is to get as soon as it runs */
+    int ours[2], theirs[2]; /* of its pipes, once it is its turn */
+    int ticket, folder;
 };
 
 struct fbr_backend {
     struct fbr_backend_env env;
     struct local_job *jobs;
-    struct fbr_places *places; /* opened when the first job asks for one */
+    struct fbr_places *places;   /* opened when the first job asks for one */
+    struct fbr_copies *template; /* opened with the first job that may be a copy */
     bool said_image, said_memory;
 };
 
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
+static int local_signal(struct fbr_backend *b, void *handle, int sig);
+static void free_copy(struct copy *c);
 
 static void tell(struct local_job *j, const struct fbr_job_event *e)
 {
@@ -136,8 +155,11 @@ static void finish(void *arg)
     DL_DELETE(j->b->jobs, j);
     fbr_places_leave(j->b->places, j->place);
     j->place = NULL;
-    tell(j, &(struct fbr_job_event){
-                .type = FBR_JOB_EXITED, .code = j->code, .pid = j->pid, .peak = j->peak});
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
+                                    .code = j->code,
+                                    .pid = j->pid,
+                                    .peak = j->peak,
+                                    .text = j->why});
 }
 
 static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
@@ -244,11 +266,15 @@ static void local_close(struct fbr_backend *b)
     uint64_t until = fbr_now_ms() + CLOSE_MS;
     struct local_job *j, *next;
 
+    fbr_copies_close(b->template);
     DL_FOREACH(b->jobs, j)
-        if (!j->dead)
+        if (!j->dead && !j->copy)
             kill_now(j);
     DL_FOREACH_SAFE(b->jobs, j, next) {
-        if (!j->dead) {
+        if (j->copy) {
+            free_copy(j->copy);
+            j->copy = NULL;
+        } else if (!j->dead) {
             if (!ends_until(j, until))
                 fbr_warn("process %d does not end, although it was killed", (int)j->pid);
             kill_left(j);
@@ -369,7 +395,7 @@ static int find_program(const char *name, char *const *env, char *path, size_t s
 }
 
 static int launch(struct local_job *j, const struct fbr_job *job, const int out[2],
-                  const int errp[2], struct fbr_error *err)
+                  struct fbr_error *err)
 {
     char file[PATH_MAX];
     static const struct fbr_job_local nothing = {.in = -1, .fd = -1};
@@ -383,8 +409,8 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
                           .argv = job->argv,
                           .env = env,
                           .workdir = job->workdir,
-                          .fds = {job->keep_stdin ? 0 : l->in, l->terminal ? l->in : out[1],
-                                  l->terminal ? l->in : errp[1], fd, job->link ? job->link : -1,
+                          .fds = {job->keep_stdin ? 0 : l->in, l->terminal ? l->in : out[0],
+                                  l->terminal ? l->in : out[1], fd, job->link ? job->link : -1,
                                   job->control},
                           .nfds = job->control ? 6
                                   : fd >= 0    ? 4
@@ -421,12 +447,159 @@ static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
     }
 }
 
+static int open_pipes(int ours[2], int theirs[2], struct fbr_error *err)
+{
+    int ends[2];
+
+    for (int i = 0; i < 2; i++) {
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
+        ours[i] = ends[0];
+        theirs[i] = ends[1];
+    }
+    return 0;
+}
+
+static void close_ends(int ends[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0)
+            close(ends[i]);
+        ends[i] = -1;
+    }
+}
+
+/* It runs. */
+static void begin(struct local_job *j, const int ours[2])
+{
+    char id[24];
+
+    watch(j, ours[0], ours[1]);
+    snprintf(id, sizeof(id), "%d", (int)j->pid);
+    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
+}
+
+static int start_now(struct local_job *j, const struct fbr_job *job, int ours[2],
+                     struct fbr_error *err)
+{
+    int theirs[2] = {-1, -1}, rc = open_pipes(ours, theirs, err);
+
+    if (rc == 0 && job->local && job->local->terminal &&
+        dup3(job->local->terminal, ours[0], O_CLOEXEC) < 0)
+        rc = fbr_fail(err, -errno, "no descriptor for its terminal: %s", fbr_strerror(errno));
+    if (rc == 0)
+        rc = launch(j, job, theirs, err);
+    close_ends(theirs);
+    if (rc < 0)
+        close_ends(ours);
+    return rc;
+}
+
+/* ---- Copies of the template ---- */
+
+static void free_copy(struct copy *c)
+{
+    close_ends(c->ours);
+    close_ends(c->theirs);
+    if (c->ticket >= 0)
+        close(c->ticket);
+    if (c->folder >= 0)
+        close(c->folder);
+    free((void *)(uintptr_t)c->order.env);
+    fbr_kept_job_free(c->kept);
+    free(c);
+}
+
+static int on_turn(struct fbr_copies_order *o)
+{
+    struct copy *c = (struct copy *)(void *)o;
+    struct fbr_error err;
+    int rc = open_pipes(c->ours, c->theirs, &err);
+
+    if (rc == 0)
+        rc = c->ticket = ticket_fd(c->kept, &err);
+    if (rc >= 0)
+        rc = c->folder =
+            open(c->kept->workdir ? c->kept->workdir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    o->out = c->theirs[0];
+    o->err = c->theirs[1];
+    o->ticket = c->ticket;
+    o->folder = c->folder;
+    return rc < 0 ? -EIO : 0;
+}
+
+/* It runs as a copy, or is started as others are. */
+static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
+{
+    struct copy *c = (struct copy *)(void *)o;
+    struct local_job *j = c->job;
+    struct fbr_error err;
+    int sig = c->signal;
+
+    j->copy = NULL;
+    j->pid = pid;
+    j->pidfd = pidfd;
+    if (!pid) {
+        close_ends(c->ours);
+        if (start_now(j, c->kept, c->ours, &err) < 0) {
+            j->code = CANNOT_START;
+            snprintf(j->why, sizeof(j->why), "could not be started: %.200s", err.text);
+        }
+    }
+    if (j->pid) {
+        begin(j, c->ours);
+        c->ours[0] = c->ours[1] = -1;
+        if (sig)
+            local_signal(j->b, j, sig);
+    } else {
+        j->dead = true;
+        finish(j);
+    }
+    free_copy(c);
+}
+
+/* It gets nothing but its ticket, and its output is read by us. */
+static bool may_be_copied(const struct local_job *j, const struct fbr_job *job)
+{
+    return job->template && job->ticket && !job->local && !job->link && !job->control &&
+           !job->keep_stdin && !j->is_host && !j->place;
+}
+
+/* Whether the template makes it. */
+static bool order_copy(struct local_job *j, const struct fbr_job *job)
+{
+    struct fbr_backend *b = j->b;
+    struct copy *c;
+
+    if (!may_be_copied(j, job) ||
+        (!b->template && fbr_copies_open(&b->template, b->env.loop, NULL) < 0))
+        return false;
+    if (!fbr_copies_takes(b->template, job))
+        return false;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return false;
+    *c = (struct copy){.order = {.turn = on_turn, .done = on_copy},
+                       .job = j,
+                       .kept = fbr_kept_job(job),
+                       .ours = {-1, -1},
+                       .theirs = {-1, -1},
+                       .ticket = -1,
+                       .folder = -1};
+    c->order.env = c->kept ? with_ticket(c->kept->env, true, NULL) : NULL;
+    if (!c->order.env) {
+        free_copy(c);
+        return false;
+    }
+    j->copy = c;
+    return true;
+}
+
 static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                        struct fbr_error *err)
 {
-    int out[2] = {-1, -1}, errp[2] = {-1, -1}, rc = 0;
     struct local_job *j = calloc(1, sizeof(*j));
-    char id[24];
+    int ours[2] = {-1, -1}, rc;
 
     if (!j)
         return fbr_fail(err, -ENOMEM, "out of memory");
@@ -434,33 +607,20 @@ static int local_start(struct fbr_backend *b, const struct fbr_job *job, void *u
     j->user = user;
     j->is_host = job->is_host || (job->local && job->local->terminal);
     say_what_is_not(b, job);
-    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errp, O_CLOEXEC) < 0)
-        rc = fbr_fail(err, -errno, "no pipe for its output: %s", fbr_strerror(errno));
-    if (rc == 0 && job->local && job->local->terminal &&
-        dup3(job->local->terminal, out[0], O_CLOEXEC) < 0)
-        rc = fbr_fail(err, -errno, "no descriptor for its terminal: %s", fbr_strerror(errno));
-    if (rc == 0)
-        rc = find_place(j, job, err);
-    if (rc == 0)
-        rc = launch(j, job, out, errp, err);
-    if (out[1] >= 0)
-        close(out[1]);
-    if (errp[1] >= 0)
-        close(errp[1]);
+    rc = find_place(j, job, err);
+    if (rc == 0 && !order_copy(j, job))
+        rc = start_now(j, job, ours, err);
     if (rc < 0) {
-        if (out[0] >= 0)
-            close(out[0]);
-        if (errp[0] >= 0)
-            close(errp[0]);
         fbr_places_leave(b->places, j->place);
         free(j);
         return rc;
     }
-    watch(j, out[0], errp[0]);
     DL_APPEND(b->jobs, j);
     *handle = j;
-    snprintf(id, sizeof(id), "%d", (int)j->pid);
-    tell(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id, .pid = j->pid});
+    if (j->copy)
+        fbr_copies_order(b->template, &j->copy->order);
+    else
+        begin(j, ours);
     return 0;
 }
 
@@ -472,6 +632,10 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     (void)b;
     if (j->dead)
         return 0;
+    if (j->copy) {
+        j->copy->signal = j->copy->signal == SIGKILL ? SIGKILL : sig;
+        return 0;
+    }
     if (sig == SIGKILL)
         return kill_now(j);
     rc = fbr_spawn_signal(j->pid, j->pidfd, sig);

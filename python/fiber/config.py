@@ -25,7 +25,7 @@ LIBRARY = tuple("""
     slurm_poll kubernetes_context kubernetes_namespace kubernetes_pod_template kubernetes_program kubernetes_agent_image
     kubernetes_pull_policy kubernetes_service_account kubernetes_master_account kubernetes_user kubernetes_gpu_resource
     kubernetes_follow_logs kubernetes_pull_timeout kubernetes_pending_timeout kubernetes_rate kubernetes_burst max_message
-    hold_max
+    hold_max template
 """.split())
 
 FRONT = {

@@ -12,6 +12,7 @@ heartbeat: str
 heartbeat_misses: int
 start_timeout: str
 start_patience: str
+template: bool
 gang_timeout: str
 join_timeout: str
 grace: str

@@ -620,6 +620,8 @@ static int start(struct fiber_process *p, struct fbr_error *err)
         job.env = (char *const *)(uintptr_t)p->env;
         job.added_env = (char *const *)(uintptr_t)p->job.env;
         job.own_program = !p->job.command;
+        if (p->by_program && fbr_config_bool(p->rt->config, "template"))
+            job.template = fbr_process_template();
         job.ticket = ticket.data;
         job.ticket_len = ticket.len;
         for (int i = 0; i < 2; i++)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <utlist.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/proc/backend.h"
 #include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
 #include "runtime/proc/process_priv.h"
@@ -150,6 +152,63 @@ const char *const *fbr_process_program(void)
     return program;
 }
 
+/* Each that there was: a job that is being started may have it. */
+struct template
+{
+    struct template *before;
+    const char **argv;
+};
+
+static _Atomic(struct template *) template;
+
+static bool is_same(const char *const *a, const char *const *b)
+{
+    size_t i = 0;
+
+    if (!a || !b)
+        return a == b;
+    while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
+        i++;
+    return !a[i] && !b[i];
+}
+
+int fiber_template(const char *const *argv)
+{
+    struct template *now = atomic_load(&template), *t;
+
+    if (fbr_rt_check(NULL) < 0)
+        return -EPERM;
+    if (argv && (!argv[0] || !argv[0][0]))
+        return fbr_keep(-EINVAL, "fiber_template: needs a command");
+    if (is_same(argv, now ? now->argv : NULL))
+        return 0;
+    t = calloc(1, sizeof(*t));
+    if (t && argv)
+        t->argv = copy_argv(argv);
+    if (!t || (argv && !t->argv)) {
+        free(t);
+        return fbr_keep(-ENOMEM, "fiber_template: out of memory");
+    }
+    t->before = now;
+    while (!atomic_compare_exchange_weak(&template, &t->before, t))
+        continue;
+    return 0;
+}
+
+int fiber_template_serve(void)
+{
+    if (fbr_rt_check(NULL) < 0) /* in a fork child of a program that has joined */
+        return -EPERM;
+    return fbr_copies_serve();
+}
+
+const char *const *fbr_process_template(void)
+{
+    struct template *t = atomic_load(&template);
+
+    return t ? t->argv : NULL;
+}
+
 /* ---- Starting ---- */
 
 static int put_start(struct fiber_process *p, const struct fbr_process_spec *spec,
@@ -268,7 +327,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
         return fbr_fail(err, -errno, "%s: no descriptor for its sentinel: %s", p->name,
                         fbr_strerror(errno));
     job = o->job;
-    if (!job.command)
+    p->by_program = !job.command;
+    if (p->by_program)
         job.command = fbr_process_program();
     rc = fbr_jobspec_copy(&p->job, &p->strings, &job);
     p->job.name = p->name;

@@ -72,6 +72,8 @@ int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *fir
 int fbr_process_give_up(struct fiber_process *p, const char *why);
 /* The command of fiber_program(), which stays as it is once something was started; NULL: the executable. Any thread. */
 const char *const *fbr_process_program(void);
+/* The command of fiber_template(); NULL: there is none. It stays valid. Any thread. */
+const char *const *fbr_process_template(void);
 /* An environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. NULL:
  * out of memory. */
 char **fbr_env_with(char *const *ours, const char *const *more);

@@ -52,6 +52,7 @@ struct fiber_process {
     struct fbr_hold *holds; /* the loop thread's once it is posted there */
     size_t n_holds;
     int start_timeout_ms, keep_stdin, width;
+    bool by_program;    /* it runs the command of fiber_program(), or ours */
     bool waits_in_line; /* its clock stands while the engine has no place for it */
     int fds; /* set aside for it here (fds.h); the loop thread's once it is posted there */
     char backend_name[32];

@@ -29,6 +29,7 @@
 
 #include <utlist.h>
 
+#include "backends/local/kept_job.h"
 #include "runtime/proc/backend.h"
 
 extern const struct fbr_backend_ops fbr_backend_local;
@@ -72,10 +73,7 @@ struct mock_job {
     bool ended;   /* EXITED was told, or swallowed */
     int32_t code; /* with which */
     struct fbr_timer timer;
-    /* slow_start: the job, kept until then */
-    struct fbr_job job;
-    uint8_t *ticket;
-    char **argv, **env, *file, *workdir;
+    struct fbr_job *job; /* slow_start: kept until then */
 };
 
 struct fbr_backend {
@@ -138,21 +136,10 @@ static int mock_open(struct fbr_backend **out, const struct fbr_backend_env *env
     return rc;
 }
 
-static void free_list(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
-}
-
 static void free_job(struct mock_job *j)
 {
     fbr_timer_fini(&j->timer);
-    free_list(j->argv);
-    free_list(j->env);
-    free(j->file);
-    free(j->workdir);
-    free(j->ticket);
+    fbr_kept_job_free(j->job);
     free(j);
 }
 
@@ -166,36 +153,6 @@ static void mock_close(struct fbr_backend *b)
         free_job(j);
     }
     free(b);
-}
-
-static char **copy_list(char *const *list)
-{
-    size_t n = 0;
-    char **copy;
-
-    while (list[n])
-        n++;
-    copy = calloc(n + 1, sizeof(*copy));
-    for (size_t i = 0; copy && i < n; i++)
-        copy[i] = strdup(list[i]);
-    return copy;
-}
-
-static void keep(struct mock_job *j, const struct fbr_job *job)
-{
-    j->job = *job;
-    j->argv = copy_list(job->argv);
-    j->env = copy_list(job->env);
-    j->file = strdup(job->file);
-    j->workdir = job->workdir ? strdup(job->workdir) : NULL;
-    j->ticket = malloc(job->ticket_len);
-    if (j->ticket)
-        memcpy(j->ticket, job->ticket, job->ticket_len);
-    j->job.argv = j->argv;
-    j->job.env = j->env;
-    j->job.file = j->file;
-    j->job.workdir = j->workdir;
-    j->job.ticket = j->ticket;
 }
 
 static void tell_exit(struct mock_job *j, int32_t code, const char *text)
@@ -212,7 +169,7 @@ static void on_time(void *arg)
 
     switch (j->fault) {
     case SLOW_START:
-        if (fbr_backend_local.start(j->b->local, &j->job, j, &j->inner, &err) < 0)
+        if (fbr_backend_local.start(j->b->local, j->job, j, &j->inner, &err) < 0)
             tell_exit(j, 125, err.text);
         break;
     case FAILS_LATER:
@@ -255,7 +212,7 @@ static int mock_start(struct fbr_backend *b, const struct fbr_job *job, void *us
     if (j->fault == START_FAILS)
         rc = fbr_fail(err, -EIO, "the mock engine refuses the job, as ordered");
     else if (j->fault == SLOW_START)
-        keep(j, job);
+        rc = (j->job = fbr_kept_job(job)) ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
     else if (j->fault == NEVER_JOINS)
         rc = start_stranger(j, job, err);
     else if (j->fault != FAILS_LATER)

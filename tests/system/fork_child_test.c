@@ -127,6 +127,8 @@ static void try_the_library(void)
 {
     FAILS(fiber_init, NULL, NULL);
     FAILS(fiber_program, (const char *const[]){"/bin/true", NULL});
+    FAILS(fiber_template, (const char *const[]){"/bin/true", NULL});
+    FAILS(fiber_template_serve);
     FAILS(fiber_config_set, "heartbeat", "5s");
     FAILS(fiber_config_get, "heartbeat", (char[64]){""}, 64);
     ANSWERS(fiber_last_error, fiber_last_error() != NULL);

@@ -1,0 +1,410 @@
+/* copies.c - our side of a template: starts it, orders copies, does without it; see copies.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backends/local/copies.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "runtime/base/buf.h"
+#include "runtime/base/log.h"
+#include "runtime/base/spawn.h"
+
+#define FROM 4          /* alike jobs in a row; fewer are not worth an interpreter more */
+#define LOAD_MS 10000   /* for it to load what it loads */
+#define COPY_MS 3000    /* for a copy */
+#define KILL_MS 1000    /* for one that was killed to be gone */
+#define FAILURES 3      /* in a row: this program has none */
+#define STATUS_MAX 8192 /* of /proc/thread-self/status */
+#define ENV_PREFIX "FIBER_"
+
+enum state { ABSENT, LOADING, IDLE, ASKED };
+
+struct fbr_copies {
+    struct fbr_loop *loop;
+    enum state state;
+    struct fbr_buf like;   /* what the last jobs inherit */
+    unsigned alike;        /* how many in a row */
+    struct fbr_buf serves; /* what the template has inherited */
+    const char *const *argv;
+    unsigned failures;
+    pid_t pid;
+    int pidfd, fd, gate;
+    uv_poll_t *watch; /* of fd; freed when it is closed */
+    struct fbr_timer timer;
+    struct fbr_copies_order *orders; /* ASKED: the first is under way */
+};
+
+static void next(struct fbr_copies *t);
+
+/* ---- What a job inherits ---- */
+
+static bool travels(const char *variable)
+{
+    return strncmp(variable, ENV_PREFIX, sizeof(ENV_PREFIX) - 1) == 0;
+}
+
+/* The lines that say what a child gets: identity, rights, processors, nodes. */
+static void put_status(struct fbr_buf *b)
+{
+    static const char *const inherited[] = {
+        "Umask:",  "Uid:",    "Gid:",          "Groups:",      "Cap",
+        "NoNewPr", "Seccomp", "Cpus_allowed:", "Mems_allowed:"};
+    char text[STATUS_MAX], *at, *rest = text;
+    FILE *f = fopen("/proc/thread-self/status", "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    while ((at = strsep(&rest, "\n")))
+        for (size_t i = 0; i < sizeof(inherited) / sizeof(inherited[0]); i++)
+            if (strncmp(at, inherited[i], strlen(inherited[i])) == 0)
+                fbr_put_str(b, at);
+}
+
+static void put_limits(struct fbr_buf *b)
+{
+    struct rlimit limit;
+
+    for (int i = 0; i < RLIMIT_NLIMITS; i++)
+        if (getrlimit((__rlimit_resource_t)i, &limit) == 0)
+            fbr_put(b, &limit, sizeof(limit));
+    fbr_put_u32(b, (uint32_t)getpriority(PRIO_PROCESS, 0));
+}
+
+static void describe(struct fbr_buf *b, const struct fbr_job *job)
+{
+    fbr_buf_clear(b);
+    for (size_t i = 0; job->template[i]; i++)
+        fbr_put_str(b, job->template[i]);
+    fbr_put_str(b, "");
+    for (char *const *e = job->env; *e; e++)
+        if (!travels(*e))
+            fbr_put_str(b, *e);
+    put_status(b);
+    put_limits(b);
+}
+
+static bool same(const struct fbr_buf *a, const struct fbr_buf *b)
+{
+    return !a->failed && !b->failed && a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+/* ---- Its life ---- */
+
+static void on_watch_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+/* Copies that did not get their GO are in its group, and end with it. */
+static void end_template(struct fbr_copies *t)
+{
+    struct pollfd end = {.fd = t->pidfd, .events = POLLIN};
+
+    if (t->state == ABSENT)
+        return;
+    t->state = ABSENT;
+    fbr_timer_stop(&t->timer);
+    uv_close((uv_handle_t *)t->watch, on_watch_closed);
+    t->watch = NULL;
+    close(t->fd);
+    if (t->gate >= 0)
+        close(t->gate);
+    t->gate = -1;
+    if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) { /* else the program has waited for it */
+        kill(-t->pid, SIGKILL);
+        poll(&end, 1, KILL_MS);
+        while (waitpid(-t->pid, NULL, WNOHANG) > 0)
+            continue;
+    }
+    close(t->pidfd);
+}
+
+static void deliver(struct fbr_copies *t, pid_t pid, int pidfd)
+{
+    struct fbr_copies_order *o = t->orders;
+
+    DL_DELETE(t->orders, o);
+    o->done(o, pid, pidfd);
+}
+
+/* All that wait are started otherwise. */
+static void fail(struct fbr_copies *t, const char *why)
+{
+    struct fbr_copies_order *late = t->orders, *o, *more;
+
+    fbr_info("the template %s; jobs are started without it", why);
+    end_template(t);
+    t->failures++;
+    t->alike = 0;
+    t->orders = NULL;
+    DL_FOREACH_SAFE(late, o, more)
+        o->done(o, 0, -1);
+}
+
+static void on_time(void *arg)
+{
+    struct fbr_copies *t = arg;
+
+    fail(t, t->state == LOADING ? "takes too long to load" : "does not answer");
+}
+
+/* ---- A copy ---- */
+
+/* Its number, and its pidfd; 0: there is none. */
+static pid_t read_copy(struct fbr_copies *t, int *pidfd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    int32_t pid = 0;
+    struct iovec iov = {&pid, sizeof(pid)};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(t->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+
+    *pidfd = -1;
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+        memcpy(pidfd, CMSG_DATA(c), sizeof(*pidfd));
+    if (n == sizeof(pid) && pid > 0 && *pidfd >= 0)
+        return pid;
+    if (*pidfd >= 0)
+        close(*pidfd);
+    return 0;
+}
+
+static void take_copy(struct fbr_copies *t)
+{
+    const char go = FBR_COPIES_GO;
+    int gate = t->gate, pidfd;
+    pid_t pid = read_copy(t, &pidfd);
+
+    if (!pid) {
+        fail(t, "makes no copies");
+        return;
+    }
+    t->state = IDLE;
+    t->gate = -1;
+    t->failures = 0;
+    fbr_timer_stop(&t->timer);
+    setpgid(pid, pid); /* before it runs, so that whoever ends its group from now on finds it */
+    deliver(t, pid, pidfd);
+    send(gate, &go, 1, MSG_NOSIGNAL);
+    close(gate);
+    next(t);
+}
+
+static void on_readable(uv_poll_t *watch, int status, int events)
+{
+    struct fbr_copies *t = watch->data;
+    char hello;
+
+    (void)status;
+    (void)events;
+    if (t->state == ASKED) {
+        take_copy(t);
+    } else if (t->state == LOADING && recv(t->fd, &hello, 1, MSG_DONTWAIT) == 1 &&
+               hello == FBR_COPIES_HELLO) {
+        t->state = IDLE;
+        fbr_timer_stop(&t->timer);
+        next(t);
+    } else {
+        fail(t, t->state == LOADING ? "cannot be loaded" : "has ended");
+    }
+}
+
+static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, int gate)
+{
+    const int fds[FBR_COPIES_FDS] = {o->out, o->err, o->ticket, o->folder, gate};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {0};
+    struct fbr_buf b;
+    struct iovec iov;
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    ssize_t n = -1;
+
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fds))};
+    memcpy(CMSG_DATA(c), fds, sizeof(fds));
+    fbr_buf_init(&b);
+    for (char *const *e = o->env; *e; e++)
+        if (travels(*e))
+            fbr_put(&b, *e, strlen(*e) + 1);
+    iov = (struct iovec){b.data, b.len};
+    if (!b.failed && b.len && b.len <= FBR_COPIES_MESSAGE)
+        n = sendmsg(t->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    fbr_buf_fini(&b);
+    return n > 0 ? 0 : -EIO;
+}
+
+/* Asks for the copy that is next. */
+static void next(struct fbr_copies *t)
+{
+    int gates[2];
+
+    while (t->state == IDLE && t->orders && t->orders->turn(t->orders) < 0)
+        deliver(t, 0, -1);
+    if (t->state != IDLE || !t->orders)
+        return;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gates) < 0) {
+        fail(t, "cannot be asked: no descriptors");
+        return;
+    }
+    t->gate = gates[0];
+    t->state = ASKED;
+    fbr_timer_start(&t->timer, COPY_MS, 0);
+    if (send_order(t, t->orders, gates[1]) < 0)
+        fail(t, "cannot be asked");
+    close(gates[1]);
+}
+
+/* ---- Starting it ---- */
+
+static int spawn(struct fbr_copies *t, char *const *env, int fd)
+{
+    struct fbr_error err = {0, ""};
+    char file[4096];
+    const char *folders = NULL;
+    struct fbr_spawn s = {.file = file,
+                          .argv = (char *const *)(uintptr_t)t->argv,
+                          .env = env,
+                          .fds = {-1, -1, -1, fd},
+                          .nfds = FBR_COPIES_FD + 1};
+    int rc;
+
+    for (char *const *e = env; *e && !folders; e++)
+        folders = strncmp(*e, "PATH=", 5) == 0 ? *e + 5 : NULL;
+    rc = fbr_spawn_find_in(folders, t->argv[0], file, sizeof(file), &err);
+    if (rc == 0)
+        rc = fbr_spawn(&s, &t->pid, &t->pidfd, &err);
+    if (rc < 0)
+        fbr_info("no template: %s", err.text);
+    return rc;
+}
+
+/* The environment of a template: what travels is for each copy. */
+static char **env_of_template(char *const *env)
+{
+    size_t n = 0, k = 0;
+    char **all;
+
+    while (env[n])
+        n++;
+    all = calloc(n + 1, sizeof(*all));
+    for (size_t i = 0; all && i < n; i++)
+        if (!travels(env[i]))
+            all[k++] = env[i];
+    return all;
+}
+
+static int start_template(struct fbr_copies *t, const struct fbr_job *job)
+{
+    char **own = env_of_template(job->env);
+    int ends[2] = {-1, -1}, rc = own ? 0 : -ENOMEM;
+
+    t->argv = job->template;
+    t->watch = calloc(1, sizeof(*t->watch));
+    if (!t->watch)
+        rc = -ENOMEM;
+    if (rc == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = spawn(t, own, ends[1]);
+    free(own);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (rc < 0) {
+        if (ends[0] >= 0)
+            close(ends[0]);
+        free(t->watch);
+        t->watch = NULL;
+        t->failures++;
+        return rc;
+    }
+    t->fd = ends[0];
+    t->state = LOADING;
+    fbr_buf_clear(&t->serves);
+    fbr_put(&t->serves, t->like.data, t->like.len);
+    uv_poll_init(fbr_loop_uv(t->loop), t->watch, t->fd);
+    t->watch->data = t;
+    uv_poll_start(t->watch, UV_READABLE, on_readable);
+    fbr_timer_start(&t->timer, LOAD_MS, 0);
+    return 0;
+}
+
+/* ---- For the backend ---- */
+
+int fbr_copies_open(struct fbr_copies **out, struct fbr_loop *loop, struct fbr_error *err)
+{
+    struct fbr_copies *t = calloc(1, sizeof(*t));
+    int rc = t ? fbr_timer_init(&t->timer, loop, on_time, t) : -ENOMEM;
+
+    if (rc < 0) {
+        free(t);
+        return fbr_fail(err, rc, "out of memory");
+    }
+    t->loop = loop;
+    t->gate = -1;
+    fbr_buf_init(&t->like);
+    fbr_buf_init(&t->serves);
+    *out = t;
+    return 0;
+}
+
+bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job)
+{
+    struct fbr_buf now;
+
+    if (t->failures >= FAILURES)
+        return false;
+    fbr_buf_init(&now);
+    describe(&now, job);
+    if (!same(&now, &t->like)) {
+        fbr_buf_fini(&t->like);
+        t->like = now;
+        t->alike = 0;
+    } else {
+        fbr_buf_fini(&now);
+    }
+    if (++t->alike < FROM)
+        return false;
+    if (t->state != ABSENT && same(&t->like, &t->serves))
+        return true;
+    if (t->orders) /* of those that it still fits */
+        return false;
+    end_template(t);
+    return start_template(t, job) == 0;
+}
+
+void fbr_copies_order(struct fbr_copies *t, struct fbr_copies_order *o)
+{
+    DL_APPEND(t->orders, o);
+    next(t);
+}
+
+void fbr_copies_close(struct fbr_copies *t)
+{
+    if (!t)
+        return;
+    end_template(t);
+    fbr_timer_fini(&t->timer);
+    fbr_buf_fini(&t->like);
+    fbr_buf_fini(&t->serves);
+    free(t);
+}

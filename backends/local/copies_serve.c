@@ -1,0 +1,209 @@
+/* copies_serve.c - the side of a template: makes copies of itself on order; see copies.h.
+ *
+ * A copy is made by the system call, because the C library's fork() cannot make it a child of our
+ * parent (CLONE_PARENT). So what fork() does in the child is done here: the C library keeps the
+ * number of the main thread at the place that the kernel clears at its end, and a list of robust
+ * mutexes is registered anew. There are no other threads, whose locks a copy would find taken; one
+ * that has some is refused.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backends/local/copies.h"
+#include "runtime/base/error.h"
+#include "runtime/proc/backend.h"
+
+#define NOT_WANTED 127
+
+extern char **environ;
+
+/* What a copy has to take over from the C library. */
+struct self {
+    int *tid; /* where it keeps our number */
+    void *robust;
+    size_t robust_len;
+    pid_t parent;
+};
+
+struct order {
+    char *text; /* variables, each with its NUL */
+    size_t len;
+    int fds[FBR_COPIES_FDS];
+};
+
+static int count_threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    struct dirent *e;
+    int n = 0;
+
+    while (d && (e = readdir(d)))
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int look_at_ourselves(struct self *s)
+{
+    int type = 0;
+    socklen_t len = sizeof(type);
+
+    s->parent = getppid();
+    if (getsockopt(FBR_COPIES_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET)
+        return fbr_keep(-ENOTSUP, "fiber_template_serve: this process is no template");
+    if (count_threads() != 1)
+        return fbr_keep(-EBUSY, "fiber_template_serve: a template may have one thread only");
+    if (prctl(PR_GET_TID_ADDRESS, &s->tid, 0, 0, 0) < 0 || !s->tid || *s->tid != gettid() ||
+        syscall(SYS_get_robust_list, 0, &s->robust, &s->robust_len) < 0)
+        return fbr_keep(-ENOTSUP, "fiber_template_serve: this system does not let us copy");
+    return 0;
+}
+
+/* ---- The copy ---- */
+
+static void take_over(const struct self *s)
+{
+    *s->tid = (int)syscall(SYS_gettid);
+    syscall(SYS_set_tid_address, s->tid);
+    syscall(SYS_set_robust_list, s->robust, s->robust_len);
+}
+
+/* As runtime/base/spawn.c has it for others. */
+static void pass_gate(const struct self *s, int gate)
+{
+    char go = 0;
+    ssize_t n;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != s->parent)
+        _exit(NOT_WANTED);
+    while ((n = recv(gate, &go, 1, 0)) < 0 && errno == EINTR)
+        continue;
+    if (n != 1 || go != FBR_COPIES_GO)
+        _exit(NOT_WANTED);
+    setpgid(0, 0);
+    prctl(PR_SET_PTRACER, (unsigned long)s->parent, 0, 0, 0);
+}
+
+/* The ticket takes the place of the socket. */
+static int place_fds(const struct order *o)
+{
+    int rc = fchdir(o->fds[FBR_COPIES_FOLDER]);
+
+    if (dup2(o->fds[FBR_COPIES_OUT], 1) < 0 || dup2(o->fds[FBR_COPIES_ERR], 2) < 0 ||
+        dup2(o->fds[FBR_COPIES_TICKET], FBR_COPIES_FD) < 0)
+        rc = -1;
+    for (int i = 0; i < FBR_COPIES_FDS; i++)
+        close(o->fds[i]);
+    return rc;
+}
+
+static int place_env(const struct order *o)
+{
+    int rc = 0;
+
+    for (char *at = o->text; rc == 0 && at < o->text + o->len; at += strlen(at) + 1) {
+        char *equals = strchr(at, '=');
+
+        if (equals) {
+            *equals = '\0';
+            rc = setenv(at, equals + 1, 1);
+            *equals = '=';
+        }
+    }
+    return rc;
+}
+
+static int become(const struct self *s, const struct order *o)
+{
+    take_over(s);
+    pass_gate(s, o->fds[FBR_COPIES_GATE]);
+    if (place_fds(o) < 0 || place_env(o) < 0)
+        _exit(NOT_WANTED);
+    return 0;
+}
+
+/* ---- The template ---- */
+
+/* Returns 0, or does not return: our parent is gone, or talks of what we do not know. */
+static void receive(struct order *o)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(o->fds))];
+    struct iovec iov = {o->text, FBR_COPIES_MESSAGE};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    struct cmsghdr *c;
+    ssize_t n;
+
+    while ((n = recvmsg(FBR_COPIES_FD, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        continue;
+    c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+    if (!c || c->cmsg_len != CMSG_LEN(sizeof(o->fds)) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+        o->text[n - 1] != '\0')
+        _exit(0);
+    memcpy(o->fds, CMSG_DATA(c), sizeof(o->fds));
+    o->len = (size_t)n;
+}
+
+static int send_copy(int32_t pid, int pidfd)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {&pid, sizeof(pid)};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(c), &pidfd, sizeof(pidfd));
+    return sendmsg(FBR_COPIES_FD, &m, MSG_NOSIGNAL) == sizeof(pid) ? 0 : -1;
+}
+
+int fbr_copies_serve(void)
+{
+    const char hello = FBR_COPIES_HELLO;
+    struct order o = {.text = NULL};
+    struct self self;
+    int rc = look_at_ourselves(&self), pidfd;
+
+    if (rc < 0)
+        return rc;
+    fcntl(FBR_COPIES_FD, F_SETFD, FD_CLOEXEC);
+    o.text = malloc(FBR_COPIES_MESSAGE);
+    if (!o.text)
+        return fbr_keep(-ENOMEM, "fiber_template_serve: out of memory");
+    if (send(FBR_COPIES_FD, &hello, 1, MSG_NOSIGNAL) != 1)
+        _exit(0);
+    for (;;) {
+        long pid;
+
+        receive(&o);
+        pid = syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, NULL);
+        if (pid == 0)
+            break;
+        if (pid < 0 || send_copy((int32_t)pid, pidfd) < 0)
+            _exit(1);
+        close(pidfd);
+        for (int i = 0; i < FBR_COPIES_FDS; i++)
+            close(o.fds[i]);
+    }
+    rc = become(&self, &o);
+    free(o.text);
+    return rc;
+}
