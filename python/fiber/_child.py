@@ -22,8 +22,46 @@ def main():
     from . import _fiber
     print_by_lines()
     _fiber.program(sys.orig_argv)  # what a child starts is started as it was
+    _fiber.template([*sys.orig_argv[:-1], line("template")])
     _fiber.init()
     sys.exit("fiber: this process was not started by another one")
+
+
+def line(function):
+    """Returns the program of an interpreter that runs this function of ours."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return "import sys; sys.path.insert(0, %r); from fiber._child import %s; %s()" % (folder, function, function)
+
+
+# What processes and workers import, and what does not depend on the program. A module of multiprocessing says nothing
+# about the process before it is asked.
+LOADED = ("fiber._core", "fiber._worker", "fiber.config", "fiber.process", "fiber.connection", "multiprocessing.spawn",
+          "importlib.util", "runpy")
+
+
+def template():
+    """Runs in an interpreter that the library starts to have copies of it; does not return, but in a copy.
+
+    Nothing of the program is loaded, but the modules that set_forkserver_preload() has named, our arguments.
+    """
+    import gc
+
+    from . import _fiber
+    for name in (*LOADED, *sys.argv[1:]):
+        try:
+            __import__(name)
+        except Exception:  # the processes that need it will tell
+            pass
+    del sys.argv[1:]
+    sys.orig_argv[sys.orig_argv.index("-c") + 1:] = [line("main")]
+    gc.collect()
+    gc.freeze()  # a collection in a copy leaves alone what all share
+    environment = _fiber.template_serve()
+    for variable in environment:
+        name, _, value = variable.partition("=")
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+    main()
 
 
 def run(work):

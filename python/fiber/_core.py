@@ -56,12 +56,25 @@ def set_program():
     if argv != _program:
         _fiber.program(argv)
         _program = argv
+        set_template()
 
 
 def set_executable():
     """Another interpreter was named: it counts from now on, or from the start of this process."""
     if _started:
         set_program()
+
+
+_preloaded = []  # modules that the template imports, by set_forkserver_preload()
+
+
+def set_template(modules=None):
+    """Says what starts a template, of which processes of this host are copies; modules: what it imports besides."""
+    global _preloaded
+    if modules is not None:
+        _preloaded = list(modules)
+    if modules is None or _started:
+        _fiber.template(command("template") + _preloaded)
 
 
 def _note_fork():
@@ -80,15 +93,16 @@ def package_folder():
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def command():
-    """Returns the argv that starts this interpreter again, as a child.
+def command(function="main"):
+    """Returns the argv that starts this interpreter again, to run this function of _child.
 
     sys.executable is not resolved: an interpreter finds its virtual environment by the link through which it was called.
     """
     from subprocess import _args_from_interpreter_flags
+
+    from . import _child
     python = os.environ.get("FIBER_PYTHON") or _executable()
-    line = "import sys; sys.path.insert(0, %r); from fiber._child import main; main()" % package_folder()
-    return [python, *_args_from_interpreter_flags(), "-c", line]
+    return [python, *_args_from_interpreter_flags(), "-c", _child.line(function)]
 
 
 def _executable():

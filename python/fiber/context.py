@@ -112,6 +112,16 @@ class FiberContext(BaseContext):
         super().set_executable(executable)
         _core.set_executable()
 
+    def set_forkserver_preload(self, module_names):
+        """Sets modules that the template of this program imports, so that processes of this host do not.
+
+        They share what these modules have when they are imported, and threads that one starts are in none of them: with
+        such a module there is no template.
+        """
+        if not all(type(name) is str for name in module_names):
+            raise TypeError("module_names must be a list of strings")
+        _core.set_template(module_names)
+
     def get_context(self, method=None):
         """Returns a context: "spawn" and "fiber" are names of this one."""
         if method is None or method in METHODS:

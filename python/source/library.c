@@ -45,6 +45,58 @@ static PyObject *library_program(PyObject *self, PyObject *list)
     Py_RETURN_NONE;
 }
 
+static PyObject *library_template(PyObject *self, PyObject *list)
+{
+    const char **argv;
+    int rc;
+
+    (void)self;
+    list = PySequence_Tuple(list); /* holds the strings meanwhile */
+    argv = list ? argv_of(list) : NULL;
+    rc = argv ? fiber_template(argv[0] ? argv : NULL) : 0;
+    Py_XDECREF(list);
+    if (!argv)
+        return NULL;
+    free(argv);
+    if (rc < 0)
+        return fpy_raise(rc);
+    Py_RETURN_NONE;
+}
+
+extern char **environ;
+
+static PyObject *environment(void)
+{
+    PyObject *list = PyList_New(0);
+
+    for (char **e = environ; list && *e; e++) {
+        PyObject *text = PyUnicode_DecodeFSDefault(*e);
+
+        if (!text || PyList_Append(list, text) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+/* What Python does before a fork is done once, and what it does after one in each copy. The GIL is
+ * kept: there is no other thread. */
+static PyObject *library_template_serve(PyObject *self, PyObject *none)
+{
+    int rc;
+
+    (void)self;
+    (void)none;
+    PyOS_BeforeFork();
+    rc = fiber_template_serve();
+    if (rc < 0) {
+        PyOS_AfterFork_Parent();
+        return fpy_raise(rc);
+    }
+    PyOS_AfterFork_Child();
+    return environment();
+}
+
 static PyObject *library_init(PyObject *self, PyObject *none)
 {
     int rc;
@@ -128,6 +180,12 @@ static PyObject *library_name(PyObject *self, PyObject *none)
 static PyMethodDef functions[] = {
     {"program", library_program, METH_O,
      "program(argv)\n--\n\nSets the command that starts this program again in a job."},
+    {"template", library_template, METH_O,
+     "template(argv)\n--\n\nSets the command of a template of this program; none when it is "
+     "empty."},
+    {"template_serve", library_template_serve, METH_NOARGS,
+     "template_serve()\n--\n\nMakes copies of this process, a template. Returns in each copy, with "
+     "its environment as a list of 'NAME=value'."},
     {"init", library_init, METH_NOARGS,
      "init()\n--\n\nJoins this process to Fiber. In a child it does the work of the child, and "
      "does "
