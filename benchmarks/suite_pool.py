@@ -195,8 +195,8 @@ KEYS = {key.__name__: key for key in (
     straggler_s, scale_1024, queue_vs_multiprocessing, master_us_per_task, spawn_ms)}
 
 
-def prepare(suite):
-    """Finds the peers and the library's version; returns them as facts."""
+def prepare_peers(suite):
+    """Finds the peers; returns them as facts."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)  # exact sleeps for all alike; children inherit it
     versions = {}
     for python in PYTHONS:
@@ -205,7 +205,12 @@ def prepare(suite):
                 python_of[name] = python
             versions[name] = versions.get(name) or version
     suite.peers = [name for name, version in versions.items() if version]
-    facts = {'peers': versions}
+    return {'peers': versions}
+
+
+def prepare(suite):
+    """Finds the peers and the library's version; returns them as facts."""
+    facts = prepare_peers(suite)
     try:
         facts['fiber'] = execute([suite.program('pool_bench'), 'version'])[0]['version']
     except Failure as e:

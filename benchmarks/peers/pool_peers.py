@@ -82,6 +82,14 @@ def open_dask(n):
                 lambda fn, item: client.submit(fn, item, pure=False).result(), close)
 
 
+def open_joblib(n):
+    from joblib import Parallel, delayed
+    parallel = Parallel(n_jobs=n, backend='loky', batch_size=1)
+    parallel.__enter__()
+    return Pool(lambda fn, items: parallel(delayed(fn)(item) for item in items),
+                lambda fn, item: parallel([delayed(fn)(item)])[0], lambda: parallel.__exit__(None, None, None))
+
+
 def open_ray(n):
     import logging
     import ray
@@ -123,6 +131,7 @@ PEERS = {
     'multiprocessing': (open_multiprocessing, 'multiprocessing', None),
     'concurrent.futures': (open_futures, 'concurrent.futures', None),
     'mpi4py.futures': (open_mpi4py, 'mpi4py', 'mpi4py'),
+    'joblib': (open_joblib, 'joblib', 'joblib'),
     'dask': (open_dask, 'distributed', 'distributed'),
     'ray': (open_ray, 'ray', 'ray'),
     'ipyparallel': (open_ipyparallel, 'ipyparallel', 'ipyparallel'),

@@ -1,16 +1,24 @@
 # pool_calls.py - `pool_calls.py LIB OPERATION`: one sample of a Python pool, as a JSON line. LIB: fiber, or a start method
 # of multiprocessing; `floor` has five processes that only sleep.
 #
+#     naps:N:MS       N tasks of MS milliseconds, one a message, 5 workers; also of floor  {"seconds"}
 #     tasks:HOW       5,000 tasks of 1 ms, 5 workers. HOW: default, chunk1, unordered     {"seconds"}
 #     empty:HOW:N     N tasks that do nothing, 2 workers. HOW: also async                  {"tasks_per_s"}
 #     apply:N         N calls one after the other, 5 workers                               {"p50_us", "p99_us"}
+#     process:N       N processes one after the other, from start to joined                {"p50_ms"}
+#     arrays:N        N tasks that answer their 1 MiB, one a message, 2 workers            {"mib_s"}
+#     es:N            iterations of an evolution strategy with a policy of 1 MiB and N
+#                     perturbations, 5 workers; the best of some chunk sizes for others    {"seconds", "chunk"}
 #     state:HOW       200 calls of an object with 1 MiB of state, 2 workers                {"seconds"}
 #     start:N         N workers from nothing to a result of each                           {"seconds"}
 #     memory:5        5 workers that have done something                                   {"pss_mib"}
 #
 # SPDX-License-Identifier: Apache-2.0
+import array
+import functools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -35,6 +43,28 @@ class Sampler:
 
     def __call__(self, x):
         return x
+
+
+def answer(data):
+    return bytes(data)
+
+
+ES_FLOATS = 131072  # of 8 bytes: 1 MiB
+ES_STEPS = 4000  # of an episode
+ES_CHUNKS = (1, 4, 16, 64)  # that are tried for others
+
+
+def episode(policy, seed):
+    """Follows a policy that is changed at the places of a seed; its reward."""
+    at, total = seed % ES_FLOATS, 0.0
+    for _ in range(ES_STEPS):
+        at = (at * 1103515245 + 12345) % ES_FLOATS
+        total += policy[at]
+    return total
+
+
+def episode_of_object(handle, seed):
+    return episode(handle.get(), seed)
 
 
 def load(lib):
@@ -104,6 +134,50 @@ def state(mp, how):
         return {'seconds': timed(pool, how, sampler, list(range(200)))}
 
 
+def process(mp, n):
+    took = []
+    for _ in range(int(n)):
+        begin = time.perf_counter()
+        one = mp.Process(target=nothing, args=(1,))
+        one.start()
+        one.join()
+        took.append((time.perf_counter() - begin) * 1000)
+    return {'p50_ms': statistics.median(took)}
+
+
+def naps(mp, n, ms):
+    with mp.Pool(5) as pool:
+        all_up(pool, 5)
+        return {'seconds': timed(pool, 'chunk1', nap, [float(ms) / 1000] * int(n))}
+
+
+def arrays(mp, n):
+    items = [bytearray(1 << 20) for _ in range(int(n))]
+    with mp.Pool(2) as pool:
+        all_up(pool, 2)
+        run(pool, 'chunk1', answer, items[:4])
+        return {'mib_s': 2 * len(items) / timed(pool, 'chunk1', answer, items)}
+
+
+def es(mp, n):
+    """Each iteration has another policy: the last one, moved by what was learned."""
+    policy, seeds, best = array.array('d', bytes(8 * ES_FLOATS)), list(range(int(n))), {}
+    is_fiber = hasattr(mp, 'put')
+    with mp.Pool(5) as pool:
+        all_up(pool, 5)
+        for chunk in (None,) if is_fiber else ES_CHUNKS:
+            took = []
+            for iteration in range(4):
+                begin = time.perf_counter()
+                function = (functools.partial(episode_of_object, mp.put(policy)) if is_fiber
+                            else functools.partial(episode, policy))
+                rewards = pool.map(function, seeds, chunksize=chunk)
+                policy[iteration] += sum(rewards) / len(rewards) + 1
+                took.append(time.perf_counter() - begin)
+            best[statistics.median(took[1:])] = chunk
+    return {'seconds': min(best), 'chunk': best[min(best)]}
+
+
 def start(mp, n):
     begin = time.perf_counter()
     with mp.Pool(int(n)) as pool:
@@ -121,9 +195,9 @@ def memory(mp, n):
         return {'pss_mib': sum(map(pss_mib, all_up(pool, int(n)))) / int(n)}
 
 
-def floor():
-    """Five processes of this interpreter that sleep 1,000 times each, from a common start on."""
-    line = 'import sys, time\nsys.stdin.readline()\nfor _ in range(1000): time.sleep(0.001)'
+def floor(n, ms):
+    """Five processes of this interpreter that share the sleeps, from a common start on."""
+    line = 'import sys, time\nsys.stdin.readline()\nfor _ in range(%d): time.sleep(%r)' % (int(n) // 5, float(ms) / 1000)
     sleepers = [subprocess.Popen([sys.executable, '-c', 'print(flush=True)\n' + line], stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE) for _ in range(5)]
     for s in sleepers:
@@ -138,8 +212,8 @@ def floor():
 
 
 if __name__ == '__main__':
+    name, *rest = sys.argv[2].split(':')
     if sys.argv[1] == 'floor':
-        print(json.dumps(floor()))
+        print(json.dumps(floor(*rest)))
     else:
-        name, *rest = sys.argv[2].split(':')
         print(json.dumps(globals()[name](load(sys.argv[1]), *rest)))

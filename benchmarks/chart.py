@@ -1,0 +1,45 @@
+# chart.py - figures as SVG: lines over a few cases, on a logarithmic scale.
+#
+# SPDX-License-Identifier: Apache-2.0
+import html
+import math
+
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 40, 170, 40
+COLOURS = ('#d62728', '#7f7f7f', '#1f77b4', '#2ca02c', '#ff7f0e', '#9467bd', '#8c564b', '#17becf', '#bcbd22', '#e377c2')
+
+
+def text(x, y, words, **attributes):
+    more = ''.join(' %s="%s"' % (name.replace('_', '-'), value) for name, value in attributes.items())
+    return '<text x="%.1f" y="%.1f"%s>%s</text>' % (x, y, more, html.escape(words))
+
+
+def scale_of(series):
+    """The powers of ten around all values."""
+    values = [v for line in series.values() for v in line]
+    return math.floor(math.log10(min(values) * 0.999)), math.ceil(math.log10(max(values) * 1.001))
+
+
+def lines(title, cases, series):
+    """An SVG with a line for each of series: {name: [a value above 0 for each case]}."""
+    low, high = scale_of(series)
+    across = (WIDTH - LEFT - RIGHT) / max(1, len(cases) - 1)
+    down = (HEIGHT - TOP - BOTTOM) / (high - low)
+
+    def place(i, value):
+        return LEFT + i * across, HEIGHT - BOTTOM - (math.log10(value) - low) * down
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">'
+           % (WIDTH, HEIGHT), '<rect width="100%" height="100%" fill="white"/>',
+           text(WIDTH / 2, 20, title, text_anchor='middle', font_size=14)]
+    for power in range(low, high + 1):
+        _, y = place(0, 10.0 ** power)
+        out.append('<path d="M%d %.1fH%d" stroke="#ddd"/>' % (LEFT, y, WIDTH - RIGHT))
+        out.append(text(LEFT - 6, y + 4, '%g' % 10.0 ** power, text_anchor='end'))
+    for i, case in enumerate(cases):
+        out.append(text(LEFT + i * across, HEIGHT - BOTTOM + 20, case, text_anchor='middle'))
+    ends = sorted(series, key=lambda name: -series[name][0])
+    for k, (name, values) in enumerate(series.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        points = ' '.join('%.1f,%.1f' % place(i, v) for i, v in enumerate(values))
+        out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (points, colour))
+        out.append(text(WIDTH - RIGHT + 12, TOP + 10 + 18 * ends.index(name), name, fill=colour))
+    return '\n'.join(out) + '\n</svg>\n'
