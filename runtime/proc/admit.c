@@ -30,7 +30,8 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
     DL_FOREACH(rt->processes, p)
         if (p->id == who->id)
             break;
-    if (p && (p->epoch != who->epoch || p->state != P_STARTING || p->conn || p->host))
+    if (p &&
+        (p->epoch != who->epoch || !fbr_process_takes(p->state, P_ON_JOINED) || p->conn || p->host))
         p = NULL;
     pthread_mutex_unlock(&rt->lock);
     return p;
@@ -143,7 +144,7 @@ int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn)
     fbr_process_fds_release(p, FDS_OF_CONN);
     p->ready = !p->spec.link;
     pthread_mutex_lock(&p->rt->lock);
-    p->state = P_JOINED;
+    p->state = fbr_process_step(p->state, P_ON_JOINED).next;
     p->joined = true;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->rt->lock);

@@ -1,4 +1,4 @@
-/* job.c - the life and death of a process's job, on the loop thread; process_priv.h has the table
+/* job.c - the life and death of a process's job, on the loop thread; process_fsm.h has the table
  * of its states.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -31,8 +31,7 @@
 
 extern char **environ;
 
-static void on_time(void *arg);
-static void end(struct fiber_process *p);
+static void step(struct fiber_process *p, enum process_event event, const char *why);
 
 static void set_timer(struct fiber_process *p, uint64_t ms)
 {
@@ -154,12 +153,13 @@ static char *make_report(struct fiber_process *p)
     return (char *)b.data;
 }
 
-static void end(struct fiber_process *p)
+static void end(struct fiber_process *p, const char *why)
 {
     struct fbr_runtime *rt = p->rt;
     struct fbr_conn *conn = p->conn;
     uint64_t one = 1;
 
+    (void)why;
     note_shortage(p);
     fbr_timer_fini(&p->timer);
     fbr_process_fds_release(p, p->fds);
@@ -176,7 +176,7 @@ static void end(struct fiber_process *p)
     if (p->code == FBR_EXIT_UNKNOWN)
         p->code = p->told_code;
     p->report = make_report(p);
-    p->state = P_ENDED;
+    p->state = P_ENDED; /* not before: whoever sees that reads the code and the report */
     if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call tells of the end */
         fbr_debug("%s: sentinel: %m", p->name);
     pthread_cond_broadcast(&p->changed);
@@ -202,7 +202,7 @@ void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
     p->code = code;
     pthread_mutex_unlock(&p->rt->lock);
     set_why(p, why);
-    end(p);
+    step(p, P_ON_FAILED, why);
 }
 
 bool fbr_process_disrupted(const struct fiber_process *p)
@@ -219,9 +219,17 @@ void fbr_job_signal(struct fiber_process *p, int sig)
 {
     if (p->state == P_ENDED || !p->handle)
         return;
-    p->killed |= sig == SIGKILL;
     p->signalled |= sig == SIGKILL || sig == SIGTERM;
-    p->slot->ops->signal(p->slot->backend, p->handle, sig);
+    if (sig == SIGKILL)
+        step(p, P_ON_KILL, "");
+    else
+        p->slot->ops->signal(p->slot->backend, p->handle, sig);
+}
+
+static void pass_kill(struct fiber_process *p, const char *why)
+{
+    (void)why;
+    p->slot->ops->signal(p->slot->backend, p->handle, SIGKILL);
 }
 
 static bool is_far(const struct fiber_process *p)
@@ -233,24 +241,27 @@ static void kill_it(struct fiber_process *p, const char *why)
 {
     fbr_process_ref(p); /* a backend may say at once that it has ended */
     set_why(p, why);
-    set_state(p, P_CLOSING);
     fbr_job_signal(p, SIGKILL);
-    if (p->state != P_ENDED)
+    if (p->state == P_KILLED)
         set_timer(p, p->leaving && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_KILL_MS);
     fbr_process_unref(p);
 }
 
-/* It may have ended for a reason that its backend, which is slow, will tell. */
-static void give_up(struct fiber_process *p)
+/* One that has said its code only lingers. Any other may have ended for a reason that its backend, which is
+ * slow, will tell. */
+static void give_up(struct fiber_process *p, const char *why)
 {
+    if (p->leaving) {
+        kill_it(p, why);
+        return;
+    }
     pthread_mutex_lock(&p->rt->lock);
     p->presumed = !p->why[0];
     pthread_mutex_unlock(&p->rt->lock);
     kill_it(p, "hung up, and its backend says that it runs; killed");
 }
 
-/* It must not run, for a reason on our side. */
-void fbr_job_refuse(struct fiber_process *p, const char *why)
+static void refuse(struct fiber_process *p, const char *why)
 {
     pthread_mutex_lock(&p->rt->lock);
     p->told_code = CANNOT_START;
@@ -258,29 +269,25 @@ void fbr_job_refuse(struct fiber_process *p, const char *why)
     kill_it(p, why);
 }
 
+void fbr_job_refuse(struct fiber_process *p, const char *why)
+{
+    step(p, P_ON_REFUSED, why);
+}
+
+static void refuse_late(struct fiber_process *p, const char *why)
+{
+    char text[512];
+
+    (void)why;
+    snprintf(text, sizeof(text),
+             "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
+             p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
+    refuse(p, text);
+}
+
 static void on_time(void *arg)
 {
-    struct fiber_process *p = arg;
-    char why[512];
-
-    switch (p->state) {
-    case P_STARTING:
-        snprintf(why, sizeof(why),
-                 "did not join within %.1f s%s%s; killed (start_timeout sets the limit)",
-                 p->start_timeout_ms / 1e3, p->pending[0] ? ": " : "", p->pending);
-        fbr_job_refuse(p, why);
-        break;
-    case P_CLOSING:
-        if (p->exited || p->killed) /* both witnesses had their time */
-            end(p);
-        else if (p->leaving) /* one that has said its code only lingers */
-            kill_it(p, "");
-        else
-            give_up(p);
-        break;
-    default:
-        break;
-    }
+    step(arg, P_ON_TIME, "");
 }
 
 /* Nothing more comes of its data by way of its host. */
@@ -289,15 +296,12 @@ static bool is_dry(const struct fiber_process *p)
     return !p->link || !p->host || p->dry || p->host->state == P_ENDED;
 }
 
-/* Both witnesses have spoken: what its host has of it comes first, so that no task is taken for lost that is done. */
-static void end_when_dry(struct fiber_process *p)
+static void dry(struct fiber_process *p, const char *why)
 {
-    if (is_dry(p)) {
-        end(p);
-        return;
-    }
-    set_state(p, P_CLOSING);
-    set_timer(p, DRY_AFTER_EXIT_MS);
+    if (is_dry(p))
+        step(p, P_ON_DRY, why);
+    else
+        set_timer(p, DRY_AFTER_EXIT_MS);
 }
 
 void fbr_job_dry(void *process)
@@ -305,8 +309,7 @@ void fbr_job_dry(void *process)
     struct fiber_process *p = process;
 
     p->dry = true;
-    if (p->state == P_CLOSING && p->exited && !p->conn)
-        end(p);
+    step(p, P_ON_DRY, "");
     fbr_process_unref(p);
 }
 
@@ -371,19 +374,18 @@ static void on_conn_close(void *user, struct fbr_conn *conn, int why, const char
     p->conn = NULL;
     fbr_visits_close(&p->visits);
     fbr_nested_host_lost(p, why, text);
-    if (p->exited) {
-        end_when_dry(p);
-    } else if (why == -ETIMEDOUT) { /* frozen or cut off: nothing it holds may count any more */
-        snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
-        kill_it(p, reason);
-    } else {
-        set_state(p, P_CLOSING);
-        if (p->signalled && is_far(p))
-            set_timer(p, EXIT_OF_FAR_MS);
-        else /* its program may have something to do at exit */
-            set_timer(p, EXIT_AFTER_CONN_MS +
-                             (p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0));
-    }
+    /* Frozen or cut off: nothing it holds may count any more. */
+    snprintf(reason, sizeof(reason), "gave %s (frozen, or cut off); killed", text);
+    step(p, why == -ETIMEDOUT ? P_ON_SILENT : P_ON_HUNG_UP, reason);
+}
+
+/* Its program may have something to do at exit. */
+static void wait_exit(struct fiber_process *p, const char *why)
+{
+    uint64_t grace = p->leaving ? (uint64_t)fbr_config_ms(p->rt->config, "grace") : 0;
+
+    (void)why;
+    set_timer(p, p->signalled && is_far(p) ? EXIT_OF_FAR_MS : EXIT_AFTER_CONN_MS + grace);
 }
 
 const struct fbr_conn_ops fbr_job_conn_ops = {
@@ -435,7 +437,7 @@ static void explain_early_exit(struct fiber_process *p, int32_t code)
 
 static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
 {
-    bool starting = p->state == P_STARTING;
+    bool starting = fbr_process_is_starting(p->state);
 
     p->disrupted |= e->disrupted;
     p->cannot_run = starting && (e->code == NOT_EXECUTABLE || e->code == NOT_FOUND);
@@ -453,17 +455,17 @@ static void on_exited(struct fiber_process *p, const struct fbr_job_event *e)
     pthread_mutex_lock(&p->rt->lock);
     if (p->told_code == CANNOT_START || (starting && (e->code >= 0 || e->code == FBR_EXIT_UNKNOWN)))
         p->code = CANNOT_START;
-    else if (p->leaving && p->killed && p->told_code != FBR_EXIT_UNKNOWN)
+    else if (p->leaving && fbr_process_is_killed(p->state) && p->told_code != FBR_EXIT_UNKNOWN)
         p->code = p->told_code; /* its work was done */
     else
         p->code = e->code;
     pthread_mutex_unlock(&p->rt->lock);
-    p->exited = true;
-    if (!p->conn) {
-        end_when_dry(p);
-        return;
-    }
-    set_state(p, P_CLOSING);
+    step(p, P_ON_EXITED, "");
+}
+
+static void wait_conn(struct fiber_process *p, const char *why)
+{
+    (void)why;
     set_timer(p, CONN_AFTER_EXIT_MS);
 }
 
@@ -482,9 +484,9 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
             p->pending_ms = fbr_now_ms();
         fbr_text_cut(p->pending, sizeof(p->pending), e->text);
         p->placed = e->placed || e->runs;
-        if (p->waits_in_line && p->state == P_STARTING && e->runs)
+        if (p->waits_in_line && fbr_process_is_starting(p->state) && e->runs)
             set_timer(p, (uint64_t)p->start_timeout_ms);
-        else if (p->waits_in_line && p->state == P_STARTING)
+        else if (p->waits_in_line && fbr_process_is_starting(p->state))
             fbr_timer_stop(&p->timer);
         fbr_pending_begin(p->rt);
         break;
@@ -493,7 +495,7 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         snprintf(p->job_id, sizeof(p->job_id), "%s", e->text);
         p->pid = e->pid;
         pthread_mutex_unlock(&p->rt->lock);
-        if (p->waits_in_line && p->state == P_STARTING)
+        if (p->waits_in_line && fbr_process_is_starting(p->state))
             set_timer(p, (uint64_t)p->start_timeout_ms);
         p->pending[0] = '\0';
         break;
@@ -504,6 +506,23 @@ void fbr_job_event(void *user, const struct fbr_job_event *e)
         on_exited(p, e);
         break;
     }
+}
+
+/* ---- The table's actions ---- */
+
+static void step(struct fiber_process *p, enum process_event event, const char *why)
+{
+    static void (*const actions[P_ACTIONS])(struct fiber_process *, const char *) = {
+        [P_DO_SIGNAL] = pass_kill,    [P_DO_REFUSE] = refuse,   [P_DO_TOO_LATE] = refuse_late,
+        [P_DO_KILL] = kill_it,        [P_DO_GIVE_UP] = give_up, [P_DO_WAIT_EXIT] = wait_exit,
+        [P_DO_WAIT_CONN] = wait_conn, [P_DO_DRY] = dry,         [P_DO_END] = end,
+    };
+    const struct process_step s = fbr_process_step(p->state, event);
+
+    if (s.next != P_ENDED) /* end() says so itself */
+        set_state(p, s.next);
+    if (actions[s.action])
+        actions[s.action](p, why);
 }
 
 /* ---- Starting ---- */

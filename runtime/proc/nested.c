@@ -153,7 +153,7 @@ void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body)
         return;
     /* Who was killed may be gone from its host, which has said so on the data link already: nobody was there to hear
      * that nothing more comes of it, and its end would wait for that. */
-    if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING && !p->killed)
+    if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING)
         let_in(host, p);
     else if (p->conn && type == 0)
         lose(p, body);

@@ -571,7 +571,7 @@ int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *fir
     uint64_t id;
     int rc;
 
-    if (!p->conn || state_of(p) != P_JOINED)
+    if (!p->conn || !fbr_process_is_joined(state_of(p)))
         return fbr_fail(err, -EAGAIN, "%s has not joined yet, or has ended", p->name);
     p->visits.loop = p->rt->loop;
     p->visits.send = send_of_visit;
@@ -726,7 +726,7 @@ struct fbr_link *fbr_process_link(struct fiber_process *p)
 
 const char *fbr_process_pending(const struct fiber_process *p)
 {
-    return p->state == P_STARTING && p->pending[0] ? p->pending : NULL;
+    return fbr_process_is_starting(p->state) && p->pending[0] ? p->pending : NULL;
 }
 
 bool fbr_process_wants_place(const struct fiber_process *p)

@@ -1,33 +1,18 @@
 /* process_priv.h - what process.c (handles), job.c (life and death) and admit.c share.
  *
- * Life of a process. Events come from two witnesses, the control connection and the backend; death
- * needs both, or one and a time in which the other should have spoken. Of one whose data its host passes on, the end of
- * the data (dry) is waited for as well, for 5 s:
- *
- *                    STARTING       JOINED                      CLOSING (one witness said that it ended)
- *     joined         -> JOINED      refused                     refused
- *     conn closed    -              -> CLOSING (2 s, and grace after an EXIT frame, then KILL)
- *                                                               -> ENDED if the backend has spoken
- *     conn silent    -              kill, -> CLOSING
- *     exited         -> ENDED       -> CLOSING (200 ms)          -> ENDED
- *     dry            -              -                           -> ENDED if both have spoken
- *     start timeout  kill, CLOSING  -                           -
- *     time is over   -              -                           first kill, then -> ENDED (how: unknown)
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROCESS_PRIV_H
 #define FBR_PROCESS_PRIV_H
 
 #include "runtime/proc/output.h"
 #include "runtime/proc/process.h"
+#include "runtime/proc/process_fsm.h"
 #include "runtime/proc/ticket.h"
 #include "runtime/net/visit.h"
 
 /* Descriptors that a process costs us: pipes and pidfd, and for a moment the other ends, its ticket
  * and the like; then its connections. */
 enum { FDS_OF_JOB = 3, FDS_FOR_START = 10, FDS_OF_CONN = 1, FDS_OF_LINK = 1 };
-
-enum process_state { P_STARTING, P_JOINED, P_CLOSING, P_ENDED };
 
 struct fiber_process {
     struct fiber_process *next, *prev; /* rt->processes, under its lock */
@@ -68,23 +53,25 @@ struct fiber_process {
     struct fiber_process *host;      /* it is nested in this one's job; referenced */
     struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
     struct fbr_nested *nested;
-    struct fbr_visits visits;                        /* at it, by way of us */
-    bool exited, signalled, killed, paused, leaving; /* signalled: it was told to end */
-    bool dry;                                        /* nothing more comes by way of its host */
-    struct fbr_post dried;                           /* tells the loop so */
-    bool presumed;       /* killed since it hung up; what its backend knows of its end is better */
-    bool disrupted;      /* its backend took it from us: eviction, preemption, a lost node */
-    bool cannot_run;     /* its program is not there, or cannot be executed */
-    uint64_t stalled_ms; /* it gave us up while this process was itself stopped for so long */
-    bool ready;          /* it has all connections that it needs */
-    char pending[400];   /* why it does not run yet, in the backend's words */
-    uint64_t pending_ms; /* fbr_now_ms() when that began */
-    bool placed;         /* what it waits for is no place to run at */
-    char shortage[160];  /* of our descriptors, when it was seen to fail */
+    struct fbr_visits visits; /* at it, by way of us */
+    bool signalled;           /* fact: it was told to end */
+    bool leaving;             /* fact: it has said with which code it ends */
+    bool dry;        /* fact: nothing more comes by way of its host; maybe before its end */
+    bool presumed;   /* fact: `why` is our guess; what its backend knows of its end is better */
+    bool disrupted;  /* fact: its backend took it: eviction, preemption, a lost node */
+    bool cannot_run; /* fact: its program is not there, or cannot be executed */
+    bool ready;      /* fact: it has all connections that it needs */
+    bool paused;     /* wish: we take no output for a while */
+    struct fbr_post dried; /* tells the loop that it is dry */
+    uint64_t stalled_ms;   /* it gave us up while this process was itself stopped for so long */
+    char pending[400];     /* why it does not run yet, in the backend's words */
+    uint64_t pending_ms;   /* fbr_now_ms() when that began */
+    bool placed;           /* fact: what it waits for is no place to run at */
+    char shortage[160];    /* of our descriptors, when it was seen to fail */
 
     /* Under rt->lock. */
-    enum process_state state;
-    bool joined; /* it has been P_JOINED */
+    enum process_state state; /* the loop thread alone changes it */
+    bool joined;              /* fact: it has been P_JOINED */
     pthread_cond_t changed;
     int sentinel;
     int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */
