@@ -15,11 +15,6 @@
 #include "runtime/base/environ.h"
 #include "runtime/proc/backend.h"
 
-static const struct fbr_backend_housekeeping housekeeping = {
-    .list = cabin_list,
-    .remove = cabin_remove,
-};
-
 extern const struct fbr_backend_ops fbr_backend_local;
 
 struct fbr_backend {
@@ -177,6 +172,11 @@ static const struct fbr_backend_about about = {
     .here = here,
     .remove_command = remove_command,
     .leaves_jobs = 1,
+};
+
+static const struct fbr_backend_housekeeping housekeeping = {
+    .list = cabin_list,
+    .remove = cabin_remove,
 };
 
 extern const struct fbr_backend_ops fbr_backend_cabin;
