@@ -360,7 +360,7 @@ static int forked(void)
     pid = fork();
     if (pid == 0) {
         check(fiber_pool_apply(pool, square, &n, 8, NULL) == -EPERM);
-        check(strstr(fiber_last_error(), "fork() child"));
+        check(strstr(fiber_last_error(), "child of fork()"));
         check(fiber_result_wait(r, -1) == -EPERM);
         check(fiber_result_cancel(r) == -EPERM);
         check(fiber_pool_drain(pool, -1) == -EPERM);

@@ -373,7 +373,7 @@ static int fork_call(struct fiber_process *p)
                 fiber_init(NULL, NULL)};
 
     for (size_t i = 0; i < sizeof(rc) / sizeof(rc[0]); i++)
-        if (rc[i] != -EPERM || !strstr(fiber_last_error(), "fork() child"))
+        if (rc[i] != -EPERM || !strstr(fiber_last_error(), "child of fork()"))
             return 10 + (int)i;
     fiber_process_close(p);
     fiber_fini();

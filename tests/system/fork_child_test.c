@@ -92,7 +92,7 @@ static void expect(const char *call, bool is)
 
 static void expect_failure(const char *call, int64_t rc)
 {
-    expect(call, rc == -EPERM && strstr(fiber_last_error(), "fork() child") != NULL);
+    expect(call, rc == -EPERM && strstr(fiber_last_error(), "child of fork()") != NULL);
 }
 
 #define FAILS(call, ...) expect_failure(#call, call(__VA_ARGS__))
