@@ -408,10 +408,6 @@ static void add_holder(struct channel_end *e, uint64_t peer)
 {
     uint64_t *peers;
 
-    for (size_t i = 0; i < e->n_peers; i++)
-        if (e->peers[i] == peer)
-            return;
-    peers = realloc(e->peers, sizeof(*peers) * (e->n_peers + 1));
     e->taken = true;
     if (find_holder(e, peer))
         return;
