@@ -3,7 +3,8 @@
  *
  *     int main(int argc, char **argv)
  *     {
- *         fiber_init(&argc, &argv);            // first; in a child process it does the child's work and exits
+ *         // The first call. In a child process it runs the child's work and exits.
+ *         fiber_init(&argc, &argv);
  *         ...
  *     }
  *
@@ -14,22 +15,27 @@
  * by default).
  *
  * Conventions, for every call unless it says otherwise:
- *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, which belongs to the
- *    call of this thread that failed last. A call that fails never returns a positive code: where a function of the
- *    program (task, method, builder) returns one, its caller gets -EIO, and the text has the number;
- *  - a structure of options begins with its own size; every other member may be 0, which is its default:
- *    `struct fiber_map_options o = {.size = sizeof(o)};`
- *  - a timeout is in milliseconds, -1 waits for ever, 0 polls; -ETIMEDOUT when it is over. A call that waits returns
- *    with an error when the peer that it waits for is gone; it never waits for the dead;
+ *  - returns 0, or a negative errno; then fiber_last_error() answers a sentence for people, which
+ *    belongs to the call of this thread that failed last. A call that fails never returns a
+ *    positive code: where a function of the program (task, method, builder) returns one, its caller
+ *    gets -EIO, and the text has the number;
+ *  - a structure of options begins with its own size; every other member may be 0, which is its
+ *    default: `struct fiber_map_options o = {.size = sizeof(o)};`
+ *  - a timeout is in milliseconds, -1 waits for ever, 0 polls; -ETIMEDOUT when it is over. A call
+ *    that waits returns with an error when the peer that it waits for is gone; it never waits for
+ *    the dead;
  *  - may be called from any thread, except from a callback that says what it may call;
- *  - sizes are in bytes; inputs are copied before the call returns unless it says that they must stay valid;
- *  - memory that a call hands over in a `struct fiber_bytes` is the caller's: fiber_bytes_free() it;
- *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails there with -EPERM, and
- *    one that returns nothing does nothing. Only these still answer, from memory, what was true at the fork:
- *    fiber_process_name(), _self(), _is_child() and _work(), fiber_result_count() and _done(), fiber_shared_data(),
- *    _memory(), _len() and _built(); and reports and names of jobs are "". Calls on what belongs to a thread or to the
- *    caller go on to work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(), _task_common(),
- *    fiber_address_format() and _parse(), and the calls on a fiber_reply.
+ *  - sizes are in bytes; inputs are copied before the call returns unless it says that they must
+ *    stay valid;
+ *  - memory that a call hands over in a `struct fiber_bytes` is the caller's: fiber_bytes_free()
+ *    it;
+ *  - after fork() without exec the child may not use Fiber: every call that acts or waits fails
+ *    there with -EPERM, and one that returns nothing does nothing. Only these still answer, from
+ *    memory, what was true at the fork: fiber_process_name(), _self(), _is_child() and _work(),
+ *    fiber_result_count() and _done(), fiber_shared_data(), _memory(), _len() and _built(); and
+ *    reports and names of jobs are "". Calls on what belongs to a thread or to the caller go on to
+ *    work: fiber_last_error(), _strerror(), _version(), _bytes_free(), _shared_close(),
+ *    _task_common(), fiber_address_format() and _parse(), and the calls on a fiber_reply.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FIBER_H
@@ -81,10 +87,11 @@ FIBER_API int fiber_config_set(const char *key, const char *value);
 /* Sets the command that starts this program again in a job: a NULL-terminated argv, which is
  * copied. The default is the executable of the program; a program that runs in an interpreter needs
  * the interpreter and the script. Processes, pools, managers, stores, agents of rings and the ranks
- * of a ring's function use it where no job.command is given. It may be called before fiber_init(),
- * and the started command calls it there, too: what it starts in turn needs a command as well. The
- * command must load the same builds of this library and of the code whose functions it is sent, and
- * call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY: something was started already. */
+ * of a ring's function use this command where no job.command is given. The program may call this
+ * function before fiber_init(). The started command calls it there, too: the processes that a child
+ * starts need a command as well. The command must load the same builds of this library and of the
+ * code whose functions it is sent, and call fiber_init(). -EINVAL: argv is NULL or empty. -EBUSY:
+ * something was started already. */
 FIBER_API int fiber_program(const char *const *argv);
 
 /* Sets the command of a template: a NULL-terminated argv, which is copied; NULL: none, the default.
@@ -129,11 +136,11 @@ FIBER_API void fiber_bytes_free(struct fiber_bytes *bytes);
 
 struct fiber_process;
 
-/* What a child runs: the argument's bytes (8-byte aligned, valid during the call); returns its exit
- * code, 0 to 255. */
+/* The function of a child. arg has len bytes, 8-byte aligned, valid during the call. Returns the
+ * child's exit code, 0 to 255. */
 typedef int (*fiber_process_fn)(const void *arg, size_t len);
 
-/* What a job asks its backend for. Zero means the backend's default. */
+/* Requests of a job to its backend. Zero means the backend's default. */
 struct fiber_jobspec {
     const char *name;  /* shown in listings and logs; default process-N */
     const char *image; /* container image; default the parent's own. Local jobs have none */
@@ -167,9 +174,9 @@ struct fiber_process_options {
 };
 
 /* Starts fn(arg) in a new job and returns at once. fn must be a function of this program or of a
- * library that it has loaded. The start goes on in the background: one that fails shows as a
- * process that has ended, and its report says why, with the last lines of the job. opts may be
- * NULL. *p belongs to the caller until fiber_process_close(). */
+ * library that the program has loaded. The start goes on in the background: a start that fails
+ * shows as a process that has ended, and the report of the process gives the reason, with the last
+ * lines of the job. opts may be NULL. *p belongs to the caller until fiber_process_close(). */
 FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn, const void *arg,
                                   size_t len, const struct fiber_process_options *opts);
 
@@ -178,16 +185,17 @@ FIBER_API int fiber_process_start(struct fiber_process **p, fiber_process_fn fn,
 FIBER_API int fiber_process_start_work(struct fiber_process **p, const void *work, size_t len,
                                        const struct fiber_process_options *opts);
 
-/* Waits until the process has ended, and what it printed has been written here, unless nobody reads
- * that for a second. A timeout of 0 does not wait for the output. -ETIMEDOUT: it has not ended. */
+/* Waits until the process has ended and its output has been written here, unless nobody reads that
+ * output for a second. A timeout of 0 does not wait for the output. -ETIMEDOUT: the process has not
+ * ended. */
 FIBER_API int fiber_process_join(struct fiber_process *p, int timeout_ms);
 /* Waits until the process has joined, so that it runs and its pid is known. -ETIMEDOUT: it has not.
  * -ECHILD: it ended before it joined, or could not be started. */
 FIBER_API int fiber_process_wait_joined(struct fiber_process *p, int timeout_ms);
-/* Asks the process to end: SIGTERM, or what the backend has for it. A process that has ended is
- * left alone. */
+/* Asks the process to end: SIGTERM, or the backend's counterpart. A process that has ended is left
+ * alone. */
 FIBER_API int fiber_process_terminate(struct fiber_process *p);
-/* Kills the process: SIGKILL, or what the backend has for it. A process that has ended is left
+/* Kills the process: SIGKILL, or the backend's counterpart. A process that has ended is left
  * alone. */
 FIBER_API int fiber_process_kill(struct fiber_process *p);
 /* Tells whether the process has not ended yet. Returns 1 or 0. */
@@ -200,7 +208,7 @@ FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
 FIBER_API int64_t fiber_process_pid(struct fiber_process *p);
 /* Tells the name of the process. Returns a text that is valid until fiber_process_close(). */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);
-/* Tells what the backend calls the job of the process. Returns a text that is valid until
+/* Tells the backend's name for the job of the process. Returns a text that is valid until
  * fiber_process_close(); "" until it is known. */
 FIBER_API const char *fiber_process_job(struct fiber_process *p);
 /* Says how the process ended, in a sentence with its last lines: "process-3 (pid 4711) was killed
@@ -229,9 +237,10 @@ FIBER_API int fiber_process_work(const void **work, size_t *len);
 
 /* ---- Addresses ------------------------------------------------------------------------------- */
 
-/* Where a queue, a pipe's end, a manager or a store lives: plain bytes that travel inside arguments
- * and messages; any process of the run may open them. An address is a capability and carries a key:
- * treat it as a secret. It is good as long as the process that owns the object lives. */
+/* The address of a queue, a pipe's end, a manager or a store: plain bytes that travel inside
+ * arguments and messages. Any process of the run may open the object by its address. An address is
+ * a capability and carries a key: treat it as a secret. It is good as long as the process that owns
+ * the object lives. */
 struct fiber_address {
     unsigned char bytes[192];
 };
@@ -250,10 +259,10 @@ FIBER_API int fiber_address_parse(struct fiber_address *address, const char *tex
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
 
-/* Messages of any size, many senders and receivers on any host. First in, first out for each
- * sender. It lives in the process that opened it (its owner): when the owner is gone, the others
- * get -EPIPE. A message that was handed to a receiver which died before taking it goes to another
- * receiver. */
+/* A queue of messages of any size, with many senders and receivers on any host. First in, first out
+ * for each sender. The queue lives in the process that opened it (its owner): when the owner is
+ * gone, the others get -EPIPE. A message that was handed to a receiver which died before taking it
+ * goes to another receiver. */
 struct fiber_queue;
 
 /* Makes a queue that this process owns. max_messages bounds the messages that wait in it; 0: no
@@ -293,9 +302,9 @@ FIBER_API int fiber_queue_done(struct fiber_queue *q);
  * called fiber_queue_done() for them, the call returns 0 again. -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_join(struct fiber_queue *q, int timeout_ms);
 /* Shares the messages equally: from now on they go to the receivers in turn, and not to the first
- * one that is free. A process is a receiver from its first fiber_queue_get() on. The share of one
- * that ends goes to the others. Any process may call it, and it holds for all. -EPIPE: the owner is
- * gone. */
+ * one that is free. A process is a receiver from its first fiber_queue_get() on. When a receiver
+ * ends, its share goes to the others. Any process may make this call, which holds for all
+ * receivers. -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_deal(struct fiber_queue *q);
 /* Frees the handle; in the owner the queue ends. It flushes first, for as long as the owner
  * takes messages; while the owner takes none, it waits for `linger` of the configuration. NULL
@@ -501,9 +510,10 @@ FIBER_API int fiber_store_barrier(struct fiber_store *s, const char *name, int p
 
 /* ---- Host-shared memory ---------------------------------------------------------------------- */
 
-/* Named segments that all processes of this run on one host share. Gone with the run. A host is what shares a
- * /dev/shm: on docker and kubernetes each job is a container with one of its own, so there it is the processes of one
- * job that share; several workers share where workers_per_job puts them into one job. */
+/* A named segment of memory that all processes of this run on one host share. The segments end with
+ * the run. Processes share a host when they share a /dev/shm. On docker and kubernetes each job is
+ * a container with a /dev/shm of its own, so there only the processes of one job share; several
+ * workers share where workers_per_job puts them into one job. */
 struct fiber_shared;
 
 /* Fills `data` (len zeroed bytes). Nonzero: there is no segment, and fiber_shared_open() returns
@@ -523,14 +533,14 @@ FIBER_API int fiber_shared_open(struct fiber_shared **s, const char *name, size_
 #define FIBER_SHARED_CREATE 1u    /* make it when there is none, zeroed */
 #define FIBER_SHARED_EXCLUSIVE 2u /* make it, and fail with -EEXIST when there is one */
 
-/* Opens a writable segment: what one process writes the others see, as threads see each other's
+/* Opens a writable segment: each process sees what the others write, as threads see each other's
  * memory. Nothing is locked: use C11 atomics, a process-shared and robust pthread mutex in the
- * segment, or fiber_store_lock(). What a process wrote stays when it dies or closes the segment,
- * also when it is half of something. The segment ends with the run, or once it was deleted and no
- * process has it open. Writable segments have names of their own. flags: 0 opens what is there, of
- * that length or, with len 0, of any; FIBER_SHARED_CREATE and FIBER_SHARED_EXCLUSIVE make one.
- * -ENOENT: there is none. -EEXIST: it has another length, or it is there and FIBER_SHARED_EXCLUSIVE
- * was given. -ENOSPC: the host has no room for it in /dev/shm. */
+ * segment, or fiber_store_lock(). Written bytes stay when the writer dies or closes the segment,
+ * also when they are half of something. The segment ends with the run, or once it was deleted and
+ * no process has it open. Writable segments have names of their own. flags: 0 opens an existing
+ * segment, of that length or, with len 0, of any; FIBER_SHARED_CREATE and FIBER_SHARED_EXCLUSIVE
+ * make one. -ENOENT: there is none. -EEXIST: it has another length, or it is there and
+ * FIBER_SHARED_EXCLUSIVE was given. -ENOSPC: the host has no room for it in /dev/shm. */
 FIBER_API int fiber_shared_open_writable(struct fiber_shared **s, const char *name, size_t len,
                                          unsigned flags);
 /* Deletes the segments of this name, read-only and writable. Processes that have one open keep it;
@@ -575,8 +585,9 @@ struct fiber_pool_options {
     int min, max; /* workers; min == max: fixed; both 0: one per processor that we may use */
     struct fiber_jobspec job; /* of each job */
     const char *backend;      /* NULL: as configured */
-    /* Worker processes in one job; 0 or 1: one. With more, one process of the job passes tasks and results on for all
-     * of them: the more workers, the more that saves. A job that is lost takes all its workers along. */
+    /* Worker processes in one job; 0 or 1: one. With more, one process of the job passes tasks and
+     * results on for all of them: the more workers, the more that saves. A job that is lost takes
+     * all its workers along. */
     int workers_per_job;
     fiber_pool_init_fn init; /* may be NULL */
     const void *init_arg;
@@ -589,8 +600,8 @@ struct fiber_pool_options {
 /* Opens a pool: starts min workers in the background, and at most max as the backlog asks for them.
  * Tasks may be given at once. opts may be NULL. */
 FIBER_API int fiber_pool_open(struct fiber_pool **pool, const struct fiber_pool_options *opts);
-/* Sets the number of workers, which is fixed from then on. More are started at once; those that are
- * too many finish what they hold first. */
+/* Sets the number of workers, which is fixed from then on. Missing workers are started at once;
+ * surplus workers finish their tasks first. */
 FIBER_API int fiber_pool_resize(struct fiber_pool *pool, int workers);
 /* Lets the pool choose how many workers it has, from min to max, by its backlog. */
 FIBER_API int fiber_pool_autoscale(struct fiber_pool *pool, int min, int max);
@@ -615,13 +626,14 @@ typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);
 struct fiber_map_options {
     size_t size;  /* sizeof(struct fiber_map_options) */
     int priority; /* higher first */
-    /* Times that a task is started again after its worker died, or FIBER_RETRIES_*; 0: as configured.
-     * One that was running at three deaths is not tried again, however many are left. */
+    /* How often a task is started again after its worker died, or FIBER_RETRIES_*; 0: as
+     * configured. A task that was running at three deaths is not tried again, however many retries
+     * are left. */
     int retries;
     /* per task, from its start in the worker: -ETIMEDOUT, the worker is replaced; 0: none */
     int timeout_ms;
-    /* for all tasks together, from the call on, whether they have started or not: what is not done
-     * then fails with -ETIMEDOUT, and is cancelled; 0: none */
+    /* for all tasks together, from the call on, whether they have started or not: tasks that are
+     * not done then are cancelled and fail with -ETIMEDOUT; 0: none */
     int map_timeout_ms;
     size_t chunk;               /* a hint for tasks per message; 0: measured */
     fiber_task_done_fn on_done; /* for each task, result or error; may be NULL */
@@ -636,9 +648,9 @@ struct fiber_map_options {
     size_t common_len;
 };
 
-/* Gives a task the common input of its map. It lies at the same place for all tasks of the map;
- * *id is a number that is never used for another one in this process. For the thread that runs the
- * task. Returns where it is; NULL: the map has none. */
+/* Gives a task the common input of its map. The input lies at the same place for all tasks of the
+ * map; *id is a number that this process never uses for another input. For the thread that runs the
+ * task. Returns where the input is; NULL: the map has none. */
 FIBER_API const void *fiber_task_common(size_t *len, uint64_t *id);
 
 /* Interrupts the task that the main thread of a worker runs. It is called on an internal thread,
@@ -727,8 +739,8 @@ FIBER_API int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber
 /* Frees the iteration, and cancels its tasks that are not done. NULL is fine. */
 FIBER_API void fiber_imap_close(struct fiber_imap *it);
 
-/* A list of tasks of one function that grows while it runs. Tasks that are put while the workers are
- * busy travel together. Results of all streams of a pool come through fiber_pool_take(). */
+/* A list of tasks of one function that grows while it runs. Tasks that are put while the workers
+ * are busy travel together. Results of all streams of a pool come through fiber_pool_take(). */
 struct fiber_stream;
 
 /* Opens a stream. fiber_pool_take() hands `user` out with each of its results. opts may be NULL;
@@ -737,8 +749,8 @@ FIBER_API int fiber_stream_open(struct fiber_stream **stream, struct fiber_pool 
                                 fiber_task_fn fn, const struct fiber_map_options *opts, void *user);
 /* Adds n tasks, all or none, and returns without waiting. Their inputs are copied. *first (may be
  * NULL) is the index of the first one; the others follow it. -ESHUTDOWN: the pool was closed.
- * -ECHILD: its workers could not be started, and all tasks of the stream have failed; another stream
- * tries again. */
+ * -ECHILD: its workers could not be started, and all tasks of the stream have failed; another
+ * stream tries again. */
 FIBER_API int fiber_stream_put(struct fiber_stream *stream, const struct fiber_bytes *in, size_t n,
                                uint64_t *first);
 /* Cancels one task: its result is -ECANCELED. -EALREADY: it is done. -ENOENT: there is no task of
@@ -777,8 +789,8 @@ struct fiber_pool_stats {
     uint64_t requeued, dropped;       /* after deaths; late or repeated results that were dropped */
     uint64_t deaths, restarts;        /* workers that died; workers started in their place */
     uint64_t messages;                /* batches sent */
-    /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds (the first also what is
-     * below). */
+    /* Histograms: bucket i counts values of [2^i, 2^(i+1)) microseconds; the first bucket also
+     * counts smaller values. */
     uint64_t task_us[FIBER_POOL_BUCKETS]; /* time in the task function, as the mean of its batch */
     uint64_t overhead_us
         /* per batch: from sending it to its last result, less the task time */
@@ -811,32 +823,33 @@ FIBER_API int fiber_serve(fiber_task_fn fn);
 
 /* ---- Ring ------------------------------------------------------------------------------------ */
 
-/* `size` ranks that run the same program as equals, placed on the hosts of a backend, pinned, and
- * given what MPI, torch.distributed and others need to find each other, with no mpirun, ssh or
- * sshd. Each rank is an ordinary process with FIBER_RANK and FIBER_SIZE (and the variables of the
- * bootstraps) in its environment. */
+/* A ring of `size` ranks that run the same program as equals. The ranks are placed on the hosts of
+ * a backend and pinned, and they get the variables by which MPI, torch.distributed and others find
+ * each other, with no mpirun, ssh or sshd. Each rank is an ordinary process with FIBER_RANK and
+ * FIBER_SIZE (and the variables of the bootstraps) in its environment. */
 struct fiber_ring;
 
-/* What one rank runs; returns its exit code, 0 to 255. Runs in a process of its own, in
+/* The function of one rank; returns its exit code, 0 to 255. Runs in a process of its own, in
  * fiber_init(). */
 typedef int (*fiber_rank_fn)(int rank, int size, const void *arg, size_t len);
 
-/* What a failed rank means to the others. */
+/* The consequence of a failed rank for the others. */
 enum fiber_ring_policy {
     FIBER_RING_ABORT = 0, /* they are told, given `grace`, and killed */
-    FIBER_RING_RESTART =
-        1, /* the same, then all start anew; progress is the program's own checkpoint */
+    /* the same, then all start anew; progress is the program's own checkpoint */
+    FIBER_RING_RESTART = 1,
     FIBER_RING_SHRINK = 2,  /* they are told (MPI with fault tolerance sees it) and go on */
     FIBER_RING_REPLACE = 3, /* the same, and a new rank is started in its place, with its number */
 };
 
 #define FIBER_RING_TAG 1u       /* "[rank] " in front of each line */
 #define FIBER_RING_TIMESTAMP 2u /* the time of day in front of each line */
-#define FIBER_RING_REPORT \
-    4u /* where each rank was bound, read back from the kernel, on standard error */
+/* where each rank was bound, read back from the kernel, on standard error */
+#define FIBER_RING_REPORT 4u
 #define FIBER_RING_STDIN 8u  /* rank 0 reads our standard input; else all read end of file */
 #define FIBER_RING_QUIET 16u /* no summary of a failure on standard error */
-/* rank pty_rank has a pseudo-terminal, which is what we have as standard input and output: for debuggers and shells */
+/* rank pty_rank has a pseudo-terminal, connected to our standard input and output: for debuggers
+ * and shells */
 #define FIBER_RING_PTY 64u
 #define FIBER_RING_OVERSUBSCRIBE 32u /* more ranks than processors without a warning */
 
@@ -850,32 +863,34 @@ struct fiber_ring_program {
 
 struct fiber_ring_options {
     size_t size; /* sizeof(struct fiber_ring_options) */
-    struct fiber_jobspec
-        job; /* of each agent: image, memory...; command, env and workdir are the ranks' */
+    /* of each agent: image, memory...; command, env and workdir are the ranks' */
+    struct fiber_jobspec job;
     const char *backend; /* NULL: as configured */
-    /* Ranks under one agent. 0: what the allocation that we are in says (Slurm), else as many as the
-     * smallest host has processors for, which is asked of the engine (slurm, kubernetes), else all */
+    /* Ranks under one agent. 0: as the allocation around us says (Slurm); else as many as the
+     * smallest host has processors, which the engine tells (slurm, kubernetes); else all */
     int per_node;
-    /* Agents. On a cluster each has a host of its own, and -EINVAL tells that there are not so many.
-     * 0: as many as the ranks need */
+    /* Agents. On a cluster each agent has a host of its own; -EINVAL when there are not so many
+     * hosts. 0: as many as the ranks need */
     int nodes;
-    /* [nodes] how many ranks there may be on each, which are filled in this order; nodes that no rank
-     * is left for are not used. Hosts that the backend `command` was told of are the nodes in their
-     * order then. NULL: per_node says it */
+    /* [nodes] how many ranks there may be on each, which are filled in this order; nodes that no
+     * rank is left for are not used. Hosts that the backend `command` was told of are the nodes in
+     * their order then. NULL: per_node says it */
     const int *slots;
     enum fiber_ring_policy on_failure;
-    int max_restarts;    /* of the ring, or of each rank with REPLACE; 0: 3. What the cluster takes
-                            away (evicted, preempted, a lost node) counts apart, to 100 */
-    int timeout_ms;      /* for the whole run; 0: none */
-    int grace_ms;        /* between telling and killing; 0: as configured (grace) */
-    const char *bind_to; /* core hwthread l3 numa package none; NULL: chosen */
-    const char *map_by;  /* compact spread core l3 numa package gpu; NULL: compact */
+    /* of the ring, or of each rank with REPLACE; 0: 3. Losses that the cluster causes (eviction,
+     * preemption, a lost node) count apart, to 100 */
+    int max_restarts;
+    int timeout_ms;                   /* for the whole run; 0: none */
+    int grace_ms;                     /* between telling and killing; 0: as configured (grace) */
+    const char *bind_to;              /* core hwthread l3 numa package none; NULL: chosen */
+    const char *map_by;               /* compact spread core l3 numa package gpu; NULL: compact */
     int cpus_per_rank, gpus_per_rank; /* 0: what the allocation says, else chosen, and none */
     unsigned flags;                   /* FIBER_RING_* */
     const char
-        /* NULL; or a directory: each rank's output also goes to DIR/<first 8 digits of the run's id>/RANK.out
-         * and RANK.err there, and DIR/latest is a link to it; or, with a %, the name of a file for each rank:
-         * %t and %r are the rank, %h its host, %j the run, %% a percent sign */
+        /* NULL; or a directory: each rank's output also goes to DIR/<first 8 digits of the run's
+         * id>/RANK.out and RANK.err there, and DIR/latest is a link to it; or, with a %, the name
+         * of a file for each rank: %t and %r are the rank, %h its host, %j the run, %% a percent
+         * sign */
         *output_dir;
     /* Several programs in one ring, in the order of their ranks (MPI_APPNUM, FIBER_APPNUM
      * without MPI, is the index, and FIBER_APP_SIZES, as in "1,8", has the ranks of each): the
@@ -886,8 +901,8 @@ struct fiber_ring_options {
 };
 
 /* Starts `size` ranks of fn(arg), or, with fn NULL, of opts->job.command or opts->programs, and
- * returns; the start goes on in the background. What the ranks print appears on our standard output
- * and error in whole lines. opts may be NULL when fn is not. */
+ * returns; the start goes on in the background. The output of the ranks appears on our standard
+ * output and error in whole lines. opts may be NULL when fn is not. */
 FIBER_API int fiber_ring_start(struct fiber_ring **ring, int size, fiber_rank_fn fn,
                                const void *arg, size_t len, const struct fiber_ring_options *opts);
 /* Waits until the ring has ended. -ETIMEDOUT: it has not. */
@@ -917,13 +932,16 @@ FIBER_API void fiber_ring_close(struct fiber_ring *ring);
 FIBER_API int fiber_ring_run(int size, fiber_rank_fn fn, const void *arg, size_t len,
                              const struct fiber_ring_options *opts);
 
-/* Collectives, for ranks that run a function of fiber_ring_start() and have no MPI. Every rank calls the same ones in
- * the same order, with the same numbers; they go through the launcher, so they are for what is said now and then, not
- * for gradients: in 64 ranks one takes about as long as 64 messages. One at a time in a rank: another thread waits.
- * When one fails, no later one succeeds before the ring starts again (FIBER_RING_RESTART); with SHRINK and REPLACE
- * there is none after a death.
- * -ETIMEDOUT: not all ranks came; -ECONNABORTED: another rank has ended, or gave up; -EINVAL: the ranks do not call the
- * same; -EMSGSIZE: above max_message; -EPIPE: the launcher is gone; -EPERM: this is no such rank. */
+/* Collectives, for ranks that run a function of fiber_ring_start() and have no MPI. Every rank
+ * calls the same collectives in the same order, with the same numbers. They go through the
+ * launcher, so they are for occasional values, not for gradients: in 64 ranks a collective takes
+ * about as long as 64 messages. A rank runs one at a time: its other threads wait. When one fails,
+ * no later one succeeds before the ring starts again (FIBER_RING_RESTART); with SHRINK and REPLACE
+ * no collective works after a death.
+ *
+ * -ETIMEDOUT: not all ranks came; -ECONNABORTED: another rank has ended, or gave up; -EINVAL: the
+ * ranks do not call the same; -EMSGSIZE: above max_message; -EPIPE: the launcher is gone; -EPERM:
+ * this process is no such rank. */
 enum fiber_ring_type { FIBER_RING_INT64 = 1, FIBER_RING_DOUBLE = 2 };
 enum fiber_ring_op { FIBER_RING_SUM = 1, FIBER_RING_MIN = 2, FIBER_RING_MAX = 3 };
 
@@ -970,17 +988,18 @@ struct fiber_wait {
 /* Waits until at least one of n things is ready. Any thread may call, and several may wait for the
  * same thing. Returns how many are ready. -ETIMEDOUT: none is.
  *
- * A program with a loop of its own (poll, epoll, libuv) asks for the descriptors instead: fiber_process_sentinel(),
- * fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(), fiber_result_fd() and fiber_future_fd(), or a negative
- * errno. Such a descriptor
- *  - polls readable (POLLIN, EPOLLIN, UV_READABLE) while the get, recv or wait need not wait, which is also so when it
- *    would return an error such as -EPIPE;
- *  - is Fiber's: do not read, write or close it; it is the same until the handle is closed, and before that it has to
- *    leave the loop;
- *  - may be readable although there is nothing: another thread or process was faster. So call with a timeout of 0, and
- *    go on waiting at -ETIMEDOUT. All that watch a queue wake up for a message, and one of them gets it;
- *  - is made when it is first asked for: what nobody asks for costs nothing. A consumer that watches a queue makes the
- *    others fetch each message when they need it, not ahead. */
+ * A program with a loop of its own (poll, epoll, libuv) asks for the descriptors instead:
+ * fiber_process_sentinel(), fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(),
+ * fiber_result_fd() and fiber_future_fd(), or a negative errno. Such a descriptor
+ *  - polls readable (POLLIN, EPOLLIN, UV_READABLE) while the get, recv or wait need not wait, which
+ *    is also so when it would return an error such as -EPIPE;
+ *  - is Fiber's: do not read, write or close it; it is the same until the handle is closed, and
+ *    before that it has to leave the loop;
+ *  - may be readable although there is nothing: another thread or process was faster. So call with
+ *    a timeout of 0, and go on waiting at -ETIMEDOUT. All that watch a queue wake up for a message,
+ *    and one of them gets it;
+ *  - is made on the first request: without a request it costs nothing. A consumer that
+ *    watches a queue makes the others fetch each message when they need it, not ahead. */
 FIBER_API int fiber_wait_any(struct fiber_wait *things, int n, int timeout_ms);
 
 #ifdef __cplusplus
