@@ -1,11 +1,11 @@
-/* awake.h - staying awake for a moment, where what is waited for may come sooner than a thread
- * sleeps and wakes.
+/* awake.h - a short wait without sleep, for events that may come sooner than a thread sleeps and
+ * wakes.
  *
- * Whoever stays awake yields its processor each time it has looked: the threads that bring what it
- * waits for need one too, and find it awake. It does not look again and again without a yield: a
- * scheduler may let it do so until its time slice is over, while they wait. On a processor that
- * others want, a yield lasts a time slice. Then it is not done again for a while, which is longer
- * each time that it is so again.
+ * A thread that stays awake yields its processor after each look: the threads that bring the event
+ * need a processor too, and find this one awake. The thread never looks again without a yield,
+ * because a scheduler may let it spin until its time slice is over while the other threads wait. On
+ * a busy processor a yield lasts a time slice. Then the thread stops yielding for a pause, which
+ * grows each time that a yield is long again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AWAKE_H
@@ -17,17 +17,19 @@
 
 #include "runtime/net/loop.h"
 
-#define FBR_AWAKE_LONG_NS 300000 /* a yield in which others than ours have run */
-#define FBR_AWAKE_NOT_NS 2000000 /* for so long then; twice as long each time, */
+#define FBR_AWAKE_LONG_NS 300000 /* a yield in which other processes have run */
+#define FBR_AWAKE_NOT_NS 2000000 /* length of the first pause; each next one is twice as long, */
 #define FBR_AWAKE_DOUBLINGS 7    /* at most so often: 256 ms */
-#define FBR_AWAKE_GOOD 64        /* short yields in a row, after which it is half as long again */
+/* short yields in a row, after which the next pause is half as long */
+#define FBR_AWAKE_GOOD 64
 
-struct fbr_awake { /* any thread; several may lose a count to each other, which does no harm */
+/* for any thread; several threads may lose a count to each other, which does no harm */
+struct fbr_awake {
     uint64_t not_before;
     uint32_t doublings, good;
 };
 
-/* Yields, at `now`. false: stay awake no longer. */
+/* Yields, at the time `now`. false: the thread should sleep now. */
 static inline bool fbr_awake_yield(struct fbr_awake *a, uint64_t now)
 {
     uint32_t doublings = __atomic_load_n(&a->doublings, __ATOMIC_RELAXED);

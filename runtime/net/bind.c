@@ -1,6 +1,6 @@
-/* bind.c - which address of ours others can call; see bind.h.
+/* bind.c - finds the address of this host that other hosts can call.
  *
- * The kernel is asked for its route by connecting a datagram socket, which sends nothing.
+ * The kernel tells its route when a datagram socket connects, which sends nothing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/bind.h"
@@ -57,7 +57,8 @@ int fbr_bind_find(const char *bind, char out[FBR_BIND_MAX])
     return best ? 0 : -EADDRNOTAVAIL;
 }
 
-/* The way to an address of ours begins with the same; that to the loopback is on it. */
+/* The route to an address of ours starts from that address; the route to the loopback starts on the
+ * loopback. */
 static bool is_here(const struct sockaddr *peer, const char *mine)
 {
     char text[FBR_BIND_MAX];
@@ -84,8 +85,8 @@ static int ask_route(const struct sockaddr *peer, socklen_t len, char out[FBR_BI
     return rc;
 }
 
-/* A look-up may take as long as the resolver likes, so it has a thread, which whoever comes last
- * frees. */
+/* A look-up may take as long as the resolver likes, so it has a thread. The thread and its caller
+ * share this struct; the last user frees it. */
 struct look_up {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -124,7 +125,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* By an address of version 4 where there is a way to one, as the control channel calls. */
+/* Prefers an address of version 4 that has a route, as the control channel does. */
 static int ask_routes(const struct addrinfo *found, char out[FBR_BIND_MAX], bool *here)
 {
     int rc = -ENETUNREACH;

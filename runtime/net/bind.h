@@ -1,4 +1,4 @@
-/* bind.h - which address of ours others can call.
+/* bind.h - finds the address of this host that other hosts can call.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_BIND_H
@@ -11,12 +11,13 @@
 
 #define FBR_BIND_MAX INET6_ADDRSTRLEN
 
-/* An address of this host stays, the name of an interface becomes its address. -EADDRNOTAVAIL. */
+/* Stores the address for `bind`: an address of this host stays, the name of an interface becomes
+ * its address. -EADDRNOTAVAIL: this host has no such address. */
 int fbr_bind_find(const char *bind, char out[FBR_BIND_MAX]);
-/* Our address on the way to `peer`, which is an address or a name, perhaps with a user before it
- * ("user@host"). Sends nothing to the peer; a name is looked up, for `ms` milliseconds at most.
- * `here`, if it is not NULL: whether the peer is this host itself, as an address of ours, or the loopback, tells.
- * -ENETUNREACH, -ENOENT: no such name, -ETIMEDOUT... */
+/* Stores our address on the way to `peer`, which is an address or a name, perhaps with a user
+ * before it ("user@host"). Sends nothing to the peer; a name is looked up, for `ms` milliseconds at
+ * most. `here`, if it is not NULL, tells whether the peer is this host itself: the peer has an
+ * address of ours, or the loopback. -ENETUNREACH; -ENOENT: no such name; -ETIMEDOUT... */
 int fbr_bind_toward(const char *peer, unsigned ms, char out[FBR_BIND_MAX], bool *here);
 
 #endif

@@ -1,13 +1,13 @@
-/* conn.c - framed streams over unix sockets and TLS; see conn.h.
+/* conn.c - framed streams over unix sockets and TLS.
  *
  * A conn is in one of these states; each step is made in one place:
  *
  *     CALLING  we dial                          -> OPEN on connect (unix), GREETING (tcp)
  *     GREETING authentication is not complete   -> OPEN
  *     OPEN     frames flow                      -> GONE
- *     GONE     uv_close was called; freed by its callback, or by the answer of its look-up
+ *     GONE     uv_close was called; freed by its callback, or when its look-up ends
  *
- * One that is carried is OPEN from the first, and has no handle.
+ * A carried conn is OPEN from the first, and has no handle.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/conn.h"
@@ -32,7 +32,8 @@ enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 #define FRAME_HEAD 5
 #define CLOSE_MS 1000
 #define CLOSE_LOOKS 3
-#define PATIENCE_MIN_MS 5000    /* of the kernel, with bytes that the peer does not acknowledge */
+/* how long the kernel tries to deliver bytes that the peer does not acknowledge */
+#define PATIENCE_MIN_MS 5000
 #define PATIENCE_FIRST_MS 30000 /* before there are heartbeats */
 #define PONGS_MAX (256u << 10) /* bytes that wait: a peer that does not read gets no more answers */
 #define KEPT_FREE FBR_LOOP_SCRATCH /* bytes of a frame that are not whole and not counted */
@@ -47,8 +48,8 @@ struct write_req {
     uint8_t data[];
 };
 
-/* Unlike fbr_now_ms(), this clock goes on while the machine sleeps: such a time counts as one in
- * which this process was stopped. */
+/* Unlike fbr_now_ms(), this clock goes on while the machine sleeps: sleep counts as time in which
+ * this process was stopped. */
 static uint64_t awake_ms(void)
 {
     struct timespec t;
@@ -85,7 +86,7 @@ static void free_conn(struct fbr_conn *c)
     free(c);
 }
 
-/* A look-up cannot be called off: then its answer is last. */
+/* A look-up cannot be cancelled: if one runs, its end frees the conn. */
 static void on_closed(uv_handle_t *handle)
 {
     struct fbr_conn *c = handle->data;
@@ -140,8 +141,8 @@ static void on_written(uv_write_t *uv, int status)
         fbr_conn_lost(c, status, "the connection broke");
 }
 
-/* Something that was to be sent is lost, so nothing may come behind it: the connection ends, as
- * reading will find. Whoever sends is not ready for that. */
+/* Ends the connection because something that was to be sent is lost, and nothing may follow it. The
+ * reading side finds the end later: callers that send do not expect on_close now. */
 static int break_off(struct fbr_conn *c, int why)
 {
     int fd;
@@ -289,7 +290,7 @@ void fbr_conn_opened(struct fbr_conn *c)
     fbr_buf_fini(&c->early);
 }
 
-/* The caller is known, but cannot be served: tells it why. The end follows. */
+/* Tells an authenticated caller why it cannot be served; then closes. */
 void fbr_conn_refuse(struct fbr_conn *c, int why)
 {
     struct fbr_buf b;
@@ -317,9 +318,9 @@ static uint64_t silence_ms(const struct fbr_conn *c)
     return (uint64_t)c->misses * c->beat_ms;
 }
 
-/* How long the kernel tries to bring bytes to the peer: no shorter than the heartbeats would. It tries at
- * least once a heartbeat, so that a peer that was stopped with its machine hears of us soon after.
- * A peer that has said that it is stopped may take none for ever. */
+/* Sets how long the kernel tries to deliver bytes to the peer: at least as long as the heartbeats
+ * wait. The kernel retries at least once per heartbeat, so that a peer whose machine was stopped
+ * hears us soon after. A peer that announced that it is stopped may take no bytes for ever. */
 static void set_patience(struct fbr_conn *c)
 {
     uint64_t least = c->beat_ms ? PATIENCE_MIN_MS : PATIENCE_FIRST_MS;
@@ -455,7 +456,7 @@ static void on_alloc(uv_handle_t *handle, size_t want, uv_buf_t *buf)
     *buf = uv_buf_init(fbr_loop_scratch(c->loop), FBR_LOOP_SCRATCH);
 }
 
-/* n bytes that have come, or an error. */
+/* Takes n bytes that have come, or an error. */
 static void take(struct fbr_conn *c, const void *data, ssize_t n)
 {
     struct fbr_error err = {0, ""};
@@ -514,8 +515,8 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* ---- Heartbeats, end ---- */
 
-/* Closing: goes on as long as the peer takes something. One look is not enough: where many want the
- * processor we may not have come to send anything since the last one. */
+/* While closing: waits as long as the peer takes something. One look is not enough: on a busy host
+ * this process may not have sent anything since the last look. */
 static void linger(struct fbr_conn *c)
 {
     size_t left = fbr_conn_queued(c);
@@ -528,9 +529,9 @@ static void linger(struct fbr_conn *c)
     c->left_over = left;
 }
 
-/* The timer is late by as long as this process was itself stopped, and what came meanwhile is not read
- * yet. A peer whose machine slept with ours, or whose kernel tries again ever more seldom, gets as
- * much time again to be heard. */
+/* Notes how long this process was stopped: as long as the timer is late. Bytes that came meanwhile
+ * are not read yet. The peer gets as much time again to be heard, because its machine may have
+ * slept with ours, or its kernel retries ever more seldom. */
 static void note_stall(struct fbr_conn *c, uint64_t now)
 {
     uint64_t late = now > c->due_ms ? now - c->due_ms : 0;
@@ -571,7 +572,8 @@ static void ping(struct fbr_conn *c, uint64_t now)
     fbr_buf_fini(&b);
 }
 
-/* The timer goes off for the next ping, or when the peer has been silent for too long. */
+/* Sets the timer for the next ping, or for the time at which the peer has been silent for too
+ * long. */
 static void set_beat(struct fbr_conn *c, uint64_t now)
 {
     uint64_t limit = c->heard_ms + silence_ms(c);
@@ -582,7 +584,7 @@ static void set_beat(struct fbr_conn *c, uint64_t now)
     fbr_timer_start(&c->timer, c->due_ms > now ? c->due_ms - now : 0, 0);
 }
 
-/* It speaks, and does not hear: the way to it is cut, and the way back is not. */
+/* Whether the peer sends but does not hear us: only the way to it is cut. */
 static bool is_deaf(const struct fbr_conn *c, uint64_t now)
 {
     return c->asked_ms && now - c->asked_ms >= silence_ms(c) && fbr_conn_queued(c) == 0;

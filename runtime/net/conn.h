@@ -1,16 +1,18 @@
 /* conn.h - the control channel: authenticated streams of frames between two processes.
  *
- * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is let in when its
- * user id is ours (SO_PEERCRED) and it knows the secret of what it claims to be; over TCP (url
- * "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Nothing of a caller
- * is parsed before that. Each caller is accepted at once. At most FBR_DOOR_HALF_OPEN calls may be unfinished, each
- * for door.join_ms. One that is silent costs a descriptor and some hundred bytes; when there is no place
- * left, the oldest call that has not proved itself, from the host that has most of them, ends at once.
- * A caller with the right key proves itself by its first bytes, so strangers hardly delay it.
+ * Over a unix socket (url "unix:/path", in a directory of mode 0700) a caller is admitted when its
+ * user id is ours (SO_PEERCRED) and it knows the secret of the identity that it claims. Over TCP
+ * (url "tcp://host:port") the same secret is the pre-shared key of TLS 1.3 (tls.h). Nothing of a
+ * caller is parsed before that. Each call is accepted at once. At most FBR_DOOR_HALF_OPEN calls may
+ * be unfinished, each for door.join_ms. A silent call costs a descriptor and some hundred bytes.
+ * When no place is left, a call that has not proved itself ends at once: the oldest from the host
+ * that has most of them. A caller with the right key proves itself by its first bytes, so strangers
+ * hardly delay it.
  *
  * A frame is u32 length of body, u8 type, body. Types below FBR_FRAME_USER are conn's own
- * (heartbeats). Frames of several processes may share a connection: each has one of its own to us, which
- * is carried by another (nested.h). All functions are for the loop thread.
+ * (heartbeats). Frames of several processes may share a connection: each of these processes has a
+ * carried connection to us, on top of the shared one (nested.h). All functions are for the loop
+ * thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONN_H
@@ -31,7 +33,7 @@
 #define FBR_FRAME_USER 16
 #define FBR_URL_MAX 112
 
-/* What a caller says that it is. */
+/* The identity that a caller claims. */
 struct fbr_caller {
     uint8_t kind; /* enum fbr_caller_kind */
     uint64_t id;
@@ -39,28 +41,28 @@ struct fbr_caller {
 };
 enum fbr_caller_kind {
     FBR_CALLER_JOB = 1,  /* a process that we started: its process id and epoch */
-    FBR_CALLER_PEER = 2, /* a process that has an address of ours; id is its own choice */
+    FBR_CALLER_PEER = 2, /* a process that has an address of ours; it chooses its id */
 };
 
 struct fbr_conn;
 
 struct fbr_conn_ops {
     void (*on_frame)(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
-    void (*on_pong)(
-        void *user,
-        struct fbr_conn *conn); /* a heartbeat was answered: fbr_conn_rtt_ns(). May be NULL */
-    /* The peer has gone, or was given up: -EPIPE it closed, -ETIMEDOUT it fell silent, -EACCES it
-     * was not let in, ... Comes once, as the last; the conn is freed after it. Not after our own
-     * fbr_conn_close. */
+    /* A heartbeat was answered: see fbr_conn_rtt_ns(). May be NULL. */
+    void (*on_pong)(void *user, struct fbr_conn *conn);
+    /* The connection has ended: -EPIPE the peer closed it, -ETIMEDOUT the peer fell silent, -EACCES
+     * the peer did not admit us, ... This callback comes once and last; the conn is freed after it.
+     * Not called after our own fbr_conn_close(). */
     void (*on_close)(void *user, struct fbr_conn *conn, int why, const char *text);
 };
 
-/* Who may come in. */
+/* The owner's rules for callers. */
 struct fbr_door {
-    /* The secret of that caller; negative: unknown. Must not consume it. */
+    /* Stores the secret of that caller; negative: the caller is unknown. Must not consume the
+     * secret. */
     int (*secret)(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
-    /* It knew the secret. Sets the conn's ops by fbr_conn_adopt and keeps it, or returns negative:
-     * it is closed. */
+    /* The caller knew the secret. Sets the conn's ops by fbr_conn_adopt() and keeps the conn; or
+     * returns a negative errno, and the conn is closed. */
     int (*admit)(void *user, const struct fbr_caller *who, struct fbr_conn *conn);
     void *user;
     unsigned join_ms;      /* for each call */
@@ -73,31 +75,33 @@ struct fbr_listener;
 /* Listens at "unix:/path" (made 0600) or "tcp://address:port" (0: any port). */
 int fbr_listener_open(struct fbr_listener **l, struct fbr_loop *loop, const char *url,
                       const struct fbr_door *door, struct fbr_error *err);
-const char *fbr_listener_url(const struct fbr_listener *l); /* with the port that it got */
+const char *fbr_listener_url(const struct fbr_listener *l); /* with the actual port */
 void fbr_listener_close(struct fbr_listener *l); /* half-open calls are dropped; NULL is fine */
 
-/* Calls; goes on in the background, a failure is an on_close. Frames may be sent at once. */
+/* Calls `url` in the background; on_close reports a failure. Frames may be sent at once. */
 int fbr_conn_dial(struct fbr_conn **conn, struct fbr_loop *loop, const char *url,
                   const struct fbr_caller *me, const uint8_t secret[FBR_KEY_SIZE],
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
 
-/* One of two sockets that were made for these two ends: nobody else can have it, so nobody is to be
- * authenticated. Open at once. The descriptor is taken over, also on failure. */
+/* Opens a conn on one end of a socket pair. Both ends were made for each other and nobody else can
+ * have them, so there is no authentication. The conn is open at once. The call takes over the
+ * descriptor, also on failure. */
 int fbr_conn_open(struct fbr_conn **conn, struct fbr_loop *loop, int fd,
                   const struct fbr_conn_ops *ops, void *user, struct fbr_error *err);
 
-/* Carried by another one: a frame is sent there as one of type `wrap`, u64 id, u8 type, body; the end
- * as type 0. It is open until it is closed or lost; `by` must be closed after it, and has the
- * heartbeats. NULL: out of memory. */
+/* Opens a conn that the conn `by` carries. A frame of it travels as a frame of type `wrap` there:
+ * u64 id, u8 type, body. Type 0 ends the carried conn. It is open until it is closed or lost. Close
+ * `by` after it; `by` has the heartbeats. NULL: out of memory. */
 struct fbr_conn *fbr_conn_carried(struct fbr_conn *by, uint8_t wrap, uint64_t id);
-/* A frame for it has come. */
+/* Hands a frame that has come on the carrier to its carried conn. */
 void fbr_conn_came(struct fbr_conn *conn, uint8_t type, struct fbr_cur *body);
-/* The other end of it has gone: ends with on_close. Also of any other conn. */
+/* Ends a carried conn whose other end has gone, with on_close. Works on any other conn, too. */
 void fbr_conn_lost(struct fbr_conn *conn, int why, const char *text);
 
 void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void *user);
-/* After an error the connection breaks off, but for -EMSGSIZE: one frame is too long. Its on_close comes later, never
- * from in here: who sends may hold locks, and goes on using the conn. */
+/* After an error the connection breaks off, except for -EMSGSIZE: the frame is too long. on_close
+ * comes later, never from within this call, because callers may hold locks and go on to use the
+ * conn. */
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 /* The same, of something that the peer has asked for. A peer that asks and does not read is cut off with
@@ -108,23 +112,24 @@ size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by t
  * after this call. NULL is fine. */
 void fbr_conn_close(struct fbr_conn *conn);
 
-/* Pings each interval; a peer that was silent for `misses` intervals is given up (-ETIMEDOUT), and not
- * later. So is one that speaks and answers no ping, as the way to it is cut. misses 0: ping only.
- * Time in which this process was itself stopped does not count. */
+/* Pings each interval. A peer that was silent for `misses` intervals is given up then (-ETIMEDOUT).
+ * So is a peer that sends but answers no ping: our way to it is cut. misses 0: ping only. Time in
+ * which this process was itself stopped does not count. */
 void fbr_conn_heartbeat(struct fbr_conn *conn, unsigned interval_ms, unsigned misses);
-/* A child on another host waits so many times as long for its parent as its parent waits for it: a
- * master that was stopped for a while finds its children where it left them. */
+/* A child on another host waits this many times as long for its parent as its parent waits for the
+ * child: a master that was stopped for a while finds its children still there. */
 #define FBR_PARENT_PATIENCE 4
-/* How long this process was itself stopped, if that ended less than `misses` intervals ago and lasted
- * at least as long; else 0. */
+/* How long this process was itself stopped, if the stop ended less than `misses` intervals ago and
+ * lasted at least as long; else 0. */
 uint64_t fbr_conn_stall_ms(struct fbr_conn *conn);
-/* Tells the peer that this process says nothing from now on (it will be stopped), or goes on: it is
- * not given up meanwhile. */
+/* Tells the peer that this process will be stopped, so that the peer waits for it; or that this
+ * process goes on. */
 void fbr_conn_silent(struct fbr_conn *conn, bool silent);
-uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn); /* of the last answered ping, 0 before */
+/* round-trip time of the last answered ping; 0 before */
+uint64_t fbr_conn_rtt_ns(const struct fbr_conn *conn);
 
-/* 32 bytes that both ends derive from this connection for `label` and `id`; -ENOTSUP on a unix
- * socket, which needs none. */
+/* Derives 32 bytes for `label` and `id` that only both ends of this connection know. -ENOTSUP on a
+ * unix socket, which needs none. */
 int fbr_conn_export(struct fbr_conn *conn, const char *label, uint64_t id,
                     uint8_t key[FBR_KEY_SIZE]);
 

@@ -1,4 +1,4 @@
-/* conn_priv.h - what conn.c (frames), dial.c (calling) and listener.c (being called) share.
+/* conn_priv.h - the state that conn.c (frames), dial.c (calling) and listener.c (accepting) share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CONN_PRIV_H
@@ -11,8 +11,8 @@
 
 enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_GONE };
 
-/* What a caller on a unix socket sends first: magic, kind, id, epoch, secret. Fixed in size,
- * compared, not parsed further before the secret was right. */
+/* First bytes of a caller on a unix socket: magic, kind, id, epoch, secret. Their size is fixed.
+ * They are compared, and nothing more is parsed before the secret was right. */
 #define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
 #define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
 
@@ -24,12 +24,13 @@ struct fbr_conn {
         uv_tcp_t tcp;
     } h;
     struct fbr_loop *loop;
-    struct fbr_conn *by; /* it is carried by that one, and has no socket of its own; NULL */
-    uint64_t id;         /* its name there */
+    /* carries this conn, which then has no socket of its own; NULL: nothing does */
+    struct fbr_conn *by;
+    uint64_t id; /* its number on the carrier */
     uint8_t wrap;
     enum conn_state state;
     bool tcp, connected, closing, closed, looking_up, lingers;
-    bool silent; /* the peer has told that it is stopped */
+    bool silent; /* the peer has announced that it will be stopped */
     struct fbr_tls *tls;
     struct fbr_buf in;            /* plain bytes not yet taken */
     struct fbr_held *held;        /* of the door by which it came in; NULL: nothing is counted */
@@ -42,15 +43,17 @@ struct fbr_conn {
     struct fbr_timer timer; /* half-open limit, then heartbeat, then the close limit */
     unsigned beat_ms, misses;
     uint64_t rtt_ns;
-    uint64_t heard_ms, beat_at, due_ms; /* the peer was heard; the last ping; the timer's next */
-    uint64_t asked_ms; /* the first ping that is not answered, or 0; later if it sends much */
-    uint64_t stall_ms, stalled_at; /* this process was stopped for so long, until then */
-    size_t left_over;              /* when closing: what was still queued */
-    unsigned stuck;                /* and how many looks in a row found no less */
+    /* when the peer was heard, when the last ping left, when the timer is due */
+    uint64_t heard_ms, beat_at, due_ms;
+    /* time of the first ping that is not answered, or 0; later if the peer sends much */
+    uint64_t asked_ms;
+    uint64_t stall_ms, stalled_at; /* this process was stopped for stall_ms, until stalled_at */
+    size_t left_over;              /* when closing: bytes that were still queued */
+    unsigned stuck;                /* looks in a row that found as many bytes queued */
     uv_shutdown_t shut;
     uv_connect_t dial;
     uv_getaddrinfo_t look_up;
-    uint8_t hello[FBR_HELLO_SIZE]; /* what a caller sends */
+    uint8_t hello[FBR_HELLO_SIZE]; /* first bytes of a caller */
     struct fbr_listener *listener; /* while half-open on the called side */
     uint8_t from[16];              /* the address of the host that calls */
     struct fbr_conn *next, *prev;  /* in the listener's list of half-open calls */
@@ -63,23 +66,24 @@ int fbr_conn_flush_tls(struct fbr_conn *c);
 void fbr_conn_opened(struct fbr_conn *c);
 void fbr_conn_looked_up(struct fbr_conn *c);
 int fbr_conn_start_reading(struct fbr_conn *c);
-/* Takes at once what has come on a half-open one; it may be gone then. false: nothing has come. */
+/* Reads a half-open conn at once; the conn may be gone afterwards. false: nothing has come. */
 bool fbr_conn_read_now(struct fbr_conn *c);
 int fbr_conn_timer(struct fbr_conn *c, void (*fn)(void *arg), uint64_t after_ms,
                    uint64_t repeat_ms);
 
-int fbr_listener_greet_unix(
-    struct fbr_conn *c); /* looks at c->in; opens the conn when it is let in */
+/* Looks at c->in; opens the conn when the caller is admitted. */
+int fbr_listener_greet_unix(struct fbr_conn *c);
 int fbr_listener_greet_tls(struct fbr_conn *c);
-int fbr_listener_open_tls(struct fbr_conn *c); /* a half-open one has said something */
-void fbr_listener_forget(struct fbr_conn *c);  /* not half-open any more */
+/* starts TLS once a half-open caller has sent something */
+int fbr_listener_open_tls(struct fbr_conn *c);
+void fbr_listener_forget(struct fbr_conn *c); /* the conn is no longer half-open */
 
-/* "join.7.0": how a caller names itself in TLS. */
+/* "join.7.0": the name of a caller in TLS. */
 #define FBR_IDENTITY_MAX 64
 void fbr_caller_print(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX]);
 int fbr_caller_scan(const char *identity, struct fbr_caller *who);
 
-/* A url taken apart. */
+/* The parts of a url. */
 struct fbr_net_place {
     bool tcp;
     char path[FBR_URL_MAX - 16]; /* or host */

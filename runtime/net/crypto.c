@@ -1,4 +1,4 @@
-/* crypto.c - how OpenSSL is initialised; see auth.h.
+/* crypto.c - initialises OpenSSL.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>

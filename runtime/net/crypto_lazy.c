@@ -16,7 +16,7 @@
 #include "runtime/net/seal.h"
 #include "runtime/net/tls.h"
 
-static void *module; /* NULL: it could not be opened, `why` says so */
+static void *module; /* NULL: the module could not be opened, for the reason in `why` */
 static struct fbr_error why;
 
 static void open_module(void)
@@ -62,8 +62,8 @@ int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg a
     return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
 }
 
-/* The rest is only ever called with what the functions above have made, but for zeros, for which the
- * module is not opened: each connection ends with one. */
+/* Callers pass the functions below only objects that the functions above have made, or zeros. Each
+ * connection ends with such a call; for zeros the module is not opened. */
 
 void fbr_tls_free(struct fbr_tls *t)
 {

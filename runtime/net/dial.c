@@ -1,5 +1,4 @@
-/* dial.c - the calling side of a control connection; see conn.h. Also how callers and places are
- * written.
+/* dial.c - the calling side of a control connection; also reads and writes callers and urls.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -81,7 +80,7 @@ static void on_connect(uv_connect_t *req, int status)
         fbr_conn_lost(c, rc, fbr_strerror(rc));
 }
 
-/* Our listeners have one address, of version 4 where there is a choice. */
+/* Prefers version 4: a listener of ours has one address, of version 4 where there is a choice. */
 static const struct sockaddr *pick(const struct addrinfo *found)
 {
     for (const struct addrinfo *a = found; a; a = a->ai_next)

@@ -1,4 +1,4 @@
-/* hub.c - the serving side of the data channel; see hub.h.
+/* hub.c - the serving side of the data channel.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/hub.h"
@@ -26,31 +26,33 @@
 #define DUE_MAX 256
 
 struct fbr_link {
-    uint64_t id;                       /* of a branch: its stream */
+    uint64_t id;                       /* of a branch: the number of its stream */
     struct fbr_link *trunk, *branches; /* under the hub's lock; a branch's trunk stays as it is */
-    int refs;                          /* its own, each branch's. Under the hub's lock */
-    void (*on_dry)(void *user);        /* of a branch */
+    /* one of its own, one for each branch. Under the hub's lock */
+    int refs;
+    void (*on_dry)(void *user); /* of a branch */
     void *dry_user;
     struct fbr_hub *hub;
     const struct fbr_link_ops *ops;
     void *user;
-    pthread_mutex_t lock; /* all to `failed` */
+    pthread_mutex_t lock; /* guards all members down to `failed` */
     struct fbr_lane_out out;
-    struct fbr_route route;     /* ipc: how the peer's last message came */
-    struct fbr_sp_conn *conn;   /* tcp: the one that proved it; NULL: none yet, or it has ended */
+    struct fbr_route route; /* ipc: how the peer's last message came */
+    /* tcp: the connection that proved the link; NULL: none yet, or it has ended */
+    struct fbr_sp_conn *conn;
     uint32_t sent, acked;       /* messages down; equal: the peer holds all of them */
     uint32_t sent_at, heard_at; /* ticks of the hub */
     bool met, broken;
-    bool answers;          /* the last message down was an answer, and no more, */
-    unsigned asked;        /* since which so many beats have come */
-    bool fresh;            /* our first message was an answer to the peer's, and no more */
+    bool answers;          /* the last message down was an answer without records, */
+    unsigned asked;        /* and so many beats have come since */
+    bool fresh;            /* our first message was an answer without records to the peer's first */
     int failed;            /* why push() could not send */
     struct fbr_lane_in in; /* hub thread only */
-    uint64_t streams;      /* the highest of its branches, ever. Under the hub's lock */
+    uint64_t streams;      /* the highest stream of its branches, ever. Under the hub's lock */
     bool pruned;           /* branches were closed since its last message. Under the hub's lock */
-    bool busy, closed;     /* in a callback; not to be called any more. Under the hub's lock */
+    bool busy, closed;     /* in a callback; no more callbacks. Under the hub's lock */
     bool
-        /* closed within its own callback: the hub's thread frees it. Under the hub's lock */
+        /* Closed within its own callback: the hub's thread frees it. Under the hub's lock. */
         orphan;
     UT_hash_handle hh;
 };
@@ -60,11 +62,11 @@ struct fbr_hub {
     struct fbr_sp_server *sp; /* tcp */
     char url[FBR_URL_MAX];
     struct fbr_hub_options options;
-    uint32_t ticks;    /* atomic: of the time in which we ran */
+    uint32_t ticks;    /* atomic: counts only time in which this process ran */
     uint32_t patience; /* ticks */
     int wake;          /* ipc */
     pthread_t thread;
-    pthread_mutex_t lock; /* the table, busy and closed of its links */
+    pthread_mutex_t lock; /* guards the table, and busy and closed of its links */
     pthread_cond_t idle;
     struct fbr_link *links;
     struct fbr_spare spare; /* hub thread only */
@@ -98,7 +100,7 @@ static int send_next(struct fbr_link *l)
     return rc;
 }
 
-/* The same if there is one and the peer is ready for it. */
+/* Sends the next message if there is one and the peer is ready for it. */
 static int push(struct fbr_link *l)
 {
     if (!l->met || l->broken || l->sent != l->acked || fbr_lane_empty(&l->out))
@@ -112,8 +114,8 @@ struct arrival {
     struct fbr_sp_conn *conn;
 };
 
-/* The link's first message, by which its connection is proven. It comes again by another one when the
- * peer has not heard our answer; nothing else was said by then. */
+/* Takes the link's first message, which proves its connection. The message comes again on another
+ * connection when the peer has not heard our answer; the peer has sent nothing else by then. */
 static void meet(struct fbr_link *l, const struct arrival *a)
 {
     l->met = true;
@@ -126,8 +128,9 @@ static void meet(struct fbr_link *l, const struct arrival *a)
     l->sent = l->acked = l->out.seq = 0;
     l->fresh = fbr_lane_empty(&l->out);
     fbr_sp_prove(a->conn, l->id);
+    /* the answer */
     if (l->fresh)
-        send_next(l); /* the answer */
+        send_next(l);
 }
 
 /* Whether the peer may call again. */
@@ -136,9 +139,9 @@ static bool is_fresh(const struct fbr_link *l)
     return l->fresh && l->sent == 1 && l->acked == 0 && l->in.seq == 1;
 }
 
-/* Whether a peer that waits, for it says nothing, should have got by now what was sent. An answer has a
- * heartbeat less: the peer had heard nothing for that long when it asked. One that comes late to its
- * answer, as it was stopped meanwhile, has not asked as often. */
+/* Whether a peer that waits should have got by now what was sent. A peer waits when it sends empty
+ * messages. An answer has a heartbeat less: the peer had heard nothing for that long when it asked.
+ * A peer that was stopped meanwhile reads the answer late, but has not asked as often. */
 static bool is_overdue(const struct fbr_link *l)
 {
     const struct fbr_hub *h = l->hub;
@@ -149,8 +152,9 @@ static bool is_overdue(const struct fbr_link *l)
            fbr_sp_all_arrived(l->conn);
 }
 
-/* A peer that has nothing to say has said that it is there. It is answered where nothing else went to it
- * for a while: whether it holds the answer, its next beat tells. */
+/* Takes a beat, which a peer sends when it has nothing else to send. The hub answers it where
+ * nothing else went to the peer for a while; the peer's next beat tells whether the peer holds the
+ * answer. */
 static void on_beat(struct fbr_link *l)
 {
     if (!l->conn || !l->hub->patience)
@@ -165,7 +169,7 @@ static void on_beat(struct fbr_link *l)
         l->failed = -ETIMEDOUT;
 }
 
-/* A message is authentic, and the next one. */
+/* A message is authentic, and is the next one. */
 static void on_ack(void *user, uint32_t ack, bool records)
 {
     struct arrival *a = user;
@@ -188,7 +192,8 @@ static void on_ack(void *user, uint32_t ack, bool records)
 
 static void unref(struct fbr_link *l);
 
-/* Calls into a link are over: somebody may wait for that. Takes and leaves the hub's lock. */
+/* Ends the calls into a link, and wakes a thread that waits for their end. Takes and leaves the
+ * hub's lock. */
 static void end_call(struct fbr_hub *h, struct fbr_link *l)
 {
     bool orphan;
@@ -202,8 +207,8 @@ static void end_call(struct fbr_hub *h, struct fbr_link *l)
         unref(l);
 }
 
-/* A record of a stream: for its branch, if there is one still. An empty one is the host's: nothing
- * more comes. */
+/* Hands a record of a stream to its branch, if the branch is still there. An empty record is from
+ * the host: nothing more comes. */
 static void give_branch(struct fbr_link *trunk, const void *record, size_t len)
 {
     struct fbr_hub *h = trunk->hub;
@@ -291,7 +296,7 @@ static void free_link(struct fbr_link *l)
     free(l);
 }
 
-/* Not under the hub's lock. */
+/* Must not be called under the hub's lock. */
 static void unref(struct fbr_link *l)
 {
     struct fbr_link *trunk = l->trunk;
@@ -307,7 +312,7 @@ static void unref(struct fbr_link *l)
         unref(trunk);
 }
 
-/* The link of that number, which is busy until end_call(). */
+/* Finds the link of that number and marks it busy until end_call(). */
 static struct fbr_link *grab(struct fbr_hub *h, uint64_t id)
 {
     bool pruned = false;
@@ -328,8 +333,8 @@ static struct fbr_link *grab(struct fbr_hub *h, uint64_t id)
 }
 
 /* Whether this connection may be the link's: unsealed, a message proves nothing, and a link has one
- * connection. The second one of a peer means that it has lost the first, unless it has said nothing by
- * that but the first message. */
+ * connection. A second connection of a peer means that the peer has lost the first one, unless only
+ * the first message came on the second. */
 static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 {
     bool other;
@@ -343,8 +348,8 @@ static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
     return other ? -EPIPE : 0;
 }
 
-/* Negative: nothing more is to be taken by that way. Bytes that are not authentic may come from
- * anybody who reached the port: they break nothing but their connection. */
+/* Negative: take nothing more from that connection. Bytes that are not authentic may come from
+ * anybody who can reach the port, so they break nothing but their connection. */
 static int open_message(struct arrival *a, void *msg, size_t len)
 {
     struct fbr_link *l = a->link;
@@ -411,8 +416,8 @@ static int on_message(void *user, struct fbr_sp_conn *conn, void *msg, size_t le
     return take_message(user, &(struct arrival){.conn = conn}, msg, len);
 }
 
-/* A peer that closes may be about to say on the control channel that it ends, or to call again: it has
- * until the second tick. */
+/* A peer that closes may be about to announce its end on the control channel, or to call again: it
+ * has until the second tick. */
 static void on_end(void *user, struct fbr_sp_conn *conn, int why)
 {
     struct fbr_hub *h = user;
@@ -437,7 +442,7 @@ static void on_end(void *user, struct fbr_sp_conn *conn, int why)
     end_call(h, l);
 }
 
-/* Why a link is to break. Under the hub's lock. */
+/* The reason why a link must break, or 0. Under the hub's lock. */
 static int look_at(struct fbr_link *l, uint32_t now)
 {
     int rc = 0;
@@ -512,7 +517,7 @@ static int listen_tcp(struct fbr_hub *h, const char *url, struct fbr_error *err)
         return rc;
     snprintf(h->url, sizeof(h->url), "%s", fbr_sp_server_url(h->sp));
     if (o->beat_ms && o->misses) {
-        /* What came is seen at the next tick, so one less of them. */
+        /* Bytes that came are seen at the next tick, so the patience is one tick shorter. */
         h->patience = o->misses > 1 ? TICKS * o->misses - 1 : TICKS + 1;
         fbr_sp_server_patience(h->sp, (uint64_t)o->beat_ms * o->misses, o->beat_ms / TICKS);
     }

@@ -3,21 +3,22 @@
  * Messages to a peer go in strict alternation: the next one leaves when the peer has said that it
  * holds the last one; what is sent meanwhile waits, and then travels together. So a link is slow
  * for nobody but its own peer, and nothing is ever dropped by nanomsg (sock.h). Messages from a
- * peer may come at any time. Over TCP the first one, which proves who it is, is answered at once, and so
- * is a beat when nothing else was sent for half a heartbeat.
+ * peer may come at any time. Over TCP the first one, which proves who it is, is answered at once,
+ * and so is a beat when nothing else was sent for half a heartbeat.
  *
  * ipc:// is served by nanomsg, in a directory that only our user can enter; tcp:// by sp_server.h,
- * which keeps strangers out. A link over TCP must be sealed; it belongs to the connection by which its
- * first message came, and breaks when
+ * which keeps strangers out. A link over TCP must be sealed; it belongs to the connection by which
+ * its first message came, and breaks when
  *
- *  - that connection ends, unless its owner closes it within a heartbeat: an orderly end of the peer
- *    is told on the control channel;
+ *  - that connection ends, unless its owner closes it within a heartbeat: an orderly end of the
+ *    peer is told on the control channel;
  *  - the peer's host has answered nothing for beat_ms x misses (fbr_tcp_patience);
  *  - nothing has come for about as long, not even a beat, which the calling side sends when it has
  *    nothing else to say (fbr_uplink_beat);
- *  - the peer has not got a message that was sent so long ago, or an answer to a beat that is a heartbeat
- *    younger, and waits (as its next beats tell). So a way down that is stalled ends the link though nobody
- *    has anything to send; its owner then hangs up on the peer, which may hear of it only there.
+ *  - the peer has not got a message that was sent so long ago, or an answer to a beat that is a
+ *    heartbeat younger, and waits (as its next beats tell). So a way down that is stalled ends the
+ *    link though nobody has anything to send; its owner then hangs up on the peer, which may hear
+ *    of it only there.
  *
  * Time in which this process did not run does not count.
  *
@@ -35,17 +36,17 @@ struct fbr_hub;
 struct fbr_link;
 
 struct fbr_link_ops {
-    /* One record, valid during the call. */
+    /* Takes one record, valid during the call. */
     void (*on_record)(void *user, struct fbr_link *link, const void *record, size_t len);
-    /* The link is broken (a forged, damaged or missing message, a record above the limit, a long
-     * one of a stream that never had a branch, a connection that ended or fell silent): nothing more
-     * comes from it. */
+    /* The link is broken: nothing more comes from it. Reasons: a forged, damaged or missing
+     * message, a record above the limit, a long record of a stream that never had a branch, a
+     * connection that ended or fell silent. */
     void (*on_broken)(void *user, struct fbr_link *link, int why);
 };
 
 struct fbr_hub_options {
     size_t limit;             /* longest record that is taken from a peer */
-    unsigned beat_ms, misses; /* of tcp://; 0: a silent peer is waited for */
+    unsigned beat_ms, misses; /* of tcp://; 0: wait for a silent peer without limit */
     bool own_user;            /* tcp://: callers on this host must be of our user */
     struct fbr_held *held;    /* counts what peers make us keep; may be NULL */
 };
@@ -53,29 +54,31 @@ struct fbr_hub_options {
 /* Binds url: "ipc:///path", "tcp://address:port", "tcp://[address]:port" (port 0: any). */
 int fbr_hub_open(struct fbr_hub **h, const char *url, const struct fbr_hub_options *options,
                  struct fbr_error *err);
-const char *fbr_hub_url(const struct fbr_hub *h);  /* with the port that it got */
-unsigned fbr_hub_beat_ms(const struct fbr_hub *h); /* how often it wants to hear a peer; 0: never */
-bool fbr_hub_here(const struct fbr_hub *h);        /* on its thread? NULL: no */
-void fbr_hub_close(struct fbr_hub *h);             /* all links must be closed. NULL is fine */
+const char *fbr_hub_url(const struct fbr_hub *h); /* with the actual port */
+/* how often a peer must send something; 0: never */
+unsigned fbr_hub_beat_ms(const struct fbr_hub *h);
+bool fbr_hub_here(const struct fbr_hub *h); /* whether this is the hub's thread. NULL: no */
+void fbr_hub_close(struct fbr_hub *h);      /* all links must be closed. NULL is fine */
 
 /* A new link under a random id (fbr_link_id); keys NULL: not sealed. */
 int fbr_link_open(struct fbr_link **l, struct fbr_hub *h, const struct fbr_link_ops *ops,
                   void *user);
-/* A link to a process behind the peer of `trunk`, which relays: its records travel on the trunk, as
- * this stream (lane.h); what breaks the trunk breaks it, and its own on_broken is never called.
- * on_dry: nothing more comes of it, as its host has said; on the hub's thread. It may be closed
- * before the trunk or after it, and what comes for it then is not kept. */
+/* Opens a link to a process behind the peer of `trunk`, which relays. Records of the branch travel
+ * on the trunk, as this stream (lane.h). When the trunk breaks, the branch breaks too; its own
+ * on_broken is never called. on_dry: nothing more comes from the process, as its host has said;
+ * called on the hub's thread. The branch may be closed before or after the trunk; records that come
+ * for a closed branch are dropped. */
 int fbr_link_branch(struct fbr_link **l, struct fbr_link *trunk, uint64_t stream,
                     const struct fbr_link_ops *ops, void *user, void (*on_dry)(void *user),
                     void *dry_user);
 uint64_t fbr_link_id(const struct fbr_link *l);
-/* Seals it; before the peer is told of it. */
+/* Seals the link. Call it before the peer learns of the link. */
 int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys);
 /* Sends a record (copied). -EPIPE when the link is broken. */
 int fbr_link_send(struct fbr_link *l, const struct iovec *iov, int n);
 size_t fbr_link_queued(struct fbr_link *l); /* bytes that wait for the peer */
-/* No callback of this link runs or comes after it; it may be called from within one. NULL is
- * fine. */
+/* Closes the link. No callback of the link runs or comes after this call, which may come from
+ * within a callback. NULL is fine. */
 void fbr_link_close(struct fbr_link *l);
 
 #endif

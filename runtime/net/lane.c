@@ -1,4 +1,4 @@
-/* lane.c - packing, sealing and opening of data messages; see lane.h.
+/* lane.c - packs, seals and opens data messages.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/lane.h"
@@ -133,7 +133,7 @@ static int pack_small(struct fbr_lane_out *l, struct fbr_lane_queue *q)
         return -ENOMEM;
     memcpy(msg + head_size(l->sealed), q->small.data, n);
     rc = append(l, q, msg, len);
-    if (rc < 0) /* they wait on */
+    if (rc < 0) /* the records wait in the lane */
         return rc;
     fbr_buf_clear(&q->small);
     q->queued -= n;
@@ -188,7 +188,7 @@ static int add_small(struct fbr_lane_out *l, struct fbr_lane_queue *q, uint64_t 
 
 struct long_piece {
     uint64_t stream;
-    size_t n, total; /* of it, of its record */
+    size_t n, total; /* of the part, of the record */
     uint32_t flags;
 };
 
@@ -232,8 +232,7 @@ static int add_long(struct fbr_lane_out *l, struct fbr_lane_queue *q, uint64_t s
     return rc;
 }
 
-/* The one that a stream has of its own, while a long record of it is under way; NULL: it has
- * none. */
+/* The queue of a stream while a long record of it is under way; NULL: it has none. */
 static struct fbr_lane_queue *own_queue(const struct fbr_lane_out *l, uint64_t stream)
 {
     struct fbr_lane_queue *q = l->queues.next;
@@ -272,7 +271,7 @@ int fbr_lane_add_to(struct fbr_lane_out *l, uint64_t stream, const struct iovec 
         q = stream && total > SMALL ? new_queue(l, stream) : &l->queues;
     if (!q)
         return -ENOMEM;
-    /* After -ENOMEM in the middle of a long record the peer will find the link broken. */
+    /* After -ENOMEM in the middle of a long record the peer finds the link broken. */
     if (total > SMALL)
         return add_long(l, q, stream, &src, total);
     if (q->small.len + total > FBR_LANE_MAX - 64 && (rc = pack_small(l, q)) < 0)
@@ -297,8 +296,9 @@ static bool queue_empty(const struct fbr_lane_queue *q)
     return !q->first && !q->small.len;
 }
 
-/* Whose turn it is: small records of all streams together have each second one, so that they wait for one piece
- * of a long record and not for all of it. The others go round. NULL: there is nothing. */
+/* Chooses the queue that sends next. Small records of all streams together have each second turn,
+ * so that they wait for one piece of a long record and not for all of it. The other queues go
+ * round. NULL: there is nothing to send. */
 static struct fbr_lane_queue *next_queue(struct fbr_lane_out *l)
 {
     struct fbr_lane_queue *q = l->queues.next;
@@ -309,7 +309,7 @@ static struct fbr_lane_queue *next_queue(struct fbr_lane_out *l)
     return queue_empty(&l->queues) ? NULL : &l->queues;
 }
 
-/* After a message of it was taken. */
+/* Ends the turn of a queue after one message. */
 static void end_turn(struct fbr_lane_out *l, struct fbr_lane_queue *q)
 {
     struct fbr_lane_queue *last = q;
@@ -484,7 +484,7 @@ static int new_part(struct fbr_lane_in *l, uint64_t whole)
     return 0;
 }
 
-/* The first piece of a long record: its length. */
+/* Reads the length in the first piece of a long record. */
 static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, bool wanted)
 {
     uint64_t whole = fbr_get_u64(c);
@@ -502,7 +502,7 @@ static int begin_long(struct fbr_lane_in *l, struct fbr_cur *c, bool wanted)
     return new_part(l, whole);
 }
 
-/* The long record was handed out. */
+/* Ends a long record that was handed out. */
 static void end_long(struct fbr_lane_in *l, struct fbr_lane_part *p)
 {
     if (l->spare && p->cap <= SPARE_MAX && p->cap > l->spare->cap) {

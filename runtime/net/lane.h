@@ -4,19 +4,22 @@
  * A record is a byte string of any length. Small records that wait together travel in one message;
  * a long one travels in pieces, so that no message is longer than FBR_LANE_MAX.
  *
- *     message   u32 version, u64 link, { u32 seq, u32 ack, pieces } or u64 counter and the same, sealed
- *     piece     u32 length, u32 flags, [u64 stream], [u64 length of the whole record, on its first piece of several],
- *               bytes, zeros up to a multiple of 8
+ *     message   u32 version, u64 link, { u32 seq, u32 ack, pieces } or u64 counter and the same,
+ *               sealed
+ *     piece     u32 length, u32 flags, [u64 stream], [u64 length of the whole record, on its first
+ *               piece of several], bytes, zeros up to a multiple of 8
  *
  * so that a record in one piece lies 8-byte aligned in the message that sock.h hands out.
  *
- * A link may carry streams, numbered from 1: those of the workers behind one host. Records of one stream keep their
- * order, those of different streams overtake each other: a long one holds the others up for one message at a time.
- * Stream 0 is the link's own, whose records travel without the number.
+ * A link may carry streams, numbered from 1: those of the workers behind one host. Records of one
+ * stream keep their order, those of different streams overtake each other: a long one holds the
+ * others up for one message at a time. Stream 0 is the link's own, whose records travel without the
+ * number.
  *
- * A receiver keeps of long records only what was begun and is not finished: one of the link's own, and one of each
- * stream that is open, each of at most `limit` bytes, and in memory as they come. So several workers behind a host
- * may send long results at the same time, and nobody makes us keep more than they could on links of their own.
+ * A receiver keeps of long records only what was begun and is not finished: one of the link's own,
+ * and one of each stream that is open, each of at most `limit` bytes, and in memory as they come.
+ * So several workers behind a host may send long results at the same time, and nobody makes us keep
+ * more than they could on links of their own.
  *
  * One lane belongs to one thread at a time; the link's lock sees to it.
  *
@@ -43,14 +46,14 @@ struct fbr_keys {
     enum fbr_seal_alg alg;
 };
 
-/* What a record may have beyond the longest message of a program: heads, and small items beside
+/* Room in a record beyond the longest message of a program: for heads, and small items beside
  * it. */
 #define FBR_LANE_SLACK (256 * 1024)
 
 struct fbr_piece; /* a message that is packed already */
 struct fbr_lane_part;
 
-/* What waits in order: messages that are packed, then small records. */
+/* A queue, in order: messages that are packed, then small records. */
 struct fbr_lane_queue {
     struct fbr_lane_queue *next;
     uint64_t stream;
@@ -65,10 +68,10 @@ struct fbr_lane_out {
     struct fbr_seal seal;
     bool sealed;
     uint32_t seq; /* of the last message taken */
-    /* The first is of stream 0 and of the small records of all others; behind it, in turn, those of streams with a
-     * long record under way, which hold all that such a stream has from then on. */
+    /* The first is of stream 0 and of the small records of all others; behind it, in turn, those of
+     * streams with a long record under way, which hold all that such a stream has from then on. */
     struct fbr_lane_queue queues;
-    bool own_turn;          /* the last message was of one of these */
+    bool own_turn;          /* the last message was of a small queue */
     uint64_t packed, taken; /* messages of the first */
     size_t queued;          /* bytes, of all */
 };
@@ -83,15 +86,15 @@ static inline bool fbr_lane_empty(const struct fbr_lane_out *l)
 {
     return l->queued == 0;
 }
-/* Whether this stream should add no more now: more than so many bytes wait of its long records, or of the short
- * ones of all. */
+/* Whether this stream should add no more now: more than so many bytes of its long records, or of
+ * the short records of all streams, wait. */
 bool fbr_lane_crowded(const struct fbr_lane_out *l, uint64_t stream, size_t most);
-/* The next message to send, numbered, with `ack` in it: to be sent or freed by fbr_sock. Without
- * records when the lane is empty. */
+/* Takes the next message to send, numbered, with `ack` in it; fbr_sock sends or frees it. When the
+ * lane is empty, the message has no records. */
 int fbr_lane_take(struct fbr_lane_out *l, uint32_t ack, void **msg, size_t *len);
 
-/* Memory for a long record, kept for the next one: its pages are there already. Of all lanes of one
- * thread. */
+/* Memory for a long record, kept for the next one because its pages are present already. The lanes
+ * of one thread share it. */
 struct fbr_spare {
     uint8_t *data;
     size_t cap;
@@ -102,7 +105,7 @@ struct fbr_lane_in {
     struct fbr_seal seal;
     bool sealed;
     bool repeats;                /* the first message may come again, while there was no other */
-    uint32_t seq;                /* of the last message opened */
+    uint32_t seq;                /* number of the last message that was opened */
     uint64_t stream;             /* of the record that is handed out */
     struct fbr_lane_part *parts; /* long records under way, one of a stream at most */
     size_t n_parts;
@@ -113,26 +116,26 @@ struct fbr_lane_in {
     /* Whether a stream is open; long records of one that is not are passed over. NULL: all are. */
     bool (*is_open)(void *user, uint64_t stream);
     void *user;
-    const char *fault; /* what was wrong with a message that was refused; NULL: its code says it */
+    const char *fault; /* the fault of a refused message; NULL: the error code says it */
 };
 
 int fbr_lane_in_init(struct fbr_lane_in *l, uint64_t link, const uint8_t *key,
                      enum fbr_seal_alg alg, size_t limit);
 void fbr_lane_in_fini(struct fbr_lane_in *l);
 
-/* Streams were closed since: forgets what was begun of them. */
+/* Drops the begun records of streams that were closed since. */
 void fbr_lane_forget(struct fbr_lane_in *l);
 
-/* The link that a message claims to belong to; -EBADMSG: not a message. */
+/* Reads the link that a message claims to belong to. -EBADMSG: not a message. */
 int fbr_lane_link(const void *msg, size_t len, uint64_t *link);
 
 typedef void (*fbr_record_fn)(void *user, const void *record, size_t len);
 
 /* Opens a message in place: authenticates it, checks that it is the next one, answers its ack and
  * hands out the records that it completes (valid during the call). -EBADMSG: no message, forged or
- * damaged; -EPROTO: authentic and makes no sense; -EILSEQ: a message is missing; -EMSGSIZE: a record
- * above the limit; -ENOMEM. All of them end the link. `ack` is set before the records are handed
- * out. */
+ * damaged; -EPROTO: authentic and makes no sense; -EILSEQ: a message is missing; -EMSGSIZE: a
+ * record above the limit; -ENOMEM. All of them end the link. `ack` is set before the records are
+ * handed out. */
 int fbr_lane_open(struct fbr_lane_in *l, void *msg, size_t len,
                   void (*on_ack)(void *user, uint32_t ack, bool records), fbr_record_fn on_record,
                   void *user);

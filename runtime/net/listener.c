@@ -1,4 +1,4 @@
-/* listener.c - the called side of a control connection: who is let in; see conn.h.
+/* listener.c - the accepting side of a control connection: admits callers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -32,8 +32,8 @@ struct fbr_listener {
     int n_half_open;
     struct fbr_timer again;
     bool bound;  /* the path is ours to remove */
-    bool paused; /* no descriptor, no memory, or no place among the half-open */
-    bool warned; /* of the first two; until a call is taken */
+    bool paused; /* short of descriptors, of memory, or of places for half-open calls */
+    bool warned; /* of the first two shortages; until a call is accepted */
 };
 
 static void on_call(uv_poll_t *poll, int status, int events);
@@ -48,7 +48,7 @@ static void resume(void *arg)
     uv_poll_start(&l->poll, UV_READABLE, on_call);
 }
 
-/* Callers wait in the kernel's queue meanwhile. */
+/* Stops accepting; callers wait in the kernel's queue meanwhile. */
 static void pause_calls(struct fbr_listener *l)
 {
     l->paused = true;
@@ -83,8 +83,9 @@ static int let_in(struct fbr_conn *c, const struct fbr_caller *who)
     fbr_listener_forget(c);
     fbr_conn_opened(c);
     rc = l->door.admit(l->door.user, who, c);
+    /* the caller would take us for dead otherwise */
     if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOSPC)
-        fbr_conn_refuse(c, rc); /* else it would take us for dead */
+        fbr_conn_refuse(c, rc);
     if (rc < 0)
         fbr_info("door %s: caller %u.%llu turned away: %s", l->url, who->kind,
                  (unsigned long long)who->id, fbr_strerror(rc));
@@ -162,8 +163,8 @@ static bool same_host(const struct fbr_conn *a, const struct fbr_conn *b)
     return memcmp(a->from, b->from, sizeof(a->from)) == 0;
 }
 
-/* The one that has to make room: the oldest from the host that holds most places. NULL: each has proved
- * that it knows its key. */
+/* Finds the call that must make room: the oldest from the host that holds most places. NULL: each
+ * caller has proved that it knows its key. */
 static struct fbr_conn *find_victim(const struct fbr_listener *l)
 {
     struct fbr_conn *c, *other, *found = NULL;
@@ -184,8 +185,8 @@ static struct fbr_conn *find_victim(const struct fbr_listener *l)
     return found;
 }
 
-/* Whether a place is free, or has been made so. A caller may have spoken since it was read last, so that
- * counts first: who knows its key cannot be driven out by those who do not. */
+/* Whether a place is free, or was made free. A caller may have sent bytes since its last read, so
+ * those count first: callers that do not know their key cannot drive out one that does. */
 static bool make_room(struct fbr_listener *l, int places)
 {
     while (l->n_half_open >= places) {
@@ -199,7 +200,7 @@ static bool make_room(struct fbr_listener *l, int places)
     return true;
 }
 
-/* The host that calls, as far as one can tell them apart. */
+/* Notes the calling host, as far as hosts can be told apart. */
 static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
 {
     if (a->ss_family == AF_INET)
@@ -208,7 +209,8 @@ static void note_from(struct fbr_conn *c, const struct sockaddr_storage *a)
         memcpy(c->from, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof(struct in6_addr));
 }
 
-/* Anybody on this host can call a loopback port. Nobody can tell whose a closed caller was: it is refused. */
+/* Checks the user of a caller on a loopback port, which anybody on this host can call. The user of
+ * a closed caller is unknown, so the caller is refused. */
 static int check_owner(const struct fbr_conn *c, int fd, const struct sockaddr_storage *from)
 {
     uid_t uid = 0;
@@ -251,11 +253,12 @@ static void take_call(struct fbr_listener *l, int fd, const struct sockaddr_stor
     rc = begin_call(c, fd, from);
     if (rc < 0)
         fbr_conn_lost(c, rc, "accept");
+    /* a caller that has waited in the queue has sent its first bytes already */
     else
-        fbr_conn_read_now(c); /* one that has waited in the queue has spoken already */
+        fbr_conn_read_now(c);
 }
 
-/* Whether there may be more of them. */
+/* Accepts one call. Returns whether there may be more. */
 static bool accept_one(struct fbr_listener *l)
 {
     struct sockaddr_storage from = {0};
@@ -277,8 +280,9 @@ static bool accept_one(struct fbr_listener *l)
     }
     if (errno == EAGAIN)
         return false;
+    /* that caller is gone */
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
-        return true; /* that caller is gone */
+        return true;
     if (l->n_half_open && make_room(l, l->n_half_open))
         return true;
     if (!l->warned)
@@ -349,8 +353,9 @@ static int bind_unix(struct fbr_listener *l)
         return -ENAMETOOLONG;
     strcpy(a.sun_path, l->place.path);
     rc = bind_to(l, (struct sockaddr *)&a, sizeof(a));
+    /* its directory is 0700 already; a umask would be the whole process's */
     if (rc == 0 && chmod(l->place.path, 0600) < 0)
-        rc = -errno; /* its directory is 0700 already; a umask would be the whole process's */
+        rc = -errno;
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* loop.c - the event loop thread; see loop.h.
+/* loop.c - the event loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/loop.h"
@@ -16,10 +16,11 @@ struct fbr_loop {
     pthread_t thread;
     pthread_mutex_t lock;
     struct fbr_post *first, **last; /* under lock */
-    bool closing;                   /* under lock: nothing more is taken, as nobody holds it */
+    /* under lock: the loop takes no more posts, as nobody holds it */
+    bool closing;
     void *scratch;
     struct fbr_post stop;
-    int held; /* loop thread, as stopping */
+    int held; /* loop thread only, as stopping */
     bool stopping;
     bool gone; /* atomic: its thread ends, and another one may get the same name */
 };
@@ -84,8 +85,9 @@ static int thread_start(struct fbr_loop *l)
     return rc;
 }
 
-/* libuv aborts when it is to close one of the first three, and what a program prints would go into
- * whatever we have there: a program that was started without them gets them, itself only. */
+/* Opens /dev/null as descriptors 0 to 2 where they are closed. libuv aborts when it closes one of
+ * the first three, and the program's output would go into any socket that got such a number. Child
+ * processes do not inherit these. */
 static void take_first_three(void)
 {
     int fd;
@@ -138,7 +140,7 @@ static void stop(void *arg)
     struct fbr_loop *l = arg;
 
     l->stopping = true;
-    if (l->held) /* its holder may have to post, to let go */
+    if (l->held) /* the holder may have to post before it releases the loop */
         return;
     pthread_mutex_lock(&l->lock);
     l->closing = true;
@@ -191,7 +193,7 @@ bool fbr_loop_here(const struct fbr_loop *l)
     return !__atomic_load_n(&l->gone, __ATOMIC_SEQ_CST) && pthread_equal(l->thread, pthread_self());
 }
 
-/* 1, or 0 if it is queued already. */
+/* Returns 1, or 0 if the post is queued already. */
 static int enqueue(struct fbr_loop *l, struct fbr_post *p)
 {
     int rc = 0;
@@ -230,7 +232,7 @@ int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *p)
     return enqueue(l, p);
 }
 
-/* Needs no memory: things are closed by it. */
+/* Needs no memory, because objects are closed by such calls. */
 struct call {
     struct fbr_post post;
     int (*fn)(void *arg);

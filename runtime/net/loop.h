@@ -1,9 +1,9 @@
-/* loop.h - the one event loop of a process, on its own thread: control connections, timers, child
+/* loop.h - the event loop of a process, on its own thread: control connections, timers, child
  * exits.
  *
- * Other threads only post to it. What runs on it must not block: it also carries the heartbeats.
- * Child processes are spawned on it, because the kernel ties "die with the parent" to the thread
- * that spawned, and this one lives as long as the process.
+ * Other threads only post to it. Callbacks on the loop must not block, because it carries the
+ * heartbeats. The loop thread spawns child processes, because the kernel ties "die with the parent"
+ * to the spawning thread, and the loop thread lives as long as the process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LOOP_H
@@ -23,10 +23,11 @@ int fbr_loop_open(struct fbr_loop **l, struct fbr_error *err);
 /* Runs what was posted before, then stops; handles must be closed by then. Not from the loop
  * thread. */
 void fbr_loop_close(struct fbr_loop *l);
-/* The same, but that it may be posted to still: -ESHUTDOWN. It is never freed. */
+/* Stops as fbr_loop_close() does, but later posts are still allowed: they get -ESHUTDOWN. The loop
+ * is never freed. */
 void fbr_loop_stop(struct fbr_loop *l);
 
-/* Loop thread: fbr_loop_close waits until all who hold it have released it. Until then it takes
+/* Loop thread: fbr_loop_close() waits until all holders have released the loop. Until then it takes
  * posts. */
 void fbr_loop_hold(struct fbr_loop *l);
 void fbr_loop_release(struct fbr_loop *l);
@@ -35,13 +36,13 @@ uv_loop_t *fbr_loop_uv(struct fbr_loop *l);
 /* 64 KiB for one read at a time, on the loop thread; valid until the next read. */
 #define FBR_LOOP_SCRATCH 65536
 void *fbr_loop_scratch(struct fbr_loop *l);
-bool fbr_loop_here(const struct fbr_loop *l); /* on the loop thread? */
+bool fbr_loop_here(const struct fbr_loop *l); /* whether this is the loop thread */
 
 /* Any thread: runs fn(arg) on the loop thread, in the order of posting. -ENOMEM, -ESHUTDOWN: it
  * will not run. */
 int fbr_loop_post(struct fbr_loop *l, void (*fn)(void *arg), void *arg);
-/* The same without a need for memory: the post is a part of what it is about, with fn, arg and own
- * set. 1: it is on its way; 0: it was already. */
+/* A post that needs no memory: embed it in its object and set fn, arg and own. 1: it is queued; 0:
+ * it was queued already. */
 struct fbr_post {
     struct fbr_post *next;
     void (*fn)(void *arg);
@@ -49,7 +50,8 @@ struct fbr_post {
     bool own, queued; /* not ours to free; under the loop's lock: not yet run */
 };
 int fbr_loop_post_own(struct fbr_loop *l, struct fbr_post *post);
-/* The same, and waits for its answer; runs at once when called on the loop thread. */
+/* Runs fn(arg) on the loop thread, waits, and returns its answer; runs it at once when called on
+ * the loop thread. */
 int fbr_loop_call(struct fbr_loop *l, int (*fn)(void *arg), void *arg);
 
 /* A timer that frees itself safely: embed it, stop it or fini it on the loop thread. */

@@ -1,7 +1,7 @@
-/* relay.c - passes records between the processes of a job and its one link; see relay.h.
+/* relay.c - passes records between the processes of a job and its one link.
  *
- * The loop thread adds lines and says that a process has ended; all else is the running thread's,
- * which alone takes lines away. The lock guards the table and the `over` of its lines.
+ * The loop thread adds lines and marks them when their process has ended; the running thread has
+ * all else, and alone removes lines. The lock guards the table and the `over` of its lines.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/relay.h"
@@ -23,22 +23,23 @@
 #include "runtime/net/strand.h"
 
 #define EVENTS 64
-#define READS 4              /* of one process before the next one has its turn */
-#define CROWDED (512 * 1024) /* short records that wait for the parent: none are read then */
+#define READS 4 /* reads of one process before the next one has its turn */
+/* bytes of short records that wait for the parent: no process is read then */
+#define CROWDED (512 * 1024)
 
 struct line {
     uint64_t process;
     int fd; /* -1: it is closed */
     struct fbr_strand_in in;
     struct fbr_strand_out out;
-    struct fbr_strand_frame first; /* what is left of it */
-    bool greeted, writes;          /* waits for room to write */
-    bool paused;                   /* is not read */
+    struct fbr_strand_frame first; /* the rest of the first record */
+    bool greeted, writes;          /* greeted; waits for room to write */
+    bool paused;                   /* not read for now */
     bool over;
     UT_hash_handle hh;
 };
 
-/* A record that several processes get. */
+/* A record that several processes need. */
 struct kept {
     uint64_t id;
     UT_hash_handle hh;
@@ -57,7 +58,7 @@ struct fbr_relay {
     struct fbr_uplink *up;
     int failed;
     int paused; /* lines */
-    bool waits; /* for room on the link */
+    bool waits; /* waits for room on the link */
     struct line *taking;
     struct kept *kept; /* by id */
 };
@@ -206,7 +207,7 @@ static void post(struct fbr_relay *r, uint64_t process, const void *record, size
         r->failed = rc;
 }
 
-/* A process says nothing by an empty record. */
+/* An empty record from a process says nothing: it is dropped. */
 static void on_up(void *user, const void *record, size_t len)
 {
     struct fbr_relay *r = user;
@@ -215,7 +216,7 @@ static void on_up(void *user, const void *record, size_t len)
         post(r, r->taking->process, record, len);
 }
 
-/* Reads what it has said: 0 nothing more now, 1 there may be more, negative: it is over. */
+/* Reads from a process: 0 nothing more now, 1 there may be more, negative: the line is over. */
 static int read_once(struct fbr_relay *r, struct line *l)
 {
     size_t room;
@@ -234,7 +235,7 @@ static int read_once(struct fbr_relay *r, struct line *l)
     return (size_t)n == room;
 }
 
-/* Everything that it has said is passed on, and that it is all. */
+/* Ends a line: passes on everything that the process has sent, then an empty record. */
 static void end_line(struct fbr_relay *r, struct line *l)
 {
     while (read_once(r, l) > 0)
@@ -244,12 +245,13 @@ static void end_line(struct fbr_relay *r, struct line *l)
     pthread_mutex_lock(&r->lock);
     HASH_DELETE(hh, r->lines, l);
     pthread_mutex_unlock(&r->lock);
-    /* Closing alone would not do: a child that is being started may have a copy of it. */
+    /* Closing alone is not enough: a child that is being started may have a copy of the
+     * descriptor. */
     watch(r, EPOLL_CTL_DEL, l->fd, 0, NULL);
     free_line(l);
 }
 
-/* As much as there is room for. Negative: it does not listen any more. */
+/* Writes as much as there is room for. Negative: the process does not listen any more. */
 static int write_some(struct line *l)
 {
     const void *bytes;
@@ -274,7 +276,7 @@ static int write_some(struct line *l)
     return 0;
 }
 
-/* A record for one of ours, which may have ended. */
+/* Passes a record down to a process of this job, which may have ended. */
 static void pass_down(struct fbr_relay *r, uint64_t process, const void *record, size_t len)
 {
     const struct iovec iov = {(void *)(uintptr_t)record, len};
@@ -293,15 +295,16 @@ static void pass_down(struct fbr_relay *r, uint64_t process, const void *record,
 
         if (n >= 0 && fbr_strand_sent(&f, (size_t)n))
             return;
+        /* the process has ended: its socket will say so */
         if (n < 0 && errno != EAGAIN && errno != EINTR)
-            return; /* it has ended: its socket will say so */
+            return;
         l->writes = true;
         watch_line(r, l);
     }
     if (fbr_strand_keep(&l->out, &f) == 0)
         return;
     fbr_warn("relay: out of memory for a batch; its worker is told to go");
-    end_line(r, l); /* it ends with its socket */
+    end_line(r, l); /* the line ends with its socket */
 }
 
 static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
@@ -323,7 +326,7 @@ static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
     r->failed = -ENOMEM;
 }
 
-/* The parent's order. */
+/* Obeys an order of the parent. */
 static void on_order(struct fbr_relay *r, struct fbr_cur c)
 {
     uint32_t order = fbr_get_u32(&c);
@@ -356,7 +359,7 @@ static void on_down(void *user, const void *record, size_t len)
         on_order(r, fbr_cur(record, len));
 }
 
-/* It is read again when the parent has taken what it said. */
+/* Stops reading a process, or starts again when the parent has taken its records. */
 static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
 {
     if (l->paused == pause)
@@ -398,7 +401,7 @@ static void resume(struct fbr_relay *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Told by the loop thread. True: stop. */
+/* Handles what the loop thread has noted. True: stop. */
 static bool on_wake(struct fbr_relay *r)
 {
     struct line *l, *next, *found;
@@ -438,7 +441,7 @@ static int send_up(struct fbr_relay *r)
     return rc < 0 ? rc : 0;
 }
 
-/* One look at all that happens. 1: stop. */
+/* Handles all events that are there. 1: stop. */
 static int turn(struct fbr_relay *r, int beat_ms)
 {
     struct epoll_event e[EVENTS];
@@ -457,7 +460,7 @@ static int turn(struct fbr_relay *r, int beat_ms)
         else if (e[i].data.ptr != &r->waits)
             on_line(r, e[i].data.ptr, e[i].events);
     }
-    /* Last: they may take lines away that an event has named. */
+    /* last, because these may remove lines that an event has named */
     if (woken && on_wake(r))
         return 1;
     while (came && rc > 0)

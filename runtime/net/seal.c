@@ -1,9 +1,9 @@
-/* seal.c - sealed data frames by OpenSSL's AEAD ciphers; see seal.h.
+/* seal.c - seals data frames by OpenSSL's AEAD ciphers.
  *
  * The cipher context keeps the expanded key; a frame only sets its nonce. The replay window is a
  * ring of 64-bit words addressed by the counter itself, so that moving it shifts nothing (the
- * method of RFC 6479, section 2): the one word more than the window needs is what makes it safe to
- * clear a whole word when the newest counter enters it.
+ * method of RFC 6479, section 2). The ring has one word more than the window needs, so clearing a
+ * whole word is safe when the newest counter enters that word.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/seal.h"

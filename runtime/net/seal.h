@@ -38,7 +38,7 @@ enum fbr_seal_way { FBR_SEAL_SEND, FBR_SEAL_RECEIVE };
 
 struct evp_cipher_ctx_st;
 
-struct fbr_seal { /* no field is for others */
+struct fbr_seal { /* all members are private */
     struct evp_cipher_ctx_st *ctx;
     enum fbr_seal_way way;
     uint64_t counter; /* of the last frame that was sealed, or the highest that was opened */
@@ -57,8 +57,8 @@ enum fbr_seal_alg fbr_seal_preferred(void);
 int fbr_seal_init(struct fbr_seal *s, enum fbr_seal_way way, enum fbr_seal_alg alg,
                   const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
     __attribute__((warn_unused_result));
-void fbr_seal_fini(
-    struct fbr_seal *s); /* wipes it; accepts an object of zeros and one that was ended before */
+/* Wipes the key; accepts an object of zeros and one that was ended before. */
+void fbr_seal_fini(struct fbr_seal *s);
 
 /* Seals len bytes into out, which takes len + FBR_SEAL_TAG; out may be in itself, but not overlap
  * it otherwise. Sets *counter. 0, -EMSGSIZE, -EKEYEXPIRED, -EINVAL on a receiver, or -EIO (out is

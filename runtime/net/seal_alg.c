@@ -1,7 +1,7 @@
-/* seal_alg.c - which of the two algorithms of seal.h is fast here.
+/* seal_alg.c - tells which of the two algorithms of seal.h is fast here.
  *
- * It is asked for each child, also for those on a unix socket, which are not sealed; so it is no
- * part of the module that OpenSSL comes with (crypto_lazy.c).
+ * Each child is asked, also a child on a unix socket, which seals nothing; so this file is no part
+ * of the module that loads OpenSSL (crypto_lazy.c).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/seal.h"

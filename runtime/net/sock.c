@@ -1,4 +1,4 @@
-/* sock.c - raw nanomsg sockets; see sock.h.
+/* sock.c - raw nanomsg sockets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sock.h"
@@ -25,7 +25,7 @@
 struct fbr_sock {
     int s, in_fd, out_fd;
     bool begun;           /* calling side: the first message was sent, */
-    uint64_t attempts;    /* after so many connections had broken */
+    uint64_t attempts;    /* number of connections that had broken then */
     struct fbr_route own; /* calling side: the request id that every message carries */
     char url[URL_MAX];    /* calling side */
 };
@@ -35,8 +35,8 @@ struct fbr_sock {
 #define BUFFER_SIZE (1024 * 1024) /* per direction; nanomsg's own default is 128 KiB */
 #define BACKLOG 4096
 #define LOOK_MS 200      /* between two looks whether a connection was lost */
-#define AGAIN_MS 10      /* a call that failed is made again, */
-#define AGAIN_MAX_MS 160 /* after twice as long each time */
+#define AGAIN_MS 10      /* until a failed call is made again, */
+#define AGAIN_MAX_MS 160 /* twice as long after each failure, up to this */
 
 /* An SP header travels as ancillary data: a size_t with its length, then its bytes
  * (nn_sendmsg(3)). */
@@ -63,7 +63,7 @@ static int get_route(const struct nn_msghdr *h, struct fbr_route *route)
     if (!c)
         return -EPROTO;
     memcpy(&n, NN_CMSG_DATA(c), sizeof(n));
-    if (n > sizeof(route->bytes)) /* a path through devices, which we do not have */
+    if (n > sizeof(route->bytes)) /* a path through devices, which do not occur here */
         return -EPROTO;
     route->len = (uint8_t)n;
     memcpy(route->bytes, NN_CMSG_DATA(c) + sizeof(n), n);
@@ -90,7 +90,7 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
 
     if (!s)
         return fbr_fail(err, -ENOMEM, "data channel: out of memory");
-    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* nanomsg would abort */
+    rc = fbr_fds_need(SOCKET_FDS, "data channel", err); /* else nanomsg would abort */
     if (rc < 0) {
         free(s);
         return rc;
@@ -115,7 +115,7 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     }
     if (rc == 0 && strchr(url, '[')) /* an address of IPv6 */
         rc = set_int(s->s, NN_IPV4ONLY, 0);
-    if (rc == 0) { /* off by default; small messages would wait for acknowledgements */
+    if (rc == 0) { /* off by default; without it, small messages would wait for acknowledgements */
         int on = 1;
 
         nn_setsockopt(s->s, NN_TCP, NN_TCP_NODELAY, &on, sizeof(on));
@@ -130,7 +130,7 @@ static int sock_open(struct fbr_sock **out, int protocol, const char *url,
     return 0;
 }
 
-/* nanomsg does not tell its descriptors, so we look for them. */
+/* Visits nanomsg's descriptors, which the library does not tell. */
 static void each_fd(void (*fn)(int fd, const void *what, uint64_t ms), const void *what,
                     uint64_t ms)
 {
@@ -143,8 +143,9 @@ static void each_fd(void (*fn)(int fd, const void *what, uint64_t ms), const voi
         closedir(all);
 }
 
-/* nanomsg has the kernel keep 10 callers for it. Each of the others makes a new socket every few milliseconds and
- * calls again, and a thousand workers that start together take the processors from each other for nothing. */
+/* Lengthens the accept queue, which nanomsg sets to 10. Callers beyond that make a new socket every
+ * few milliseconds and call again; a thousand workers that start together would waste the
+ * processors. */
 static void widen(int fd, const void *path, uint64_t ms)
 {
     struct sockaddr_un a = {0};
@@ -158,7 +159,7 @@ static void widen(int fd, const void *path, uint64_t ms)
         listen(fd, BACKLOG);
 }
 
-/* Others of ours that call at the same place are served as well. */
+/* Sets the limit on all our connections to the same server: that does no harm. */
 static void be_patient(int fd, const void *server, uint64_t ms)
 {
     struct sockaddr_storage a = {0};
@@ -225,14 +226,14 @@ static uint64_t broken_connections(const struct fbr_sock *s)
     return nn_get_statistic(s->s, NN_STAT_BROKEN_CONNECTIONS);
 }
 
-/* `calling`: of the calling side, whose threads send one at a time (uplink.c). Those of the serving side
- * send at once, and have no connection of their own to lose. */
+/* `calling`: the calling side, whose threads send one at a time (uplink.c). On the serving side
+ * threads send at the same time, and no connection of their own can be lost. */
 static int try_send(struct fbr_sock *s, const struct nn_msghdr *h, bool calling)
 {
     int n;
 
-    if (calling &&
-        !s->begun) /* one that breaks after this look cannot have a successor before the next */
+    /* a connection that breaks after this look cannot have a successor before the next look */
+    if (calling && !s->begun)
         s->attempts = broken_connections(s);
     n = nn_sendmsg(s->s, h, NN_DONTWAIT);
     if (calling)
@@ -240,8 +241,8 @@ static int try_send(struct fbr_sock *s, const struct nn_msghdr *h, bool calling)
     return n;
 }
 
-/* Calling side: waits until there may be room, for a while at a time, as nanomsg does not tell when
- * the connection is lost. */
+/* Calling side: waits until there may be room, in short steps, as nanomsg does not tell when the
+ * connection is lost. */
 static int await_room(const struct fbr_sock *s, int *timeout_ms)
 {
     struct pollfd p = {.fd = s->out_fd, .events = POLLIN};

@@ -1,16 +1,17 @@
-/* sock.h - nanomsg: the raw sockets of the data channel. The one place that knows the library.
+/* sock.h - the raw nanomsg sockets of the data channel. Only sock.c knows the library.
  *
  * Serving side: one raw REP socket for all peers, in a directory that only our user can enter; a
- * message carries the route it came by, and goes back by it. Over TCP nanomsg does not serve
- * (sp_server.h). Calling side: a raw REQ socket to one server. Raw, because the cooked ones resend
- * after a minute and talk in strict pairs.
+ * message carries the route by which it came, and the answer goes back by it. Over TCP nanomsg does
+ * not serve (sp_server.h). Calling side: a raw REQ socket to one server. The sockets are raw
+ * because the cooked ones resend after a minute and talk in strict pairs.
  *
- * What nanomsg 1.1.5 does, measured: the serving side silently drops what it sends to a peer whose
- * pipe is still busy, so the layer above (link.h) sends the next message only when the peer has
- * said that it has the last one. It has the kernel keep 10 callers for it, so we ask for more on the
- * same socket. It waits for ever for a peer that cannot be reached any more, so we set the time.
+ * nanomsg 1.1.5 behaves as follows, as measured. The serving side silently drops messages to a peer
+ * whose pipe is still busy, so the layer above (link.h) sends the next message only when the peer
+ * has said that it has the last one. The kernel keeps 10 callers for nanomsg, so we ask for more on
+ * the same socket. nanomsg waits for ever for a peer that cannot be reached any more, so we set a
+ * limit.
  *
- * Messages are allocated by fbr_sock_alloc and handed over whole, without a copy. Any thread may
+ * Messages are allocated by fbr_sock_alloc() and handed over whole, without a copy. Any thread may
  * send and receive.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -38,26 +39,27 @@ int fbr_sock_bind(struct fbr_sock **s, const char *url, struct fbr_error *err);
 int fbr_sock_connect(struct fbr_sock **s, const char *url, struct fbr_error *err);
 void fbr_sock_close(struct fbr_sock *s); /* NULL is fine */
 
-void *
-fbr_sock_alloc(size_t len); /* 16-byte aligned but for a fixed offset; NULL when memory is short */
+/* 16-byte aligned but for a fixed offset; NULL when memory is short */
+void *fbr_sock_alloc(size_t len);
 void fbr_sock_free(void *msg); /* NULL is fine */
 
 /* Sends msg (of fbr_sock_alloc) and owns it on success. The serving side needs the route and never
- * waits; the calling side waits at most timeout_ms for room (-1: as long as it takes): -EAGAIN; -EPIPE
- * when the connection is lost meanwhile. */
+ * waits; the calling side waits at most timeout_ms for room (-1: as long as it takes): -EAGAIN;
+ * -EPIPE when the connection is lost meanwhile. */
 int fbr_sock_send(struct fbr_sock *s, const struct fbr_route *route, void *msg, int timeout_ms);
-/* -EAGAIN: nothing there. The caller frees *msg. */
+/* Receives a message, which the caller frees. -EAGAIN: there is none. */
 int fbr_sock_recv(struct fbr_sock *s, struct fbr_route *route, void **msg, size_t *len);
-/* Calling side: its TCP connection is lost when the server's host has answered nothing for so
- * long. */
+/* Calling side: sets how long the server's host may answer nothing before the TCP connection is
+ * lost. */
 void fbr_sock_patience(const struct fbr_sock *s, uint64_t ms);
-/* Calling side: the connection was lost once since the first message left. Those that break before have
- * nothing to lose: nanomsg gives a busy server a second to greet, and then tries again. It makes a new
- * one by itself and says nothing of what was lost with the old one. */
+/* Calling side: whether a connection was lost since the first message left. Connections that break
+ * earlier have nothing to lose: nanomsg gives a busy server a second to greet, and then tries
+ * again. nanomsg reconnects by itself and does not report messages that were lost with the old
+ * connection. */
 int fbr_sock_lost(const struct fbr_sock *s);
 /* Polls readable when there is something to receive. */
 int fbr_sock_fd(const struct fbr_sock *s);
-/* Of a calling side: polls readable when there is room to send. */
+/* Calling side: polls readable when there is room to send. */
 int fbr_sock_room_fd(const struct fbr_sock *s);
 
 #endif

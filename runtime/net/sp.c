@@ -1,4 +1,4 @@
-/* sp.c - the framing of nanomsg's messages over TCP; see sp.h.
+/* sp.c - the framing of nanomsg's messages over TCP.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp.h"
@@ -10,7 +10,7 @@
 
 #define LENGTH 8
 #define REQUEST_ID 4
-#define THE_REQUEST 0x80000001u /* our clients have one request id, of which the top bit is set */
+#define THE_REQUEST 0x80000001u /* the one request id of our clients, with its top bit set */
 
 const uint8_t fbr_sp_rep_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x31, 0, 0};
 static const uint8_t req_greeting[FBR_SP_GREETING] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
@@ -37,7 +37,7 @@ static int greet(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *wh
     return in->greeted;
 }
 
-/* How long the message is that begins here, once that can be told. 1: all of it is there. */
+/* Reads the length of the message that begins here. 1: all of it is there. */
 static int measure(const struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t *whole)
 {
     uint64_t n;
@@ -59,7 +59,7 @@ static int measure(const struct fbr_sp_in *in, const uint8_t *at, size_t len, si
     return len >= *whole;
 }
 
-/* Keeps the beginning of something that is not whole. */
+/* Keeps the beginning of a message that is not whole. */
 static int keep(struct fbr_sp_in *in, const uint8_t *at, size_t len, size_t whole)
 {
     in->have = len;
@@ -80,7 +80,7 @@ static int hand_out(uint8_t *at, size_t whole, fbr_sp_fn fn, void *user)
     return fn(user, at + FBR_SP_HEAD, whole - FBR_SP_HEAD);
 }
 
-/* The long message is a step further. */
+/* Takes the next bytes of the long message. */
 static int took_long(struct fbr_sp_in *in, size_t bytes, fbr_sp_fn fn, void *user)
 {
     uint8_t *data = in->data;

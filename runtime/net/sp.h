@@ -1,7 +1,8 @@
 /* sp.h - the framing of nanomsg's messages over TCP (its "SP" mapping), as a raw REP socket sees
  * it; pure, but for allocation.
  *
- * Each end opens with 8 bytes: 00 'S' 'P' 00, the protocol (u16, big endian: 0x30 REQ, 0x31 REP), 00
+ * Each end opens with 8 bytes: 00 'S' 'P' 00, the protocol (u16, big endian: 0x30 REQ, 0x31 REP),
+ * 00
  * 00. Then each message is its length (u64, big endian) and so many bytes, of which the first four
  * are the request id, with its top bit set; an answer repeats them.
  *
@@ -17,7 +18,7 @@
 #include <stdint.h>
 
 #define FBR_SP_GREETING 8
-#define FBR_SP_HEAD 12 /* of a message: length, request id */
+#define FBR_SP_HEAD 12 /* of each message: its length, the request id */
 #define FBR_SP_SHORT 64
 /* Room for received bytes, of all readers of one thread: one message of FBR_LANE_MAX fits. */
 #define FBR_SP_SCRATCH (320 * 1024)
@@ -32,15 +33,15 @@ struct fbr_sp_in {
     uint8_t few[FBR_SP_SHORT];
 };
 
-/* A message, at an address that is 4 above a multiple of 8, valid during the call. Negative: nothing
- * more is read. */
+/* Takes a message, at an address that is 4 above a multiple of 8, valid during the call. Negative:
+ * nothing more is read. */
 typedef int (*fbr_sp_fn)(void *user, void *msg, size_t len);
 
-/* Where the next bytes go, *room of them at most. `scratch` has FBR_SP_SCRATCH bytes, aligned to 16;
- * what it holds need not be kept between fbr_sp_took() and the next fbr_sp_room(). */
+/* Returns where the next bytes go, *room of them at most. `scratch` has FBR_SP_SCRATCH bytes,
+ * aligned to 16; its contents need not be kept between fbr_sp_took() and the next fbr_sp_room(). */
 void *fbr_sp_room(const struct fbr_sp_in *in, uint8_t *scratch, size_t *room);
-/* So many bytes were put there: hands out the messages that are whole. -EPROTO: not a peer of ours;
- * -EMSGSIZE: a length above `most`, or below the least; -ENOMEM; or what fn has returned. */
+/* Takes so many new bytes and hands out the messages that are whole. -EPROTO: not a peer of ours;
+ * -EMSGSIZE: a length above `most`, or below the least; -ENOMEM; or the error of fn. */
 int fbr_sp_took(struct fbr_sp_in *in, uint8_t *scratch, size_t bytes, fbr_sp_fn fn, void *user);
 void fbr_sp_in_fini(struct fbr_sp_in *in);
 

@@ -1,7 +1,8 @@
-/* sp_server.c - the TCP port of the data channel; see sp_server.h.
+/* sp_server.c - the TCP port of the data channel.
  *
- * A connection is the running thread's, but for what is to be sent: that is under its lock. One that
- * ends while events are handled stays in a list until they are, as one of them may name it.
+ * The running thread has the connections. Only their output is shared: it is under the connection's
+ * lock. A connection that ends while events are handled stays in a list until they are done, as one
+ * of them may name it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/sp_server.h"
@@ -31,23 +32,23 @@
 
 #define BACKLOG 4096
 #define EVENTS 64
-#define CALLS 16       /* that are taken before others have their turn */
+#define CALLS 16       /* calls that are accepted before other connections have their turn */
 #define OWN_FDS 3      /* listening, epoll, eventfd */
-#define UNPROVEN_MIN 8 /* also where descriptors are short */
-#define SHORT_MS 100   /* without a descriptor for a caller: until the next try */
+#define UNPROVEN_MIN 8 /* places that remain also where descriptors are short */
+#define SHORT_MS 100   /* until the next try, when there is no descriptor for a caller */
 
 struct fbr_sp_conn {
     struct fbr_sp_server *server;
     struct fbr_sp_conn *prev, *next; /* of its list: unproven, proven or dead */
-    int fd;                          /* -1: it has ended */
+    int fd;                          /* -1: the connection has ended */
     uint64_t since_ms;
     struct in6_addr from;
     bool proven, heard;
-    size_t came; /* bytes since the last message that was taken, or FBR_SP_PROGRESS */
+    size_t came; /* bytes since the last whole message, or FBR_SP_PROGRESS */
     uint64_t link;
     struct fbr_sp_in in;
     pthread_mutex_t lock; /* msg, len, sent */
-    void *msg;            /* not all of it is sent; NULL: nothing waits */
+    void *msg;            /* a message that is not all sent; NULL: nothing waits */
     size_t len, sent;     /* with its head */
 };
 
@@ -58,7 +59,7 @@ struct fbr_sp_server {
     int listening, ep, wake;
     char url[FBR_URL_MAX];
     unsigned tick_ms;
-    uint64_t silent_ms, tick_at, deaf_until; /* 0: it hears callers */
+    uint64_t silent_ms, tick_at, deaf_until; /* deaf_until 0: accepts callers */
     struct fbr_sp_conn *unproven, *proven, *dead;
     int n_unproven, unproven_max, reserved;
     uint8_t *scratch;
@@ -73,7 +74,8 @@ static int watch(struct fbr_sp_server *s, int op, int fd, uint32_t events, void 
 
 /* ---- Sending: any thread ---- */
 
-/* Under its lock. True: all is sent, or nothing more can be, as the reading side will find. */
+/* Under the connection's lock. True: all is sent, or nothing more can be; the reading side finds
+ * out. */
 static bool send_some(struct fbr_sp_conn *c)
 {
     uint8_t head[FBR_SP_HEAD];
@@ -178,13 +180,14 @@ static void end(struct fbr_sp_conn *c, int why)
         s->ops->on_end(s->user, c, why);
         DL_DELETE(s->proven, c);
     } else {
-        /* Nothing of it stays in the kernel, either. */
+        /* The kernel keeps none of its bytes, either. */
         setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         fbr_debug("data channel: a caller did not prove who it is: %s", fbr_strerror(why));
         DL_DELETE(s->unproven, c);
         s->n_unproven--;
     }
-    /* Closing alone would not do: a child that is being started may have a copy of it. */
+    /* Closing alone is not enough: a child that is being started may have a copy of the
+     * descriptor. */
     watch(s, EPOLL_CTL_DEL, c->fd, 0, NULL);
     if (c->proven)
         shutdown(c->fd, SHUT_RDWR);
@@ -257,7 +260,7 @@ static void on_event(struct fbr_sp_conn *c, uint32_t events)
 
 /* ---- Callers ---- */
 
-/* The oldest of those from the address that has most of them. */
+/* Finds the oldest unproven connection from the address that has most of them. */
 static struct fbr_sp_conn *most_crowded(struct fbr_sp_server *s)
 {
     struct fbr_sp_conn *found = s->unproven, *c, *other;
@@ -283,7 +286,7 @@ static void make_room(struct fbr_sp_server *s)
 
     if (!c)
         return;
-    receive(c); /* what proves it may have come, and waits for its turn */
+    receive(c); /* the message that proves it may have come and not been read yet */
     if (c->fd >= 0 && !c->proven)
         end(c, -EBUSY);
 }
@@ -340,7 +343,7 @@ static void take_call(struct fbr_sp_server *s, int fd, const struct sockaddr_sto
     s->n_unproven++;
 }
 
-/* Without a descriptor a stranger has to go; if there is none, callers wait in the kernel. */
+/* No descriptor is left: a stranger has to go; if there is none, callers wait in the kernel. */
 static void on_shortage(struct fbr_sp_server *s)
 {
     if (s->unproven) {
@@ -382,7 +385,8 @@ static void look_at_clock(struct fbr_sp_server *s)
         watch(s, EPOLL_CTL_MOD, s->listening, EPOLLIN, s);
     }
     if (s->tick_ms && now >= s->tick_at) {
-        s->tick_at = now + s->tick_ms; /* once, however late we are: we may have been stopped */
+        /* one tick, however late: this process may have been stopped */
+        s->tick_at = now + s->tick_ms;
         s->ops->on_tick(s->user);
     }
 }
@@ -392,7 +396,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Milliseconds until there is something to do; -1: for ever. */
+/* Milliseconds until the next event; -1: for ever. */
 static int next_look(const struct fbr_sp_server *s)
 {
     uint64_t now = fbr_now_ms(), at = s->tick_ms ? s->tick_at : UINT64_MAX;
@@ -459,8 +463,8 @@ static int start_listening(struct fbr_sp_server *s, const char *url)
     return watch(s, EPOLL_CTL_ADD, s->listening, EPOLLIN, s);
 }
 
-/* Descriptors for strangers are set aside, so that they take none of what is being started: a quarter
- * of those that are free, at most. */
+/* Sets descriptors aside for strangers, a quarter of the free ones at most, so that strangers take
+ * none from the processes that are being started. */
 static void reserve(struct fbr_sp_server *s)
 {
     int n = FBR_SP_UNPROVEN;

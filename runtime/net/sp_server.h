@@ -1,15 +1,15 @@
 /* sp_server.h - the TCP port of the data channel: serves the callers' raw REQ sockets of nanomsg
  * (sp.h), and gives strangers nothing.
  *
- * nanomsg itself cannot refuse anybody: it allocates as much as a stranger announces, and keeps each
- * connection for ever. Here a connection is unproven until its owner, who looks into its first
- * message, says fbr_sp_prove(). Until then it may send one short message (FBR_LANE_EMPTY) and costs a
- * descriptor and some hundred bytes. There are at most FBR_SP_UNPROVEN of them, each for at most
- * FBR_SP_UNPROVEN_MS; when one more calls, one goes at once: the oldest of those from the address that
- * has most of them, unless its message has come by then. A wrong byte ends a connection.
+ * nanomsg itself cannot refuse anybody: it allocates as much as a stranger announces, and keeps
+ * each connection for ever. Here a connection is unproven until its owner, who looks into its first
+ * message, says fbr_sp_prove(). Until then it may send one short message (FBR_LANE_EMPTY) and costs
+ * a descriptor and some hundred bytes. There are at most FBR_SP_UNPROVEN of them, each for at most
+ * FBR_SP_UNPROVEN_MS; when one more calls, one goes at once: the oldest of those from the address
+ * that has most of them, unless its message has come by then. A wrong byte ends a connection.
  *
- * A proven connection sends messages of up to FBR_SOCK_MAX. It ends when the kernel has found no way
- * to the peer for as long as fbr_sp_server_patience() says, be it idle or not.
+ * A proven connection sends messages of up to FBR_SOCK_MAX. It ends when the kernel has found no
+ * way to the peer for as long as fbr_sp_server_patience() says, be it idle or not.
  *
  * Threads: the server and its callbacks run on the thread in fbr_sp_server_run(). Any thread may
  * send to a proven connection until on_end was called for it.
@@ -45,28 +45,29 @@ struct fbr_sp_server_ops {
  * this host must be of our user. */
 int fbr_sp_server_open(struct fbr_sp_server **s, const char *url, bool own_user,
                        const struct fbr_sp_server_ops *ops, void *user, struct fbr_error *err);
-const char *fbr_sp_server_url(const struct fbr_sp_server *s); /* with the port that it got */
-/* Before it runs: how long a peer may be out of reach, and how often on_tick is called. 0: never. */
+const char *fbr_sp_server_url(const struct fbr_sp_server *s); /* with the actual port */
+/* Before it runs: how long a peer may be out of reach, and how often on_tick is called. 0:
+ * never. */
 void fbr_sp_server_patience(struct fbr_sp_server *s, uint64_t silent_ms, unsigned tick_ms);
 void fbr_sp_server_run(struct fbr_sp_server *s);  /* until fbr_sp_server_stop() */
 void fbr_sp_server_stop(struct fbr_sp_server *s); /* any thread */
-/* It does not run any more; on_end is not called. NULL is fine. */
+/* The server must not run any more; on_end is not called. NULL is fine. */
 void fbr_sp_server_close(struct fbr_sp_server *s);
 
-/* Within on_message: this connection is the one of that link, and no stranger's. */
+/* Within on_message: says that this connection is the link's, and no stranger's. */
 void fbr_sp_prove(struct fbr_sp_conn *conn, uint64_t link);
 bool fbr_sp_is_proven(const struct fbr_sp_conn *conn, uint64_t *link);
 
 /* Sends msg (of fbr_sock_alloc), or keeps what the kernel does not take now, and owns it in any
  * case. -EBUSY: the last one is not sent yet, and this one is dropped. */
 int fbr_sp_send(struct fbr_sp_conn *conn, void *msg, size_t len);
-/* Whether the peer's host has all that was sent. */
+/* Whether the peer's host has acknowledged all bytes that were sent. */
 bool fbr_sp_all_arrived(struct fbr_sp_conn *conn);
-/* Whether a message that was taken has come by it since this was last asked, or FBR_SP_PROGRESS bytes of one
- * that is not whole; running thread. Fewer bytes are no life: behind a length that was damaged on its way
- * they would be taken for the rest of that message. */
+/* Whether the connection has made progress since the last question: a whole message was taken, or
+ * FBR_SP_PROGRESS bytes of an unfinished one have come. Running thread. Fewer bytes are no sign of
+ * life: after a length that was damaged on its way they would pass for the rest of that message. */
 bool fbr_sp_heard(struct fbr_sp_conn *conn);
-/* Ends it soon; on_end is called as for any other end. */
+/* Ends the connection soon; on_end is called as for any other end. */
 void fbr_sp_hang_up(struct fbr_sp_conn *conn);
 
 #endif

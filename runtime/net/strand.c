@@ -1,4 +1,4 @@
-/* strand.c - records over a stream of bytes; see strand.h.
+/* strand.c - records over a stream of bytes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/strand.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define HEAD 8
-#define ROOM (16 * 1024)    /* what is asked for when no long record is under way */
-#define KEPT (1024 * 1024u) /* a longer buffer is given back when it is empty */
+#define ROOM (16 * 1024)    /* room to read when no long record is under way */
+#define KEPT (1024 * 1024u) /* a longer buffer is freed when it is empty */
 
 static const uint8_t zeros[8];
 
@@ -55,7 +55,8 @@ int fbr_strand_keep(struct fbr_strand_out *out, const struct fbr_strand_frame *f
 {
     size_t before;
 
-    if (out->at > out->bytes.len / 2) { /* else it grows for ever where something always waits */
+    /* else the buffer grows for ever where something always waits */
+    if (out->at > out->bytes.len / 2) {
         out->bytes.len -= out->at;
         memmove(out->bytes.data, out->bytes.data + out->at, out->bytes.len);
         out->at = 0;

@@ -25,21 +25,21 @@ struct fbr_strand_frame {
     int n;
 };
 
-/* Of n parts, FBR_STRAND_PARTS at most, which stay the caller's. */
+/* Frames a record of n parts, FBR_STRAND_PARTS at most; the parts stay the caller's. */
 void fbr_strand_frame(struct fbr_strand_frame *f, const struct iovec *parts, int n);
-/* So many of its bytes were sent. True: all of them. */
+/* Notes that so many bytes were sent. True: all of them. */
 bool fbr_strand_sent(struct fbr_strand_frame *f, size_t bytes);
 
-/* What could not be sent at once. */
+/* Output that could not be sent at once. */
 struct fbr_strand_out {
     struct fbr_buf bytes;
-    size_t at; /* sent of them */
+    size_t at; /* bytes of it that were sent */
 };
 
-/* Keeps what was not sent of a frame. */
+/* Keeps the unsent rest of a frame. */
 int fbr_strand_keep(struct fbr_strand_out *out, const struct fbr_strand_frame *f);
 size_t fbr_strand_waiting(const struct fbr_strand_out *out, const void **bytes);
-void fbr_strand_drop(struct fbr_strand_out *out, size_t bytes); /* they were sent */
+void fbr_strand_drop(struct fbr_strand_out *out, size_t bytes); /* removes bytes that were sent */
 void fbr_strand_out_fini(struct fbr_strand_out *out);
 
 struct fbr_strand_in {
@@ -50,10 +50,10 @@ struct fbr_strand_in {
 
 typedef void (*fbr_strand_fn)(void *user, const void *record, size_t len);
 
-/* Where the next bytes go, *room of them at most; NULL: no memory. */
+/* Returns where the next bytes go, *room of them at most; NULL: no memory. */
 void *fbr_strand_room(struct fbr_strand_in *in, size_t *room);
-/* So many bytes were put there: hands out the records that are complete, each valid during the
- * call. -EMSGSIZE: one above the limit. */
+/* Takes so many new bytes and hands out the records that are complete, each valid during the call.
+ * -EMSGSIZE: a record above the limit. */
 int fbr_strand_took(struct fbr_strand_in *in, size_t bytes, fbr_strand_fn fn, void *user);
 void fbr_strand_in_fini(struct fbr_strand_in *in);
 

@@ -1,4 +1,4 @@
-/* tcp.c - what TCP sockets of ours have in common; see tcp.h.
+/* tcp.c - addresses, patience and peer users of TCP sockets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/tcp.h"
@@ -93,9 +93,9 @@ void fbr_tcp_patience(int fd, uint64_t ms)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-/* ---- Who is at the other end ---- */
+/* ---- The user at the other end ---- */
 
-/* One end of a connection, as the kernel's lists have it. */
+/* One end of a connection, as the kernel lists it. */
 struct end {
     sa_family_t family;
     in_port_t port; /* as in the packet */
@@ -116,8 +116,8 @@ static struct end end_of(const struct sockaddr_storage *a)
     return e;
 }
 
-/* A socket that was closed has no inode any more, and when it waits out its time no user
- * either: the kernel then names user 0, whoever it was. */
+/* A closed socket has no inode any more, and in TIME_WAIT no user either: the kernel then names
+ * user 0, whatever the user was. */
 static int owner_is(uid_t *uid, uid_t found, unsigned long inode)
 {
     if (!inode)
@@ -183,7 +183,7 @@ static void print_end(char out[48], const struct end *e, bool six)
                  ntohs(e->port));
 }
 
-/* The same where there is no netlink: reads the list of all connections. */
+/* Finds the owner where there is no netlink: reads the list of all connections. */
 static int ask_proc(const char *path, bool six, const struct end *from, const struct end *to,
                     uid_t *uid)
 {

@@ -156,7 +156,7 @@ static SSL_CTX *ctx_get(struct fbr_error *err)
     return NULL;
 }
 
-/* Whether a handshake failed over who somebody is, rather than over the protocol. */
+/* Whether a handshake failed over an identity, rather than over the protocol. */
 static bool is_refusal(const struct fbr_tls *t, unsigned long code)
 {
     int reason = ERR_GET_REASON(code);
@@ -199,7 +199,7 @@ static int fail_refused(struct fbr_tls *t, const char *why, struct fbr_error *er
 /* Turns OpenSSL's error queue of this thread into the final error of t. */
 static int fail(struct fbr_tls *t, const char *doing, struct fbr_error *err)
 {
-    unsigned long first = ERR_peek_error(); /* the cause; what follows is what it led to */
+    unsigned long first = ERR_peek_error(); /* the cause; later errors are its consequences */
     const char *why = first ? ERR_reason_error_string(first) : NULL;
 
     if (!why)
@@ -257,8 +257,8 @@ static int tls_new(struct fbr_tls **out, bool server, struct fbr_error *err)
     if (server) {
         SSL_set_accept_state(t->ssl);
     } else {
-        SSL_set_verify(t->ssl, SSL_VERIFY_PEER,
-                       NULL); /* there is no root: a certificate is never good enough */
+        /* there is no root: a certificate is never good enough */
+        SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
         SSL_set_connect_state(t->ssl);
     }
     *out = t;
@@ -433,7 +433,7 @@ void fbr_tls_close(struct fbr_tls *t)
         ERR_clear_error();
 }
 
-/* A long message has made it large, and it would stay so. */
+/* Replaces a buffer that a long message has made large. */
 static void renew_out(struct fbr_tls *t)
 {
     BIO *fresh = BIO_new(BIO_s_mem());

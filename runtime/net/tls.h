@@ -11,8 +11,8 @@
  * The loop around it, the same on both sides:
  *
  *     rc = fbr_tls_step()       the client's first message; nothing to do yet on a server
- *     fbr_tls_pending()         ciphertext to send: after every other call, and also after one that failed, because
- *                               the alert that tells the peer why is in there
+ *     fbr_tls_pending()         ciphertext to send: after every other call, and also after one that
+ *                               failed, because the alert that tells the peer why is in there
  *     rc = fbr_tls_feed(bytes)  what the peer sent, which also takes the handshake on
  *     if fbr_tls_ready():       the peer has proved that it holds the key
  *         fbr_tls_read(), fbr_tls_write()
@@ -53,9 +53,9 @@ struct fbr_tls;
  * the peer holds it. */
 typedef int fbr_tls_lookup_fn(void *user, const char *identity, uint8_t psk[FBR_KEY_SIZE]);
 
-/* Each returns 0 and *out, which fbr_tls_free frees, or a negative errno and leaves *out alone. The
- * key is copied, and the copy wiped once it is no longer needed. -EINVAL for an identity that is
- * not as above. */
+/* Both store a connection in *out and return 0, or return a negative errno and leave *out alone.
+ * fbr_tls_free() frees the connection. The key is copied, and the copy wiped once it is no longer
+ * needed. -EINVAL: the identity is not as above. */
 int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
                    struct fbr_error *err) __attribute__((warn_unused_result));
 int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
@@ -76,17 +76,18 @@ int fbr_tls_feed(struct fbr_tls *t, const void *bytes, size_t len, struct fbr_er
  * later error. */
 bool fbr_tls_ready(const struct fbr_tls *t);
 
-/* On a server: the peer's first message shows that it holds the key; it may still be a copy of an earlier
- * connection's. */
+/* On a server: the peer's first message shows that it holds the key; it may still be a copy of an
+ * earlier connection's. */
 bool fbr_tls_proven(const struct fbr_tls *t);
 
-/* The authenticated peer's identity on a server (our own on a client), NULL before fbr_tls_ready;
- * lives as t does. */
+/* Returns the authenticated peer's identity on a server (our own on a client); NULL before
+ * fbr_tls_ready(). The text lives as long as t. */
 const char *fbr_tls_identity(const struct fbr_tls *t);
 
 /* Appends to plain what the peer sent and can be read now, perhaps nothing. 0; -EPIPE once
  * everything was read and the peer has closed; -EAGAIN before fbr_tls_ready; -EPROTO for a forged
- * or damaged record; -ENOMEM. What was appended before an error is authentic. */
+ * or damaged record; -ENOMEM. Bytes that were appended before an error are
+ * authentic. */
 int fbr_tls_read(struct fbr_tls *t, struct fbr_buf *plain, struct fbr_error *err)
     __attribute__((warn_unused_result));
 

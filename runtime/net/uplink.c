@@ -1,4 +1,4 @@
-/* uplink.c - the calling side of a data link; see uplink.h.
+/* uplink.c - the calling side of a data link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/uplink.h"
@@ -16,28 +16,29 @@
 #include "runtime/net/strand.h"
 
 #define ANSWER_MS \
-    250 /* without an answer to the first message we call again; twice as long each time */
+    250 /* until the next call when the first message is not answered; twice as long each time */
 #define ANSWER_MAX_MS 8000
-#define PATIENCE 4 /* times as long as the server: it may have been stopped for a while */
+#define PATIENCE 4 /* times the server's patience: the server may have been stopped for a while */
 
 struct fbr_uplink {
     struct fbr_sock *sock;
     struct fbr_strand_in strand; /* receiving thread only */
-    int fd;               /* to our host (relay.h); -1: there is a sock, and all below is in use */
-    pthread_mutex_t lock; /* all but the receiving side */
+    /* socket to our host (relay.h); -1: there is a sock, and all members below are in use */
+    int fd;
+    pthread_mutex_t lock; /* guards all but the receiving side */
     struct fbr_lane_out out;
     void *unsent;  /* a numbered message for which there was no room */
     uint32_t held; /* messages down that we hold */
     bool broken, never_wait;
     bool beats, said; /* something was sent since the last beat of the busy */
     int beat_ms;
-    bool owes;             /* the server does not know yet that we hold the last one */
+    bool owes;             /* the server does not know yet that we hold the last message */
     struct fbr_lane_in in; /* receiving thread only */
     struct fbr_spare spare;
 };
 
-/* Sends everything in the lane, and a message without records if there is nothing. What does not leave
- * is the first next time. Under the lock. */
+/* Sends everything in the lane, and a message without records if there is nothing. A message that
+ * cannot leave is the first one next time. Under the lock. */
 static int send_out(struct fbr_uplink *u, int timeout_ms)
 {
     int rc;
@@ -66,12 +67,13 @@ static int push(struct fbr_uplink *u, int timeout_ms)
 
     if (rc == -EAGAIN && u->never_wait)
         return 1;
+    /* a numbered message did not leave */
     if (rc < 0)
-        u->broken = true; /* a numbered message did not leave */
+        u->broken = true;
     return rc;
 }
 
-/* Another connection, and the first message again, with the same number. */
+/* Opens another connection and sends the first message again, with the same number. */
 static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *err)
 {
     fbr_sock_close(u->sock);
@@ -83,8 +85,8 @@ static int begin_again(struct fbr_uplink *u, const char *url, struct fbr_error *
     return fbr_sock_connect(&u->sock, url, err);
 }
 
-/* Sends the first message. A server of TCP answers; it hangs up on callers whose first message does not
- * come while others crowd at its door, and nanomsg does not always notice. So we call again after a
+/* Sends the first message. A TCP server answers. Under a crowd of callers it hangs up on a caller
+ * whose first message is late, and nanomsg does not always notice, so we call again after a
  * while. */
 static int greet(struct fbr_uplink *u, const char *url, int timeout_ms, struct fbr_error *err)
 {
@@ -196,7 +198,7 @@ static int recv_local(struct fbr_uplink *u, fbr_record_fn fn, void *user)
     if (n == 0)
         return -EPIPE;
     rc = fbr_strand_took(&u->strand, (size_t)n, fn, user);
-    return rc < 0 ? rc : (size_t)n == room; /* less: there was no more */
+    return rc < 0 ? rc : (size_t)n == room; /* fewer bytes: there was no more */
 }
 
 /* ---- Both ---- */
@@ -312,8 +314,9 @@ int fbr_uplink_beat(struct fbr_uplink *u, bool busy)
     bool said;
     int rc = 0;
 
+    /* the thread that holds the lock is sending */
     if (!u->beats || (busy && pthread_mutex_trylock(&u->lock) != 0))
-        return 0; /* who has the lock is sending */
+        return 0;
     if (!busy)
         pthread_mutex_lock(&u->lock);
     said = busy && u->said;
@@ -352,8 +355,9 @@ int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool m
 
     pthread_mutex_lock(&u->lock);
     rc = u->broken ? -EPIPE : fbr_lane_add(&u->out, iov, n);
+    /* a record is missing */
     if (rc < 0)
-        u->broken = true; /* a record is missing */
+        u->broken = true;
     else if (!more)
         rc = push(u, 0);
     pthread_mutex_unlock(&u->lock);

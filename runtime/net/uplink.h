@@ -1,13 +1,12 @@
-/* uplink.h - the calling side of a data link (hub.h is the other): one socket to one serving
- * process.
+/* uplink.h - the calling side of a data link (hub.h is the serving side): one socket to one server.
  *
- * Each message down is answered by a message up that says "I hold it", so that the next one can
- * come while this one is worked on: with the next record that is sent, by fbr_uplink_ack(), or when
- * fbr_uplink_recv() is called again.
+ * Each message down is answered by a message up that says "I hold it", so that the next message can
+ * come while the program works on this one. The answer travels with the next record that is sent,
+ * by fbr_uplink_ack(), or when fbr_uplink_recv() is called again.
  *
- * Whoever does not want to wait for a server that does not read uses fbr_uplink_post() alone, which
+ * A program that must not wait for a server that does not read uses fbr_uplink_post() alone, which
  * queues. Then the receiving thread calls fbr_uplink_tend() when it is told to, and the answer to a
- * message down leaves with whatever is posted next, or by fbr_uplink_tend(): a program that answers
+ * message down leaves with the next posted record, or by fbr_uplink_tend(): a program that answers
  * at once sends one message and not two.
  *
  * Threads: any thread may send; one thread receives and tends.
@@ -21,32 +20,33 @@
 
 struct fbr_uplink;
 
-/* keys NULL: not sealed. The first message up, which tells the server the way back, is sent here; over
- * TCP by a new connection until the server has answered. -ETIMEDOUT: nobody was there, or has answered,
- * for timeout_ms. */
+/* Opens a link; keys NULL: not sealed. Sends the first message up, which tells the server the way
+ * back; over TCP it reconnects until the server has answered. -ETIMEDOUT: no server was there, or
+ * answered, for timeout_ms. */
 int fbr_uplink_open(struct fbr_uplink **u, const char *url, uint64_t link,
                     const struct fbr_keys *keys, size_t limit, int timeout_ms,
                     struct fbr_error *err);
-/* A link by way of our host, over this socket, which is the link's from then on (relay.h). Nothing
- * is numbered, sealed or answered there, and fbr_uplink_send() waits as long as it takes;
- * fbr_uplink_never_wait() and what follows it is not for such a one. */
+/* Opens a link by way of our host over this socket, which the link owns from then on (relay.h).
+ * Nothing is numbered, sealed or answered there, and fbr_uplink_send() waits as long as necessary.
+ * Do not use fbr_uplink_never_wait() and the functions below it on such a link. */
 int fbr_uplink_open_local(struct fbr_uplink **u, int fd, size_t limit, struct fbr_error *err);
 bool fbr_uplink_is_local(const struct fbr_uplink *u);
 void fbr_uplink_close(struct fbr_uplink *u); /* NULL is fine */
 
-/* Long records of streams end the link from now on: for a process that is no host. Before the first message
- * is received. */
+/* From now on a long record of a stream ends the link: for a process that relays for no other. Call
+ * it before the first message is received. */
 void fbr_uplink_no_streams(struct fbr_uplink *u);
 
-/* `server_ms`: how often the server wants to hear us (hub.h), 0: never; then our own heartbeat. Over TCP
- * the connection is lost when the server's host has answered nothing for several times as long as our
- * heartbeats say: it may have been stopped for a while, and has other means to end us. */
+/* Sets the heartbeats. `server_ms`: how often the server expects to hear us (hub.h), 0: never; then
+ * our own heartbeat. Over TCP the connection is lost when the server's host has answered nothing
+ * for several heartbeats: the server may have been stopped for a while, and has other means to end
+ * us. */
 void fbr_uplink_heartbeat(struct fbr_uplink *u, unsigned server_ms, int beat_ms, int misses);
 int fbr_uplink_beat_ms(const struct fbr_uplink *u); /* the shorter heartbeat of the two */
-/* Tells the server that we are there, where nothing else does. The receiving thread calls it when
- * nothing has come for a heartbeat: not `busy`. If that thread may be busy for longer, another one
- * calls it as `busy` twice in a heartbeat; it does nothing if something was sent since its last call,
- * and never waits; the server gets an empty record then. Negative: broken. */
+/* Tells the server that we are alive when nothing else does. The receiving thread calls it, with
+ * busy false, when nothing has come for a heartbeat. If that thread may be busy for longer, another
+ * thread calls it, with busy true, twice in a heartbeat. A busy beat does nothing if something was
+ * sent since the last one, and never waits; the server gets an empty record. Negative: broken. */
 int fbr_uplink_beat(struct fbr_uplink *u, bool busy);
 
 /* Sends a record (copied); waits while the server does not read, at most timeout_ms: -EAGAIN, and
@@ -56,29 +56,30 @@ int fbr_uplink_send(struct fbr_uplink *u, const struct iovec *iov, int n, int ti
  * the link is broken. By way of a host it is also 0 when records were handed out and nothing
  * else is there. */
 int fbr_uplink_recv(struct fbr_uplink *u, fbr_record_fn on_record, void *user);
-/* Says now that the last message is held: the next one may come. Any thread. */
+/* Tells the server now that we hold the last message: the next one may come. Any thread. */
 int fbr_uplink_ack(struct fbr_uplink *u);
-/* Whether the connection below was lost, and messages perhaps with it: ask now and then, while
+/* Whether the connection below was lost, and messages perhaps with it. Ask now and then while
  * nothing comes. */
 bool fbr_uplink_lost(const struct fbr_uplink *u);
 /* Polls readable when there may be a message. */
 int fbr_uplink_fd(const struct fbr_uplink *u);
 
-/* From now on nothing is sent by fbr_uplink_send(), and nothing waits. Before the first message is
- * received. */
+/* From now on nothing is sent by fbr_uplink_send(), and no call waits. Call it before the first
+ * message is received. */
 void fbr_uplink_never_wait(struct fbr_uplink *u);
-/* Sends a record (copied), or queues it while the server does not read; `more`: another one follows
- * at once, with which it is to travel. 0; 1: something is queued, to be sent by fbr_uplink_tend()
- * when there is room; -EPIPE: broken; -ENOMEM: the record is missing, so it is broken now. */
+/* Sends a record (copied), or queues it while the server does not read. `more`: another record
+ * follows at once and travels with this one. 0; 1: something is queued, which fbr_uplink_tend()
+ * sends when there is room; -EPIPE: broken; -ENOMEM: the record is missing, so the link is broken
+ * now. */
 int fbr_uplink_post(struct fbr_uplink *u, const struct iovec *iov, int n, bool more);
-/* Sends what is queued and the answer that is owed, as far as there is room: 0; 1: something is
- * left; negative: broken. */
+/* Sends the queue and the answer that is due, as far as there is room: 0; 1: something is left;
+ * negative: broken. */
 int fbr_uplink_tend(struct fbr_uplink *u);
 /* Queues a record of this stream (lane.h), for fbr_uplink_tend() to send. */
 int fbr_uplink_post_to(struct fbr_uplink *u, uint64_t stream, const struct iovec *iov, int n);
-/* fbr_lane_crowded() of what is to be sent. */
+/* fbr_lane_crowded() for the records to be sent. */
 bool fbr_uplink_crowded(struct fbr_uplink *u, uint64_t stream, size_t most);
-/* Of the record that fbr_uplink_recv() hands out. */
+/* Returns the stream of the record that fbr_uplink_recv() hands out. */
 uint64_t fbr_uplink_stream(const struct fbr_uplink *u);
 bool fbr_uplink_owes(struct fbr_uplink *u);         /* a message down is not answered yet */
 size_t fbr_uplink_queued(struct fbr_uplink *u);     /* bytes */

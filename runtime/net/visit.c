@@ -1,6 +1,7 @@
 /* visit.c - passes bytes on between a socket and a control channel; see visit.h.
  *
- * Both ends of a visit are this code: the launcher's socket leads to the caller at its door, the process's to a thread.
+ * Both ends of a visit are this code: the launcher's socket leads to the caller at its door, the
+ * process's to a thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/net/visit.h"
@@ -176,8 +177,9 @@ int fbr_visits_open(struct fbr_visits *all, uint64_t id, int fd, const struct fb
     DL_APPEND(all->list, v);
     all->count++;
     rc = uv_pipe_open(&v->pipe, fd);
+    /* one that has gone shows as the end */
     if (rc == 0 && first)
-        write_out(v, first->data, first->len, 0); /* one that has gone shows as the end */
+        write_out(v, first->data, first->len, 0);
     if (rc < 0) {
         drop(v);
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));

@@ -1,12 +1,14 @@
-/* visit.h - bytes between the door of a run (control.h) and one of its processes, for `fiber cp`, `stack` and `exec`.
+/* visit.h - bytes between the door of a run (control.h) and one of its processes, for `fiber cp`,
+ * `stack` and `exec`.
  *
- * Whoever calls at the door of a launcher is passed on to a process: from then on its connection is a stream of bytes
- * to a thread there (visitor.h), and the launcher understands none of it. In between the bytes are frames of the
- * control channel, which carries the heartbeats, too; so each end may send only what it was given credit for, and
- * nobody holds more than that.
+ * A launcher passes a caller at its door on to a process: from then on the caller's connection is
+ * a stream of bytes to a thread there (visitor.h), and the launcher understands none of it. In
+ * between the bytes are frames of the control channel, which carries the heartbeats, too; so each
+ * end may send only what it was given credit for, and nobody holds more than that.
  *
  *     VISIT_OPEN    u64 visit              to the process
- *     VISIT_DATA    u64 visit, bytes       both ways; at most FBR_VISIT_WINDOW of them without credit
+ *     VISIT_DATA    u64 visit, bytes       both ways; at most FBR_VISIT_WINDOW of them without
+ *                                          credit
  *     VISIT_CREDIT  u64 visit, u32 bytes   so many have been taken
  *     VISIT_END     u64 visit              nothing more comes; the other end ends, too
  *
@@ -48,11 +50,13 @@ static inline bool fbr_visit_takes(uint8_t type)
     return type >= FBR_VISIT_OPEN && type <= FBR_VISIT_END;
 }
 
-/* Passes bytes on between this socket, which it takes over on success, and the visit of that number at the other end;
- * `first` (may be NULL) is written to the socket before all. -EBUSY: there are too many. */
+/* Passes bytes on between this socket, which it takes over on success, and the visit of that number
+ * at the other end; `first` (may be NULL) is written to the socket before all. -EBUSY: there are
+ * too many. */
 int fbr_visits_open(struct fbr_visits *v, uint64_t id, int fd, const struct fbr_buf *first,
                     struct fbr_error *err);
-/* DATA, CREDIT or END from the other end; what is not understood, or of no visit, is passed over. */
+/* DATA, CREDIT or END from the other end; what is not understood, or of no visit, is passed
+ * over. */
 void fbr_visits_on_frame(struct fbr_visits *v, uint8_t type, struct fbr_cur *body);
 /* The control channel is gone, or is about to go. */
 void fbr_visits_close(struct fbr_visits *v);
