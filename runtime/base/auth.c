@@ -1,4 +1,4 @@
-/* auth.c - random bytes, wiping and comparing; see auth.h.
+/* auth.c - random bytes, wiping and comparing of secrets.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/auth.h"

@@ -1,8 +1,7 @@
 /* auth.h - random bytes, and secrets that are compared and wiped.
  *
- * Nothing here but fbr_crypto_init needs OpenSSL (1.4 ms or more, once per process): what a process
- * on a unix socket needs costs it no start-up time. All functions may be called from any thread at
- * any time.
+ * Only fbr_crypto_init() needs OpenSSL (1.4 ms or more, once per process), so a process on a unix
+ * socket starts without that cost. All functions may be called from any thread at any time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AUTH_H
@@ -14,12 +13,12 @@
 
 #define FBR_KEY_SIZE 32 /* secrets of tickets, pre-shared keys and data-frame keys */
 
-/* Initialises OpenSSL (once), so that it does not clean up after itself at exit(): our own end
- * comes later. Before its first use in each file that uses it. */
+/* Initialises OpenSSL (once), so that OpenSSL does not clean up after itself at exit(): our own end
+ * comes later. Each file that uses OpenSSL calls it before the first use. */
 void fbr_crypto_init(void);
 
-/* Fills out with n bytes from the kernel's generator, waiting until it was seeded. 0 or a negative
- * errno; the bytes are not to be used after an error. */
+/* Fills out with n bytes from the kernel's generator; waits until the generator was seeded. 0 or a
+ * negative errno; do not use the bytes after an error. */
 int fbr_random(void *out, size_t n) __attribute__((warn_unused_result));
 
 /* Overwrites a secret in a way that the compiler keeps. p may be NULL when n is 0. */

@@ -1,4 +1,4 @@
-/* beside.c - what is not whole yet, in the folder where it is to be; see beside.h.
+/* beside.c - temporary files next to their final path.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/beside.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define DAY_S (24 * 3600)
-#define DEPTH 80 /* of directories in each other: more than ever come (tree.h) */
+#define DEPTH 80 /* directories in each other: more than tree.h ever makes */
 #define TRIES 100
 #define BOOT 8 /* digits of the boot id */
 
@@ -41,7 +41,8 @@ static void remove_inside(int fd, unsigned depth)
     closedir(d);
 }
 
-/* It may have come with less. By its descriptor: somebody may put a link in its place meanwhile. */
+/* Makes a directory writable for us. Works on its descriptor: somebody may put a link in its place
+ * meanwhile. */
 static void open_up(int at, const char *name)
 {
     int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -76,7 +77,7 @@ void fbr_beside_remove(const char *name)
 
 /* ---- Names ---- */
 
-/* Of the folder that path is in, without a slash at its end, but for "/". */
+/* Stores the folder that path is in, without a slash at its end, except for "/". */
 static int folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');
@@ -89,7 +90,7 @@ static int folder_of(const char *path, char *folder, size_t size)
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* "" where there is none. */
+/* Stores the boot id; "" where there is none. */
 static void boot_of_ours(char boot[BOOT + 1])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -124,7 +125,7 @@ static int lock(int fd, int how)
     return rc < 0 ? -errno : 0;
 }
 
-/* Its name is that of an unfinished one: may it be removed without a lock? */
+/* Whether a temporary file may be removed without a lock. */
 static bool is_old(const struct stat *st, const char *name, const char *boot)
 {
     const char *of = name + sizeof(FBR_BESIDE) - 1;
@@ -134,7 +135,8 @@ static bool is_old(const struct stat *st, const char *name, const char *boot)
     return time(NULL) - st->st_mtime > DAY_S;
 }
 
-/* What has no lock, and still is where it was once we have it, has nobody who goes on with it. */
+/* Removes a temporary file that nobody writes any more: it has no lock, and is still in its place
+ * once we have the lock. */
 static void sweep_one(int at, const char *name, const char *boot)
 {
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -181,14 +183,14 @@ bool fbr_beside_in_use(int at, const char *name)
 
 /* ---- Making ---- */
 
-/* Ours from now on, if nobody has swept it between its making and the lock. */
+/* Locks a new temporary file. False: somebody has removed it between its making and the lock. */
 static bool hold(int fd, const char *name)
 {
     struct stat now, st;
 
     if (lock(fd, LOCK_EX | LOCK_NB) == -EWOULDBLOCK)
         return false;
-    /* Other errors: without locks nobody sweeps. */
+    /* On other errors: without locks nobody removes temporary files. */
     return fstat(fd, &st) == 0 && lstat(name, &now) == 0 && st.st_ino == now.st_ino &&
            st.st_dev == now.st_dev;
 }
@@ -218,8 +220,9 @@ static int make(const char *path, char *name, size_t size, bool dir)
                 rmdir(name);
             return rc;
         }
+        /* the folder */
         if (rc == -ENOENT && !dir)
-            return rc; /* the folder */
+            return rc;
     }
     return -EBUSY;
 }

@@ -19,16 +19,18 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 struct fbr_buf {
     uint8_t *data;
     size_t len, cap;
-    bool failed; /* an allocation failed: the contents are not to be used */
+    bool failed; /* an allocation failed: do not use the contents */
 };
 
 void fbr_buf_init(struct fbr_buf *b);
 void fbr_buf_fini(struct fbr_buf *b);
 void fbr_buf_clear(struct fbr_buf *b); /* empty, memory kept */
 
-/* Makes room for n more bytes; returns where they go (length unchanged), or NULL and `failed`. */
+/* Makes room for n more bytes; returns where they go (length unchanged), or sets `failed` and
+ * returns NULL. */
 void *fbr_buf_reserve(struct fbr_buf *b, size_t n);
-/* The same, and the bytes count as written (contents undefined). */
+/* Adds n bytes with undefined contents; returns where they are, or sets `failed` and returns
+ * NULL. */
 void *fbr_buf_extend(struct fbr_buf *b, size_t n);
 /* Drops the first n bytes. */
 void fbr_buf_consume(struct fbr_buf *b, size_t n);
@@ -54,14 +56,15 @@ uint8_t fbr_get_u8(struct fbr_cur *c);
 uint16_t fbr_get_u16(struct fbr_cur *c);
 uint32_t fbr_get_u32(struct fbr_cur *c);
 uint64_t fbr_get_u64(struct fbr_cur *c);
-/* The next len bytes, in place (valid as long as the message), or NULL and bad. */
+/* Returns the next len bytes, in place (valid as long as the message); NULL: the cursor is bad. */
 const void *fbr_get(struct fbr_cur *c, size_t len);
-/* u32 length, then bytes, in place. */
+/* Reads a u32 length, then bytes, in place. */
 const void *fbr_get_bytes(struct fbr_cur *c, size_t *len);
-/* u32 length, then a string without NUL bytes that is shorter than `size`; copied with its NUL into
- * `out`. */
+/* Reads a u32 length, then a string without NUL bytes that is shorter than `size`; copies it with
+ * its NUL into `out`. */
 void fbr_get_str(struct fbr_cur *c, char *out, size_t size);
-/* The same into fresh memory, at most `max` bytes; NULL and bad otherwise. The caller frees. */
+/* Reads a string of at most `max` bytes into fresh memory, which the caller frees; NULL: the cursor
+ * is bad. */
 char *fbr_get_strdup(struct fbr_cur *c, size_t max);
 static inline size_t fbr_cur_left(const struct fbr_cur *c)
 {

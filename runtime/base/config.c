@@ -5,8 +5,8 @@
  * there is one way in, fbr_config_set, which checks, and no merging.
  *
  * A value is never changed once it can be seen: a new one takes its place, and the old one stays
- * until the configuration is freed, so that a string which somebody has asked for stays as it is. One
- * that comes back is used again, so a program that goes to and fro between two does not grow.
+ * until the configuration is freed, so that a string which somebody has asked for stays as it is.
+ * One that comes back is used again, so a program that goes to and fro between two does not grow.
  *
  * inih (https://github.com/benhoyt/inih) splits the lines. It is given them by a reader of our own
  * instead of a file, because its handler is not told the line number (INI_HANDLER_LINENO is off in
@@ -92,7 +92,7 @@ static const struct fbr_config_key own_keys[] = {
      "what comes in parts, answers that are not read; more is refused. 0: half of what it may use"},
 };
 
-/* All of them: our own, then those of the backends in the order of the registry. */
+/* All keys: our own, then those of the backends in the order of the registry. */
 static struct fbr_config_key all_keys[MAX_KEYS];
 static size_t all_count;
 
@@ -117,8 +117,8 @@ static void collect_keys(void)
         add_keys(keys, n);
 }
 
-/* FIBER_* variables that are no configuration: what a parent tells its child, and a ring its
- * ranks. */
+/* FIBER_* variables that are no configuration: they go from a parent to its child, and from a ring
+ * to its ranks. */
 static const char *const internal_variables[] = {
     "FIBER_TICKET", "FIBER_WORK",       "FIBER_RANK_RESTARTS", "FIBER_MOCK", "FIBER_RANK",
     "FIBER_SIZE",   "FIBER_LOCAL_RANK", "FIBER_LOCAL_SIZE",    "FIBER_NODE", "FIBER_NODES",
@@ -126,20 +126,21 @@ static const char *const internal_variables[] = {
 };
 
 struct entry {
-    struct entry *older; /* of the same key, all that there ever were */
+    struct entry *older; /* the earlier values of the same key */
     char *text, *origin;
     int64_t number; /* bool, int, ms, bytes, index of the enum's word */
     bool given;     /* not the default */
 };
 
 struct fbr_config {
-    /* Those of the library that made it: a module has none of the backends'. */
+    /* The keys of the library that made this configuration: a module has none of the backends'
+     * keys. */
     const struct fbr_config_key *keys;
     size_t count;
-    bool again;           /* it was read before, by this process, which was warned */
-    pthread_mutex_t lock; /* of those who set; newest */
+    bool again;           /* this process has read its configuration before, and was warned then */
+    pthread_mutex_t lock; /* guards setters and newest */
     struct entry *newest[MAX_KEYS];
-    struct entry *_Atomic entries[MAX_KEYS]; /* those that count */
+    struct entry *_Atomic entries[MAX_KEYS]; /* the current values */
 };
 
 /* ---- values ---- */
@@ -295,7 +296,7 @@ void fbr_config_free(struct fbr_config *c)
 
 struct source {
     const char *at, *end;
-    int line; /* lines that inih has been given */
+    int line; /* number of lines that inih has read */
     const char *name;
     int (*pair)(void *user, const char *key, const char *value, const char *where,
                 struct fbr_error *err);
@@ -304,8 +305,8 @@ struct source {
     int rc;
 };
 
-/* fgets for inih: the next line without leading blanks. A line that it could not take ends the text
- * with an error. */
+/* Stands in for fgets() in inih: reads the next line without leading blanks. An invalid line ends
+ * the text with an error. */
 static char *source_line(char *out, int size, void *stream)
 {
     struct source *s = stream;
@@ -403,8 +404,8 @@ int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text,
     return source_read(&s, text, len);
 }
 
-/* Why a file that is open is not to be read, or NULL. Somebody else's .fiberconfig in a shared
- * folder such as /tmp could choose what is run. */
+/* Returns the reason why an open file must not be read, or NULL. A .fiberconfig of another user in
+ * a shared folder such as /tmp could choose the programs that run. */
 static const char *file_refuse(int fd, bool trusted)
 {
     struct stat st;
@@ -536,7 +537,7 @@ static int variable_take(struct fbr_config *c, const char *name, const char *val
     if (k)
         return *value ? entry_set(c, k, value, name, err) : 0;
     near = key_suggest(c, name, true);
-    if (!near) { /* some other program's: it only begins alike */
+    if (!near) { /* another program's variable with the same prefix */
         fbr_info("the environment has a variable %.64s, which is none of Fiber's settings", name);
         return 0;
     }
@@ -653,7 +654,7 @@ const struct fbr_config_key *fbr_config_keys(size_t *n)
 
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b)
 {
-    const struct entry *now[MAX_KEYS]; /* somebody may set one meanwhile */
+    const struct entry *now[MAX_KEYS]; /* other threads may set values meanwhile */
     uint16_t count = 0;
 
     for (size_t i = 0; i < c->count; i++) {

@@ -4,8 +4,10 @@
  *
  *   1. a flag or code               fbr_config_set(), origin e.g. "--backend"
  *   2. the environment              FIBER_BACKEND=local; an empty variable counts as unset
- *   3. ./.fiberconfig               ignored with a warning if another user owns it or everyone may write it
- *   4. the user's file              $XDG_CONFIG_HOME/fiber/fiber.conf, or ~/.config/fiber/fiber.conf
+ *   3. ./.fiberconfig               ignored with a warning if another user owns it or everyone may
+ *     write it
+ *   4. the user's file              $XDG_CONFIG_HOME/fiber/fiber.conf, or
+ *     ~/.config/fiber/fiber.conf
  *   5. the system's file            /etc/fiber/fiber.conf
  *   6. the default
  *
@@ -47,8 +49,8 @@
 #define FBR_CONFIG_TEXT_MAX 4096  /* length of a string */
 #define FBR_CONFIG_LIST_MAX 65536 /* length of a list of hosts, the longest value */
 
-/* The registry of backends defines these (backends/backends.c): the words of the key `backend`, and the keys of the
- * backend with that index. Zero: there is no such backend. */
+/* The registry of backends defines these (backends/backends.c): the words of the key `backend`, and
+ * the keys of the backend with that index. Zero: there is no such backend. */
 extern const char fbr_backend_words[];
 int fbr_backend_keys(size_t index, const struct fbr_config_key **keys, size_t *n);
 /* Whether a backend gives its jobs a variable of that name. */
@@ -64,46 +66,47 @@ int fbr_config_load(struct fbr_config **config, struct fbr_error *err);
 int fbr_config_load_again(struct fbr_config **config, struct fbr_error *err);
 void fbr_config_free(struct fbr_config *c); /* NULL is fine */
 
-/* Sets one value as if written in a file; `origin` ("--backend", "fiber_init") is what
- * fbr_config_origin answers and what the error text begins with. -EINVAL or -ENOMEM, and the old
- * value stays. */
+/* Sets one value as if written in a file. `origin` ("--backend", "fiber_init") begins the text of
+ * an error, and fbr_config_origin() returns it. -EINVAL or -ENOMEM, and the old value stays. */
 int fbr_config_set(struct fbr_config *c, const char *key, const char *value, const char *origin,
                    struct fbr_error *err);
-/* The path of the user's file, whether there is one or not. -ENOENT: neither HOME nor XDG_CONFIG_HOME is set. */
+/* The path of the user's file, whether there is one or not. -ENOENT: neither HOME nor
+ * XDG_CONFIG_HOME is set. */
 int fbr_config_user_file(char *path, size_t size);
-/* Any other INI file: calls pair() for each line of it in order, where `key` has its section before
- * it and `where` is "FILE:LINE". As strict about its owner as with ./.fiberconfig. A negative
- * answer of pair() ends it. */
+/* Reads any other INI file: calls pair() for each line of it in order, where `key` has its section
+ * before it and `where` is "FILE:LINE". Checks the owner as strictly as for ./.fiberconfig. A
+ * negative answer of pair() ends the reading. */
 int fbr_config_scan(const char *path,
                     int (*pair)(void *user, const char *key, const char *value, const char *where,
                                 struct fbr_error *err),
                     void *user, struct fbr_error *err);
-/* Sets what text in memory says (not NUL-terminated), called `origin` in errors and origins. On
- * failure the lines before the wrong one have been taken. */
+/* Sets the values of a text in memory (not NUL-terminated), called `origin` in errors and origins.
+ * On failure the lines before the wrong one have been taken. */
 int fbr_config_parse(struct fbr_config *c, const char *origin, const void *text, size_t len,
                      struct fbr_error *err);
 
-/* Values. Asking for a key that is not in the table or has another type is a bug of the caller and
+/* Return values. A key that is not in the table or has another type is a bug of the caller and
  * aborts. */
 bool fbr_config_bool(const struct fbr_config *c, const char *key);
-int fbr_config_int(const struct fbr_config *c,
-                   const char *key); /* of an enum: the index of the word */
+/* of an enum: the index of the word */
+int fbr_config_int(const struct fbr_config *c, const char *key);
 int fbr_config_ms(const struct fbr_config *c, const char *key);
 uint64_t fbr_config_size(const struct fbr_config *c, const char *key);
-const char *fbr_config_str(const struct fbr_config *c,
-                           const char *key); /* any type, as it was written */
+/* any type, as it was written */
+const char *fbr_config_str(const struct fbr_config *c, const char *key);
 /* The same; NULL: there is no such key. */
 const char *fbr_config_text(const struct fbr_config *c, const char *key);
-/* "default", "/etc/fiber/fiber.conf:3", "FIBER_BACKEND", "parent" or what was given to
- * fbr_config_set. */
+/* "default", "/etc/fiber/fiber.conf:3", "FIBER_BACKEND", "parent" or the origin that
+ * fbr_config_set() was given. */
 const char *fbr_config_origin(const struct fbr_config *c, const char *key);
 
-/* All keys, in the order in which to show them: those of Fiber itself, then those of each backend. */
+/* All keys, in the order in which to show them: those of Fiber itself, then those of each
+ * backend. */
 const struct fbr_config_key *fbr_config_keys(size_t *n);
 
-/* What is not a default, for a child: u16 count, then count x (str name, str value). Taken as
- * origin "parent"; get answers -EBADMSG for bytes that are not such a list (the cursor may then
- * stand anywhere), or as fbr_config_set does. */
+/* Writes the values that are not defaults, for a child: u16 count, then count x (str name, str
+ * value). fbr_config_get() takes them with the origin "parent". It returns -EBADMSG for bytes that
+ * are not such a list (the cursor may then stand anywhere), or an error of fbr_config_set(). */
 void fbr_config_put(const struct fbr_config *c, struct fbr_buf *b);
 int fbr_config_get(struct fbr_config *c, struct fbr_cur *cur, struct fbr_error *err);
 

@@ -1,5 +1,5 @@
-/* config_value.c - the types of configuration values: text in, number or a sentence out; see
- * config_value.h.
+/* config_value.c - the types of configuration values: turns text into a number, or into an error
+ * with a sentence.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/config_value.h"
@@ -110,7 +110,7 @@ static int text_parse(const struct fbr_config_key *k, const char *text, int64_t 
     return -EINVAL;
 }
 
-/* A bound as one would write it: in the largest unit that divides it. */
+/* Formats a bound as a person would write it: in the largest unit that divides it. */
 static void bound_format(const struct fbr_config_key *k, int64_t v, char out[32])
 {
     static const struct unit plain[] = {{"", 1}, {NULL, 0}};

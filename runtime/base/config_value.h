@@ -1,4 +1,5 @@
-/* config_value.h - a setting and its type, and how its values are written; config.h has the settings of a process.
+/* config_value.h - a setting and its type, and how its values are written; config.h has the
+ * settings of a process.
  *
  * Pure; any thread.
  *

@@ -1,4 +1,4 @@
-/* elf.c - how a 64-bit ELF file is loaded; see elf.h.
+/* elf.c - reads how a 64-bit ELF file is loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/elf.h"

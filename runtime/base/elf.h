@@ -1,7 +1,8 @@
-/* elf.h - what a 64-bit ELF file says about how it is loaded: interpreter, libraries, search paths.
+/* elf.h - reads how a 64-bit ELF file is loaded: its interpreter, libraries, search paths.
  *
- * A pure reader over bytes, and the same for a file, which is mapped. The layout is that of elf(5). Only files of this
- * machine's byte order are read. Nothing of the file is trusted: what lies outside of it is not there.
+ * A pure reader over bytes, and the same for a file, which is mapped. The layout is that of elf(5).
+ * Only files of this machine's byte order are read. Nothing of the file is trusted: offsets outside
+ * of the file are refused.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_ELF_H
@@ -13,7 +14,7 @@
 
 struct fbr_elf {
     uint16_t machine; /* EM_X86_64 and so on */
-    /* NULL: it has none. They point into the file, and end in a NUL there. */
+    /* NULL: the file has none. They point into the file, where they end in a NUL. */
     const char *interp, *soname, *rpath, *runpath;
     /* private */
     const uint8_t *data;
@@ -23,13 +24,16 @@ struct fbr_elf {
     bool mapped;
 };
 
-/* 0; -ENOEXEC for what is no such file, -EBADMSG for one that is damaged. `data` is used as long as e is. */
+/* Reads an ELF file in memory: 0; -ENOEXEC: not such a file; -EBADMSG: a damaged one. `data` must
+ * stay valid as long as e is used. */
 int fbr_elf_read(struct fbr_elf *e, const void *data, size_t len);
-/* Maps the file. Its errors too: -ENOENT, -EACCES; -ENOEXEC also for a directory or a device. */
+/* Maps the file and reads it. More errors: -ENOENT, -EACCES; -ENOEXEC also for a directory or a
+ * device. */
 int fbr_elf_open(struct fbr_elf *e, const char *path);
 void fbr_elf_close(struct fbr_elf *e);
 
-/* The next library that it asks for (DT_NEEDED), NULL behind the last; *at begins at 0. */
+/* Returns the next library that the file asks for (DT_NEEDED), NULL behind the last; *at begins at
+ * 0. */
 const char *fbr_elf_needed(const struct fbr_elf *e, uint64_t *at);
 /* Whether these bytes stand in the file. */
 bool fbr_elf_holds(const struct fbr_elf *e, const char *bytes);

@@ -1,4 +1,4 @@
-/* environ.c - our own environment; see environ.h.
+/* environ.c - copies of this process's environment.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/environ.h"
@@ -12,13 +12,13 @@
 extern char **environ;
 
 struct copy {
-    struct copy *before; /* kept: somebody may have its strings */
+    struct copy *before; /* kept: a thread may still use its strings */
     char *list[];
 };
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 static struct copy *copies;   /* under the lock */
-static char **_Atomic in_use; /* the last one's list */
+static char **_Atomic in_use; /* the list of the newest copy */
 
 static bool is_same(char *const *a, char *const *b)
 {

@@ -9,7 +9,7 @@
 
 #include "fiber.h"
 
-static _Thread_local struct fbr_error last; /* what fiber_last_error() answers in this thread */
+static _Thread_local struct fbr_error last; /* the answer of fiber_last_error() in this thread */
 
 int fbr_vfail(struct fbr_error *err, int code, const char *fmt, va_list ap)
 {

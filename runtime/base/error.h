@@ -1,8 +1,8 @@
 /* error.h - an error that a person may have to act on: a negative errno and a sentence.
  *
- * Functions return 0 or a negative errno. Where somebody must read why, they also take a `struct
- * fbr_error *`, which may be NULL. The text says what failed, where and why; each caller on the way
- * up may put what it was doing in front ("backend local: cannot start ./x: No such file or
+ * Functions return 0 or a negative errno. Where a person must read the reason, they also take a
+ * `struct fbr_error *`, which may be NULL. The text says what failed, where and why; each caller on
+ * the way up may add its own action in front ("backend local: cannot start ./x: No such file or
  * directory").
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -32,9 +32,9 @@ int fbr_wrap(struct fbr_error *err, const char *fmt, ...) __attribute__((format(
 /* "no such file or directory" for -ENOENT or ENOENT; thread-safe, static storage. */
 const char *fbr_strerror(int code);
 
-/* Keeps (code, text) as what fiber_last_error() answers in this thread and returns code. */
+/* Keeps (code, text) for fiber_last_error() in this thread and returns code. */
 int fbr_keep_error(const struct fbr_error *err);
-int fbr_kept(void); /* the code of what was kept last */
+int fbr_kept(void); /* the code of the last kept error */
 int fbr_keep(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

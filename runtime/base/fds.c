@@ -1,4 +1,4 @@
-/* fds.c - counts free descriptors and sets some aside; see fds.h.
+/* fds.c - counts free descriptors and sets some aside.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/fds.h"
@@ -43,8 +43,8 @@ static int limit(void)
     return (int)r.rlim_cur;
 }
 
-/* How many numbers below the limit are free, at most `want`. The high ones are looked at first:
- * mostly all of them are, and one call is enough. */
+/* Counts the free numbers below the limit, up to `want`. Looks at the high ones first: mostly all
+ * of them are free, and one call is enough. */
 static int count_free(int want)
 {
     struct pollfd p[AT_ONCE];
@@ -57,8 +57,9 @@ static int count_free(int want)
             n = want - found;
         for (int i = 0; i < n; i++)
             p[i] = (struct pollfd){.fd = top - 1 - i};
+        /* short of memory; then other calls fail first */
         if (poll(p, (nfds_t)n, 0) < 0)
-            return want; /* for want of memory; then other things fail first */
+            return want;
         for (int i = 0; i < n; i++)
             found += (p[i].revents & POLLNVAL) != 0;
         top -= n;

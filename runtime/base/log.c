@@ -1,8 +1,8 @@
-/* log.c - levelled lines on stderr; see log.h.
+/* log.c - levelled lines on stderr.
  *
- * No lock and no buffer that outlives a call, so a line can be written at any time, also between
- * fork and exec. The level, the name and whether a line of status stands there are the process's,
- * like stderr itself: they are the only mutable variables here.
+ * There is no lock and no buffer that outlives a call, so a line can be written at any time, also
+ * between fork and exec. The level, the name and the presence of a status line belong to the
+ * process, like stderr itself: they are the only mutable variables here.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/log.h"
@@ -47,7 +47,7 @@ void fbr_log_name(const char *name)
     atomic_store_explicit(&log_name, name, memory_order_release);
 }
 
-/* Asked for each line: stderr may be redirected at any time. */
+/* Called for each line, because stderr may be redirected at any time. */
 static bool use_colour(void)
 {
     const char *no, *kind;
@@ -66,7 +66,7 @@ static void neutralise(char *s)
             *s = ' ';
 }
 
-/* Writes the line once; what a full or broken stderr does not take is lost. */
+/* Writes the line once; bytes that a full or broken stderr does not take are lost. */
 static void write_line(const char *line, size_t len)
 {
     ssize_t n;
@@ -137,7 +137,7 @@ void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     errno = saved;
 }
 
-/* What is in the last column of some terminals stays when the line is taken away, so that one is not used. */
+/* Leaves the last column free: some terminals keep its character when the line is erased. */
 bool fbr_log_status(const char *text)
 {
     const char *kind = fbr_getenv("TERM");

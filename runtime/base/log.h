@@ -1,5 +1,5 @@
-/* log.h - one line on stderr per event: "fiber[PID]: level: text"; of the command `fiber`
- * "fiber: text". Each line of a text of several has that in front.
+/* log.h - one line on stderr per event: "fiber[PID]: level: text", or "fiber: text" in the command
+ * `fiber`. Each line of a longer text has that prefix.
  *
  * A line is one write(2) of at most FBR_LOG_LINE bytes, so lines of threads and processes that
  * share a pipe do not mix; a longer one ends in "...". Control characters become spaces: hostile
@@ -25,7 +25,7 @@ enum fbr_log_level { FBR_LOG_ERROR, FBR_LOG_WARN, FBR_LOG_INFO, FBR_LOG_DEBUG, F
 void fbr_log_level(enum fbr_log_level level);
 /* The level of that name ("error", "warn", ...), or -EINVAL. */
 int fbr_log_level_named(const char *name);
-/* What stands in front of [PID] instead of "fiber"; NULL: lines are "fiber: text". The string is
+/* Sets the name in front of [PID], instead of "fiber"; NULL: lines are "fiber: text". The string is
  * kept, not copied, and must live for ever. */
 void fbr_log_name(const char *name);
 
@@ -49,10 +49,10 @@ static inline bool fbr_log_on(enum fbr_log_level level)
 void fbr_log_write(enum fbr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A line of a terminal that says what goes on, and is written again in its place; cut at its right edge. "" takes it
- * away. False: stderr is no terminal that we have in the foreground, and nothing is written. */
+/* Writes a status line on the terminal, in place of the last one, cut at the right edge. "" erases
+ * it. False: stderr is no terminal with us in the foreground, and nothing is written. */
 bool fbr_log_status(const char *text);
-/* The same as "", for a caller that is about to write to a terminal by itself. */
+/* Erases the status line, for a caller that is about to write to a terminal by itself. */
 void fbr_log_status_end(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* master.c - names of masters; see master.h.
+/* master.c - names of masters.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/master.h"
@@ -34,7 +34,7 @@ static void mix(uint64_t *mark, const char *text)
     *mark = (*mark ^ '\n') * 1099511628211u;
 }
 
-/* 0: there is no telling. */
+/* Returns the mark of this host, boot and process namespace; 0: unknown. */
 static uint64_t mark_of_here(const char *host)
 {
     uint64_t mark = 14695981039346656037u;
@@ -50,7 +50,7 @@ static uint64_t mark_of_here(const char *host)
     return mark;
 }
 
-/* When that process began, in ticks since the boot; 0: there is none, or it is a zombie. */
+/* Returns when that process began, in ticks since the boot; 0: there is none, or it is a zombie. */
 static uint64_t start_of(long pid)
 {
     char path[40], stat[1024], *at;
@@ -100,7 +100,7 @@ enum fbr_master_state fbr_master_state(const char *name)
     pid = strtol(pid_at + 1, NULL, 10);
     mark = strtoull(mark_at + 1, NULL, 16);
     start = strtoull(start_at + 1, NULL, 16);
-    /* with /proc hidden from us we would see nobody */
+    /* if /proc is hidden from us, no process can be seen */
     if (pid <= 0 || !mark || !start || mark != mark_of_here(host) || !start_of(getpid()))
         return FBR_MASTER_UNKNOWN;
     return start_of(pid) == start ? FBR_MASTER_ALIVE : FBR_MASTER_DEAD;

@@ -1,8 +1,9 @@
 /* master.h - names of masters, for labels on jobs: they tell whether a job's master is gone.
  *
- * A name is "HOST:PID:MARK.START", at most 63 bytes. HOST is for people. The mark stands for the host, its boot and the
- * process namespace, so neither another host of the same name nor a container is taken for it, and START for the
- * process, so no other that has got its number.
+ * A name is "HOST:PID:MARK.START", at most 63 bytes. HOST is for people. MARK stands for the host,
+ * its boot and the process namespace, so another host of the same name and a container have other
+ * marks. START is the start time of the process, so a later process with the same number has
+ * another.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_MASTER_H
@@ -13,13 +14,13 @@
 enum fbr_master_state {
     FBR_MASTER_ALIVE,
     FBR_MASTER_DEAD,    /* for certain */
-    FBR_MASTER_UNKNOWN, /* elsewhere, or it is no name */
+    FBR_MASTER_UNKNOWN, /* on another host, or the name is invalid */
 };
 
-/* Our own. Any thread. */
+/* Stores the name of this process. Any thread. */
 void fbr_master_self(char out[FBR_MASTER_MAX]);
 
-/* What became of that one, as far as one can tell from here. Any thread. */
+/* Tells the state of the master of that name, as far as this process can see. Any thread. */
 enum fbr_master_state fbr_master_state(const char *name);
 
 #endif

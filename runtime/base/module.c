@@ -27,8 +27,8 @@
 #endif
 #define MODULES 16
 
-/* Written once each under the lock; handles are never closed: what was called may have left threads
- * and destructors. */
+/* Written once each, under the lock. Handles are never closed: a module may have left threads and
+ * destructors. */
 static struct {
     pthread_mutex_t lock;
     struct loaded {
@@ -38,15 +38,15 @@ static struct {
     unsigned count;
 } modules = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A way that the search goes. Where nothing is found, the first file that was there and could not
- * be used is told. */
+/* The state of a search. When nothing is found, the error names the first file that was there and
+ * could not be used. */
 struct search {
     const char *name;
     uid_t owner; /* of the program or library that this code is in */
     bool open;   /* everybody can write that */
-    bool stale;  /* one was found, of another build */
+    bool stale;  /* a module of another build was found */
     void *handle;
-    char *program; /* NULL: a module is looked for. Its path is put there */
+    char *program; /* NULL: the search is for a module; else the program's path goes here */
     size_t size;
     char why[FBR_ERROR_TEXT / 2];
 };
@@ -58,7 +58,7 @@ static bool trusted(const struct search *s, const struct stat *st)
     return s->open || !(st->st_mode & S_IWOTH);
 }
 
-/* Whether it is of our build; else nothing of it may be called. */
+/* Whether a module is of our build; else nothing of it may be called. */
 static bool of_our_build(struct search *s, const char *path)
 {
     const char *stamp = dlsym(s->handle, "fbr_module_stamp");
@@ -71,7 +71,7 @@ static bool of_our_build(struct search *s, const char *path)
                  "%.300s is of another build of Fiber (%.40s) than this program (" FBR_STAMP
                  "): build both from one source, and install both",
                  path, stamp ? stamp : "it does not say which");
-    s->handle = NULL; /* it stays loaded, as the libraries that it has brought may not like to go */
+    s->handle = NULL; /* the module stays loaded, as its libraries may not support unloading */
     return false;
 }
 
@@ -108,7 +108,7 @@ static bool try_folder(struct search *s, const char *folder)
     return true;
 }
 
-/* The file that this code is in. dladdr() knows a program only as argv[0]. */
+/* Finds the file of this code. dladdr() knows a program only as argv[0]. */
 static bool find_self(char path[PATH_MAX])
 {
     Dl_info self, program;
@@ -136,7 +136,7 @@ static void search(struct search *s)
 
     for (const char *at = installed; (at = strstr(at, "/lib")); at++)
         lib = at;
-    /* A program with more rights than its caller does not look around. */
+    /* A program with more rights than its caller does not search near itself. */
     if (!getauxval(AT_SECURE) && find_self(self)) {
         if (!stat(self, &st)) {
             s->owner = st.st_uid;

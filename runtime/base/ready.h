@@ -1,7 +1,7 @@
 /* ready.h - a descriptor that polls readable while a condition holds, made when first asked for.
  *
- * Whoever guards the condition guards this, too: all calls on one are serialised by the same lock. Zero is "nobody has
- * asked", and then a change costs a look at a flag.
+ * The lock that guards the condition guards this, too: it serialises all calls on one object. Zeros
+ * mean that nobody has asked for the descriptor; then a change costs a look at a flag.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_READY_H
@@ -14,9 +14,10 @@ struct fbr_ready {
     int fd;
 };
 
-/* The descriptor, or a kept error. One that is made now polls readable from the next fbr_ready_set() on. */
+/* Returns the descriptor, or keeps an error. A new descriptor polls readable from the next
+ * fbr_ready_set() on. */
 int fbr_ready_fd(struct fbr_ready *r);
-/* The condition holds, or not any more. */
+/* Notes whether the condition holds. */
 void fbr_ready_set(struct fbr_ready *r, bool holds);
 void fbr_ready_fini(struct fbr_ready *r);
 

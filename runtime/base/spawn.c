@@ -1,17 +1,17 @@
-/* spawn.c - clone + exec; see spawn.h.
+/* spawn.c - starts a program by clone and exec.
  *
- * The child runs in our memory, on a stack of its own, while our thread is suspended: it may only
- * make system calls, and tells of a failure by a variable of ours. posix_spawn cannot ask for the
- * death signal, which must be set in the child.
+ * The child runs in our memory, on a stack of its own, while our thread is suspended: the child may
+ * only make system calls, and reports a failure by a variable of ours. posix_spawn cannot ask for
+ * the death signal, which must be set in the child.
  *
  * A master of a thousand children has thousands of descriptors, and copying their table for each
- * child would cost more than the exec. So the child shares the table at first, and copies of it
- * only the first few entries, among which the descriptors that it is to have were put before: in
- * slots that are taken early, while low numbers are free. Where close_range() does not work, on old
- * kernels and in containers that forbid it, the child gets a copy of the table from clone().
+ * child would cost more than the exec. So the child shares the table at first, and then copies only
+ * its first few entries. The child's descriptors were put there before, in slots that are taken
+ * early, while low numbers are free. Where close_range() does not work, on old kernels and in
+ * containers that forbid it, the child gets a copy of the table from clone().
  *
- * valgrind knows clone() only as vfork() uses it, and makes a fork of that: what the child tells us
- * is in memory that both share, whatever becomes of the rest.
+ * valgrind knows clone() only as vfork() uses it, and makes a fork of that. The child's report is
+ * in memory that both share, so it arrives in either case.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/spawn.h"
@@ -42,7 +42,7 @@
 
 #define STACK (64 * 1024)
 
-/* Descriptors that hold low numbers for the children's. */
+/* Descriptors that reserve low numbers for the children's. */
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER; /* one spawn at a time */
 static int slots[FBR_SPAWN_FDS];
@@ -66,7 +66,7 @@ static void look_around(void)
         slots[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-/* A program that closes what it does not know may have taken them from us. */
+/* Opens the slots again: a program that closes unknown descriptors may have closed them. */
 static int fill_slots(const struct fbr_spawn *s)
 {
     for (int i = 0; i < s->nfds; i++) {
@@ -99,11 +99,11 @@ struct launch {
     const struct fbr_spawn *s;
     pid_t parent;
     struct rlimit descriptors; /* as they were before we raised ours; rlim_cur 0: not raised */
-    volatile int code;         /* what failed in the child, and where */
+    volatile int code;         /* the failed call of the child, and its errno */
     const char *volatile step;
 };
 
-/* The child's functions: it shares our memory, so a sanitizer must not take its steps for ours,
+/* The child's functions share our memory, so a sanitizer must not take their steps for ours,
  * neither by instrumented code nor in a wrapped library function. */
 #define IN_CHILD __attribute__((no_sanitize("thread", "address"), noinline))
 
@@ -115,7 +115,7 @@ IN_CHILD static int fail(struct launch *l, int code, const char *step)
     return 127;
 }
 
-/* What getdents64() fills in; see getdents(2). */
+/* The layout that getdents64() fills in; see getdents(2). */
 struct entry {
     uint64_t ino;
     int64_t off;
@@ -124,8 +124,8 @@ struct entry {
     char name[];
 };
 
-/* For want of close_range(): those that the program has opened for all its children. valgrind's own,
- * which it shows, cannot be closed. */
+/* Closes descriptors without close_range(): those that the program has opened for all its children.
+ * valgrind's own, which are visible, cannot be closed. */
 IN_CHILD static void close_from(int first)
 {
     _Alignas(struct entry) char some[2048];
@@ -147,7 +147,8 @@ IN_CHILD static void close_from(int first)
         syscall(SYS_close, dir);
 }
 
-/* Our own table of descriptors, with those of the slots at 0, 1, ... and nothing else. */
+/* Gives the child a table of its own, with the descriptors of the slots at 0, 1, ... and nothing
+ * else. */
 IN_CHILD static int place_fds(const struct fbr_spawn *s)
 {
     int highest = 2, parked[FBR_SPAWN_FDS];
@@ -177,8 +178,8 @@ IN_CHILD static int bind_child(const struct fbr_spawn *s)
 {
     if (s->cpus && syscall(SYS_sched_setaffinity, 0, s->cpus_len, s->cpus) < 0)
         return -errno;
-    /* Containers mostly forbid it (seccomp). Memory then comes from the processors' own node as
-     * long as it has some. */
+    /* Containers mostly forbid this call (seccomp). Memory then comes from the processors' own node
+     * as long as the node has some. */
     if (s->nodes && syscall(SYS_set_mempolicy, POLICY_BIND, &s->nodes, 64 + 1) < 0 &&
         errno != EPERM && errno != ENOSYS)
         return -errno;
@@ -199,7 +200,8 @@ IN_CHILD static int child_main(void *arg)
         syscall(SYS_setsid);
     else
         syscall(SYS_setpgid, 0, 0);
-    /* Yama lets only ancestors look at a process: also what its parent starts for it (stack.h). */
+    /* Yama lets only ancestors trace a process. This also allows the programs that its parent
+     * starts for that (stack.h). */
     syscall(SYS_prctl, PR_SET_PTRACER, (unsigned long)l->parent, 0, 0, 0);
     rc = place_fds(s);
     if (rc < 0)
@@ -223,16 +225,18 @@ IN_CHILD static int child_main(void *arg)
     return fail(l, -errno, "exec");
 }
 
-/* The C library's own name for clone(), which sanitizers do not wrap: theirs take the child for a
- * second copy of us. */
+/* The C library's own name for clone(), which sanitizers do not wrap: their wrapper takes the child
+ * for a second copy of us. */
 int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
-/* Runs child_main; the pid, or negative. No handler of ours may run in the child, on our memory. */
+/* Runs child_main; returns the pid, or a negative errno. No handler of ours may run in the child,
+ * on our memory. */
 static pid_t run_child(struct launch *l, int *pidfd)
 {
     uint8_t *stack =
         mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    struct launch *shared = (struct launch *)(void *)stack; /* at the end that it does not reach */
+    /* at the end of the stack, which the child does not reach */
+    struct launch *shared = (struct launch *)(void *)stack;
     sigset_t all, old;
     pid_t pid;
 
@@ -254,7 +258,7 @@ static pid_t run_child(struct launch *l, int *pidfd)
 
 struct vigil {
     pid_t pid;
-    int fd; /* closed when it has ended */
+    int fd; /* closed when the process has ended */
 };
 
 static void *keep_vigil(void *arg)
@@ -269,7 +273,8 @@ static void *keep_vigil(void *arg)
     return NULL;
 }
 
-/* valgrind knows no pidfd: a descriptor that can be read when the process has ended, too. */
+/* Stands in for a pidfd, which valgrind does not know: a descriptor that can be read when the
+ * process has ended. */
 static int watch_child(pid_t pid, int *pidfd)
 {
     struct vigil *v = malloc(sizeof(*v));
@@ -310,13 +315,13 @@ int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use)
     bool by_fd = clone_flags & CLONE_PIDFD;
     long rc;
 
-    do /* the system call: the C library's function has no place for what it used */
+    do /* the system call: the C library's function does not return the usage */
         rc = syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? pidfd : pid, how, WEXITED, use);
     while (rc < 0 && errno == EINTR);
     return rc < 0 ? -errno : 0;
 }
 
-/* What the kernel means, for who typed the name. */
+/* Explains the kernel's error code to the person who typed the name. */
 static const char *exec_hint(const struct fbr_spawn *s, int code)
 {
     size_t len = strlen(s->file);
@@ -340,7 +345,8 @@ static const char *exec_hint(const struct fbr_spawn *s, int code)
     return code == -ENOENT ? " (it is there; the interpreter that it names is not)" : "";
 }
 
-/* To the kernel /proc/self/exe is valgrind, which answers readlink() with the program that it runs. */
+/* Names the program. For the kernel /proc/self/exe is valgrind, whose readlink() answers with the
+ * program that it runs. */
 static void name_program(struct fbr_spawn *s, char *path, size_t size)
 {
     ssize_t n = under_valgrind() && !strcmp(s->file, "/proc/self/exe")
@@ -396,9 +402,10 @@ int fbr_spawn(const struct fbr_spawn *wanted, pid_t *pid_out, int *pidfd_out, st
     return 0;
 }
 
-/* ---- What is left ---- */
+/* ---- Leftover processes ---- */
 
-/* A number that is free is not given again before all others were, so it is still the same process that is killed. */
+/* Kills the processes of a session. The kernel gives a free number again only after all others, so
+ * the number still means the same process. */
 static bool sweep_once(int dir, pid_t session)
 {
     _Alignas(struct entry) char some[4096];
@@ -418,8 +425,9 @@ static bool sweep_once(int dir, pid_t session)
     return found;
 }
 
-/* Who is killed forks no more. What it forked meanwhile has a higher number, and is met later, unless numbers have just
- * begun anew: so twice. No memory is needed for it. */
+/* A killed process forks no more. A child that it forked meanwhile has a higher number, and is
+ * found later, unless numbers have just wrapped around: so there are two passes. No memory is
+ * needed. */
 void fbr_spawn_sweep(pid_t leader)
 {
     int dir = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -433,7 +441,7 @@ void fbr_spawn_sweep(pid_t leader)
         close(dir);
 }
 
-/* ---- Which program ---- */
+/* ---- Finding programs ---- */
 
 static bool may_run(const char *path)
 {

@@ -18,41 +18,45 @@
 struct fbr_spawn {
     const char *file;    /* path; no search */
     char *const *argv;   /* NULL-terminated */
-    char *const *env;    /* NULL-terminated, all of it */
+    char *const *env;    /* NULL-terminated, the whole environment */
     const char *workdir; /* NULL: ours */
     int fds
         /* the child's descriptor i is our fds[i]; -1: /dev/null. It gets no others */
         [FBR_SPAWN_FDS];
     int nfds;         /* at least 3 */
-    const void *cpus; /* mask of processors to bind it to (fbr_pin_mask); NULL: ours */
+    const void *cpus; /* mask of processors to bind the child to (fbr_pin_mask); NULL: ours */
     size_t cpus_len;
-    uint64_t nodes;      /* NUMA nodes that its memory is bound to, by bit; 0: ours */
-    unsigned long slack; /* by so many nanoseconds its timers may be late; 0: ours */
-    bool session;        /* it leads a session of its own: see fbr_spawn_sweep */
-    bool terminal;       /* and its standard input is the terminal that controls it */
+    uint64_t nodes;      /* NUMA nodes to bind the child's memory to, by bit; 0: ours */
+    unsigned long slack; /* nanoseconds by which the child's timers may be late; 0: ours */
+    bool session;        /* the child leads a session of its own: see fbr_spawn_sweep */
+    bool terminal;       /* and its standard input is its controlling terminal */
 };
 
-/* The pidfd can be polled and closed; whatever else one does with a pidfd is below, as under valgrind it is none.
- * Starts it as the leader of its own process group (a terminal's Ctrl-C is for us, not for it). It
- * is killed when the calling thread ends, so call on the loop thread. On success *pid and *pidfd
- * (close-on-exec) are the caller's. An exec that fails is an error here, with the reason. */
+/* Starts a program as the leader of its own process group (a terminal's Ctrl-C is for us, not for
+ * the child). The child is killed when the calling thread ends, so call this on the loop thread. On
+ * success *pid and *pidfd (close-on-exec) are the caller's. Callers may poll and close the pidfd;
+ * for all else use the functions below, because under valgrind it is no pidfd. A failed exec is an
+ * error here, with the reason. */
 int fbr_spawn(const struct fbr_spawn *s, pid_t *pid, int *pidfd, struct fbr_error *err);
 
-/* To a process that nobody has waited for: 0, or -ESRCH: somebody has. */
+/* Signals a process that nobody has waited for: 0, or -ESRCH: somebody has. */
 int fbr_spawn_signal(pid_t pid, int pidfd, int sig);
-/* Waits for its end; `use` may be NULL. -ECHILD: the program itself has waited for it. */
+/* Waits for the end of the process; `use` may be NULL. -ECHILD: the program itself has waited for
+ * it. */
 int fbr_spawn_wait(pid_t pid, int pidfd, siginfo_t *how, struct rusage *use);
 
-/* Kills what is left of the session of a process that has ended: all that it has started, and what that has forked, in
- * whatever group it is; not what has taken a session of its own. Nobody has waited for the leader yet, so that its
- * number means nothing else; or it is the caller, which goes on. One thread at a time. */
+/* Kills the rest of the session of a process that has ended: all descendants, in whatever group;
+ * not those that have taken a session of their own. Nobody may have waited for the leader yet, so
+ * that its number means nothing else; or the leader is the caller, which goes on. One thread at a
+ * time. */
 void fbr_spawn_sweep(pid_t leader);
 
-/* Where the program `name` is: itself when it has a slash, else the first regular file in PATH that
- * we may run; relative folders of PATH do not count. -ENOENT: there is none, and *err is as it was: the caller knows
- * what for. -ENAMETOOLONG and a sentence: its path does not fit. Any thread. */
+/* Finds the program `name`: the name itself when it has a slash, else the first regular file in
+ * PATH that we may run; relative folders of PATH do not count. -ENOENT: there is none, and *err is
+ * as it was, because the caller knows the purpose. -ENAMETOOLONG and a sentence: the path does not
+ * fit. Any thread. */
 int fbr_spawn_find(const char *name, char *path, size_t size, struct fbr_error *err);
-/* The same in another PATH; NULL: none is set. */
+/* Finds it in another PATH; NULL: none is set. */
 int fbr_spawn_find_in(const char *folders, const char *name, char *path, size_t size,
                       struct fbr_error *err);
 

@@ -1,4 +1,4 @@
-/* stamp.c - what a module says of the build that it is of; see module.h.
+/* stamp.c - the stamp by which a module names its build.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "stamp/fiber_stamp.h"

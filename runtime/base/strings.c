@@ -1,6 +1,7 @@
-/* strings.c - copies of jobspecs; see strings.h.
+/* strings.c - copies of jobspecs.
  *
- * All strings go into one buffer. It moves while it grows, so what is kept until then is offsets.
+ * All strings go into one buffer. The buffer moves while it grows, so pointers are kept as offsets
+ * until then.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/strings.h"

@@ -9,7 +9,7 @@
 
 #include "runtime/base/clock.h"
 
-/* Milliseconds left until `deadline` (of fbr_now_ms), for a timeout of -1 always -1. */
+/* Returns the milliseconds until `deadline` (of fbr_now_ms); for a timeout of -1 always -1. */
 static inline uint64_t fbr_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? UINT64_MAX : fbr_now_ms() + (uint64_t)timeout_ms;

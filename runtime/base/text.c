@@ -1,4 +1,4 @@
-/* text.c - text of others, made fit to be shown; see text.h.
+/* text.c - makes text of others fit to be shown.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/text.h"
@@ -69,15 +69,15 @@ void fbr_text_cut(char *out, size_t size, const char *text)
         return;
     n = size - 5;
     for (size_t i = n; i > n / 2; i--)
-        if (text[i] == ' ') { /* not in a word, unless that is too long */
+        if (text[i] == ' ') { /* not inside a word, unless the word is too long */
             n = i;
             break;
         }
     while (n > 0 && strchr(" ,;:", text[n - 1]))
         n--;
-    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) /* nor in a character */
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) /* nor inside a character */
         n--;
-    memcpy(out + n, " ...", 5); /* what stands before was copied above */
+    memcpy(out + n, " ...", 5); /* the text before this was copied above */
 }
 
 void fbr_text_end(char *text, size_t size)
@@ -143,7 +143,7 @@ static int filter_sequence(struct fbr_text_filter *f, uint8_t c, struct fbr_buf 
     return F_TEXT;
 }
 
-/* A control character inside of a sequence ends it, and counts as itself. */
+/* A control character inside a sequence ends the sequence, and counts as itself. */
 static bool interrupts(const struct fbr_text_filter *f, uint8_t c)
 {
     if (f->state == F_STRING || f->state == F_STRING_ESCAPE)
