@@ -1,5 +1,4 @@
-/* admit.c - who calls a process and what becomes of it: joins of our children, peers with an address
- * of ours.
+/* admit.c - admits callers of a process: children that join, and peers with an address of ours.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -21,7 +20,7 @@ int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, str
     return rc < 0 ? rc : fbr_conn_export(conn, "fiber data down", link, keys->down);
 }
 
-/* The process that waits for this caller; loop thread, on which processes end. */
+/* Finds the process that waits for this caller; loop thread, on which processes end. */
 static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_caller *who)
 {
     struct fiber_process *p;
@@ -57,7 +56,7 @@ static void on_dry(void *user)
         fbr_process_unref(p);
 }
 
-/* Its data comes by way of its host, on the host's link. */
+/* Opens the data path of a process by way of its host, on the host's link. */
 static int add_branch(struct fiber_process *p, struct fbr_error *err)
 {
     int rc = p->host->link ? fbr_link_branch(&p->link, p->host->link, p->id, p->spec.link,

@@ -1,20 +1,20 @@
 /* at_end.h - the ordered list of functions that the end of a process calls, one for each stage.
  *
- * The runtime knows no pool, ring or object: the part that has something to end registers a
- * function at the stage where it ends. fiber_fini() calls them in the order of the stages, once,
- * before it ends processes and closes the context. A stage that has begun takes no function any
- * more, so that nothing is opened that nobody would close; a later stage still does, as a pool that
- * ends may use a queue for the first time.
+ * The runtime knows no pool, ring or object: a part that has something to end registers a function
+ * at the stage where it ends. fiber_fini() calls them in the order of the stages, once, before it
+ * ends processes and closes the context. A stage that has begun takes no more functions, so that
+ * nothing is opened that nobody would close; a later stage still does, as a pool that ends may use
+ * a queue for the first time.
  *
- * The caller serialises all calls but those of the functions themselves (context.c: rt->lock).
+ * The caller serialises all calls except those of the functions themselves (context.c: rt->lock).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_AT_END_H
 #define FBR_AT_END_H
 
-/* In the order in which they are called: each may still use what the later ones close. */
+/* In the order of their calls: each stage may still use what later stages close. */
 enum fbr_end_stage {
-    FBR_END_REPORT,  /* a child sends its parent what it has not sent yet: results of a worker */
+    FBR_END_REPORT,  /* a child sends its parent the rest of its results */
     FBR_END_RUNS,    /* rings, whose functions may use pools and objects */
     FBR_END_TASKS,   /* pools, whose tasks may use objects */
     FBR_END_OBJECTS, /* queues, pipes, managers and stores */
@@ -28,7 +28,7 @@ typedef void fbr_end_fn(struct fbr_runtime *rt);
 /* Zeroed at first. */
 struct fbr_at_end {
     fbr_end_fn *fn[FBR_END_STAGES]; /* NULL: nothing to end there */
-    unsigned begun;                 /* stages that were */
+    unsigned begun;                 /* number of stages that have begun */
 };
 
 /* Registers a function, in place of the stage's former one. -ESHUTDOWN: the stage has begun. */

@@ -33,7 +33,7 @@
 
 enum { START_FN = 1, START_WORK = 2 }; /* process.c writes them */
 
-/* A frame that came before it could be acted on. */
+/* A frame that came before it could be handled. */
 struct early {
     struct early *next;
     uint8_t type;
@@ -53,7 +53,8 @@ struct fbr_child {
     uint64_t deadline;
     unsigned turned_away; /* loop thread */
     bool said_goodbye;
-    pid_t watcher;            /* who started us on this host, and whose death ends us; 0: nobody */
+    /* the process that started us on this host, and whose death ends us; 0: none */
+    pid_t watcher;
     struct fbr_error failure; /* under lock, as all below */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -63,8 +64,9 @@ struct fbr_child {
     /* Loop thread. */
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);
     void *user;
-    struct early_list early;  /* before anybody listened */
-    struct early_list orders; /* to start others, before we outlive the parent to end them */
+    struct early_list early; /* frames that came before there was a handler */
+    /* orders to start others, held until we can outlive the parent to end them */
+    struct early_list orders;
     bool outlives;
     struct fbr_post outliving;
     struct fbr_visits visits;
@@ -76,7 +78,7 @@ struct fbr_child {
     char hub_url[FBR_URL_MAX];
     uint64_t link;
     uint8_t alg;      /* 0: not sealed */
-    uint32_t beat_ms; /* how often its server wants to hear us; 0: never */
+    uint32_t beat_ms; /* how often its server must hear us; 0: never */
 };
 
 static void dial(void *arg);
@@ -90,9 +92,9 @@ static void fail(struct fbr_child *c, int code, const char *text)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The parent is gone: leave nothing of it behind, and go, with all that we have forked. When the
- * whole run has lost its master, its directory goes too; the kernel may take a moment to let go of
- * the master's lock. */
+/* The parent is gone: removes its leftovers and exits, with all processes that we have forked. When
+ * the whole run has lost its master, its directory goes too; the kernel may take a moment to
+ * release the master's lock. */
 static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -101,22 +103,24 @@ static _Noreturn void lose_parent(struct fbr_child *c, const char *text)
             text);
     if (c->rt->orphaned)
         c->rt->orphaned(c->rt);
-    fbr_nest_kill(c->rt->nest); /* also what has not joined, and would leave what it forked */
+    /* also processes that have not joined, which would leave their own children */
+    fbr_nest_kill(c->rt->nest);
     if (getsid(0) == getpid())
         fbr_spawn_sweep(getpid());
     for (int i = 0; i < 20 && c->join.root[0] && !fbr_rundir_wreck_dead(c->join.root); i++)
         if (access(c->join.root, F_OK) < 0 || nanosleep(&nap, NULL) < 0)
             break;
+    /* of this host */
     if (!c->join.root[0])
-        fbr_rundir_remove(&c->rt->dir); /* of this host */
+        fbr_rundir_remove(&c->rt->dir);
     if (getpgrp() == getpid())
         kill(0, SIGKILL);
     _exit(PARENT_LOST);
 }
 
-/* Started on this host, we are killed by the kernel when the parent dies (spawn.c). From now on the
- * end of the connection tells us, and leaves time to clean up; the signal only wakes us, should
- * somebody have stopped us. This is of the calling thread, the main thread. */
+/* The kernel kills a child on this host when its parent dies (spawn.c). From now on the end of the
+ * connection tells us instead, and leaves time to clean up; the signal only wakes us if we were
+ * stopped. This setting belongs to the calling thread, the main thread. */
 static bool die_with_parent(int instead, int sig)
 {
     int now = 0;
@@ -153,8 +157,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&c->lock);
     if (started)
         lose_parent(c, text);
-    if (why == -EPIPE ||
-        why == -ECONNRESET) /* turned away: by the crowd at the door, or for good */
+    if (why == -EPIPE || why == -ECONNRESET) /* turned away: by the crowd of callers, or for good */
         c->turned_away++;
     if (may_retry(c, why) && fbr_now_ms() < c->deadline)
         fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
@@ -162,9 +165,10 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
         fail(c, why, text);
 }
 
-/* Once we have joined; until then the limit is that of the start. A parent on this host, or our host, that is
- * stopped by a debugger is not dead: its end shows as the end of the connection. One on another host may
- * be stopped for a while, too, so we are more patient than it is with us. */
+/* Begins when we have joined; until then the limit is that of the start. A parent on this host, or
+ * our host, may be stopped by a debugger and is not dead: its end shows as the end of the
+ * connection. A parent on another host may be stopped for a while, too, so we wait longer for it
+ * than it waits for us. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
@@ -176,7 +180,7 @@ static void watch_parent(struct fbr_child *c)
 }
 
 /* START: u8 kind, [reference of the function], u64 length, argument; then str hub url, u64 link, u8
- * algorithm of its seal. The argument is moved to the front of our copy, where it is aligned. */
+ * algorithm of its seal. The argument moves to the front of our copy, where it is aligned. */
 static int read_start(struct fbr_child *c)
 {
     struct fbr_cur cur = fbr_cur(c->start, c->start_len);
@@ -197,8 +201,9 @@ static int read_start(struct fbr_child *c)
         return -EPROTO;
     memmove(c->start, work, c->work_len);
     c->work = c->start;
+    /* our children must not inherit it */
     if (strcmp(c->hub_url, FBR_URL_OF_HOST) == 0)
-        fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
+        fcntl(FBR_RELAY_FD, F_SETFD, FD_CLOEXEC);
     return 0;
 }
 
@@ -208,7 +213,7 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     int rc = -ENOMEM;
 
     pthread_mutex_lock(&c->lock);
-    if (c->start) { /* told twice */
+    if (c->start) { /* a second START */
         pthread_mutex_unlock(&c->lock);
         return;
     }
@@ -241,7 +246,7 @@ static void keep_early(struct fbr_child *c, struct early_list *l, uint8_t type,
     l->last = &e->next;
 }
 
-/* The first of them, to be freed; NULL: there is none. */
+/* Takes the first frame from the list, for the caller to free; NULL: there is none. */
 static struct early *take_early(struct early_list *l)
 {
     struct early *e = l->first;
@@ -258,7 +263,7 @@ static int send_of_visit(void *user, uint8_t type, const struct fbr_buf *body)
     return fbr_child_send(user, type, body);
 }
 
-/* A thread serves the visitor, at the other end of a pair of sockets. */
+/* Serves a caller in a thread, over a pair of sockets. */
 static int let_in(struct fbr_child *c, uint64_t id, struct fbr_error *err)
 {
     int ends[2], rc = fbr_fds_need(VISIT_FDS, "a visit", err);
@@ -273,8 +278,9 @@ static int let_in(struct fbr_child *c, uint64_t id, struct fbr_error *err)
     rc = fbr_visits_open(&c->visits, id, ends[0], NULL, err);
     if (rc < 0)
         close(ends[0]);
+    /* without a thread, the closed end tells the caller */
     else
-        rc = fbr_visitor_start(ends[1], err); /* without it the other end tells that it is over */
+        rc = fbr_visitor_start(ends[1], err);
     if (rc < 0)
         close(ends[1]);
     return rc;
@@ -325,7 +331,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         keep_early(c, &c->early, type, body);
 }
 
-/* What we start would lose us to the kernel, and leave what it forked, if the parent died earlier. */
+/* We start others only now: if the parent died earlier, the kernel would kill us, and the children
+ * of our children would stay. */
 static void on_outliving(void *arg)
 {
     struct fbr_child *c = arg;
@@ -342,12 +349,12 @@ static void on_outliving(void *arg)
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
 
-/* Our host has made a connection for us, and this is our end of it. */
+/* Our host has made a connection for us; this is our end of it. */
 static void join_by_host(struct fbr_child *c)
 {
     struct fbr_error err = {0, ""};
 
-    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* not for what we start */
+    fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit it */
     if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
         fail(c, err.code, err.text);
     else
@@ -575,7 +582,7 @@ static int hang_up(void *arg)
 {
     struct fbr_child *c = arg;
 
-    say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* an exit() of the program's own */
+    say_goodbye(&(struct goodbye){c, FBR_EXIT_UNKNOWN, ""}); /* the program itself called exit() */
     fbr_timer_fini(&c->retry);
     fbr_visits_close(&c->visits);
     fbr_conn_close(c->conn);
@@ -587,7 +594,7 @@ void fbr_child_close(struct fbr_child *c)
 {
     if (!c)
         return;
-    /* Nobody watches the connection any more; a thread other than the main thread may end us. */
+    /* Nothing watches the connection any more; a thread other than the main thread may end us. */
     if (c->watcher && gettid() != getpid())
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     else
@@ -605,8 +612,8 @@ bool fbr_child_is_near(const struct fbr_child *c)
     return c->join.root[0];
 }
 
-/* The program's own handlers come next, which may hang. If our host is dead already, its signal
- * came while it meant nothing, and there is nobody left to kill us. */
+/* The program's own exit handlers come next, and may hang. If our host is dead already, its death
+ * signal came while it meant nothing, and no other process would kill us. */
 void fbr_child_closed(const struct fbr_child *c)
 {
     if (c && c->watcher && getppid() != c->watcher)

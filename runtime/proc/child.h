@@ -1,4 +1,4 @@
-/* child.h - a process that was started by another one: how it joins, what it runs, how it ends.
+/* child.h - a process that another process has started: how it joins, runs its function, and ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CHILD_H
@@ -10,31 +10,32 @@
 
 struct fbr_child;
 
-/* Joins the parent and waits for what to run. On failure the text says what was tried. */
+/* Joins the parent and waits for a function. On failure the text lists what was tried. */
 int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err);
-/* Runs a function that the parent sent, and exits; returns only when the work is for the program
+/* Runs the function that the parent sent, and exits; returns only when the work is for the program
  * itself. */
 void fbr_child_run(struct fbr_runtime *rt);
 void fbr_child_close(struct fbr_child *c); /* NULL is fine */
-/* Last of all; does not return when nobody watches us any more. NULL is fine. */
+/* Comes last; does not return when nothing watches this process any more. NULL is fine. */
 void fbr_child_closed(const struct fbr_child *c);
 
-/* Where the parent listens. */
+/* Returns the url at which the parent listens. */
 const char *fbr_child_url(const struct fbr_child *c);
-/* Do we share a host, and its directory of the run, with the master? */
+/* Whether this process shares a host, and its run directory, with the master. */
 bool fbr_child_is_near(const struct fbr_child *c);
 const char *fbr_child_name(const struct fbr_child *c);
 int fbr_child_work(const struct fbr_child *c, const void **work, size_t *len);
 
-/* Frames of the parent go to this function, on the loop thread; those that came before it was set,
+/* Sets the function for the parent's frames, on the loop thread; frames that came earlier go to it
  * first. */
 void fbr_child_on_frame(struct fbr_child *c,
                         void (*fn)(void *user, uint8_t type, struct fbr_cur *body), void *user);
-/* To the parent, on the control channel. Any thread. */
+/* Sends a frame to the parent, on the control channel. Any thread. */
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
 /* Opens the data link that the parent has for us. */
 int fbr_child_uplink(struct fbr_child *c, struct fbr_uplink **u, struct fbr_error *err);
-/* A relay for processes that we start, whose first record is what we were started with (relay.h). Loop thread. */
+/* Opens a relay for processes that we start. Its first record is our own first record (relay.h).
+ * Loop thread. */
 struct fbr_relay;
 int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error *err);
 /* Serves a visitor (visit.h) at this socket, which it takes over on success, on a thread of its

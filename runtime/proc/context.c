@@ -1,5 +1,4 @@
-/* context.c - the context of a process: fiber_init, what is opened when, and the end; see
- * context.h.
+/* context.c - the context of a process: fiber_init, the order in which parts open, and the end.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/context.h"
@@ -26,13 +25,13 @@
 #include "runtime/proc/work.h"
 
 #define END_AT_ONCE_MS 1000
-#define END_OF_OTHER_MS 60000 /* only a thread that the end waits for comes to wait so long */
+#define END_OF_OTHER_MS 60000 /* only a thread that the end itself waits for can wait so long */
 #define START_FDS 13          /* directory, two locks, loop */
 
 static struct fbr_runtime *the_runtime;
-static _Thread_local int callbacks; /* that are under way on this thread, in each other */
+static _Thread_local int callbacks; /* nested callbacks that run on this thread */
 
-/* ---- Small things that everybody needs ---- */
+/* ---- Small helpers ---- */
 
 const char *fiber_version(void)
 {
@@ -48,7 +47,7 @@ void fiber_bytes_free(struct fiber_bytes *bytes)
     bytes->len = 0;
 }
 
-/* ---- What is opened when first needed ---- */
+/* ---- Parts that open when first needed ---- */
 
 static int door_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
@@ -70,7 +69,7 @@ static int door_admit(void *user, const struct fbr_caller *who, struct fbr_conn 
                                        : rt->admit_peer(rt, who, conn);
 }
 
-/* The host in a URL that is called over TCP. */
+/* Stores the host of a URL that is called over TCP. */
 static bool host_of(const char *url, char *out, size_t size)
 {
     bool bracket = strncmp(url, "tcp://[", 7) == 0;
@@ -87,9 +86,10 @@ static bool parent_host(const struct fbr_runtime *rt, char *out, size_t size)
     return rt->child && host_of(fbr_child_url(rt->child), out, size);
 }
 
-/* Where we listen: where we do already, for an engine may not answer when it is asked again; as
- * configured; where the jobs of a backend find us; where our parent does. A child has its parent's
- * configuration, whose address is none of its own when it runs on another host. */
+/* Finds the address to listen at: the one where we listen already, because an engine may not answer
+ * a second time; the configured one; the one where the jobs of a backend find us; the one where our
+ * parent listens. A child has its parent's configuration, but that address is not the child's when
+ * it runs on another host. */
 static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct fbr_error *err)
 {
     const char *bind = fbr_config_str(rt->config, "bind");
@@ -114,7 +114,7 @@ static int bind_address(struct fbr_runtime *rt, char out[FBR_BIND_MAX], struct f
     return 0;
 }
 
-/* Where we are says what manager there is. A child has its parent's answer. */
+/* Finds the manager from the surroundings of this process. A child has its parent's answer. */
 static const char *automatic(const struct fbr_runtime *rt)
 {
     for (size_t i = 0; fbr_backends[i] && !rt->child; i++) {
@@ -134,7 +134,7 @@ const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name)
         return name;
     name = fbr_config_str(rt->config, "backend");
     about = fbr_backend_about(name);
-    /* In a container there is no engine to ask: what it starts, it starts in there. */
+    /* In a container there is no engine to ask: its processes start in the same container. */
     if (rt->child && about && about->contained)
         return FBR_BACKEND_LOCAL;
     return strcmp(name, "auto") == 0 ? automatic(rt) : name;
@@ -145,7 +145,7 @@ static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime
     return fbr_backend_find(fbr_rt_backend_name(rt, NULL), NULL);
 }
 
-/* The backend knows the address; an object may have to tell its own before a job was started. */
+/* The backend knows the address; an object may have to publish its own before a job was started. */
 static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
@@ -160,8 +160,8 @@ static int open_listener(struct fbr_runtime *rt, char url[FBR_URL_MAX], struct f
     return rc;
 }
 
-/* Who may call over TCP from this host: nobody but us where jobs of the backend are processes of
- * ours; in a container, for one, they may be of another user. */
+/* Whether callers over TCP from this host must be of our user: yes where jobs of the backend are
+ * processes of ours; in a container they may be of another user. */
 static bool only_ours(const struct fbr_runtime *rt)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
@@ -314,7 +314,7 @@ void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name)
 
 /* Messages of some 100 KiB come and go all the time. By default glibc gives their memory back to
  * the kernel each time, and faults it in again: that halves the rate of large tasks
- * (docs/performance.md). Who has set it otherwise keeps it. */
+ * (docs/performance.md). Settings of the user stay. */
 static void tune_malloc(void)
 {
 #ifdef __GLIBC__
@@ -367,8 +367,8 @@ static int start(struct fbr_runtime *rt, const char *root, struct fbr_error *err
 
     if (rt->started)
         return 0;
-    signal(SIGPIPE,
-           SIG_IGN); /* a peer that closes is an error of the call, not the end of the process */
+    /* a peer that closes is an error of the call, not the end of the process */
+    signal(SIGPIPE, SIG_IGN);
     fbr_fds_raise();
     tune_malloc();
     rt->held.limit = fbr_config_size(rt->config, "hold_max");
@@ -447,7 +447,7 @@ int fiber_init(int *argc, char ***argv)
     struct fbr_runtime *rt;
     int rc;
 
-    (void)argc; /* for options of ours, should there be any */
+    (void)argc; /* for options of Fiber's own in future */
     (void)argv;
     if (the_runtime)
         return fbr_rt_check(NULL) < 0 ? -EPERM : the_runtime->child != NULL;
@@ -457,7 +457,7 @@ int fiber_init(int *argc, char ***argv)
     rt = the_runtime;
     atexit(fiber_fini);
     rc = fbr_join_take(&join, &rt->config, &err);
-    fbr_environ_keep(); /* without the ticket, which was for us alone */
+    fbr_environ_keep(); /* without the ticket, which was for this process alone */
     if (rc == 1) {
         rc = fbr_config_load(&rt->config, &err);
         if (rc < 0) {
@@ -621,8 +621,8 @@ static int close_engines(void *arg)
     return 0;
 }
 
-/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so what
- * we started is only killed, and the end of the process does the rest. */
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so our
+ * processes are only killed, and the end of this process does the rest. */
 struct at_once {
     struct fbr_runtime *rt;
     pthread_mutex_t lock;
@@ -644,8 +644,8 @@ static void kill_at_once(void *arg)
 
 static void end_at_once(struct fbr_runtime *rt)
 {
-    static struct at_once a = {.lock =
-                                   PTHREAD_MUTEX_INITIALIZER}; /* the loop may come to it late */
+    /* the loop may run it late */
+    static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER};
     uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
     int rc = 0;
 
@@ -653,9 +653,9 @@ static void end_at_once(struct fbr_runtime *rt)
     fbr_cond_init(&a.changed);
     if (fbr_loop_here(rt->loop))
         kill_at_once(&a);
+    /* the loop may wait for us, but not for long */
     else
-        rc = fbr_loop_post(rt->loop, kill_at_once,
-                           &a); /* it may be waiting for us, but not for long */
+        rc = fbr_loop_post(rt->loop, kill_at_once, &a);
     pthread_mutex_lock(&a.lock);
     while (!a.done && rc == 0)
         rc = fbr_cond_wait(&a.changed, &a.lock, deadline);
@@ -668,7 +668,7 @@ void fbr_rt_callback(bool begins)
     callbacks += begins ? 1 : -1;
 }
 
-/* Somebody may wait for what this thread does. */
+/* Whether other threads may wait for the calling thread. */
 static bool on_our_thread(struct fbr_runtime *rt)
 {
     bool ours;
@@ -680,8 +680,8 @@ static bool on_our_thread(struct fbr_runtime *rt)
     return ours;
 }
 
-/* Whether it is on us to end everything. When another thread does it already, waits for that: the program may be gone
- * as soon as we return. */
+/* Whether the calling thread must end everything. When another thread does that already, waits for
+ * it: the program may be gone as soon as this call returns. */
 static bool begin_end(struct fbr_runtime *rt)
 {
     uint64_t deadline = fbr_now_ms() + END_OF_OTHER_MS;
@@ -706,7 +706,7 @@ static bool begin_end(struct fbr_runtime *rt)
 static void finish(struct fbr_runtime *rt)
 {
     pthread_mutex_lock(&rt->lock);
-    rt->finished = true; /* nothing is started any more */
+    rt->finished = true; /* nothing is started from now on */
     pthread_mutex_unlock(&rt->lock);
 }
 
@@ -772,12 +772,12 @@ void fiber_fini(void)
     close_hubs(rt);
     fbr_child_close(rt->child);
     fbr_rundir_remove(&rt->dir);
-    fbr_loop_stop(rt->loop); /* it and the output stay: calls that began before may come to them */
+    fbr_loop_stop(rt->loop); /* the loop and the output stay: earlier calls may still use them */
     fbr_wipe(rt->peer_key, sizeof(rt->peer_key));
     pthread_mutex_lock(&rt->lock);
     rt->over = true;
     pthread_cond_broadcast(&rt->changed);
     pthread_mutex_unlock(&rt->lock);
     fbr_child_closed(rt->child);
-    /* The context itself stays: handles that the program still holds may be closed. */
+    /* The context itself stays: the program may still close its handles. */
 }

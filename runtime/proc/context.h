@@ -22,28 +22,31 @@
 
 /* Frames of the control channel; docs/wire.md has them byte by byte. */
 enum fbr_frame {
-    FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: what to run */
+    FBR_FRAME_START = FBR_FRAME_USER, /* parent to child: its function or its work */
     FBR_FRAME_EXIT,                   /* child to parent: i32 code, str text; then it exits */
-    FBR_FRAME_READY,                  /* child to parent: bytes for the caller that started it */
-    FBR_FRAME_JOIN,                   /* child to its host: it is there (nested.h) */
-    FBR_FRAME_HOLDS,                  /* child to parent: it has attached to an end of a pipe */
-    FBR_FRAME_POOL = 32,              /* pool/pool_wire.h */
-    FBR_FRAME_NEST = 48,              /* nested.h */
-    FBR_FRAME_PEER = 64,              /* share/peer.h */
-    FBR_FRAME_RING = 80,              /* ring/ring_wire.h */
-    FBR_FRAME_VISIT = 112,            /* visit.h */
+    /* child to parent: bytes for the caller that started the child */
+    FBR_FRAME_READY,
+    FBR_FRAME_JOIN, /* child to its host: the child has joined (nested.h) */
+    /* child to parent: the child has attached to an end of a pipe */
+    FBR_FRAME_HOLDS,
+    FBR_FRAME_POOL = 32,   /* pool/pool_wire.h */
+    FBR_FRAME_NEST = 48,   /* nested.h */
+    FBR_FRAME_PEER = 64,   /* share/peer.h */
+    FBR_FRAME_RING = 80,   /* ring/ring_wire.h */
+    FBR_FRAME_VISIT = 112, /* visit.h */
 };
 
-/* An end of a pipe that a process holds from its start on, as a handle of the one that starts it. */
+/* An end of a pipe that a process holds from its start on, as a handle of the process that starts
+ * it. */
 struct fbr_hold {
     struct fiber_pipe *held;
-    uint64_t owner, object; /* as in its address */
+    uint64_t owner, object; /* as in the address of the end */
     uint8_t end;
 };
 
 struct fbr_hold_ops {
     int (*hold)(struct fiber_pipe *end, struct fbr_hold *out); /* 0, or kept */
-    /* The process has the end itself, or has ended. Loop thread. */
+    /* Called when the process has the end itself, or has ended. Loop thread. */
     void (*let_go)(struct fbr_hold *hold);
 };
 
@@ -54,7 +57,7 @@ struct fbr_output;
 struct fiber_process;
 
 struct fbr_runtime {
-    pthread_mutex_t lock; /* processes, started to ender, hub, what is called at the end */
+    pthread_mutex_t lock; /* guards processes, started to ender, hub, at_end */
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
@@ -63,10 +66,10 @@ struct fbr_runtime {
     char run_uid[33];               /* of the whole run: the master's, in hex */
     uint8_t peer_key[FBR_KEY_SIZE]; /* in the addresses of what lives here */
     uint64_t self;                  /* random: tells processes of a run apart */
-    pid_t pid;                      /* a forked child is not us */
+    pid_t pid;                      /* a forked child has another */
     bool started, finished;
     bool ends, over; /* fiber_fini() was called; it is about to return */
-    pthread_t ender; /* by this thread */
+    pthread_t ender; /* the thread that called it */
     pthread_cond_t changed;
     bool ending; /* fiber_fini() has begun: no pool is opened any more; under the pools' lock */
     struct fbr_listener *listener[2]; /* by enum fbr_reach; loop thread */
@@ -81,64 +84,63 @@ struct fbr_runtime {
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
     uint64_t next_visit;     /* loop thread */
-    struct fbr_child *child; /* how we reach our parent; NULL in a master */
+    struct fbr_child *child; /* the way to our parent; NULL in a master */
     struct fbr_nest *nest;   /* jobs that we run for our parent; loop thread */
     struct fbr_relay *relay; /* their data; opened on the loop thread */
-    /* Set by share/: lets in a process that has an address of ours. Loop thread. */
+    /* Set by share/: admits a process that has an address of ours. Loop thread. */
     int (*admit_peer)(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
     const struct fbr_hold_ops *holds; /* set by share/ */
     struct fbr_at_end at_end;         /* by fbr_rt_at_end(); under lock */
     struct fiber_pool *pools;         /* that are open; under their own lock (pool.c) */
-    struct fiber_ring *rings;         /* that are open; under the lock */
-    void (*output_room)(
-        struct fbr_runtime *rt); /* set by ring/: the output's queue has room again. Loop thread */
-    void (*orphaned)(
-        struct fbr_runtime
-            *rt); /* set by ring/: our parent is gone, and we are about to end. Loop thread */
-    void *agent;  /* ring/'s */
+    struct fiber_ring *rings;         /* open rings; under the lock */
+    /* Set by ring/: the output's queue has room again. Loop thread. */
+    void (*output_room)(struct fbr_runtime *rt);
+    /* Set by ring/: our parent is gone, and this process is about to end. Loop thread. */
+    void (*orphaned)(struct fbr_runtime *rt);
+    void *agent; /* ring/'s */
     void *share;
 };
 
-/* The context, started (loop and run directory exist), or NULL and a kept error (not initialised,
- * ended, after fork). */
+/* Returns the context, started (loop and run directory exist), or NULL and a kept error (not
+ * initialised, ended, after fork). */
 struct fbr_runtime *fbr_rt(void);
-/* 0, or -EPERM and a kept error in a process that the one of rt (NULL: the context) has forked: its
- * threads are not here. */
+/* Returns 0, or -EPERM and a kept error in a forked process: the threads of rt (NULL: the context)
+ * are not in this process. */
 int fbr_rt_check(const struct fbr_runtime *rt);
-/* Registers what fiber_fini() calls at this stage; it may be set again. -ESHUTDOWN: the stage has begun, or is over.
- * Any thread. */
+/* Registers a function that fiber_fini() calls at this stage; a later call replaces it. -ESHUTDOWN:
+ * the stage has begun, or is over. Any thread. */
 int fbr_rt_at_end(struct fbr_runtime *rt, enum fbr_end_stage stage, fbr_end_fn *fn);
 /* The context without starting it, or NULL. */
 struct fbr_runtime *fbr_rt_peek(void);
 
-/* Around a call of the program's function that fiber_fini() waits for: it does not wait on this thread meanwhile. */
+/* Marks a call of the program's function that fiber_fini() waits for: on this thread fiber_fini()
+ * does not wait meanwhile. */
 void fbr_rt_callback(bool begins);
 
-/* fiber_fini() ends it: nothing new is started. */
+/* Whether fiber_fini() has begun: nothing new is started. */
 bool fbr_rt_finished(struct fbr_runtime *rt);
 
-/* How processes of this reach call us and our data channel; opened when first asked for. Loop
- * thread. */
+/* Returns the url for processes of this reach and our data channel; opens both when first asked
+ * for. Loop thread. */
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err);
 int fbr_rt_hub(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_hub **h, const char **url,
                struct fbr_error *err);
-/* Which backend that is: NULL as configured, "auto" as found. */
+/* Returns the name of a backend: NULL as configured, "auto" as found. */
 const char *fbr_rt_backend_name(const struct fbr_runtime *rt, const char *name);
-/* A running backend by name (NULL: as configured). Loop thread. */
+/* Opens a backend by name (NULL: as configured). Loop thread. */
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **slot,
                    struct fbr_error *err);
-/* In the program's thread, which is about to start something by a backend (NULL: as configured): one that is not open
- * yet find the environment as it is now (environ.h). */
+/* Call it in the program's thread before a start by a backend (NULL: as configured): a backend that
+ * is not open yet finds the environment as it is now (environ.h). */
 void fbr_rt_see_environ(struct fbr_runtime *rt, const char *name);
-/* The reach that addresses of our objects need, which may travel to any of our jobs. Loop
- * thread. */
+/* Returns the reach of our objects' addresses, which may travel to any of our jobs. Loop thread. */
 enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt);
-/* The reach that children of this backend have, with the configuration's transport applied. */
+/* Returns the reach of children of this backend, with the configuration's transport applied. */
 enum fbr_reach fbr_rt_reach(struct fbr_runtime *rt, const struct fbr_backend_ops *ops);
 
-/* Both ends of a data link derive its keys from their control connection. -ENOTSUP: it needs
- * none. */
+/* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
+ * connection needs no keys. */
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_seal_alg alg, struct fbr_keys *keys);
 
 /* Process doors (process.c). */

@@ -21,10 +21,10 @@ struct module {
 };
 
 struct search {
-    const struct fbr_fnref *want; /* resolve: what to look for */
+    const struct fbr_fnref *want; /* resolve: the reference */
     uintptr_t addr;               /* make: the function */
-    struct module first, hit;     /* the program; the module that was looked for */
-    uintptr_t bias;               /* of the hit */
+    struct module first, hit;     /* the program; the module that was found */
+    uintptr_t bias;               /* load bias of the found module */
     bool in_text;
 };
 
@@ -50,7 +50,7 @@ static const uint8_t *note_field(struct fbr_cur *c, const uint8_t *start, size_t
     return field;
 }
 
-/* Looks for NT_GNU_BUILD_ID among the notes of one segment; layout: elf(5), "Notes (Nhdr)". */
+/* Finds NT_GNU_BUILD_ID among the notes of one segment; layout: elf(5), "Notes (Nhdr)". */
 static const uint8_t *notes_find_id(struct fbr_cur c, size_t align, size_t *len)
 {
     const uint8_t *start = c.at;

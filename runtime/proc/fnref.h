@@ -7,20 +7,19 @@
  * refused. So the module must carry a build-id: gcc and clang make one with -Wl,--build-id, which
  * many distributions turn on by default.
  *
- * What a reference may name: code in an executable segment of the program or of a shared library
- * that is loaded at that moment, but not of libc, the dynamic loader or the vdso. A function that a
- * non-PIE program borrows from a library has its address in the program (its PLT entry), and
- * travels as such. Code that was made at run time, such as the trampoline of a nested function,
- * cannot travel.
+ * A reference may name code in an executable segment of the program or of a shared library that is
+ * loaded at that moment, but not of libc, the dynamic loader or the vdso. A function that a non-PIE
+ * program borrows from a library has its address in the program (its PLT entry), and travels as
+ * such. Code that was made at run time, such as the trampoline of a nested function, cannot travel.
  *
  * The check is against accidents (another build) and narrows what a peer can name; it is not a
  * sandbox. Resolve only what came from an authenticated peer.
  *
  * Cost: the modules are walked in load order under the loader's lock, the program first: about 0.1
- * us for a function of the program, and 0.05 us for each library before the one that holds it. Who
- * resolves the same reference over and over keeps the last one and its answer (fbr_fnref_equal).
- * There is no cache here: an answer is good until its module is unloaded. Thread-safe; not for
- * signal handlers.
+ * us for a function of the program, and 0.05 us for each library before the one that holds it. A
+ * caller that resolves the same reference over and over keeps the last one and its answer
+ * (fbr_fnref_equal). There is no cache here: an answer is good until its module is unloaded.
+ * Thread-safe; not for signal handlers.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_FNREF_H

@@ -18,13 +18,13 @@
 #include "runtime/base/strings.h"
 #include "runtime/base/text.h"
 
-#define EXIT_AFTER_CONN_MS \
-    2000                       /* the backend should know soon that a job ended which has hung up */
-#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process on their way */
-#define DRY_AFTER_EXIT_MS 5000 /* what its host, which lives, has still to pass on */
+/* after a child has closed its connection, the backend should soon report its end */
+#define EXIT_AFTER_CONN_MS 2000
+#define CONN_AFTER_EXIT_MS 200 /* bytes of a dead process may still be on their way */
+#define DRY_AFTER_EXIT_MS 5000 /* its host, which lives, may still have data to pass on */
 #define EXIT_AFTER_KILL_MS 3000
-#define EXIT_OF_FAR_MS \
-    30000 /* its end is no surprise; a slow engine tells it, and has its output */
+/* the process has announced its end; a slow engine reports the end and the output later */
+#define EXIT_OF_FAR_MS 30000
 #define CANNOT_START 125
 #define NOT_EXECUTABLE 126 /* of a program, as shells have it, */
 #define NOT_FOUND 127      /* and so do engines */
@@ -35,7 +35,7 @@ static void step(struct fiber_process *p, enum process_event event, const char *
 
 static void set_timer(struct fiber_process *p, uint64_t ms)
 {
-    fbr_timer_start(&p->timer, ms, 0); /* it is there from the start */
+    fbr_timer_start(&p->timer, ms, 0); /* the timer is there from the start */
 }
 
 static void set_state(struct fiber_process *p, enum process_state state)
@@ -53,8 +53,8 @@ static void set_why(struct fiber_process *p, const char *why)
     pthread_mutex_unlock(&p->rt->lock);
 }
 
-/* A call of its that we could not take looks to it as if we had hung up. Asked before anything of
- * it is closed, which would hide the cause. */
+/* Notes a lack of descriptors. To the child, a connection that we could not accept looks like a
+ * hang-up. Call it before any connection of the child is closed, which would hide the cause. */
 static void note_shortage(struct fiber_process *p)
 {
     if (!p->ready && !p->shortage[0])
@@ -67,8 +67,9 @@ static uint64_t parent_patience_ms(const struct fiber_process *p)
            (uint64_t)fbr_config_int(p->rt->config, "heartbeat_misses") * FBR_PARENT_PATIENCE;
 }
 
-/* On another host it gives us up when we are stopped for long: no fault of its own, nor of a task that
- * it ran. We notice a stall a little later than it began. Asked while the conn is there. */
+/* Notes that this process was stopped. A child on another host gives us up when we are stopped for
+ * long: neither the child nor its task has failed. We notice a stop a little later than it began.
+ * Call it while the conn is there. */
 static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
 {
     uint64_t stall = p->reach == FBR_REACH_TCP && !p->leaving ? fbr_conn_stall_ms(conn) : 0;
@@ -96,8 +97,8 @@ static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
     fbr_put(b, text, strlen(text));
 }
 
-/* " (pid 4711)", or what its engine calls the job that it is in: " (docker job 4e4a2eaafa1a)", " (pid 12 in slurm job
- * 7_0)". Docker's ids are longer than anybody writes them. */
+/* Appends " (pid 4711)", or the engine's name for the job: " (docker job 4e4a2eaafa1a)", " (pid 12
+ * in slurm job 7_0)". Docker's ids are cut short, as people write them. */
 static void put_place(struct fbr_buf *b, const struct fiber_process *p)
 {
     const struct fiber_process *job = p;
@@ -187,7 +188,7 @@ static void end(struct fiber_process *p, const char *why)
     if (p->spec.ops && p->spec.ops->on_end)
         p->spec.ops->on_end(p->spec.user, p);
     fbr_nested_host_ended(p, p->report ? p->report : p->name);
-    fbr_conn_close(conn); /* after those that it carried */
+    fbr_conn_close(conn); /* after the conns that it carried */
     fbr_link_close(p->link);
     p->link = NULL;
     if (p->spec.ops && p->spec.ops->on_gone)
@@ -195,7 +196,7 @@ static void end(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
-/* Ends a process that never came to life. */
+/* Ends a process that never started. */
 void fbr_job_fail(struct fiber_process *p, int32_t code, const char *why)
 {
     pthread_mutex_lock(&p->rt->lock);
@@ -239,7 +240,7 @@ static bool is_far(const struct fiber_process *p)
 
 static void kill_it(struct fiber_process *p, const char *why)
 {
-    fbr_process_ref(p); /* a backend may say at once that it has ended */
+    fbr_process_ref(p); /* a backend may report the end within this call */
     set_why(p, why);
     fbr_job_signal(p, SIGKILL);
     if (p->state == P_KILLED)
@@ -290,7 +291,7 @@ static void on_time(void *arg)
     step(arg, P_ON_TIME, "");
 }
 
-/* Nothing more comes of its data by way of its host. */
+/* Whether no more data of the process comes by way of its host. */
 static bool is_dry(const struct fiber_process *p)
 {
     return !p->link || !p->host || p->dry || p->host->state == P_ENDED;
@@ -418,7 +419,7 @@ void fbr_process_resume_output(struct fbr_runtime *rt)
     pthread_mutex_unlock(&rt->lock);
 }
 
-/* Whatever code it had: the function has not run. */
+/* The function has not run, whatever the exit code is. */
 static void explain_early_exit(struct fiber_process *p, int32_t code)
 {
     char why[256];
@@ -543,7 +544,7 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
     if ((p->host ? p->host : p)->slot->ops->reach == FBR_REACH_HOST)
         snprintf(j.root, sizeof(j.root), "%s", rt->dir.root);
     j.by_host = p->host != NULL;
-    if (!j.by_host) /* else nobody asks for it */
+    if (!j.by_host) /* else nothing fetches it */
         memcpy(j.secret, p->secret, sizeof(j.secret));
     fbr_join_put(&j, rt->config, ticket);
     fbr_wipe(&j, sizeof(j));

@@ -1,4 +1,4 @@
-/* lines.c - bytes of ranks on a screen that they share; see lines.h.
+/* lines.c - puts the output of ranks together on a shared screen.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/lines.h"
@@ -49,7 +49,8 @@ static void put_moving(struct fbr_screen *screen, const char *tag, size_t tag_le
     }
 }
 
-/* What of a whole line is behind its last return; one that stands before the newline counts as part of that. */
+/* Returns the part of a whole line behind its last return; a return directly before the newline
+ * belongs to that part. */
 static const char *behind_return(const char *at, const char *end)
 {
     const char *back;
@@ -72,7 +73,7 @@ static void put(struct fbr_line_stream *s, struct fbr_screen *screen, const char
     if (screen->owner && screen->owner != s->who)
         fbr_screen_break(screen, out);
     screen->last = s->who;
-    if (!tag_len && !screen->terminal) { /* nothing has to be put between lines */
+    if (!tag_len && !screen->terminal) { /* nothing needs to go between lines */
         fbr_put(out, at, len);
         screen->owner = end[-1] == '\n' ? NULL : s->who;
         return;
@@ -94,7 +95,7 @@ static void put(struct fbr_line_stream *s, struct fbr_screen *screen, const char
     }
 }
 
-/* The part, which is not held any more. */
+/* Shows the held part of a line. */
 static void put_part(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                      struct fbr_buf *out)
 {
@@ -106,7 +107,7 @@ static void put_part(struct fbr_line_stream *s, struct fbr_screen *screen, const
         fbr_buf_clear(&s->part);
 }
 
-/* Of a bar only its last state is of use there. */
+/* Whether only the last state of a progress bar is of use on this screen. */
 static bool drops_returns(const struct fbr_screen *screen, const char *tag)
 {
     return !screen->terminal && *tag;

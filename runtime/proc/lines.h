@@ -1,14 +1,15 @@
-/* lines.h - what jobs and ranks print, put together on one screen: whole lines of several ranks, and unfinished ones
- * when there is a reason to show them: pure.
+/* lines.h - puts the output of jobs and ranks together on one screen; pure.
  *
- * A screen is where the bytes go: a terminal, a pipe, a file. It knows whose unfinished line stands on it: the next
- * line of another rank begins on a fresh one. Bytes are not changed otherwise, but for what was asked for or what a
- * terminal needs:
+ * Output appears in whole lines, and unfinished lines where there is a reason to show them. A
+ * screen is the target of the bytes: a terminal, a pipe, a file. The screen knows whose unfinished
+ * line stands on it: the next line of another rank begins on a fresh line. Bytes are not changed
+ * otherwise, except as the caller asks or as a terminal needs:
  *
- *   a tag               in front of each line; on a terminal again behind a return (\r), so that a progress bar keeps
- *                       it; in a pipe or a file, of a line with returns only what is behind the last one is passed on
- *   a terminal          gets no control sequences but colours and the erasing of a line (text.h); a colour ends with
- *                       its line
+ *   a tag               in front of each line; on a terminal again behind a return (\r), so that a
+ *                       progress bar keeps it; in a pipe or a file, only the part of a line behind
+ *                       its last return is passed on
+ *   a terminal          gets no control sequences but colours and the erasing of a line (text.h); a
+ *                       colour ends with its line
  *   several ranks       into a pipe or a file: a progress bar is passed on when its line has ended
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -21,45 +22,47 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/text.h"
 
-#define FBR_LINE_HELD (1u << 20)   /* a line that is longer is passed on in parts */
-#define FBR_LINES_HELD (64u << 20) /* so are unfinished lines when they are more than this in all */
+#define FBR_LINE_HELD (1u << 20)   /* a longer line is passed on in parts */
+#define FBR_LINES_HELD (64u << 20) /* beyond this sum, unfinished lines are passed on, too */
 #define FBR_LINE_TAIL 2048         /* of the end of each stream, kept for reports */
-#define FBR_LINE_REPORT 10         /* lines of it that are shown */
+#define FBR_LINE_REPORT 10         /* lines of the tail that a report shows */
 
 struct fbr_screen {
     bool terminal;
-    bool raw;          /* and makes no new line of a newline alone */
-    bool shared;       /* several ranks write there */
-    const void *owner; /* whose unfinished line stands there; NULL: the next byte begins a line */
-    const void *last;  /* whose bytes came last; NULL: our own */
-    bool coloured;     /* that line has escape sequences */
-    bool returned;     /* its last byte is a return */
-    size_t held;       /* bytes of unfinished lines that are not shown */
+    bool raw;    /* a newline alone begins no new line there */
+    bool shared; /* several ranks write there */
+    /* owner of the unfinished line on the screen; NULL: the next byte begins a line */
+    const void *owner;
+    const void *last; /* owner of the last bytes; NULL: this process */
+    bool coloured;    /* that line has escape sequences */
+    bool returned;    /* its last byte is a return */
+    size_t held;      /* bytes of unfinished lines that are not shown */
 };
 
 struct fbr_line_stream {
-    const void *who;     /* the rank that it is of, for the screen's owner */
+    const void *who;     /* the rank of the stream, for the screen's owner */
     struct fbr_buf part; /* a line without its end, not shown yet */
     struct fbr_buf tail;
     struct fbr_text_filter filter;
 };
 
-/* Appends to `out` what the screen is given now: the lines that are whole, with `tag` in front of each. */
+/* Appends to `out` what the screen gets now: the whole lines, with `tag` in front of each. */
 void fbr_line_add(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                   const void *data, size_t len, struct fbr_buf *out);
-/* Nothing follows for now: the unfinished line, too, unless it has to be whole there. */
+/* Nothing follows for now: shows the unfinished line, too, unless the screen needs whole lines. */
 void fbr_line_show(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                    struct fbr_buf *out);
-/* Nothing follows any more: the unfinished line, without an end that it did not have. */
+/* Nothing follows any more: shows the unfinished line, and adds no newline. */
 void fbr_line_end(struct fbr_line_stream *s, struct fbr_screen *screen, const char *tag,
                   struct fbr_buf *out);
-/* What is shown as it is, by somebody else: it counts as what came last, and for reports. */
+/* Notes bytes that somebody else shows unchanged: they count as the last bytes on the screen, and
+ * for reports. */
 void fbr_line_raw(struct fbr_line_stream *s, struct fbr_screen *screen, const void *data,
                   size_t len);
-/* Somebody else writes there now: ends the unfinished line that stands there. */
+/* Somebody else writes to the screen now: ends its unfinished line. */
 void fbr_screen_break(struct fbr_screen *screen, struct fbr_buf *out);
-/* Appends the last lines of the stream for a report, each between `before` and `after`: what is behind its last
- * return, without control characters. */
+/* Appends the last lines of the stream for a report, each between `before` and `after`: the part
+ * behind the line's last return, without control characters. */
 void fbr_line_report(const struct fbr_line_stream *s, const char *before, const char *after,
                      struct fbr_buf *out);
 void fbr_line_fini(struct fbr_line_stream *s, struct fbr_screen *screen);

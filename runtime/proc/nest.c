@@ -1,4 +1,4 @@
-/* nest.c - a host: starts and watches processes on its parent's order; see nested.h.
+/* nest.c - the host's side of nested processes: starts and watches them on its parent's order.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -24,9 +24,10 @@ struct job {
     struct job *next, *prev;
     struct fbr_nest *nest;
     uint64_t process;
-    void *handle;          /* NULL: it does not run */
-    struct fbr_conn *conn; /* to it; may end before the process does, or after it. NULL: ended */
-    bool joined;           /* then the parent closes it, if nothing else does */
+    void *handle; /* NULL: the process does not run */
+    /* connection to it; may end before the process does, or after it. NULL: ended */
+    struct fbr_conn *conn;
+    bool joined; /* then the parent closes it, if nothing else does */
 };
 
 struct fbr_nest {
@@ -74,7 +75,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
         fbr_relay_end(n->rt->relay, j->process);
     n->ops->release(n->backend, j->handle);
     j->handle = NULL;
-    if (!j->joined) { /* and what it has started may have the other end still */
+    if (!j->joined) { /* processes that it has started may still have the other end */
         fbr_conn_close(j->conn);
         j->conn = NULL;
     }
@@ -95,7 +96,7 @@ static void carry(struct job *j, uint8_t type, const void *body, size_t len)
     fbr_buf_fini(&b);
 }
 
-/* It has joined, and is looked after from now on. */
+/* The process has joined: watches it from now on. */
 static void on_join(struct job *j)
 {
     const struct fbr_config *config = j->nest->rt->config;
@@ -132,7 +133,7 @@ static void on_own_close(void *user, struct fbr_conn *conn, int why, const char 
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_own_frame, .on_close = on_own_close};
 
-/* What the parent says to it. */
+/* Passes a frame of the parent to the process. */
 static void on_carried(struct job *j, struct fbr_cur *body)
 {
     uint8_t type = fbr_get_u8(body);
@@ -168,7 +169,7 @@ static int open_nest(struct fbr_runtime *rt, struct fbr_error *err)
     return rc;
 }
 
-/* u32 count, strings; into a NULL-terminated list. NULL: malformed, or no memory. */
+/* Reads u32 count, strings, into a NULL-terminated list. NULL: malformed, or no memory. */
 static char **get_list(struct fbr_cur *c)
 {
     uint32_t n = fbr_get_u32(c);
@@ -210,7 +211,8 @@ static void get_order(struct order *o, struct fbr_cur *c)
     o->relayed = fbr_get_u8(c) == 1;
 }
 
-/* Its data: its end of a pair of sockets, whose other end is the relay's. */
+/* Opens the data path of a process: its end of a pair of sockets, whose other end is the
+ * relay's. */
 static int open_line(struct fbr_nest *n, struct order *o, struct fbr_error *err)
 {
     int rc = 0;
@@ -338,8 +340,9 @@ void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *bod
         return;
     }
     j = n ? find(n, fbr_get_u64(body)) : NULL;
+    /* the process has ended, and its event is on the way */
     if (!j)
-        return; /* it has ended, and its event is on the way */
+        return;
     if (type == FBR_NEST_CARRIED) {
         on_carried(j, body);
         return;

@@ -1,4 +1,4 @@
-/* nested.c - processes that a host of ours starts for us; see nested.h.
+/* nested.c - the parent's side of nested processes, which a host of ours starts for us.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/nested.h"
@@ -13,7 +13,7 @@
 #include "runtime/proc/process_priv.h"
 
 struct fbr_nested {
-    struct fbr_nested *next, *prev; /* of the host */
+    struct fbr_nested *next, *prev; /* links of the host's list */
     struct fiber_process *host;
     void *user;
     uint64_t process;
@@ -119,7 +119,7 @@ void fbr_nested_on_event(struct fiber_process *host, struct fbr_cur *body)
         tell(n, &e);
 }
 
-/* Its first word: it is there. */
+/* The first frame of a process: the process has joined. */
 static void let_in(struct fiber_process *host, struct fiber_process *p)
 {
     struct fbr_conn *conn = fbr_conn_carried(host->conn, FBR_NEST_CARRIED, p->id);
@@ -130,7 +130,7 @@ static void let_in(struct fiber_process *host, struct fiber_process *p)
         fbr_conn_close(conn);
 }
 
-/* How its connection to the host ended. */
+/* The connection between a process and its host has ended. */
 static void lose(struct fiber_process *p, struct fbr_cur *body)
 {
     int32_t why = (int32_t)fbr_get_u32(body);
@@ -161,7 +161,7 @@ void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body)
         fbr_conn_came(p->conn, type, body);
 }
 
-/* Its connection is gone, and with it all that it carried. */
+/* The host's connection is gone, and with it all connections that it carried. */
 void fbr_nested_host_lost(struct fiber_process *host, int why, const char *text)
 {
     struct fiber_process *p;
@@ -172,7 +172,7 @@ void fbr_nested_host_lost(struct fiber_process *host, int why, const char *text)
         DL_FOREACH(host->nested, n)
             if (((struct fiber_process *)n->user)->conn)
                 p = n->user;
-        if (p) /* it may be released by this */
+        if (p) /* the call above may have released it */
             fbr_conn_lost(p->conn, why, text);
     } while (p);
 }
@@ -198,7 +198,8 @@ static int order_signal(struct fbr_backend *b, void *handle, int sig)
     if (n->ended)
         return 0;
     if (!host->conn) {
-        if (n->order.len) /* never started: now it never will be. Else its host's end is its own */
+        /* Never started, and now it never will be. Else its host's end is its own end. */
+        if (n->order.len)
             tell(n, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = -sig, .text = ""});
         return 0;
     }

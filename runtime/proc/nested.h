@@ -2,18 +2,21 @@
  *
  * A job of a cluster manager may hold several processes: its first one (the host) is started by the
  * backend, the others by the host on our order. To us such a process is like any other, with a
- * ticket and a control connection of its own; but that is carried by the host's: the process has one
- * of a pair of sockets (nobody can knock), and the host passes frames on, each way, looking into none.
- * So a job costs one connection, whose heartbeats are the host's, and the host has those of its
- * processes. When the host ends, they have ended.
+ * ticket and a control connection of its own; but that is carried by the host's: the process has
+ * one of a pair of sockets (nobody can knock), and the host passes frames on, each way, looking
+ * into none. So a job costs one connection, whose heartbeats are the host's, and the host has those
+ * of its processes. When the host ends, they have ended.
  *
- *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our own program),
- *                                  u32 m, m x str NAME=VALUE to add, str workdir, u8 keep stdin, bytes ticket,
- *                                  u8 1: its data goes by way of the host (relay.h), 0: it needs none
+ *     to the host     NEST_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none: our
+ *                                  own program), u32 m, m x str NAME=VALUE to add, str workdir, u8
+ *                                  keep stdin, bytes ticket, u8 1: its data goes by way of the host
+ *                                  (relay.h), 0: it needs none
  *                     NEST_SIGNAL  u64 process, u32 signal
  *                     NEST_PAUSE   u64 process, u8 paused
- *     from the host   NEST_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text, bytes data
- *     both            NEST_CARRIED u64 process, u8 type, the body of a frame; type 0: its connection has
+ *     from the host   NEST_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text,
+ *                                  bytes data
+ *     both            NEST_CARRIED u64 process, u8 type, the body of a frame; type 0: its
+ *                     connection has
  *                                  ended, from the host with i32 why, str text
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -22,7 +25,7 @@
 
 #include "runtime/proc/context.h"
 
-#define FBR_CONTROL_FD 5 /* of such a process: its end of the pair */
+#define FBR_CONTROL_FD 5 /* of such a process: the descriptor of its end of the pair */
 
 enum {
     FBR_NEST_START = FBR_FRAME_NEST,
@@ -44,7 +47,8 @@ void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body);
 struct fbr_nest;
 bool fbr_nest_takes(uint8_t type);
 void fbr_nest_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_cur *body);
-void fbr_nest_kill(struct fbr_nest *n);  /* all that runs, and waits for none; NULL is fine */
+/* kills all running processes, waits for none; NULL is fine */
+void fbr_nest_kill(struct fbr_nest *n);
 void fbr_nest_close(struct fbr_nest *n); /* NULL is fine */
 
 #endif

@@ -1,4 +1,4 @@
-/* output.c - whole lines of jobs to our own stdout and stderr; see output.h.
+/* output.c - writes whole lines of jobs to our own stdout and stderr.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/output.h"
@@ -18,12 +18,12 @@
 
 #define FULL (4u << 20)
 #define CLOSE_MS 1000
-#define WRITE_MAX (64u << 10) /* at a time: a slow reader is told from one that does not read */
+#define WRITE_MAX (64u << 10) /* at a time: tells a slow reader from a stopped one */
 
 struct chunk {
     struct chunk *next;
     int fd;
-    bool last; /* nothing of it: the descriptor is done with */
+    bool last; /* an empty chunk: close the descriptor */
     size_t len;
     char data[];
 };
@@ -59,14 +59,14 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
         if (n > 0) {
             at += (size_t)n;
             __atomic_add_fetch(&o->written, (uint64_t)n, __ATOMIC_RELAXED);
-        } else if (n < 0 && errno == EAGAIN) { /* somebody made our stdout non-blocking */
+        } else if (n < 0 && errno == EAGAIN) { /* another process made our stdout non-blocking */
             struct pollfd p = {.fd = c->fd, .events = POLLOUT};
 
             poll(&p, 1, 1000);
         } else if (n < 0 && errno != EINTR) {
             int none = 0;
 
-            /* closed: nobody wants to read it; or a disk is full, and who asks is told */
+            /* The reader has closed, or a disk is full; fbr_output_error() tells. */
             __atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED);
             return;
@@ -109,7 +109,7 @@ static void *writer_main(void *arg)
         free(c);
         if (o->full && o->queued < FULL / 2) {
             o->full = false;
-            if (!o->stop) /* the loop ends before a writer that is stuck */
+            if (!o->stop) /* the loop ends before a stuck writer does */
                 fbr_loop_post_own(o->loop, &o->roomy);
         }
         if (o->waiting)
@@ -162,7 +162,7 @@ static bool wait_done(struct fbr_output *o, uint64_t chunks)
     return o->done >= chunks;
 }
 
-/* Whether something was written since the last time that this was asked. */
+/* Whether something was written since the last such question. */
 static bool moves(struct fbr_output *o)
 {
     uint64_t now = __atomic_load_n(&o->written, __ATOMIC_RELAXED), before = o->seen;
@@ -182,7 +182,7 @@ bool fbr_output_stop(struct fbr_output *o)
         stuck = !wait_done(o, o->added);
     while (stuck && moves(o));
     pthread_mutex_unlock(&o->lock);
-    /* a reader that does not read may not hold our exit; the thread ends with the process */
+    /* A reader that does not read must not hold our exit; the thread ends with the process. */
     if (stuck)
         pthread_detach(o->thread);
     else
@@ -285,7 +285,7 @@ void fbr_lines_fini(struct fbr_lines *l)
         fbr_line_fini(&l->stream, fbr_output_screen(l->output, l->fd));
 }
 
-/* What is lost for want of memory is lost rather than the job. */
+/* When memory is short, the output is lost rather than the job. */
 static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
 {
     bool full = out->len && !out->failed && fbr_output_add(l->output, l->fd, out->data, out->len);

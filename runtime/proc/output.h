@@ -1,5 +1,4 @@
-/* output.h - what jobs print: whole lines on our own stdout and stderr, written by a thread of its
- * own.
+/* output.h - writes whole lines of jobs to our own stdout and stderr, on a thread of its own.
  *
  * A job's bytes are collected until a line is whole, so lines of several jobs never mix. A terminal
  * or pipe that does not read holds back the jobs (back-pressure), never the loop.
@@ -16,28 +15,29 @@
 
 struct fbr_output;
 
-/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add said that it is
- * full. */
+/* on_room: called on the loop thread when the queue has emptied after fbr_lines_add() said that it
+ * was full. */
 int fbr_output_open(struct fbr_output **o, struct fbr_loop *loop, void (*on_room)(void *user),
                     void *user);
-/* Writes what is queued, unless nobody reads it for a second. It may be asked and waited for still, and is never
- * freed. False: its thread is stuck in write(). */
+/* Writes what is queued, unless nobody reads it for a second. It may be asked and waited for still,
+ * and is never freed. False: its thread is stuck in write(). */
 bool fbr_output_stop(struct fbr_output *o);
 
-/* Whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the queue
- * is full. */
+/* Queues whole lines for descriptor fd, which may be a file of the caller's. Loop thread; true: the
+ * queue is full. */
 bool fbr_output_add(struct fbr_output *o, int fd, const void *data, size_t len);
-/* Closes a file of the caller's once all that was added for it is written. False: no memory, it is
- * still the caller's. Loop thread. */
+/* Closes a file of the caller's once all its lines are written. False: no memory, the file is still
+ * the caller's. Loop thread. */
 bool fbr_output_finish(struct fbr_output *o, int fd);
-/* Waits until what was added before has been written, unless nobody reads it for a second. Not on
- * the loop thread. */
+/* Waits until the queue has been written, unless nobody reads it for a second. Not on the loop
+ * thread. */
 void fbr_output_drain(struct fbr_output *o);
-/* Why something was lost that was for fd 1 or 2, or, with fd 0, for any other: an errno, 0 if
- * nothing was. Any thread. */
+/* Returns the errno by which output for fd 1 or 2, or, with fd 0, for any other was lost; 0: none
+ * was. Any thread. */
 int fbr_output_error(const struct fbr_output *o, int fd);
 
-/* What stands on descriptor 1 or 2; the same one for both where they are one thing. Loop thread. */
+/* Returns the screen of descriptor 1 or 2; one screen for both where they are one file. Loop
+ * thread. */
 struct fbr_screen *fbr_output_screen(struct fbr_output *o, int fd);
 
 /* One stream of one job. Loop thread. */
@@ -50,9 +50,9 @@ struct fbr_lines {
 
 void fbr_lines_init(struct fbr_lines *l, struct fbr_output *o, int fd, const char *tag);
 void fbr_lines_fini(struct fbr_lines *l);
-/* Takes bytes that the job wrote; true: the queue is full, stop reading until on_room. */
+/* Takes bytes of the job; true: the queue is full, stop reading until on_room. */
 bool fbr_lines_add(struct fbr_lines *l, const void *data, size_t len);
-void fbr_lines_end(
-    struct fbr_lines *l); /* the stream is over: an unfinished line gets its newline */
+/* The stream is over: an unfinished line gets its newline. */
+void fbr_lines_end(struct fbr_lines *l);
 
 #endif

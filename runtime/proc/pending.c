@@ -1,4 +1,4 @@
-/* pending.c - jobs that do not run yet; see pending.h.
+/* pending.c - reports jobs that do not run yet.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/pending.h"
@@ -11,10 +11,10 @@
 #include "runtime/proc/process.h"
 #include "runtime/base/text.h"
 
-#define PATIENCE_MS 2000 /* that long nothing is said, and so often we look */
-#define SHORT_MS 1000   /* of one that has waited for less nothing is said: the others run by now */
-#define CHANGED_MS 5000 /* then it is said again if something has changed */
-#define AGAIN_MS 30000  /* and if nothing has */
+#define PATIENCE_MS 2000 /* first silence, and interval of the checks */
+#define SHORT_MS 1000    /* jobs that have waited for less are not named: they may run by now */
+#define CHANGED_MS 5000  /* until the next report if something has changed */
+#define AGAIN_MS 30000   /* and if nothing has changed */
 
 void fbr_pending_add(struct fbr_pending *p, const char *text)
 {

@@ -1,4 +1,5 @@
-/* pending.h - jobs that do not run yet, in one line: "2 of 8 jobs pending: image x: pulled 12.0 of 345.0 MB".
+/* pending.h - jobs that do not run yet, in one line: "2 of 8 jobs pending: image x: pulled 12.0 of
+ * 345.0 MB".
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PENDING_H
@@ -13,28 +14,27 @@ struct fbr_runtime;
 
 /* Begins as zeros. */
 struct fbr_pending {
-    int jobs, pending,
-        same; /* same: of the pending ones, those that wait for what the first does */
-    uint64_t
-        since; /* fbr_now_ms() when the one that has waited longest began; 0: nobody has said */
+    int jobs, pending, same; /* same: pending jobs that wait for the same as the first */
+    /* fbr_now_ms() when the longest wait began; 0: unknown */
+    uint64_t since;
     char text[400];
 };
 
-/* text: why it does not run yet, in its backend's words; NULL: it does. Pure. */
+/* text: why the job does not run yet, in its backend's words; NULL: the job runs. Pure. */
 void fbr_pending_add(struct fbr_pending *p, const char *text);
-/* The same, of one that has waited since then. Pure. */
+/* Adds a job that has waited since then. Pure. */
 void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
 /* "" when none is pending. Pure. */
 void fbr_pending_say(const struct fbr_pending *p, char *out, size_t size);
-/* Whether they say something else, not only with other numbers. Pure. */
+/* Whether two texts differ in more than their numbers. Pure. */
 bool fbr_pending_differ(const char *a, const char *b);
 
-/* Tells people what jobs of this process wait for, once it has lasted: as warnings, since the log shows these by
- * itself. */
+/* Tells people what jobs of this process wait for, once the wait has lasted: as warnings, which the
+ * log shows by default. */
 struct fbr_pending_watch {
     struct fbr_timer timer;
     bool on;       /* the timer runs */
-    bool quiet;    /* somebody else tells, as `fiber run` does. Set before any job is started */
+    bool quiet;    /* another part reports, as `fiber run` does. Set before any job is started */
     uint64_t said; /* fbr_now_ms() */
     char last[480];
 };

@@ -243,7 +243,8 @@ static bool name_is_good(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
 }
 
-/* In the caller's thread: it may change its environment as soon as its call has returned. */
+/* Copies the environment in the caller's thread, which may change it as soon as its call has
+ * returned. */
 static int keep_env(struct fiber_process *p, const struct fbr_process_spec *spec,
                     const struct fiber_jobspec *job)
 {
@@ -360,7 +361,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
     p->sentinel = -1;
     p->dried = (struct fbr_post){.fn = fbr_job_dry, .arg = p, .own = true};
     p->kill = (struct fbr_post){.fn = run_kill, .arg = p, .own = true};
-    p->refs = 2; /* the handle's and the job's */
+    p->refs = 2; /* one of the handle, one of the job */
     p->handle_open = true;
     p->ours = spec->prefix != NULL;
     p->code = p->told_code = FBR_EXIT_UNKNOWN;
@@ -374,7 +375,7 @@ static int create(struct fiber_process **out, const struct fbr_process_spec *spe
         return rc;
     }
     pthread_mutex_lock(&rt->lock);
-    if (rt->finished) { /* since we looked */
+    if (rt->finished) { /* since the first check */
         rc = fbr_fail(err, -ESHUTDOWN, "%s: fiber_fini() was called", p->name);
     } else {
         DL_APPEND(rt->processes, p);
@@ -396,7 +397,7 @@ int fbr_process_start(struct fiber_process **out, const struct fbr_process_spec 
 
     if (rc < 0)
         return err.code ? fbr_keep_error(&err) : rc;
-    *out = p; /* before the start, whose callbacks may look for it */
+    *out = p; /* before the start, whose callbacks may look for the handle */
     rc = fbr_loop_post(p->rt->loop, fbr_job_start, p);
     if (rc < 0) {
         *out = NULL;
@@ -464,8 +465,9 @@ int fiber_process_join(struct fiber_process *p, int timeout_ms)
 
     if (rc == 0 && state_of(p) != P_ENDED)
         rc = join(p, timeout_ms);
+    /* our own output from now on comes after the process's lines */
     if (rc == 0 && timeout_ms && p->rt->output && !fbr_loop_here(p->rt->loop))
-        fbr_output_drain(p->rt->output); /* what we print from now on comes after its lines */
+        fbr_output_drain(p->rt->output);
     return rc;
 }
 
@@ -581,8 +583,9 @@ int fbr_process_visit(struct fiber_process *p, int fd, const struct fbr_buf *fir
     fbr_put_u64(&open, id);
     rc = open.failed ? fbr_fail(err, -ENOMEM, "out of memory")
                      : fbr_visits_open(&p->visits, id, fd, first, err);
+    /* a failure on this channel ends the channel */
     if (rc == 0)
-        send_of_visit(p, FBR_VISIT_OPEN, &open); /* what goes wrong with it ends the channel */
+        send_of_visit(p, FBR_VISIT_OPEN, &open);
     else
         fbr_wrap(err, "%s", p->name);
     fbr_buf_fini(&open);
@@ -653,7 +656,7 @@ const char *fiber_process_job(struct fiber_process *p)
     if (fbr_rt_check(p->rt) < 0)
         return "";
     pthread_mutex_lock(&p->rt->lock);
-    id = p->job_id[0] ? p->job_id : ""; /* once it is there it stays as it is */
+    id = p->job_id[0] ? p->job_id : ""; /* once set, it stays the same */
     pthread_mutex_unlock(&p->rt->lock);
     return id;
 }
@@ -679,7 +682,7 @@ int fiber_process_sentinel(struct fiber_process *p)
 
 void fiber_process_close(struct fiber_process *p)
 {
-    if (!p || fbr_rt_check(p->rt) < 0) /* a fork() child has only a copy of it */
+    if (!p || fbr_rt_check(p->rt) < 0) /* a fork() child has only a copy of the process */
         return;
     pthread_mutex_lock(&p->rt->lock);
     p->handle_open = false;
@@ -801,7 +804,7 @@ int fbr_process_send(struct fiber_process *p, uint8_t type, const struct fbr_buf
     return rc;
 }
 
-/* What would not die in time counts as ended: nobody watches it any more. */
+/* A process that does not die in time counts as ended: nothing watches it any more. */
 static int abandon(void *arg)
 {
     struct fbr_runtime *rt = arg;
@@ -840,7 +843,7 @@ void fbr_process_kill_all(struct fbr_runtime *rt)
     } while (p);
 }
 
-/* Kills what lives and waits for its end, as long as there are ever fewer: at the end of the
+/* Kills all processes and waits for their end, as long as their number falls: at the end of this
  * process. */
 void fbr_process_end_all(struct fbr_runtime *rt)
 {
@@ -867,7 +870,7 @@ void fbr_process_end_all(struct fbr_runtime *rt)
         if (alive < before)
             deadline = fbr_now_ms() + linger;
         before = alive;
-        if (alive && !found) { /* all are told to go: wait for one of them */
+        if (alive && !found) { /* all are told to end: wait for one of them */
             DL_FOREACH(rt->processes, p)
                 if (p->state != P_ENDED)
                     break;

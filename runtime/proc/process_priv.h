@@ -21,8 +21,8 @@ struct fiber_process {
     int refs;
     bool handle_open, doomed;
     bool ours; /* started for a pool, a ring, a manager or a store, not by the program itself */
-    struct fbr_post
-        kill; /* needs no memory, as a process that is lost must be killed in any case */
+    /* Needs no memory, as a lost process must be killed in any case. */
+    struct fbr_post kill;
 
     uint64_t id;
     uint32_t epoch;
@@ -31,10 +31,10 @@ struct fiber_process {
     uint8_t secret[FBR_KEY_SIZE];
     struct fbr_buf start;     /* the START frame, until it is sent */
     struct fiber_jobspec job; /* owned copies, until started */
-    struct fbr_buf strings;   /* what they point into */
-    const char *const *env;   /* all of its environment, as ours was when it was asked for */
+    struct fbr_buf strings;   /* strings of `job` */
+    const char *const *env;   /* the whole environment, copied at the call */
     struct fbr_buf env_strings;
-    struct fbr_hold *holds; /* the loop thread's once it is posted there */
+    struct fbr_hold *holds; /* the loop thread's after the post */
     size_t n_holds;
     int start_timeout_ms, keep_stdin, width;
     bool by_program;    /* it runs the command of fiber_program(), or ours */
@@ -44,14 +44,14 @@ struct fiber_process {
 
     /* Loop thread. */
     struct fbr_backend_slot *slot;
-    enum fbr_reach reach; /* how it reaches us, from its start on */
+    enum fbr_reach reach; /* the way on which it reaches us, from its start on */
     void *handle;
     struct fbr_conn *conn;
     struct fbr_link *link;
     struct fbr_timer timer;
     struct fbr_lines out[2];
-    struct fiber_process *host;      /* it is nested in this one's job; referenced */
-    struct fbr_backend_slot as_host; /* the "backend" of what is nested in ours */
+    struct fiber_process *host;      /* the process in whose job it is nested; referenced */
+    struct fbr_backend_slot as_host; /* the "backend" of processes that are nested in its job */
     struct fbr_nested *nested;
     struct fbr_visits visits; /* at it, by way of us */
     bool signalled;           /* fact: it was told to end */
@@ -75,10 +75,10 @@ struct fiber_process {
     pthread_cond_t changed;
     int sentinel;
     int32_t code;      /* exit code, -signal, FBR_EXIT_UNKNOWN */
-    int32_t told_code; /* what it said itself in its EXIT frame */
+    int32_t told_code; /* the code in its own EXIT frame */
     char job_id[80];
     int64_t pid;
-    char why[512]; /* a reason that we know better than the code does */
+    char why[512]; /* a reason that explains more than the code */
     char *report;
     double rtt;
 };
@@ -91,10 +91,10 @@ void fbr_job_signal(struct fiber_process *p, int sig);
 void fbr_job_dry(void *process);
 extern const struct fbr_conn_ops fbr_job_conn_ops;
 
-/* admit.c: it is who it should be; sends its START. Negative: it is told to go. */
+/* admit.c: admits the process and sends its START. Negative: the process is told to go. */
 int fbr_process_let_in(struct fiber_process *p, struct fbr_conn *conn);
 
-/* Lets go of the end that its frame names; of all of them (NULL). Loop thread. */
+/* Releases the end that the process's frame names; all ends (NULL). Loop thread. */
 void fbr_process_let_go(struct fiber_process *p, struct fbr_cur *body);
 
 void fbr_process_fds_release(struct fiber_process *p, int n); /* at most as many as are set aside */

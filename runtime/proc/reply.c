@@ -1,4 +1,4 @@
-/* reply.c - the answers of tasks and methods; see reply.h.
+/* reply.c - the answers of tasks and methods.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/reply.h"

@@ -1,4 +1,4 @@
-/* rundir.c - a run's directories on one host; see rundir.h.
+/* rundir.c - the directories of a run on one host.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/rundir.h"
@@ -34,8 +34,8 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Others may be adding to it or removing it at the same time, which ends a walk early: hence more
- * than one. */
+/* Makes several walks: other processes may add to the tree or remove it at the same time, which
+ * ends a walk early. */
 void fbr_rundir_remove_tree(const char *path)
 {
     for (int i = 0; i < 8 && path[0] && access(path, F_OK) == 0; i++)
@@ -114,7 +114,7 @@ static bool is_ours(const char *name)
     return digits > 0 && name[digits] == '-' && strlen(name + digits + 1) == 6;
 }
 
-/* Whether the number in its name is no process now. */
+/* Whether the process number in its name is free now. */
 static bool is_nobodys(const char *dir)
 {
     long pid = strtol(strrchr(dir, '/') + 1 + strlen(PREFIX), NULL, 10);
@@ -122,10 +122,10 @@ static bool is_nobodys(const char *dir)
     return pid > 0 && (pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
 }
 
-/* Its master holds a lock as long as it lives. It is a POSIX lock: processes that the master forks
- * do not share it, and to look does not take it. A directory without a lock is just being made,
- * unless it is old, or was `made` before we heard of it: then somebody is removing it. But it may
- * have lost its lock to a cleaner while the run lives. */
+/* Whether the directory's master is dead. A master holds a lock as long as it lives: a POSIX lock,
+ * which forked processes do not share and a look does not take. A directory without a lock is just
+ * being made, unless it is old, or was `made` before this check: then another process is removing
+ * it. But it may have lost its lock to a cleaner while the run lives. */
 static bool is_without_master(const char *dir, bool made)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -151,7 +151,7 @@ static bool is_dead(const char *dir)
     return is_without_master(dir, false);
 }
 
-/* Holds the lock of a directory that nobody holds, so that nobody can come into it. False: somebody
+/* Takes the lock of a directory that nobody holds, so that nobody can enter it. False: a process
  * lives, or was faster. *fd: -1 where there is no lock to hold. */
 static bool seize(const char *root, int *fd)
 {
@@ -174,8 +174,8 @@ static bool seize(const char *root, int *fd)
     return false;
 }
 
-/* Removes a directory whose name others may take up again while that goes on: it goes under another
- * one. Whoever calls holds its lock alone. */
+/* Removes a directory whose name may be used again meanwhile: renames it first. The caller alone
+ * holds its lock. */
 static void clear_away(const char *root)
 {
     char gone[FBR_DIR_MAX], shm[FBR_DIR_MAX], shm_gone[FBR_DIR_MAX];
@@ -183,19 +183,19 @@ static void clear_away(const char *root)
 
     snprintf(gone, sizeof(gone), "%.*s/" PREFIX "%d-XXXXXX", (int)(slash - root), root,
              (int)getpid());
-    if (!mkdtemp(gone)) { /* a full disk, say */
+    if (!mkdtemp(gone)) { /* for instance, a full disk */
         fbr_rundir_wreck(root);
         return;
     }
     shm_of(root, shm);
     shm_of(gone, shm_gone);
-    rename(shm, shm_gone); /* first: once the name is free, another may make these again */
+    rename(shm, shm_gone); /* first: once the name is free, another process may make these again */
     rename(root, gone);    /* over the empty one */
     fbr_rundir_wreck(gone);
 }
 
-/* Several may do so at once: nobody will take up a master's name again. One that makes its own
- * directory in there meanwhile has it stay, without a lock. */
+/* Several processes may do so at once: nobody uses a dead master's name again. A process that makes
+ * its own directory in there meanwhile keeps that directory, without a lock. */
 bool fbr_rundir_wreck_dead(const char *root)
 {
     if (!root[0] || !is_without_master(root, true))
@@ -231,7 +231,7 @@ bool fbr_rundir_owner(const char *text, size_t len, struct fbr_rundir_owner *o)
     return true;
 }
 
-/* The file that says whose segments these are: its descriptor, or negative. */
+/* Opens the file that names the owner of these segments: returns its descriptor, or negative. */
 static int open_owner(const char *shm, struct fbr_rundir_owner *o)
 {
     char path[FBR_DIR_MAX + 308], text[FBR_MASTER_MAX + FBR_DIR_MAX + 2];
@@ -246,7 +246,7 @@ static int open_owner(const char *shm, struct fbr_rundir_owner *o)
     if (n > 0 && fbr_rundir_owner(text, (size_t)n, o))
         return fd;
     close(fd);
-    return -ENOENT; /* somebody died while he wrote it */
+    return -ENOENT; /* its writer died meanwhile */
 }
 
 static bool is_old(const char *shm, const struct stat *st)
@@ -286,8 +286,8 @@ static bool shm_is_dead(const char *shm, const char *base, int *fd)
     return fbr_master_state(o.master) == FBR_MASTER_DEAD;
 }
 
-/* The name may be taken up again by the same run: it is given free at once, and under a lock that
- * keeps a process of it away until then. */
+/* The same run may use the name again, so the name becomes free at once, under a lock that keeps
+ * processes of the run away until then. */
 static void clear_away_shm(const char *shm, int fd)
 {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -324,7 +324,7 @@ static void sweep_shm(const char *base, bool (*found)(void *user, const char *ro
         closedir(d);
 }
 
-/* The master's name as it stands in the run's lock. */
+/* Reads the master's name from the run's lock. */
 static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
 {
     char path[FBR_DIR_MAX + 8];
@@ -347,7 +347,8 @@ static int master_of(const struct fbr_rundir *d, char out[FBR_MASTER_MAX])
     return n > 0 ? 0 : -ENOENT;
 }
 
-/* Locked where that is needed, with its text, in a directory that has its name last of all. */
+/* Makes the directory of segments, locked where necessary, with its text; renames it to its final
+ * name last. */
 static int make_shm(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -373,10 +374,10 @@ static int make_shm(struct fbr_rundir *d)
         d->shm_fd = fd;
     else if (fd >= 0)
         close(fd);
-    return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another one was faster */
+    return rc == -ENOTEMPTY || rc == -EEXIST ? 0 : rc; /* another process was faster */
 }
 
-/* Of a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
+/* For a run whose master is elsewhere: holds the lock of its segments. -EAGAIN: they are just being
  * removed, or made. */
 static int hold_shm(struct fbr_rundir *d)
 {
@@ -439,8 +440,9 @@ void fbr_rundir_shm_leave(const struct fbr_rundir *d)
     DIR *dir;
     int n = 0;
 
+    /* it ends with that directory */
     if (access(d->root, F_OK) == 0)
-        return; /* it goes with that */
+        return;
     dir = opendir(d->shm);
     while (dir && (e = readdir(dir)))
         n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
@@ -492,7 +494,7 @@ static const char *base_dir(const char *base)
     return "/tmp";
 }
 
-/* The file gets its name once it is locked, so that nobody finds it there without a lock. */
+/* Takes the lock before the file gets its name, so that nobody finds the file without a lock. */
 static int take_lock(struct fbr_rundir *d)
 {
     struct flock mine = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -565,8 +567,8 @@ int fbr_rundir_join(struct fbr_rundir *d, const char *root, const char *base, st
     return 0;
 }
 
-/* Holds its lock together with the others of the run: 0; -EAGAIN: it is just being removed, or
- * made. */
+/* Holds the lock together with the other processes of the run: 0; -EAGAIN: it is just being
+ * removed, or made. */
 static int share_lock(struct fbr_rundir *d)
 {
     struct flock ours = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -591,7 +593,7 @@ static int share_lock(struct fbr_rundir *d)
         rc = -errno;
     }
     unlink(made);
-    if (rc == -EEXIST) { /* there is one, which others hold */
+    if (rc == -EEXIST) { /* there is a lock, which others hold */
         d->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         rc = d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &ours) < 0 ? -EAGAIN : 0;
     }
@@ -617,17 +619,18 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     d->lock_fd = d->shm_fd = d->held_fd = -1;
     d->shared = true;
     base = base_dir(base);
+    /* reports what is wrong with base */
     if (base[0] != '/' || strlen(base) > FBR_DIR_MAX - 32)
-        return fbr_rundir_create(d, base, err); /* says what is wrong with it */
+        return fbr_rundir_create(d, base, err);
     sweep(base);
-    gethostname(name, sizeof(name) -
-                          1); /* hosts may have their directories for temporary files in common */
+    /* hosts may share their directory for temporary files */
+    gethostname(name, sizeof(name) - 1);
     for (; *run_uid; run_uid++)
         run = (run ^ (uint8_t)*run_uid) * 16777619u;
     host = run;
     for (const char *at = name; *at; at++)
         host = (host ^ (uint8_t)*at) * 16777619u;
-    for (const char *at = base; *at; at++) /* those of another base have their own in SHM too */
+    for (const char *at = base; *at; at++) /* runs with another base have their own in SHM too */
         host = (host ^ (uint8_t)*at) * 16777619u;
     snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_DIR_MAX - 32, base, run,
              host >> 8);
@@ -643,7 +646,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
         d->root[0] = '\0';
     } else {
         d->held_fd = fbr_rundir_hold(d->root);
-        fbr_rundir_shm(d, NULL); /* all of the run hold it; who needs it is told why it fails */
+        fbr_rundir_shm(d, NULL); /* all processes of the run hold it; later users get the error */
     }
     return rc;
 }
@@ -679,8 +682,9 @@ void fbr_rundir_keep(struct fbr_rundir *d)
 
     if (!d->root[0] || !(d->master || d->shared) || access(d->root, F_OK) < 0)
         return;
+    /* a cleaner held it then */
     if (d->held_fd < 0)
-        d->held_fd = fbr_rundir_hold(d->root); /* a cleaner held it when we came */
+        d->held_fd = fbr_rundir_hold(d->root);
     if (!has_lock(d)) {
         if (d->lock_fd >= 0)
             close(d->lock_fd);
@@ -693,7 +697,8 @@ void fbr_rundir_keep(struct fbr_rundir *d)
     fbr_rundir_touch(d->root);
 }
 
-/* Of those who share one the last removes it: who lets go of the lock and then finds it free. */
+/* The last process that shares the directory removes it: the one that releases the lock and then
+ * finds it free. */
 void fbr_rundir_remove(struct fbr_rundir *d)
 {
     fbr_rundir_remove_tree(d->own);

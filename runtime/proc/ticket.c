@@ -1,4 +1,4 @@
-/* ticket.c - the ticket that a job gets from its parent; see ticket.h.
+/* ticket.c - the ticket that a job gets from its parent.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/ticket.h"
@@ -61,7 +61,7 @@ int fbr_join_get(struct fbr_join *j, struct fbr_config **config, const void *dat
     return rc;
 }
 
-/* Exactly so many bytes of a stream, which may be slow, but not for ever. */
+/* Reads exactly so many bytes of a stream, which may be slow, but not for ever. */
 static int read_stream(int fd, uint8_t *data, size_t len)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
@@ -83,8 +83,8 @@ static int read_stream(int fd, uint8_t *data, size_t len)
     return 0;
 }
 
-/* The ticket that stands on standard input. Its place is then taken by /dev/null: what comes later
- * is not for us, and the end of it says nothing about our parent. */
+/* Reads the ticket from standard input, and puts /dev/null in its place: later bytes are not for
+ * us, and the end of that stream does not mean the parent's end. */
 static int read_stdin(uint8_t *data, size_t *len)
 {
     uint8_t head[4];
@@ -104,7 +104,7 @@ static int read_stdin(uint8_t *data, size_t *len)
     return rc;
 }
 
-/* The file's bytes; the file is emptied, and removed when it has a name. */
+/* Reads the file's bytes; empties the file, and removes it when it has a name. */
 static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
 {
     const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
@@ -115,8 +115,9 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
         return read_stdin(data, len);
     if (!path && strncmp(where, "fd:", 3) == 0)
         fd = atoi(where + 3);
+    /* a mounted secret is read-only */
     else if (fd < 0 && path)
-        fd = open(path, O_RDONLY | O_CLOEXEC); /* a mounted secret is read-only */
+        fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 3)
         return -EBADF;
     *len = 0;
@@ -125,8 +126,9 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
         *len += (size_t)n;
     if (n < 0)
         n = -errno;
+    /* a read-only mount: its engine removes it */
     if (ftruncate(fd, 0) < 0 && path)
-        n = n < 0 ? n : 0; /* a read-only mount: its engine removes it */
+        n = n < 0 ? n : 0;
     if (path)
         unlink(path);
     close(fd);

@@ -1,13 +1,13 @@
-/* ticket.h - what a job is given to find and convince its parent: an address and a secret.
+/* ticket.h - the ticket by which a job finds and convinces its parent: an address and a secret.
  *
- * The backend puts it where only the job can read it; the environment only says where. It is wiped
- * as it is read.
+ * The backend puts it where only the job can read it; the environment only names the place. The
+ * reader wipes it.
  *
  *     FIBER_TICKET=fd:3          an inherited memory file
  *     FIBER_TICKET=file:/path    a 0400 file, which is removed
- *     FIBER_TICKET=fd:0          standard input, which may be a pipe over the network: u32 length, then the ticket.
- *                                Nothing behind it is read, its end is not waited for, and afterwards standard input
- *                                is /dev/null
+ *     FIBER_TICKET=fd:0          standard input, which may be a pipe over the network: u32 length,
+ *                                then the ticket. Nothing behind it is read, its end is not waited
+ *                                for, and afterwards standard input is /dev/null
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_TICKET_H
@@ -27,7 +27,7 @@ struct fbr_join {
     char run_uid[33];
     char name[FBR_NAME_MAX]; /* the job's */
     char root[FBR_DIR_MAX];  /* the run's directory, when on the same host; else "" */
-    bool by_host;            /* it joins by way of its host (nested.h), and has no secret */
+    bool by_host;            /* the job joins by way of its host (nested.h), and has no secret */
     struct fbr_caller me;
     uint8_t secret[FBR_KEY_SIZE];
 };

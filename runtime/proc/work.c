@@ -1,4 +1,4 @@
-/* work.c - runs the function that FIBER_WORK names; see work.h.
+/* work.c - runs the function that FIBER_WORK names.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/proc/work.h"

@@ -1,8 +1,8 @@
-/* work.h - a function to run instead of main(), for programs that are started without a parent of
- * Fiber's own: the ranks of a ring.
+/* work.h - a function to run instead of main(), for programs that start without a parent of Fiber's
+ * own: the ranks of a ring.
  *
  * FIBER_WORK names a file in a directory of mode 0700: [reference of a fiber_process_fn: fnref.h],
- * then its argument. Several processes may read it; who made the directory removes it.
+ * then its argument. Several processes may read it; the owner of the directory removes it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_WORK_H
