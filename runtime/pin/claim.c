@@ -81,7 +81,8 @@ int fbr_claim_take(int fd, const struct fbr_cpuset *set)
     struct fbr_cpuset others;
     int rc = 0;
 
-    /* What is locked already stays so: to look first makes it rare that part has to be undone. */
+    /* Locks that we hold already stay locked: a look first makes it rare that part has to be
+     * undone. */
     fbr_claim_others(fd, &others);
     for (unsigned i = 0; i < sizeof(set->bits); i++)
         if (set->bits[i] & others.bits[i])
@@ -105,8 +106,9 @@ void fbr_claim_others(int fd, struct fbr_cpuset *set)
     struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     memset(set, 0, sizeof(*set));
+    /* as it mostly is */
     if (fcntl(fd, F_OFD_GETLK, &any) < 0 || any.l_type == F_UNLCK)
-        return; /* as it mostly is */
+        return;
     for (unsigned cpu = 0; cpu < FBR_CLAIM_CPUS; cpu++) {
         struct flock one = {
             .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)cpu, .l_len = 1};

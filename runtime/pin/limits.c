@@ -94,8 +94,8 @@ static void look_in(struct fbr_limits *l, const char *dir)
         take_kills(l, dir);
 }
 
-/* A group and those above it, each of which limits it. In a container the hierarchy may begin with its own group, while
- * /proc tells the path of outside: then only the top is there. */
+/* A group and those above it, each of which limits it. In a container the hierarchy may begin with
+ * its own group, while /proc tells the path of outside: then only the top is there. */
 static void look_up(struct fbr_limits *l, const char *top, const char *group)
 {
     char dir[2 * PATH_MAX];

@@ -1,8 +1,9 @@
-/* limits.h - what this process may use of its machine: by its control group, and by the processors it is given.
+/* limits.h - what this process may use of its machine: by its control group, and by the processors
+ * it is given.
  *
- * A container with half a processor sees all of the machine's; who counts them there, and starts as many threads, is
- * throttled most of the time. Read from cgroup version 2 and 1 (kernel: Documentation/admin-guide/cgroup-v2.rst,
- * Documentation/scheduler/sched-bwc.rst).
+ * A container with half a processor sees all of the machine's; who counts them there, and starts as
+ * many threads, is throttled most of the time. Read from cgroup version 2 and 1 (kernel:
+ * Documentation/admin-guide/cgroup-v2.rst, Documentation/scheduler/sched-bwc.rst).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_LIMITS_H

@@ -237,8 +237,8 @@ const char *fbr_pin_getenv(void *user, const char *name)
     return fbr_getenv(name);
 }
 
-/* What lists a vendor's visible devices. ROCm has two, one over the other: the inner one, when it
- * is set. */
+/* The variable that lists a vendor's visible devices. ROCm has two, one over the other: the inner
+ * one, when it is set. */
 static const char *variable(enum fbr_gpu_vendor vendor, fbr_pin_getenv_fn *outer, void *user)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -290,8 +290,9 @@ void fbr_pin_gpu_env(const struct fbr_pin *pin, fbr_pin_getenv_fn *outer,
             snprintf(value + len, sizeof(value) - len, "%s%u", len ? "," : "", pin->gpus[i].index);
     }
     set(user, name, value);
+    /* its numbers mean what they meant */
     if (list)
-        return; /* its numbers mean what they meant */
+        return;
     if (vendor == FBR_GPU_NVIDIA)
         set(user, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if (vendor == FBR_GPU_INTEL) { /* else each tile of a card has a number */

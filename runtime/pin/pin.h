@@ -119,8 +119,8 @@ struct fbr_pin_ops {
      * `label(user, i)` names process i. NULL: out of memory. */
     char *(*draw)(const struct fbr_topology *t, const struct fbr_pin *pins, unsigned count,
                   void (*label)(void *user, unsigned i, char *out, size_t size), void *user);
-    /* The whole as hwloc XML, for PMIx servers and for tests; the caller frees with free(). What
-     * may not be used is in it and marked so. NULL: out of memory. */
+    /* The whole as hwloc XML, for PMIx servers and for tests; the caller frees with free().
+     * Forbidden objects are in it and marked so. NULL: out of memory. */
     char *(*xml)(const struct fbr_topology *t);
 };
 
@@ -142,7 +142,7 @@ int fbr_pin_mask(const char *list, void *mask, size_t size);
  * are its own alone, or when it is not bound: then nothing need be said, or the caller knows. */
 unsigned fbr_pin_threads(const struct fbr_pin *pins, unsigned count, unsigned at);
 
-/* What the kernel says of a process. Each is "" where the kernel does not tell. */
+/* The kernel's account of a process. A text is "" where the kernel does not tell. */
 struct fbr_pin_seen {
     char cpus[FBR_PIN_LIST]; /* its affinity */
     char mems[256];          /* NUMA nodes that it may use at all */

@@ -1,9 +1,9 @@
-/* pin_gpu.c - who gets which GPU, and which NIC is near.
+/* pin_gpu.c - gives GPUs to processes, and finds the nearest NIC.
  *
  * Distances in a tree are nested: of two devices, the nearer to a process is the one with which it
- * shares the smaller part of the machine. So GPUs are given away from the smallest parts up:
- * whoever finds a free one in its own part takes it, and only who found none there looks in the
- * next larger. No other way has more processes with a near GPU.
+ * shares the smaller part of the machine. So GPUs are given away from the smallest parts up: a
+ * process that finds a free GPU in its own part takes it, and only a process without one looks in
+ * the next larger part. No other way has more processes with a near GPU.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* pin_plan.c - who goes where: from a topology and wishes to a place for each process.
+/* pin_plan.c - plans a place for each process, from a topology and wishes.
  *
  * First the machine is cut into slots, each wide enough for one process, on the smallest scale on
  * which there are enough: within a core, an L3, a NUMA node, a package, and if need be across all
@@ -30,8 +30,8 @@ struct plan {
     enum fbr_pin_bind bind; /* never the default */
     enum fbr_pin_map map;
     enum fbr_level unit; /* what slots are made of: cores or processors */
-    enum fbr_level
-        sizes[FBR_LEVELS]; /* those that the machine shows, from small to large, cores first */
+    /* those that the machine shows, from small to large, cores first */
+    enum fbr_level sizes[FBR_LEVELS];
     unsigned nsizes;
     struct slot *slots;
     unsigned nslots;
@@ -353,8 +353,8 @@ static unsigned free_slot(const struct plan *p, struct fbr_span around, unsigned
 }
 
 /* Slots around the GPU of each process; from the smallest surroundings up, as GPUs are given
- * (pin_gpu.c). Whose GPU nobody knows the place of has to wait for the last step, in which
- * everywhere is near. */
+ * (pin_gpu.c). A process whose GPU has no known place waits for the last step, in which every slot
+ * is near. */
 static int map_gpu(struct plan *p)
 {
     const struct fbr_pin_wish *w = p->wish;
@@ -641,7 +641,7 @@ static unsigned crowd(const struct plan *p, unsigned need, bool *more)
     return most;
 }
 
-/* What is done when there is not a slot for each. */
+/* Handles a machine that has fewer slots than processes. */
 static int share_processors(struct plan *p, bool *shared)
 {
     const struct fbr_pin_wish *w = p->wish;

@@ -1,8 +1,8 @@
 /* topology.c - hwloc's tree into the rows and spans that the planner works on (topology.h).
  *
  * hwloc is asked for everything, forbidden processors too, and told afterwards what is allowed: so
- * a device keeps its place when the cores beside it are not ours, and whoever gets the XML sees
- * what may be used.
+ * a device keeps its place when the cores beside it are not ours, and readers of the XML see the
+ * allowed processors.
  *
  * Three components of hwloc are left out: "gl" and "opencl" connect to X displays and load drivers,
  * "x86" moves this thread over all processors; none knows what Linux and PCI do not say.
@@ -126,7 +126,7 @@ static int affinity(hwloc_bitmap_t set)
     }
 }
 
-/* What may be used, told to hwloc too. */
+/* Restricts the topology to the allowed processors, and tells hwloc the same. */
 static int restrict_to(struct fbr_topology *t, hwloc_topology_t h, hwloc_const_bitmap_t only,
                        struct fbr_error *err)
 {
@@ -305,7 +305,8 @@ static int read_levels(struct fbr_topology *t, const struct rows *r)
 
 /* ---- Devices ---- */
 
-/* What is around a device: the processors of each object above it, and the bridges between. */
+/* Finds the surroundings of a device: the processors of each object above it, and the bridges
+ * between. */
 static void find_surroundings(const struct rows *r, hwloc_obj_t pci, struct fbr_device *d)
 {
     uint64_t up[FBR_BRIDGES];
@@ -415,9 +416,7 @@ static int read_devices(struct fbr_topology *t, const struct rows *r)
     return 0;
 }
 
-/*
- *
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Facts about the machine -------------------------------------------------------------- */
 
 static void read_facts(struct fbr_topology *t, hwloc_topology_t h)
 {
@@ -448,8 +447,9 @@ int fbr_topology_open(struct fbr_topology **out, const char *source, bool device
     if (!t)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = take_only(&source, &only, err);
+    /* "only:0-3:" is this machine */
     if (!rc && source && !*source)
-        source = NULL; /* "only:0-3:" is this machine */
+        source = NULL;
     if (!rc)
         rc = load(&rows.h, source, devices, err);
     if (!rc) {
