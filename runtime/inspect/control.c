@@ -444,8 +444,8 @@ void fbr_control_ended(struct fbr_control *c, int code, const char *report)
     follow_if_wanted(c);
 }
 
-/* What was written to callers is still sent: a write that libuv could not finish at once is
- * dropped, which a reader of a run that has ended can bear. */
+/* Bytes that were written to callers are still sent, except a write that libuv could not finish at
+ * once: a reader of an ended run can bear that. */
 void fbr_control_close(struct fbr_control *c)
 {
     struct fbr_run_facts facts;

@@ -1,4 +1,5 @@
-/* control.h - the door of a run, a ring or a pool, in its launcher, for `fiber ps`, `logs`, `kill`, `top` and `scale`.
+/* control.h - the door of a run, a ring or a pool, in its launcher, for `fiber ps`, `logs`, `kill`,
+ * `top` and `scale`.
  *
  * A unix socket in a directory that only this user can enter (registry.h); a caller that the kernel
  * says is somebody else (SO_PEERCRED) is hung up on. Requests and answers: control_wire.h. A caller
@@ -15,20 +16,22 @@
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
 
-/* What the door does to the run. */
+/* The run's side: calls that the socket makes on it. */
 struct fbr_control_ops {
     void (*facts)(void *user, struct fbr_run_facts *facts);
     /* As fiber_ring_stats(); `out` is zeroed. */
     int (*stats)(void *user, struct fbr_run_rank *out, int max);
     void (*look)(void *user); /* as fbr_ring_look() */
-    /* As fbr_ring_follow(), for all ranks: the door chooses. fn NULL: no more. NULL: it cannot be followed. */
+    /* As fbr_ring_follow(), for all ranks: the door chooses. fn NULL: no more. NULL: it cannot be
+     * followed. */
     void (*follow)(void *user,
                    void (*fn)(void *arg, int rank, int stream, const void *data, size_t len),
                    void *arg);
     int (*signal)(void *user, int rank, int signal); /* rank -1: all */
     int (*stop)(void *user);                         /* as fiber_ring_stop() */
     int (*scale)(void *user, int workers);           /* NULL: its size is fixed */
-    /* Which process a visitor of that rank or worker is for (-1: of any, when one will do); NULL and a sentence. */
+    /* Which process a visitor of that rank or worker is for (-1: of any, when one will do); NULL
+     * and a sentence. */
     struct fiber_process *(*host)(void *user, int rank, struct fbr_error *err);
 };
 

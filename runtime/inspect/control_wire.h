@@ -1,4 +1,4 @@
-/* control_wire.h - what is said at the door of a run (control.h), as bytes.
+/* control_wire.h - requests and answers at the socket of a run (control.h), as bytes.
  *
  * Frames: u32 length of what follows, then
  *
@@ -27,17 +27,18 @@
 #define FBR_CONTROL_PART (1u << 19)
 
 enum fbr_control_op {
-    FBR_CONTROL_STATUS =
-        1,              /* argument 1: RUN and each RANK, and new figures are asked for; 0: RUN */
+    /* argument 1: RUN and each RANK, and new figures are asked for; 0: RUN */
+    FBR_CONTROL_STATUS = 1,
     FBR_CONTROL_FOLLOW, /* rank or -1: a LINE for each line from now on, DONE at the run's end */
     FBR_CONTROL_SIGNAL, /* rank or -1; argument: the signal */
     FBR_CONTROL_STOP,   /* as a failure would */
     FBR_CONTROL_SCALE,  /* argument: how many workers are wanted */
-    /* rank or -1; after a DONE of 0 all bytes are its process's: visit.h. 6 was the same with other messages */
+    /* rank or -1; after a DONE of 0 all bytes are its process's: visit.h. 6 was the same with other
+     * messages */
     FBR_CONTROL_VISIT = 7,
 };
 
-/* What a run does now. */
+/* The current state of a run. */
 struct fbr_run_facts {
     char uid[33]; /* of the run */
     char backend[32];
@@ -65,7 +66,7 @@ struct fbr_control_request {
 
 enum fbr_run_kind { FBR_RUN_RING, FBR_RUN_POOL };
 
-/* What is known of a run from its start. */
+/* The facts of a run that are fixed at its start. */
 struct fbr_control_about {
     char uid[33];
     char name[64];
@@ -83,8 +84,8 @@ void fbr_control_put_request(struct fbr_buf *b, const struct fbr_control_request
 void fbr_control_put_run(struct fbr_buf *b, const struct fbr_control_about *about,
                          const struct fbr_run_facts *facts);
 void fbr_control_put_rank(struct fbr_buf *b, const struct fbr_run_rank *r);
-void fbr_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data,
-                          size_t len); /* in parts */
+/* in parts */
+void fbr_control_put_line(struct fbr_buf *b, int rank, int stream, const void *data, size_t len);
 void fbr_control_put_done(struct fbr_buf *b, int code, const char *text);
 
 /* Takes the next frame from the front of what has come: 1 and its inside in *frame (valid until the

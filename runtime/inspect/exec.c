@@ -262,7 +262,7 @@ static int attend(struct exec *e, struct fbr_error *err)
     return rc < 0 ? rc : p[1].revents != 0;
 }
 
-/* It has ended; a pipe may still hold some of what it printed. */
+/* Reads the rest of the output after the command's end: a pipe may still hold some. */
 static int drain(struct exec *e, int *fd, enum fbr_msg_kind kind)
 {
     int rc = 1;

@@ -4,15 +4,18 @@
  * The caller asks, the visited process (visitor.h) answers. Each message is u32 length of what
  * follows, u8 kind, and
  *
- *     GET     item: path                    READY, then DATA or entries of a directory (tree.h), then DONE
- *     PUT     item: mode, name, path        READY; the caller's DATA or entries; DONE. name: if path is a directory
+ *     GET     item: path                    READY, then DATA or entries of a directory (tree.h),
+ *                                           then DONE
+ *     PUT     item: mode, name, path        READY; the caller's DATA or entries; DONE. name: if
+ *                                           path is a directory
  *     STACK                                 DATA: records of stack.h; DONE with the host's name
  *     EXEC    see exec.h                    READY; DATA, ERRORS and TAKEN; DONE with the exit code
  *     READY   item: mode, name              the answer follows, or may be sent
  *     DATA    bytes                         of a file or a stream; none: its end
  *     ERRORS  bytes                         of a command's standard error
  *     TAKEN   u32                           bytes of DATA that the command has read
- *     DONE    i32 code, str text            the last one: 0, an exit code, or a negative errno and a sentence
+ *     DONE    i32 code, str text            the last one: 0, an exit code, or a negative errno and
+ *                                           a sentence
  *
  * An item is u32 mode, str name, str path. Either end may send a DONE with a negative errno in
  * place of any message: it cannot go on, and text says why.

@@ -18,8 +18,8 @@
 #include "runtime/base/environ.h"
 #include "runtime/proc/rundir.h"
 
-/* Records of ended runs: so many of each name, so that a test suite does not push out the run that somebody looks for;
- * and of all. */
+/* Records of ended runs: so many of each name, so that a test suite does not push out the run that
+ * somebody looks for; and of all. */
 #define KEEP 50
 #define KEEP_ALL 1000
 #define NAME_CHARS 4 /* of a hash of its name, at the end of a record's */
@@ -74,7 +74,8 @@ static bool find_substitute(char root[FBR_REGISTRY_MAX])
     return found;
 }
 
-/* Another user has made /tmp/fiber-UID. Processes that make substitutes at the same time all use the first one. */
+/* Another user has made /tmp/fiber-UID. Processes that make substitutes at the same time all use
+ * the first one. */
 static int use_substitute(char root[FBR_REGISTRY_MAX], struct fbr_error *err)
 {
     char made[48];
@@ -326,7 +327,7 @@ static bool read_about(const char *dir, struct fbr_control_about *about,
     return take(&at, &left, FBR_CONTROL_RUN, &c) && fbr_control_get_run(&c, about, facts);
 }
 
-/* Its launcher is dead: nobody listens. */
+/* Removes a run whose launcher is dead: nothing listens. */
 static void sweep_run(const char *dir)
 {
     struct fbr_control_about about;
@@ -338,8 +339,8 @@ static void sweep_run(const char *dir)
         fbr_registry_drop(dir);
 }
 
-/* A connected socket, or -errno; -ECONNREFUSED: the run is dead; -EAGAIN: it lives, and has more callers waiting than
- * it takes: it is stopped, say. */
+/* A connected socket, or -errno; -ECONNREFUSED: the run is dead; -EAGAIN: it lives, and has more
+ * callers waiting than it takes: it is stopped, say. */
 static int call(const char *dir)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

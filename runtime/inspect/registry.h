@@ -1,16 +1,19 @@
-/* registry.h - where the runs of this user on this host are found: a directory of mode 0700 each.
+/* registry.h - finds the runs of this user on this host: each has a directory of mode 0700.
  *
- *   $XDG_RUNTIME_DIR/fiber/UID/control     a socket (control.h); /tmp/fiber-<user id>/ without XDG_RUNTIME_DIR
+ *   $XDG_RUNTIME_DIR/fiber/UID/control     a socket (control.h); /tmp/fiber-<user id>/ without
+ *                                          XDG_RUNTIME_DIR
  *                         UID/about        what was known at the start (control_wire.h: a RUN)
- *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is a hash
+ *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is
+ *                                          a hash
  *                     cpus             which processors runs are bound to (claim.h)
  *
- * Where another user has made /tmp/fiber-<user id>, it is the first of this user's directories /tmp/fiber-u<user id>-*.
+ * Where another user has made /tmp/fiber-<user id>, it is the first of this user's directories
+ * /tmp/fiber-u<user id>-*.
  *
  * UID is the first half of the run's. Directories that belong to somebody else, or that somebody
  * else may write, are not used. A run whose launcher was killed leaves a socket that nobody listens
- * at: the next run, and whatever lists runs, removes it and writes the record. Any thread; processes
- * may do all of it at the same time.
+ * at: the next run, and whatever lists runs, removes it and writes the record. Any thread;
+ * processes may do all of it at the same time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_REGISTRY_H
@@ -32,11 +35,12 @@ void fbr_registry_drop(const char *dir);
 void fbr_registry_end(const char *dir, const struct fbr_control_about *about,
                       const struct fbr_run_facts *facts, int code, const char *report);
 
-/* A socket that is connected to that run's door, or -errno; -EAGAIN: it lives, and takes no more callers now. */
+/* A socket that is connected to that run's door, or -errno; -EAGAIN: it lives, and takes no more
+ * callers now. */
 int fbr_registry_call(const char *uid);
 
-/* Calls found() for each run that is there: a connected socket, which is found()'s to close (-1: it takes no more
- * callers now), and what was known at its start. Dead ones are swept. */
+/* Calls found() for each run that is there: a connected socket, which is found()'s to close (-1: it
+ * takes no more callers now), and what was known at its start. Dead ones are swept. */
 int fbr_registry_each(void (*found)(void *user, int fd, const struct fbr_control_about *about),
                       void *user, struct fbr_error *err);
 /* The same for those that have ended, oldest first. code FBR_REGISTRY_LOST: its launcher was

@@ -1,9 +1,10 @@
 /* spool.c - the thread that keeps what ranks print; see spool.h.
  *
- * Records of all ranks are collected in one buffer; the thread swaps it for an empty one when it has written that.
- * Both keep their memory while there is work, so that the two are all that a flood costs.
- * Each rank has two files: the newer is written until it has half of what may be kept, and then takes the place of
- * the older. Files are open only while they are written: a run may have more ranks than a process may have descriptors.
+ * Records of all ranks are collected in one buffer; the thread swaps it for an empty one when it
+ * has written that. Both keep their memory while there is work, so that the two are all that a
+ * flood costs. Each rank has two files: the newer is written until it has half of what may be kept,
+ * and then takes the place of the older. Files are open only while they are written: a run may have
+ * more ranks than a process may have descriptors.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/spool.h"

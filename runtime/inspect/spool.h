@@ -1,8 +1,8 @@
-/* spool.h - keeps what the ranks of a run print, the last of each, for `fiber logs`: a thread that writes what it is
- * given to the run's directory (spool_dir.h).
+/* spool.h - keeps what the ranks of a run print, the last of each, for `fiber logs`: a thread that
+ * writes what it is given to the run's directory (spool_dir.h).
  *
- * It holds nobody up: what a disk is too slow for is left out, and a mark says how much. When it cannot write, it
- * keeps no more.
+ * It holds nobody up: what a disk is too slow for is left out, and a mark says how much. When it
+ * cannot write, it keeps no more.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SPOOL_H

@@ -53,7 +53,8 @@ int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct 
 
 /* ---- Making ---- */
 
-/* Ours alone, and no link: nobody else reads what ranks have printed, or chooses what we write to. */
+/* Ours alone, and no link: nobody else reads what ranks have printed, or chooses what we write
+ * to. */
 static int make_own(const char *dir, struct fbr_error *err)
 {
     struct stat st;

@@ -1,12 +1,15 @@
-/* spool_dir.h - where what ranks have printed is kept: a directory of this user alone, on disk, with one for each run.
+/* spool_dir.h - the directories of kept output: one of this user alone, on disk, with one for each
+ * run.
  *
- *   LOGS/UID/about         what was known of the run at its start (control_wire.h: a RUN); locked while it is written
+ *   LOGS/UID/about         what was known of the run at its start (control_wire.h: a RUN); locked
+ *                          while it is written
  *            end           the same at its end, and a DONE
  *            JOB.RANK      records (spool_record.h) of a rank; JOB is 0 for the run's own ranks
  *            JOB.RANK.old  those before
  *
- * LOGS is the setting log_dir, else $XDG_STATE_HOME/fiber/logs, ~/.local/state/fiber/logs, or, without a home,
- * /var/tmp/fiber-<user id>. UID is the first half of the run's. Any thread, any number of processes.
+ * LOGS is the setting log_dir, else $XDG_STATE_HOME/fiber/logs, ~/.local/state/fiber/logs, or,
+ * without a home, /var/tmp/fiber-<user id>. UID is the first half of the run's. Any thread, any
+ * number of processes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SPOOL_DIR_H
@@ -25,7 +28,8 @@
 
 /* LOGS; nothing is made. */
 int fbr_spool_root(char root[PATH_MAX], const struct fbr_config *config, struct fbr_error *err);
-/* Makes LOGS and the directory of a run, and its `about`, which stays locked as long as *lock is open. */
+/* Makes LOGS and the directory of a run, and its `about`, which stays locked as long as *lock is
+ * open. */
 int fbr_spool_make(char dir[PATH_MAX], int *lock, const char *root,
                    const struct fbr_control_about *about, const struct fbr_run_facts *facts,
                    struct fbr_error *err);
@@ -44,13 +48,14 @@ struct fbr_spool_run {
     char report[1024];
 };
 
-/* What is kept of one, as it is now. False: nothing is. */
+/* Reads the current state of a run's kept output. False: nothing is kept. */
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid);
 /* The youngest that is called so, or whose uid begins so. -ENOENT without a sentence. */
 int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed);
 
-/* Removes the oldest runs that have ended until there are at most FBR_SPOOL_RUNS, none is older than FBR_SPOOL_DAYS,
- * and all have at most `total` bytes (0: those are not counted). remove(): whether that one is to go; NULL: yes. */
+/* Removes the oldest runs that have ended until there are at most FBR_SPOOL_RUNS, none is older
+ * than FBR_SPOOL_DAYS, and all have at most `total` bytes (0: those are not counted). remove():
+ * whether that one is to go; NULL: yes. */
 void fbr_spool_prune(const char *root, uint64_t total, bool (*remove)(void *user, const char *dir),
                      void *user);
 

@@ -1,8 +1,9 @@
-/* spool_record.h - one piece of what a rank has printed, as it is kept in a file of the run's spool.
+/* spool_record.h - one piece of what a rank has printed, as it is kept in a file of the run's
+ * spool.
  *
- * u32 length of what follows, u64 time (microseconds since the epoch), u32 job (0: the run's own; else a spawned one),
- * u32 rank, u8 kind, bytes. Little endian, as on the wire. A file may end within a record: it is being written, or its
- * writer was killed.
+ * u32 length of what follows, u64 time (microseconds since the epoch), u32 job (0: the run's own;
+ * else a spawned one), u32 rank, u8 kind, bytes. Little endian, as on the wire. A file may end
+ * within a record: it is being written, or its writer was killed.
  *
  * Pure; any thread.
  *
@@ -33,7 +34,8 @@ struct fbr_record {
 };
 
 void fbr_record_put(struct fbr_buf *b, const struct fbr_record *r);
-/* The first record of these bytes: 1 and its size in *used; 0: it is not all there; -EBADMSG: it is none. */
+/* The first record of these bytes: 1 and its size in *used; 0: it is not all there; -EBADMSG: it is
+ * none. */
 int fbr_record_get(const void *data, size_t len, struct fbr_record *r, size_t *used);
 
 #endif

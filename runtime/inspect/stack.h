@@ -1,18 +1,20 @@
-/* stack.h - where processes are: their threads' state, system call and stack, for `fiber stack`.
+/* stack.h - the current state of processes: their threads' state, system call and stack, for `fiber
+ * stack`.
  *
- * A visitor of a process (visitor.h, message.h: STACK) is told of the processes there: of the visited one and of all
- * that it has started. Facts come from /proc (stack_proc.c), frames from the program `fiber-stack` (stack_frames.c),
- * which stands beside Fiber's modules: a program of its own, since a process cannot look at itself, and since what
- * stops threads of others and reads their memory shall not be able to harm us. It stops one thread at a time for as
- * long as it takes to walk its stack, by PTRACE_SEIZE: should it die, the kernel lets that thread go on.
+ * A visitor of a process (visitor.h, message.h: STACK) is told of the processes there: of the
+ * visited one and of all that it has started. Facts come from /proc (stack_proc.c), frames from the
+ * program `fiber-stack` (stack_frames.c), which stands beside Fiber's modules: a program of its
+ * own, since a process cannot look at itself, and since code that stops threads of others and reads
+ * their memory must not be able to harm us. It stops one thread at a time for as long as it takes
+ * to walk its stack, by PTRACE_SEIZE: should it die, the kernel lets that thread go on.
  *
- * The answer's data is one record for each process; fiber-stack writes records, too, of which only pid, why, and the
- * threads' tid, why, cut and frames count:
+ * The answer's data is one record for each process; fiber-stack writes records, too, of which only
+ * pid, why, and the threads' tid, why, cut and frames count:
  *
- *     process   u32 length, u32 pid, u32 parent, i32 rank or -1, u8 1: the visited one, u8 state, u64 cpu ms,
- *               str program, str why, u16 n, n threads
- *     thread    u32 tid, u8 state, u64 cpu ms, u8 1: the stack goes on, str name, str wchan, str call, str why,
- *               u16 n, n frames
+ *     process   u32 length, u32 pid, u32 parent, i32 rank or -1, u8 1: the visited one, u8 state,
+ *               u64 cpu ms, str program, str why, u16 n, n threads
+ *     thread    u32 tid, u8 state, u64 cpu ms, u8 1: the stack goes on, str name, str wchan, str
+ *               call, str why, u16 n, n frames
  *     frame     u64 bytes from the beginning of the function, str function, str module, str source
  *
  * A state is a letter as in /proc: R S D T t Z I. Where there are no frames, why is a sentence.
@@ -102,7 +104,8 @@ void fbr_stack_list_fini(struct fbr_stack_list *l);
 
 /* ---- Serving ---- */
 
-/* Looks at this process and its own, and adds a record for each. Takes seconds, 40 at most; for a thread of its own. */
+/* Looks at this process and its own, and adds a record for each. Takes seconds, 40 at most; for a
+ * thread of its own. */
 int fbr_stack_serve(struct fbr_buf *out, struct fbr_error *err);
 
 #endif

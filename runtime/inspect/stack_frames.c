@@ -1,10 +1,12 @@
-/* stack_frames.c - the program fiber-stack: walks the stacks of the processes that its arguments name; see stack.h.
+/* stack_frames.c - the program fiber-stack: walks the stacks of the processes that its arguments
+ * name; see stack.h.
  *
- * Records go to standard output, one for each process. One thread at a time is stopped: it is seized,
- * interrupted, and let go when the addresses of its frames are known; names are looked up afterwards. A
- * thread that gets a signal in between is let go with it; one that was stopped before stays stopped. One
- * that does not stop (the kernel holds it) is left, and let go if it does while others are looked at. The
- * kernel undoes all of it should we end at any point, which an alarm makes sure of.
+ * Records go to standard output, one for each process. One thread at a time is stopped: it is
+ * seized, interrupted, and let go when the addresses of its frames are known; names are looked up
+ * afterwards. A thread that gets a signal in between is let go with it; one that was stopped before
+ * stays stopped. One that does not stop (the kernel holds it) is left, and let go if it does while
+ * others are looked at. The kernel undoes all of it should we end at any point, which an alarm
+ * makes sure of.
  *
  * Nothing is fetched from elsewhere (debuginfod): only what is on this host is looked at.
  *
@@ -56,7 +58,7 @@ static void let_late_go(void)
             let_go(tid, status);
 }
 
-/* It waits in the kernel for what no signal ends. */
+/* Whether a thread waits in the kernel where no signal wakes it. */
 static bool waits_for_device(pid_t tid)
 {
     char path[32], text[512] = "", *behind;

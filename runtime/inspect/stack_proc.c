@@ -1,4 +1,4 @@
-/* stack_proc.c - what the kernel says of processes, without touching them; see stack.h.
+/* stack_proc.c - reads the kernel's facts about processes, without touching them; see stack.h.
  *
  * Processes come and go while they are looked at: one that is gone is left out.
  *
@@ -131,7 +131,7 @@ void fbr_stack_call(const char *text, char *out, size_t size)
 
 /* ---- Files ---- */
 
-/* What is in it, with a NUL behind; its length, or -1. */
+/* Reads a small file and puts a NUL behind; returns its length, or -1. */
 static ssize_t slurp(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -162,7 +162,7 @@ static uint64_t to_ms(uint64_t ticks)
     return ticks * 1000 / (uint64_t)(hz > 0 ? hz : 100);
 }
 
-/* What its environment said when it began, or -1. */
+/* Reads the rank from the environment with which the process began; -1: none. */
 static int32_t rank_of(const char *dir)
 {
     static const char name[] = "FIBER_RANK=";
@@ -200,7 +200,7 @@ static void look_at_thread(const char *dir, struct fbr_stack_thread *t)
         fbr_stack_call(text, t->call, sizeof(t->call));
 }
 
-/* Its main thread first. */
+/* Lists the threads, the main thread first. */
 static void look_at_threads(const char *dir, struct fbr_stack_process *p)
 {
     char path[300];

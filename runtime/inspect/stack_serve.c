@@ -1,7 +1,9 @@
-/* stack_serve.c - tells a visitor where this process and those that it has started are; see stack.h.
+/* stack_serve.c - tells a visitor where this process and those that it has started are; see
+ * stack.h.
  *
- * Facts first, by reading; then fiber-stack, which has a few seconds. When it cannot be had, or is not allowed to look,
- * the facts are told, and why that was all. It is killed by the kernel when this thread ends.
+ * Facts first, by reading; then fiber-stack, which has a few seconds. When it cannot be had, or is
+ * not allowed to look, the facts are told, and why that was all. It is killed by the kernel when
+ * this thread ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -169,9 +171,10 @@ static void forget_us(struct fbr_stack_process *p)
         }
 }
 
-/* What Fiber has started lets its parent look, and all that descend from that (spawn.c): so us, too. What was started
- * by others (a container's first process) has let nobody yet, nor can one ask whether it has; so that is changed only
- * where it was of no use. */
+/* Whether fiber-stack may not trace this process. A process that Fiber has started, and each of its
+ * descendants, lets its parent trace it (spawn.c). A process that others started (a container's
+ * first process) has not allowed that yet, and nobody can ask whether it has; so the setting is
+ * changed only where it was of no use. */
 static bool may_not_see(const struct fbr_stack_process *us)
 {
     return is_refusal(us->why) || (us->nthreads && is_refusal(us->threads[0].why));

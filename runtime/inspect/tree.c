@@ -103,7 +103,7 @@ static int send_link(struct sending *s, int at, const char *name)
     return fbr_msg_send_item(s->sock, FBR_MSG_LINK, 0, name, target);
 }
 
-/* What becomes of it between two looks is told by the descriptor. */
+/* Sends a file by its descriptor: the name may mean another file between two looks. */
 static int send_file(struct sending *s, int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), rc;
@@ -280,7 +280,7 @@ static int take_dir(struct receiving *r, const struct fbr_msg_item *e)
     return 0;
 }
 
-/* Its permissions are the last, as it may not be for us to write in. */
+/* Leaves a directory and sets its permissions last, as they may forbid us to write in it. */
 static int leave_dir(struct receiving *r)
 {
     int fd = r->dirs[r->depth], rc = fchmod(fd, r->modes[r->depth]) < 0 ? -errno : 0;

@@ -1,6 +1,6 @@
 /* tree.h - a directory in messages (message.h), whole or not at all: the other half of `fiber cp`.
  *
- * It comes as entries in the order of a walk, each a message with an item: mode are the
+ * A directory comes as entries in the order of a walk, each a message with an item: mode are the
  * permissions.
  *
  *     DIR     a directory, which what follows is in; UP ends it
@@ -11,9 +11,9 @@
  * Names have no slash and are not "." or "..", so no path of the other end is ever followed here:
  * each directory is one that the receiver has just made, in a new one beside the place (beside.h),
  * which gets its name at the end. Links are made as they are, and never followed; one that leads
- * out of the directory, or might, is left out by the receiver. What is neither file, directory nor
- * link the sender leaves out. Permissions are kept (0777), owners and times are not; files with
- * several names become several files.
+ * out of the directory, or might, is left out by the receiver. The sender leaves out entries that
+ * are neither file, directory nor link. Permissions are kept (0777), owners and times are not;
+ * files with several names become several files.
  *
  * Functions with a socket block; they are for threads of their own. The rest is pure.
  *

@@ -1,7 +1,7 @@
 /* visitor.c - serves a visitor; see visitor.h.
  *
- * On a thread of its own, as disks may be slow and the loop carries the heartbeats. It ends when the visitor does, for
- * whatever reason; nobody waits for it.
+ * On a thread of its own, as disks may be slow and the loop carries the heartbeats. It ends when
+ * the visitor does, for whatever reason; nobody waits for it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/visitor.h"

@@ -1,10 +1,11 @@
-/* visitor.h - what visitors of a process get (visit.h): a thread that does as they ask (message.h).
+/* visitor.h - serves a caller of a process (visit.h) in a thread, by messages (message.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_VISITOR_H
 #define FBR_VISITOR_H
 
-/* What the thread of fbr_visitor_start() (child.h) does: serves at this socket, then closes it. For tests. */
+/* Serves at this socket, then closes it: the body of the thread of fbr_visitor_start() (child.h).
+ * For tests. */
 void fbr_visitor_serve(int sock);
 
 #endif
