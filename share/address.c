@@ -3,8 +3,8 @@
  *     u8 version, u8 kind, u8 flags, u64 owner, u64 object, 32 bytes of key, str url;
  *     zeros up to the end
  *
- * As text: "fiber:" and these bytes in hexadecimal digits, without the zeros at their end. A text that was cut off ends
- * in the url, which is then malformed.
+ * As text: "fiber:" and these bytes in hexadecimal digits, without the zeros at their end. A text
+ * that was cut off ends in the url, which is then malformed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>

@@ -44,20 +44,20 @@
  * that somebody waits for. It is sent when the batch was accepted, if FBR_CH_ANSWER asks for it or
  * something went wrong. A batch of no messages asks where the others are.
  *
- * Whose a message is. What was delivered to a guest is the guest's, which may hand it to its
- * program without a word and say so later. So the host cannot know what is in the hands of a guest
- * that is silent, and gives it to nobody else: it is the guest's until it answers a RECALL, leaves,
- * or is gone. But nobody waits for that. A RECALL that was not answered for 5 s is overdue:
- * from then on the others are given what there is, and what the late one has takes no room in a
- * bounded queue. That is little: as much as is ahead of its program, about a millisecond's work.
+ * Ownership of messages. A delivered message is the guest's, which may hand it to its program at
+ * once and report that later. So the host cannot know what is in the hands of a guest that is
+ * silent, and gives it to nobody else: it is the guest's until it answers a RECALL, leaves, or is
+ * gone. But nobody waits for that. A RECALL that was not answered for 5 s is overdue: from then on
+ * the others are given what there is, and what the late one has takes no room in a bounded queue.
+ * That is little: as much as is ahead of its program, about a millisecond's work.
  *
  * A guest that is gone for the host may live and not know it: it was stopped, say, for longer than
  * the heartbeat allows. Its messages went to others, and must not come out of it as well. So a
  * guest in which nobody has looked at the clock for a while (a quarter of the silence after which
  * it would be given up, at most a second) doubts what it holds: it sends a probe, and hands out
  * nothing before EMPTY has answered it. When its connection ends instead, it drops what it holds.
- * What its program had taken already and the host did not know of is the one thing that may come
- * twice, as after a death.
+ * Only messages that its program had taken already without the host's knowledge may come twice, as
+ * after a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CHANNEL_H
@@ -133,7 +133,7 @@ void fbr_host_shut(struct fbr_owner *h, int lane);
 int fbr_host_done(struct fbr_owner *h, int lane);
 int fbr_host_join(struct fbr_owner *h, int lane, int timeout_ms);
 void fbr_host_deal(struct fbr_owner *h, int lane);
-/* It ends: its users, here and elsewhere, get -EPIPE. */
+/* Ends the channel: its users, here and elsewhere, get -EPIPE. */
 void fbr_host_close(struct fbr_owner *h);
 /* Pipes: an end lives as long as a process holds it, by a handle or by its address. attach: one
  * more handle of this process; leave: one less. An end whose address was given away also waits for

@@ -181,8 +181,8 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
     return rc;
 }
 
-/* The other process has connected and sent the token before it answered. When there is no descriptor
- * now, what it sends waits. Under rx. */
+/* The other process has connected and sent the token before it answered. When there is no
+ * descriptor now, what it sends waits. Under rx. */
 int fbr_direct_open(struct fbr_direct *d)
 {
     uint8_t token[FBR_DIRECT_TOKEN];

@@ -1,17 +1,18 @@
-/* direct.h - a stream of a pipe's own, between the process in which it lives and the one that holds its
- * other end: a unix socket, written and read by the threads that send and receive.
+/* direct.h - a stream of a pipe's own, between the process in which it lives and the one that holds
+ * its other end: a unix socket, written and read by the threads that send and receive.
  *
- * Each message is u64 length (little endian) and its bytes. A message that was not sent whole was not sent:
- * the receiver drops the beginning of a message behind which the stream ends, and the sender sends it
- * by another way. Each direction ends for itself and does not begin again:
+ * Each message is u64 length (little endian) and its bytes. A message that was not sent whole was
+ * not sent: the receiver drops the beginning of a message behind which the stream ends, and the
+ * sender sends it by another way. Each direction ends for itself and does not begin again:
  *
  *   - by the sender, when the other side takes nothing for a moment, or when it is told to stop;
- *   - by the receiver, which first takes all that is in it. The sender finds out by its next message.
+ *   - by the receiver, which first takes all that is in it. The sender finds out by its next
+ *     message.
  *
  * A process that connects proves that it is the one that was asked by a token, and is of our user.
  *
- * Threads: any, unless it says otherwise. The lock for receiving comes before those of host and guest,
- * and so does the one for sending.
+ * Threads: any, unless it says otherwise. The lock for receiving comes before those of host and
+ * guest, and so does the one for sending.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DIRECT_H
@@ -46,8 +47,8 @@ void fbr_direct_stop(struct fbr_direct *d);
 /* Nothing is sent any more. */
 bool fbr_direct_stopped(const struct fbr_direct *d);
 
-/* Of the one that listens, once the other one has answered. By the one who has the lock for
- * receiving; take does the same. */
+/* For the end that listens, once the other end has answered. The caller has the lock for receiving;
+ * fbr_direct_take() needs it, too. */
 int fbr_direct_open(struct fbr_direct *d);
 
 /* Receiving, between lock and unlock. lock: -ETIMEDOUT. */

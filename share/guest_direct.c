@@ -1,4 +1,5 @@
-/* guest_direct.c - a pipe's end in another process than its owner's: the stream of its own; see direct.h.
+/* guest_direct.c - a pipe's end in another process than its owner's: the stream of its own; see
+ * direct.h.
  *
  * A guest that waits for a message, and has used its end a few times, listens and asks its host to
  * connect. A host that agrees sends by the stream from then on; we do so behind a GO. The host does
@@ -50,7 +51,7 @@ void fbr_guest_ask_stream(struct guest_lane *l)
     fbr_wipe(token, sizeof(token));
 }
 
-/* What comes by the stream is taken in, and stays. Under rx and the lock. */
+/* Takes the bytes of the stream in, where they stay. Under rx and the lock. */
 static void spill(struct fbr_guest *g)
 {
     struct guest_message **at = &g->spilled, *m;

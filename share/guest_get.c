@@ -1,8 +1,8 @@
 /* guest_get.c - getting from a channel of another process; see channel.h.
  *
- * Some messages come ahead of their gets, as many as are used up in about a millisecond. What the
- * program took and how many of its threads wait is told to the host with the next record to it, or
- * a little later by a tick: with one consumer and one message at a time a get costs no record of
+ * Some messages come ahead of their gets, as many as are used up in about a millisecond. The next
+ * record to the host, or a tick a little later, tells how many messages the program took and how
+ * many of its threads wait: with one consumer and one message at a time a get costs no record of
  * its own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -147,8 +147,9 @@ void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c)
         return;
     if (l->n_in == 1)
         fbr_proxy_calm(l->guest->proxy);
+    /* not all who sleep are hungry */
     if (l->doubt)
-        pthread_cond_broadcast(&l->arrived); /* not all who sleep are hungry */
+        pthread_cond_broadcast(&l->arrived);
     else
         pthread_cond_signal(&l->arrived);
 }
@@ -169,8 +170,8 @@ void fbr_guest_drop(struct guest_lane *l, size_t n)
     l->last = at;
 }
 
-/* Somebody else waits. What is here for our own threads that wait is theirs: it was given to them
- * before, and another one may have got something newer meanwhile. */
+/* Another process waits. Messages here belong to our own waiting threads: they were given to them
+ * before, and another process may have got something newer meanwhile. */
 void fbr_guest_on_recall(struct guest_lane *l)
 {
     size_t ours = l->hungry - l->looking < l->n_in ? l->hungry - l->looking : l->n_in;
@@ -409,8 +410,9 @@ static int get(struct guest_lane *l, struct fiber_bytes *out, int timeout_ms)
 
         pthread_mutex_lock(&g->lock);
         g->used += g->pipe && out;
+        /* not for long */
         while (g->leaving)
-            pthread_cond_wait(&l->arrived, &g->lock); /* not for long */
+            pthread_cond_wait(&l->arrived, &g->lock);
         if (fbr_guest_reads_stream(l))
             d = fbr_direct_ref(g->direct);
         else

@@ -106,7 +106,7 @@ struct fbr_guest {
     bool gone;
     bool later;                /* a tick will come */
     uint64_t seen_ms, sure_ms; /* when somebody last looked; so long nobody may look */
-    /* Of a pipe on this host: a stream of its own to the host, guest_direct.c. */
+    /* For a pipe on this host: a stream of its own to the host, guest_direct.c. */
     char beside[FBR_URL_MAX]; /* the path of a socket of the host; "" none */
     struct fbr_direct *direct;
     int near;   /* our end */
@@ -160,14 +160,14 @@ void fbr_guest_drop(struct guest_lane *l, size_t n); /* what is here but the fir
 void fbr_guest_on_deliver(struct guest_lane *l, struct fbr_cur *c);
 void fbr_guest_on_recall(struct guest_lane *l);
 void fbr_guest_on_ready(struct guest_lane *l, struct fbr_cur *c);
-/* Whoever watches sees what is so now. */
+/* Shows the current state to watchers. */
 void fbr_guest_show(struct guest_lane *l);
 void fbr_guest_on_empty(struct guest_lane *l, struct fbr_cur *c);
 /* Says what was taken and who is hungry, where the host does not know it yet. */
 void fbr_guest_tell_news(struct fbr_guest *g, bool more);
-/* By a thread that begins to look at what is here. When nobody did for too long, this process may have
- * been stopped, and the host may have given it up and its messages to others: what is here is in
- * doubt until the host has answered a probe. */
+/* By a thread that begins to look at what is here. When nobody did for too long, this process may
+ * have been stopped, and the host may have given it up and its messages to others: what is here is
+ * in doubt until the host has answered a probe. */
 void fbr_guest_note_time(struct fbr_guest *g);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A lone message is sent at once. When another one follows quickly the host is asked for an answer,
  * and what is put until the answer comes is collected and sent together; so a stream is fast, and a
- * conversation has no answers in it. What the host has not answered is bounded (WINDOW).
+ * conversation has no answers in it. Unanswered messages are bounded (WINDOW).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -44,8 +44,9 @@ void fbr_guest_on_ack(struct guest_lane *l, struct fbr_cur *c)
             l->unacked -= l->sizes[++l->acked % FBR_GUEST_UNDER_WAY];
         if (code && !l->put_code)
             l->put_code = code;
+        /* more are likely to follow */
         if (!l->put_code && l->out_count && l->asked <= l->acked)
-            fbr_guest_flush_out(l, true); /* more are likely to follow */
+            fbr_guest_flush_out(l, true);
     }
     pthread_cond_broadcast(&l->room);
 }

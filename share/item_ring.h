@@ -1,4 +1,5 @@
-/* item_ring.h - the messages of a queue, or of one of its consumers, in their order: a ring that grows.
+/* item_ring.h - the messages of a queue, or of one of its consumers, in their order: a ring that
+ * grows.
  *
  * For queue_engine.c. The caller makes room before it adds, so that only making room can fail.
  *

@@ -143,8 +143,8 @@ static bool wait_end(struct fbr_keeper *k, uint64_t ms)
     return ended;
 }
 
-/* A connection may end long before its process is known to have ended: that is asked of the backend, and whoever hangs
- * up and lives is killed first. */
+/* A connection may end long before the backend reports the end of its process, so the backend is
+ * asked; a process that hangs up and lives is killed first. */
 const char *fbr_keeper_report(struct fbr_keeper *k)
 {
     uint64_t linger = (uint64_t)fbr_config_ms(k->rt->config, "linger");

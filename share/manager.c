@@ -171,7 +171,7 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
     }
 }
 
-/* What an answered or lost call gives. m may be NULL; *out is set, and may not be. */
+/* Returns the result of an answered or lost call. m may be NULL; *out is set, and may not be. */
 static int finish(struct fiber_manager *m, struct fiber_future *f, const char *method,
                   struct fiber_bytes *out)
 {

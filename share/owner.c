@@ -28,7 +28,7 @@ static void drop_direct(struct fbr_owner *h)
     h->returns_by_ms = 0;
 }
 
-/* What this peer has not read is back, or does not come back. */
+/* Ends a recall: messages that this peer has not read are back, or never come back. */
 static void end_returns(struct fbr_owner *h, uint64_t peer)
 {
     if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
@@ -267,8 +267,9 @@ static void take_cancel(struct lane *l, uint64_t peer, uint64_t batch)
 {
     struct parked *p = find_parked(l, peer, batch);
 
+    /* it was accepted, and acknowledged */
     if (!p || fbr_queue_engine_put_cancel(l->engine, peer, batch * FBR_CH_BATCH_MAX) < 0)
-        return; /* it was accepted, and acknowledged */
+        return;
     ack(l, peer, batch, -ETIMEDOUT);
     DL_DELETE(l->parked, p);
     free(p);
@@ -576,8 +577,9 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         take_size(l, peer);
         break;
     case FBR_CH_WATCH:
+        /* memory is short: it had better look */
         if (fbr_queue_engine_watch(l->engine, peer) < 0)
-            on_ready(l, peer, true); /* memory is short: it had better look */
+            on_ready(l, peer, true);
         break;
     case FBR_CH_DONE:
         take_done(l, peer, c);
@@ -619,8 +621,8 @@ static void retired(void *user)
     fbr_host_release(user);
 }
 
-/* The content of the stream to this end becomes messages like others: somebody else is to read there, or
- * watches. Any thread, without the lock. */
+/* The content of the stream to this end becomes messages like others: somebody else is to read
+ * there, or watches. Any thread, without the lock. */
 void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];

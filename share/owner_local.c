@@ -1,7 +1,7 @@
 /* owner_local.c - puts and gets of the process in which a channel lives; see channel.h.
  *
- * Messages of the other end of a pipe may come by its stream (direct.h) and, from others that have that
- * end, by their records: a receiver by the stream looks at both. A process that leaves its
+ * Messages of the other end of a pipe may come by its stream (direct.h) and, from others that have
+ * that end, by their records: a receiver by the stream looks at both. A process that leaves its
  * stream has sent all that is in it before its next record.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -226,10 +226,12 @@ static int get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int timeo
     do {
         d = NULL;
         pthread_mutex_lock(&h->lock);
+        /* the other end is read here, too */
         if (h->direct && lane == h->near)
-            fbr_host_second_holder(h); /* the other end is read here, too */
+            fbr_host_second_holder(h);
+        /* not for long */
         while (h->leaving)
-            pthread_cond_wait(&l->arrived, &h->lock); /* not for long */
+            pthread_cond_wait(&l->arrived, &h->lock);
         if (fbr_host_by_stream(l))
             d = fbr_direct_ref(h->direct);
         else

@@ -1,5 +1,5 @@
-/* owner_priv.h - what owner.c (the channel, and its guests) and owner_local.c (puts and gets of this process)
- * share: one lock.
+/* owner_priv.h - what owner.c (the channel, and its guests) and owner_local.c (puts and gets of
+ * this process) share: one lock.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HOST_PRIV_H
@@ -76,15 +76,15 @@ struct fbr_owner {
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];
     struct channel_end ends[2];
-    /* Of a pipe: a stream between `near`, an end that nobody but us holds, and a process that is
-     * alone with the other end. */
+    /* For a pipe: a stream between `near`, an end that no other process holds, and a process that
+     * alone has the other end. */
     struct fbr_direct *direct;
     uint64_t direct_peer;
     int near;
     bool streams; /* the stream has what the peer sends, behind the next `before` messages */
     size_t before;
     uint64_t returns_by_ms; /* until then what the peer has not read comes back; 0: nothing does */
-    bool leaving;           /* its reader shall leave it to end_stream_to() */
+    bool leaving;           /* its reader must leave it to end_stream_to() */
     bool no_direct;         /* somebody watches */
     uint64_t next_call;
     bool closed; /* it has no object any more, or soon */
@@ -102,8 +102,8 @@ bool fbr_host_by_stream(const struct lane *l);
 /* Somebody else has an end as well: what the first one has not read comes back, for those who
  * ask. */
 void fbr_host_second_holder(struct fbr_owner *h);
-/* The content of the stream to this end becomes messages like others: somebody else is to read there, or
- * watches (for_ever: it gets no other stream). Without the lock, any thread. */
+/* The content of the stream to this end becomes messages like others: somebody else is to read
+ * there, or watches (for_ever: it gets no other stream). Without the lock, any thread. */
 void fbr_host_end_stream(struct fbr_owner *h, int end, bool for_ever);
 
 #endif

@@ -219,7 +219,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 static const struct fbr_link_ops link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none), u32 heartbeat. */
+/* WELCOME: str url of the data channel, u64 link, u8 algorithm of its seal (0: none), u32
+ * heartbeat. */
 static int welcome(struct peer *p, struct fbr_conn *conn)
 {
     enum fbr_reach reach;

@@ -247,8 +247,9 @@ int fiber_pipe_poll(struct fiber_pipe *p, int timeout_ms)
         return fbr_keep(-EBADF, "pipe: this end only sends");
     rc = p->host ? fbr_host_look(p->host, !p->end, timeout_ms)
                  : fbr_guest_look(p->guest, !p->end, timeout_ms);
+    /* the end of file can be read, too */
     if (rc == 0 || rc == -EPIPE)
-        return 1; /* the end of file can be read, too */
+        return 1;
     return rc == -ETIMEDOUT ? 0 : explain(rc, "poll", timeout_ms);
 }
 

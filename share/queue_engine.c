@@ -270,8 +270,9 @@ static void deliver(struct fbr_queue_engine *e, struct peer *p, struct item_ring
 
 static int assign(struct fbr_queue_engine *e, struct peer *p)
 {
+    /* tried again with the next event */
     if (p->id && ring_reserve(&p->held, p->held.len + 1) < 0)
-        return -ENOMEM; /* tried again with the next event */
+        return -ENOMEM;
     note_reader(e, p);
     e->streak++;
     set_in_line(e, p, false); /* if it wants more, behind the others */

@@ -1,4 +1,5 @@
-/* queue_engine.h - who gets which message of a queue, on the side of the process that owns it.
+/* queue_engine.h - decides which process gets which message of a queue, in the process that owns
+ * the queue.
  *
  * Pure: events in (a put, a wish, an acknowledgement, a death), decisions out through the
  * callbacks. No clock, no descriptors, no lock: the caller serialises all calls on one engine, and
@@ -13,8 +14,8 @@
  * stays with the engine until that peer's program has taken it, so that it can go to another one if
  * the peer dies.
  *
- * What a remote consumer says, in fbr_queue_engine_ask(), is a state and not an increment, so
- * repeats do no harm:
+ * A remote consumer reports a state, in fbr_queue_engine_ask(), and not an increment, so repeats do
+ * no harm:
  *
  *     taken   the highest sequence number that its program has taken. Say it soon after each take
  *             (or batch of takes): what is not known to be taken when the peer dies is delivered
@@ -84,7 +85,7 @@ struct fbr_queue_engine_config {
     struct fbr_held *held; /* counts the messages of remote peers, parked ones too; may be NULL */
 };
 
-/* What the queue holds; fbr_queue_engine_stats(). */
+/* The contents of the queue; fbr_queue_engine_stats(). */
 struct fbr_queue_engine_stats {
     size_t waiting;  /* messages in the queue, or dealt */
     size_t assigned; /* at remote consumers, not known to be taken; `late` of them, */
@@ -112,8 +113,8 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
 /* Withdraws a parked put and drops its message: 0; put_done does not run. -ENOENT: it is not parked
  * (any more): it was accepted, or put_done told its end. */
 int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint64_t call);
-/* Accepts all that this peer has parked, though there is no room; put_done runs for each. What
- * somebody wrote before it went is to be read, and is in our memory anyway. */
+/* Accepts all that this peer has parked, though there is no room; put_done runs for each. Messages
+ * that a peer wrote before it went must be read, and are in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
 /* Whether a put would be accepted at once. */
 bool fbr_queue_engine_has_room(const struct fbr_queue_engine *e);
@@ -132,13 +133,13 @@ int fbr_queue_engine_ask(struct fbr_queue_engine *e, uint64_t peer, uint64_t tak
  * hungry. */
 bool fbr_queue_engine_reads_ahead(const struct fbr_queue_engine *e, uint64_t peer);
 /* The answer to a recall: its program has taken all before `from`, and every message that was
- * delivered from `from` on is back (none: from = last delivered + 1). What it took has fed those
- * that were hungry. -EPROTO: nothing was recalled, or `from` cannot be; nothing is changed. */
+ * delivered from `from` on is back (none: from = last delivered + 1). Its taken messages have fed
+ * hungry threads. -EPROTO: nothing was recalled, or `from` cannot be; nothing is changed. */
 int fbr_queue_engine_returned(struct fbr_queue_engine *e, uint64_t peer, uint64_t from);
 /* While recalls are unanswered nobody is given messages, so that the order holds. The caller may
- * say that a peer takes too long (it is frozen, say): the others go on without it. What it holds
- * may be in its program's hands, so it comes back only when it answers or is gone; until then it
- * does not count for max_messages, and so when it is back there may be more messages than that. */
+ * say that a peer takes too long (it is frozen, say): the others go on without it. Its messages may
+ * be in its program's hands, so they come back only when it answers or is gone. Until then they do
+ * not count for max_messages, so there may be more messages than that afterwards. */
 void fbr_queue_engine_overdue(struct fbr_queue_engine *e, uint64_t peer);
 /* From now on each consumer gets its share, in turn. Idempotent. */
 void fbr_queue_engine_deal(struct fbr_queue_engine *e);
@@ -159,9 +160,10 @@ void fbr_queue_engine_press(struct fbr_queue_engine *e);
  * forgotten. Unknown peers are fine. */
 void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
 
-/* The peer (0, too) wants to be told when there is a message for the next that asks, or the end, and when
- * not any more; at once if there is now. Nothing is kept for it. While it watches nobody else reads
- * ahead, so that there is something to be told of. Until fbr_queue_engine_gone(). 0 or -ENOMEM. */
+/* The peer (0, too) wants to be told when there is a message for the next that asks, or the end,
+ * and when not any more; at once if there is now. Nothing is kept for it. While it watches nobody
+ * else reads ahead, so that there is something to be told of. Until fbr_queue_engine_gone(). 0 or
+ * -ENOMEM. */
 int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer);
 
 /* ---- consumers in the owner's process ---- */
@@ -170,7 +172,7 @@ int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer);
  * messages are on their way back from a remote consumer; who would not wait should wait for them a
  * moment. */
 int fbr_queue_engine_get(struct fbr_queue_engine *e, void **data, size_t *len);
-/* What get would answer, without taking the message. */
+/* Returns the code that get would return, without taking the message. */
 int fbr_queue_engine_look(struct fbr_queue_engine *e);
 /* One more, one less thread waits in get. A thread that got -EAGAIN or -EINPROGRESS calls wait
  * once, sleeps until wake_local, gets again, sleeps again..., and calls unwait once when it has a

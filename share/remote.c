@@ -1,8 +1,8 @@
-/* remote.c - the user's side of shared objects: a connection to each owner, proxies; see share.h.
+/* remote.c - the client's side of shared objects: a connection to each owner, proxies; see share.h.
  *
- * A remote is held by its proxies, by the thread that connects it, and by the thread that tells its proxies
- * of its death. Whoever lets go last destroys it, on the loop thread if it is the remote's own
- * thread, which must be joined.
+ * A remote is held by its proxies, by the thread that connects it, and by the thread that tells its
+ * proxies of its death. The last holder destroys it; the remote's own thread, which must be joined,
+ * has the loop thread do that.
  *
  * Nothing is ever sent while a lock is held that a callback takes, unless by fbr_uplink_post(),
  * which does not wait: a thread that waited for a dead owner with the lock of a guest would hold up
@@ -222,7 +222,7 @@ static int tend(struct fbr_remote *r)
 {
     int rc;
 
-    /* Who posts from here on wakes us if there is no room. */
+    /* A thread that posts from here on wakes us if there is no room. */
     __atomic_store_n(&r->watching, false, __ATOMIC_SEQ_CST);
     rc = fbr_uplink_tend(r->up);
     __atomic_store_n(&r->watching, rc == 1, __ATOMIC_SEQ_CST);
@@ -640,8 +640,9 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
         r->failing = true;
         pthread_mutex_unlock(&r->share->lock);
     }
+    /* to send the rest, or to find the link broken */
     if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
-        wake(r); /* to send the rest, or to find the link broken */
+        wake(r);
     return rc < 0 ? -EPIPE : 0;
 }
 
@@ -765,7 +766,7 @@ static void flush_all(struct fbr_remote *r)
         }
 }
 
-/* What is still open is cut off, not freed; its handles may still be closed. */
+/* Cuts open connections off, and frees none; the program may still close its handles. */
 void fbr_remote_close_all(struct fbr_share *s)
 {
     struct fbr_remote *r;

@@ -395,7 +395,7 @@ static int send_call(struct fiber_future *f, const struct iovec *iov, int n, uin
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-/* It was not sent; unless it was lost meanwhile, which the future says. */
+/* Takes back a future that was not sent; false: it was lost meanwhile, which the future says. */
 static bool take_back(struct fiber_future *f)
 {
     bool done;
@@ -495,8 +495,9 @@ void fbr_future_cancel(struct fiber_future *f)
     const struct iovec iov = {(void *)(uintptr_t)&head, sizeof(head)};
     struct fbr_rpc_service *s = f->rpc->here;
 
+    /* an owner that is gone answers as such */
     if (!s)
-        fbr_proxy_send(f->rpc->proxy, &iov, 1, -1); /* an owner that is gone answers as such */
+        fbr_proxy_send(f->rpc->proxy, &iov, 1, -1);
     else if (s->ops->on_cancel)
         s->ops->on_cancel(s->user, FBR_RPC_SELF, f->call);
 }

@@ -37,7 +37,7 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
 /* Waits until no call that this process has made is without its answer: 0, or -ETIMEDOUT when none
  * was answered for so long. */
 int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms);
-/* Of the last handle: what is not answered ends as lost. NULL is fine. */
+/* For the last handle: unanswered calls end as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
 /* 0, or a kept -EPERM in a fork() child, where no handle may be used, and none is closed. */
 int fbr_rpc_usable(void);
@@ -49,13 +49,13 @@ int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
 int fbr_future_fd(struct fiber_future *f);
 /* Asks the owner to answer now. Wait for what it says. */
 void fbr_future_cancel(struct fiber_future *f);
-/* Of one that was waited for: its code; *lost: the object was gone before it answered (code
- * -EPIPE). */
+/* Returns the code of a future that was waited for; *lost: the object was gone before it answered
+ * (code -EPIPE). */
 int fbr_future_code(struct fiber_future *f, bool *lost);
-/* Of one that was waited for: the bytes of the answer, which are the caller's then; -ENODATA the
- * second time. */
+/* Takes the answer's bytes from a future that was waited for; the caller owns them then; -ENODATA
+ * the second time. */
 int fbr_future_take(struct fiber_future *f, struct fiber_bytes *out);
-/* Of one that was waited for: the bytes as text, in place. */
+/* Returns the bytes of a future that was waited for as text, in place. */
 const char *fbr_future_text(struct fiber_future *f);
 /* A call that is not answered goes on; its answer is dropped. NULL is fine. */
 void fbr_future_close(struct fiber_future *f);

@@ -1,4 +1,5 @@
-/* segment.c - fiber_shared: memory that the processes of a run on one host share, read-only or writable.
+/* segment.c - fiber_shared: memory that the processes of a run on one host share, read-only or
+ * writable.
  *
  * A segment is a file in the run's directory below /dev/shm, which ends with the run (rundir.h):
  *
@@ -56,7 +57,7 @@ static void path_of(char path[SHARED_PATH_MAX], const char *dir, char kind, cons
     snprintf(path, SHARED_PATH_MAX, "%s/%c.%s", dir, kind, name);
 }
 
-/* Of a file that has s->len bytes. */
+/* Maps a file that has s->len bytes. */
 static int map_fd(struct fiber_shared *s, const char *name, int fd)
 {
     int prot = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -67,7 +68,8 @@ static int map_fd(struct fiber_shared *s, const char *name, int fd)
                                  : 0;
 }
 
-/* Maps the segment that is there; s->len is its length, or 0 for any. -ENOENT, which is not kept: there is none. */
+/* Maps the segment that is there; s->len is its length, or 0 for any. -ENOENT, which is not kept:
+ * there is none. */
 static int map_finished(struct fiber_shared *s, const char *dir, const char *name)
 {
     char path[SHARED_PATH_MAX];
@@ -156,7 +158,8 @@ static int make_segment(struct fiber_shared *s, const char *dir, const char *nam
     return rc;
 }
 
-/* Waits for the lock, then maps what another one built meanwhile, or builds. build NULL: -ENOENT, not kept. */
+/* Waits for the lock, then maps what another one built meanwhile, or builds. build NULL: -ENOENT,
+ * not kept. */
 static int build_or_wait(struct fiber_shared *s, const char *dir, const char *name,
                          fiber_shared_fn build, void *user)
 {
@@ -265,7 +268,7 @@ static struct fiber_shared *new_shared(const char *name, size_t len, const char 
     return s;
 }
 
-/* Of an open that ended with rc. */
+/* Hands over the result of an open that ended with rc. */
 static int hand_over(struct fiber_shared *s, const char *name, int rc, struct fiber_shared **out)
 {
     if (rc == 0) {

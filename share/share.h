@@ -51,10 +51,10 @@ struct fbr_object_ops {
     void (*on_record)(void *user, uint64_t peer, const void *record, size_t len);
     /* That process is gone; also called for peers that never used the object. Loop thread. */
     void (*on_gone)(void *user, uint64_t peer);
-    /* What fbr_object_remind() asked for. NULL if nobody does. Loop thread. */
+    /* The time that fbr_object_remind() set is over. NULL if it is never set. Loop thread. */
     void (*on_time)(void *user);
-    /* fiber_fini() was called, and no peer is left: nobody may wait for one. NULL: nobody does. The ending
-     * thread. */
+    /* fiber_fini() was called, and no peer is left: nobody may wait for one. NULL: nobody does. The
+     * ending thread. */
     void (*on_end)(void *user);
 };
 
@@ -131,8 +131,8 @@ bool fbr_proxy_later(struct fbr_proxy *p);
 void fbr_proxy_calm(struct fbr_proxy *p);
 /* The owner waits to be told so: what is sent now, even if it could wait, is not wasted. */
 bool fbr_proxy_owes(struct fbr_proxy *p);
-/* Its connection is broken, or about to be found so: a new proxy gets another one. Under share's
- * lock. */
+/* Whether its connection is broken, or about to be found so: a new proxy gets another one. Under
+ * share's lock. */
 bool fbr_proxy_fails(const struct fbr_proxy *p);
 /* Bytes that the owner has not read, of all its objects. */
 size_t fbr_proxy_queued(struct fbr_proxy *p);

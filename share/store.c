@@ -232,7 +232,7 @@ int fiber_store_get(struct fiber_store *s, const char *key, struct fiber_bytes *
     return ask_bytes(s, "get", fbr_store_ask(FBR_STORE_GET, key), timeout_ms, value);
 }
 
-/* What SWAP answers with -ESTALE: u8 1 and the value, or u8 0. */
+/* Reads the answer of SWAP with -ESTALE: u8 1 and the value, or u8 0. */
 static int read_found(struct fiber_bytes *found)
 {
     const uint8_t *data = found->data;
@@ -340,7 +340,7 @@ int fiber_store_length(struct fiber_store *s, const char *list, size_t *length)
 
 /* ---- Locks, semaphores, events, barriers ---- */
 
-/* What others are told of the one that holds the lock they wait for. */
+/* Describes the holder of a lock to those that wait for the lock. */
 static void describe_self(char *who, size_t size)
 {
     char host[48] = "";

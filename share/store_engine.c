@@ -1,7 +1,7 @@
-/* store_engine.c - what each request of store_engine.h does.
+/* store_engine.c - carries out the requests of store_engine.h.
  *
  * A thing that is in its initial state is freed at the end of each event (fbr_thing_tidy), so that
- * state and memory cannot differ. What a grant to a waiter needs is allocated before it waits: only
+ * state and memory cannot differ. Memory for a grant to a waiter is allocated before it waits: only
  * a request itself can fail for want of memory, never an unlock, a cancel or a death.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -307,7 +307,7 @@ static void name_holder(struct fbr_holder *p, const struct fbr_store_ask *ask)
     p->who[n] = '\0';
 }
 
-/* Who waits is a holder, too. */
+/* A waiter is a holder, too. */
 static int take_lock(struct fbr_store_engine *e, struct request *r)
 {
     struct fbr_holder *p, *holder = r->thing->lock.holder;

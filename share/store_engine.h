@@ -1,4 +1,5 @@
-/* store_engine.h - the state of a shared store: what each request does, and who is answered when.
+/* store_engine.h - the state of a shared store: carries out requests, and decides when each is
+ * answered.
  *
  * Pure: requests in, answers out through one callback. No clock, no descriptors, no lock: the
  * caller serialises all calls on one engine, and the callback may not call the engine back.
@@ -11,16 +12,16 @@
  *  - Those that wait for one thing are served first come, first served.
  *  - Locks and semaphores are held by peers. When a peer is gone, its locks are free, and the next
  *    to hold each is answered -EOWNERDEAD, once, also if it comes much later; its units are given
- *    back. A peer that asks for a lock that it holds waits like all others. Only who holds a unit
- *    can release it: a semaphore guards, it does not signal.
+ *    back. A peer that asks for a lock that it holds waits like all others. Only the holder of a
+ *    unit can release it: a semaphore guards, it does not signal.
  *  - A semaphore's initial number counts when it begins, and it begins again when nobody holds or
  *    waits for it.
  *  - All callers of a barrier name the same number of parties; another number is answered -EINVAL
  *    and changes nothing. The first to come has index parties - 1, the last has 0.
- *  - A delete takes the value, counter, list and event of its name at once. Who waits goes on to
+ *  - A delete takes the value, counter, list and event of its name at once. Waiting calls go on to
  *    wait.
- *  - What has its initial state again (an empty list, a counter at 0, a clear event, ...) takes no
- *    memory.
+ *  - A thing that has its initial state again (an empty list, a counter at 0, a clear event, ...)
+ *    takes no memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_STORE_ENGINE_H

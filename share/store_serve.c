@@ -1,5 +1,4 @@
-/* store_serve.c - the process that keeps a store: requests go straight into the engine, whoever
- * brings them.
+/* store_serve.c - the process that keeps a store: all requests go straight into the engine.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "share/keeper.h"

@@ -126,8 +126,8 @@ struct fbr_thing *fbr_thing_find(struct fbr_things *s, enum fbr_thing_kind kind,
 /* A new one of the name that `ask` has, in its initial state; NULL and the reason. */
 struct fbr_thing *fbr_thing_make(struct fbr_things *s, enum fbr_thing_kind kind,
                                  const struct fbr_store_ask *ask, int *code);
-/* Puts a value, counter, list or event into its initial state, but for those who wait for it. False:
- * it was in that state. */
+/* Puts a value, counter, list or event into its initial state, but for those who wait for it.
+ * False: it was in that state. */
 bool fbr_thing_reset(struct fbr_things *s, struct fbr_thing *t);
 /* Frees the thing if it is in its initial state and nobody waits for it. NULL is fine. */
 void fbr_thing_tidy(struct fbr_things *s, struct fbr_thing *t);
