@@ -1,8 +1,8 @@
 /* common.c - input that all tasks of a map share: which worker has it, and when it is forgotten.
  *
  * A worker gets it on its data link before the first batch that needs it. Workers of a host get it
- * from their host, which keeps it (runtime/net/relay.h): it travels to a host once. There it may come
- * behind the batch, since records of different streams overtake each other; the worker waits.
+ * from their host, which keeps it (runtime/net/relay.h): it travels to a host once. There it may
+ * come behind the batch, since records of different streams overtake each other; the worker waits.
  *
  * Equal bytes are one common input, so repeated maps of one function send nothing again. Those that
  * no map uses any more stay while they are few and small.

@@ -1,8 +1,10 @@
 /* crew.c - the workers of a pool: how many, and what becomes of each.
  *
  *     STARTING  its process was started             -> READY when it says so
- *     READY     the engine gives it tasks           -> DRAINING when there are too many, or it has done its share
- *     DRAINING  it finishes what it holds           -> STOPPING when the engine says that it holds nothing
+ *     READY     the engine gives it tasks           -> DRAINING when there are too many, or it has
+ *                                                   done its share
+ *     DRAINING  it finishes what it holds           -> STOPPING when the engine says that it holds
+ *                                                   nothing
  *     STOPPING  it was told to exit
  *
  * A worker may end in any state. Nothing but its end removes it from the list.
@@ -86,7 +88,8 @@ static uint64_t keep_report(struct fiber_pool *p, const char *report)
 }
 
 /* A shortage (of descriptors, memory, names, hosts) passes; a program that is not there stays away,
- * and a process that ran and ended itself, as after an initializer that failed, will do so again. */
+ * and a process that ran and ended itself, as after an initializer that failed, will do so
+ * again. */
 static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
 {
     int64_t patience = fbr_config_ms(p->rt->config, "start_patience");
@@ -99,8 +102,8 @@ static bool may_pass(const struct fiber_pool *p, struct fiber_process *process)
     return fbr_now_ms() - p->alone_since_ms < (uint64_t)patience;
 }
 
-/* Why the first of a row failed, without the lines that it printed itself: these stand on the screen
- * already. Later only how many have. */
+/* Why the first of a row failed, without the lines that it printed itself: these stand on the
+ * screen already. Later only how many have. */
 static void warn_of_start(const struct fiber_pool *p, const char *report)
 {
     const char *lines = strstr(report, "; its last lines:");
@@ -163,8 +166,9 @@ static void on_end(void *user, struct fiber_process *process)
     bool expected;
 
     pthread_mutex_lock(&p->lock);
+    /* no task of its own is to blame */
     if ((w->host && w->host->ended) || fbr_process_disrupted(process))
-        w->disrupted = true; /* no task of its own is to blame */
+        w->disrupted = true;
     expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
     if (w->id && w->state != FBR_WORKER_STOPPING) {
         if (!expected)
@@ -372,8 +376,9 @@ void fbr_crew_stop(struct fbr_pool_worker *w)
     w->id = 0;
     w->state = FBR_WORKER_STOPPING;
     dismiss(w);
+    /* its place may be to fill */
     if (!p->closing)
-        fbr_crew_adjust(p); /* its place may be to fill */
+        fbr_crew_adjust(p);
 }
 
 /* ---- The timer ---- */
@@ -425,8 +430,9 @@ void fbr_crew_arm(struct fiber_pool *p)
     if (at >= p->timer_at_ms)
         return;
     p->timer_at_ms = at;
+    /* it runs on another thread, and takes the lock */
     if (fbr_loop_post_own(p->rt->loop, &p->armer) > 0)
-        p->refs++; /* it runs on another thread, and takes the lock */
+        p->refs++;
 }
 
 static int open_timer(void *arg)

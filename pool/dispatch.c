@@ -450,7 +450,7 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
     return 1;
 }
 
-/* What the dead worker left: its oldest batch may have started, the next one counts as
+/* Takes back the tasks of a dead worker: its oldest batch may have started, the next one counts as
  * untouched. */
 static int worker_release(struct fbr_dispatch *d, struct dispatch_worker *w, bool counts,
                           struct fbr_dispatch_failure *failure)

@@ -1,16 +1,16 @@
-/* dispatch.h - who gets which tasks of a pool, when, and what becomes of them: the scheduling
- * engine.
+/* dispatch.h - the scheduling engine: decides which worker gets which tasks of a pool, and when.
  *
  * Pure: events and the time go in, decisions come out. No descriptors, no threads, no clock, no
  * payloads. Nothing is locked: the caller holds one mutex around all calls on an engine; size_of is
  * the only callback. Times are nanoseconds of any monotonic clock and never go back.
  *
- *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may grow.
- *     task    (map, index): waiting, held by a worker, or done. Its `attempt` counts how often it was handed out, its
- *             deaths how many workers died while they may have been running it.
+ *     map     n tasks, index 0 to n-1, with one priority, retries and timeout. An open map may
+ *             grow.
+ *     task    (map, index): waiting, held by a worker, or done. Its `attempt` counts how often it
+ *             was handed out, its deaths how many workers died while they may have been running it.
  *     worker  one that runs tasks one after the other, in the order of its messages.
- *     batch   neighbouring tasks of one map, handed to one worker: index = first + position. A worker holds at most
- *             two: the one that it runs and the next (prefetched).
+ *     batch   neighbouring tasks of one map, handed to one worker: index = first + position. A
+ *             worker holds at most two: the one that it runs and the next (prefetched).
  *
  * After every event, or several, the caller pulls the decisions and arms its timer:
  *
@@ -20,10 +20,10 @@
  *         carry it out
  *     call both again at fbr_dispatch_wake(d), or before
  *
- * What a worker has to do. It reports each position of a batch exactly once, in order, also those
- * that it skipped because they were cancelled; in as many parts as it likes (about one
- * in two milliseconds, the last at the end of the batch). While a task runs for long, what was
- * finished before it should be reported without it: unreported results cannot be told from tasks that are
+ * Duties of a worker. It reports each position of a batch exactly once, in order, also those that
+ * it skipped because they were cancelled; in as many parts as it likes (about one in two
+ * milliseconds, the last at the end of the batch). While a task runs for long, what was finished
+ * before it should be reported without it: unreported results cannot be told from tasks that are
  * held up behind it, or died with it. On RECALL of a batch it keeps what it has started, forgets
  * the rest and answers fbr_dispatch_returned(), at once and whatever its task does; it need not
  * answer when it has finished the batch. (Where orders may overtake batches, it remembers those
@@ -36,12 +36,12 @@
  * index.
  *
  * To whom. Workers that hold nothing come first, of these the one that was busy last (but a slow
- * one last), so that those who are not needed are seen to be idle. Then, so that nobody waits for
- * the caller between two tasks, a second batch goes to the worker that waits for one longest: only
- * while the task times of its running batch and of the next are known and not long
- * (`prefetch_ns`), not behind a batch of lower priority, while it has less than `target_ns`
- * ahead, and as long as there is one for each that could take one: what is left after that waits
- * for the first worker that has nothing.
+ * one last), so that workers that are not needed are seen to be idle. Then, so that nobody waits
+ * for the caller between two tasks, a second batch goes to the worker that waits for one longest:
+ * only while the task times of its running batch and of the next are known and not long
+ * (`prefetch_ns`), not behind a batch of lower priority, while it has less than `target_ns` ahead,
+ * and as long as there is one for each that could take one: what is left after that waits for the
+ * first worker that has nothing.
  *
  * How many. A first batch of a map has one task for each worker (or the chunk hint); then about
  * `target_ns` of work by the measured task times of that worker on that map, at most four times its
@@ -53,10 +53,10 @@
  * Stragglers. When a worker is idle and nothing waits, unstarted tasks are recalled from those that
  * would take longest: that would begin them later, by the usual times, than it takes to have them
  * back and hand them out (twice the usual lag, and `recall_ns`); or that should have begun them
- * longer ago than results usually lag, or are silent for several times longer than usual. Who has
- * answered has begun all that it kept, and is not asked again. They go to the front. A worker that
- * does not answer is left to the watch on its heartbeat. Likewise when a map of higher priority
- * comes, from as many workers as it has tasks.
+ * longer ago than results usually lag, or are silent for several times longer than usual. A worker
+ * that has answered has begun all tasks that it kept, and is not asked again. They go to the front.
+ * A worker that does not answer is left to the watch on its heartbeat. Likewise when a map of
+ * higher priority comes, from as many workers as it has tasks.
  *
  * Deaths. The unreported tasks of the oldest batch of a dead worker are suspects: deaths + 1, to
  * the front, and from then on handed out alone, to a worker that holds nothing else and gets
@@ -70,9 +70,9 @@
  * A task with a timeout is handed out alone in its batch, though another one may be prefetched
  * behind it; its time runs from when the batch before it ended, or from when it was handed out.
  *
- * Invariants. Each task is taken (or cancelled, failed) once. What a live worker holds is held by
- * nobody else. Results of a dead worker are taken while their task is not done, whoever holds it by
- * then; the second one is dropped.
+ * Invariants. Each task is taken (or cancelled, failed) once. No other worker holds a task of a
+ * live worker. Results of a dead worker are taken while their task is not done, even if another
+ * worker holds it by then; the second one is dropped.
  *
  * Cost. O(1) for each event and O(log maps) when a map starts or stops to have waiting tasks; a few
  * ns for each task of a batch. Recall looks at all workers with unstarted work, at most every half
@@ -147,8 +147,8 @@ uint64_t fbr_dispatch_map_mean(const struct fbr_dispatch *d, uint64_t map);
  * the id; -ENOMEM. */
 int fbr_dispatch_worker_add(struct fbr_dispatch *d, uint64_t now, void *user, uint64_t max_tasks,
                             uint64_t *id);
-/* It gets no more tasks and returns what it has not started. When it holds nothing, an order
- * DRAINED says so, once. */
+/* The worker gets no more tasks and returns those that it has not started. When it holds none, an
+ * order DRAINED says so, once. */
 void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker);
 
 enum fbr_dispatch_why {
@@ -169,9 +169,9 @@ struct fbr_dispatch_failure {
 
 #define FBR_DISPATCH_DISRUPTION 1 /* the death says nothing about the task that ran */
 
-/* It died, or is to be treated so (fenced). `report` is the caller's name for this death. 1: a task
- * failed, it is done and *failure tells which; 0: none. The worker stays known, for late results,
- * until worker_remove. Repeats do nothing. */
+/* The worker died, or must be treated so (fenced). `report` is the caller's name for this death. 1:
+ * a task failed, it is done and *failure tells which; 0: none. The worker stays known, for late
+ * results, until worker_remove. Repeats do nothing. */
 int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
                              unsigned flags, struct fbr_dispatch_failure *failure);
 /* Forgets a worker that is dead, or drained and empty; nothing can come from it any more. One that
@@ -203,8 +203,8 @@ struct fbr_dispatch_batch {
     void *worker_user, *map_user;
     uint64_t first; /* index of its first task; the others follow without gaps */
     uint32_t count;
-    const uint16_t
-        *states; /* for fbr_dispatch_attempt(); valid until the next call on the engine */
+    /* for fbr_dispatch_attempt(); valid until the next call on the engine */
+    const uint16_t *states;
 };
 
 /* 1: *out is to be sent; the worker holds it from now on. 0: nothing (more) to send. -ENOMEM:

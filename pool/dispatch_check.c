@@ -10,7 +10,7 @@
             return sentence;   \
     } while (0)
 
-/* What is found by counting, to be compared with what is kept. */
+/* Counted values, to be compared with the kept ones. */
 struct count {
     uint64_t waiting, suspects, held, done;
 };

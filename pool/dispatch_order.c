@@ -111,8 +111,9 @@ static int timeout_pop(struct fbr_dispatch *d, uint64_t now, struct fbr_dispatch
     {
         uint64_t end = timed_end(b);
 
+        /* timeout_at stays: the next call looks for others */
         if (end <= now && timed_expire(d, b, out))
-            return 1; /* timeout_at stays: the next call looks for others */
+            return 1;
         if (end > now && end < earliest)
             earliest = end;
     }
@@ -151,9 +152,10 @@ static uint64_t unstarted(const struct dispatch_worker *w, const struct batch *b
     return b->begun ? 0 : b->kept - b->seen - (b == w->batches);
 }
 
-/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall. By the usual times
- * it begins the last of it after `work`, of which a part is over. Then it has most likely begun it, and its results are
- * on the way: until they are later than usual, a recall would bring nothing. */
+/* For how long (ns) others would wait for what this worker has not started; 0: not worth a recall.
+ * By the usual times it begins the last of it after `work`, of which a part is over. Then it has
+ * most likely begun it, and its results are on the way: until they are later than usual, a recall
+ * would bring nothing. */
 static uint64_t straggles(const struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     uint64_t silent = now - w->heard, usual = NS_PER_MS, work = 0, ns, late;
@@ -194,7 +196,8 @@ uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now)
     return tasks;
 }
 
-/* A map of higher priority has come: as many workers as it can use get rid of what they would do before it. */
+/* A map of higher priority has come: as many workers as it can use get rid of what they would do
+ * before it. */
 static void make_way(struct fbr_dispatch *d, uint64_t now)
 {
     const struct map *m = d->nready ? d->ready[0] : NULL;

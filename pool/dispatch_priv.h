@@ -115,7 +115,7 @@ struct map {
     struct batch *windows[WINDOWS];
 };
 
-/* What is known of one worker's time for the tasks of one map. */
+/* Measured times of one worker for the tasks of one map. */
 struct rate {
     uint64_t map;
     float mean; /* ns of a task; 0: unknown */
@@ -197,7 +197,7 @@ void fbr_window_list(struct batch *b, enum window_kind kind, uint32_t at, uint32
 void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: see fbr_batch_put */
 /* Frees b if nothing refers to it any more. */
 void fbr_batch_put(struct batch *b);
-/* Its worker is through with it (complete, or the worker is removed). May free it. */
+/* The batch's worker has finished it (complete, or the worker is removed). May free it. */
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 /* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0).
  * Returns how many. */
@@ -213,24 +213,24 @@ struct found {
     enum window_kind kind;
 };
 int fbr_task_find(struct map *m, struct found *f); /* m has waiting tasks. 0 or -ENOMEM */
-uint32_t fbr_task_run(const struct found *f,
-                      uint32_t n); /* how many of the n can go into one batch */
-void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f,
-                   uint32_t n); /* f->from may be gone then */
+/* how many of the n can go into one batch */
+uint32_t fbr_task_run(const struct found *f, uint32_t n);
+/* f->from may be gone then */
+void fbr_task_hold(struct fbr_dispatch *d, struct map *m, const struct found *f, uint32_t n);
 
 /* dispatch_report.c: times */
 struct rate *fbr_rate_find(struct dispatch_worker *w, uint64_t map);
 struct rate *fbr_rate_touch(struct dispatch_worker *w, uint64_t map); /* makes it the latest */
-uint64_t fbr_rate_estimate(struct dispatch_worker *w,
-                           const struct map *m); /* ns of a task; 0: unknown */
+/* ns of a task; 0: unknown */
+uint64_t fbr_rate_estimate(struct dispatch_worker *w, const struct map *m);
 
 /* dispatch_order.c */
 void fbr_order_push(struct fbr_dispatch *d, struct batch *b, enum fbr_dispatch_order_kind kind);
 void fbr_order_drop(struct fbr_dispatch *d, struct batch *b);
 void fbr_timed_start(struct fbr_dispatch *d, uint64_t now, struct batch *b);
 void fbr_timed_drop(struct fbr_dispatch *d, struct batch *b);
-struct batch *
-fbr_order_recallable(const struct dispatch_worker *w); /* NULL: nothing that it has not started */
+/* NULL: nothing that it has not started */
+struct batch *fbr_order_recallable(const struct dispatch_worker *w);
 void fbr_order_recall(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w);
 
 #endif

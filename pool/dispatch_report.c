@@ -72,7 +72,8 @@ static void learn(struct dispatch_worker *w, struct map *m, uint32_t n, uint64_t
     mean_add(&m->mean, &m->samples, sample);
 }
 
-/* How long what a worker says is on its way, there and back: what it was silent for without being busy. */
+/* How long what a worker says is on its way, there and back: what it was silent for without being
+ * busy. */
 static void learn_lag(struct fbr_dispatch *d, uint64_t silent, uint64_t busy_ns)
 {
     uint64_t sample = silent > busy_ns ? silent - busy_ns : 0;

@@ -57,7 +57,8 @@ static uint32_t fit_bytes(const struct fbr_dispatch *d, const struct map *m, uin
     return i;
 }
 
-/* Whether it gets two tasks at once, in one message: there are two for each that could take as much. */
+/* Whether it gets two tasks at once, in one message: there are two for each that could take as
+ * much. */
 static bool takes_two(const struct fbr_dispatch *d, struct dispatch_worker *w, const struct map *m)
 {
     uint64_t ns = fbr_rate_estimate(w, m);

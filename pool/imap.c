@@ -135,8 +135,9 @@ static void refill(struct fiber_imap *it)
             it->source_error = rc;
             break;
         }
+        /* the first ones start while the source goes on */
         if (added++ % 64 == 0)
-            fbr_pool_pump(p); /* the first ones start while the source goes on */
+            fbr_pool_pump(p);
     }
     if (added && p->min < p->max)
         fbr_crew_adjust(p);
@@ -154,7 +155,7 @@ static struct fbr_item *next_ready(struct fiber_imap *it)
     return item && item->slot.done ? item : NULL;
 }
 
-/* Its callback, which shows the same bytes, has not returned: the program gets some of its own. */
+/* The callback, which shows the same bytes, has not returned: the program gets a copy. */
 static int copy_for_callback(const struct fbr_item *item, struct fiber_bytes *out)
 {
     if (item->slot.code)

@@ -158,8 +158,8 @@ static void wait_callbacks(struct fiber_pool *p)
         fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
 }
 
-/* Ends its work and its workers. Who comes second waits for the first, unless it is what the first
- * waits for: a callback. */
+/* Ends the work and the workers. A second caller waits for the first, unless it is a callback that
+ * the first waits for. */
 static void shut(struct fiber_pool *p, int code, const char *why)
 {
     bool first;

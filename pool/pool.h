@@ -261,13 +261,13 @@ void fbr_pool_unref(struct fiber_pool *p); /* takes the lock itself */
 int fbr_pool_check(const struct fiber_pool *p);
 
 /* crew.c */
-void fbr_crew_adjust(
-    struct fiber_pool *p); /* starts and drains until there are as many as are wanted */
+/* starts and drains until there are as many as are wanted */
+void fbr_crew_adjust(struct fiber_pool *p);
 void fbr_crew_close(struct fiber_pool *p);     /* not under the lock: ends all and waits for it */
 void fbr_crew_stop(struct fbr_pool_worker *w); /* it is drained */
 int fbr_crew_open(struct fiber_pool *p);       /* not under the lock */
-void fbr_crew_arm(
-    struct fiber_pool *p); /* sets the timer to when the engine or the crew needs it */
+/* sets the timer to when the engine or the crew needs it */
+void fbr_crew_arm(struct fiber_pool *p);
 /* A worker, or the host of some, ended before it was of use: tries again later, or gives up.
  * process NULL: there is none. */
 void fbr_crew_failed_start(struct fiber_pool *p, struct fiber_process *process, const char *report);
@@ -281,8 +281,8 @@ void fbr_pool_door_close(struct fiber_pool *p);
 /* One with room, or a new one; counts the worker. NULL: why is kept. */
 struct fbr_pool_host *fbr_pool_host_get(struct fiber_pool *p);
 void fbr_pool_host_put(struct fbr_pool_host *h); /* one of its workers has ended */
-void fbr_pool_host_kill_all(
-    struct fiber_pool *p); /* workers of a host that is stopped cannot be killed without it */
+/* workers of a host that is stopped cannot be killed without it */
+void fbr_pool_host_kill_all(struct fiber_pool *p);
 void fbr_pool_host_close_all(struct fiber_pool *p);
 int fbr_pool_host_main(const void *arg, size_t len); /* the function of its process */
 
@@ -322,16 +322,16 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
 void fbr_result_end_late(struct fiber_pool *p); /* those whose time is over */
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
-void fbr_result_messages_end(
-    struct fiber_result *r); /* a message of results was delivered: wakes and reports */
+/* a message of results was delivered: wakes and reports */
+void fbr_result_messages_end(struct fiber_result *r);
 int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_map_options *opts,
                    struct fiber_result **out);
-int fbr_result_begin(struct fiber_result *r,
-                     bool open); /* takes the lock itself; on failure frees r */
+/* takes the lock itself; on failure frees r */
+int fbr_result_begin(struct fiber_result *r, bool open);
 void fbr_result_unref(struct fiber_result *r);
-void fbr_pool_call_back(
-    struct fiber_pool *p); /* not under the lock: wakes threads, calls the callbacks that wait */
-bool fbr_pool_in_callback(
-    const struct fiber_pool *p); /* are we in one? Then nothing may wait for them */
+/* not under the lock: wakes threads, calls the callbacks that wait */
+void fbr_pool_call_back(struct fiber_pool *p);
+/* are we in one? Then nothing may wait for them */
+bool fbr_pool_in_callback(const struct fiber_pool *p);
 
 #endif

@@ -1,7 +1,8 @@
-/* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool; runtime/inspect/control.h has how.
+/* pool_control.c - what `fiber ps`, `top`, `kill` and `scale` may ask of a pool;
+ * runtime/inspect/control.h has how.
  *
- * Only pools of a master have a door, and only those that live for a while: many programs open one for a moment, and
- * nobody would find it. Workers take the place that ranks have in a ring.
+ * Only pools of a master have a door, and only those that live for a while: many programs open one
+ * for a moment, and nobody would find it. Workers take the place that ranks have in a ring.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -76,8 +77,8 @@ static int number_of(const struct fbr_pool_worker *w)
     return dash ? atoi(dash + 1) : 0;
 }
 
-/* Until a worker has told its host, its job says where it is. A container's host name is the beginning of its long
- * id. */
+/* Until a worker has told its host, its job says where it is. A container's host name is the
+ * beginning of its long id. */
 static void put_host(char *out, size_t size, const struct fbr_pool_worker *w)
 {
     const char *where = w->use.host[0] ? w->use.host : fiber_process_job(w->process);
@@ -116,7 +117,8 @@ static int door_stats(void *user, struct fbr_run_rank *out, int max)
     return n;
 }
 
-/* Tasks and their time come with each batch; the rest is asked for here, and is there at the next look. */
+/* Tasks and their time come with each batch; the rest is asked for here, and is there at the next
+ * look. */
 static void door_look(void *user)
 {
     struct fiber_pool *p = user;

@@ -5,15 +5,17 @@
  *
  *     COMMON   u32 5, u32 0, u64 id, bytes: input that the tasks of some batches share
  *     FORGET   u32 6, u32 0, u64 id: no batch with it comes any more
- *     TASKS    u32 1, u32 count, u64 batch, u64 common input (0: none) and reference of the function
- *              (together a string padded to 8); count x (u32 length, u32 0, bytes padded to 8)
- *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the message
+ *     TASKS    u32 1, u32 count, u64 batch, u64 common input (0: none) and reference of the
+ *              function (together a string padded to 8); count x (u32 length, u32 0, bytes padded
+ *              to 8)
+ *     ALONE    u32 3, the rest as TASKS: none will follow before its results, which may answer the
+ *              message
  *     RESULTS  u32 2, u32 count, u64 batch, u32 position of the first, u32 0, u64 busy ns;
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
  *     LAST     u32 4, u32 0: the process exits, and waits until the pool has all that it sent
  *
- * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP, TAKEN and LOOK to the worker, RETURNED and
- * USE to the pool.
+ * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP, TAKEN and LOOK to the worker,
+ * RETURNED and USE to the pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_POOL_WIRE_H
@@ -51,11 +53,12 @@ static inline size_t fbr_pad8(size_t n)
     return (8 - n % 8) % 8;
 }
 
-/* What a worker is started with: u32 magic, u8 has an initializer, [its reference], u64 length, its
+/* The start record of a worker: u32 magic, u8 has an initializer, [its reference], u64 length, its
  * argument. */
 #define FBR_WORKER_MAGIC 0x4b525746u /* "FWRK" */
-/* "FHST": this process only holds workers (supervisor.c); behind it, what they are started with. A worker behind a host
- * is started with the number alone, and gets the same bytes from its host as the first record of its data link. */
+/* "FHST": this process only holds workers (supervisor.c); behind it, what they are started with. A
+ * worker behind a host is started with the number alone, and gets the same bytes from its host as
+ * the first record of its data link. */
 #define FBR_HOST_MAGIC 0x54534846u
 #define FBR_HOST_HEAD 4 /* bytes of it */
 

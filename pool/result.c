@@ -2,8 +2,8 @@
  *
  * A result has a reference of the program's handle, one of the running map, and one of each
  * callback that waits. The map ends when its last task is done, or when it is cancelled; only then
- * may the program's input go away. Whoever waits for a result, or closes it, waits for its
- * callbacks too, so that what they use may go away then; except from a callback.
+ * may the program's input go away. A call that waits for a result, or closes it, waits for its
+ * callbacks too, so that the program may free their data then; except from a callback.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -73,8 +73,8 @@ void fbr_result_unref(struct fiber_result *r)
         destroy(r);
 }
 
-/* What a batch says about all of its tasks: their common input and their function, if the worker
- * does not know it itself. */
+/* Writes the facts that all tasks of a batch share: their common input and their function, if the
+ * worker does not know it itself. */
 static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
 {
     struct fbr_buf b;

@@ -78,8 +78,8 @@ static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch
     w->sent[slot].busy_ns = 0;
 }
 
-/* Whether the worker need not say at once that it has the batch: nothing follows until it is done, or its first results
- * say so in time. */
+/* Whether the worker need not say at once that it has the batch: nothing follows until it is done,
+ * or its first results say so in time. */
 static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
 {
     uint64_t mean = fbr_dispatch_map_mean(p->dispatch, batch->map), first;

@@ -1,8 +1,8 @@
 /* supervisor.c - jobs that hold several workers of a pool.
  *
- * The job's first process, the host, starts the workers on the pool's order (runtime/proc/nested.h) and
- * passes batches and results on (runtime/net/relay.h). It does nothing else, so that no task can take it
- * along. It is told to go when its last worker has ended.
+ * The job's first process, the host, starts the workers on the pool's order (runtime/proc/nested.h)
+ * and passes batches and results on (runtime/net/relay.h). It does nothing else, so that no task
+ * can take it along. It is told to go when its last worker has ended.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -79,8 +79,8 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
     pthread_mutex_unlock(&h->pool->lock);
 }
 
-/* Its workers end with it, for no fault of theirs; so if it never had one that was ready, this is
- * what to blame. */
+/* The host has ended, and its workers with it, which are not to blame. If none of them was ever
+ * ready, the host is to blame. */
 static void on_end(void *user, struct fiber_process *process)
 {
     struct fbr_pool_host *h = user;
@@ -125,7 +125,7 @@ static void on_gone(void *user, struct fiber_process *process)
 static const struct fbr_process_ops ops = {
     .on_frame = on_host_frame, .on_end = on_end, .on_gone = on_gone};
 
-/* Its own link carries nothing but what its workers say. */
+/* The host's own link carries only records of its workers. */
 static void on_record(void *user, struct fbr_link *link, const void *record, size_t len)
 {
     (void)user;
@@ -134,7 +134,7 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     (void)len;
 }
 
-/* Its workers end with it, and their tasks are done by others. */
+/* The workers of the host end with it, and other workers do their tasks. */
 static void on_broken(void *user, struct fbr_link *link, int why)
 {
     struct fbr_pool_host *h = user;

@@ -40,7 +40,8 @@ static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint6
     }
 }
 
-/* What it has not kept does not come from it; a batch of which it kept nothing has no overhead. */
+/* Accounts for returned tasks: they do not come from this worker; a batch of which it kept nothing
+ * has no overhead. */
 static void account_returned(struct fbr_pool_worker *w, uint64_t batch, uint32_t kept)
 {
     for (int i = 0; i < 2; i++) {
@@ -100,7 +101,8 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
     return 0;
 }
 
-/* What it says makes no sense: its tasks are done by others, and no task is to blame. Under the pool's lock. */
+/* Ends a worker whose message makes no sense: other workers do its tasks, and no task is to blame.
+ * Under the pool's lock. */
 static void disown(struct fbr_pool_worker *w, const char *why)
 {
     if (w->disowned)
@@ -110,8 +112,8 @@ static void disown(struct fbr_pool_worker *w, const char *why)
     fbr_process_give_up(w->process, why);
 }
 
-/* It exits, and waits for our word that its results are here: records come in order. Once: each answer costs us a
- * message. */
+/* Lets a worker exit that waits for our word that its results are here: records come in order.
+ * Once: each answer costs us a message. */
 static void let_go(struct fbr_pool_worker *w)
 {
     struct fbr_buf none;

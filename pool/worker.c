@@ -105,11 +105,11 @@ struct worker {
 
 static void send_results(struct worker *w);
 
-/* The one of this process, from READY on until it ends in good order; under no lock: who exits looks
- * at it. */
+/* The one of this process, from READY on until it ends in good order; under no lock: who exits
+ * looks at it. */
 static struct worker *_Atomic serving;
 
-/* Of the task that the main thread runs; its own. */
+/* The common input of the task that the main thread runs; that thread's own. */
 static const struct common *task_common;
 
 /* Called when the running task is cancelled; set and called under the lock. */
@@ -126,8 +126,9 @@ static void answer_returned(struct worker *w, uint64_t batch, uint32_t kept)
     fbr_buf_init(&b);
     fbr_put_u64(&b, batch);
     fbr_put_u32(&b, kept);
+    /* for want of memory; the pool waits for it, or for our end */
     if (fbr_child_send(w->child, FBR_POOL_RETURNED, &b) < 0)
-        _exit(1); /* for want of memory; the pool waits for it, or for our end */
+        _exit(1);
     fbr_buf_fini(&b);
 }
 
@@ -147,13 +148,14 @@ static void on_recall(struct worker *w, uint64_t batch)
     bool known = true;
 
     pthread_mutex_lock(&w->lock);
+    /* its results so far are sent below: somebody waits for the rest */
     if (batch == w->batch)
-        kept = w->limit =
-            w->started; /* its results so far are sent below: somebody waits for the rest */
+        kept = w->limit = w->started;
     else if (batch > w->batch)
         remember(w, batch, FBR_DISPATCH_ALL);
+    /* done: its results have told */
     else
-        known = false; /* done: its results have told */
+        known = false;
     pthread_mutex_unlock(&w->lock);
     if (!known)
         return;
@@ -317,8 +319,9 @@ static void send_with(struct worker *w, const void *more, size_t len)
     memcpy(w->out.data, head.data, head.len);
     fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
+    /* the link broke: the pool knows */
     if (fbr_uplink_send(w->up, iov, len ? 2 : 1, -1) < 0)
-        _exit(1); /* the link broke: the pool knows */
+        _exit(1);
     begin_results(w, w->out_batch, w->out_pos + w->out_count);
 }
 
@@ -480,8 +483,9 @@ static void begin_batch(struct worker *w, uint64_t batch, uint32_t count)
     atomic_store(&w->ended, 0);
     w->limit = count;
     for (int i = 0; i < w->n_notes; i++) {
+        /* it was given back before it came */
         if (w->notes[i].batch == batch && w->notes[i].pos == FBR_DISPATCH_ALL)
-            w->limit = 0; /* it was given back before it came */
+            w->limit = 0;
         if (w->notes[i].batch >= batch)
             w->notes[kept++] = w->notes[i];
     }
@@ -597,8 +601,9 @@ static bool has_common(struct worker *w, struct fbr_cur c)
 
     fbr_get(&c, FBR_TASKS_HEAD - 4);
     ref = fbr_get_bytes(&c, &len);
+    /* to be refused */
     if (!fbr_cur_ok(&c))
-        return true; /* to be refused */
+        return true;
     c = fbr_cur(ref, len);
     id = fbr_get_u64(&c);
     return !id || (find_common(w, id) && !find_common(w, id)->forgotten);
@@ -713,8 +718,9 @@ static void on_record(void *user, const void *record, size_t len)
     uint32_t kind = fbr_get_u32(&c);
     uint64_t begin = fbr_now_ns(), now;
 
+    /* the next batch may come while we work on this one */
     if (kind == FBR_TASKS)
-        fbr_uplink_ack(w->up); /* the next batch may come while we work on this one */
+        fbr_uplink_ack(w->up);
     if (kind == FBR_COMMON)
         on_common(w, &c);
     else if (kind == FBR_FORGET)
@@ -892,8 +898,8 @@ struct order {
     struct fbr_buf rest;
 };
 
-/* What all workers of our host are started with, behind its own magic; tasks come only after we have said that we are
- * ready. */
+/* The start record of all workers of our host, behind its own magic; tasks come only after we have
+ * said that we are ready. */
 static void on_order(void *user, const void *record, size_t len)
 {
     struct order *o = user;
@@ -956,8 +962,9 @@ static int work(fiber_task_fn fn, const void *arg, size_t len)
     fbr_rt_at_end(rt, FBR_END_REPORT, on_exit_of_process);
     atomic_store(&serving, &w);
     serve(&w);
+    /* another thread has called exit(), and uses it */
     while (!atomic_exchange(&serving, NULL))
-        pause(); /* another thread has called exit(), and uses it */
+        pause();
     fbr_child_on_frame(w.child, NULL, NULL);
     close_worker(&w);
     return 0;
