@@ -20,8 +20,8 @@
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 
-/* Of ours, for a rank: output, errors, pidfd, and its connections by PMI, PMIx and to a store. libpmix
- * does not say that it cannot take one, and the rank waits. */
+/* Descriptors of the agent for a rank: output, errors, pidfd, and its connections by PMI, PMIx and
+ * to a store. libpmix does not say that it cannot take one, and the rank waits. */
 #define RANK_FDS 6
 #define JOB_FDS 8 /* listeners, and what is open for a moment */
 
@@ -120,7 +120,7 @@ static void on_cure(void *user, const char *text)
         fbr_agent_note(a, "%s", text);
 }
 
-/* What the libraries of its ranks have to be told about this host. */
+/* Finds the settings that the libraries of its ranks need on this host. */
 static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
@@ -144,7 +144,7 @@ static void find_cures(struct agent_job *j)
     }
 }
 
-/* Its own part of it: local ranks, a directory, places. */
+/* Sets up this agent's part of a job: local ranks, a directory, places. */
 static int set_up_job(struct agent_job *j, struct fbr_error *err)
 {
     struct fbr_bridge_job *i = &j->job.info;
@@ -239,7 +239,7 @@ void fbr_agent_job_ended(struct agent_job *j)
     free_job(j);
 }
 
-/* Of a spawn that was refused ranks may be left, which it has had killed. */
+/* A refused spawn may leave ranks behind; the launcher has already asked for them to be killed. */
 static void on_job_end(struct agent *a, struct fbr_cur *body)
 {
     struct agent_job *j = fbr_agent_job_find(a, fbr_get_u32(body));
@@ -302,8 +302,8 @@ static void on_tell(struct agent *a, struct fbr_cur *body)
 
 /* ---- The end ---- */
 
-/* Of the run's folder in /dev/shm the last agent removes what it may have made after another one removed the run's
- * directory. */
+/* Removes the run's folder in /dev/shm: the last agent removes segments that it may have made after
+ * another agent removed the run's directory. */
 static void remove_dirs(struct agent *a)
 {
     if (a->dir[0])

@@ -136,8 +136,9 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
     return finish(a, FBR_RING_UNPUBLISH, &b);
 }
 
-/* What its agent gave the parent is not for ranks of other agents, who give theirs what is right
- * for them: ranks of two agents that share a host would write into the same files. */
+/* Writes the environment of a spawned job, without the variables that the parent job got from its
+ * agent. Each agent gives its own ranks the right ones: ranks of two agents that share a host would
+ * otherwise write into the same files. */
 static void put_env(struct fbr_buf *b, const struct agent_job *parent, const char *const *env)
 {
     size_t count = parent ? parent->given.count : 0, n = 0;

@@ -1,10 +1,10 @@
 /* agent_look.c - finds ranks that run an MPI program and have not met its server.
  *
  * A program that is linked with MPI is known by its file. A wrapper (sh, env, python) is not: it
- * executes, starts or loads MPI later. So ranks that have not met a server are looked at, often while
- * they are young, for short programs end soon, and less and less later. A look compares the files
- * that a rank and its descendants run with what the last look saw; the libraries that they have
- * loaded are read only each time that their age has doubled.
+ * executes, starts or loads MPI later. So ranks that have not met a server are looked at, often
+ * while they are young, for short programs end soon, and less and less later. A look compares the
+ * files that a rank and its descendants run with what the last look saw; the libraries that they
+ * have loaded are read only each time that their age has doubled.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -101,7 +101,8 @@ static void look_at(struct agent_rank *r, bool libraries, uint64_t now)
     r->mpi_since = is.torch ? 0 : now;
 }
 
-/* It may be young and slow, so this is a word and no failure. Said for one rank. */
+/* Tells that a rank has not met its server. The rank may be young and slow, so this is a warning
+ * and no failure. Said for one rank. */
 static void tell_missed(struct agent_rank *r)
 {
     struct fbr_buf b;
@@ -113,7 +114,8 @@ static void tell_missed(struct agent_rank *r)
     fbr_agent_send(r->job->agent, FBR_RING_MISSED, &b);
 }
 
-/* Looks at all of them; the time at which the next look is due at the latest, 0: no rank needs one. */
+/* Looks at all of them; the time at which the next look is due at the latest, 0: no rank needs
+ * one. */
 static uint64_t look_at_all(struct agent_job *j, uint64_t now)
 {
     bool libraries = now - j->look_began >= j->libraries_ms;

@@ -1,6 +1,6 @@
 /* agent_priv.h - what the files of an agent share: agent.c (frames, jobs), agent_rank.c (ranks),
- * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_pty.c (a terminal
- * for one of them), agent_stdin.c (its input), agent_host.c (what it does for bridges).
+ * agent_look.c (which of them run MPI alone), agent_output.c (what they print), agent_pty.c (a
+ * terminal for one of them), agent_stdin.c (its input), agent_host.c (what it does for bridges).
  *
  * An agent is one job of a backend; it starts, pins, watches and ends the ranks of its node. All of
  * it runs on the loop thread; its main thread only waits for the end.
@@ -152,14 +152,14 @@ void fbr_agent_send_output(struct agent_rank *r, const struct fbr_job_event *e);
 void fbr_agent_on_credit(struct agent *a, uint64_t bytes);
 
 /* agent_stdin.c */
-int fbr_agent_stdin_open(struct agent_rank *r, int *theirs,
-                         struct fbr_error *err); /* *theirs: to be closed; -1: none */
+/* *theirs: to be closed; -1: none */
+int fbr_agent_stdin_open(struct agent_rank *r, int *theirs, struct fbr_error *err);
 void fbr_agent_stdin_close(struct agent_rank *r);
 void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len);
 
 /* agent_pty.c */
-int fbr_agent_pty_open(struct agent_rank *r, int *theirs,
-                       struct fbr_error *err); /* *theirs: to be closed */
+/* *theirs: to be closed */
+int fbr_agent_pty_open(struct agent_rank *r, int *theirs, struct fbr_error *err);
 void fbr_agent_pty_close(struct agent_rank *r);
 void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body);
 

@@ -1,5 +1,5 @@
-/* agent_pty.c - the pseudo-terminal of a rank: its own end is the rank's standard streams and controls its session,
- * ours is read by the local backend and written by agent_stdin.c.
+/* agent_pty.c - the pseudo-terminal of a rank: its own end is the rank's standard streams and
+ * controls its session, ours is read by the local backend and written by agent_stdin.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -56,6 +56,7 @@ void fbr_agent_on_resize(struct agent *a, struct fbr_cur *body)
         return;
     j->job.rows = rows;
     j->job.columns = columns;
+    /* the kernel tells the rank: SIGWINCH */
     if (r->pty)
-        set_size(r->pty, &j->job); /* the kernel tells the rank: SIGWINCH */
+        set_size(r->pty, &j->job);
 }

@@ -78,9 +78,9 @@ static int check_machine(struct agent *a, struct fbr_error *err)
     return rc;
 }
 
-/* Ranks of other agents may be on the same processors: all are placed together, by each agent in the
- * same way, and each takes its own. Where that cannot be (each sees GPUs of its own, or there are
- * more ranks than places) it places its own alone. */
+/* Ranks of other agents may be on the same processors: all are placed together, by each agent in
+ * the same way, and each takes its own. Where that cannot be (each sees GPUs of its own, or there
+ * are more ranks than places) it places its own alone. */
 static int plan_places(struct agent_job *j, const struct fbr_topology *machine,
                        struct fbr_pin_wish *wish, char *note, size_t size, struct fbr_error *err)
 {
@@ -132,8 +132,9 @@ static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note
             if (!fbr_cpuset_rest(&others, list, sizeof(list)))
                 return -EBUSY;
             snprintf(source, sizeof(source), "only:%s:xml:%s", list, a->topology);
+            /* there is nothing left */
             if (a->pin->open(&rest, source, 0, NULL) < 0)
-                return -EBUSY; /* there is nothing left */
+                return -EBUSY;
         }
         memset(&ours, 0, sizeof(ours));
         rc = plan_places(j, rest, wish, note, size, NULL);
@@ -321,7 +322,7 @@ static bool in_container(void)
            getenv("KUBERNETES_SERVICE_HOST");
 }
 
-/* Whoever typed it may have meant a file of the folder that the ranks start in. */
+/* The user may have meant a file of the folder that the ranks start in. */
 static int no_program(const char *name, const char *workdir, bool image, struct fbr_error *err)
 {
     size_t len = strlen(name);
@@ -353,8 +354,8 @@ static int no_program(const char *name, const char *workdir, bool image, struct 
                     name);
 }
 
-/* A file that is named by its path and is not there: a container has another working directory and other files than
- * those that the user sees. */
+/* A file that is named by its path and is not there: a container has another working directory and
+ * other files than those that the user sees. */
 static int no_file(const char *name, const char *workdir, struct fbr_error *err)
 {
     char here[PATH_MAX] = "";
@@ -418,7 +419,7 @@ static const char *outer_gpu(void *user, const char *name)
     return fbr_env_get(user, name);
 }
 
-/* What an outer launcher told us is not for our ranks. */
+/* Drops the variables of an outer launcher, which are not for our ranks. */
 static void drop_outer(struct fbr_env *e)
 {
     static const char *const names[] = {"FIBER_TICKET", "FIBER_RANK_RESTARTS",
@@ -487,7 +488,8 @@ static void put_apps(struct agent_rank *r, struct fbr_env *e)
     fbr_buf_fini(&b);
 }
 
-/* Adds the variables that follow from its host and its place there: those of libraries, and its GPUs. */
+/* Adds the variables that follow from its host and its place there: those of libraries, and its
+ * GPUs. */
 static void put_host(struct agent_rank *r, struct fbr_env *e)
 {
     const struct agent_job *j = r->job;
@@ -669,7 +671,7 @@ uint64_t fbr_agent_oom_kills(void)
     return l.oom_kills;
 }
 
-/* What the kernel knows of its death that its code does not say. */
+/* Adds the kernel's facts about the death that the exit code does not tell. */
 static void explain(struct agent *a, const struct fbr_job_event *e, char *text, size_t size)
 {
     struct fbr_limits l = {.oom_kills = a->oom_kills};
@@ -749,9 +751,9 @@ void fbr_agent_rank_signal(struct agent_rank *r, int sig)
         return;
     if (sig == SIGKILL)
         a->local->signal(a->backend, r->handle, sig);
+    /* it leads its own group: what it forked hears of it, as at a terminal */
     else
-        kill(-r->pid,
-             sig); /* it leads its own group: what it forked hears of it, as at a terminal */
+        kill(-r->pid, sig);
 }
 
 /* ---- What they use ---- */

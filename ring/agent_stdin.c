@@ -20,8 +20,8 @@ struct agent_feed {
     struct agent_rank *rank; /* NULL: it has ended */
     unsigned writing;
     bool last; /* end of file has come: close when all is written */
-    /* On a terminal the end is typed, again and again: a program that changes the terminal's mode at its start loses
-     * what was typed before. */
+    /* On a terminal the end is typed, again and again: a program that changes the terminal's mode
+     * at its start loses what was typed before. */
     struct fbr_timer typing;
 };
 
@@ -181,8 +181,9 @@ void fbr_agent_on_stdin(struct agent *a, const void *data, size_t len)
 {
     struct agent_feed *f = find_feed(a);
 
+    /* nobody reads it any more */
     if (!f)
-        give_room(a, len); /* nobody reads it any more */
+        give_room(a, len);
     else if (len == 0)
         end_input(f);
     else

@@ -1,6 +1,6 @@
 /* collect.c - collectives in the launcher: gathers what the ranks bring, and answers all at once.
  *
- * What is added up is added in the order of the ranks, so that the same numbers have the same sum in each run.
+ * Sums are made in the order of the ranks, so that the same numbers have the same sum in each run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/collect.h"
@@ -13,7 +13,7 @@
 
 #include "share/rpc.h"
 
-/* What a rank has brought. */
+/* The contribution of a rank. */
 struct part {
     bool here;
     uint64_t peer, call;

@@ -1,14 +1,15 @@
 /* collect.h - barrier, broadcast and allreduce of a ring whose ranks run a function.
  *
- * The launcher has a service (share/rpc.h) whose address travels with the function. A rank calls it once for each
- * collective; when all have called they are answered together. So a collective is one message from each rank and one to
- * it, and needs no connection between ranks.
+ * The launcher has a service (share/rpc.h) whose address travels with the function. A rank calls it
+ * once for each collective; when all have called they are answered together. So a collective is one
+ * message from each rank and one to it, and needs no connection between ranks.
  *
- * A collective that fails breaks the group: ranks could not agree any more on which one is the next. All that wait and
- * all that call later get the same sentence, until the ring starts again with a new epoch.
+ * A collective that fails breaks the group: ranks could not agree any more on which one is the
+ * next. All that wait and all that call later get the same sentence, until the ring starts again
+ * with a new epoch.
  *
- * Request: u32 op, u32 rank, u32 epoch, u32 root, u32 type, u32 how, u64 number, u64 len, bytes. The answer's bytes are
- * what the rank's data become, none when they stay; of an error, its text.
+ * Request: u32 op, u32 rank, u32 epoch, u32 root, u32 type, u32 how, u64 number, u64 len, bytes.
+ * The answer's bytes are what the rank's data become, none when they stay; of an error, its text.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_COLLECT_H
@@ -19,7 +20,7 @@
 
 enum fbr_collect_op { FBR_COLLECT_BARRIER = 1, FBR_COLLECT_BROADCAST, FBR_COLLECT_ALLREDUCE };
 
-/* What a rank asks for; what its op does not need is 0. */
+/* The request of a rank; members that its op does not need are 0. */
 struct fbr_collect_ask {
     uint32_t op, rank, epoch, root, type, how;
     uint64_t number; /* of collectives of this rank in this epoch, from 0 */

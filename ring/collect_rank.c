@@ -18,7 +18,8 @@ struct fbr_rank_group {
     uint64_t number;
 };
 
-/* What this process is, if it is a rank: set once, before its function runs, and there for the rest of its life. */
+/* The rank of this process, if it is one: set once, before its function runs, and there for the
+ * rest of its life. */
 static struct fbr_rank_group *ours;
 
 int fbr_collect_join(uint32_t rank, uint32_t size, uint32_t epoch,

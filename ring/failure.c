@@ -5,11 +5,11 @@
  *     ABORT     told (SIGTERM), after grace killed
  *     RESTART   the same, then all again, up to max_restarts
  *     SHRINK    survivors are told by their bridge, and go on; the ring fails when none is left
- *     REPLACE   the same, and the rank is started anew, up to max_restarts each; not one that PMI
- *               has let in, which lets nobody in a second time: then as ABORT. One that had not come
- *               as far is not missed by the others, who are told nothing
+ *     REPLACE   the same, and the rank starts anew, up to max_restarts each; as ABORT if PMI has
+ *               admitted the rank, because PMI admits no rank twice. The others do not miss a rank
+ *               that had not come as far, and are told nothing
  *
- * What the cluster takes away counts apart (restart.h).
+ * Losses that the cluster causes count apart (restart.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -151,7 +151,7 @@ static const char *host_of(const struct ring_job *j, uint32_t rank)
     return j->job.info.hosts[fbr_ring_node_of(j, rank)];
 }
 
-/* Of several programs it says which. */
+/* Names a rank; in a ring of several programs also its program. */
 void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size)
 {
     const char *program = j->job.nprograms > 1 ? fbr_ring_job_program(&j->job, rank)->argv[0] : "";
@@ -426,7 +426,8 @@ void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const ch
                   silent ? "" : text);
 }
 
-/* Calls fn for each rank that the agent had, until one of these says so: its job and number, or NULL. */
+/* Calls fn for each rank that the agent had, until one of these says so: its job and number, or
+ * NULL. */
 static struct ring_job *find_rank(struct ring_agent *a,
                                   bool (*fn)(struct ring_job *j, uint32_t rank), uint32_t *rank)
 {
@@ -514,7 +515,7 @@ static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
     return true;
 }
 
-/* It had nothing to do yet, and the cluster took it away: another one is waited for. */
+/* Asks for another agent: the cluster took this one away before it had anything to do. */
 static bool ask_again(struct ring_agent *a, const char *text)
 {
     struct fiber_ring *r = a->ring;

@@ -1,5 +1,6 @@
-/* files.c - what ranks print, in files of the user's: DIR/<run>/RANK.out and RANK.err with a link DIR/latest, or files
- * by a pattern; with a mark where a rank was started again, and with times where these were asked for.
+/* files.c - what ranks print, in files of the user's: DIR/<run>/RANK.out and RANK.err with a link
+ * DIR/latest, or files by a pattern; with a mark where a rank was started again, and with times
+ * where these were asked for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -123,8 +124,9 @@ static int name_file(const struct ring_job *j, uint32_t rank, int stream, char *
 
 /* ---- Files ---- */
 
-/* A link in its place is not followed: others may write in that directory. Who may read the file is the user's umask to
- * say. Only the first file of a pattern's name begins empty: both streams go there, and so do restarts. */
+/* A link in its place is not followed: others may write in that directory. The user's umask decides
+ * who may read the file. Only the first file of a pattern's name begins empty: both streams go
+ * there, and so do restarts. */
 static int open_file(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;

@@ -58,7 +58,8 @@ static int open_backend(void *arg)
     return fbr_rt_backend(r->rt, r->options.backend, &slot, &err) < 0 ? fbr_keep_error(&err) : 0;
 }
 
-/* Where the ranks find each other. Its address depends on the backend: which hosts must reach us. */
+/* Where the ranks find each other. Its address depends on the backend: which hosts must reach
+ * us. */
 static int open_group(struct fiber_ring *r, struct fiber_address *address, struct fbr_error *err)
 {
     int rc = fbr_loop_call(r->rt->loop, open_backend, r);

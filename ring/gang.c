@@ -1,9 +1,11 @@
-/* gang.c - all or none: a ring that has some of its places, and cannot have the others, gives back what it has.
+/* gang.c - all or none: a ring that has some of its places, and cannot have the others, gives back
+ * what it has.
  *
- * Two rings may each hold half of a cluster and wait for the other half, for ever. So nodes that have joined wait for
- * those that have no place yet for `gang_timeout` and no longer. What has its place and waits there for its image is
- * the backend's to give up, what runs and has not joined is start_timeout's, and a ring that has no place at all keeps
- * nobody from anything: it may wait.
+ * Two rings may each hold half of a cluster and wait for the other half, for ever. So nodes that
+ * have joined wait for those that have no place yet for `gang_timeout` and no longer. Other waits
+ * have other limits: the backend gives up a node that has its place and waits for its image, and
+ * start_timeout one that runs and has not joined. A ring without any place keeps nobody from
+ * anything, so it may wait.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>

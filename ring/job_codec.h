@@ -1,9 +1,12 @@
 /* job_codec.h - the description of a job as it travels to agents: who runs where, and what.
  *
- *     u32 id, str run, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host, u32 agent),
- *     u32 epoch, u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str master host,
+ *     u32 id, str run, str nspace, u32 size, u32 nodes, (nodes + 1) x u32 first, nodes x (str host,
+ *         u32 agent),
+ *     u32 epoch, u32 restarts at most, u8 spawned, u32 parent job, u32 parent rank, str
+ *         master host,
  *     u32 n programs, n x (u32 first rank of it, argv list, environment list, str workdir),
- *     u8 stdin, u8 pty, u32 reader, u16 rows, u16 columns, str TERM, u32 reader ms, 2 x u32 show ms, bytes work,
+ *     u8 stdin, u8 pty, u32 reader, u16 rows, u16 columns, str TERM, u32 reader ms, 2 x u32
+ *         show ms, bytes work,
  *     u32 n, n x (u32 rank, u32 how often it was started again)
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -26,8 +29,8 @@ struct fbr_ring_job {
     struct fbr_bridge_job
         /* what its pointers point to is owned by this struct; dir, local and node are not set */
         info;
-    /* Of each node, the first node on the same machine that may use the same processors; itself when
-     * it has them alone. NULL: each has */
+    /* For each node, the first node on the same machine that may use the same processors; the node
+     * itself when it has them alone. NULL: each has them alone. */
     uint32_t *machines;
     struct fbr_program *programs;
     uint32_t nprograms;
@@ -37,8 +40,8 @@ struct fbr_ring_job {
     uint16_t rows, columns; /* of that */
     char term[64];          /* what it is like (TERM); "": nobody knows */
     uint32_t reader_ms;     /* as show_ms, of a rank 0 that reads */
-    uint32_t show_ms
-        [2]; /* of each stream: an unfinished line is shown when nothing follows it for so long */
+    /* of each stream: an unfinished line is shown when nothing follows it for so long */
+    uint32_t show_ms[2];
     uint8_t *work; /* of ranks that run a function (work.h) */
     size_t work_len;
     uint32_t *restarts; /* [size]: how often each was started again; NULL: none was */

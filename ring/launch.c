@@ -303,8 +303,9 @@ static void try_again(struct fiber_ring *r)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
         all &= r->agents[i].ready;
     }
+    /* all ranks have ended: nobody else would */
     if (r->state != R_WAITING)
-        fbr_ring_check(r); /* all ranks have ended: nobody else would */
+        fbr_ring_check(r);
     else if (all)
         start_first_job(r);
     else
@@ -384,8 +385,8 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     start_first_job(r);
 }
 
-/* Whether its end is a failure. One whose spawn may still fail is judged when that is known: a spawn
- * that fails is its caller's business. */
+/* Whether its end is a failure. One whose spawn may still fail is judged when that is known: a
+ * spawn that fails is its caller's business. */
 static void judge(struct ring_job *j, uint32_t rank, const char *text)
 {
     struct ring_rank *k = &j->ranks[rank];
@@ -701,8 +702,9 @@ static void on_end(void *user, struct fiber_process *p)
                 if (j->spawn)
                     refuse_spawn(j, -ECONNABORTED);
             }
+        /* as on_exited() */
         if (met)
-            fbr_ring_serve_idle(a, true); /* as on_exited() */
+            fbr_ring_serve_idle(a, true);
         fbr_ring_agent_lost(a, report, fbr_process_disrupted(p));
     }
     if (!a->process)

@@ -25,9 +25,9 @@
 struct picture {
     const struct fiber_ring_options *options;
     struct fbr_plan plan;
-    struct fbr_pin *pins; /* of the first ranks, when their node is this machine; NULL: not bound,
-                             or not known */
-    uint32_t placed;      /* how many these are */
+    /* of the first ranks, when their node is this machine; NULL: not bound, or not known */
+    struct fbr_pin *pins;
+    uint32_t placed; /* how many these are */
     const struct fbr_pin_ops *ops;
     struct fbr_topology *machine;
     char note[256];

@@ -1,5 +1,5 @@
-/* rank_output.c - what ranks print: whole lines, and unfinished ones that nothing follows, tagged if
- * asked, on our own streams and in files; and what we say ourselves.
+/* rank_output.c - what ranks print: whole lines, and unfinished ones that nothing follows, tagged
+ * if asked, on our own streams and in files; and what we say ourselves.
  *
  * Nothing is lost and nothing piles up: an agent may have FBR_RING_WINDOW bytes on the way that
  * were not taken here, and when our own reader is slow, taking stops (fbr_ring_room goes on).
@@ -57,8 +57,8 @@ static struct fbr_screen *screen_of(const struct fiber_ring *r, int stream)
     return fbr_output_screen(r->rt->output, stream);
 }
 
-/* Where ranks share a pipe or a file, a line is whole even if its rank has to wait for a processor in the midst of
- * it. Who is asked something on a terminal sees it at once. */
+/* Where ranks share a pipe or a file, a line is whole even if its rank has to wait for a processor
+ * in the midst of it. On a terminal a question appears at once. */
 void fbr_ring_print_job(struct ring_job *j)
 {
     const struct fiber_ring *r = j->ring;

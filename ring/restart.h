@@ -1,8 +1,8 @@
 /* restart.h - how often something may be started again: pure counting.
  *
- * A failure of its own counts against what the user allows. What the cluster does (an eviction, a preemption, a lost
- * node) is no fault of its own and counts apart, against a bound of its own, so that a cluster which takes everything
- * away at once does not make it go on for ever.
+ * A failure of its own counts against what the user allows. An act of the cluster (an eviction, a
+ * preemption, a lost node) is no failure of the ring and counts apart, against a bound of its own,
+ * so that a cluster which takes everything away at once does not make it go on for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RESTART_H
@@ -21,7 +21,7 @@ struct fbr_restarts {
 /* May it be started again? Then it is counted. */
 bool fbr_restart_again(struct fbr_restarts *r, uint32_t max, bool taken);
 uint32_t fbr_restart_count(const struct fbr_restarts *r);
-/* Of the one just counted: "2 of 3", "2 of 100 for what the cluster does". */
+/* Describes the restart that was just counted: "2 of 3", "2 of 100 for what the cluster does". */
 const char *fbr_restart_say(const struct fbr_restarts *r, uint32_t max, bool taken, char *out,
                             size_t size);
 /* Why it is not started again after restarts: a sentence, or "" when there were none. */

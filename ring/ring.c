@@ -265,7 +265,8 @@ static int kill_it(void *arg)
     return 0;
 }
 
-/* It runs a function or programs; nothing of options of another size is read. */
+/* Checks that the options name a function or programs; nothing of options of another size is
+ * read. */
 static int check_program(fiber_rank_fn fn, const struct fiber_ring_options *o)
 {
     bool programs, any;
@@ -326,8 +327,7 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
     return 0;
 }
 
-/* What ranks printed is part of what was asked for: a run that lost some of it has not ended
- * well. */
+/* Fails a run that has lost output: the output of ranks is part of the result. */
 static void check_output(struct fiber_ring *r)
 {
     int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
@@ -504,7 +504,7 @@ struct next_call {
     struct fiber_ring *r;
 };
 
-/* Whoever closes it now waits for us, behind its tear_down(). */
+/* A thread that closes the ring now waits for us, behind its tear_down(). */
 static int kill_next(void *arg)
 {
     struct next_call *c = arg;

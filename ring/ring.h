@@ -13,9 +13,9 @@ struct fbr_plan;
 /* Which ranks its nodes have, by the options. */
 int fbr_ring_plan(struct fbr_plan *p, int size, const struct fiber_ring_options *o,
                   struct fbr_error *err);
-/* What would be started and where, as text for people: the argv of a rank, ranks by node, bindings
- * on this machine (for the local backend). Nothing is started. `hosts`: the name of each
- * node; NULL: nobody knows yet. The caller frees; NULL and a kept error when the options
+/* Describes the start that these options would make, as text for people: the argv of a rank, ranks
+ * by node, bindings on this machine (for the local backend). Nothing is started. `hosts`: the name
+ * of each node; NULL: nobody knows yet. The caller frees; NULL and a kept error when the options
  * are wrong. */
 char *fbr_ring_plan_text(int size, const struct fiber_ring_options *opts, const char *const *hosts,
                          int with_map);

@@ -104,7 +104,7 @@ struct ring_agent {
     uint64_t credit; /* output that was taken and is to be told */
 };
 
-/* What happened first. */
+/* The first failure. */
 struct ring_failure {
     bool is;
     int code; /* the ring's exit code */
@@ -197,13 +197,13 @@ int fbr_ring_place(struct fiber_ring *r, struct ring_job *j, bool spawned, struc
 int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_program *programs,
                        uint32_t n, const struct ring_job *parent, uint32_t parent_rank,
                        struct ring_job **job, struct fbr_error *err);
-void fbr_ring_check(
-    struct fiber_ring *r); /* has everything ended? then goes on to the next state */
+/* has everything ended? then goes on to the next state */
+void fbr_ring_check(struct fiber_ring *r);
 void fbr_ring_free_job(struct ring_job *j);
 void fbr_ring_end_all(struct fbr_runtime *rt);
 
 /* function.c */
-/* What ranks that run fn(arg) are started with, in r->work. The program's thread. */
+/* Writes the start record of ranks that run fn(arg) into r->work. The program's thread. */
 int fbr_ring_make_work(struct fiber_ring *r, fiber_rank_fn fn, const void *arg, size_t len,
                        struct fbr_error *err);
 
@@ -224,7 +224,7 @@ void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* "rank 3 (pid 4711 on host)", with its program where there are several. */
 void fbr_ring_name_rank(const struct ring_job *j, uint32_t rank, char *out, size_t size);
-/* It loaded MPI a while ago, and has not met its server. */
+/* The rank loaded MPI a while ago, and has not met its server. */
 void fbr_ring_rank_missed(struct ring_job *j, uint32_t rank);
 void fbr_ring_stop(struct fiber_ring *r);
 void fbr_ring_kill(struct fiber_ring *r);
@@ -253,8 +253,8 @@ void fbr_ring_notes_free(struct fiber_ring *r);
 /* serve.c */
 int fbr_ring_serve_open(struct fiber_ring *r);
 void fbr_ring_serve_close(struct fiber_ring *r);
-bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type,
-                          struct fbr_cur *body); /* false: not one of its */
+/* false: not one of its */
+bool fbr_ring_serve_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body);
 void fbr_ring_serve_agent_gone(struct ring_agent *a);
 void fbr_ring_serve_job_end(struct ring_job *j);
 void fbr_ring_serve_idle(struct ring_agent *a, bool idle); /* whether fences need not wait for it */
@@ -262,9 +262,9 @@ void fbr_ring_serve_spawned(struct ring_job *j, int code);
 
 /* rank_output.c */
 void fbr_ring_print_begin(struct ring_rank *k);
-void fbr_ring_keep_end(struct fiber_ring *r,
-                       const char *report); /* of what is kept for `fiber logs` */
-/* It is started for another time: a mark parts what it prints from what was printed before. */
+/* of what is kept for `fiber logs` */
+void fbr_ring_keep_end(struct fiber_ring *r, const char *report);
+/* The rank starts once more: a mark separates its new output from the old. */
 void fbr_ring_print_again(struct ring_job *j, uint32_t rank, uint32_t times);
 void fbr_ring_print_job(struct ring_job *j); /* when its unfinished lines are shown */
 /* show: nothing follows for now. */
@@ -287,8 +287,8 @@ bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char
 void fbr_ring_files_over(struct ring_job *j);
 
 /* terminal.c */
-void fbr_ring_terminal_job(
-    struct ring_job *j); /* the pseudo-terminal of its reader, if it has one */
+/* the pseudo-terminal of its reader, if it has one */
+void fbr_ring_terminal_job(struct ring_job *j);
 void fbr_ring_terminal_take(struct fiber_ring *r); /* ours becomes raw */
 void fbr_ring_terminal_give(struct fiber_ring *r); /* and what it was; at any time */
 

@@ -1,5 +1,5 @@
-/* ring_wire.h - what a launcher and its agents say to each other, on the control channel (docs/wire.md
- * has it byte by byte).
+/* ring_wire.h - what a launcher and its agents say to each other, on the control channel
+ * (docs/wire.md has it byte by byte).
  *
  *     to the agent    JOB      [job description: job_codec.h]
  *                     SIGNAL   u32 job, u32 rank (FBR_RING_ALL: all), u32 signal
@@ -17,10 +17,13 @@
  *                     END      go home
  *     from the agent  HELLO    str host name, str address, u32 processors that it may use
  *                     NOTE     str text: what it found and set, for -v
- *                     STARTED  u32 job, u32 rank, u64 pid, str processors, str where, str how the kernel sees it
+ *                     STARTED  u32 job, u32 rank, u64 pid, str processors, str where, str how the
+ *                              kernel sees it
  *                     FAILED   u32 job, u32 rank, str why it could not be started
- *                     EXITED   u32 job, u32 rank, i32 code, u8 flags (FBR_RANK_*), str what the kernel said
- *                     OUTPUT   u32 job, u32 rank, u8 stream (| FBR_RING_SHOW: nothing follows for now), bytes
+ *                     EXITED   u32 job, u32 rank, i32 code, u8 flags (FBR_RANK_*), str what the
+ *                              kernel said
+ *                     OUTPUT   u32 job, u32 rank, u8 stream (| FBR_RING_SHOW: nothing follows for
+ *                              now), bytes
  *                     MET      u32 job, u32 rank, str how
  *                     LEFT     u32 job, u32 rank
  *                     ABORT    u32 job, u32 rank, i32 code, str text
@@ -28,15 +31,17 @@
  *                     PUBLISH  u64 request, u32 job, u32 rank, str key, bytes value
  *                     LOOKUP   u64 request, str key, i32 milliseconds
  *                     UNPUBLISH u64 request, u32 job, u32 rank, u8 all, str key
- *                     SPAWN    u64 request, u32 job, u32 rank, u32 n, n x (argv list, environment list, str workdir,
- *                              u32 count)
+ *                     SPAWN    u64 request, u32 job, u32 rank, u32 n, n x (argv list, environment
+ *                              list, str workdir, u32 count)
  *                     TELL     str bridge, u32 to agent, bytes
  *                     STREAM_OPEN u64 stream, u32 job, str service
  *                     STREAM   u64 stream, bytes (none: closed)
  *                     ROOM     u64 bytes of standard input that rank 0 took
- *                     MISSED   u32 job, u32 rank: it loaded MPI seconds ago, and has not met its server
+ *                     MISSED   u32 job, u32 rank: it loaded MPI seconds ago, and has not met its
+ *                              server
  *                     WAITS    u32 job, u32 rank: it waits
- *                     USE      n x (u32 job, u32 rank, u64 ns of processor time, u64 resident bytes)
+ *                     USE      n x (u32 job, u32 rank, u64 ns of processor time, u64 resident
+ *                              bytes)
  *
  * "bytes" as a last field goes to the end of the frame, without a length. A list is u32 n, n x str.
  *

@@ -1,7 +1,8 @@
-/* room.c - what a ring's options leave open; see room.h.
+/* room.c - fills in the settings that a ring's options leave open.
  *
- * In an allocation the ranks are placed as mpirun places them: node by node, as many on each as the user asked the
- * manager for. What the options say counts for more. More ranks than were asked for are spread in proportion.
+ * In an allocation the ranks are placed as mpirun places them: node by node, as many on each as the
+ * user asked the manager for. The options count for more. More ranks than were asked for are spread
+ * in proportion.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ring/room.h"

@@ -1,8 +1,10 @@
-/* room.h - what a ring's options leave open is chosen by what its backend says of its hosts: nodes, ranks on each,
- * processors and GPUs of each rank.
+/* room.h - what a ring's options leave open is chosen by what its backend says of its hosts: nodes,
+ * ranks on each, processors and GPUs of each rank.
  *
- *     in an allocation     the ranks that the user asked the manager for, on the nodes of the allocation
- *     on a cluster         --nodes K needs K hosts; ranks without --per-node go where there is a processor for each
+ *     in an allocation     the ranks that the user asked the manager for, on the nodes of the
+ *                          allocation
+ *     on a cluster         --nodes K needs K hosts; ranks without --per-node go where there is a
+ *                          processor for each
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_RING_ROOM_H
@@ -18,9 +20,10 @@ struct fbr_ring_room {
     char note[400]; /* nodes of the allocation that stay idle: for people; "" */
 };
 
-/* Asks the backend, and fills in what `o` leaves open; `o` points into `r` until fbr_ring_room_fini(). *size 0: nobody
- * has said it; it stays 0 where the backend does not know either. -EINVAL and a sentence: there are not so many hosts.
- * A backend that cannot be asked is no error. Any thread but the loop's; may take some seconds. */
+/* Asks the backend, and fills in what `o` leaves open; `o` points into `r` until
+ * fbr_ring_room_fini(). *size 0: nobody has said it; it stays 0 where the backend does not know
+ * either. -EINVAL and a sentence: there are not so many hosts. A backend that cannot be asked is no
+ * error. Any thread but the loop's; may take some seconds. */
 int fbr_ring_room_ask(struct fbr_ring_room *r, int *size, struct fiber_ring_options *o,
                       struct fbr_error *err);
 /* The same with r->room as it is. Pure. */

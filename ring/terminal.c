@@ -1,7 +1,8 @@
-/* terminal.c - our terminal while one rank has a pseudo-terminal: what is typed goes there byte by byte, also Ctrl-C,
- * and its size is ours.
+/* terminal.c - our terminal while one rank has a pseudo-terminal: what is typed goes there byte by
+ * byte, also Ctrl-C, and its size is ours.
  *
- * It is raw from the rank's start to its end only, so that everything else can be stopped as always. Loop thread.
+ * It is raw from the rank's start to its end only, so that everything else can be stopped as
+ * always. Loop thread.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/ioctl.h>
@@ -11,7 +12,7 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/environ.h"
 
-/* Of the first descriptor that is a terminal; else as terminals were. */
+/* Stores the size of the first descriptor that is a terminal; else the size of old terminals. */
 static void get_size(uint16_t *rows, uint16_t *columns)
 {
     struct winsize w = {0};
