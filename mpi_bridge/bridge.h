@@ -1,21 +1,21 @@
-/* bridge.h - what a bridge is: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak, served
- * by their node's agent.
+/* bridge.h - the contract of a bridge: one bootstrap protocol (PMIx, PMI-1, ...) that ranks speak,
+ * served by their node's agent.
  *
- * An agent opens every bridge, once. Each *job* (an MPI_COMM_WORLD: what `fiber run` starts, a
- * restart of it, what MPI_Comm_spawn adds) is told to every bridge of every agent, also to agents
- * that have no rank of it. For each local rank the bridges add variables to one environment, so
- * that the user need not say what the program is linked with.
+ * An agent opens every bridge, once. Each *job* (an MPI_COMM_WORLD: the ranks that `fiber run`
+ * starts, a restart of them, the ranks that MPI_Comm_spawn adds) is told to every bridge of every
+ * agent, also to agents that have no rank of it. For each local rank the bridges add variables to
+ * one environment, so that the user need not say what the program is linked with.
  *
- * What bridges of several agents must agree on goes through their host, which is the agent: it
- * sends to the launcher, and the launcher answers. A bridge never opens a connection to another
- * host.
+ * Bridges of several agents agree through their host, which is the agent: it sends to the launcher,
+ * and the launcher answers. A bridge never opens a connection to another host.
  *
  * Contract:
- *  - every function here, of both tables, is called on the loop thread; a bridge whose library has threads of its own
- *    posts to the loop (host->post, which any thread may call);
- *  - none of them waits for another process. open() and job() may take the time that a library needs on this host;
- *  - a request that returned 0 is answered exactly once, by its done function, never before the request returns; one
- *    that failed is not answered;
+ *  - every function here, of both tables, is called on the loop thread; a bridge whose library has
+ *    threads of its own posts to the loop (host->post, which any thread may call);
+ *  - none of them waits for another process. open() and job() may take the time that a library
+ *    needs on this host;
+ *  - a request that returned 0 is answered exactly once, by its done function, never before the
+ *    request returns; one that failed is not answered;
  *  - after close() nothing is called any more; requests that were not answered are dropped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -52,8 +52,8 @@ struct fbr_bridge_job {
     const char *const *hosts; /* [nodes]: a name for each; distinct for distinct agents */
     const uint32_t *agents;   /* [nodes]: which agent serves the node */
     int node;                 /* ours within the job, -1 when we have no rank of it */
-    const char
-        *dir; /* a directory of mode 0700 on this host for its files; removed after job_end() */
+    /* a directory of mode 0700 on this host for its files; removed after job_end() */
+    const char *dir;
     uint32_t epoch; /* 0, or the number of the restart */
     uint32_t max_restarts;
     bool spawned; /* by rank parent_rank of job parent */
@@ -62,7 +62,7 @@ struct fbr_bridge_job {
     const struct fbr_bridge_rank *local; /* [first[node + 1] - first[node]], by rank */
 };
 
-/* What MPI_Comm_spawn and PMI's spawn ask for. Valid during the call. */
+/* A program that MPI_Comm_spawn or PMI's spawn asks for. Valid during the call. */
 struct fbr_bridge_app {
     const char *const *argv; /* NULL-terminated */
     const char *const *env;  /* NULL-terminated NAME=VALUE to add; may be NULL */
@@ -78,7 +78,7 @@ struct fbr_bridge_spawn {
 /* The answer to a request: 0 or a negative errno, and bytes that are valid during the call. */
 typedef void fbr_bridge_done(void *arg, int code, const void *data, size_t len);
 
-/* What the agent does for a bridge. */
+/* The agent's services for a bridge. */
 struct fbr_bridge_host {
     struct fbr_loop *loop;
     uint32_t agent;       /* our number, from 0 */
@@ -128,9 +128,9 @@ struct fbr_bridge_host {
     int (*stream_send)(void *user, uint64_t stream, const void *data, size_t len);
     void (*stream_close)(void *user, uint64_t stream); /* on_data is not called after it */
 
-    /* What a local rank did. */
-    void (*met)(void *user, uint32_t job, uint32_t rank,
-                const char *how);                          /* it found its server: "PMIx 4.1" */
+    /* An event of a local rank. */
+    /* it found its server: "PMIx 4.1" */
+    void (*met)(void *user, uint32_t job, uint32_t rank, const char *how);
     void (*left)(void *user, uint32_t job, uint32_t rank); /* it said goodbye (MPI_Finalize) */
     void (*abort)(void *user, uint32_t job, uint32_t rank, int code, const char *text);
     /* Text that it asked to be printed; stream 1 or 2. */
@@ -155,11 +155,12 @@ struct fbr_bridge_ops {
      * told. */
     void (*lost)(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank, int code);
     void (*message)(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data);
-    void (*job_end)(struct fbr_bridge *b,
-                    const struct fbr_bridge_job *job); /* no rank of it lives, here or elsewhere */
+    /* no rank of it lives, here or elsewhere */
+    void (*job_end)(struct fbr_bridge *b, const struct fbr_bridge_job *job);
     void (*close)(struct fbr_bridge *b);
 
-    /* For the launcher, which opens no bridge: what follows for a rank that has met this one. Each may be NULL. */
+    /* For the launcher, which opens no bridge: what follows for a rank that has met this one. Each
+     * may be NULL. */
     const char *met_as;       /* how the text that met() gets begins */
     const char *no_rejoin;    /* why no new process can take such a rank's place; NULL: one can */
     const char *abort_said;   /* when it has printed this and aborts, */
@@ -172,8 +173,8 @@ struct fbr_bridge_ops {
  * is left out when it is, and *why (for -v and `fiber doctor`) says so. */
 const struct fbr_bridge_ops *const *fbr_bridges(void);
 const char *fbr_bridge_missing(const char *name);
-/* The built-in bridge whose met() gives such a text, or NULL: none of them, or none that says more of it. Loads no
- * module. */
+/* The built-in bridge whose met() gives such a text, or NULL: none of them, or none that says more
+ * of it. Loads no module. */
 const struct fbr_bridge_ops *fbr_bridge_met(const char *how);
 
 #endif

@@ -1,7 +1,7 @@
 /* host_env.c - the variables that MPI libraries and their like do well with; see host_env.h.
  *
- * The effect of those of Open MPI 4.1 and gloo was measured; those of Open MPI 5, UCX and NCCL are set
- * as their manuals have them.
+ * The effect of those of Open MPI 4.1 and gloo was measured; those of Open MPI 5, UCX and NCCL are
+ * set as their manuals have them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/host_env.h"
@@ -94,8 +94,8 @@ static void cure_memory(const struct fbr_probe *p, const struct fbr_host_use *us
     cure(c, why, "NCCL_SHM_DISABLE", "1");
 }
 
-/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL, X,
- * an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
+/* MPI libraries bring hwloc along, and it opens all of its plugins before it asks for one: OpenCL,
+ * X, an XML library and what they need take a fifth of MPI_Init with few ranks. It reads and writes
  * its XML without that library as well, and where there is no GPU the others have nothing to find.
  *
  * Then it reads the configuration of each PCI device, to know which processors are near to it: in a
@@ -163,10 +163,12 @@ void fbr_host_env(const struct fbr_probe *p, const struct fbr_host_use *use, str
 
 /* ---- A rank ---- */
 
-/* Files that ranks share: nothing of a killed run may stay in /dev/shm itself. Agents may share a host. */
+/* Files that ranks share: nothing of a killed run may stay in /dev/shm itself. Agents may share a
+ * host. */
 static void name_shared_files(struct fbr_env *e, const char *shm)
 {
-    /* mmap is Open MPI's default; its other choices try a name in /dev/shm, which may stay there. */
+    /* mmap is Open MPI's default; its other choices try a name in /dev/shm, which may stay
+     * there. */
     fbr_env_default(e, "OMPI_MCA_shmem", "mmap");
     if (!shm)
         return;

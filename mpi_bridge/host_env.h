@@ -1,5 +1,5 @@
-/* host_env.h - the variables that MPI libraries and their like need to do well: facts of a host or a
- * rank go in, variables of Open MPI, UCX, gloo, NCCL, hwloc and Horovod come out.
+/* host_env.h - the variables that MPI libraries and their like need to do well: facts of a host or
+ * a rank go in, variables of Open MPI, UCX, gloo, NCCL, hwloc and Horovod come out.
  *
  * All of them are defaults: a variable that the user has set, be it empty, stays. Pure; any thread.
  *
@@ -26,13 +26,13 @@ struct fbr_host_use {
     const char *scratch; /* a directory on disk for what /dev/shm has no room for; NULL: none */
 };
 
-/* Adds the variables that are the same for all ranks of this host, and tells say() (may be NULL) one
- * sentence for each that was not there. */
+/* Adds the variables that are the same for all ranks of this host, and tells say() (may be NULL)
+ * one sentence for each that was not there. */
 void fbr_host_env(const struct fbr_probe *p, const struct fbr_host_use *use, struct fbr_env *env,
                   void (*say)(void *user, const char *text), void *user);
 
-/* How late the timers of so many ranks may be on so many processors, in nanoseconds; 0: there is one
- * for each, and they keep what they have. */
+/* How late the timers of so many ranks may be on so many processors, in nanoseconds; 0: there is
+ * one for each, and they keep what they have. */
 unsigned long fbr_host_env_slack(uint32_t ranks, uint32_t cpus);
 
 /* ---- A rank ---- */
@@ -47,16 +47,17 @@ struct fbr_rank_use {
 /* Adds the variables of one rank. */
 void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e);
 
-/* Removes the variables by which an outer launcher told us of its own server: they are not for our ranks. */
+/* Removes the variables by which an outer launcher told us of its own server: they are not for our
+ * ranks. */
 void fbr_rank_env_drop_outer(struct fbr_env *e);
 
 /* Whether Open MPI hands the variable on to the ranks that a rank spawns, wherever those start. */
 bool fbr_rank_env_is_inherited(const char *name);
 
-/* Defaults for ranks that outlive others, "NAME=VALUE", NULL at the end. The first is what
- * `mpirun --with-ft` sets. Before 5.0.10 Open MPI's collectives by host (coll/han) do not hear of a
- * communicator that was revoked: over several hosts survivors of a death wait for ever, or go on with
- * a wrong sum. */
+/* Defaults for ranks that outlive others, "NAME=VALUE", NULL at the end. The first is what `mpirun
+ * --with-ft` sets. Before 5.0.10 Open MPI's collectives by host (coll/han) do not hear of a
+ * communicator that was revoked: over several hosts survivors of a death wait for ever, or go on
+ * with a wrong sum. */
 const char *const *fbr_survive_env(void);
 
 #endif

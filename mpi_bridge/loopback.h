@@ -16,7 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"
 
-/* What may wait to be written on one link; whoever lets more pile up is cut off. */
+/* Bytes that may wait to be written on one link; a peer that lets more pile up is cut off. */
 #define FBR_LO_LINK_QUEUE_MAX (256u << 20)
 
 struct fbr_lo_link;
@@ -35,8 +35,8 @@ void fbr_lo_link_start(struct fbr_lo_link *link, const struct fbr_lo_link_ops *o
 void fbr_lo_link_send(struct fbr_lo_link *link, const void *data, size_t len);
 /* Reads now what has come: bytes() is called for it before this returns. */
 void fbr_lo_link_read(struct fbr_lo_link *link);
-void fbr_lo_link_close(
-    struct fbr_lo_link *link); /* NULL is fine; drops what is queued, calls no ops */
+/* NULL is fine; drops what is queued, calls no ops */
+void fbr_lo_link_close(struct fbr_lo_link *link);
 /* Reads no more; gone() is called when the queue is written or can not be. The owner closes it
  * then. */
 void fbr_lo_link_finish(struct fbr_lo_link *link);
@@ -49,7 +49,7 @@ int fbr_lo_listener_open(struct fbr_lo_listener **listener, struct fbr_loop *loo
                          void (*on_link)(void *user, struct fbr_lo_link *link), void *user,
                          struct fbr_error *err);
 uint16_t fbr_lo_listener_port(const struct fbr_lo_listener *listener);
-void fbr_lo_listener_close(
-    struct fbr_lo_listener *listener); /* NULL is fine; links that it gave live on */
+/* NULL is fine; links that it gave live on */
+void fbr_lo_listener_close(struct fbr_lo_listener *listener);
 
 #endif

@@ -1,4 +1,4 @@
-/* pmi1.c - the bridge of PMI-1 and PMI-2: MPICH, its descendants, and what uses Slurm's libpmi2.
+/* pmi1.c - the bridge of PMI-1 and PMI-2: for MPICH, its descendants, and users of Slurm's libpmi2.
  *
  * A rank gets a connected socket as descriptor 3 and PMI_FD=3. A program that MPI is not the first
  * to run in (a wrapper that closes descriptors, a container in the rank's place) can ask for
@@ -6,9 +6,8 @@
  * to say who it is. Not both: MPICH takes PMI_FD when it is there, so the port would only be one
  * more thing to reach. The protocols themselves are pmi1_engine.c and pmi2_engine.c.
  *
- * Barriers go through host->fence with the key "pmi1:<nspace>". What a spawned job is to find in
- * its store travels in the environment of its ranks, as FIBER_PMI_PREPUT, and is taken out before
- * they start.
+ * Barriers go through host->fence with the key "pmi1:<nspace>". The initial store of a spawned job
+ * travels in the environment of its ranks, as FIBER_PMI_PREPUT, and is taken out before they start.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -46,7 +45,7 @@ struct job {
     struct job *prev, *next;
 };
 
-/* What was asked of the host. */
+/* A request to the host. */
 struct ask {
     struct fbr_bridge *bridge;
     uint32_t job, rank;
@@ -490,7 +489,7 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     return rc;
 }
 
-/* What it said before comes before. */
+/* Messages that the rank sent before its end come first. */
 static void pmi1_ended(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                        int code)
 {

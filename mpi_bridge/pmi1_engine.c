@@ -219,8 +219,8 @@ bool fbr_pmi1_speak_for(struct fbr_pmi1_conn *c)
 
 /* ---- the words of a line ---- */
 
-/* Where the value of that key begins, NULL when it is not there. What follows "value=" belongs to
- * it. */
+/* Finds where the value of that key begins; NULL when it is not there. All text behind "value="
+ * belongs to the value. */
 static char *word_at(char *line, const char *key)
 {
     size_t len = strlen(key);

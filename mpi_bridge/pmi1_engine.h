@@ -2,13 +2,13 @@
  *
  * Pure: bytes of connections in, bytes and events out through callbacks; no descriptors, no clock.
  * It speaks what it is spoken to: the first line of a client says which version it wants.
- *  - PMI 1.1 as MPICH's src/pmi and Hydra speak it; the text to read is RFC 13 of flux-framework/rfc:
- *    lines of "key=value" words, one request and one answer at a time.
+ *  - PMI 1.1 as MPICH's src/pmi and Hydra speak it; the text to read is RFC 13 of
+ *    flux-framework/rfc: lines of "key=value" words, one request and one answer at a time.
  *  - PMI 2.0 as Slurm's libpmi2 and MPICH speak it (pmi2_engine.c): after that line, messages with
  *    their length before them.
  *
- * What a rank puts can be read by its neighbours at once and by all ranks after the next barrier:
- * only the puts since the last barrier travel, with the fence. A rank is taken once: by the first
+ * A rank's puts can be read by its neighbours at once and by all ranks after the next barrier: only
+ * the puts since the last barrier travel, with the fence. A rank is taken once: by the first
  * connection that speaks for it.
  *
  * The callbacks may not call the engine; spawn is the exception that needs none.
@@ -74,13 +74,14 @@ struct fbr_pmi1_conn *fbr_pmi1_attach(struct fbr_pmi1 *e, void *link, int64_t ra
 void fbr_pmi1_bytes(struct fbr_pmi1_conn *conn, const void *data, size_t len); /* may hang it up */
 void fbr_pmi1_detach(struct fbr_pmi1_conn *conn); /* the link is gone */
 
-/* What came of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative
+/* Takes the result of fence(): 0 and for each agent u32 agent, u32 length, its puts; or a negative
  * errno. */
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
-/* A rank of the job has died, here or elsewhere, and the others go on: barriers fail from now on. */
+/* A rank of the job has died, here or elsewhere, and the others go on: barriers fail from now
+ * on. */
 void fbr_pmi1_lost(struct fbr_pmi1 *e);
-/* What came of publish, lookup (text is the port), unpublish, spawn (the new job's nspace). Nothing
- * happens when the rank does not wait any more. */
+/* Takes the result of publish, lookup (text is the port), unpublish, spawn (the new job's nspace).
+ * Nothing happens when the rank does not wait any more. */
 void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *text);
 
 /* The value of PMI_process_mapping: which ranks share a node, as (first node, nodes, ranks per

@@ -24,7 +24,7 @@ struct fbr_pmi1_entry {
     char key[];
 };
 
-/* What a rank waits for. */
+/* The event that a rank waits for. */
 enum fbr_pmi1_wait {
     FBR_PMI1_NOTHING,
     FBR_PMI1_BARRIER,

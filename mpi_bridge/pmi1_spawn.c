@@ -1,6 +1,6 @@
-/* pmi1_spawn.c - see pmi1_spawn.h.
+/* pmi1_spawn.c - reads and writes the spawn requests of PMI-1.
  *
- * Of the info keys "wdir" means something here; the others (host, path, ...) are for launchers that
+ * The info key "wdir" means something here; the others (host, path, ...) are for launchers that
  * place by name.
  *
  * SPDX-License-Identifier: Apache-2.0 */

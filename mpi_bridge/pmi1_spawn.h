@@ -1,7 +1,8 @@
 /* pmi1_spawn.h - the many-line request of PMI-1 that starts processes, read line by line. Pure.
  *
  *     mcmd=spawn  nprocs=2  execname=./child  totspawns=1  spawnssofar=1  argcnt=1  arg1=x
- *     preput_num=1  preput_key_0=k  preput_val_0=v  info_num=1  info_key_0=wdir  info_val_0=/tmp  endcmd
+ *     preput_num=1  preput_key_0=k  preput_val_0=v  info_num=1  info_key_0=wdir
+ *     info_val_0=/tmp  endcmd
  *
  * each on a line; a spawn of several programs repeats it, with spawnssofar counting up to
  * totspawns.

@@ -2,8 +2,8 @@
  *
  * After "cmd=init pmi_version=2" a client sends messages: their length in six characters of decimal
  * digits and blanks, then "cmd=NAME;key=value;...", where a ';' in a value is written twice. The
- * answer of NAME is NAME-response, with rc=0, or rc and errmsg. What it means is in the header of
- * Slurm's libpmi2 (slurm/pmi2.h) and in MPICH's src/pmi.
+ * answer of NAME is NAME-response, with rc=0, or rc and errmsg. The header of Slurm's libpmi2
+ * (slurm/pmi2.h) and MPICH's src/pmi define the meaning.
  *
  * A client with threads marks a request by thrid and may send another one before it was answered:
  * those wait here, in their order.
@@ -32,7 +32,8 @@
 
 /* ---- messages ---- */
 
-/* What a message says: `n` times a key and its value, each with its NUL, one after the other. */
+/* The contents of a message: `n` times a key and its value, each with its NUL, one after the
+ * other. */
 struct message {
     const char *pairs;
     size_t n;
@@ -166,7 +167,8 @@ static void say_value(struct fbr_pmi1_conn *c, const char *cmd, const char *valu
     say_end(&b, c);
 }
 
-/* What a rank gave to its neighbours; the tab keeps the key apart from those of clients. */
+/* Writes the key of a rank's text for its neighbours; the tab keeps the key apart from those of
+ * clients. */
 static void ring_key(char key[FBR_PMI2_KEY_MAX], uint32_t rank, const char *side)
 {
     snprintf(key, FBR_PMI2_KEY_MAX, "\tring-%u-%s", rank, side);
@@ -303,7 +305,8 @@ static void on_finalize(struct fbr_pmi1_conn *c, const struct message *m)
     leave(c);
 }
 
-/* It is not answered. One that says that it ends itself only has said goodbye. */
+/* Handles an abort, which has no answer. A rank that says that it ends itself only has said
+ * goodbye. */
 static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *world = get(m, "isworld");

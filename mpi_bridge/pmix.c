@@ -4,8 +4,8 @@
  * the other agents. It is linked with this module, which is loaded when the first ring starts
  * (runtime/base/module.h), so that programs without MPI never need it.
  *
- * What libpmix would print goes into the file pmix.log in the bridge's folder: a rank that dies is
- * no news to us, and a terminal is the ranks'.
+ * Output of libpmix goes into the file pmix.log in the bridge's folder: a rank that dies is no news
+ * to us, and a terminal is the ranks'.
  *
  * Open MPI 4.1 asks its environment, not the library, whether it was started by somebody, and
  * silently becomes a singleton if it thinks not. JSM_JSRUN_PORT, of whatever value, says "by IBM's
@@ -226,7 +226,7 @@ static bool is_torn(const struct fbr_pmix_job *j)
 }
 
 /* After a rank that was killed in MPI_Finalize, libpmix 4.2.2 waits for ever for a lock of its own,
- * here or at its end (2 of 360 times). What it knows of such a job it keeps. */
+ * here or at its end (2 of 360 times). libpmix keeps its state of such a job. */
 static void bridge_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);

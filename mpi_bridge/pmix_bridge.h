@@ -1,9 +1,9 @@
-/* pmix_bridge.h - inside the PMIx bridge: what its files share.
+/* pmix_bridge.h - the state and functions that the files of the PMIx bridge share.
  *
  * Two threads meet here. libpmix calls us on its progress thread: there (pmix_upcall.c) a request
  * is built from copies and goes into a queue. All else, and everything that a request does, runs on
- * the loop thread. What libpmix owns and keeps until it has its answer (arrays of infos, queries,
- * applications) is read there in place.
+ * the loop thread. Data that libpmix owns and keeps until it has its answer (arrays of infos,
+ * queries, applications) is read there in place.
  *
  * A request is answered exactly once; close() answers those that are left. One that waits for its
  * host stays in the list of the bridge until the host has answered, even when libpmix has had its
@@ -66,7 +66,7 @@ struct fbr_bridge {
     char version[32];
 };
 
-/* What libpmix wants to be called back with. */
+/* The kind of callback that libpmix expects. */
 enum fbr_pmix_answer {
     FBR_PMIX_NOTHING,
     FBR_PMIX_OP,
@@ -106,8 +106,8 @@ struct fbr_pmix_request {
     size_t nprocs;
     char *data; /* owned: the blob of a fence, a text */
     size_t len;
-    const pmix_info_t
-        *info; /* libpmix's, until it has its answer; infos, queries and apps likewise */
+    /* libpmix's, until it has its answer; infos, queries and apps likewise */
+    const pmix_info_t *info;
     size_t ninfo;
     pmix_query_t *queries;
     const pmix_app_t *apps;
@@ -142,11 +142,11 @@ void fbr_pmix_request_back(struct fbr_pmix_request *r);
 
 /* Loop thread: answer, each at most once. All free the request unless its host still has to
  * answer. */
-void fbr_pmix_fail(struct fbr_pmix_request *r,
-                   pmix_status_t status); /* with nothing but a status, 0 too */
+/* with nothing but a status, 0 too */
+void fbr_pmix_fail(struct fbr_pmix_request *r, pmix_status_t status);
 void fbr_pmix_give_modex(struct fbr_pmix_request *r, char *data, size_t len); /* takes data */
-void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status,
-                        void *list); /* a PMIx info list; takes it */
+/* a PMIx info list; takes it */
+void fbr_pmix_give_info(struct fbr_pmix_request *r, pmix_status_t status, void *list);
 void fbr_pmix_give_spawn(struct fbr_pmix_request *r, const char *nspace);
 /* One of its calls of the host was answered. True: it lives, and may be answered. False: it was
  * answered before, and may be gone. */

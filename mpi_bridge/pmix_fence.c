@@ -160,8 +160,9 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
         fbr_get_u32(&all);
         bytes = fbr_get_bytes(&all, &n);
         part = fbr_cur(bytes, n);
+        /* the first agent's counts */
         if (number == 0)
-            number = fbr_get_u64(&part); /* the first agent's counts */
+            number = fbr_get_u64(&part);
         else
             fbr_get_u64(&part);
         if (!fbr_cur_ok(&part))
@@ -177,7 +178,8 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
     finish(r, number, (char *)joined.data, joined.len);
 }
 
-/* What this agent adds: a number for the group, should it be the first, and the bytes. */
+/* Writes the part of this agent: a number for the group, in case this part is the first, and the
+ * bytes. */
 static void put_part(struct fbr_bridge *b, struct fbr_pmix_request *r, struct fbr_buf *out)
 {
     const pmix_byte_object_t *blob = group_blob(r);
@@ -191,8 +193,8 @@ static void put_part(struct fbr_bridge *b, struct fbr_pmix_request *r, struct fb
 
 static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
 {
-    qsort(r->procs, r->nprocs, sizeof(*r->procs),
-          compare_procs); /* all agents say it in the same words */
+    /* all agents say it in the same words */
+    qsort(r->procs, r->nprocs, sizeof(*r->procs), compare_procs);
     fbr_put_u8(key, (uint8_t)r->code);
     for (size_t i = 0; i < r->nkeys; i++)
         fbr_put_str(key, r->keys[i]);
@@ -202,9 +204,9 @@ static void put_key(struct fbr_pmix_request *r, struct fbr_buf *key)
     }
 }
 
-/* Versions 4 and 5 of PMIx do not understand each other about groups. A server of 5.0.7 that is told
- * who is in one makes it, but its thread never comes back from that; told nothing, its clients fail.
- * False: and somebody has been told. */
+/* Versions 4 and 5 of PMIx do not understand each other about groups. A server of 5.0.7 that is
+ * told who is in one makes it, but its thread never comes back from that; told nothing, its clients
+ * fail. False: and somebody has been told. */
 static bool groups_work(struct fbr_pmix_request *r)
 {
     struct fbr_bridge *b = r->bridge;

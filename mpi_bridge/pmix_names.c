@@ -159,9 +159,9 @@ static uint32_t hash_of(const char *name)
     return h + (h << 15);
 }
 
-/* What Open MPI looks for in MPI_Comm_connect and MPI_Comm_accept, and of no job that we know.
- * Before version 5 its number of a job was the hash without one bit; now it is both halves,
- * folded. */
+/* Whether a key is one that Open MPI looks up in MPI_Comm_connect and MPI_Comm_accept, of a job
+ * that we do not know. Before version 5 its number of a job was the hash without one bit; now it is
+ * both halves, folded. */
 static bool is_port_of_nobody(struct fbr_bridge *b, const char *key)
 {
     const char *end = strrchr(key, ':');
@@ -295,8 +295,9 @@ static void looked_up(void *arg, int code, const void *data, size_t len)
         f->early = false;
         if (is_port_of_nobody(r->bridge, key))
             tell_port(r, key);
+        /* its job has begun meanwhile */
         else if (host->lookup(host->user, key, r->wait_ms, looked_up, f) == 0)
-            return; /* its job has begun meanwhile */
+            return;
     }
     if (code < 0 || !fbr_cur_ok(&c) || r->answered) {
         if (code < 0 && code != -ENOENT)

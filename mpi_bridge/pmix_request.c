@@ -125,8 +125,9 @@ static bool put(struct fbr_pmix_request *r)
         post = enqueue(q, r);
     }
     pthread_mutex_unlock(&q->lock);
+    /* the loop ends: close() answers what is in the queue */
     if (post && host->post(host->user, drain, q) < 0)
-        unref(q); /* the loop ends: close() answers what is in the queue */
+        unref(q);
     return !shut;
 }
 

@@ -1,8 +1,9 @@
-/* pmix_upcall.c - what libpmix asks of us, on its progress thread: it is copied and queued.
+/* pmix_upcall.c - takes the requests of libpmix on its progress thread: copies and queues them.
  *
- * What needs no answer of ours is acknowledged at once. A fence is always accepted, because libpmix
- * 4 looks at that answer in one of three places only; what is wrong with it, its callback says.
- * Tools and forwarding of standard I/O have no entry in the table, so libpmix refuses them itself.
+ * A request that needs no answer of ours is acknowledged at once. A fence is always accepted,
+ * because libpmix 4 looks at that answer in one of three places only; an error goes to the callback
+ * of the fence. Tools and forwarding of standard I/O have no entry in the table, so libpmix refuses
+ * them itself.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

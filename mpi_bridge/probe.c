@@ -1,4 +1,5 @@
-/* probe.c - looks at this host; see probe.h. A test can move the roots below ("/sys", "/dev", "/proc").
+/* probe.c - looks at this host; see probe.h. A test can move the roots below ("/sys", "/dev",
+ * "/proc").
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/probe.h"
@@ -55,8 +56,9 @@ static bool may_trace(const char *proc)
     return effective >> CAP_SYS_PTRACE & 1;
 }
 
-/* Reading our own memory shows whether the system call is there and let through. Yama's level 1 is no obstacle, since
- * MPI libraries allow it for themselves; 2 wants a capability, and 3 forbids it to all. */
+/* Reading our own memory shows whether the system call is there and let through. Yama's level 1 is
+ * no obstacle, since MPI libraries allow it for themselves; 2 wants a capability, and 3 forbids it
+ * to all. */
 static void probe_cma(struct fbr_probe *p, const char *proc)
 {
     char path[FBR_PROBE_PATH], line[16];

@@ -53,8 +53,8 @@ int fbr_probe_toward(struct fbr_probe *p, const char *peer);
  * errno (-EPERM). */
 int fbr_probe_raise_loopback(void);
 
-/* What Open MPI wants of /dev/shm for so many ranks, in bytes; measured: 64 MiB hold 32 ranks and
- * an alltoall. */
+/* Returns the bytes of /dev/shm that Open MPI needs for so many ranks; measured: 64 MiB hold 32
+ * ranks and an alltoall. */
 uint64_t fbr_probe_shm_need(unsigned ranks);
 
 #endif

@@ -23,7 +23,7 @@ struct fbr_lo_proxy_job {
     struct fbr_lo_proxy_job *prev, *next;
 };
 
-/* What the tables of these bridges have in common: .open, .job, .job_end, .close. */
+/* The common part of these bridges' tables: .open, .job, .job_end, .close. */
 struct fbr_bridge {
     const struct fbr_bridge_host *host;
     struct fbr_lo_proxy_job *jobs;

@@ -15,7 +15,7 @@
 
 struct fbr_service;
 
-/* What it may do to a connection, during any call of it below. */
+/* The calls that a service may make on a connection, during any call of its table below. */
 struct fbr_service_host {
     void (*send)(void *user, uint64_t conn, const void *data, size_t len);
     void (*hang_up)(void *user, uint64_t conn); /* closed() is not called for it */
@@ -36,7 +36,7 @@ struct fbr_service_ops {
     void (*close)(struct fbr_service *s);
 };
 
-extern const struct fbr_service_ops
-    *const fbr_services[]; /* NULL at its end (mpi_bridge/bridges.c) */
+/* NULL at its end (mpi_bridge/bridges.c) */
+extern const struct fbr_service_ops *const fbr_services[];
 
 #endif

@@ -40,7 +40,7 @@ enum request {
     REQUESTS
 };
 
-/* What the byte of each request is in the first dialect; in the second it is the enum's. */
+/* The byte of each request in the first dialect; in the second it is the enum's. */
 static const uint8_t first_dialect[] = {SET,       COMPARE_SET, GET,        ADD,        CHECK,
                                         WAIT,      GETNUMKEYS,  WATCH_KEY,  DELETE_KEY, APPEND,
                                         MULTI_GET, MULTI_SET,   CANCEL_WAIT};

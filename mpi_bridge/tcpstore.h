@@ -8,7 +8,8 @@
  * requests:
  *
  *   torch 1.x, 2.0   SET is 0, and there is WATCH_KEY
- *   torch 2.1 on     the first request is VALIDATE, 0, with a magic number; the same for both of torch's backends
+ *   torch 2.1 on     the first request is VALIDATE, 0, with a magic number; the same for both of
+ *                    torch's backends
  *
  * A connection whose first bytes are 0 and the magic number is of the second kind. In the first
  * kind they would begin a SET whose key is 0x3C85F7CE bytes long or longer, which is beyond

@@ -89,8 +89,8 @@ void fbr_tcp_drop_if_empty(struct fbr_service *s, struct fbr_tcp_entry *e);
 void fbr_tcp_reply_u8(struct fbr_service *s, struct fbr_tcp_conn *c, uint8_t v);
 void fbr_tcp_reply_i64(struct fbr_service *s, struct fbr_tcp_conn *c, int64_t v);
 void fbr_tcp_out_text(struct fbr_service *s, const void *data, size_t len);
-void fbr_tcp_out_value(struct fbr_service *s,
-                       const struct fbr_tcp_value *v); /* NULL: an empty one */
+/* NULL: an empty one */
+void fbr_tcp_out_value(struct fbr_service *s, const struct fbr_tcp_value *v);
 void fbr_tcp_reply_out(struct fbr_service *s, struct fbr_tcp_conn *c);
 
 /* c waits for e, or watches it. */
