@@ -1,7 +1,7 @@
 /* backends.c - the registry of backends: one line for each.
  *
- * Those that bring libraries with them stand here with their facts only (NAME/NAME_table.c); their code is in the
- * module "cluster", which is loaded when one of them is asked for.
+ * Those that bring libraries with them stand here with their facts only (NAME/NAME_table.c); their
+ * code is in the module "cluster", which is loaded when one of them is asked for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "runtime/base/module.h"
 #include "runtime/proc/backend.h"
 
-/* Besides "local", which is always the first. Users see them, and their settings, in this order; `backend = auto` asks
- * them in it whether we are inside one. */
+/* Besides "local", which is always the first. Users see them, and their settings, in this order;
+ * `backend = auto` asks them in it whether we are inside one. */
 #define BACKENDS(X) \
     X(docker)       \
     X(kubernetes)   \
@@ -26,7 +26,8 @@
 DECLARE(local)
 BACKENDS(DECLARE)
 
-/* Tests add theirs (tests/support/mock.c), and its word; elsewhere its address is NULL, as the end of the list is. */
+/* Tests add theirs (tests/support/mock.c), and its word; elsewhere its address is NULL, as the end
+ * of the list is. */
 #define TESTS_MAY __attribute__((weak, visibility("hidden")))
 extern const struct fbr_backend_ops fbr_backend_mock TESTS_MAY;
 

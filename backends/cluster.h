@@ -1,5 +1,5 @@
-/* cluster.h - the module of what speaks with the APIs of cluster managers, and so needs libcurl, jansson, libyaml and
- * libarchive: fbr_module("cluster") answers this table.
+/* cluster.h - the module of what speaks with the APIs of cluster managers, and so needs libcurl,
+ * jansson, libyaml and libarchive: fbr_module("cluster") answers this table.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_CLUSTER_H
@@ -11,8 +11,8 @@
 struct fbr_cluster {
     const struct fbr_backend_ops *const *backends; /* NULL at its end */
     const struct fbr_image_ops *image;
-    int (*bundle_into)(const char *program, const char *dir, bool cluster,
-                       struct fbr_error *err); /* bundle.h */
+    /* bundle.h */
+    int (*bundle_into)(const char *program, const char *dir, bool cluster, struct fbr_error *err);
 };
 
 #endif

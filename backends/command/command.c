@@ -1,16 +1,18 @@
 /* command.c - the backend of every manager that has a command which starts a job.
  *
- * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: its end is the job's end, its output the job's, and it
- * gets the signals. So a job is one of the local backend's whose program is the command; what is added here is its
- * words, the host that it is for, and the ticket, which goes through its standard input and so is seen in no list of
- * processes.
+ * The command, `ssh h2 ...` or `srun -n1 ...`, is the job: its end is the job's end, its output the
+ * job's, and it gets the signals. So a job is one of the local backend's whose program is the
+ * command; what is added here is its words, the host that it is for, and the ticket, which goes
+ * through its standard input and so is seen in no list of processes.
  *
  * With kind = detached the command only submits the job: detached.c.
  *
- * A start is in flight until the command has read the ticket: ssh does when it has logged in. There are `starts` of
- * them at once; further jobs are held, with copies of what they need. Jobs without a ticket are not counted.
+ * A start is in flight until the command has read the ticket: ssh does when it has logged in. There
+ * are `starts` of them at once; further jobs are held, with copies of what they need. Jobs without
+ * a ticket are not counted.
  *
- * When the command is killed, the job on the other host notices that its connection to us has ended, and ends too.
+ * When the command is killed, the job on the other host notices that its connection to us has
+ * ended, and ends too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -45,7 +47,7 @@
 extern const struct fbr_backend_ops fbr_backend_local;
 static const struct fbr_backend_ops *const local = &fbr_backend_local;
 
-/* What a start needs, after its caller has returned. */
+/* The data that a start needs after its caller has returned. */
 struct held {
     struct fbr_words words, env;
     bool has_env;
@@ -126,7 +128,8 @@ static void maybe_free(struct command_job *j)
     free(j);
 }
 
-/* The process that was started is the command; which process the job is, the job will tell itself. */
+/* The process that was started is the command; which process the job is, the job will tell
+ * itself. */
 static void on_started(struct command_job *j, struct fbr_job_event *e)
 {
     char id[320];
@@ -383,8 +386,8 @@ static int submit(struct fbr_backend *b, const struct fbr_job *job, struct comma
     return rc;
 }
 
-/* A numbered job keeps its host, also when it is started again. There are never more jobs that are to be apart than
- * there are hosts. */
+/* A numbered job keeps its host, also when it is started again. There are never more jobs that are
+ * to be apart than there are hosts. */
 static struct fbr_host *pick_host(struct fbr_hosts *h, const struct fbr_job *job)
 {
     bool own = (job->numbered || job->apart) && job->index > 0 && h->n;
@@ -478,8 +481,9 @@ static int command_signal(struct fbr_backend *b, void *handle, int sig)
 {
     struct command_job *j = handle;
 
+    /* told at the next look */
     if (j->held)
-        j->ends = sig; /* told at the next look */
+        j->ends = sig;
     if (j->told || j->held)
         return 0;
     return b->detached ? fbr_detached_signal(b->detached, j->process, sig)

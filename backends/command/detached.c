@@ -3,11 +3,13 @@
  *     HELD        `starts` others are STARTING; it has copies of what it needs
  *     STARTING    the start command runs; its output has the id
  *     LIVING      one status command for all of them, each poll_ms, while there are any
- *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and tells its output
+ *     ENDING      the manager said that it has ended; the logs command runs, if there is one, and
+ *                 tells its output
  *     ENDED       told
  *
- * Commands are run by tool.c, so nothing here blocks. A status command that fails says nothing about any
- * job; one that succeeds, and leaves a job out three times, says that nobody knows about it any more.
+ * Commands are run by tool.c, so nothing here blocks. A status command that fails says nothing
+ * about any job; one that succeeds, and leaves a job out three times, says that nobody knows about
+ * it any more.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/command/detached.h"
@@ -203,7 +205,7 @@ static bool is_full(const struct fbr_detached *d)
     return d->settings->starts && d->starting >= d->settings->starts;
 }
 
-/* It has its words already. */
+/* Copies the environment of a job whose words are copied already. */
 static int hold(struct detached_job *j, char *const *env, struct fbr_error *err)
 {
     int rc = 0;

@@ -1,7 +1,8 @@
-/* settings.h - what the command backend was told: its templates, its hosts, what codes and states mean.
+/* settings.h - what the command backend was told: its templates, its hosts, what codes and states
+ * mean.
  *
- * They stand in the file that command_file names, or there is only command_start. backends/command/templates/ has files
- * for several managers, with a word on each key.
+ * They stand in the file that command_file names, or there is only command_start.
+ * backends/command/templates/ has files for several managers, with a word on each key.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_COMMAND_SETTINGS_H
@@ -10,7 +11,7 @@
 #include "backends/command/template.h"
 #include "runtime/base/config.h"
 
-/* What a manager's word for a state means. */
+/* The meanings of a manager's words for states. */
 enum fbr_job_state { JOB_PENDING, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_KILLED, JOB_LOST };
 
 struct fbr_state_word {

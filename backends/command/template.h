@@ -1,13 +1,18 @@
 /* template.h - the words of a command with placeholders, and the hosts that it is for; pure.
  *
- * A template is written as one line, which is cut into words (backends/tool/words.h). In its words stand
+ * A template is written as one line, which is cut into words (backends/tool/words.h). In its words
+ * stand
  *
  *     {host} {name} {run} {id} {workdir} {program}    text, anywhere in a word
- *     {label}            the same: fiber:RUN:MASTER:NAME, by which a list of jobs says whose they are
+ *     {label}            the same: fiber:RUN:MASTER:NAME, by which a list of jobs says whose they
+ *                        are
  *     {argv}             a word of its own: the program's arguments, one word each
- *     {command}          a word of its own: env -C WORKDIR FIBER_TICKET=... NAME=VALUE... PROGRAM ARGUMENT...
- *     {shell_command}    the same as one word, quoted for a POSIX shell, for what joins its words as ssh does
- *     {ids}              a word of its own: all ids; or, within a word, the ids with commas between them
+ *     {command}          a word of its own: env -C WORKDIR FIBER_TICKET=... NAME=VALUE... PROGRAM
+ *                        ARGUMENT...
+ *     {shell_command}    the same as one word, quoted for a POSIX shell, for what joins its words
+ *                        as ssh does
+ *     {ids}              a word of its own: all ids; or, within a word, the ids with commas between
+ *                        them
  *     {{                 a brace
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -34,7 +39,8 @@ struct fbr_fill {
 int fbr_template_check(const struct fbr_words *t, struct fbr_error *err);
 /* Has one of these, "{host}"? */
 bool fbr_template_has(const struct fbr_words *t, const char *placeholder);
-/* A command that names neither program nor command gets {command} as its last words; ssh and rsh {shell_command}. */
+/* A command that names neither program nor command gets {command} as its last words; ssh and rsh
+ * {shell_command}. */
 int fbr_template_complete(struct fbr_words *t);
 int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struct fbr_words *out,
                       struct fbr_error *err);
@@ -43,7 +49,7 @@ int fbr_template_fill(const struct fbr_words *t, const struct fbr_fill *f, struc
 
 /* A job's label; what is no letter of a name becomes '_'. */
 void fbr_label(char out[FBR_LABEL_MAX], const char *run, const char *master, const char *name);
-/* Of a line "ID ... LABEL", which is cut up. False: there is no label in it. */
+/* The parts of a line "ID ... LABEL", which is cut up. False: there is no label in it. */
 struct fbr_labelled {
     const char *id, *run, *master, *name;
 };
@@ -59,14 +65,16 @@ struct fbr_hosts {
     size_t n, next;
 };
 
-/* Cuts up NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; slots 0: they are not said. -EINVAL: it is none of these, or
- * looks like an option. */
+/* Cuts up NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; slots 0: they are not said. -EINVAL: it
+ * is none of these, or looks like an option. */
 int fbr_host_split(const char *word, size_t len, const char **name, size_t *n, unsigned *slots);
-/* Adds hosts: separated by blanks, commas or lines, each NAME, NAME:SLOTS, [ADDRESS] or [ADDRESS]:SLOTS; "slots=N"
- * after a name means the same; # begins a comment. -EINVAL with `origin`:LINE. */
+/* Adds hosts: separated by blanks, commas or lines, each NAME, NAME:SLOTS, [ADDRESS] or
+ * [ADDRESS]:SLOTS; "slots=N" after a name means the same; # begins a comment. -EINVAL with
+ * `origin`:LINE. */
 int fbr_hosts_parse(struct fbr_hosts *h, const char *origin, const char *text,
                     struct fbr_error *err);
-/* The next in turn that has a free slot; the next in turn when none has. NULL: there are no hosts. */
+/* The next in turn that has a free slot; the next in turn when none has. NULL: there are no
+ * hosts. */
 struct fbr_host *fbr_hosts_pick(struct fbr_hosts *h);
 void fbr_hosts_fini(struct fbr_hosts *h);
 

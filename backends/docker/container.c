@@ -1,11 +1,11 @@
 /* container.c - the life of one container; see docker_priv.h.
  *
- * A container that the engine does not have any more is waited for: the event that tells how it ended may be on its
- * way still. Output that breaks off while the container runs (the engine was restarted) is asked for again from the
- * engine's log, less what was told before.
+ * A container that the engine does not have any more is waited for: the event that tells how it
+ * ended may be on its way still. Output that breaks off while the container runs (the engine was
+ * restarted) is asked for again from the engine's log, less what was told before.
  *
- * What is begun comes before what waits: the first containers run while others are not even made, and few are made and
- * not started at a time, which nobody removes if we are killed then.
+ * Started work comes before waiting work: the first containers run while others are not even made,
+ * and few are made and not started at a time, which nobody removes if we are killed then.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -160,8 +160,9 @@ static void fail_killed(struct fbr_docker_job *j, const char *why)
 
 /* ---- The end ---- */
 
-/* What process 1 said of the program: "[FATAL tini (7)] exec ./x failed: No such file or directory"; Podman's says
- * "ERROR (catatonit:6): failed to exec pid1: No such file or directory". */
+/* Finds the error of process 1 about the program: "[FATAL tini (7)] exec ./x failed: No such file
+ * or directory"; Podman's says "ERROR (catatonit:6): failed to exec pid1: No such file or
+ * directory". */
 static void explain_exec(const struct fbr_docker_job *j, char *out, size_t size)
 {
     const char *at = NULL;
@@ -213,8 +214,9 @@ static void drain_more(struct fbr_docker_job *j, const char *why)
 
 static void drain(struct fbr_docker_job *j, const char *why)
 {
+    /* what is left is little */
     if (j->output && j->paused)
-        fbr_http_pause(j->output, false); /* what is left is little */
+        fbr_http_pause(j->output, false);
     if (j->output || j->state == LOST)
         drain_more(j, why);
     else
@@ -297,7 +299,8 @@ static void on_output(void *user, const void *data, size_t len)
     }
 }
 
-/* Its end is known by the container's, which is told next; unless the connection broke. */
+/* The output's end means the container's end, which is reported next; unless the connection
+ * broke. */
 static void on_output_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
@@ -485,14 +488,14 @@ static void make_bundle(struct fbr_docker_job *j, const char *why)
     fbr_docker_bundle_want(j->b->bundle, on_bundle, j);
 }
 
-/* It was made with a command that its image lacks. */
+/* Removes a container that was made with a command that its image lacks. */
 static void undo(struct fbr_docker_job *j, const char *why)
 {
     (void)why;
     ask(j, "/containers/%s?force=1&v=1", j->id, (struct fbr_http_request){.method = "DELETE"});
 }
 
-/* It is made; does it have the program? */
+/* Checks whether a new container has the program. */
 static void probe(struct fbr_docker_job *j, const char *why)
 {
     char *program = fbr_http_escape(j->b->program), *query = NULL;
@@ -556,8 +559,8 @@ static void pull(struct fbr_docker_job *j, const char *why)
     fbr_docker_images_pull(j->b->images, j->image, on_image, j);
 }
 
-/* More than the engine is asked for at a time? Then those at the end wait for us, and the time that they have to join
- * in does not begin yet. */
+/* More than the engine is asked for at a time? Then those at the end wait for us, and the time that
+ * they have to join in does not begin yet. */
 static bool has_line(const struct fbr_backend *b)
 {
     const struct fbr_docker_job *j;

@@ -1,8 +1,8 @@
-/* container_bundle.c - images that lack our program get it put into each container, with all that it needs; see
- * bundle.h and docker_priv.h.
+/* container_bundle.c - images that lack our program get it put into each container, with all that
+ * it needs; see bundle.h and docker_priv.h.
  *
- * Whether an image has the program is asked of its first container, once. The bundle is made once, by a thread, in a
- * memory file; each container is filled from it.
+ * Whether an image has the program is asked of its first container, once. The bundle is made once,
+ * by a thread, in a memory file; each container is filled from it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -104,8 +104,8 @@ struct fbr_container_step fbr_container_step(enum fbr_container_state state,
 /* The engine may be making it. */
 bool fbr_container_is_being_made(enum fbr_container_state state);
 
-/* The event that an answer's HTTP status stands for, in the state that waits for the answer. A look-up
- * that found a container (200) is ON_OURS; the caller reads whose it is. */
+/* The event that an answer's HTTP status stands for, in the state that waits for the answer. A
+ * look-up that found a container (200) is ON_OURS; the caller reads whose it is. */
 enum fbr_container_event fbr_container_answer(enum fbr_container_state state, int status);
 
 #endif

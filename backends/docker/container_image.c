@@ -104,7 +104,7 @@ static struct fetch *wait_for(struct fbr_docker_images *m, const char *image,
     return f;
 }
 
-/* Who is told may let others forget about it. */
+/* Tells all waiting starts. A callback may make others forget the fetch. */
 static void tell_all(struct fetch *f, const char *text)
 {
     struct waiter *w = f->waiters, *told;
@@ -203,8 +203,9 @@ static void on_line(void *user, const struct json_t *j)
     if (error[0] || f->making)
         return;
     fbr_docker_pull_add(&f->progress, j);
+    /* thousands of them come */
     if (fbr_now_ms() - f->told_ms < PROGRESS_MS)
-        return; /* thousands of them come */
+        return;
     f->told_ms = fbr_now_ms();
     fbr_docker_pull_say(&f->progress, say, sizeof(say));
     snprintf(text, sizeof(text), "image %.200s: %s", f->image, say);
@@ -291,8 +292,8 @@ static void pull(struct fetch *f)
         wipe_login(f);
 }
 
-/* A helper may take half a minute, and libuv has four threads, which files and names of hosts need, too: so this is one
- * of its own. */
+/* A helper may take half a minute, and libuv has four threads, which files and names of hosts need,
+ * too: so this is one of its own. */
 static void *look_for_login(void *arg)
 {
     struct fetch *f = arg;

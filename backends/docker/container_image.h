@@ -1,8 +1,8 @@
 /* container_image.h - which image a container gets, and how the engine comes to have it.
  *
- * In this order: the one that the job names; the key `image`; that of the container which we are in; else one that is
- * made of this program, with the libraries that it needs and what the key `image_add` names (closure.h). Such an image
- * is named by what is in it, and made once.
+ * In this order: the one that the job names; the key `image`; that of the container which we are
+ * in; else one that is made of this program, with the libraries that it needs and what the key
+ * `image_add` names (closure.h). Such an image is named by what is in it, and made once.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DOCKER_IMAGE_H
@@ -21,7 +21,7 @@ int fbr_docker_images_open(struct fbr_docker_images **out, struct fbr_docker_eng
 /* Nothing is called after it. */
 void fbr_docker_images_close(struct fbr_docker_images *m);
 
-/* What the file of the key docker_template says, or NULL. */
+/* Returns the contents of the file of the key docker_template, or NULL. */
 const struct json_t *fbr_docker_images_overlay(const struct fbr_docker_images *m);
 
 /* The name of the image for a job that names `image` (NULL: none). */

@@ -1,4 +1,5 @@
-/* container_logs.c - what a container of another run has written, from the engine's log; for `fiber logs`.
+/* container_logs.c - what a container of another run has written, from the engine's log; for `fiber
+ * logs`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -1,8 +1,9 @@
-/* docker.c - the backend of the Docker engine (and of what speaks its API, as Podman does): a job is a container.
+/* docker.c - the backend of the Docker engine (and of what speaks its API, as Podman does): a job
+ * is a container.
  *
- * Names are made from the run and the job, so a request whose answer was lost is repeated: the second time the engine
- * says that there is one already, which is ours. While the engine is away nothing is dead; when it is back, the list of
- * containers of this run tells what became of them.
+ * Names are made from the run and the job, so a request whose answer was lost is repeated: the
+ * second time the engine says that there is one already, which is ours. While the engine is away
+ * nothing is dead; when it is back, the list of containers of this run tells what became of them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -46,8 +47,8 @@ static char *groups(void)
     return words;
 }
 
-/* Images that are made of a program name no user. Root is who it is; and for an engine without root, root in there is
- * the caller out here, and every other number is somebody else. */
+/* Images that are made of a program name no user. Root is who it is; and for an engine without
+ * root, root in there is the caller out here, and every other number is somebody else. */
 static void find_caller(struct fbr_backend *b)
 {
     struct json_t *info;
@@ -254,8 +255,9 @@ static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
     free(r);
 }
 
-/* All at once, those that are just being made too; by name, which we know of each. What the engine is making now it
- * makes, although nobody waits for it any more, so it is asked for until it is there. */
+/* All at once, those that are just being made too; by name, which we know of each. The engine
+ * finishes a container that it is just making, although nobody waits for it any more, so the
+ * removal is repeated until the container is there. */
 static void remove_all(struct fbr_backend *b)
 {
     struct fbr_docker_doomed *d;
@@ -288,8 +290,8 @@ static void on_left(void *user, const struct fbr_http_answer *a)
     fbr_json_free(list);
 }
 
-/* The engine removes what has ended by itself, in its own time; who removes their network next is told that it is in
- * use until then. */
+/* The engine removes what has ended by itself, in its own time; who removes their network next is
+ * told that it is in use until then. */
 static void wait_removed(struct fbr_backend *b)
 {
     struct fbr_http_request r = {.method = "GET", .done = on_left};

@@ -1,4 +1,5 @@
-/* docker_priv.h - what docker.c (the backend), container.c (one container) and events.c (events) share.
+/* docker_priv.h - what docker.c (the backend), container.c (one container) and events.c (events)
+ * share.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_DOCKER_PRIV_H
@@ -62,8 +63,8 @@ struct fbr_backend {
     struct fbr_http_call *events, *looking;
     struct fbr_timer again;
     char run[40], since[40], network[256], master[FBR_MASTER_MAX];
-    char caller
-        [32]; /* we, as uid:gid, in images that are made of our program; "": who the image says */
+    /* we, as uid:gid, in images that are made of our program; "": who the image says */
+    char caller[32];
     char *groups;      /* ours, as words; NULL */
     unsigned failures; /* of the stream of events, in a row */
     bool away;         /* it has ended, and no list has told since what is left */
@@ -77,7 +78,7 @@ struct fbr_http_call *fbr_docker_send(struct fbr_backend *b, const char *format,
 
 void fbr_docker_job_start(struct fbr_docker_job *j);
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig);
-/* What the engine says of it. */
+/* Takes the engine's report of the container's end. */
 void fbr_docker_job_died(struct fbr_docker_job *j, int32_t code);
 void fbr_docker_job_gone(struct fbr_docker_job *j);
 void fbr_docker_job_runs(struct fbr_docker_job *j);
@@ -102,7 +103,7 @@ void fbr_docker_bundle_forget(struct fbr_docker_bundle *d, const void *user);
 void fbr_docker_watch(struct fbr_backend *b);
 /* Removes what runs whose master is dead have left, if it does not run. */
 void fbr_docker_sweep(struct fbr_backend *b);
-/* What a container has written, as backend.h says. */
+/* Reads the output of a container, as backend.h says. */
 int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
                     const struct fbr_backend_reader *reader, struct fbr_error *err);
 /* Asks for the list of our containers: what is missing is gone. */

@@ -243,8 +243,9 @@ static void find_own(struct fbr_docker_engine *e)
         snprintf(path, sizeof(path), "/containers/%s/json", e->own);
         j = fbr_docker_engine_get(e, path, NULL, NULL);
     }
+    /* of another engine, or of none */
     if (!j)
-        e->own[0] = '\0'; /* of another engine, or of none */
+        e->own[0] = '\0';
     snprintf(e->own_image, sizeof(e->own_image), "%.120s", fbr_json_text(j, "Image", NULL));
     fbr_json_each(fbr_json_at(j, "NetworkSettings", "Networks", NULL), first_network, e);
     fbr_json_free(j);
@@ -254,7 +255,8 @@ static void find_own(struct fbr_docker_engine *e)
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
                            const struct fbr_config *config, struct fbr_error *err)
 {
-    /* It says 500 to whatever it cannot do, and cannot do a minute later either. */
+    /* The engine answers 500 to a request that it cannot do, and cannot do a minute later
+     * either. */
     struct fbr_http_options o = {.http1 = true, .final_500 = true};
     char url[300];
     char *pem[3] = {NULL, NULL, NULL};

@@ -1,4 +1,5 @@
-/* engine.h - the Docker engine as one finds it: where it is, what it speaks, which image and network are ours.
+/* engine.h - the Docker engine as one finds it: where it is, what it speaks, which image and
+ * network are ours.
  *
  * Everything here is asked for once, at the beginning, and may block for some seconds.
  *

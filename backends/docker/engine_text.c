@@ -183,8 +183,9 @@ bool fbr_docker_owner(const char *user, bool made, struct fbr_tar_owner *out)
     char *end;
 
     memset(out, 0, sizeof(*out));
+    /* by us, without a user: root */
     if (!user[0])
-        return made; /* by us, without a user: root */
+        return made;
     if (strspn(user, "0123456789:") != strlen(user) || user[0] == ':')
         return false;
     out->uid = (unsigned)strtoul(user, &end, 10);
@@ -340,8 +341,9 @@ int fbr_docker_version(const char *min, const char *max, char out[16], struct fb
     return 0;
 }
 
-/* In a container the engine has mounted these files, from a folder with its id in the name. A line of mountinfo has
- * the path on the host's file system as its fourth word, the place here as its fifth. */
+/* In a container the engine has mounted these files, from a folder with its id in the name. A line
+ * of mountinfo has the path on the host's file system as its fourth word, the place here as its
+ * fifth. */
 static bool id_of_line(const char *line, char out[65])
 {
     static const char *const places[] = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"};

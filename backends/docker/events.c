@@ -1,4 +1,5 @@
-/* events.c - what becomes of our containers: one stream of events, and a list when it broke; see docker_priv.h.
+/* events.c - what becomes of our containers: one stream of events, and a list when it broke; see
+ * docker_priv.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -143,10 +144,11 @@ static void on_list(void *user, const struct fbr_http_answer *a)
     b->looking = NULL;
     for (size_t i = 0; i < fbr_json_count(list); i++)
         on_listed(b, fbr_json_item(list, i));
+    /* ends later, so the list stays as it is */
     if (fbr_json_is_array(list))
         DL_FOREACH(b->jobs, j)
             if (j->asked)
-                fbr_docker_job_gone(j); /* ends later, so the list stays as it is */
+                fbr_docker_job_gone(j);
     if (fbr_json_is_array(list) && b->failures == 0)
         b->away = false;
     fbr_json_free(list);

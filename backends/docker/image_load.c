@@ -1,7 +1,7 @@
 /* image_load.c - puts an image straight into the Docker engine; see image_load.h.
  *
- * A thread writes the archive into a pipe, and the engine's API reads it from there, so nothing lies on a disk in
- * between. When the engine goes away the pipe is closed, and the thread ends.
+ * A thread writes the archive into a pipe, and the engine's API reads it from there, so nothing
+ * lies on a disk in between. When the engine goes away the pipe is closed, and the thread ends.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/docker/image_load.h"

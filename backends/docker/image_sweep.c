@@ -1,10 +1,10 @@
-/* image_sweep.c - removes the images that were made of programs (fiber-auto:ID, container_image.h) and are not used any
- * more, for `fiber gc`.
+/* image_sweep.c - removes the images that were made of programs (fiber-auto:ID, container_image.h)
+ * and are not used any more, for `fiber gc`.
  *
- * A run that uses one gives it its name again, and the engine notes when: the time that an image says it was made at is
- * the same for the same files. One that never was given it so is, now.
- * One that a container of anybody has, also an ended one, stays; the engine itself refuses that, too. A run that goes
- * on and has no container just now makes its image again when it needs it.
+ * A run that uses one gives it its name again, and the engine notes when: the time that an image
+ * says it was made at is the same for the same files. One that never was given it so is, now. One
+ * that a container of anybody has, also an ended one, stays; the engine itself refuses that, too. A
+ * run that goes on and has no container just now makes its image again when it needs it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -127,8 +127,9 @@ static void look_at(struct sweep *s, const struct json_t *image, const char *tag
         e.why = "no container has it";
     } else {
         rc = delete_image(s->b, tag, why, sizeof(why));
+        /* somebody has begun to use it meanwhile */
         if (rc == -EBUSY)
-            return; /* somebody has begun to use it meanwhile */
+            return;
         e.action = rc < 0 ? FBR_SWEPT_FAILED : FBR_SWEPT_REMOVED;
         e.why = rc < 0 ? why : "no container has it";
     }

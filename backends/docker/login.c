@@ -30,7 +30,8 @@ void fbr_docker_login_fini(struct fbr_docker_login *l)
 
 /* ---- Registries ---- */
 
-/* What comes before the first slash is a host when it can be nothing else; "library/app" is of Docker's own. */
+/* The part before the first slash is a host when it can be nothing else; "library/app" is of
+ * Docker's own. */
 void fbr_docker_registry(const char *image, char out[FBR_DOCKER_REGISTRY_MAX])
 {
     size_t n = strcspn(image, "/");

@@ -1,7 +1,8 @@
-/* login_helper.c - looks for the login of a registry in this user's files, and asks helpers; see login.h.
+/* login_helper.c - looks for the login of a registry in this user's files, and asks helpers; see
+ * login.h.
  *
- * A helper is given the registry on its standard input and answers on its standard output, so nothing secret is ever in
- * an argument or a variable.
+ * A helper is given the registry on its standard input and answers on its standard output, so
+ * nothing secret is ever in an argument or a variable.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -145,7 +146,8 @@ static bool in_folder(char path[PATH_MAX], const char *variable, const char *res
     return folder && folder[0];
 }
 
-/* The i-th place where a login may be; false: there are no more. `path` is "" when it is not for us. */
+/* The i-th place where a login may be; false: there are no more. `path` is "" when it is not for
+ * us. */
 static bool place(int i, char path[PATH_MAX])
 {
     bool is = false;

@@ -1,8 +1,8 @@
 /* http.c - requests by libcurl on the loop; see http.h.
  *
- * libcurl tells which sockets it waits for and when it wants to be called; the loop tells it what came (its "multi
- * socket" interface). Nothing of it may be called from within its own callbacks, so what a `data` callback sends,
- * cancels or unpauses is done when libcurl has returned: settle().
+ * libcurl tells which sockets it waits for and when it wants to be called; the loop tells it what
+ * came (its "multi socket" interface). Nothing of it may be called from within its own callbacks,
+ * so what a `data` callback sends, cancels or unpauses is done when libcurl has returned: settle().
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -44,7 +44,8 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
     return a->status == 500 && !c->h->final_500;
 }
 
-/* Somewhere between half of the time and all of it, so that many clients do not come back at once. */
+/* Somewhere between half of the time and all of it, so that many clients do not come back at
+ * once. */
 static uint64_t pause_of(const struct fbr_http_call *c)
 {
     uint64_t ms = (uint64_t)PAUSE_MS << (c->attempts < 7 ? c->attempts - 1 : 6);
@@ -77,8 +78,9 @@ static void set_later(struct fbr_http *h)
     DL_FOREACH(h->calls, c) {
         uint64_t left = UINT64_MAX;
 
+        /* was asked for meanwhile */
         if (c->state == FBR_HTTP_ENDED || c->resume)
-            left = 0; /* was asked for meanwhile */
+            left = 0;
         else if (c->state == FBR_HTTP_WAITING && c->not_before)
             left = c->not_before > now ? c->not_before - now : 0;
         ms = left < ms ? left : ms;
@@ -115,8 +117,9 @@ static void on_done(struct fbr_http_call *c, CURLcode code)
     if (c->repeats)
         c->repeats(c->user, &a);
     c->not_before = fbr_now_ms() + pause_of(c);
+    /* once more at the very end */
     if (c->not_before > c->until)
-        c->not_before = c->until; /* once more at the very end */
+        c->not_before = c->until;
     c->state = FBR_HTTP_WAITING;
     fbr_http_let_go(c, h->multi);
     h->running--;
@@ -145,7 +148,7 @@ static bool start_next(struct fbr_http *h)
     return false;
 }
 
-/* What is over is told, what was cancelled is freed, what waits is sent. */
+/* Reports finished requests, frees cancelled ones, sends waiting ones. */
 static void settle(struct fbr_http *h)
 {
     struct fbr_http_call *c, *next;
@@ -304,8 +307,8 @@ void fbr_http_pause(struct fbr_http_call *call, bool paused)
 
 /* ---- The client ---- */
 
-/* Whoever leaves Fiber to exit() closes backends in a handler, and what OpenSSL would do at exit
- * would come before it. */
+/* A program that leaves Fiber to exit() closes backends in a handler; OpenSSL's own cleanup at exit
+ * would run before it. */
 static void init_once(void)
 {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
@@ -320,7 +323,8 @@ static char *copy(const char *text, bool *failed)
     return c;
 }
 
-/* Under another name than the address has: the URL gets the name, and libcurl is told where that is. */
+/* Under another name than the address has: the URL gets the name, and libcurl is told where that
+ * is. */
 static int rename_server(struct fbr_http *h, const char *url)
 {
     const char *host = strstr(url, "://"), *end, *bracket, *port;

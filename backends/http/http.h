@@ -1,12 +1,13 @@
 /* http.h - requests to an engine's API, on the loop: many at once, none of them blocks.
  *
- * One client is one server, reached over TCP with TLS or a unix socket. A request is answered exactly once, by `done`,
- * unless it is cancelled. Requests wait in line when more than `parallel` are under way; streams (watches, logs) do not
- * count. What is safe to repeat is repeated here when the server is away, busy or broken (no connection, 429, 500, 502,
- * 503, 504), with growing random pauses or as Retry-After says, until `patience_ms` is over.
+ * One client is one server, reached over TCP with TLS or a unix socket. A request is answered
+ * exactly once, by `done`, unless it is cancelled. Requests wait in line when more than `parallel`
+ * are under way; streams (watches, logs) do not count. Safe requests are repeated here when the
+ * server is away, busy or broken (no connection, 429, 500, 502, 503, 504), with growing random
+ * pauses or as Retry-After says, until `patience_ms` is over.
  *
- * libcurl is known to http.c and http_attempt.c alone. All on the loop thread; `done` and `data` may send and cancel
- * requests, but not close the client.
+ * libcurl is known to http.c and http_attempt.c alone. All on the loop thread; `done` and `data`
+ * may send and cancel requests, but not close the client.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_HTTP_H
@@ -30,11 +31,12 @@ struct fbr_http_options {
     /* PEM text in memory, not files. */
     const char *ca;         /* who may have signed the server's certificate; NULL: the system's */
     const char *cert, *key; /* ours */
-    const char
-        *server_name; /* for SNI and the check of the certificate, instead of the host of `url` */
-    bool insecure;    /* the certificate is not checked; only when a person asked for it */
+    /* for SNI and the check of the certificate, instead of the host of `url` */
+    const char *server_name;
+    bool insecure; /* the certificate is not checked; only when a person asked for it */
     const char *user, *password; /* basic authentication */
-    /* Called before each attempt: the bearer token, or NULL. Its text is used before the call returns to the loop. */
+    /* Called before each attempt: the bearer token, or NULL. Its text is used before the call
+     * returns to the loop. */
     const char *(*token)(void *user);
     void *token_user;
     unsigned parallel; /* requests at once; 16 */
@@ -43,8 +45,8 @@ struct fbr_http_options {
     const char *name;  /* for sentences: "the Docker engine at unix:///run/docker.sock" */
 };
 
-/* Whether TLS is why there was no answer: we do not trust their certificate; they have ended the connection when they
- * had ours, as one does that does not trust it; they speak no TLS. */
+/* Whether TLS is why there was no answer: we do not trust their certificate; they have ended the
+ * connection when they had ours, as one does that does not trust it; they speak no TLS. */
 enum fbr_http_tls { FBR_HTTP_NO_MATTER, FBR_HTTP_THEIRS, FBR_HTTP_OURS, FBR_HTTP_NO_TLS };
 
 struct fbr_http_answer {
@@ -62,17 +64,18 @@ struct fbr_http_request {
     const char *header; /* one more, "Name: value", which may be secret; NULL: none */
     const void *body;   /* copied */
     size_t len;
-    int body_fd; /* > 0: the body is this file's, from its position; it stays the caller's and
-                    open until `done`. Not repeated */
-    uint64_t
-        timeout_ms; /* of one attempt, from its start on the wire; 0: 60 s, for a stream none */
+    /* > 0: the body is this file's, from its position; it stays the caller's and open until `done`.
+     * Not repeated */
+    int body_fd;
+    /* of one attempt, from its start on the wire; 0: 60 s, for a stream none */
+    uint64_t timeout_ms;
     uint64_t patience_ms; /* repeats until then; 0: one attempt */
     bool urgent;          /* before those that wait in line */
-    /* With it the request is a stream: bytes of an answer with status 2xx as they come. Another status is collected and
-     * told by `done` as usual. A stream is not repeated. */
+    /* With it the request is a stream: bytes of an answer with status 2xx as they come. Another
+     * status is collected and told by `done` as usual. A stream is not repeated. */
     void (*data)(void *user, const void *data, size_t len);
     void (*opened)(void *user); /* of a stream: the server has said 2xx; may be NULL */
-    /* It is repeated after this answer; may be NULL. May not send or cancel requests. */
+    /* The request is repeated after this answer; may be NULL. Must not send or cancel requests. */
     void (*repeats)(void *user, const struct fbr_http_answer *answer);
     void (*done)(void *user, const struct fbr_http_answer *answer);
     void *user;
@@ -98,17 +101,18 @@ bool fbr_http_sent(const struct fbr_http_call *call);
 /* Stops or goes on reading a stream, also before it has begun. */
 void fbr_http_pause(struct fbr_http_call *call, bool paused);
 
-/* Sends n requests now, `parallel` at once, and blocks until they are answered or ms are over; `done` is called within.
- * For the beginning and the end of a backend only; any thread. */
+/* Sends n requests now, `parallel` at once, and blocks until they are answered or ms are over;
+ * `done` is called within. For the beginning and the end of a backend only; any thread. */
 void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n, uint64_t ms);
 
 void fbr_http_stats(const struct fbr_http *h, struct fbr_http_stats *out);
 
-/* Percent-encodes what is not unreserved (RFC 3986), for a segment of a path or a value of a query. For free(). */
+/* Percent-encodes what is not unreserved (RFC 3986), for a segment of a path or a value of a query.
+ * For free(). */
 char *fbr_http_escape(const char *text);
 
-/* A sentence about an answer that is not 2xx: the message of the body ("message", as Docker and Kubernetes answer), or
- * the status, or why none came. */
+/* A sentence about an answer that is not 2xx: the message of the body ("message", as Docker and
+ * Kubernetes answer), or the status, or why none came. */
 const char *fbr_http_say(const struct fbr_http_answer *a, char *out, size_t size);
 
 #endif

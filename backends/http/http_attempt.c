@@ -1,4 +1,5 @@
-/* http_attempt.c - one attempt of a request by libcurl, and requests that are answered now; see http.h.
+/* http_attempt.c - one attempt of a request by libcurl, and requests that are answered now; see
+ * http.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -72,7 +73,8 @@ static size_t on_bytes(char *data, size_t one, size_t n, void *user)
     return c->answer.failed ? CURL_WRITEFUNC_ERROR : n;
 }
 
-/* The empty line after the last of them: libcurl takes what ends before it for whole, too. Trailers come here later. */
+/* The empty line after the last of them: libcurl takes what ends before it for whole, too. Trailers
+ * come here later. */
 static size_t on_header(char *data, size_t one, size_t n, void *user)
 {
     struct fbr_http_call *c = user;
@@ -294,8 +296,8 @@ void fbr_http_free(struct fbr_http_call *c)
     free(c);
 }
 
-/* With TLS 1.3 the server looks at our certificate when we believe that all is well: its alert is an error of reading,
- * and may be lost when the connection ends at once. */
+/* With TLS 1.3 the server looks at our certificate when we believe that all is well: its alert is
+ * an error of reading, and may be lost when the connection ends at once. */
 static enum fbr_http_tls tls_of(CURL *easy, CURLcode code, const char *why)
 {
     curl_off_t shaken = 0;

@@ -60,7 +60,7 @@ void fbr_http_free(struct fbr_http_call *c);
 /* Gives it to `multi`. Negative: libcurl has no memory for it. */
 int fbr_http_begin(struct fbr_http_call *c, CURLM *multi);
 void fbr_http_let_go(struct fbr_http_call *c, CURLM *multi);
-/* What came of an attempt that libcurl has ended with `code`; the texts are the call's. */
+/* Takes the result of an attempt that libcurl has ended with `code`; the texts are the call's. */
 void fbr_http_answer(struct fbr_http_call *c, CURLcode code, struct fbr_http_answer *a);
 
 #endif

@@ -40,7 +40,8 @@ static char unescape(const char **at)
     return c >= ' ' && c < 127 ? (char)c : '?';
 }
 
-/* The value of "message" in an object, without the help of a parser: answers of proxies are anything. */
+/* The value of "message" in an object, without the help of a parser: answers of proxies are
+ * anything. */
 const char *fbr_http_say(const struct fbr_http_answer *a, char *out, size_t size)
 {
     const char *at = a->body ? strstr(a->body, "\"message\":") : NULL;

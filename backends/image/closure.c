@@ -1,7 +1,9 @@
-/* closure.c - the set of files that programs need: paths, directories and what a system has besides; see closure.h.
+/* closure.c - the set of files that programs need: paths, directories and what a system has
+ * besides; see closure.h.
  *
- * Every path is walked part by part. The directories and links that it leads over become entries of their own, under
- * their names without links, so the image can be unpacked anywhere and no entry is ever written through a link.
+ * Every path is walked part by part. The directories and links that it leads over become entries of
+ * their own, under their names without links, so the image can be unpacked anywhere and no entry is
+ * ever written through a link.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/image/closure.h"
@@ -45,7 +47,7 @@ struct closure_entry *closure_find(struct fbr_closure *c, const char *path)
     return e;
 }
 
-/* Copies; -ENOMEM. What is there already stays. */
+/* Copies; -ENOMEM. A file that is there already stays. */
 static int put(struct fbr_closure *c, const struct fbr_file *file)
 {
     struct closure_entry *e = closure_find(c, file->path);
@@ -352,16 +354,19 @@ static int take_member(struct fbr_closure *c, const char *path, int depth, struc
     struct stat st;
     int rc = 0;
 
+    /* gone meanwhile */
     if (lstat(path, &st) < 0)
-        return 0; /* gone meanwhile */
+        return 0;
     if (S_ISDIR(st.st_mode))
         return take_tree(c, path, depth + 1, err);
+    /* sockets, pipes and devices */
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-        return 0; /* sockets, pipes and devices */
+        return 0;
     at = malloc(sizeof(*at));
     if (!at)
         return fbr_fail(err, -ENOMEM, "out of memory");
-    /* A link to a file takes the file, one to a directory the empty directory, a broken one stays. */
+    /* A link to a file takes the file, one to a directory the empty directory, a broken one
+     * stays. */
     if (closure_walk(c, path, at) == 0 && S_ISREG(at->st.st_mode) && !is_kernels(at->path))
         rc = take_found(c, path, at, err);
     free(at);
@@ -599,10 +604,11 @@ int fbr_closure_add_system(struct fbr_closure *c, struct fbr_error *err)
     struct closure_at at;
     int rc = 0;
 
+    /* where one is not here, it is not needed */
     for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++)
-        closure_walk(c, merged[i], &at); /* where one is not here, it is not needed */
+        closure_walk(c, merged[i], &at);
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]) && rc == 0; i++) {
-        /* Its content is for the user that runs it. */
+        /* The file's content is for the user that runs it. */
         unsigned mode = made[i].mode | (closure_find(c, made[i].path) ? 0055 : 0);
 
         rc = put_directory(c, made[i].path, mode);

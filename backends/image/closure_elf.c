@@ -1,11 +1,12 @@
 /* closure_elf.c - the libraries of a program, found as ld.so(8) finds them; see closure.h.
  *
- * A scope is what one process would load: the program, then breadth first what it and its libraries ask for, each name
- * once. A plugin is a scope of its own; what the process that will load it has loaded already, is not known, so a name
- * that some other program here has brought along is good for it.
+ * A scope is what one process would load: the program, then breadth first what it and its libraries
+ * ask for, each name once. A plugin is a scope of its own; what the process that will load it has
+ * loaded already, is not known, so a name that some other program here has brought along is good
+ * for it.
  *
- * ld.so.cache is a list of what is in the directories of ld.so.conf and in the system's, so these are looked at
- * instead. A library that only the cache leads to takes the cache into the image.
+ * ld.so.cache is a list of what is in the directories of ld.so.conf and in the system's, so these
+ * are looked at instead. A library that only the cache leads to takes the cache into the image.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -120,7 +121,7 @@ static int include_conf(struct fbr_closure *c, const char *from, const struct fb
     return rc;
 }
 
-/* What cannot be read is not there, as for ldconfig. */
+/* A file that cannot be read counts as absent, as for ldconfig. */
 static int read_conf(struct fbr_closure *c, const char *path, int depth)
 {
     struct fbr_ld_conf w = {0};
@@ -217,7 +218,8 @@ static size_t token(const char *at, size_t left, const char *name)
     return 0;
 }
 
-/* One directory of a search path, with what stands for $ORIGIN, $LIB and $PLATFORM. False when it is too long. */
+/* One directory of a search path, with what stands for $ORIGIN, $LIB and $PLATFORM. False when it
+ * is too long. */
 static bool expand(const char *dir, size_t len, const char *origin, char out[PATH_MAX])
 {
     const char *platform = (const char *)(uintptr_t)getauxval(AT_PLATFORM);
@@ -270,7 +272,8 @@ static bool in_directory(const struct scope *s, const char *dir, const char *nam
     return n > 0 && n < PATH_MAX && fits(s, out, e);
 }
 
-/* Directories that are not absolute are meant from where the program is started: that is not known. */
+/* Directories that are not absolute are meant from where the program is started: that is not
+ * known. */
 static bool in_path(const struct scope *s, const char *path, const char *origin, const char *name,
                     char out[PATH_MAX], struct fbr_elf *e)
 {
@@ -433,7 +436,8 @@ static struct object *object_new(const struct fbr_elf *e, const char *path, cons
     return NULL;
 }
 
-/* Puts it at the end of what is loaded. `path` is what $ORIGIN comes from, `real` is the path without links. */
+/* Puts it at the end of what is loaded. `path` is what $ORIGIN comes from, `real` is the path
+ * without links. */
 static int load(struct scope *s, const struct object *loader, const struct fbr_elf *e,
                 const char *path, const char *real, struct fbr_error *err)
 {

@@ -53,18 +53,20 @@ int closure_take(struct fbr_closure *c, const struct closure_at *at, struct fbr_
 /* Both, for a file whose absence is an error. */
 int closure_take_path(struct fbr_closure *c, const char *path, struct closure_at *at,
                       struct fbr_error *err);
-/* A file or directory that is not asked for by name: what cannot be found for it is noted at most. */
+/* A file or directory that is not asked for by name: what cannot be found for it is noted at
+ * most. */
 int closure_take_plugin(struct fbr_closure *c, const char *path, struct fbr_error *err);
 void closure_note(struct fbr_closure *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* closure_elf.c. Of a program or library that was taken: what it needs. -ENOEXEC when it is none, without a sentence.
- * strict: a missing library is an error, not a note. */
+/* closure_elf.c. Takes the libraries of a program or library. -ENOEXEC when it is none, without a
+ * sentence. strict: a missing library is an error, not a note. */
 int closure_libraries(struct fbr_closure *c, const char *path, const struct closure_at *at,
                       bool strict, struct fbr_error *err);
 void closure_dirs_free(struct fbr_closure *c);
 
-/* closure_known.c. What the library (or program) of that name at that path without links loads by itself. */
+/* closure_known.c. Takes the files that the library (or program) of that name at that path without
+ * links loads by itself. */
 int closure_known(struct fbr_closure *c, const char *name, const char *real, bool program,
                   struct fbr_error *err);
 

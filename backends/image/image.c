@@ -1,10 +1,11 @@
 /* image.c - writes the archive of an image; see image.h.
  *
- * One archive in another: the layer is a tar of its own, and its size and digest stand before its bytes in the outer
- * one. So it is made twice from the same files, first into the digest, then into the archive.
+ * One archive in another: the layer is a tar of its own, and its size and digest stand before its
+ * bytes in the outer one. So it is made twice from the same files, first into the digest, then into
+ * the archive.
  *
- * Times are 0, but for Python's sources: what Python compiled from them (.pyc) is good only for a source of the same
- * time and size.
+ * Times are 0, but for Python's sources: what Python compiled from them (.pyc) is good only for a
+ * source of the same time and size.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -122,8 +123,8 @@ static la_ssize_t on_bytes(struct archive *a, void *user, const void *data, size
     return -1;
 }
 
-/* NULL without memory. Free with archive_write_free(). raw: names are bytes, whatever the locale; that costs each entry
- * a header of its own. */
+/* NULL without memory. Free with archive_write_free(). raw: names are bytes, whatever the locale;
+ * that costs each entry a header of its own. */
 static struct archive *tar_new(struct sink *s, bool raw)
 {
     struct archive *a = archive_write_new();

@@ -1,15 +1,16 @@
-/* image.h - container images without a registry, a Dockerfile or an engine: an archive of one layer with the files that
- * programs need (closure.h), at the paths where they lie here.
+/* image.h - container images without a registry, a Dockerfile or an engine: an archive of one layer
+ * with the files that programs need (closure.h), at the paths where they lie here.
  *
- * The archive is an OCI image layout (image-spec 1.0) with the manifest.json of `docker save` in it, so `docker load`,
- * `podman load` and `ctr images import` take it. The same files give the same bytes: entries are sorted, times and
- * owners are 0.
+ * The archive is an OCI image layout (image-spec 1.0) with the manifest.json of `docker save` in
+ * it, so `docker load`, `podman load` and `ctr images import` take it. The same files give the same
+ * bytes: entries are sorted, times and owners are 0.
  *
- * The layer is never held: the files are read twice, once for its digest and once for the archive. A file that changes
- * in between is an error.
+ * The layer is never held: the files are read twice, once for its digest and once for the archive.
+ * A file that changes in between is an error.
  *
- * Any thread, but one image belongs to one thread at a time; all of it reads files, so not the loop's. Of the module
- * "cluster": others reach it by struct fbr_image_ops (cluster.h).
+ * Any thread, but one image belongs to one thread at a time; all of it reads files, so not the
+ * loop's. This is a part of the module "cluster": others reach it by struct fbr_image_ops
+ * (cluster.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_IMAGE_H
@@ -40,8 +41,8 @@ struct fbr_image_spec {
 };
 
 struct fbr_image_facts {
-    const char
-        *id; /* of the plan: paths, sizes and times of the files, and what was said about them */
+    /* of the plan: paths, sizes and times of the files, and what was said about them */
+    const char *id;
     size_t files;       /* entries of the layer */
     uint64_t bytes;     /* of the files */
     uint64_t archive;   /* bytes that were written, after fbr_image_write() */
@@ -53,13 +54,15 @@ int fbr_image_open(struct fbr_image **out, const struct fbr_image_spec *spec,
                    struct fbr_error *err);
 void fbr_image_close(struct fbr_image *i); /* NULL is fine */
 
-/* The image of this program: it, the libraries that it has loaded, the words of the key image_add, and the folder that
- * we are in. A word "@FILE" stands for the lines of that file, each the path of data; "\\ " is a blank in a word. */
+/* The image of this program: it, the libraries that it has loaded, the words of the key image_add,
+ * and the folder that we are in. A word "@FILE" stands for the lines of that file, each the path of
+ * data; "\\ " is a blank in a word. */
 int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
                        struct fbr_error *err);
 /* LD_LIBRARY_PATH of this process with absolute directories, for free(); NULL: it is not set. */
 char *fbr_image_library_path(void);
-/* Libraries that this process has loaded, a list to be freed with fbr_image_list_free(); NULL: none. */
+/* Libraries that this process has loaded, a list to be freed with fbr_image_list_free(); NULL:
+ * none. */
 char **fbr_image_mapped(void);
 void fbr_image_list_free(char **list);
 
@@ -67,12 +70,13 @@ void fbr_image_facts(const struct fbr_image *i, struct fbr_image_facts *out);
 const struct fbr_file *const *fbr_image_files(struct fbr_image *i, size_t *count);
 const char *fbr_image_note(const struct fbr_image *i, size_t at); /* NULL behind the last */
 
-/* Writes the archive to fd, from its position on; a pipe is as good as a file. -EINVAL for a name that is none, -EPIPE
- * when who reads it has gone (no SIGPIPE), -ESTALE when a file was changed meanwhile. */
+/* Writes the archive to fd, from its position on; a pipe is as good as a file. -EINVAL for a name
+ * that is none, -EPIPE when who reads it has gone (no SIGPIPE), -ESTALE when a file was changed
+ * meanwhile. */
 int fbr_image_write(struct fbr_image *i, const char *name, int fd, struct fbr_error *err);
 
-/* "train" -> "train:latest" and "docker.io/library/train:latest", as engines and Kubernetes call it. -EINVAL and a
- * sentence. Pure. */
+/* "train" -> "train:latest" and "docker.io/library/train:latest", as engines and Kubernetes call
+ * it. -EINVAL and a sentence. Pure. */
 int fbr_image_name(const char *name, char tagged[FBR_IMAGE_NAME_MAX],
                    char whole[FBR_IMAGE_NAME_MAX], struct fbr_error *err);
 

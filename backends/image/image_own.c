@@ -1,8 +1,9 @@
 /* image_own.c - the image of this program, which nobody has named files for; see image.h.
  *
- * The libraries are where the loader has found them here, so its LD_LIBRARY_PATH holds in the image too. Those that the
- * process has loaded count where the search finds nothing: they were loaded by another environment, or by hand.
- * Fiber's modules come with Fiber (closure_known.c), and are no reason to take what only a master needs.
+ * The libraries are where the loader has found them here, so its LD_LIBRARY_PATH holds in the image
+ * too. Those that the process has loaded count where the search finds nothing: they were loaded by
+ * another environment, or by hand. Fiber's modules come with Fiber (closure_known.c), and are no
+ * reason to take what only a master needs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -136,7 +137,7 @@ static int add_variable(char ***list, const char *name, const char *value)
     return rc;
 }
 
-/* What interpreters look for their modules by goes along, as the loader's path does. */
+/* Adds the variables by which interpreters find their modules, as the loader's path is added. */
 static int add_env(struct lists *l)
 {
     static const char *const names[] = {"PYTHONPATH", "PERL5LIB"};

@@ -1,7 +1,9 @@
-/* image_plan.c - what an image will have: its files, its environment, and an id that tells two plans apart.
+/* image_plan.c - what an image will have: its files, its environment, and an id that tells two
+ * plans apart.
  *
- * The id is made of the paths, sizes and times of the files, not of their bytes, so it costs what finding them costs.
- * It names images that are made without being asked for: one that an engine has already need not be made again.
+ * The id is made of the paths, sizes and times of the files, not of their bytes, so it costs what
+ * finding them costs. It names images that are made without being asked for: one that an engine has
+ * already need not be made again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -24,7 +24,7 @@ char *image_manifest(const char *config, size_t config_len, const char *layer, u
                      size_t *len, struct fbr_error *err);
 char *image_index(const char *manifest, size_t manifest_len, const char *whole, size_t *len,
                   struct fbr_error *err);
-/* What `docker load` reads. */
+/* Writes the manifest that `docker load` reads. */
 char *image_docker(const char *config, const char *layer, const char *tagged, size_t *len,
                    struct fbr_error *err);
 

@@ -1,7 +1,7 @@
 /* image_text.c - the names of images, and the documents that describe one.
  *
- * A name is `[host[:port]/]part[/part...][:tag]` as the distribution project's reference grammar has it. The documents
- * are those of the OCI image-spec 1.0 and manifest.json of `docker save`.
+ * A name is `[host[:port]/]part[/part...][:tag]` as the distribution project's reference grammar
+ * has it. The documents are those of the OCI image-spec 1.0 and manifest.json of `docker save`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -22,7 +22,8 @@
 
 /* ---- Names ---- */
 
-/* Words of lower-case letters and digits, between which stands '.', '_', "__" or any number of '-'. */
+/* Words of lower-case letters and digits, between which stands '.', '_', "__" or any number of
+ * '-'. */
 static bool is_part(const char *text, size_t len)
 {
     size_t i = 0, gap, word;

@@ -31,7 +31,8 @@ static int make_dir(const char *path)
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
 }
 
-/* The registry's directory (runtime/inspect/registry.h), and ours below it: a descriptor or -errno. */
+/* The registry's directory (runtime/inspect/registry.h), and ours below it: a descriptor or
+ * -errno. */
 static int open_dir(bool make)
 {
     const char *xdg = fbr_getenv("XDG_RUNTIME_DIR");

@@ -1,9 +1,10 @@
-/* anchor.h - notes on this host of the first Secrets of runs, so that those of dead masters are found.
+/* anchor.h - notes on this host of the first Secrets of runs, so that those of dead masters are
+ * found.
  *
- * A run's first Secret owns all that the run has in the cluster, and Secrets cannot be listed with the permissions
- * that we ask for. When a master outside the cluster is killed before its first pod is there, nothing but this note
- * tells of it. It is a file of mode 0600 in $XDG_RUNTIME_DIR/fiber/kubernetes (/tmp/fiber-<user id>/kubernetes), and
- * has no secret in it.
+ * A run's first Secret owns all that the run has in the cluster, and Secrets cannot be listed with
+ * the permissions that we ask for. When a master outside the cluster is killed before its first pod
+ * is there, nothing but this note tells of it. It is a file of mode 0600 in
+ * $XDG_RUNTIME_DIR/fiber/kubernetes (/tmp/fiber-<user id>/kubernetes), and has no secret in it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_ANCHOR_H

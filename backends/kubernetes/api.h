@@ -35,20 +35,22 @@ int fbr_kube_api_open(struct fbr_kube_api **out, struct fbr_loop *loop,
                       const struct fbr_config *config, struct fbr_error *err);
 void fbr_kube_api_close(struct fbr_kube_api *a);
 
-/* "/api/v1/namespaces/NAMESPACE/" and the rest, for free(). What is put in must need no escape. */
+/* Returns "/api/v1/namespaces/NAMESPACE/" and the rest, for free(). The parts must need no
+ * escape. */
 char *fbr_kube_path(const struct fbr_kube_api *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* "/apis/batch/v1/namespaces/NAMESPACE/jobs" and the rest. */
 char *fbr_kube_jobs_path(const struct fbr_kube_api *a, const char *rest, const char *name);
 
-/* One request, from now on: repeated for `patience_ms`, and once with new credentials after a 401. The body, NUL-
- * terminated or NULL, is copied; `done` is called once, unless the API is closed before. Takes `path`. -ENOMEM. */
+/* One request, from now on: repeated for `patience_ms`, and once with new credentials after a 401.
+ * The body, NUL- terminated or NULL, is copied; `done` is called once, unless the API is closed
+ * before. Takes `path`. -ENOMEM. */
 int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                   uint64_t patience_ms, void (*done)(void *user, const struct fbr_http_answer *),
                   void *user);
 
-/* One request that is waited for. Returns the status, or 0 when none came in time; *answer is JSON for fbr_json_free(),
- * or NULL. A status that is not 2xx is told in err. Takes `path`. */
+/* One request that is waited for. Returns the status, or 0 when none came in time; *answer is JSON
+ * for fbr_json_free(), or NULL. A status that is not 2xx is told in err. Takes `path`. */
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,
                  uint64_t ms, struct json_t **answer, struct fbr_error *err);
 
@@ -58,7 +60,8 @@ bool fbr_kube_just_started(const struct fbr_kube_api *a);
 /* Whether another try, a second later, may be answered better. */
 bool fbr_kube_is_passing(const struct fbr_kube_api *a, const struct fbr_http_answer *answer);
 
-/* A sentence about an answer that is not 2xx, with what mends it where that is known. `what`: "create pods". */
+/* A sentence about an answer that is not 2xx, with what mends it where that is known. `what`:
+ * "create pods". */
 void fbr_kube_say(const struct fbr_kube_api *a, const struct fbr_http_answer *answer,
                   const char *what, char *out, size_t size);
 

@@ -45,7 +45,7 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
     snprintf(all->out, all->size, "%s", fbr_http_say(a, text, sizeof(text)));
 }
 
-/* What is not gone, once. */
+/* Deletes the remaining objects, once. */
 static void send_all(struct removal *all, struct one *ones, struct fbr_http_request *requests,
                      size_t n, uint64_t ms)
 {

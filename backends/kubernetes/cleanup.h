@@ -12,9 +12,10 @@ struct fbr_kube_last {
     bool gone;        /* set: it is removed, or was not there */
 };
 
-/* Sends all DELETEs at once; those that are not answered well, or not in time, go once more a second later for up to
- * 10 s, as long as another answer may be better; 30 s with a server that was away just before; 10 s more when
- * credentials must be renewed. Answers how many objects may be left, and why in out ("" when none is). */
+/* Sends all DELETEs at once; those that are not answered well, or not in time, go once more a
+ * second later for up to 10 s, as long as another answer may be better; 30 s with a server that was
+ * away just before; 10 s more when credentials must be renewed. Answers how many objects may be
+ * left, and why in out ("" when none is). */
 size_t fbr_kube_last_remove(struct fbr_kube_api *a, struct fbr_kube_last *list, size_t n, char *out,
                             size_t size);
 

@@ -1,6 +1,7 @@
-/* cluster_check.c - what `fiber doctor` finds out about a cluster: whether each verb that is needed is allowed, by
- * asking the server for a review of our own access; whether it would take a pod, by a dry run; what GPUs its nodes
- * have; and whether the address that jobs are to call can be one that a pod reaches.
+/* cluster_check.c - what `fiber doctor` finds out about a cluster: whether each verb that is needed
+ * is allowed, by asking the server for a review of our own access; whether it would take a pod, by
+ * a dry run; what GPUs its nodes have; and whether the address that jobs are to call can be one
+ * that a pod reaches.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
@@ -115,7 +116,8 @@ static void check_server(struct fbr_backend *b, fbr_backend_say *say, void *user
 
 /* ---- A pod ---- */
 
-/* Whether the server would take a job's pod, with the image, the template and the account that are set. */
+/* Whether the server would take a job's pod, with the image, the template and the account that are
+ * set. */
 static void check_pod(struct fbr_backend *b, fbr_backend_say *say, void *user)
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
@@ -138,7 +140,7 @@ static void check_pod(struct fbr_backend *b, fbr_backend_say *say, void *user)
 
 /* ---- GPUs ---- */
 
-/* "8", "2k": counts are written as whole numbers but by whoever wants it otherwise. */
+/* Reads a count such as "8" or "2k". */
 static unsigned long long quantity(const char *text)
 {
     char *end;

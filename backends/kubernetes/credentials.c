@@ -97,7 +97,7 @@ int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, s
 
 /* ---- Running a plugin ---- */
 
-/* What it is told about us: KUBERNETES_EXEC_INFO. */
+/* Writes the facts about us for the program: KUBERNETES_EXEC_INFO. */
 static char *exec_info(const struct fbr_kube_config *c)
 {
     struct json_t *cluster = fbr_json_pack("{s:s}", "server", c->server);
@@ -221,7 +221,7 @@ static void *run_again(void *arg)
     return NULL;
 }
 
-/* What the thread has found, once it has ended. */
+/* Takes the result of the thread, once it has ended. */
 static void take_fresh(struct fbr_kube_creds *c)
 {
     bool ready;

@@ -1,9 +1,9 @@
-/* dryrun.c - what a job would be in the cluster, for people who want to see it first: its manifest, and whether the
- * server would take it (`fiber run --dry-run`, `--dry-run=server`, `fiber doctor`).
+/* dryrun.c - what a job would be in the cluster, for people who want to see it first: its manifest,
+ * and whether the server would take it (`fiber run --dry-run`, `--dry-run=server`, `fiber doctor`).
  *
- * The objects are those of a start, but for the ticket, which is a secret and belongs to a join that will not be: the
- * Secret is shown and tried without it. The server is asked with dryRun=All, so admission, quota, Pod Security and
- * the Role have their say, and nothing is made.
+ * The objects are those of a start, but for the ticket, which is a secret and belongs to a join
+ * that will not be: the Secret is shown and tried without it. The server is asked with dryRun=All,
+ * so admission, quota, Pod Security and the Role have their say, and nothing is made.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -40,7 +40,7 @@ static void put_scalar(struct shown_page *p, const struct json_t *value)
     free(text);
 }
 
-/* What needs no quotes as a key. */
+/* Whether a text needs no quotes as a key. */
 static bool is_plain(const char *key)
 {
     size_t n = strlen(key);

@@ -1,7 +1,9 @@
-/* kubeconfig.h - where the API server is and who we are to it: kubeconfig files, or the service account of a pod.
+/* kubeconfig.h - where the API server is and who we are to it: kubeconfig files, or the service
+ * account of a pod.
  *
- * As kubectl: the files of $KUBECONFIG (separated by ':', of two equal names the first counts), else
- * ~/.kube/config, else inside a pod its service account. Paths in a file are relative to its folder.
+ * As kubectl: the files of $KUBECONFIG (separated by ':', of two equal names the first counts),
+ * else ~/.kube/config, else inside a pod its service account. Paths in a file are relative to its
+ * folder.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_CONFIG_H
@@ -43,9 +45,10 @@ struct fbr_kube_config {
     bool in_cluster;
 };
 
-/* From the environment; `context` "" or NULL: the current one of the files. -ENOENT: there is nothing. */
+/* From the environment; `context` "" or NULL: the current one of the files. -ENOENT: there is
+ * nothing. */
 int fbr_kube_config_load(struct fbr_kube_config *c, const char *context, struct fbr_error *err);
-/* Its requests would cross a network in clear. */
+/* Whether requests would cross a network in clear. */
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c);
 void fbr_kube_config_fini(struct fbr_kube_config *c);
 

@@ -10,8 +10,9 @@
  *     kube_last                            what is removed when the program ends
  *     kube_anchor                          notes on this host, by which gc finds what has no pod
  *
- * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are seen by one watch.
- * Nothing but pods and Secrets is made, and a Job for a master that is to run in the cluster; no Secret is ever read.
+ * A pod costs three requests: it is created, its output is read, and it is deleted. All pods are
+ * seen by one watch. Nothing but pods and Secrets is made, and a Job for a master that is to run in
+ * the cluster; no Secret is ever read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -75,7 +76,7 @@ static const struct json_t *main_container(const struct json_t *pod)
     return fbr_json_item(all, 0);
 }
 
-/* What pods of ours have from the pod that we are in. */
+/* Takes the settings that our pods inherit from the pod that we are in. */
 static void take_own_pod(struct fbr_backend *b, const struct json_t *pod)
 {
     const struct json_t *c = main_container(pod);
@@ -291,8 +292,9 @@ static int kube_signal(struct fbr_backend *b, void *handle, int sig)
     (void)b;
     if (!fbr_pod_takes(j->state, ON_KILL))
         return 0;
+    /* the cluster has no way for others */
     if (sig != SIGKILL && sig != SIGTERM && sig != SIGINT)
-        return -ENOTSUP; /* the cluster has no way for others */
+        return -ENOTSUP;
     if (j->asked == sig || j->asked == SIGKILL)
         return 0;
     j->asked = sig;

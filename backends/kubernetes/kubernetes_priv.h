@@ -1,4 +1,5 @@
-/* kubernetes_priv.h - what the files of the kubernetes backend share: kubernetes.c, pod_start.c, pod_life.c.
+/* kubernetes_priv.h - what the files of the kubernetes backend share: kubernetes.c, pod_start.c,
+ * pod_life.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_PRIV_H
@@ -18,7 +19,8 @@
 
 #define FBR_KUBE_KEPT 16 /* pods that have ended, for people who want to look at them */
 
-/* A log that is open: it is read; it has ended, and may be asked for again; it will not come again. */
+/* A log that is open: it is read; it has ended, and may be asked for again; it will not come
+ * again. */
 enum fbr_kube_reading { READS, READ, READ_LOST };
 
 struct fbr_kube_job {
@@ -122,8 +124,8 @@ void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s);
 
 /* pod_life.c: from a pod to its end. */
-/* One step of the table: the state, then its action, which may free the job. `s` is what the action says or
- * takes from the pod; NULL where it needs nothing. */
+/* One step of the table: the state, then its action, which may free the job. `s` is what the action
+ * says or takes from the pod; NULL where it needs nothing. */
 void fbr_kube_step(struct fbr_kube_job *j, enum fbr_pod_event event,
                    const struct fbr_kube_state *s);
 void fbr_kube_step_text(struct fbr_kube_job *j, enum fbr_pod_event event, const char *text);
@@ -131,7 +133,7 @@ void fbr_kube_tell(struct fbr_kube_job *j, const struct fbr_job_event *e);
 void fbr_kube_pending(struct fbr_kube_job *j, const char *text);
 /* The server has taken its pod. */
 void fbr_kube_created(struct fbr_kube_job *j, const char *uid);
-/* What the server says about its pod. */
+/* Takes the server's report about the job's pod. */
 void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool deleted);
 /* Its end, when the loop comes to it. */
 void fbr_kube_finish_soon(struct fbr_kube_job *j, const char *text);
@@ -178,7 +180,7 @@ struct fbr_kube_gpus {
     size_t nodes, with; /* with: of them those that have some */
     unsigned long long gpus, most;
 };
-/* Of a NodeList: what pods can be given. Pure. */
+/* Counts, in a NodeList, the GPUs that pods can be given. Pure. */
 struct fbr_kube_gpus fbr_kube_count_gpus(const struct json_t *nodes, const char *resource);
 /* The processors of the smallest node that takes pods; 0: there is none. Pure. */
 unsigned fbr_kube_smallest(const struct json_t *nodes);

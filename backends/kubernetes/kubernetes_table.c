@@ -1,4 +1,5 @@
-/* kubernetes_table.c - what is known of the backend kubernetes before the module with its code is loaded.
+/* kubernetes_table.c - what is known of the backend kubernetes before the module with its code is
+ * loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

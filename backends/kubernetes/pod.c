@@ -2,10 +2,11 @@
  *
  * Kubernetes replaces $(NAME) in commands and values, and $$ by $: so each '$' of ours is doubled.
  *
- * A container's own root may keep its power over its files, but nothing else: all capabilities are dropped, and no
- * program in it can win any. With a user id (kubernetes_user) the pod passes the Pod Security level "restricted",
- * without one "baseline". The processes of a pod share one process space, so that none of them is process 1, which
- * would not die of a signal that it has no handler for.
+ * A container's own root may keep its power over its files, but nothing else: all capabilities are
+ * dropped, and no program in it can win any. With a user id (kubernetes_user) the pod passes the
+ * Pod Security level "restricted", without one "baseline". The processes of a pod share one process
+ * space, so that none of them is process 1, which would not die of a signal that it has no handler
+ * for.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod.h"
@@ -35,8 +36,9 @@ void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
 
     snprintf(number, sizeof(number), "-%llu", (unsigned long long)job->process);
     ends = strlen(number);
+    /* it has its number in its name */
     if (len > ends && !strcmp(job->name + len - ends, number))
-        len -= ends; /* it has its number in its name */
+        len -= ends;
     snprintf(tail, sizeof(tail), "%s", number);
     if (job->epoch)
         snprintf(tail + ends, sizeof(tail) - ends, "-e%llu", (unsigned long long)job->epoch);
@@ -159,7 +161,7 @@ static int set_resources(struct json_t *container, const struct fbr_job *job,
     return rc;
 }
 
-/* What runs, or a sentence why nothing can. */
+/* Finds the program to run, or a sentence why none can. */
 static int find_program(const struct fbr_job *job, const struct fbr_kube_settings *s,
                         char path[PATH_MAX], struct fbr_error *err)
 {
@@ -175,7 +177,7 @@ static int find_program(const struct fbr_job *job, const struct fbr_kube_setting
     return 0;
 }
 
-/* It is put into the pod before it starts. */
+/* Whether the program is put into the pod before it starts. */
 static bool is_given(const struct fbr_job *job, const struct fbr_kube_settings *s)
 {
     return job->own_program && s->agent_image[0];
@@ -331,7 +333,7 @@ static int keep_apart(struct json_t *pod, const char *apart)
     return rc;
 }
 
-/* What a template may not change: who the pod is, and that it runs once. */
+/* Sets the parts that a template may not change: the identity of the pod, and that it runs once. */
 static int set_identity(struct json_t *pod, const struct fbr_job *job,
                         const struct fbr_kube_settings *s)
 {
@@ -461,8 +463,9 @@ int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                           fbr_json_pack("[O]", owner));
     if (rc < 0 || !secret)
         return rc;
-    /* Only the pod's own user reads it. Who that is when the image says so nobody knows here, and the file is root's:
-     * then whoever that is may read it, in a volume that this container alone has. */
+    /* Only the pod's own user reads the file. If the image names that user, nobody knows it here,
+     * and the file is root's: then every user may read it, in a volume that this container alone
+     * has. */
     rc = fbr_kube_append(fbr_json_at(pod, "spec", NULL), "volumes",
                          fbr_json_pack("{s:s, s:{s:s, s:[{s:s, s:s, s:i}]}}", "name",
                                        "fiber-ticket", "secret", "secretName", secret, "items",

@@ -1,4 +1,5 @@
-/* pod.h - the objects that are sent to a cluster: a pod for each job, a Secret for the tickets of several. Pure.
+/* pod.h - the objects that are sent to a cluster: a pod for each job, a Secret for the tickets of
+ * several. Pure.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_POD_H
@@ -24,7 +25,7 @@ struct json_t;
 #define FBR_KUBE_ROLE_LABEL "fiber.io/role"   /* "master": of those; others have none */
 #define FBR_KUBE_MASTER "fiber.io/master"     /* an annotation */
 
-/* What all pods of a backend have in common. Texts may be "" where there is nothing to say. */
+/* The common settings of all pods of a backend. Texts may be "" where there is nothing to say. */
 struct fbr_kube_settings {
     const char *image, *pull_policy, *program, *workdir, *account, *gpu_resource, *user_label;
     const char *master_account; /* of jobs that are masters */
@@ -39,28 +40,31 @@ struct fbr_kube_settings {
 
 /* A name of the job's own that the same job always gets: "fiber-1f2e3d4c-worker-3-0". */
 void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job);
-/* Its label's value: what is not allowed in one becomes '-'. */
+/* Writes a label's value: characters that are not allowed in one become '-'. */
 void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text);
 
 /* A pod without its Secret and its owner, which fbr_kube_pod_bind() adds. NULL and a sentence. */
 struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_settings *s,
                             struct fbr_error *err);
-/* pod_master.c: what a pod has besides when its job is a master (is_master), `program` being what it would call
- * itself in other pods, or "". -ENOMEM, -E2BIG and a sentence. */
+/* pod_master.c: what a pod has besides when its job is a master (is_master), `program` being what
+ * it would call itself in other pods, or "". -ENOMEM, -E2BIG and a sentence. */
 int fbr_kube_pod_master(struct json_t *pod, struct json_t *container, const char *program,
                         const struct fbr_kube_settings *s, struct fbr_error *err);
 /* How long its pod has to end after SIGTERM: a master ends its own jobs first. */
 int fbr_kube_grace(const struct fbr_job *job, const struct fbr_kube_settings *s);
-/* A Job that runs this pod once, and takes it along when it is deleted or its time is over. NULL without memory. */
+/* A Job that runs this pod once, and takes it along when it is deleted or its time is over. NULL
+ * without memory. */
 struct json_t *fbr_kube_master_job(const struct json_t *pod);
-/* `secret` NULL: it has no ticket. `owner` (a metadata.ownerReferences entry) NULL: none. -ENOMEM. */
+/* `secret` NULL: it has no ticket. `owner` (a metadata.ownerReferences entry) NULL: none.
+ * -ENOMEM. */
 int fbr_kube_pod_bind(struct json_t *pod, const char *secret, const char *key,
                       const struct json_t *owner);
 
 /* The job's own, or NULL. */
 struct json_t *fbr_kube_own_container(const struct json_t *pod);
 
-/* A text that Kubernetes replaces nothing in: for commands and values of variables. NULL without memory. */
+/* A text that Kubernetes replaces nothing in: for commands and values of variables. NULL without
+ * memory. */
 struct json_t *fbr_kube_words(const char *text);
 
 /* An immutable Secret without keys; fbr_kube_secret_add() adds one. */
@@ -75,8 +79,8 @@ struct json_t *fbr_kube_owner(const char *kind, const char *name, const char *ui
 /* Adds to a list of an object that a template may have taken away. Takes the item. -ENOMEM. */
 int fbr_kube_append(struct json_t *object, const char *list, struct json_t *item);
 
-/* Puts a template over a pod: objects member by member (null removes), lists of things that have names by name, other
- * lists as they are. -ENOMEM. */
+/* Puts a template over a pod: objects member by member (null removes), lists of things that have
+ * names by name, other lists as they are. -ENOMEM. */
 int fbr_kube_overlay(struct json_t *pod, const struct json_t *over);
 /* Whether that may be put over a pod: -EINVAL and why not. */
 int fbr_kube_overlay_check(const struct json_t *over, struct fbr_error *err);

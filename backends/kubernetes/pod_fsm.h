@@ -1,7 +1,7 @@
 /* pod_fsm.h - the life of one pod as a table of states and events: pure.
  *
- * pod_start.c and pod_life.c tell it what the server said and what the runtime wants, and do the action
- * that it answers with. An event that a state has no row for says nothing there.
+ * pod_start.c and pod_life.c tell it what the server said and what the runtime wants, and do the
+ * action that it answers with. An event that a state has no row for says nothing there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_POD_FSM_H

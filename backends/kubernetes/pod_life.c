@@ -1,7 +1,9 @@
-/* pod_life.c - from a pod to its end: what the watch says, its output, and how long it may wait.
+/* pod_life.c - the life of a pod to its end: the watch's events, its output, and how long it may
+ * wait.
  *
- * Only the server ends a job: its pod has ended, or is no longer there. What this backend gives up (an image
- * that cannot be had) it deletes, and the end comes as any other, with the reason that it was given up for.
+ * Only the server ends a job: its pod has ended, or is no longer there. A pod that this backend
+ * gives up (an image that cannot be had) is deleted, and its end comes as any other, with the
+ * reason for the deletion.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -162,8 +164,9 @@ static void finish(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     int32_t code = j->code;
 
     (void)s;
+    /* the cluster says please first */
     if (j->asked == SIGKILL && (code == -SIGTERM || code == FBR_EXIT_UNKNOWN))
-        code = -SIGKILL; /* the cluster says please first */
+        code = -SIGKILL;
     fbr_timer_fini(&j->drain);
     fbr_kube_log_close(j->log);
     j->log = NULL;
@@ -267,20 +270,20 @@ static bool may_follow(const struct fbr_backend *b)
     return b->follows < (unsigned)fbr_config_int(b->env.config, "kubernetes_follow_logs");
 }
 
-/* What it wrote and was not read yet. */
+/* Reads the output that was written and not read yet. */
 static void read_rest(struct fbr_kube_job *j, int32_t code)
 {
     if (!j->log && may_follow(j->b))
         read_output(j, false, 0);
     else if (!j->log && code != 0)
         read_output(j, false, TAIL_LINES);
-    /* It may have broken off while the server was away, and not have been asked for again. */
+    /* The log may have broken off while the server was away, and not have been asked for again. */
     else if (j->log && j->reading == READ && !fbr_kube_log_is_whole(j->log) &&
              fbr_kube_log_resume(j->log))
         j->reading = READS;
 }
 
-/* It has ended; what it wrote comes first. */
+/* The pod has ended; its remaining output comes first. */
 static void begin_end(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     if (!s->gone && !s->deleting) {
@@ -396,7 +399,8 @@ static void tell_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         read_output(j, true, 0);
 }
 
-/* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is seen to be over. */
+/* Somebody else ends it. That is told at once: its program may hang up seconds before its pod is
+ * seen to be over. */
 static void tell_theirs(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     bool first = !j->disruption;
@@ -570,8 +574,8 @@ static void on_asked(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-/* Its log has ended, or it was to end, and nothing more was heard of it: has the watch gone deaf, was the node's agent
- * started again? */
+/* The pod's log has ended, or the pod was told to end, and nothing more was heard of it: checks
+ * whether the watch has gone deaf, or the node's agent was started again. */
 static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     uint64_t now = fbr_now_ms();
@@ -593,7 +597,7 @@ static void check_silence(struct fbr_kube_job *j, const struct fbr_kube_state *s
         fbr_kube_call(j, "GET", fbr_kube_path(j->b->api, "pods/%s", j->name), NULL, on_asked) == 0;
 }
 
-/* It is not there yet: a quota has no room, or the server has not answered. */
+/* The pod is not there yet: a quota has no room, or the server has not answered. */
 static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     struct fbr_backend *b = j->b;

@@ -140,8 +140,9 @@ static void on_bytes(void *user, const void *data, size_t len)
 static void on_end(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_log *l = user;
-    /* A server that has just been started refuses for some seconds what it later allows again. A node's agent that
-     * cannot read a log, because its runtime is slow to answer, says so in the log. */
+    /* A server that has just been started refuses for some seconds what it later allows again. A
+     * node's agent that cannot read a log, because its runtime is slow to answer, says so in the
+     * log. */
     bool away = a->status == 0 || (a->status == 200 && l->lines.foreign) || a->status == 429 ||
                 a->status >= 500 || a->status == 401 || (a->status == 403 && l->api->had_logs);
 

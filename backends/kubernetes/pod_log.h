@@ -1,7 +1,8 @@
-/* pod_log.h - what a container wrote, from the API server: each byte once, although the stream may break.
+/* pod_log.h - what a container wrote, from the API server: each byte once, although the stream may
+ * break.
  *
- * The server is asked for time stamps, which are taken off again; after a break the stream is asked for from the
- * last one on, and what was there already is passed over.
+ * The server is asked for time stamps, which are taken off again; after a break the stream is asked
+ * for from the last one on, and what was there already is passed over.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_LOG_H
@@ -31,9 +32,11 @@ int fbr_kube_log_open(struct fbr_kube_log **out, struct fbr_kube_api *api,
 /* Also before done(). */
 void fbr_kube_log_close(struct fbr_kube_log *l);
 void fbr_kube_log_pause(struct fbr_kube_log *l, bool paused);
-/* After done(): the container runs on, so there will be more. False: the server does not give it. */
+/* After done(): the container runs on, so there will be more. False: the server does not give
+ * it. */
 bool fbr_kube_log_resume(struct fbr_kube_log *l);
-/* After done(): the server gave nothing, and will not: there is no such pod, or we may not read its output. */
+/* After done(): the server gave nothing, and will not: there is no such pod, or we may not read its
+ * output. */
 bool fbr_kube_log_is_refused(const struct fbr_kube_log *l);
 /* After done(): it never broke off, so what came is all there was. */
 bool fbr_kube_log_is_whole(const struct fbr_kube_log *l);
@@ -42,9 +45,9 @@ bool fbr_kube_log_is_whole(const struct fbr_kube_log *l);
 
 #define FBR_KUBE_STAMP 40
 
-/* Takes the stamps off a stream of lines "2026-11-21T16:05:00.123456789Z text". What has none is no output: the kubelet
- * puts its own errors in the stream, whose status 200 it has sent before (kuberuntime_container.go, "unable to retrieve
- * container logs for ..."). */
+/* Takes the stamps off a stream of lines "2026-11-21T16:05:00.123456789Z text". A line without a
+ * stamp is no output: the kubelet puts its own errors in the stream, whose status 200 it has sent
+ * before (kuberuntime_container.go, "unable to retrieve container logs for ..."). */
 struct fbr_kube_lines {
     char stamp[FBR_KUBE_STAMP];   /* of the last line that was told */
     unsigned same;                /* lines with it that were told */

@@ -1,9 +1,11 @@
-/* pod_master.c - a pod whose job is a master itself: `fiber run --in-cluster` and `fiber kubernetes run`.
+/* pod_master.c - a pod whose job is a master itself: `fiber run --in-cluster` and `fiber kubernetes
+ * run`.
  *
- * It is the pod of a Job, so that the cluster removes it an hour after its end, also when nobody waits for it any more.
- * It is the pod of any other job, but for what `fiber kubernetes manifest` gives a master: an account with a token, the
- * label by which the NetworkPolicy knows it, and its own name, so that it finds its pod and owns what it makes.
- * What was configured where we are holds there too.
+ * The pod belongs to a Job, so that the cluster removes it an hour after its end, also when nobody
+ * waits for it any more. Otherwise it is like the pod of any job, except for what `fiber kubernetes
+ * manifest` gives a master: an account with a token, the label by which the NetworkPolicy knows it,
+ * and its own name, so that it finds its pod and owns what it makes. Our configuration holds there
+ * too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

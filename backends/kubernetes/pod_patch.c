@@ -1,7 +1,8 @@
 /* pod_patch.c - a person's template put over a pod; see pod.h.
  *
- * As kubectl patches: lists whose items have a name are merged by it, so that a template can add a volume or change one
- * variable. An item without a name in the list of containers means the job's own.
+ * As kubectl patches: lists whose items have a name are merged by it, so that a template can add a
+ * volume or change one variable. An item without a name in the list of containers means the job's
+ * own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -1,12 +1,13 @@
 /* pod_start.c - from a job to its pod: tickets in batches, pods at a rate.
  *
- * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only. The first
- * Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by our own pod, if we are
- * in one. So whatever ends the anchor ends all that the run has in the cluster. A master that is started in the cluster
- * has a Job of its own instead, and what it starts belongs to its pod.
+ * Jobs that are started within BATCH_MS share one Secret, of which each pod sees its own key only.
+ * The first Secret of a run is its anchor: it owns the other Secrets and all pods, and is owned by
+ * our own pod, if we are in one. So whatever ends the anchor ends all that the run has in the
+ * cluster. A master that is started in the cluster has a Job of its own instead, and what it starts
+ * belongs to its pod.
  *
- * A request may have been done although no answer came. So names are fixed beforehand: a name that is taken, by a pod
- * with our label, is that pod.
+ * A request may have been done although no answer came. So names are fixed beforehand: a name that
+ * is taken, by a pod with our label, is that pod.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -69,14 +70,16 @@ static void take_pod(struct fbr_kube_job *j, const struct json_t *pod)
 {
     free(j->body);
     j->body = NULL;
+    /* the watch was faster */
     if (!fbr_pod_takes(j->state, ON_CREATED))
-        return; /* the watch was faster */
+        return;
     fbr_kube_created(j, fbr_json_text(pod, "metadata", "uid", NULL));
     fbr_kube_update(j, pod, false);
 }
 
-/* After how long there may be room in the namespace's quota; 0: that is not why it was refused. A quota that is new has
- * not been counted yet, and of many that come at once some are told that another was faster. */
+/* After how long there may be room in the namespace's quota; 0: that is not why it was refused. A
+ * quota that is new has not been counted yet, and of many that come at once some are told that
+ * another was faster. */
 static uint64_t quota_ms(const struct fbr_http_answer *a)
 {
     if (a->status == 409 && strstr(a->body, "on resourcequotas"))
@@ -186,7 +189,7 @@ void fbr_kube_end_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
     fbr_kube_finish_soon(j, "");
 }
 
-/* Its pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
+/* The Job's pod comes by the watch. A name that is taken is ours: nobody else knows the run's. */
 static void on_job(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
@@ -199,7 +202,8 @@ static void on_job(void *user, const struct fbr_http_answer *a)
     fbr_kube_answered(j);
 }
 
-/* The server would take its pod: a Job whose pod is refused would wait for ever, and not say why. */
+/* The server would take its pod: a Job whose pod is refused would wait for ever, and not say
+ * why. */
 static void on_tried(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_kube_job *j = user;
@@ -224,7 +228,7 @@ void fbr_kube_create_job(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 
 /* ---- Pods, again ---- */
 
-/* Its text, with what it did not know before. */
+/* Finishes the pod's text with facts that were unknown before. */
 static int finish_pod(struct fbr_kube_job *j)
 {
     int rc;
@@ -335,7 +339,7 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
 
     if (s->anchor)
         b->anchoring = false;
-    /* Its uid was in the answer that did not come. */
+    /* The anchor's uid was in the answer that did not come. */
     if (s->anchor && a->status == 409 && !quota_ms(a)) {
         fbr_debug("kubernetes: the anchor's answer was lost; making another");
         fbr_kube_sweep(b, "secrets", s->name); /* nothing else would end it */
@@ -363,7 +367,8 @@ static void on_secret(void *user, const struct fbr_http_answer *a)
         fbr_kube_on_batch(b);
 }
 
-/* Puts jobs of the line into it; -EAGAIN: none has a ticket, and there is an anchor: it is not needed. */
+/* Puts jobs of the line into it; -EAGAIN: none has a ticket, and there is an anchor: it is not
+ * needed. */
 static int fill(struct fbr_kube_secret *s, struct json_t *secret)
 {
     struct fbr_backend *b = s->b;
@@ -395,8 +400,9 @@ static void send_batch(struct fbr_backend *b, struct fbr_kube_secret *again)
     char *body = NULL;
     int rc = -ENOMEM;
 
+    /* the next batch takes them along */
     if (!s)
-        return; /* the next batch takes them along */
+        return;
     if (!again) {
         s->b = b;
         s->anchor = !b->anchor;

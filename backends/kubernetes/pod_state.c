@@ -1,7 +1,8 @@
 /* pod_state.c - the states of a pod; see pod_state.h.
  *
- * A container that has ended decides, then one that runs; only when there is neither the pod's phase and conditions
- * count. Words of Kubernetes that nobody here knows are shown as they are, and never end a job.
+ * A container that has ended decides, then one that runs; only when there is neither the pod's
+ * phase and conditions count. Words of Kubernetes that nobody here knows are shown as they are, and
+ * never end a job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kubernetes/pod_state.h"
@@ -25,7 +26,7 @@ struct reason {
     const char *say; /* in front of the message */
 };
 
-/* Of a container that waits. */
+/* Reasons of a container that waits. */
 static const struct reason waiting[] = {
     {"ErrImagePull", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
     {"ImagePullBackOff", FBR_KUBE_WAIT_PULL, "cannot be pulled"},
@@ -44,7 +45,7 @@ static const struct reason waiting[] = {
     {"CrashLoopBackOff", FBR_KUBE_WAIT_CONFIG, NULL},
 };
 
-/* Of a pod that the cluster ended, in status.reason. */
+/* Reasons of a pod that the cluster ended, in status.reason. */
 static const char *const disruptions[] = {
     "Evicted",  "Preempting", "Preempted",    "NodeLost",        "NodeShutdown",
     "Shutdown", "Terminated", "NodeAffinity", "NodeUnreachable",
@@ -82,7 +83,7 @@ static void say(struct fbr_kube_state *s, const char *what, const char *more)
 
 /* ---- The end ---- */
 
-/* What the cluster did to it, if it did. */
+/* Notes a disruption by the cluster, if there was one. */
 static bool disrupted(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *target = condition_of(pod, "DisruptionTarget");
@@ -129,7 +130,7 @@ static void out_of_memory(struct fbr_kube_state *s, const struct json_t *pod)
              limit);
 }
 
-/* Of the container runtime's words. */
+/* Explains the container runtime's words. */
 static const char *why_no_start(const char *message)
 {
     if (strstr(message, "permission denied"))
@@ -141,7 +142,7 @@ static const char *why_no_start(const char *message)
     return "its program cannot be started";
 }
 
-/* What a shell, or whatever else starts a program in there, means by them. */
+/* Explains the codes by which a shell, or another program starter, reports a failed start. */
 static void say_shells_code(struct fbr_kube_state *s, const struct json_t *pod)
 {
     const struct json_t *own =
@@ -225,7 +226,7 @@ static void pod_failed(struct fbr_kube_state *s, const struct json_t *pod)
 
 /* ---- Waiting ---- */
 
-/* Of one list of containers: the first that cannot go on. */
+/* Finds, in one list of containers, the first that cannot go on. */
 static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
 {
     for (size_t i = 0; i < fbr_json_count(all); i++) {
@@ -254,7 +255,7 @@ static bool stuck(struct fbr_kube_state *s, const struct json_t *all)
     return false;
 }
 
-/* Who holds it back, by the name of its gate. */
+/* Names the holder of a pod's scheduling gate. */
 static void say_holder(const struct json_t *pod, char *out, size_t size)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* pod_state.h - what a pod's object says, in the words of a backend: pure.
  *
- * The job is one container of the pod, FBR_KUBE_CONTAINER; others, which a template may add, do not count. A pod may be
- * over without ever having been seen running, and may wait for ever without a status that says so: the table of reasons
- * is in pod_state.c.
+ * The job is one container of the pod, FBR_KUBE_CONTAINER; others, which a template may add, do not
+ * count. A pod may be over without ever having been seen running, and may wait for ever without a
+ * status that says so: the table of reasons is in pod_state.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_STATE_H
@@ -46,7 +46,7 @@ struct fbr_kube_state {
 
 void fbr_kube_state(struct fbr_kube_state *s, const struct json_t *pod);
 
-/* What the newest warning of a list of events says, or "". */
+/* Stores the text of the newest warning in a list of events, or "". */
 void fbr_kube_newest_event(const struct json_t *list, char *text, unsigned size);
 
 #endif

@@ -1,9 +1,10 @@
-/* pod_watch.c - one list and one watch; see pod_watch.h.
+/* pod_watch.c - one list and one watch of pods.
  *
  *     LISTING    GET, in pages                          -> WATCHING, or RESTING when it fails
- *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is silent, LISTING when
- *                                                          it says 410 or ends three in a row at once, RESTING when
- *                                                          it is away
+ *     WATCHING   GET with watch=1 from the list's end   -> itself when the server ends it or is
+ *                                                       silent, LISTING when it says 410 or ends
+ *                                                       three in a row at once, RESTING when it
+ *                                                       is away
  *     RESTING    a growing random pause                 -> what it was before
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -173,8 +174,9 @@ static void on_bytes(void *user, const void *data, size_t len)
     fbr_timer_start(&w->rest, SILENT_MS, 0);
     while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
         fbr_put(&w->line, at, (size_t)(newline - at));
+        /* what it said is lost: list */
         if (w->line.failed || w->line.len > MAX_EVENT)
-            w->expired = true; /* what it said is lost: list */
+            w->expired = true;
         else if (w->line.len)
             take_event(w, (const char *)w->line.data, w->line.len);
         fbr_buf_clear(&w->line);

@@ -1,8 +1,8 @@
 /* pod_watch.h - all pods of a run, seen by one list and one watch.
  *
- * A watch that ends goes on where it was; when the server no longer knows that moment (410, as a status or in
- * the stream), the pods are listed again. While the server is away nothing is said: what has not been seen has
- * not happened.
+ * A watch that ends goes on where it was; when the server no longer knows that moment (410, as a
+ * status or in the stream), the pods are listed again. While the server is away nothing is said:
+ * what has not been seen has not happened.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_KUBE_WATCH_H

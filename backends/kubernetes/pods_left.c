@@ -1,8 +1,10 @@
-/* pods_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose master is dead.
+/* pods_left.c - pods and Secrets that runs of this user have in the namespace, also of those whose
+ * master is dead.
  *
- * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its pods, so it is told as
- * "secret/NAME" beside them, and may go when they may; of one that has no pods there is a note on the master's host
- * (anchor.h). So is the Job of a master that was started in the cluster.
+ * Secrets cannot be listed with the permissions that we ask for. Each run's first owns all its
+ * pods, so it is told as "secret/NAME" beside them, and may go when they may; of one that has no
+ * pods there is a note on the master's host (anchor.h). So is the Job of a master that was started
+ * in the cluster.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -60,7 +62,8 @@ static void note_owner(struct listing *l, const struct json_t *pod, const struct
     o->since_ms = job->since_ms < o->since_ms ? job->since_ms : o->since_ms;
 }
 
-/* How Fiber's command is called in a master's pod: it was put there, or is a program of the image. */
+/* How Fiber's command is called in a master's pod: it was put there, or is a program of the
+ * image. */
 static const char *fiber_in(const struct json_t *pod, char *out, size_t size)
 {
     const struct json_t *c = fbr_kube_own_container(pod), *env = fbr_json_at(c, "env", NULL);
@@ -100,7 +103,7 @@ static void tell_pod(struct listing *l, const struct json_t *pod)
 
 /* ---- Those without a pod ---- */
 
-/* It is told once, and by its pods when it has some. */
+/* Reports an anchor that has no pods; its pods have reported the others. */
 static void on_note(void *user, const struct fbr_kube_anchor *a)
 {
     struct listing *l = user;

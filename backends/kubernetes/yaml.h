@@ -1,7 +1,7 @@
 /* yaml.h - YAML as Kubernetes reads it: one document, as a JSON value.
  *
- * Scalars are those of YAML 1.1, as kubectl takes them: an unquoted 0400 is octal, yes and off are booleans.
- * Anchors and merge keys work; what they may blow a document up to is limited.
+ * Scalars are those of YAML 1.1, as kubectl takes them: an unquoted 0400 is octal, yes and off are
+ * booleans. Anchors and merge keys work; what they may blow a document up to is limited.
  *
  * libyaml is known to yaml.c alone.
  *
@@ -21,7 +21,7 @@ struct json_t *fbr_kube_yaml(const char *text, size_t len, const char *name, str
 /* The same of a file; -ENOENT when there is none. */
 struct json_t *fbr_kube_yaml_file(const char *path, struct fbr_error *err);
 
-/* What a file has, NUL-terminated, for free(); NULL and a sentence. */
+/* Returns the contents of a file, NUL-terminated, for free(); NULL and a sentence. */
 char *fbr_kube_read(const char *path, size_t *len, struct fbr_error *err);
 
 #endif

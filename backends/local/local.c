@@ -1,9 +1,9 @@
 /* local.c - the backend of this machine: a job is a child process, watched by its pidfd.
  *
- * Each job leads a process group of its own: what it forks ends with it. One that starts others, which
- * have groups of their own, leads a session: so what those forked ends with it, too, whether or not we
- * have heard of them. It is killed by the kernel when its master dies (spawn.c), so nothing is ever left
- * to list or remove.
+ * Each job leads a process group of its own: what it forks ends with it. One that starts others,
+ * which have groups of their own, leads a session: so what those forked ends with it, too, whether
+ * or not we have heard of them. It is killed by the kernel when its master dies (spawn.c), so
+ * nothing is ever left to list or remove.
  *
  * A job that asks for whole processors or GPUs gets some for itself (places.h). One of many that run
  * the program's own command is a copy of its template, where there is one (copies.h).
@@ -120,7 +120,7 @@ static void close_stream(struct stream *s)
     uv_close((uv_handle_t *)&s->pipe, on_closed);
 }
 
-/* What is still in a pipe that somebody else keeps open. */
+/* Reads the rest of a pipe that another process keeps open. */
 static void read_rest(struct stream *s)
 {
     struct local_job *j = s->job;
@@ -207,8 +207,9 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     (void)status;
     (void)events;
     kill_left(j);
+    /* the program itself waited for it */
     if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
-        j->code = FBR_EXIT_UNKNOWN; /* the program itself waited for it */
+        j->code = FBR_EXIT_UNKNOWN;
     else
         j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
     j->peak = (uint64_t)use.ru_maxrss * 1024;
@@ -217,9 +218,8 @@ static void on_dead(uv_poll_t *watch, int status, int events)
     close(j->pidfd);
     j->pidfd = -1;
     uv_close((uv_handle_t *)watch, on_closed);
-    local_pause_output(
-        j->b, j,
-        0); /* a slow reader of its output does not hold up the news; what is left is little */
+    /* a slow reader of its output does not hold up the news; what is left is little */
+    local_pause_output(j->b, j, 0);
     if ((!j->out[0].open && !j->out[1].open) ||
         fbr_timer_init(&j->drain, j->b->env.loop, finish, j) < 0)
         finish(j);
@@ -376,8 +376,8 @@ static void watch(struct local_job *j, int out, int err)
     uv_poll_start(&j->watch, UV_READABLE, on_dead);
 }
 
-/* As a shell would find it, in the PATH that it is to have: ours is the program's, whose threads may
- * change it now. */
+/* As a shell would find it, in the PATH that it is to have: ours is the program's, whose threads
+ * may change it now. */
 static int find_program(const char *name, char *const *env, char *path, size_t size,
                         struct fbr_error *err)
 {
@@ -433,7 +433,7 @@ static int launch(struct local_job *j, const struct fbr_job *job, const int out[
     return rc;
 }
 
-/* What a job asks for and has not here. */
+/* Says which requests of a job have no effect here. */
 static void say_what_is_not(struct fbr_backend *b, const struct fbr_job *job)
 {
     if (job->image && job->image[0] && !b->said_image) {

@@ -1,8 +1,9 @@
 /* places.h - which processors and GPUs of this machine the local backend's jobs have to themselves.
  *
- * A job that asks for whole processors (jobspec.cpus of 1 or more) or for GPUs gets a place: so many cores near each
- * other, memory next to them, the nearest GPUs. Places of jobs that live do not overlap. When the processors are all
- * taken the next job is not bound; a GPU that is not there is an error.
+ * A job that asks for whole processors (jobspec.cpus of 1 or more) or for GPUs gets a place: so
+ * many cores near each other, memory next to them, the nearest GPUs. Places of jobs that live do
+ * not overlap. When the processors are all taken the next job is not bound; a GPU that is not there
+ * is an error.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PLACES_H
@@ -29,8 +30,8 @@ struct fbr_cpu_alloc {
 int fbr_places_open(struct fbr_places **out, struct fbr_error *err);
 void fbr_places_close(struct fbr_places *p); /* NULL is fine */
 
-/* 0, and *place is taken until fbr_places_leave(); 1: all are taken, it goes unbound. -EINVAL, -EBUSY: there are not so
- * many GPUs, or not so many free ones. */
+/* 0, and *place is taken until fbr_places_leave(); 1: all are taken, it goes unbound. -EINVAL,
+ * -EBUSY: there are not so many GPUs, or not so many free ones. */
 int fbr_places_take(struct fbr_places *p, unsigned cpus, unsigned gpus,
                     struct fbr_cpu_alloc **place, struct fbr_error *err);
 void fbr_places_leave(struct fbr_places *p, struct fbr_cpu_alloc *place); /* NULL is fine */

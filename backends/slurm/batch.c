@@ -540,8 +540,9 @@ static void on_states(void *user, const struct fbr_tool_result *r)
     if (r->code == 0 || strstr(line, "Invalid job id")) { /* it has none of them */
         bool blank = r->out[0] == '\0';
 
+        /* else it is no list at all */
         if (read_lines(b, r->out, fbr_slurm_squeue_line) || blank)
-            count_missing(b); /* else it is no list at all */
+            count_missing(b);
         if (b->unwanted)
             on_cancel_time(b);
         b->unwanted = false;
@@ -709,7 +710,8 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **out, const struct fbr_backend_
     return 0;
 }
 
-/* Waits, as there is no loop any more. What is just being submitted has no id, but a name. */
+/* Cancels all jobs and waits, as there is no loop any more. A job that is just being submitted has
+ * no id, but a name. */
 static void cancel_all(struct fbr_slurm_batch *b)
 {
     static const char *const commands[] = {"scancel --quiet", "scancel --quiet --me"};
@@ -828,8 +830,9 @@ void fbr_slurm_batch_release(struct fbr_slurm_batch *b, void *handle)
 {
     struct batch_job *j = handle;
 
+    /* given up; nobody will hear of its end */
     if (j->state != TOLD)
-        fbr_slurm_batch_signal(b, j, SIGKILL); /* given up; nobody will hear of its end */
+        fbr_slurm_batch_signal(b, j, SIGKILL);
     j->released = true;
     maybe_free(j);
 }

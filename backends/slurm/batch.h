@@ -1,8 +1,8 @@
-/* batch.h - jobs of their own, by sbatch: for who is outside of an allocation.
+/* batch.h - jobs of their own, by sbatch: for callers outside of an allocation.
  *
- * What is started at about the same time, and wants the same, is one array, submitted once.
- * Their states come from one squeue for all of them, each poll; their output is followed in the
- * files that Slurm writes.
+ * Jobs that start at about the same time, and want the same, are one array, submitted once. Their
+ * states come from one squeue for all of them, each poll; their output is followed in the files
+ * that Slurm writes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_SLURM_BATCH_H
@@ -17,7 +17,8 @@ int fbr_slurm_batch_open(struct fbr_slurm_batch **b, const struct fbr_backend_en
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
 /* Cancels what lives, and waits for scancel, some seconds at most. NULL is fine. */
 void fbr_slurm_batch_close(struct fbr_slurm_batch *b);
-/* What would be typed to submit the job: sbatch, and the script that it reads. `dir` is where that is kept. */
+/* Returns the command that would submit the job: sbatch, and the script that it reads. `dir` is
+ * where the script is kept. */
 int fbr_slurm_batch_show(const struct fbr_slurm_settings *settings, const char *dir,
                          const struct fbr_job *job, struct fbr_buf *out);
 int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *job, void *user,

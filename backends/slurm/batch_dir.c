@@ -42,7 +42,7 @@ static void remove_all(const char *path)
         fbr_info("slurm: %s stays: %s", path, fbr_strerror(errno));
 }
 
-/* Of a master that is gone for certain? */
+/* Whether the file belongs to a master that is gone for certain. */
 static bool is_dead(const char *path)
 {
     char name[PATH_MAX], master[FBR_MASTER_MAX] = "";
@@ -126,8 +126,9 @@ int fbr_slurm_dir_write(const char *path, const void *data, size_t len, struct f
 
     if (rc == 0 && n != (ssize_t)len)
         rc = n < 0 ? -errno : -ENOSPC;
+    /* a far file system says it now */
     if (fd >= 0 && close(fd) < 0 && rc == 0)
-        rc = -errno; /* a far file system says it now */
+        rc = -errno;
     if (rc < 0 && fd >= 0)
         unlink(path);
     return rc < 0 ? fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc)) : 0;

@@ -43,7 +43,7 @@ struct submission {
     struct fbr_timer timer;
     char id[FBR_SLURM_ID], name[160];
     bool busy, listed; /* sbatch runs; it was in the squeue that runs */
-    /* What they want; the strings are ours. */
+    /* the requests of the jobs; the strings are ours */
     struct fbr_words argv, env;
     struct fbr_job job;
     char *file, *workdir;
@@ -82,7 +82,8 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
 /* submit.c */
 /* One that this job could begin; it submits itself after a moment. NULL without memory. */
 struct submission *fbr_slurm_submission_new(struct fbr_slurm_batch *b, const struct fbr_job *job);
-/* How many processors it asks for: Slurm gives one, also to a job of several processes. 0: it does not matter. */
+/* How many processors it asks for: Slurm gives one, also to a job of several processes. 0: it does
+ * not matter. */
 double fbr_slurm_wish(const struct fbr_job *job);
 /* Could it be another of the same? */
 bool fbr_slurm_submission_takes(const struct submission *s, const struct fbr_job *job);

@@ -1,7 +1,8 @@
 /* query.c - asks Slurm and waits for the answer; what `fiber doctor` asks it; see query.h.
  *
- * A tool of Slurm that gets no answer tries again for a minute or more, and says why only then. So the doctor asks
- * first whether the controller is there, and does not wait long; when it is not, munge is the first suspect.
+ * A tool of Slurm that gets no answer tries again for a minute or more, and says why only then. So
+ * the doctor asks first whether the controller is there, and does not wait long; when it is not,
+ * munge is the first suspect.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/query.h"
@@ -137,7 +138,8 @@ static bool check_tools(const struct check *c)
     return good;
 }
 
-/* Where munge listens: the last word of slurm.conf, or as it is installed. False: Slurm does not use it. */
+/* Where munge listens: the last word of slurm.conf, or as it is installed. False: Slurm does not
+ * use it. */
 static bool munge_socket(char *path, size_t size)
 {
     FILE *f = fopen(conf() ? conf() : "/etc/slurm/slurm.conf", "re");
@@ -164,8 +166,9 @@ static int call_munge(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
 
+    /* nothing is known */
     if (fd < 0 || strlen(path) >= sizeof(a.sun_path))
-        rc = 0; /* nothing is known */
+        rc = 0;
     else {
         memcpy(a.sun_path, path, strlen(path) + 1);
         rc = connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 && errno != EAGAIN ? -errno : 0;
@@ -336,7 +339,7 @@ static bool check_allocation(const struct check *c)
     return good;
 }
 
-/* What sbatch would say to a job of ours. */
+/* Asks sbatch whether it would take a job of ours. */
 static bool check_submission(const struct check *c)
 {
     struct fbr_error err = {0, ""};

@@ -6,8 +6,9 @@
 
 #include "backends/slurm/slurm_args.h"
 
-/* Runs a command of Slurm: 0 and in `out` (NULL: nowhere) what it printed, with NUL at its end. -ETIMEDOUT: it took
- * longer than `ms`; -EIO: it failed, and the sentence is its own. Any thread. */
+/* Runs a command of Slurm: 0 and in `out` (NULL: nowhere) what it printed, with NUL at its end.
+ * -ETIMEDOUT: it took longer than `ms`; -EIO: it failed, and the sentence is its own. Any
+ * thread. */
 int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
                   struct fbr_error *err);
 
@@ -15,8 +16,9 @@ int fbr_slurm_ask(const struct fbr_words *w, unsigned ms, struct fbr_buf *out,
 int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_room *room,
                        struct fbr_error *err);
 
-/* What stands between us and a job that starts, from the tools to what sbatch would say. False: something does, and a
- * finding about the backend itself ("") says what, with the line that mends it. Some seconds at most. */
+/* Checks all steps to a job that starts, from the tools to the answer of sbatch. False: something
+ * does, and a finding about the backend itself ("") says what, with the line that mends it. Some
+ * seconds at most. */
 bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, fbr_backend_say *say,
                      void *user);
 

@@ -223,7 +223,7 @@ static int slurm_remove(struct fbr_backend *b, const char *id, struct fbr_error 
     return rc;
 }
 
-/* The value of the line "   StdOut=/path", for free(); NULL: there is no such line, or no memory. */
+/* The value of the line "   StdOut=/path", for free(); NULL: there is none, or no memory. */
 static char *line_of(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -247,7 +247,7 @@ static int tell_file(const char *path, int stream, const struct fbr_backend_read
     return n < 0 ? -EIO : 0;
 }
 
-/* Of a job of sbatch: the files that Slurm says it writes. */
+/* For a job of sbatch: reads the files that Slurm says it writes. */
 static int slurm_logs(struct fbr_backend *b, const char *id, int follow,
                       const struct fbr_backend_reader *r, struct fbr_error *err)
 {

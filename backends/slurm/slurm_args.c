@@ -197,7 +197,8 @@ static const char *const of_srun[] = {
     "SLURM_CORE_SPEC=",     "SLURM_IMMEDIATE=",    "SLURM_SLURMD_DEBUG=",
     "SLURM_TASK_EPILOG=",   "SLURM_TASK_PROLOG=",  "SLURM_PROLOG=",
     "SLURM_EPILOG=",        "FIBER_TICKET=",       NULL};
-/* Of an allocation, which the new one is not in; and what would make sbatch another command. */
+/* Variables of an allocation, which the new job is not in; and those that would make sbatch another
+ * command. */
 static const char *const of_sbatch[] = {"SLURM_",      "SLURMD_",           "SBATCH_WAIT=",
                                         "SBATCH_WRAP", "SBATCH_ARRAY_INX=", "SBATCH_TEST_ONLY=",
                                         "SRUN_",       "FIBER_TICKET=",     NULL};

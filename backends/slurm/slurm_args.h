@@ -30,8 +30,8 @@ unsigned fbr_slurm_cpus(const struct fbr_job *job);
 int fbr_slurm_add_needs(struct fbr_words *w, const struct fbr_job *job);
 /* Adds --partition and the others, and slurm_options. */
 int fbr_slurm_add_settings(struct fbr_words *w, const struct fbr_slurm_settings *s);
-/* Where sbatch will look for nodes: names of partitions, "" for the default one. `variable`: SBATCH_PARTITION, or NULL.
- * NULL: on another cluster. */
+/* Where sbatch will look for nodes: names of partitions, "" for the default one. `variable`:
+ * SBATCH_PARTITION, or NULL. NULL: on another cluster. */
 const char *fbr_slurm_partition(const struct fbr_slurm_settings *s, const char *variable);
 /* Letters that every part of Slurm takes; others become '_'. */
 void fbr_slurm_name(const char *name, char *out, size_t size);

@@ -160,7 +160,7 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Whose limit it was. */
+/* Adds the limit, or the advice to ask for more. */
 static void add_limit(uint64_t memory, struct fbr_slurm_end *end)
 {
     size_t n = strlen(end->text);
@@ -288,7 +288,8 @@ static const struct {
     {"Slurm backup controller", FBR_SLURM_LATER},
 };
 
-/* What its commands say where nobody told them of a cluster, in words that say what to do. */
+/* Explains the messages of Slurm's commands on a host that knows no cluster, in words that say what
+ * to do. */
 static void explain_none(const char *text, char *line, size_t size)
 {
     static const char *const none[] = {"Could not establish a configuration source",
@@ -485,7 +486,7 @@ bool fbr_slurm_srun_line(struct fbr_slurm_step *s, const char *line)
     return ours;
 }
 
-/* What its task ended with, else srun itself. */
+/* Returns the exit code of the step's task, else srun's own. */
 static int32_t step_code(const struct fbr_slurm_step *s, int32_t code)
 {
     if (s->coded)
@@ -642,7 +643,8 @@ static unsigned count_of(const char *text)
     return n < 1u << 20 ? (unsigned)n : 0;
 }
 
-/* As mpirun: the tasks that were asked for on each node, else as many as it has processors for, else one each. */
+/* As mpirun: the tasks that were asked for on each node, else as many as it has processors for,
+ * else one each. */
 static void count_ranks(const struct fbr_slurm_allocation *a, struct fbr_room *room)
 {
     unsigned each = count_of(a->cpus_per_task);

@@ -43,7 +43,7 @@ struct fbr_slurm_end {
     char text[FBR_SLURM_TEXT];
 };
 
-/* What `squeue -O` must print for fbr_slurm_squeue_line(), and `sacct -P -o` for
+/* The format in which `squeue -O` must print for fbr_slurm_squeue_line(), and `sacct -P -o` for
  * fbr_slurm_sacct_line(). */
 #define FBR_SLURM_SQUEUE "JobArrayID:|,State:|,exit_code:|,NodeList:|,Reason:|,Comment:"
 #define FBR_SLURM_SACCT "JobID,State,ExitCode,NodeList"
@@ -68,12 +68,12 @@ enum fbr_slurm_refusal {
     FBR_SLURM_UNSURE, /* the answer did not come: it may have been taken */
     FBR_SLURM_SPLIT,  /* an array is too long */
 };
-/* What a command that failed said on standard error; `line`: the sentence in it. */
+/* Classifies the standard error of a command that failed; `line`: the sentence in it. */
 enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t size);
 
 /* ---- srun ---- */
 
-/* What srun said about its step, among the lines of standard error, which it shares with the
+/* The messages of srun about its step, among the lines of standard error, which it shares with the
  * job. */
 struct fbr_slurm_step {
     bool coded, killed, oom, cancelled; /* the task ended with `code`; by a signal ...; `why` */
@@ -102,7 +102,7 @@ void fbr_slurm_counts(const char *text, unsigned *counts, size_t n);
 
 /* ---- Where jobs can go ---- */
 
-/* What the environment says of an allocation; NULL: the variable is not set. */
+/* The facts of an allocation in the environment; NULL: the variable is not set. */
 struct fbr_slurm_allocation {
     const char *nodes;  /* SLURM_JOB_NODELIST */
     const char *tasks;  /* SLURM_TASKS_PER_NODE */
@@ -114,10 +114,10 @@ struct fbr_slurm_allocation {
 
 /* -ENOMEM. Nothing is known of an allocation whose nodes cannot be read: 0. */
 int fbr_slurm_room_of(const struct fbr_slurm_allocation *a, struct fbr_room *room);
-/* From lines PARTITION|CPUS|NODES|STATE, which are cut up. `chosen`: all are of our partition; else ours is the default
- * one, whose name ends in a star. */
+/* From lines PARTITION|CPUS|NODES|STATE, which are cut up. `chosen`: all are of our partition; else
+ * ours is the default one, whose name ends in a star. */
 void fbr_slurm_sizes(char *text, bool chosen, struct fbr_room *room);
-/* Of nodes on which no job starts. A star: the node does not answer. */
+/* Whether no job starts on such a node. A star: the node does not answer. */
 bool fbr_slurm_node_is_out(const char *state);
 
 #endif

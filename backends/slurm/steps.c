@@ -1,10 +1,9 @@
 /* steps.c - jobs as steps of the allocation that we are in; see steps.h.
  *
- * srun is the job: a process of the local backend, whose end is the job's end, whose output is
- * the job's, and through whose standard input the ticket goes. What srun says for itself stands
- * among the lines of standard error; those are taken out, and decide what the end means, because
- * srun's code alone does not: it is 1 for a step that was never made, and 0 for one whose node
- * was lost.
+ * srun is the job: a process of the local backend, whose end is the job's end, whose output is the
+ * job's, and through whose standard input the ticket goes. srun's own messages stand among the
+ * lines of standard error; those are taken out, and decide what the end means, because srun's code
+ * alone does not: it is 1 for a step that was never made, and 0 for one whose node was lost.
  *
  * Steps overlap, as an agent or a worker needs all that the allocation has on its node, and we
  * choose the node, the one with the fewest for its processors. A job that asks for processors or
@@ -60,7 +59,7 @@ struct step {
     struct node *node; /* NULL: Slurm chooses */
     char name[160];
     struct fbr_slurm_lines err;
-    /* What it is started with, and perhaps again. */
+    /* the words of its command, which may be used again */
     struct fbr_words words, env;
     struct fbr_buf ticket;
     struct fbr_timer again;
@@ -250,8 +249,8 @@ static struct node *pick(struct fbr_slurm_steps *s, int index)
     return best;
 }
 
-/* What a step that has its own processors may have of the memory, where Slurm counts it: its
- * share. 0: Slurm does not say. */
+/* Returns the memory share of a step that has its own processors, where Slurm counts memory. 0:
+ * Slurm does not say. */
 static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned cpus)
 {
     const char *text = fbr_getenv("SLURM_MEM_PER_NODE");
@@ -263,8 +262,8 @@ static unsigned long share_of_memory(const struct fbr_slurm_steps *s, unsigned c
     return cpus >= of ? mib : mib * cpus / of;
 }
 
-/* The processors of one that did not ask for any. An agent of a ring has those of its node, by its share of the GPUs
- * there: others may want the rest. */
+/* The processors of one that did not ask for any. An agent of a ring has those of its node, by its
+ * share of the GPUs there: others may want the rest. */
 static unsigned share_of_cpus(const struct fbr_slurm_steps *s, const struct fbr_job *job)
 {
     const char *on_node = fbr_getenv("SLURM_GPUS_ON_NODE");
@@ -320,7 +319,7 @@ static int make_words(const struct step *j, const struct fbr_job *job, struct fb
     return rc;
 }
 
-/* What srun starts. */
+/* Adds the program that srun starts. */
 static int add_program(const struct fbr_job *job, struct fbr_words *w)
 {
     int rc = 0;

@@ -13,7 +13,7 @@ int fbr_slurm_steps_open(struct fbr_slurm_steps **s, const struct fbr_backend_en
                          const struct fbr_slurm_settings *settings, struct fbr_error *err);
 /* Ends all steps, and waits for it, some seconds at most. NULL is fine. */
 void fbr_slurm_steps_close(struct fbr_slurm_steps *s);
-/* What would be typed to start the job, in an allocation whose nodes are not known yet. */
+/* Returns the command that would start the job, in an allocation whose nodes are not known yet. */
 int fbr_slurm_steps_show(const struct fbr_slurm_settings *settings, const struct fbr_job *job,
                          struct fbr_buf *out);
 int fbr_slurm_steps_start(struct fbr_slurm_steps *s, const struct fbr_job *job, void *user,

@@ -1,8 +1,8 @@
-/* submit.c - submissions: what one sbatch starts; see batch.c for their states.
+/* submit.c - submissions: the jobs that one sbatch starts; batch.c has their states.
  *
- * What the jobs are told is in the script, which is sbatch's standard input and says nothing
- * that is secret, and in the environment, which sbatch takes along. So nothing of the job stands
- * in anybody's arguments.
+ * The jobs get their orders by the script, which is sbatch's standard input and holds no secret,
+ * and by the environment, which sbatch takes along. So nothing of the job stands in anybody's
+ * arguments.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>

@@ -166,7 +166,7 @@ void fbr_tools_close(struct fbr_tools *t)
 
 /* ---- Without a loop ---- */
 
-/* What is there to be read; true: it was the last. */
+/* Reads the available bytes; true: these were the last. */
 static bool read_some(int fd, struct fbr_buf *b)
 {
     char data[4096];
@@ -260,8 +260,9 @@ int fbr_tool_find(const char *name, char *path, size_t size, struct fbr_error *e
 {
     int rc = fbr_spawn_find(name, path, size, err);
 
+    /* else exec says what is wrong */
     if (rc == 0 || rc == -ENAMETOOLONG || strchr(name, '/'))
-        return rc == -ENAMETOOLONG ? rc : 0; /* else exec says what is wrong */
+        return rc == -ENAMETOOLONG ? rc : 0;
     return fbr_fail(err, -ENOENT, "there is no command '%s' in PATH", name);
 }
 

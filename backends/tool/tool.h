@@ -35,12 +35,12 @@ struct fbr_tool {
 int fbr_tools_open(struct fbr_tools **t, const struct fbr_backend_env *env, struct fbr_error *err);
 /* Kills those that run; they are not done. NULL is fine. */
 void fbr_tools_close(struct fbr_tools *t);
-/* What it is given is only read before the return. */
+/* The arguments are only read before the return. */
 int fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_error *err);
 
-/* Runs a command and waits for its end: 0 and *code as above. What it wrote on standard output
- * goes into `out`, and what on standard error into `said`, with NUL at their ends (NULL: nowhere).
- * -ETIMEDOUT: it took longer than `ms`, and was killed. */
+/* Runs a command and waits for its end: 0 and *code as above. Its standard output goes into `out`,
+ * and its standard error into `said`, with NUL at their ends (NULL: nowhere). -ETIMEDOUT: it took
+ * longer than `ms`, and was killed. */
 int fbr_tool_wait(const struct fbr_words *words, char *const *env, unsigned ms, struct fbr_buf *out,
                   struct fbr_buf *said, int32_t *code, struct fbr_error *err);
 

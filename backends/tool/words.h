@@ -1,7 +1,8 @@
-/* words.h - the words of a command: made of one line of text, and put into one line for a shell; pure.
+/* words.h - the words of a command: made of one line of text, and put into one line for a shell;
+ * pure.
  *
- * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell, and nothing else
- * of a shell is known: there are no variables, no globs, no pipes.
+ * A line is cut at blanks; '...', "..." and a backslash keep blanks together, as in a shell, and
+ * nothing else of a shell is known: there are no variables, no globs, no pipes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_WORDS_H
