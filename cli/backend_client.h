@@ -1,4 +1,5 @@
-/* backend_client.h - a backend for a command that asks it something: on a loop of its own, without a runtime.
+/* backend_client.h - a backend for a command that asks it something: on a loop of its own, without
+ * a runtime.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_BACKEND_H
@@ -16,15 +17,15 @@ struct cli_backend {
     struct fbr_config *config;
 };
 
-/* The configuration is loaded; blocks as long as the backend's own open() does. -ENOENT and a sentence: there is none
- * here, or not in this build. */
+/* The configuration is loaded; blocks as long as the backend's own open() does. -ENOENT and a
+ * sentence: there is none here, or not in this build. */
 int cli_backend_open(struct cli_backend *b, const char *name, struct fbr_error *err);
 /* The same with the settings that options were given for. */
 int cli_backend_open_with(struct cli_backend *b, const char *name, const struct cli_args *args,
                           struct fbr_error *err);
 void cli_backend_close(struct cli_backend *b);
 
-/* Its operations, from our thread. -ENOTSUP: it has no such one. */
+/* The backend's operations, from our thread. -ENOTSUP: the backend does not have this one. */
 int cli_backend_list(struct cli_backend *b, fbr_backend_found *found, void *user,
                      struct fbr_error *err);
 int cli_backend_remove(struct cli_backend *b, const char *id, struct fbr_error *err);
@@ -52,7 +53,8 @@ int cli_backend_signal(struct cli_backend *b, const struct cli_job *j, int sig);
 /* After its EXITED event. */
 void cli_backend_release(struct cli_backend *b, const struct cli_job *j);
 
-/* There is a sign that it is used here, a variable, key or file: a failure is worth telling then. */
+/* There is a sign that it is used here, a variable, key or file: a failure is worth telling
+ * then. */
 bool cli_backend_is_configured(const char *name);
 
 #endif

@@ -40,8 +40,9 @@ static int send_request(struct client_run *run, enum fbr_control_op op, int rank
     struct fbr_buf b;
     ssize_t n;
 
+    /* so many call that it takes no more */
     if (run->fd < 0)
-        return -ETIMEDOUT; /* so many call that it takes no more */
+        return -ETIMEDOUT;
     fbr_buf_init(&b);
     fbr_control_put_request(&b, &r);
     n = b.failed ? -1 : send(run->fd, b.data, b.len, MSG_NOSIGNAL);
@@ -313,7 +314,7 @@ static int by_start(const void *a, const void *b)
                                                      : x->about.started_ms > y->about.started_ms;
 }
 
-/* It has ended, or has so many callers that it takes no more. */
+/* The run has ended, or has so many callers that it takes no more. */
 static enum client_state hung_up(const struct client_run *run)
 {
     int fd = fbr_registry_call(run->about.uid);
@@ -323,7 +324,8 @@ static enum client_state hung_up(const struct client_run *run)
     return fd >= 0 || fd == -EAGAIN ? CLIENT_SILENT : CLIENT_ENDED;
 }
 
-/* All are asked before the first answer is waited for, and all together have the patience of one. */
+/* All are asked before the first answer is waited for, and all together have the patience of
+ * one. */
 static void ask_all(struct listing *l)
 {
     uint64_t until = fbr_now_ms() + CLIENT_PATIENCE_MS;
@@ -371,7 +373,7 @@ static bool is_called(const struct client_run *run, const char *typed)
            (strlen(typed) >= 2 && !strncmp(run->about.uid, typed, strlen(typed)));
 }
 
-/* It is the caller's now, and no longer the list's. */
+/* Moves an entry from the list to the caller. */
 static void take_over(struct client_run *run, struct client_run *listed)
 {
     *run = *listed;

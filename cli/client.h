@@ -51,15 +51,15 @@ int client_only(struct client_run *run, struct fbr_error *err);
 /* One more connection to it, for client_visit() and the like. Free with client_free(). */
 int client_again(const struct client_run *run, struct client_run *again, struct fbr_error *err);
 
-/* Asks for its facts and ranks again. -ECONNRESET: it has ended. -ETIMEDOUT: no answer within so many ms; what was
- * known stays, and the next call waits on for the same answer. */
+/* Asks for its facts and ranks again. -ECONNRESET: it has ended. -ETIMEDOUT: no answer within so
+ * many ms; what was known stays, and the next call waits on for the same answer. */
 int client_ranks(struct client_run *run, unsigned patience_ms, struct fbr_error *err);
-/* A request that is answered by DONE alone. -ETIMEDOUT: no answer within five seconds; a launcher that goes on later
- * still does it. */
+/* A request that is answered by DONE alone. -ETIMEDOUT: no answer within five seconds; a launcher
+ * that goes on later still does it. */
 int client_ask(struct client_run *run, enum fbr_control_op op, int rank, int argument,
                struct fbr_error *err);
-/* After it run->fd is a stream to what serves visitors where that rank or worker is (-1: any that will do), for
- * runtime/inspect/message.h; it waits at most a minute for a byte. */
+/* After it run->fd is a stream to what serves visitors where that rank or worker is (-1: any that
+ * will do), for runtime/inspect/message.h; it waits at most a minute for a byte. */
 int client_visit(struct client_run *run, int rank, struct fbr_error *err);
 /* Calls line() for each part of each line that rank (-1: all) prints, until the run ends: 0 and its
  * code, or -ECONNRESET. */
@@ -79,7 +79,8 @@ const char *client_rank_state(const struct fiber_rank_stats *s, char out[48]);
 int64_t client_now(void);
 /* Parses a rank's number: -1 and a sentence when it is none. */
 int client_rank(const char *text, const struct client_run *run, struct fbr_error *err);
-/* The same of a rank or a worker as cp, exec and stack take it: "7"; of a pool also its job's name, "worker-7". */
+/* The same of a rank or a worker as cp, exec and stack take it: "7"; of a pool also its job's name,
+ * "worker-7". */
 int client_job(const char *text, const struct client_run *run, struct fbr_error *err);
 
 #endif

@@ -280,7 +280,7 @@ static void fish_option(const struct cli_command *c, const struct cli_option *o)
     puts("'");
 }
 
-/* What stands behind the options, where it is no file. */
+/* Prints the operands behind the options, where they are no files. */
 static void fish_operands(const struct cli_command *c)
 {
     switch (c->kind) {

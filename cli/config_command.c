@@ -1,4 +1,5 @@
-/* config_command.c - `fiber config`: every setting, its value, and where it came from; and sets one.
+/* config_command.c - `fiber config`: every setting, its value, and where it came from; and sets
+ * one.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -102,7 +103,7 @@ static int print_names(void)
     return 0;
 }
 
-/* What is stronger than the file still wins: that is told. */
+/* Warns where a stronger source than the file still wins. */
 static int set(const char *key, const char *value)
 {
     struct fbr_error err = {0, ""};

@@ -19,7 +19,8 @@
 
 /* ---- The text ---- */
 
-/* How many blanks a line begins with; fewer than n, so that there is a character behind them, if one is none. */
+/* How many blanks a line begins with; fewer than n, so that there is a character behind them, if
+ * one is none. */
 static size_t skip_blanks(const char *line, size_t n)
 {
     size_t i = 0;
@@ -82,7 +83,8 @@ char *config_set_text(const char *text, size_t len, const char *key, const char 
 
 /* ---- The file ---- */
 
-/* A value that the file would not give back as it is: one with a comment in it, or blanks at its ends. */
+/* A value that the file would not give back as it is: one with a comment in it, or blanks at its
+ * ends. */
 static int check(const char *key, const char *value, const char *text, struct fbr_error *err)
 {
     struct fbr_config *c = fbr_config_new();

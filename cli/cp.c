@@ -110,7 +110,7 @@ static int put_it(struct cp *c, struct fbr_error *err)
     return rc;
 }
 
-/* What the other end has left out, and what we have. */
+/* Reports the files that the other end has left out, and those that we have. */
 static void tell_left(const char *text, unsigned links, unsigned specials)
 {
     char plain[FBR_MSG_TEXT], left[200];

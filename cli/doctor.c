@@ -32,7 +32,7 @@ struct doctor {
 static const char *const states[] = {
     [DOCTOR_GOOD] = "ok", [DOCTOR_ABSENT] = "absent", [DOCTOR_BAD] = "bad"};
 
-/* It may have lines of its own, of a manifest, say. */
+/* The text may have lines of its own: a manifest's, for instance. */
 static void print_mend(const char *mend)
 {
     const char *arrow = "->";

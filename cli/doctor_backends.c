@@ -1,7 +1,8 @@
-/* doctor_backends.c - what `fiber doctor` looks at of the backends: each is opened as a run would open it.
+/* doctor_backends.c - what `fiber doctor` looks at of the backends: each is opened as a run would
+ * open it.
  *
- * That happens in a process of its own, which sends what it finds through a pipe: an engine that hangs, or a library
- * that crashes, is a line of the report like others.
+ * That happens in a process of its own, which sends what it finds through a pipe: an engine that
+ * hangs, or a library that crashes, is a line of the report like others.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -160,7 +161,8 @@ static void show(struct doctor *d, const struct fbr_backend_ops *p, bool needed,
     doctor_say(d, name, state, f->mend, "%s", f->text);
 }
 
-/* What there is to say of one backend. Of itself it is said first, although it is known last. */
+/* The findings of one backend. Those about the backend itself are printed first, although they are
+ * known last. */
 struct report {
     struct doctor *d;
     const struct fbr_backend_ops *p;

@@ -40,7 +40,7 @@ static void check_configuration(struct doctor *d)
     fbr_config_free(c);
 }
 
-/* Of a user whose services systemd ends with his last session. */
+/* Whether the path is of a user whose services systemd ends with the last session. */
 static bool goes_at_logout(const char *path)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -59,8 +59,9 @@ static void check_run_dir(struct doctor *d)
     struct fbr_rundir dir;
     struct fbr_config *c;
 
+    /* told already */
     if (fbr_config_load_again(&c, NULL) < 0)
-        return; /* told already */
+        return;
     if (fbr_rundir_create(&dir, fbr_config_str(c, "run_dir"), &err) < 0) {
         doctor_say(d, "run directory", DOCTOR_BAD,
                    "set run_dir (FIBER_RUN_DIR), or mount a tmpfs at /tmp", "%s", err.text);

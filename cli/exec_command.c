@@ -75,8 +75,8 @@ static int take(struct exec *e, struct fbr_error *err)
     return 0;
 }
 
-/* Sends more of our standard input, or its end. When the other end is gone, its last words are still
- * to be read. */
+/* Sends more of our standard input, or its end. When the other end is gone, its last words are
+ * still to be read. */
 static void give(struct exec *e)
 {
     uint8_t data[FBR_EXEC_WINDOW];

@@ -1,7 +1,7 @@
 /* gc.c - `fiber gc`: removes what dead runs left behind, here and on the engines.
  *
- * Runs end their own jobs, and jobs end when their master is gone: what is found here was left when both ways were cut,
- * by a power failure, say, or an engine that was stopped.
+ * Runs end their own jobs, and jobs end when their master is gone: what is found here was left when
+ * both ways were cut, by a power failure, say, or an engine that was stopped.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
@@ -33,7 +33,7 @@ static bool is_asked_for(const struct gc *g, const struct leftover *j)
     return !g->run || !strncmp(j->run, g->run, strlen(g->run));
 }
 
-/* What is to be done with a job of that verdict. */
+/* Whether a job of that verdict must go. */
 static bool is_to_go(const struct gc *g, const struct leftover *j)
 {
     return j->verdict == LEFTOVER_DEAD || (j->verdict == LEFTOVER_UNKNOWN && g->all);

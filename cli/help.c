@@ -288,7 +288,7 @@ static void man_option(FILE *out, const struct cli_option *o)
     }
 }
 
-/* Of an option's spellings as others have them: their names, and what they mean here. NULL: it has
+/* Returns other tools' spellings of an option: their names, and their meaning here. NULL: there are
  * none. */
 static const char *others_meaning(const struct cli_option *o, char *names, char *text, size_t size)
 {

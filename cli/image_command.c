@@ -1,6 +1,8 @@
-/* image_command.c - `fiber image`: container images of programs, without a registry and without a Dockerfile.
+/* image_command.c - `fiber image`: container images of programs, without a registry and without a
+ * Dockerfile.
  *
- * What is in an image, and how it is written, is decided in backends/image/image.h, which is in the module "cluster".
+ * backends/image/image.h, in the module "cluster", decides the contents of an image, and how it is
+ * written.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -40,7 +42,7 @@ enum {
     IMAGE_OPTIONS
 };
 
-/* What was asked for, and what it became. */
+/* The request, and its result. */
 struct made {
     const struct cli_args *args;
     const struct fbr_image_ops *ops;
@@ -85,7 +87,7 @@ struct contents {
     struct words files, data;
 };
 
-/* What an interpreter needs besides its libraries, and a script of it. */
+/* Adds the files that an interpreter needs besides its libraries, and a script of it. */
 static int add_library(struct contents *c, const char *program, bool named, struct fbr_error *err)
 {
     const char *command[] = {program, NULL};
@@ -125,7 +127,8 @@ static int add_program(struct contents *c, const char *program, const struct cli
     return rc < 0 || args->values[IMAGE_NO_PLUGINS].number ? rc : add_library(c, path, named, err);
 }
 
-/* The programs, what else was named, and this command, which is the agent of rings in containers. */
+/* The programs, what else was named, and this command, which is the agent of rings in
+ * containers. */
 static int collect(struct contents *c, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *added = &args->values[IMAGE_ADD];
@@ -299,8 +302,8 @@ static int say_files(const struct made *m)
 
 /* ---- build and export ---- */
 
-/* A file that has no name yet, so that whoever stops us leaves nothing; on file systems that know no such files it has
- * one, in `fresh`. */
+/* Opens a file that has no name yet, so that nothing stays when we are stopped; on file systems
+ * that know no such files it has one, in `fresh`. */
 static int open_fresh(const char *path, char fresh[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -317,7 +320,7 @@ static int open_fresh(const char *path, char fresh[PATH_MAX])
     return fd;
 }
 
-/* Who looks sees the whole image, or what was there before. */
+/* Renames the file: readers see the whole image, or the old one. */
 static int put_in_place(int fd, const char *fresh, const char *path)
 {
     char self[64];

@@ -1,8 +1,8 @@
 /* in_cluster.c - starts a master as a job of the kubernetes backend; see in_cluster.h.
  *
- * To the backend it is a job like others, but for its account (backends/kubernetes/pod_master.c), so what is seen of
- * pods, read of their output and said of their failures is the same. Our configuration goes along as variables;
- * files do not, so the program is the image's.
+ * To the backend it is a job like others, but for its account (backends/kubernetes/pod_master.c),
+ * so what is seen of pods, read of their output and said of their failures is the same. Our
+ * configuration goes along as variables; files do not, so the program is the image's.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/in_cluster.h"
@@ -172,8 +172,9 @@ static void poke(struct master *m)
 {
     uint64_t one = 1;
 
+    /* it is readable already */
     if (write(m->event, &one, sizeof(one)) < 0)
-        return; /* it is readable already */
+        return;
 }
 
 /* Slow readers slow it down, as a pipe would. */
@@ -225,7 +226,8 @@ static sigset_t block_signals(void)
     return set;
 }
 
-/* The first asks it to end, the second kills its pod, the third ends us, and what we own goes with us. */
+/* The first asks it to end, the second kills its pod, the third ends us, and what we own goes with
+ * us. */
 static void stop(struct master *m, int sig, unsigned times)
 {
     if (times > 2)
@@ -291,7 +293,7 @@ static int wait_for(struct master *m, int signals)
     return by;
 }
 
-/* What people forget, when there is a sign of it. */
+/* Says what people forget, when there is a sign of it. */
 static void say_what_is_missing(const struct fbr_job *job, int32_t code,
                                 const struct fbr_config *config)
 {

@@ -1,4 +1,5 @@
-/* in_cluster.h - a master that runs in a pod of Kubernetes, as if it ran here: its output, its signals, its exit code.
+/* in_cluster.h - a master that runs in a pod of Kubernetes, as if it ran here: its output, its
+ * signals, its exit code.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_IN_CLUSTER_H
@@ -13,19 +14,21 @@ int in_cluster_run(const struct run_spec *spec, const struct cli_args *args);
 /* The program that the operands from the second on are; `env` is a list of VAR[=VALUE]. */
 int in_cluster_master(const struct cli_args *args, const struct cli_value *env, bool quiet);
 
-/* What the first would make of its master: its Job as YAML or JSON, for free(). -errno and a sentence. */
+/* Returns the Job that in_cluster_run() would make for its master, as YAML or JSON, for free().
+ * -errno and a sentence. */
 int in_cluster_show(const struct run_spec *spec, const struct cli_args *args,
                     const struct fbr_config *config, int json, char **text, struct fbr_error *err);
 /* Whether that server would take its pod: 0 or -errno, and what it says. */
 int in_cluster_would(const struct run_spec *spec, const struct cli_args *args,
                      struct cli_backend *b, fbr_backend_say *say, void *user);
 
-/* Accounts, Role and RoleBinding of masters of that name as YAML, on standard output (kubernetes_command.c). */
+/* Accounts, Role and RoleBinding of masters of that name as YAML, on standard output
+ * (kubernetes_command.c). */
 void kubernetes_put_rights(const char *name, const char *namespace);
 void kubernetes_put_rights_json(const char *name, const char *namespace);
 
-/* For tests: the words of `fiber run` there. Variables are given by name only, their values go by the environment.
- * NULL-terminated, for in_cluster_words_free(); NULL without memory. */
+/* For tests: the words of `fiber run` there. Variables are given by name only, their values go by
+ * the environment. NULL-terminated, for in_cluster_words_free(); NULL without memory. */
 char **in_cluster_words(const struct run_spec *spec, const struct cli_args *args);
 void in_cluster_words_free(char **words);
 

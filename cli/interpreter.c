@@ -1,4 +1,5 @@
-/* interpreter.c - asks interpreters for their library, and lists a script's folder; see interpreter.h.
+/* interpreter.c - asks interpreters for their library, and lists a script's folder; see
+ * interpreter.h.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interpreter.h"
@@ -20,8 +21,9 @@
 
 struct language {
     const char *name; /* how the names of its programs begin */
-    /* Options that end the options: code in the next word, a module; that have a value, there or in the next word;
-     * whose value is in the same word; that change what the interpreter would answer. */
+    /* Options that end the options: code in the next word, a module; that have a value, there or in
+     * the next word; whose value is in the same word; that change what the interpreter would
+     * answer. */
     const char *code, *module, *value, *attached, *kept;
     const char *ask; /* the option for code */
     /* Prints its own path, and what is to go along, one a line. */
@@ -98,7 +100,8 @@ static bool is_stranger(const char *path)
     return yes;
 }
 
-/* The words of "#!/usr/bin/env -S python3 -u", without env and what is for it; they point into line. How many. */
+/* The words of "#!/usr/bin/env -S python3 -u", without env and what is for it; they point into
+ * line. How many. */
 static int first_line(const char *path, char line[LINE_MAX_LEN], const char *words[WORDS])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), n = 0;
@@ -192,7 +195,7 @@ static bool put_line(struct fbr_buf *b, const char *path)
     return !b->failed;
 }
 
-/* What no script imports: histories, other environments. */
+/* Whether a folder is one that no script imports: histories, other environments. */
 static bool is_skipped(const FTSENT *e)
 {
     static const char *const names[] = {".git", ".hg", ".svn", "__pycache__", "node_modules", NULL};
@@ -205,14 +208,14 @@ static bool is_skipped(const FTSENT *e)
     return e->fts_level > 0 && access(mark, F_OK) == 0;
 }
 
-/* What a link leads to counts as a file; a link to a directory does not. */
+/* A link counts as a file if its target is one; a link to a directory does not. */
 static bool is_file(const FTSENT *e, struct stat *st)
 {
     return (e->fts_info == FTS_F || e->fts_info == FTS_SL) && stat(e->fts_path, st) == 0 &&
            S_ISREG(st->st_mode) && access(e->fts_path, R_OK) == 0;
 }
 
-/* Its files as lines; -E2BIG without a sentence. */
+/* Appends the folder's files as lines; -E2BIG without a sentence. */
 static int put_folder(struct fbr_buf *b, char *folder)
 {
     char *roots[] = {folder, NULL};
@@ -286,7 +289,8 @@ static bool put_named(struct fbr_buf *b, const char *workdir, const char *path)
     return put_line(b, path);
 }
 
-/* The folder that a script's modules are in, or of `-m`; also a folder that is run, which has __main__.py. */
+/* The folder that a script's modules are in, or of `-m`; also a folder that is run, which has
+ * __main__.py. */
 static int put_script(const struct interpreter_wish *w, const struct call *c, struct fbr_buf *b,
                       struct fbr_error *err)
 {
@@ -348,8 +352,9 @@ static int put_library(const struct call *c, struct interpreter_files *files, st
         return cannot_ask(c, why, err);
     }
     for (char *line = strtok_r(answer, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        /* of its start-up files */
         if (line[0] != '/')
-            continue; /* of its start-up files */
+            continue;
         if (!files->self[0])
             snprintf(files->self, sizeof(files->self), "%s", line);
         else if (!put_line(&files->lines, line))

@@ -1,7 +1,8 @@
 /* interpreter.h - interpreters whose own library is a tree of files: what of it goes into an image.
  *
- * Python and Perl are asked where their library is: only they know what a version manager, a virtual environment or a
- * distribution has made of it. The folder of a script goes along, as its modules lie there.
+ * Python and Perl are asked where their library is: only they know what a version manager, a
+ * virtual environment or a distribution has made of it. The folder of a script goes along, as its
+ * modules lie there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_INTERPRETER_H
@@ -29,8 +30,8 @@ struct interpreter_files {
     struct fbr_buf lines; /* paths of the other files and directories, each with a '\n' behind it */
 };
 
-/* 1: `files` has what goes along; 0: it is no such interpreter; -ENOTSUP, -E2BIG and others with a sentence. `lines` is
- * the caller's, from fbr_buf_init() to fbr_buf_fini(). */
+/* 1: `files` has what goes along; 0: it is no such interpreter; -ENOTSUP, -E2BIG and others with a
+ * sentence. `lines` is the caller's, from fbr_buf_init() to fbr_buf_fini(). */
 int interpreter_find(const struct interpreter_wish *w, struct interpreter_files *files,
                      struct fbr_error *err);
 

@@ -42,7 +42,8 @@ static int signal_named(const char *text)
 
 /* ---- A run that only engines know ---- */
 
-/* The jobs of that name, NULL: all. How many are gone, or a sentence about the first that is not. */
+/* The jobs of that name, NULL: all. How many are gone, or a sentence about the first that is
+ * not. */
 static int remove_jobs(struct engine_run *e, const char *name, struct fbr_error *err)
 {
     int removed = 0, failed = 0;
@@ -137,8 +138,9 @@ static int run_kill(const struct cli_args *args)
         rc = client_ask(&run, FBR_CONTROL_STOP, -1, 0, &err);
     else
         rc = client_ask(&run, FBR_CONTROL_SIGNAL, rank, sig, &err);
+    /* it has ended, before it could say so */
     if (rc == -ECONNRESET && !name && rank < 0)
-        rc = 0; /* it has ended, before it could say so */
+        rc = 0;
     if (rc == -ESRCH && rank >= 0 && run.state < CLIENT_ENDED)
         fbr_fail(&err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
                  run.about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run.about.uid);

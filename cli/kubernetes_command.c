@@ -1,8 +1,8 @@
-/* kubernetes_command.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber, as YAML for
- * kubectl; and `fiber kubernetes run`: a program that is a master, in a pod.
+/* kubernetes_command.c - `fiber kubernetes manifest`: the objects that a namespace needs for Fiber,
+ * as YAML for kubectl; and `fiber kubernetes run`: a program that is a master, in a pod.
  *
- * The Role has what the backend uses and nothing else (backends/kubernetes/cluster_check.c has the same list); workers
- * have an account of their own that may nothing, and no token of it.
+ * The Role has what the backend uses and nothing else (backends/kubernetes/cluster_check.c has the
+ * same list); workers have an account of their own that may nothing, and no token of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
@@ -225,7 +225,7 @@ static void put_job(const char *name, const char *namespace, const char *image, 
            "[ALL]}}\n");
 }
 
-/* What stands in YAML without quotes must be a name of Kubernetes' own. */
+/* Texts that stand in YAML without quotes must be names of Kubernetes' own. */
 static bool is_name(const char *text, size_t max)
 {
     size_t n = strlen(text);

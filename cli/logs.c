@@ -1,5 +1,5 @@
-/* logs.c - `fiber logs`: what is kept of a run's output (logs_kept.c); where nothing is, what it prints from now on, or
- * its files; of one that only engines know, what its jobs have written.
+/* logs.c - `fiber logs`: what is kept of a run's output (logs_kept.c); where nothing is, what it
+ * prints from now on, or its files; of one that only engines know, what its jobs have written.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -43,8 +43,9 @@ static void on_line(void *user, int rank, int stream, bool more, const void *dat
     if (!more && (!len || ((const char *)data)[len - 1] != '\n'))
         fputc('\n', out);
     p->within = more;
+    /* the reader has gone */
     if (fflush(out) != 0)
-        _exit(1); /* the reader has gone */
+        _exit(1);
 }
 
 static int follow(struct client_run *run, int rank, const struct cli_args *args)
@@ -148,8 +149,9 @@ static void on_job_piece(void *user, int stream, const void *data, size_t len)
         show(r, stream, line->data, n);
         fbr_buf_consume(line, n);
     }
+    /* the reader has gone */
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1); /* the reader has gone */
+        _exit(1);
     pthread_mutex_unlock(&r->all->lock);
 }
 
@@ -256,8 +258,8 @@ static int get_wish(struct logs_wish *w, const struct cli_args *args, struct fbr
                : 0;
 }
 
-/* Whether something is kept of the run that is called so: then *kept and *run, which has no connection if the registry
- * does not know it any more. */
+/* Whether something is kept of the run that is called so: then *kept and *run, which has no
+ * connection if the registry does not know it any more. */
 static bool find_kept(const char *name, const char *root, struct client_run *run,
                       struct fbr_spool_run *kept)
 {

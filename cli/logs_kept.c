@@ -1,8 +1,8 @@
 /* logs_kept.c - shows what is kept of a run's output; see logs_kept.h.
  *
- * Each rank has two files (runtime/inspect/spool.c): the older is read first, then the newer, and while we read, the
- * newer may become the older. Pieces of all ranks are taken in the order of their times and put together to lines,
- * which the filters then see.
+ * Each rank has two files (runtime/inspect/spool.c): the older is read first, then the newer, and
+ * while we read, the newer may become the older. Pieces of all ranks are taken in the order of
+ * their times and put together to lines, which the filters then see.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/logs_kept.h"
@@ -70,8 +70,9 @@ static void put_line(int stream, const struct fbr_buf *text)
 {
     FILE *out = stream == 2 ? stderr : stdout;
 
+    /* in their order where both are one terminal */
     if (stream == 2)
-        fflush(stdout); /* in their order where both are one terminal */
+        fflush(stdout);
     fwrite(text->data, 1, text->len, out);
 }
 
@@ -98,7 +99,7 @@ static void put_head(struct reader *r, const struct source *s, uint64_t time_us,
         fbr_put(b, text, n);
 }
 
-/* Of a progress bar its last state. */
+/* Returns the last state of a progress bar. */
 static const char *behind_return(const char *at, size_t *len)
 {
     size_t n = *len;
@@ -365,8 +366,9 @@ static void show_last(struct reader *r)
 
 static void flush(void)
 {
+    /* the reader has gone */
     if (fflush(stdout) != 0 || fflush(stderr) != 0)
-        _exit(1); /* the reader has gone */
+        _exit(1);
 }
 
 /* Until its launcher has closed the spool. */

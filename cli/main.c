@@ -37,7 +37,7 @@ static int unknown_command(const char *typed, const char *next)
     return cli_failed(2, "there is no subcommand %s; try `fiber help`", typed);
 }
 
-/* What can be asked for although the configuration is wrong; `config` and `doctor` tell what is. */
+/* Whether a command needs a valid configuration; `config` and `doctor` report an invalid one. */
 static bool needs_configuration(const struct cli_command *c)
 {
     static const char *const without[] = {"config", "doctor", "completion", "help", "version"};
@@ -78,8 +78,8 @@ static int run_command(const struct cli_command *c, int argc, char **argv, int i
     return code;
 }
 
-/* If standard descriptors are closed, the first sockets would become them, and get words for people.
- * What is written to a closed standard output is lost, which must show: writing there fails. */
+/* If standard descriptors are closed, the first sockets would become them, and get words for
+ * people. Output to a closed standard output is lost, which must show: writing there fails. */
 static void open_standard(void)
 {
     bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;

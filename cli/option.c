@@ -37,7 +37,7 @@ const char *cli_nearest(const char *typed, const char *(*next)(void *user), void
 
         if (len == n && is_swapped(typed, word, n))
             d = 1;
-        /* What was begun and not ended is near too: --time for --timeout. */
+        /* A beginning of the word is near too: --time for --timeout. */
         if (d >= best && len >= 3 && n > len && !strncmp(typed, word, len))
             d = best - 1;
         if (d < best) {
@@ -111,7 +111,7 @@ static bool is_called(const struct cli_option *o, const char *name, size_t len, 
     return false;
 }
 
-/* What is meant with one dash only goes first. */
+/* Spellings with one dash only come first. */
 static const struct cli_option *find_long(const struct cli_command *c, const char *name, size_t len,
                                           bool one)
 {
@@ -254,7 +254,7 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     }
 }
 
-/* What stands behind the '=' of a flag. */
+/* Takes the value behind the '=' of a flag. */
 static int take_flag_value(const struct cli_option *o, const char *said, const char *text,
                            struct cli_value *v, struct fbr_error *err)
 {

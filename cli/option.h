@@ -1,11 +1,10 @@
-/* option.h - the one table of a subcommand's options, and what is made of it: parsing, help, man
- * page, completion.
+/* option.h - the one table of a subcommand's options, for parsing, help, man page and completion.
  *
  * A subcommand is one file that ends in its const struct cli_command. Its options stand in an array
- * that an enum indexes, so that `args->values[RUN_GRACE]` is what was given for it. What people
- * type for mpirun and its like stands in the same table: `also` names other spellings, options of
- * type CLI_REFUSED are answered with a sentence. A spelling that begins with a dash ("-env") is meant
- * with one dash only.
+ * that an enum indexes, so that `args->values[RUN_GRACE]` is the value that was given. The
+ * spellings of mpirun and its like stand in the same table: `also` names other spellings, options
+ * of type CLI_REFUSED are answered with a sentence. A spelling that begins with a dash ("-env") is
+ * meant with one dash only.
  *
  * Every long name may also be written with one dash (-bind-to core), as mpirun's may; `--name
  * value`, `--name=value`, `-n 4` and `-n4` mean the same.
@@ -22,8 +21,8 @@
 #include "runtime/base/error.h"
 
 enum cli_type {
-    /* no argument; `number` counts how often it was given, `text` is "". With `words`: one of them may stand behind =,
-     * in `text`; with `max`: a number, also in `number` */
+    /* no argument; `number` counts how often it was given, `text` is "". With `words`: one of them
+     * may stand behind =, in `text`; with `max`: a number, also in `number` */
     CLI_FLAG,
     CLI_INT,  /* min to max */
     CLI_MS,   /* a duration: 5s, 2m; a bare number is seconds. In ms */

@@ -315,8 +315,8 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
 
 /* ---- What only its master can be asked ---- */
 
-/* The pod that a run's master is in, or NULL. Of a launcher's run that is its only job; else the master's name begins
- * with that of its host, as far as there is room. */
+/* Returns the pod that a run's master is in, or NULL. If the run is a launcher's, the pod is its
+ * only job; else the master's name begins with that of its host, as far as there is room. */
 static const struct leftover *master_pod(const struct engine_jobs *at)
 {
     const char *host = at->jobs->master;
@@ -384,7 +384,7 @@ void engine_run_free(struct engine_run *e)
     e->count = 0;
 }
 
-/* What owns pods is listed with them, without a name. */
+/* Objects that own pods are listed with them, without a name. */
 bool engine_run_wants(const struct leftover *job, const char *name)
 {
     return job->name[0] && (!name || !strcmp(job->name, name) || !strcmp(job->id, name));

@@ -1,8 +1,9 @@
-/* orphans.h - jobs that engines have of this user's runs, and what became of those runs: for gc and ps; and runs that
- * only engines know, for logs and kill: what others cannot do with such a run they say.
+/* orphans.h - jobs that engines have of this user's runs, and what became of those runs: for gc and
+ * ps; and runs that only engines know, for logs and kill: what others cannot do with such a run
+ * they say.
  *
- * A run whose master is dead, or on another host, has no door here. Only the labels of its jobs are known: its id,
- * their names, its master.
+ * A run whose master is dead, or on another host, has no door here. Only the labels of its jobs are
+ * known: its id, their names, its master.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_ORPHANS_H
@@ -38,11 +39,12 @@ struct leftovers {
     bool failed; /* out of memory */
 };
 
-/* Opens that backend, asks it, and judges: 1; 0: it cannot be asked, and nobody named it nor is there a sign that it is
- * used here. On 1, close the backend and free l. */
+/* Opens that backend, asks it, and judges: 1; 0: it cannot be asked, and nobody named it nor is
+ * there a sign that it is used here. On 1, close the backend and free l. */
 int leftovers_ask(struct leftovers *l, struct cli_backend *b, const char *name, const char *only,
                   struct fbr_error *err);
-/* Sorts them by run and gives each its verdict, by looking at the masters (runtime/base/master.h). */
+/* Sorts them by run and gives each its verdict, by looking at the masters
+ * (runtime/base/master.h). */
 void leftovers_judge(struct leftovers *l);
 /* How many from that one on are of its run; after leftovers_judge(). */
 size_t leftovers_same_run(const struct leftovers *l, size_t first);
@@ -50,7 +52,8 @@ size_t leftovers_same_run(const struct leftovers *l, size_t first);
 void leftovers_add(struct leftovers *l, const char *backend, const struct fbr_leftover *job);
 void leftovers_free(struct leftovers *l);
 
-/* The names of the backends that are asked when `only` is NULL, or that one; NULL behind the last. */
+/* The names of the backends that are asked when `only` is NULL, or that one; NULL behind the
+ * last. */
 const char *leftovers_backend(const char *only, size_t at);
 /* The command of its engine that removes it: "docker rm -f 12ab". */
 void leftover_command(const struct leftover *j, char *out, size_t size);
@@ -62,7 +65,7 @@ long leftover_pid(const struct leftover *j); /* 0: unknown */
 
 #define ENGINE_RUN_BACKENDS 4
 
-/* Its jobs on one engine. */
+/* The run's jobs on one engine. */
 struct engine_jobs {
     struct cli_backend backend;
     struct leftovers all;
@@ -79,25 +82,28 @@ struct engine_run {
 /* Whether that may be the beginning of a run's id: no engine knows names of runs. */
 bool engine_run_is_id(const char *typed);
 
-/* Which jobs of a list are of the run that was typed, or of the one of the registry that was lost (either may be NULL):
- * the first, and how many. 0: none; -EEXIST and a sentence: several runs have such an id. For tests. */
+/* Which jobs of a list are of the run that was typed, or of the one of the registry that was lost
+ * (either may be NULL): the first, and how many. 0: none; -EEXIST and a sentence: several runs have
+ * such an id. For tests. */
 int engine_run_choose(const struct leftovers *l, const char *typed, const struct client_run *lost,
                       const struct leftover **first, struct fbr_error *err);
 
-/* A run of this host, as client_find(): 0 and *run; or one that only engines know: 1 and *e. `only`: no other backend
- * is asked, and the registry only for runs there; NULL: all that are configured. */
+/* A run of this host, as client_find(): 0 and *run; or one that only engines know: 1 and *e.
+ * `only`: no other backend is asked, and the registry only for runs there; NULL: all that are
+ * configured. */
 int engine_run_find(const char *typed, const char *only, struct client_run *run,
                     struct engine_run *e, struct fbr_error *err);
 void engine_run_free(struct engine_run *e);
 
-/* A run of this host, for what only its master can be asked (top, scale, cp, stack: `verb`): 0 and *run. Of one that
- * only engines know the sentence says how its master is asked. */
+/* A run of this host, for what only its master can be asked (top, scale, cp, stack: `verb`): 0 and
+ * *run. Of one that only engines know the sentence says how its master is asked. */
 int engine_run_here(const char *typed, const char *verb, struct client_run *run,
                     struct fbr_error *err);
 /* That sentence: an error. For tests. */
 int engine_run_elsewhere(const struct engine_jobs *at, const char *verb, struct fbr_error *err);
 
-/* Whether a job is meant: by its name, or by its id there, or `name` is NULL. What is no job is not. */
+/* Whether a job is meant: by its name, or by its id there, or `name` is NULL. An object that is no
+ * job is not meant. */
 bool engine_run_wants(const struct leftover *job, const char *name);
 /* How many are. None: -ENOENT, and a sentence with the names that there are. */
 int engine_run_wanted(const struct engine_run *e, const char *name, struct fbr_error *err);

@@ -1,6 +1,8 @@
-/* ps.c - `fiber ps`: the runs of this user on this host, and, when asked for, those that engines have jobs of.
+/* ps.c - `fiber ps`: the runs of this user on this host, and, when asked for, those that engines
+ * have jobs of.
  *
- * The first are found in the registry, and tell about themselves; of the others only their jobs' labels are known.
+ * The first are found in the registry, and tell about themselves; of the others only their jobs'
+ * labels are known.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
@@ -65,8 +67,8 @@ static void put_json(struct fbr_json *j, const struct client_run *run)
     fbr_json_end_object(j);
 }
 
-/* A row of the table. `ended` NULL: a listing of what goes on has no such column. A terminal gets what
- * fits it. */
+/* A row of the table. `ended` NULL: a listing of what goes on has no such column. A terminal gets
+ * what fits it. */
 struct row {
     const char *uid, *name, *backend, *state, *ranks, *restarts, *time, *ended, *command;
 };

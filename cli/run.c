@@ -120,7 +120,8 @@ static int make_output(struct run_spec *s, char path[PATH_MAX])
     return 0;
 }
 
-/* The other launcher that a command begins with, "mpirun" or "torch.distributed.run"; NULL: none. */
+/* The other launcher that a command begins with, "mpirun" or "torch.distributed.run"; NULL:
+ * none. */
 static const char *launcher_of(const char *const *command)
 {
     static const char *const names[] = {"mpirun",  "mpiexec",    "mpiexec.hydra",
@@ -189,7 +190,8 @@ static int set_hosts(const struct run_spec *s, struct fbr_error *err)
     return rc;
 }
 
-/* Jobs of a foreign image start in its working directory, so what is named from here is named whole. */
+/* Jobs of a foreign image start in its working directory, so what is named from here is named
+ * whole. */
 static int name_programs(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct fbr_backend_about *about =

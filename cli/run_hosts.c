@@ -1,6 +1,7 @@
 /* run_hosts.c - the hosts of `fiber run`; see run_hosts.h.
  *
- * A host's name becomes a word of ssh's command line, so it has letters of names only, and never begins like an option.
+ * A host's name becomes a word of ssh's command line, so it has letters of names only, and never
+ * begins like an option.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_hosts.h"
@@ -347,7 +348,7 @@ static bool is_silent(const struct run_hosts *h)
     return h->of_file;
 }
 
-/* What is more than the slots, evenly, but to no host more than its max_slots. */
+/* Spreads the ranks beyond the slots evenly, but gives no host more than its max_slots. */
 static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish,
                   struct fbr_error *err)
 {
@@ -592,7 +593,7 @@ int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char 
 
 /* ---- Where they are ---- */
 
-/* What Flux has for us; nothing when it cannot be asked. */
+/* Reads the hosts of a Flux allocation; none when Flux cannot be asked. */
 static int ask_flux(struct run_hosts *h, struct fbr_error *err)
 {
     struct fbr_error why = {0, ""};

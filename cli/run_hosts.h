@@ -1,12 +1,15 @@
-/* run_hosts.h - the hosts of `fiber run`, as mpirun takes them, and how many ranks each gets. Pure, but for the file
- * that it reads, and who we are.
+/* run_hosts.h - the hosts of `fiber run`, as mpirun takes them, and how many ranks each gets. Pure,
+ * but for the file that it reads, and who we are.
  *
- *   -H a,b:2,[2001:db8::1]:4     so many ranks at most, 1 where it is not said; a host that is named again adds to it
+ *   -H a,b:2,[2001:db8::1]:4     so many ranks at most, 1 where it is not said; a host that is
+ *                                named again adds to it
  *
  *   # a hostfile
- *   a slots=4 max_slots=8        as Open MPI writes it: more than 8 it does not get, however many there are
+ *   a slots=4 max_slots=8        as Open MPI writes it: more than 8 it does not get, however many
+ *                                there are
  *   b:4                          as MPICH does
- *   c                            nothing is said: 1; where no line says anything, ranks are spread evenly
+ *   c                            nothing is said: 1; where no line says anything, ranks are spread
+ *                                evenly
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_HOSTS_H
@@ -43,7 +46,7 @@ int run_hosts_parse(struct run_hosts *h, const char *origin, const char *text, s
 int run_hosts_add(struct run_hosts *h, const char *where, const char *name, size_t len,
                   unsigned long slots, struct fbr_error *err);
 int run_hosts_read(struct run_hosts *h, const char *path, struct fbr_error *err);
-/* Only these are left of it: all must be there. What they say of slots counts for more. */
+/* Keeps only these hosts: all must be there. Their slots count for more. */
 int run_hosts_choose(struct run_hosts *h, const struct run_hosts *only, struct fbr_error *err);
 
 /* All are the host that we are on. */
@@ -62,7 +65,8 @@ struct run_hosts_wish {
     bool oversubscribe;
 };
 
-/* Gives each host its ranks, block by block, and drops those that get none. Answers how many ranks there are. */
+/* Gives each host its ranks, block by block, and drops those that get none. Answers how many ranks
+ * there are. */
 int run_hosts_fit(struct run_hosts *h, const struct run_hosts_wish *wish, struct fbr_error *err);
 
 /* As command_hosts has them. The caller frees; NULL without memory. */
@@ -71,15 +75,15 @@ void run_hosts_fini(struct run_hosts *h);
 
 /* ---- Allocations ----
  *
- * The hosts of the allocation of PBS, LSF, SGE or Flux that `fiber run` is in, and the ranks of each. Slurm has a
- * backend of its own.
+ * The hosts of the allocation of PBS, LSF, SGE or Flux that `fiber run` is in, and the ranks of
+ * each. Slurm has a backend of its own.
  *
  *     PBS, Torque    PBS_NODEFILE         a file: a line HOST for each rank
  *     LSF            LSB_MCPU_HOSTS       HOST RANKS HOST RANKS ...
  *                    LSB_DJOB_HOSTFILE    a file: a line HOST for each rank
  *     SGE            PE_HOSTFILE          a file: lines HOST RANKS QUEUE PROCESSORS
- *     Flux           FLUX_URI             `flux resource list` is asked: lines NODES CORES HOSTLIST; a rank a core
- */
+ *     Flux           FLUX_URI             `flux resource list` is asked: lines NODES CORES
+ *                                         HOSTLIST; a rank a core */
 
 enum run_manager { RUN_PBS, RUN_LSF, RUN_LSF_FILE, RUN_SGE, RUN_FLUX, RUN_MANAGERS };
 
@@ -89,7 +93,8 @@ struct run_allocation {
     unsigned copies;   /* as in struct fbr_room */
 };
 
-/* Adds the hosts in a text of that kind. -EINVAL and a sentence that names `origin` and the line or word. Pure. */
+/* Adds the hosts in a text of that kind. -EINVAL and a sentence that names `origin` and the line or
+ * word. Pure. */
 int run_allocation_parse(struct run_hosts *h, enum run_manager kind, const char *origin,
                          const char *text, size_t len, struct fbr_error *err);
 /* The allocation that we are in. No hosts: we are in none, or its manager does not answer. */

@@ -1,8 +1,9 @@
 /* run_image.c - what of a command goes into an image that is made for it; see run_image.h.
  *
- * The image has the files at the paths where they are here (backends/image/closure.h), so the same command means the
- * same there. Scripts take their interpreters along, and all programs their libraries. The files of an interpreter's
- * own library are thousands, so they go into a file in memory, which image_add names.
+ * The image has the files at the paths where they are here (backends/image/closure.h), so the same
+ * command means the same there. Scripts take their interpreters along, and all programs their
+ * libraries. The files of an interpreter's own library are thousands, so they go into a file in
+ * memory, which image_add names.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_image.h"

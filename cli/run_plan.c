@@ -1,8 +1,9 @@
 /* run_plan.c - shows a run that is not started; see run_plan.h.
  *
- * The plan is the ring's own. Behind it stands what a backend would send to its engine for one of the ring's agents,
- * made as the start makes it, of the same job: the others differ in their names, and in their index in the ring. A
- * ticket there is none. Of a master that is to run in the cluster its Job and its rights follow.
+ * The plan is the ring's own. Behind it stands the request that a backend would send to its engine
+ * for one of the ring's agents, made as the start makes it, of the same job: the others differ in
+ * their names, and in their index in the ring. A ticket there is none. If the master runs in the
+ * cluster, its Job and its rights follow.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_plan.h"
@@ -104,7 +105,7 @@ static int ask_server(struct plan *p)
 
 /* ---- As text, and as JSON ---- */
 
-/* Of a master, and of its ring. */
+/* Appends the rights of a master, and of its ring. */
 static void put_rights(void (*put)(const char *name, const char *namespace))
 {
     const struct fbr_config *c = fbr_rt()->config;
@@ -165,7 +166,7 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
     return code;
 }
 
-/* What is words only, as a value of JSON. */
+/* Turns a plain text into a value of JSON. */
 static int make_string(char **text, struct fbr_error *err)
 {
     struct fbr_json j;
@@ -177,7 +178,7 @@ static int make_string(char **text, struct fbr_error *err)
     return *text ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
-/* Its engine's part of the plan: NULL where there is none to be shown, and 0. */
+/* Makes the engine's part of the plan: NULL and 0 where there is none to be shown. */
 static int make_manifest(struct plan *p, const struct run_spec *s, const struct fbr_config *config,
                          char **manifest, struct fbr_error *err)
 {

@@ -1,4 +1,5 @@
-/* run_plan.h - `fiber run --dry-run`: what would be started, and with =server whether the cluster would take it.
+/* run_plan.h - `fiber run --dry-run`: what would be started, and with =server whether the cluster
+ * would take it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_RUN_PLAN_H

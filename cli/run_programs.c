@@ -21,7 +21,8 @@ struct run_program {
     int at;         /* where its name is among the operands of all */
 };
 
-/* Where the program at `from` ends: at a ':' before an option or at the end, for programs may take a ':', too. */
+/* Where the program at `from` ends: at a ':' before an option or at the end, for programs may take
+ * a ':', too. */
 static int end_of(const struct cli_args *args, int from)
 {
     int i = from;

@@ -1,7 +1,7 @@
 /* run_programs.h - several programs in one `fiber run`, as mpirun and mpiexec write them:
  * `fiber run -n 1 A : -n 3 -x VAR=VALUE B`.
  *
- * What stands behind a ':' is a program with options of its own: -n, --workdir and variables. All
+ * The words behind a ':' are a program with options of its own: -n, --workdir and variables. All
  * others are the run's, and stand before the first program.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -28,11 +28,12 @@ void run_programs_fini(struct run_programs *p);
 /* All of them. */
 int run_programs_ranks(const struct run_programs *p);
 
-/* For jobs that do not start in this folder: names each program that is an executable file here, and that no --workdir
- * goes with, by its absolute path; also among the operands, which it owns from then on. */
+/* For jobs that do not start in this folder: names each program that is an executable file here,
+ * and that no --workdir goes with, by its absolute path; also among the operands, which it owns
+ * from then on. */
 int run_programs_whole(struct run_programs *p, const struct cli_args *args, struct fbr_error *err);
-/* The absolute path of "./train", for free(). NULL: `name` is looked for in PATH, is absolute already, or is no
- * executable file here. */
+/* The absolute path of "./train", for free(). NULL: `name` is looked for in PATH, is absolute
+ * already, or is no executable file here. */
 char *run_program_whole(const char *name);
 
 #endif

@@ -389,7 +389,7 @@ static int take_map(struct run_spec *s, const char *text, struct fbr_error *err)
 
 /* ---- All of it ---- */
 
-/* What Open MPI 5 writes behind --output, where a directory stands here. */
+/* Open MPI 5 takes other words behind --output, where a directory stands here. */
 static int check_output(const char *dir, struct fbr_error *err)
 {
     static const char *const words[] = {"tag", "timestamp", "xml", "merge", "rank"};
@@ -488,7 +488,8 @@ static bool may_be_allocated(const struct cli_args *args)
                     !strcmp(fbr_rt_backend_name(rt, NULL), FBR_BACKEND_LOCAL)));
 }
 
-/* All of them are this host: no ssh is needed, and of what is said of slots only max_slots is a limit. */
+/* All of them are this host: no ssh is needed, and of what is said of slots only max_slots is a
+ * limit. */
 static int take_local(struct run_spec *s, const struct cli_args *args, struct fbr_error *err)
 {
     int64_t slots = run_hosts_slots(&s->hosts), most = run_hosts_most(&s->hosts);
@@ -566,8 +567,9 @@ static int take_programs(struct run_spec *s, const struct cli_args *args, struct
     o->nprograms = s->programs.count;
     if (o->nprograms == 0)
         o->job.command = (const char *const *)args->operands;
+    /* --workdir is the first program's, as in mpirun */
     else
-        o->job.workdir = NULL; /* --workdir is the first program's, as in mpirun */
+        o->job.workdir = NULL;
     if (!args->operands[0][0])
         return fbr_fail(err, -EINVAL, "the program's name is empty");
     return 0;

@@ -28,7 +28,8 @@ struct run_spec {
 
 /* -EINVAL and a sentence. On success free with run_spec_fini(); it points into args. */
 int run_spec_make(struct run_spec *spec, const struct cli_args *args, struct fbr_error *err);
-/* Asks the backend, which is known by now, for what the options leave open. -EINVAL and a sentence. */
+/* Asks the backend, which is known by now, for what the options leave open. -EINVAL and a
+ * sentence. */
 int run_spec_settle(struct run_spec *spec, struct fbr_error *err);
 void run_spec_fini(struct run_spec *spec);
 

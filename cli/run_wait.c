@@ -67,8 +67,9 @@ void run_wait_prepare(void)
 
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     rt = fbr_rt(); /* only now are there threads */
+    /* we say what is waited for */
     if (rt)
-        rt->pending.quiet = true; /* we say what is waited for */
+        rt->pending.quiet = true;
 }
 
 /* A third one ends us at once: the kernel then ends the ranks of this host. */
@@ -122,7 +123,8 @@ static void on_signal(struct wait *w, int sig)
     }
 }
 
-/* On a terminal in one line, which is always the newest; else in a line for each change, now and then. */
+/* On a terminal in one line, which is always the newest; else in a line for each change, now and
+ * then. */
 static void look(struct wait *w)
 {
     struct fbr_run_facts f;

@@ -10,7 +10,7 @@
 
 #include "fiber.h"
 
-/* Of those n signals the ones that are not ignored. */
+/* Returns those of the n signals that are not ignored. */
 sigset_t run_wait_heard(const int *list, size_t n);
 
 /* Before the first thread is started: from now on the signals wait for run_wait(). */

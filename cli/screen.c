@@ -90,7 +90,8 @@ void screen_take(void)
 
         memset(&a, 0, sizeof(a));
         a.sa_handler = list[i].fn;
-        /* A picture that is being written goes on, unless this is the end: who reads it may have stopped reading. */
+        /* A picture that is being written goes on, unless this is the end: who reads it may have
+         * stopped reading. */
         a.sa_flags = list[i].fn == on_stop || list[i].fn == on_resize ? SA_RESTART : 0;
         sigaction(list[i].sig, &a, NULL);
     }

@@ -1,4 +1,5 @@
-/* screen.h - the terminal as a screen to draw on and keys to read, put back however the command ends; JSON as a line.
+/* screen.h - the terminal as a screen to draw on and keys to read, put back however the command
+ * ends; JSON as a line.
  *
  * One screen at a time in a process: its state is what signal handlers need.
  *
@@ -21,8 +22,8 @@ enum cli_key {
     CLI_KEY_OTHER, /* one that nobody asked for; every other value is a character */
 };
 
-/* Takes the alternate screen and unbuffered keys. The signals that end the command, or stop it, give
- * the terminal back first. */
+/* Takes the alternate screen and unbuffered keys. The signals that end the command, or stop it,
+ * give the terminal back first. */
 void screen_take(void);
 /* Gives it back; at exit it comes by itself. */
 void screen_give_back(void);
@@ -39,8 +40,8 @@ void screen_size(int *width, int *height);
 /* There is a terminal, and TERM does not say that it is dumb: it knows escape sequences. */
 bool cli_is_screen(int fd);
 
-/* The finished text as one line; j is freed. 0, or 1 after it was said on standard error that there is no
- * memory for it. */
+/* The finished text as one line; j is freed. 0, or 1 after it was said on standard error that there
+ * is no memory for it. */
 int cli_print_json(FILE *out, struct fbr_json *j);
 
 #endif

@@ -1,8 +1,8 @@
 /* stack_command.c - `fiber stack`: where the ranks of a ring or the workers of a pool are.
  *
- * Each job is visited once, by way of the launcher (runtime/net/visit.h, runtime/inspect/stack.h), several hosts at
- * a time. Which ranks a job has shows when it answers; so of the ranks of one host the next is asked for when the last
- * answer has come, if it was not among it.
+ * Each job is visited once, by way of the launcher (runtime/net/visit.h, runtime/inspect/stack.h),
+ * several hosts at a time. Which ranks a job has shows when it answers; so of the ranks of one host
+ * the next is asked for when the last answer has come, if it was not among it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -82,7 +82,7 @@ static int keep(struct stack *s, const struct ask *a, const char *host,
     return 0;
 }
 
-/* What one job has told. Of a ring's agent only what it has started is a rank. */
+/* Takes the answer of one job. In a ring's agent only descendants of the agent are ranks. */
 static int take(struct stack *s, const struct ask *a, const char *host, const struct fbr_buf *b)
 {
     struct fbr_cur c = fbr_cur(b->data, b->len);
@@ -162,7 +162,8 @@ static bool is_busy(const struct stack *s, const char *host)
     return false;
 }
 
-/* The lock is held, and given up while nothing can be begun. NULL: all is done, or in good hands. */
+/* The lock is held, and given up while nothing can be begun. NULL: all is done, or in good
+ * hands. */
 static struct ask *next_ask(struct stack *s)
 {
     for (;;) {

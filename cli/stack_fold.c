@@ -13,8 +13,9 @@
 
 static uint64_t add_text(uint64_t hash, const char *text)
 {
+    /* FNV-1a */
     do
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull; /* FNV-1a */
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
     while (*text++);
     return hash;
 }

@@ -8,7 +8,8 @@
 
 #include "runtime/inspect/stack.h"
 
-/* Threads that stand at the same place: the same functions of the same files, in the same program. */
+/* Threads that stand at the same place: the same functions of the same files, in the same
+ * program. */
 struct stack_group {
     struct stack_group *next;
     uint64_t hash;

@@ -10,8 +10,8 @@
 
 #define TEXT_FILE_MAX (1u << 20)
 
-/* The caller frees `text`, which has no NUL at its end. A sentence with the path for what cannot be read, or is longer
- * than TEXT_FILE_MAX (-EFBIG). */
+/* The caller frees `text`, which has no NUL at its end. A sentence with the path for what cannot be
+ * read, or is longer than TEXT_FILE_MAX (-EFBIG). */
 int text_file_read(const char *path, char **text, size_t *len, struct fbr_error *err);
 
 /* ---- Variables, as docker's --env-file takes them; pure ----
@@ -21,8 +21,9 @@ int text_file_read(const char *path, char **text, size_t *len, struct fbr_error 
  *   NAME            with its value here, if there is such a variable here
  */
 
-/* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid during the call; a
- * negative answer ends it. -EINVAL and a sentence with the line for what is no such line. */
+/* Calls pair() for each variable in order; value NULL: only the name is given. The texts are valid
+ * during the call; a negative answer ends it. -EINVAL and a sentence with the line for what is no
+ * such line. */
 int env_file_parse(const char *origin, const char *text, size_t len,
                    int (*pair)(void *user, const char *name, const char *value), void *user,
                    struct fbr_error *err);

@@ -33,7 +33,8 @@ struct seen {
     uint64_t tasks;
 };
 
-/* When figures were taken that are shown, and those before them (0: there were none): client_now(). */
+/* When figures were taken that are shown, and those before them (0: there were none):
+ * client_now(). */
 struct moments {
     int64_t at, before;
 };
@@ -42,7 +43,8 @@ struct view {
     struct client_run run;
     struct seen *seen; /* by rank: at the last look */
     int nseen;
-    /* Tasks come with each answer; processor time and memory were taken when the last answer was asked for. */
+    /* Tasks come with each answer; processor time and memory were taken when the last answer was
+     * asked for. */
     struct moments tasks, use;
     int64_t asked;
     uint64_t sent;   /* fbr_now_ms(): when the look that has no answer yet was asked for */
@@ -70,13 +72,14 @@ static int silent_s(const struct view *v)
     return !v->unanswered || ms < CLIENT_PATIENCE_MS ? 0 : (int)(ms / 1000);
 }
 
-/* What was seen of it at the last look; NULL: there is nothing to compare with. */
+/* Returns the last look at a rank; NULL: there is nothing to compare with. */
 static const struct seen *seen_of(const struct view *v, const struct fiber_rank_stats *s)
 {
     return s->rank >= 0 && s->rank < v->nseen && v->seen[s->rank].known ? &v->seen[s->rank] : NULL;
 }
 
-/* Percent of the time since the last look, or since its start when this is the first one; negative: unknown. */
+/* Percent of the time since the last look, or since its start when this is the first one; negative:
+ * unknown. */
 static double share(const struct view *v, const struct fbr_run_rank *r, const struct moments *m,
                     double now, const double *last)
 {
@@ -103,7 +106,8 @@ static double busy_share(const struct view *v, const struct fbr_run_rank *r)
     return share(v, r, &v->tasks, r->busy, seen ? &seen->busy : NULL);
 }
 
-/* Tasks in a second, of all workers, since the last look, or since the pool's start; negative: unknown. */
+/* Tasks in a second, of all workers, since the last look, or since the pool's start; negative:
+ * unknown. */
 static double task_rate(const struct view *v)
 {
     int64_t from = v->tasks.before ? v->tasks.before : v->run.about.started_ms;
@@ -483,8 +487,8 @@ static int watch(struct view *v, int interval, int64_t times, struct fbr_error *
     int64_t drawn = 0;
     int rc;
 
-    /* The figures that are asked for here come with the first look that is shown, which then has those since the
-     * start. */
+    /* The figures that are asked for here come with the first look that is shown, which then has
+     * those since the start. */
     rc = look(v, patience_ms, err);
     if (rc < 0 || rest(v, FIRST_MS))
         return rc < 0 ? rc : 0;
