@@ -1,4 +1,5 @@
-/* calls.c - each call of fiber.h that the other examples do not make, in a few lines that its man page quotes.
+/* calls.c - each call of fiber.h that the other examples do not make, in a few lines that its man
+ * page quotes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <err.h>
@@ -302,9 +303,10 @@ static void whichever_comes_first(struct fiber_pool *pool)
 
 static int square_slowly(const void *in, size_t len, struct fiber_reply *reply)
 {
+    /* nobody wants the result */
     for (int i = 0; i < 1000; i++)
         if (fiber_reply_cancelled(reply))
-            return -ECANCELED; /* nobody wants the result */
+            return -ECANCELED;
         else
             usleep(1000);
     return square(in, len, reply);

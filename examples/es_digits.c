@@ -5,14 +5,15 @@
  * measure_fitness(), your data into load_digits(), and keep the rest. The method is that of
  * Salimans et al. (2017, arXiv 1703.03864): a generation tries theta + sigma e and theta - sigma e
  * for random directions e, and moves theta along the directions, each weighted by the ranks of what
- * its two tries were worth. What travels, and how often:
- *  - the noise, out of which the directions are cut, and the images: never. The first process of a host builds them in
- *    memory that the others map;
+ * its two tries were worth. Data that travels, and how often:
+ *  - the noise, out of which the directions are cut, and the images: never. The first process of a
+ *    host builds them in memory that the others map;
  *  - theta and the minibatch, 10 KB: once per generation and worker, out of a store;
- *  - a task: where its directions begin in the noise, 36 bytes; its result: the fitness of its tries, 64 bytes.
- * A seed gives the same training whatever the number of workers and whoever dies: results are taken
- * by their index. A ledger counts the deliveries of each task; the program fails when one was lost
- * or delivered twice.
+ *  - a task: where its directions begin in the noise, 36 bytes; its result: the fitness of its
+ *    tries, 64 bytes.
+ * A seed gives the same training whatever the number of workers and whichever of them die: results
+ * are taken by their index. A ledger counts the deliveries of each task; the program fails when one
+ * was lost or delivered twice.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -65,7 +66,7 @@ struct task {
     uint32_t offset[TRIES / 2]; /* of each direction in the noise */
 };
 
-/* Of this process, master or worker: a task function has no argument of its own. */
+/* For this process, master or worker: a task function has no argument of its own. */
 static struct {
     struct setup { /* what a worker is told when it starts */
         uint64_t seed;
@@ -163,8 +164,9 @@ static void add_layer(const float *restrict weight, const float *in, int n_in, f
 {
     memcpy(out, weight + n_in * n_out, (size_t)n_out * sizeof(float)); /* the biases */
     for (int i = 0; i < n_in; i++) {
+        /* half of the pixels */
         if (in[i] == 0)
-            continue; /* half of the pixels */
+            continue;
         for (int o = 0; o < n_out; o++)
             out[o] += in[i] * weight[i * n_out + o];
     }

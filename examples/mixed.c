@@ -3,9 +3,11 @@
  *
  * The ring is mpi/sgd_ring.c, an ordinary MPI program. The pool's tasks draw training images anew,
  * as other hands might have written them: each twice, of which the one stays that the ring's
- * network finds harder. What travels:
- *  - the network, 0.8 MB: from the ring's checkpoint into a store, after each epoch; each worker fetches it there once;
- *  - a task: a number; its result: a sheet of 200 images, 157 KB, which goes into the folder that the ring looks into;
+ * network finds harder. Data that travels:
+ *  - the network, 0.8 MB: from the ring's checkpoint into a store, after each epoch; each worker
+ *    fetches it there once;
+ *  - a task: a number; its result: a sheet of 200 images, 157 KB, which goes into the folder that
+ *    the ring looks into;
  *  - between the ranks: gradients, by MPI_Allreduce. Neither the pool nor this program sees them.
  * Neither side waits for the other: the ring takes what there is, the pool is some sheets ahead and
  * no more. On the way this program kills a worker and a rank: the worker's tasks go to others, the
@@ -38,10 +40,11 @@
 
 struct task {
     uint32_t number,
-        epoch; /* epoch: of the network that it shall judge by, or later; 0: there is none yet */
+        /* epoch: of the network that the task must judge by, or later; 0: there is none yet */
+        epoch;
 };
 
-/* Of this process, master or worker: a task function has no argument of its own. */
+/* For this process, master or worker: a task function has no argument of its own. */
 static struct {
     struct setup { /* what a worker is told when it starts */
         uint64_t seed;
@@ -111,8 +114,8 @@ static int draw_sheet(const void *in, size_t len, struct fiber_reply *reply)
     for (int i = 0; i < SHEET; i++) {
         uint64_t number = (uint64_t)task->number * SHEET + (uint64_t)i,
                  seed = here.setup.seed + number * 2;
-        const struct image *image =
-            &here.mnist->train[number * 1009 % TRAIN]; /* each in its turn */
+        /* each in its turn */
+        const struct image *image = &here.mnist->train[number * 1009 % TRAIN];
 
         redraw(image, &sheet->image[i], draw(&seed));
         redraw(image, &other, draw(&seed));
@@ -234,8 +237,9 @@ static void note_delivery(void *user, size_t index, int code, const void *data, 
 
     (void)index, (void)data, (void)len;
     *deliveries += code == 0;
+    /* it is readable all the same */
     if (write(here.wake, &one, sizeof(one)) < 0)
-        return; /* it is readable all the same */
+        return;
 }
 
 /* Under another name first: the ring takes whole sheets. Its number is that of its arrival, so that
@@ -336,7 +340,7 @@ static int read_checkpoint(struct mixed *m, struct checkpoint *c)
     return ok ? 0 : -ENODATA;
 }
 
-/* What the ring has learned so far, for the pool to judge by. */
+/* Publishes the network that the ring has learned so far, for the pool to judge by. */
 static int publish_network(struct mixed *m)
 {
     struct checkpoint *c = malloc(sizeof(*c));

@@ -46,7 +46,7 @@ struct sheet {
     struct image image[SHEET];
 };
 
-/* What the ring saves after each epoch. */
+/* The ring's state, which it saves after each epoch. */
 struct checkpoint {
     char magic[8];           /* CHECKPOINT_MAGIC */
     uint32_t epochs, sheets; /* that are done; that were taken from the feed, about */
@@ -121,8 +121,9 @@ static inline int model_run(const struct model *m, const struct image *image,
     for (int i = 0; i < PIXELS; i++) {
         float x = (float)image->pixel[i] / 255;
 
+        /* four fifths of the pixels */
         if (x == 0)
-            continue; /* four fifths of the pixels */
+            continue;
         for (int h = 0; h < HIDDEN; h++)
             hidden[h] += x * m->w1[i][h];
     }

@@ -25,7 +25,7 @@ static int add_up(MPI_Comm *comm, int rank)
     int sum = 0;
 
     while (MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, *comm) != MPI_SUCCESS) {
-        MPIX_Comm_revoke(*comm); /* whoever waits in another call hears of it, too */
+        MPIX_Comm_revoke(*comm); /* a rank that waits in another call learns of it, too */
         MPIX_Comm_shrink(*comm, &rest);
         *comm = rest;
         MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);

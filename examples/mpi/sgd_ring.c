@@ -4,12 +4,14 @@
  * An ordinary MPI program: it knows nothing of Fiber, and runs the same under mpirun, srun or
  * `fiber run`. Files are rank 0's alone, so that only its host needs them:
  *
- *     data        read once; the training images are scattered anew, in another order, for each epoch
- *     checkpoint  read at the start, when it is there, and replaced after each epoch: who starts the program again has
- *                 lost the epoch that was under way and nothing else
- *     feed        a folder where somebody else may leave sheets of training images, numbered from 0 (sheet.0 ...); an
- *                 epoch takes what is new there and fills up with what it has: older sheets, then the images of `data`.
- *                 It never waits for a sheet. The newest REPLAY of them stay there, and a restart finds them again
+ *     data        read once; the training images are scattered anew, in another order, for each
+ *                 epoch
+ *     checkpoint  read at the start, when it is there, and replaced after each epoch: who starts
+ *                 the program again has lost the epoch that was under way and nothing else
+ *     feed        a folder where somebody else may leave sheets of training images, numbered from 0
+ *                 (sheet.0 ...); an epoch takes what is new there and fills up with what it has:
+ *                 older sheets, then the images of `data`. It never waits for a sheet. The newest
+ *                 REPLAY of them stay there, and a restart finds them again
  *     log         a line per epoch
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -44,7 +46,7 @@ struct run {
     struct model *gradient;
 };
 
-/* The whole program ends: a rank alone cannot. Who started it is told by the exit code. */
+/* The whole program ends: a rank alone cannot. The exit code tells the launcher. */
 static void fail(const char *what, const char *path, const char *why)
 {
     fprintf(stderr, "sgd_ring: %s %s: %s.\n", what, path, why);
@@ -73,7 +75,7 @@ static void load_data(struct run *run)
                             : strerror(-rc));
 }
 
-/* Into a file of another name first: whoever reads `path` sees the old one or the new one. */
+/* Writes a file of another name first: readers of `path` see the old one or the new one. */
 static void save_checkpoint(struct run *run)
 {
     char path[PATH_MAX + 8];
