@@ -92,7 +92,7 @@ class Place:
             shared = folder / "shared"
             shared.mkdir()
             env.update(FIBER_SLURM_DIR=str(shared), FIBER_SLURM_POLL="200ms")
-        return {**env, "FIBER_BACKEND": BACKEND, "FIBER_GRACE": "500ms", "FIBER_START_TIMEOUT": "300s"}
+        return {**env, "FIBER_BACKEND": BACKEND, "FIBER_GRACE": "2s", "FIBER_START_TIMEOUT": "300s"}
 
 
 @pytest.fixture(scope="module")
