@@ -4,7 +4,6 @@
 #include "backends/local/copies.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +22,6 @@
 #define FROM 4          /* alike jobs in a row; fewer are not worth an interpreter more */
 #define LOAD_MS 10000   /* for it to load what it loads */
 #define COPY_MS 3000    /* for a copy */
-#define KILL_MS 1000    /* for one that was killed to be gone */
 #define FAILURES 3      /* in a row: this program has none */
 #define STATUS_MAX 8192 /* of /proc/thread-self/status */
 #define ENV_PREFIX "FIBER_"
@@ -111,8 +109,6 @@ static void on_watch_closed(uv_handle_t *handle)
 /* Copies that did not get their GO are in its group, and end with it. */
 static void end_template(struct fbr_copies *t)
 {
-    struct pollfd end = {.fd = t->pidfd, .events = POLLIN};
-
     if (t->state == ABSENT)
         return;
     t->state = ABSENT;
@@ -125,9 +121,8 @@ static void end_template(struct fbr_copies *t)
     t->gate = -1;
     if (fbr_spawn_signal(t->pid, t->pidfd, SIGKILL) == 0) { /* else the program has waited for it */
         kill(-t->pid, SIGKILL);
-        poll(&end, 1, KILL_MS);
-        while (waitpid(-t->pid, NULL, WNOHANG) > 0)
-            continue;
+        while (waitpid(-t->pid, NULL, 0) > 0 || errno == EINTR)
+            errno = 0;
     }
     close(t->pidfd);
 }
