@@ -1,6 +1,7 @@
 # logs_test.sh - `fiber logs`: what is kept of a run while it goes on and after its end, and what of it is shown.
 #
-# The ranks tell by a FIFO how far they are, and are told by another one to go on.
+# The ranks tell by a FIFO how far they are, and are told by two others to go on and to end: one that had been told to go
+# on could take what the other was to be told.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -9,9 +10,9 @@ PATH=${TEST_BINARY_DIR:?}/cli:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state GATE=$work/gate GO=$work/go
-mkfifo "$GATE" "$GO"
-exec 9<>"$GATE" 8<>"$GO"
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state GATE=$work/gate GO=$work/go END=$work/end
+mkfifo "$GATE" "$GO" "$END"
+exec 9<>"$GATE" 8<>"$GO" 7<>"$END"
 cd "$work"
 bad=0
 
@@ -41,8 +42,8 @@ until_logs() { # until_logs <pattern> <run>: the spool's thread may not have wri
 
 # shellcheck disable=SC2016
 fiber run -n 2 --name long bash -c 'echo "first $FIBER_RANK"; echo "bad $FIBER_RANK" >&2; printf "\r10%%\r20%%\n"
-    echo up >$GATE; read -r x <$GO; echo "last $FIBER_RANK"; echo said >$GATE; [ $FIBER_RANK = 0 ] || { read -r x <$GO; exit 3; }' \
-    >out 2>&1 8<&- 9<&- &
+    echo up >$GATE; read -r x <$GO; echo "last $FIBER_RANK"; echo said >$GATE; [ $FIBER_RANK = 0 ] || { read -r x <$END; exit 3; }' \
+    >out 2>&1 7<&- 8<&- 9<&- &
 pid=$!
 hear up
 hear up
@@ -58,7 +59,7 @@ echo go >&8
 hear said
 hear said
 until_logs 'last 0' long/0
-echo go >&8
+echo end >&7
 code=0
 wait "$pid" || code=$?
 [ "$code" = 3 ] || complain "exit code $code"
