@@ -67,9 +67,11 @@ CELLS = [
 
 def find_python():
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    have = "import sys, %s; sys.exit(sys.version_info < (3, 11))" % MODULES
     for python in (os.environ.get("TEST_PYTHON"), os.path.join(cache, "fiber", "python", "bin", "python3"), sys.executable):
-        if python and subprocess.run([python, "-c", "import sys, %s; sys.exit(sys.version_info < (3, 11))" % MODULES],
-                                     capture_output=True).returncode == 0:
+        if not python or not os.path.exists(python):
+            continue
+        if subprocess.run([python, "-c", have], capture_output=True).returncode == 0:
             return python
     pytest.skip("no Python here has all of: " + MODULES)
 
