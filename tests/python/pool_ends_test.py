@@ -201,7 +201,8 @@ INTERRUPTED = """
 ])
 @pytest.mark.parametrize("per_job", ["1", "2"])
 def test_control_c_ends_the_tasks_of_a_call(program, call, said, per_job):
-    ran = program(script(INTERRUPTED.replace("%s", call, 1)), per_job, said, env={"FIBER_GRACE": "300ms"})
+    grace = "300ms" if "runs_on" in call else "30s"  # a busy machine interrupts late
+    ran = program(script(INTERRUPTED.replace("%s", call, 1)), per_job, said, env={"FIBER_GRACE": grace})
     assert ran.code == 0 and ran.out == said + "\n", ran
 
 
