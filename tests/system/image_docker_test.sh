@@ -67,7 +67,7 @@ fi
 if command -v mpicc.mpich >/dev/null && [ -x "$mpi" ]; then
     mpicc.mpich -O1 -o hello_mpich "$TEST_SOURCE_DIR/examples/mpi/mpi_hello.c"
     mpicc.mpich -O1 -o meet_mpich "$TEST_SOURCE_DIR/tests/system/hosts_mpi.c"
-    ldd hello_mpich | grep -q libmpich || complain "that is not MPICH"
+    grep -q libmpich <<<"$(ldd hello_mpich)" || complain "that is not MPICH"
     build fiber-image-test-mpich:1 "$work/hello_mpich" "$work/meet_mpich"
     build fiber-image-test-mpich:bare "$work/hello_mpich" "$work/meet_mpich" --bare --bare # the agent is put in
     in_image 'the ranks add up to 6' --cap-add SYS_PTRACE fiber-image-test-mpich:1 fiber run -n 4 --bind-to none "$work/hello_mpich"

@@ -209,7 +209,7 @@ test_who_runs_alone_fails_the_run_and_is_told_why() {
     cp "$TEST_BINARY_DIR/fiber/crypto.so" "$work/alone/fiber"
     cp "$fiber" "$work/alone/bin"
     local fiber=$work/alone/bin/fiber
-    if ldd "$fiber" | grep -q libpmix || [ -e "$(installed_modules)/pmix.so" ]; then
+    if grep -q libpmix <<<"$(ldd "$fiber")" || [ -e "$(installed_modules)/pmix.so" ]; then
         return 0
     fi
     fiber_run 1 -n 2 "$work/check.openmpi" window || return
