@@ -274,9 +274,9 @@ FIBER_API int fiber_queue_address(struct fiber_queue *q, struct fiber_address *a
 FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_address *address);
 /* Puts a message at the end of the queue. A message that the owner has taken is lost when the owner
  * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
- * the message is longer than max_message of the configuration. -ENOBUFS: the owner keeps as much for
- * other processes as hold_max of its configuration says; a message that was put before and not yet
- * acknowledged may be lost with it. */
+ * the message is longer than max_message of the configuration. -ENOBUFS: the owner keeps as much
+ * for other processes as hold_max of its configuration says; a message that was put before and not
+ * yet acknowledged may be lost with it. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
 /* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: it
  * was shut and is drained, or the owner is gone. */

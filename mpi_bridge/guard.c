@@ -1,8 +1,8 @@
 /* guard.c - the thread that serves a guarded port; see guard.h.
  *
- * A pair is a caller and, once its first message is whole, our connection to the library. Each direction has
- * one buffer: while it holds something, nothing is read for it, so a side that does not read holds
- * up its own pair and nothing else.
+ * A pair is a caller and, once its first message is whole, our connection to the library. Each
+ * direction has one buffer: while it holds something, nothing is read for it, so a side that does
+ * not read holds up its own pair and nothing else.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "mpi_bridge/guard.h"
@@ -147,7 +147,7 @@ static bool has_room(const struct pair *p, int i)
     return p->fds[i] >= 0 && (p->flow[i]->len == 0 || !p->whole);
 }
 
-/* What has come from side i. False: that side has hung up. */
+/* Reads the bytes that have come from side i. False: that side has hung up. */
 static bool fill(const struct fbr_guard *g, struct pair *p, int i)
 {
     struct flow *f = p->flow[i];

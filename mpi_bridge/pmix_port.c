@@ -1,9 +1,9 @@
 /* pmix_port.c - no other user of this host reaches libpmix's server: its ports are guarded.
  *
- * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first words of a new
- * connection in the one thread that serves all ranks. guard.h keeps strangers from it. A port that
- * cannot be guarded gives each caller a short time. Nor is one of PMIx 5 and later, whose event loop
- * would go on watching the socket that it had at first.
+ * libpmix listens on a port of 127.0.0.1, which any user can call, and reads the first words of a
+ * new connection in the one thread that serves all ranks. guard.h keeps strangers from it. A port
+ * that cannot be guarded gives each caller a short time. Nor is one of PMIx 5 and later, whose
+ * event loop would go on watching the socket that it had at first.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
@@ -69,8 +69,8 @@ static void set_patience(int fd)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
 }
 
-/* The head of a message, pmix_ptl_hdr_t, has been the same since PMIx 2: i32 index, u32 tag, and how
- * many bytes follow. All of it in the order of the machine. */
+/* The head of a message, pmix_ptl_hdr_t, has been the same since PMIx 2: i32 index, u32 tag, and
+ * how many bytes follow. All of it in the order of the machine. */
 static bool is_whole(const uint8_t *bytes, size_t len)
 {
     struct {

@@ -165,8 +165,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     (void)link;
     pthread_mutex_lock(&w->pool->lock);
     leaves = why == -EPIPE && w->state == FBR_WORKER_STOPPING;
-    /* A link that is lost counts as a death, as lost heartbeats do: a task may be to blame, which has stopped the
-     * process, closed its descriptors or has a result that is too long for us. */
+    /* A link that is lost counts as a death, as lost heartbeats do: a task may be to blame, which
+     * has stopped the process, closed its descriptors or has a result that is too long for us. */
     w->disrupted |= !lost;
     pthread_mutex_unlock(&w->pool->lock);
     if (leaves) /* it was told to, and may have something to do before it is gone */

@@ -18,8 +18,8 @@ struct fbr_exchange;
 typedef void fbr_exchange_answer(void *user, uint32_t agent, uint64_t request, int code,
                                  const void *data, size_t len);
 
-/* What agents make it keep, names, parts of fences and lookups that wait, is counted on `held` (may be
- * NULL) and refused with -ENOBUFS when that is full. NULL without memory. */
+/* Names, parts of fences and lookups that wait are counted on `held` (may be NULL), and refused
+ * with -ENOBUFS when it is full. NULL without memory. */
 struct fbr_exchange *fbr_exchange_open(fbr_exchange_answer *answer, void *user,
                                        struct fbr_held *held);
 void fbr_exchange_close(struct fbr_exchange *x); /* answers nothing. NULL is fine */

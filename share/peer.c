@@ -558,7 +558,8 @@ int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags, struct 
     return rc < 0 ? fbr_keep(rc, "share: the address is too long: %s", call.url) : 0;
 }
 
-/* Whether so much waits for this peer that no more may, with what waits for others. Under share's lock. */
+/* Whether so much waits for this peer that no more may, with what waits for others. Under share's
+ * lock. */
 static bool is_deluged(struct fbr_share *s, struct peer *p)
 {
     uint64_t unread = 0;

@@ -118,7 +118,7 @@ static bool has_space(const struct fbr_queue_engine *e)
            (!e->max_bytes || e->bytes < e->max_bytes);
 }
 
-/* What a message of another process costs us; one of our own is the program's to bound. */
+/* The cost of a message of another process; our own messages are the program's to bound. */
 static uint64_t cost_of(bool far, size_t len)
 {
     return far ? len + BOOKKEEPING : 0;

@@ -195,7 +195,7 @@ static void take_copy(struct fbr_copies *t)
     t->gate = -1;
     t->failures = 0;
     fbr_timer_stop(&t->timer);
-    setpgid(pid, pid); /* before it runs, so that whoever ends its group from now on finds it */
+    setpgid(pid, pid); /* before it runs, so that a signal to its group finds it from now on */
     deliver(t, pid, pidfd);
     send(gate, &go, 1, MSG_NOSIGNAL);
     close(gate);

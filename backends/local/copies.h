@@ -1,9 +1,11 @@
-/* copies.h - a template: a process of this host that has loaded the program, and that jobs are copies of.
+/* copies.h - a template: a process of this host that has loaded the program, and that jobs are
+ * copies of.
  *
- * An interpreter takes longer to start than to copy. From the fourth alike job on, the local backend
- * starts the command of fiber_template() once, which calls fiber_template_serve(), and asks it for
- * copies. A copy is a child of ours like any other (CLONE_PARENT), and a template that is killed or
- * frozen takes nothing with it: jobs that wait for a copy are then started as the first three were.
+ * An interpreter takes longer to start than to copy. From the fourth alike job on, the local
+ * backend starts the command of fiber_template() once, which calls fiber_template_serve(), and asks
+ * it for copies. A copy is a child of ours like any other (CLONE_PARENT), and a template that is
+ * killed or frozen takes nothing with it: jobs that wait for a copy are then started as the first
+ * three were.
  *
  * We talk by a socket of packets, one order at a time:
  *
@@ -13,8 +15,8 @@
  *     template -> us   i32 pid, and a pidfd
  *     us -> the copy   by the gate: GO. The end of the gate instead: it is not wanted, and ends
  *
- * Everything else of a copy is the template's, so a template serves only while this process is in all
- * that a job inherits just as it was when the template began: environment, limits, identity,
+ * Everything else of a copy is the template's, so a template serves only while this process is in
+ * all that a job inherits just as it was when the template began: environment, limits, identity,
  * processors. One that does not fit any more is replaced after three jobs.
  *
  * Loop thread.
@@ -51,8 +53,8 @@ struct fbr_copies_order {
     int (*turn)(struct fbr_copies_order *o);
     int out, err, ticket;
     int folder; /* where it works */
-    /* The copy is there, and goes on once this returns: pid, and a pidfd that is the callee's. pid 0:
-     * there is none, start it otherwise. */
+    /* The copy is there, and goes on once this returns: pid, and a pidfd that is the callee's. pid
+     * 0: there is none, start it otherwise. */
     void (*done)(struct fbr_copies_order *o, pid_t pid, int pidfd);
 };
 

@@ -28,7 +28,7 @@
 
 extern char **environ;
 
-/* What a copy has to take over from the C library. */
+/* State of the C library that a copy has to take over. */
 struct self {
     int *tid; /* where it keeps our number */
     void *robust;

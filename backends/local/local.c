@@ -5,8 +5,8 @@
  * or not we have heard of them. It is killed by the kernel when its master dies (spawn.c), so
  * nothing is ever left to list or remove.
  *
- * A job that asks for whole processors or GPUs gets some for itself (places.h). One of many that run
- * the program's own command is a copy of its template, where there is one (copies.h).
+ * A job that asks for whole processors or GPUs gets some for itself (places.h). One of many that
+ * run the program's own command is a copy of its template, where there is one (copies.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
@@ -59,7 +59,7 @@ struct local_job {
     struct copy *copy; /* it waits to be a copy of the template, and has no pid yet */
 };
 
-/* What a job has until it is a copy of the template. */
+/* State of a job until it is a copy of the template. */
 struct copy {
     struct fbr_copies_order order;
     struct local_job *job;

@@ -372,7 +372,7 @@ static void on_own_frame(struct fbr_conn *c, uint8_t type, struct fbr_cur *body)
         c->ops->on_pong(c->user, c);
 }
 
-/* What is kept of a frame that is not whole, within what we keep for all. */
+/* Counts the kept part of a frame that is not whole, within the bound for all peers. */
 static int count_kept(struct fbr_conn *c)
 {
     uint64_t kept = c->in.len > KEPT_FREE ? c->in.len : 0;

@@ -104,8 +104,8 @@ void fbr_conn_adopt(struct fbr_conn *conn, const struct fbr_conn_ops *ops, void 
  * conn. */
 int fbr_conn_send(struct fbr_conn *conn, uint8_t type, const void *body, size_t len);
 int fbr_conn_send_buf(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
-/* The same, of something that the peer has asked for. A peer that asks and does not read is cut off with
- * -ENOBUFS once answers to it fill the account of the door. */
+/* The same, of something that the peer has asked for. A peer that asks and does not read is cut off
+ * with -ENOBUFS once answers to it fill the account of the door. */
 int fbr_conn_answer(struct fbr_conn *conn, uint8_t type, const struct fbr_buf *body);
 size_t fbr_conn_queued(const struct fbr_conn *conn); /* bytes not yet taken by the kernel */
 /* Sends what is queued (until the peer takes nothing for a second) and closes. No callback comes

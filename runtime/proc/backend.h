@@ -51,8 +51,8 @@ struct fbr_job {
     char *const *argv;
     char *const *env;       /* all of it, FIBER_TICKET not included */
     char *const *added_env; /* what of it is not the parent's; may be NULL */
-    /* The command of the program's template, when this is one of the program's own processes; it stays valid.
-     * NULL: there is none. For the local backend (backends/local/copies.h) */
+    /* The command of the program's template, when this is one of the program's own processes; it
+     * stays valid. NULL: there is none. For the local backend (backends/local/copies.h) */
     const char *const *template;
     int own_program; /* nonzero: file and argv are those of the parent's own program */
     int is_host;     /* nonzero: it starts others in its job; here, what they forked ends with it */
@@ -295,8 +295,8 @@ extern const char fbr_backend_names[];
  * tests. */
 const struct fbr_backend_about *fbr_backend_about(const char *name);
 
-/* fiber_template_serve() in a process that has not joined: copies of it are made as a local backend orders them
- * (backends/local/copies.h). */
+/* fiber_template_serve() in a process that has not joined: copies of it are made as a local backend
+ * orders them (backends/local/copies.h). */
 int fbr_copies_serve(void);
 
 /* The table by name, or NULL and a sentence with the names that exist. */

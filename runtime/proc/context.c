@@ -343,8 +343,8 @@ static int begin_keeping(void *arg)
     return rc;
 }
 
-/* The bound of what is kept for others, where the configuration says none: half of the memory of the
- * machine, of our control group or of this process, whichever is least. */
+/* The bound of what is kept for others, where the configuration says none: half of the memory of
+ * the machine, of our control group or of this process, whichever is least. */
 static uint64_t half_of_memory(void)
 {
     uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -177,7 +177,7 @@ static void end(struct fiber_process *p, const char *why)
     if (p->code == FBR_EXIT_UNKNOWN)
         p->code = p->told_code;
     p->report = make_report(p);
-    p->state = P_ENDED; /* not before: whoever sees that reads the code and the report */
+    p->state = P_ENDED; /* not before: a caller that sees it reads the code and the report */
     if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call tells of the end */
         fbr_debug("%s: sentinel: %m", p->name);
     pthread_cond_broadcast(&p->changed);
@@ -248,8 +248,8 @@ static void kill_it(struct fiber_process *p, const char *why)
     fbr_process_unref(p);
 }
 
-/* One that has said its code only lingers. Any other may have ended for a reason that its backend, which is
- * slow, will tell. */
+/* One that has said its code only lingers. Any other may have ended for a reason that its backend,
+ * which is slow, will tell. */
 static void give_up(struct fiber_process *p, const char *why)
 {
     if (p->leaving) {

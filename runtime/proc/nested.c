@@ -151,8 +151,8 @@ void fbr_nested_on_carried(struct fiber_process *host, struct fbr_cur *body)
 
     if (!fbr_cur_ok(body) || !p || !host->conn)
         return;
-    /* Who was killed may be gone from its host, which has said so on the data link already: nobody was there to hear
-     * that nothing more comes of it, and its end would wait for that. */
+    /* A process that was killed may be gone from its host already. The host has said so on the data
+     * link when nobody listened, and the end of the process would wait for that word. */
     if (!p->conn && type == FBR_FRAME_JOIN && p->state == P_STARTING)
         let_in(host, p);
     else if (p->conn && type == 0)

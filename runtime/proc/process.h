@@ -79,8 +79,8 @@ int fbr_process_give_up(struct fiber_process *p, const char *why);
 const char *const *fbr_process_program(void);
 /* The command of fiber_template(); NULL: there is none. It stays valid. Any thread. */
 const char *const *fbr_process_template(void);
-/* An environment with these NAME=VALUE instead or in addition; the list is the caller's to free, not its strings. NULL:
- * out of memory. */
+/* An environment with these NAME=VALUE instead or in addition; the list is the caller's to free,
+ * not its strings. NULL: out of memory. */
 char **fbr_env_with(char *const *ours, const char *const *more);
 /* Copies these and the current environment; `strings` has the strings. Call it in the program's
  * thread, for processes that start later on the loop thread: the program may change its environment

@@ -1,8 +1,8 @@
 /* process_fsm.h - the life of a process as a table of states and events: pure.
  *
- * Two witnesses tell of it, its control connection and its backend. Its end needs both, or one and a
- * time in which the other should have spoken. job.c tells what they say, and does the action that the
- * table answers with. An event that a state has no row for says nothing there.
+ * Two witnesses tell of it, its control connection and its backend. Its end needs both, or one and
+ * a time in which the other should have spoken. job.c tells what they say, and does the action that
+ * the table answers with. An event that a state has no row for says nothing there.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FBR_PROCESS_FSM_H
