@@ -95,8 +95,9 @@ int engine_run_find(const char *typed, const char *only, struct client_run *run,
                     struct engine_run *e, struct fbr_error *err);
 void engine_run_free(struct engine_run *e);
 
-/* A run of this host, for what only its master can be asked (top, scale, cp, stack: `verb`): 0 and
- * *run. Of one that only engines know the sentence says how its master is asked. */
+/* Finds a run of this host for a command that only its master can answer (`verb`: top, scale, cp,
+ * stack, exec): 0 and *run. When only engines know the run, the error says how to ask its
+ * master. */
 int engine_run_here(const char *typed, const char *verb, struct client_run *run,
                     struct fbr_error *err);
 /* That sentence: an error. For tests. */
